@@ -26,7 +26,8 @@ def enqueue_and_claim(transaction: SqliteTransaction, requests: Sequence[Any]) -
     if _may_be_claimed(enqueuing, dequeue):
         next_due = first_pending(transaction, dequeue)
         if next_due is None or next_due > transaction.now:  # otherwise jobs stand before it, or beside it
-            return _store_claimed(transaction, enqueuing, dequeue, next_due)
+            told = next_due if dequeue.want_next_due else None
+            return _store_claimed(transaction, enqueuing, dequeue, told)
     return [*enqueue(transaction, [enqueuing]), *claim_jobs(transaction, [dequeue])]
 
 
@@ -49,7 +50,7 @@ def _store_claimed(
     if once is not None:
         saved_id = save_new(transaction, [NewResult(once, local_id)]).get(once.value, local_id)
         if saved_id != local_id:  # the call was carried out before, and nothing is due
-            return [saved_id, Dequeued([], next_due if dequeue.want_next_due else None, has_more=False)]
+            return [saved_id, Dequeued([], next_due, has_more=False)]
     body, priority, _, attempts, status, _, _ = job
     expires = now + dequeue.lease_ms
     transaction.run(
@@ -57,4 +58,4 @@ def _store_claimed(
         (dequeue.queue_id, now, local_id, priority, attempts, status, body, dequeue.claim, expires, dequeue.lease_ms),
     )
     claimed = DequeuedJob(f"{dequeue.prefixes[priority - 1]}{local_id}", body, attempts, attempts, now, now)
-    return [local_id, Dequeued([claimed], next_due if dequeue.want_next_due else None, has_more=False)]
+    return [local_id, Dequeued([claimed], next_due, has_more=False)]
