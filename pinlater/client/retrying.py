@@ -58,6 +58,7 @@ class CallRetries:
         self._patience_until = deadline if patience is None else min(deadline, time.monotonic() + patience)
         self._losses = 0
         self._loss: PinLaterError | None = None
+        self._reason: NotConnected | None = None
 
     def policy(self) -> dict[str, Any]:
         """Return tenacity's settings.
@@ -76,6 +77,8 @@ class CallRetries:
     def _is_exhausted(self, state: tenacity.RetryCallState) -> bool:
         assert state.outcome is not None
         error, next_at = state.outcome.exception(), time.monotonic() + state.upcoming_sleep
+        if isinstance(error, NotConnected) and time.monotonic() < self._deadline:
+            self._reason = error
         if isinstance(error, (NotConnected, ServerStopping)):
             return next_at >= self._patience_until
         if isinstance(error, NoHealthyShards):
@@ -88,8 +91,11 @@ class CallRetries:
     def final_error(self, error: PinLaterError) -> PinLaterError:
         """Return the error to raise after the last try has failed with ``error``.
 
-        If an earlier try may have been carried out, the error must not say that nothing was done.
+        If an earlier try may have been carried out, the error must not say that nothing was done. A try that the
+        deadline cut off says only "no answer"; the one before it knows why no server could be reached.
         """
+        if isinstance(error, NotConnected):
+            error = self._reason or error
         if self._loss is None:
             return error
         if isinstance(error, ProtocolError):  # the server keeps no results: it would carry the call out again

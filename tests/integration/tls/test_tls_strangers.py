@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import threading
 import time
 
 import pytest
@@ -57,8 +58,6 @@ def _answering_with(issued):
         started.append(server.sockets[0].getsockname()[1])
         await asyncio.to_thread(stop.wait)
         server.close()
-
-    import threading
 
     started, stop = [], threading.Event()
     thread = threading.Thread(target=lambda: asyncio.run(serve(started, stop)))
@@ -126,6 +125,40 @@ def test_a_tls_client_at_a_port_that_hangs_up_or_says_nothing(files):
             pytest.raises(ServerUnavailable, match="no answer"),
         ):
             client.queue_names()
+
+
+def test_a_try_that_the_deadline_cuts_off_does_not_hide_the_reason(files):
+    with (
+        _hanging_up_once() as address,
+        Client(address, tls=files, connect_timeout=30, timeout=1) as client,
+        pytest.raises(ServerUnavailable) as raised,
+    ):
+        client.queue_names()
+    assert "no answer" not in str(raised.value)
+
+
+def test_nor_does_it_in_asyncio(files):
+    async def use(address):
+        async with AsyncClient(address, tls=files, connect_timeout=30, timeout=1) as client:
+            await client.queue_names()
+
+    with _hanging_up_once() as address, pytest.raises(ServerUnavailable) as raised:
+        asyncio.run(use(address))
+    assert "no answer" not in str(raised.value)
+
+
+@contextlib.contextmanager
+def _hanging_up_once():
+    """Close the first connection, and leave all others without an answer."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def hang_up():
+            listener.accept()[0].close()
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        yield f"tls://127.0.0.1:{listener.getsockname()[1]}"
+        thread.join()
 
 
 def test_tls_1_1_is_refused(server):
