@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from pinlater.errors import BodyInvalid
 from pinlater.model.body_metadata import Progress, read_progress
+from pinlater.model.keys import JobKey
 from pinlater.model.policy import Policy, read_policy
 from pinlater.model.state import JobState
 from pinlater.model.status import FailedAttempt, parse_status
@@ -23,6 +24,7 @@ class NewJob(NamedTuple):
         status: free text to begin the job's custom status with.
         unique: while a job of the queue with the same text is PENDING or IN_PROGRESS, nothing is stored.
         unique_rule: what else is asked for with the key; None: nothing.
+        key: that it shares with other jobs of the queue, and how those run; None: it has none.
     """
 
     body: bytes
@@ -32,6 +34,7 @@ class NewJob(NamedTuple):
     status: str = ""
     unique: str | None = None
     unique_rule: UniqueRule | None = None
+    key: JobKey | None = None
 
 
 class JobInfo(NamedTuple):
@@ -49,6 +52,8 @@ class JobInfo(NamedTuple):
         claim: its claim, once it was handed out.
         body: its bytes, where asked for.
         unique: its unique key, as long as it is not finished.
+        key: that it shares with other jobs of the queue; None: it has none.
+        waits_for_key: whether it waits until other jobs of its key have run.
     """
 
     descriptor: str
@@ -62,6 +67,8 @@ class JobInfo(NamedTuple):
     claim: str | None = None
     body: bytes | None = None
     unique: str | None = None
+    key: JobKey | None = None
+    waits_for_key: bool = False
 
     @property
     def progress(self) -> Progress | None:
@@ -100,7 +107,10 @@ class Page(NamedTuple):
 
 
 class JobRecord(NamedTuple):
-    """All that a store knows of a job; ``state`` is a number of the wire."""
+    """All that a store knows of a job; ``state`` is a number of the wire.
+
+    While other jobs of its key have to run first, ``run_after_ms`` has ``WAITS_FOR_KEY_MS`` added to it.
+    """
 
     descriptor: str
     state: int
@@ -113,6 +123,7 @@ class JobRecord(NamedTuple):
     claim: str | None
     body: bytes | None
     unique: str | None = None
+    key: JobKey | None = None
 
 
 class Position(NamedTuple):

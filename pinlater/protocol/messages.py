@@ -40,6 +40,9 @@ class PinLaterJob(Payload):
     uniqueForMillis: int | None = field(102, I64, default=None)
     onDuplicate: int | None = field(103, I32, default=None)
     maxDelayMillis: int | None = field(104, I64, default=None)
+    key: str | None = field(105, STRING, default=None)
+    maxRunningOfKey: int | None = field(106, I32, default=None)
+    keyInOrder: bool | None = field(107, BOOL, default=None)
 
 
 @payload
@@ -139,6 +142,10 @@ class PinLaterJobInfo(Payload):
     claimDescriptor: str | None = field(8, STRING, default=None)
     body: bytes | None = field(9, BINARY, default=None)
     uniqueKey: str | None = field(100, STRING, default=None)
+    key: str | None = field(101, STRING, default=None)
+    maxRunningOfKey: int | None = field(102, I32, default=None)
+    keyInOrder: bool | None = field(103, BOOL, default=None)
+    waitsForKey: bool | None = field(104, BOOL, default=None)
 
 
 @payload

@@ -77,6 +77,13 @@ struct PinLaterJob {
   103: optional i32 onDuplicate,
   // With onDuplicate = 2: so long after the waiting job was enqueued it is due at the latest.
   104: optional i64 maxDelayMillis,
+  // A key that the job shares with others of its queue, such as a customer; at most 200 characters. The jobs of several
+  // keys take turns.
+  105: optional string key,
+  // At most so many jobs of the key run at once; 1 or more. The others wait, as PENDING.
+  106: optional i32 maxRunningOfKey,
+  // The jobs of the key run one after the other, in the order of their enqueues, also when one is retried.
+  107: optional bool keyInOrder,
 }
 
 struct PinLaterEnqueueRequest {
@@ -183,6 +190,12 @@ struct PinLaterJobInfo {
   9: optional binary body,
   // Of a job that is not finished; see PinLaterJob.
   100: optional string uniqueKey,
+  // See PinLaterJob.
+  101: optional string key,
+  102: optional i32 maxRunningOfKey,
+  103: optional bool keyInOrder,
+  // It is PENDING, and waits until other jobs of its key have run.
+  104: optional bool waitsForKey,
 }
 
 struct PinLaterGetJobCountRequest {

@@ -34,8 +34,10 @@ class FakeClock:
         return self.now_ms
 
 
-def new_job(body=b"body", *, priority=1, run_after_ms=None, attempts=2, status="", unique_key=None, rule=None):
-    return NewJob(body, priority, run_after_ms, attempts, status, unique_key, rule)
+def new_job(
+    body=b"body", *, priority=1, run_after_ms=None, attempts=2, status="", unique_key=None, rule=None, key=None
+):
+    return NewJob(body, priority, run_after_ms, attempts, status, unique_key, rule, key)
 
 
 class Bench:

@@ -132,3 +132,6 @@ HOMES = {
     **{f"{name}, two shards": functools.partial(kind.home, shards=2) for name, kind in SHARDED_STORES.items()},
 }
 """What ``Bench`` opens, also with two shards where a store can have them."""
+
+KEYED_HOMES = {name: home for name, home in HOMES.items() if name.startswith("sqlite")}
+"""Those of stores that take jobs with keys."""

@@ -12,6 +12,7 @@ from typing import Any
 from pinlater.errors import ContinuationInvalid
 from pinlater.model.attempts import ClaimedJob, DequeuedJob
 from pinlater.model.jobs import JobInfo, JobRecord, NewJob, Page, Position
+from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey, without_wait
 from pinlater.model.state import JobState
 from pinlater.model.unique import UniqueRule
 from pinlater.protocol import messages
@@ -36,37 +37,56 @@ def new_job_struct(
     *,
     unique: str | None,
     rule: UniqueRule | None = None,
+    key: JobKey | None = None,
 ) -> messages.PinLaterJob:
     """Build the struct of a job to enqueue from the fields of a ``NewJob``."""
-    if rule is None:
-        return messages.PinLaterJob(body, priority, run_after_ms, attempts, status, unique)
-    asked = rule.until_started or None, rule.period_ms or None, int(rule.on_duplicate) or None, rule.max_delay_ms
-    return messages.PinLaterJob(body, priority, run_after_ms, attempts, status, unique, *asked)
+    job = messages.PinLaterJob(body, priority, run_after_ms, attempts, status, unique)
+    if rule is not None:
+        job.uniqueUntilStarted, job.uniqueForMillis = rule.until_started or None, rule.period_ms or None
+        job.onDuplicate, job.maxDelayMillis = int(rule.on_duplicate) or None, rule.max_delay_ms
+    if key is not None:
+        job.key, job.maxRunningOfKey, job.keyInOrder = _fields_of_key(key)
+    return job
+
+
+def _fields_of_key(key: JobKey) -> tuple[str, int | None, bool | None]:
+    return key.text, None if key.is_ordered else key.max_running, key.is_ordered or None
+
+
+def _job_key(struct: messages.PinLaterJob | messages.PinLaterJobInfo) -> JobKey | None:
+    if struct.key is None:
+        return None
+    max_running, is_ordered = struct.maxRunningOfKey, bool(struct.keyInOrder)
+    return JobKey(struct.key, 1 if is_ordered and max_running is None else max_running, is_ordered)
 
 
 def new_job_structs(jobs: Iterable[NewJob]) -> list[messages.PinLaterJob]:
     """Build the structs of jobs to enqueue."""
-    return [new_job_struct(*job[:5], unique=job.unique, rule=job.unique_rule) for job in jobs]
+    return [new_job_struct(*job[:5], unique=job.unique, rule=job.unique_rule, key=job.key) for job in jobs]
+
+
+_NO_KEYS = None, None, None
 
 
 def new_jobs(structs: Iterable[messages.PinLaterJob]) -> list[NewJob]:
     """Read jobs to enqueue."""
     fields = [
-        (job.body, job.priority, job.runAfterTimestampMillis, job.numAttemptsAllowed, job.customStatus, None, None)
-        if job.uniqueKey is None
-        else _fields_with_key(job)
+        (job.body, job.priority, job.runAfterTimestampMillis, job.numAttemptsAllowed, job.customStatus, *_NO_KEYS)
+        if job.uniqueKey is None and job.key is None
+        else _fields_with_keys(job)
         for job in structs
     ]
     return list(map(_new_job, fields))
 
 
-def _fields_with_key(job: messages.PinLaterJob) -> tuple[Any, ...]:
+def _fields_with_keys(job: messages.PinLaterJob) -> tuple[Any, ...]:
     rule: UniqueRule | None = None
-    if job.uniqueUntilStarted or job.uniqueForMillis is not None or job.onDuplicate is not None:
+    asked = job.uniqueUntilStarted, job.uniqueForMillis, job.onDuplicate
+    if job.uniqueKey is not None and any(value is not None for value in asked):
         for_ms, on_duplicate = default(job.uniqueForMillis, 0), default(job.onDuplicate, 0)
         rule = UniqueRule(bool(job.uniqueUntilStarted), for_ms, on_duplicate, job.maxDelayMillis)
     told = job.body, job.priority, job.runAfterTimestampMillis, job.numAttemptsAllowed, job.customStatus
-    return (*told, job.uniqueKey, rule)
+    return (*told, job.uniqueKey, rule, _job_key(job))
 
 
 def enqueue_reply(descriptors: list[str]) -> messages.PinLaterEnqueueResponse:
@@ -162,12 +182,20 @@ def job_info(struct: messages.PinLaterJobInfo) -> JobInfo:
         struct.claimDescriptor,
         struct.body,
         struct.uniqueKey,
+        _job_key(struct),
+        bool(struct.waitsForKey),
     )
 
 
 def info_struct(job: JobInfo | JobRecord) -> messages.PinLaterJobInfo:
-    """Build the struct of one job, whose fields are those of the records, in this order."""
-    return messages.PinLaterJobInfo(*job)
+    """Build the struct of one job, whose first fields are those of the records, in this order."""
+    info = messages.PinLaterJobInfo(*job[:11])
+    if job.key is not None:
+        info.key, info.maxRunningOfKey, info.keyInOrder = _fields_of_key(job.key)
+        due = default(job.run_after_ms, 0)
+        info.waitsForKey = due >= WAITS_FOR_KEY_MS or None
+        info.runAfterTimestampMillis = without_wait(due)
+    return info
 
 
 def imported_job(struct: messages.PinLaterJobInfo, status: str) -> JobRecord:
@@ -185,6 +213,7 @@ def imported_job(struct: messages.PinLaterJobInfo, status: str) -> JobRecord:
         None,
         struct.body,
         struct.uniqueKey,
+        _job_key(struct),
     )
 
 

@@ -25,6 +25,7 @@ from pinlater.server.backends.records import (
     JobFilter,
 )
 from pinlater.server.backends.store import Store
+from pinlater.server.broker.broker import Broker
 
 MAX_SCAN_JOBS = 10_000
 """Most jobs of one page of a scan."""
@@ -36,7 +37,7 @@ MAX_LOOKUP_JOBS = 10_000
 """Most jobs of one look-up."""
 
 _SCANNED_AT_ONCE = 500
-_LARGEST_JOB_BYTES = 4 * (MAX_STATUS_CHARACTERS + MAX_UNIQUE_KEY_CHARACTERS + rules.MAX_SOURCE_CHARACTERS) + 2000
+_LARGEST_JOB_BYTES = 4 * (MAX_STATUS_CHARACTERS + 2 * MAX_UNIQUE_KEY_CHARACTERS + rules.MAX_SOURCE_CHARACTERS) + 2000
 """Most bytes that a scanned job takes in a reply: four for each character of a text, and some for the rest."""
 
 _AT_ONCE, _BODIES_AT_ONCE = 1000, 64
@@ -56,12 +57,14 @@ class Inspection:
 
     Args:
         backend: the store.
+        broker: deletes.
         priority_levels: number of priorities.
         max_bytes: most bytes of the jobs in one reply.
     """
 
-    def __init__(self, backend: Store, priority_levels: int, max_bytes: int) -> None:
+    def __init__(self, backend: Store, broker: Broker, priority_levels: int, max_bytes: int) -> None:
         self._backend = backend
+        self._broker = broker
         self._priority_levels = priority_levels
         self._max_bytes = max_bytes
         self._large = asyncio.Semaphore(_LARGE_LOOK_UPS)
@@ -150,9 +153,9 @@ class Inspection:
         if request.jobDescriptors is not None:
             names = request.jobDescriptors
             jobs = await offload(len(names), rules.jobs_of, request.queueName, names)
-            return await self._backend.delete_these_jobs(request.queueName, jobs, request.jobState, once=once)
+            return await self._broker.delete_these(request.queueName, jobs, request.jobState, once=once)
         async with self._search_slot(which):
-            return await self._backend.delete_jobs(request.queueName, which, limit, once=once)
+            return await self._broker.delete(request.queueName, which, limit, once=once)
 
     def _filter(self, request: Any, *, is_future: bool | None) -> JobFilter:
         rules.check_queue_name(request.queueName)
@@ -186,5 +189,6 @@ def _parse_all(texts: Sequence[str]) -> list[JobDescriptor]:
 
 
 def _size_of(record: JobRecord) -> int:
-    texts = (record.descriptor, record.descriptor, record.status, record.claim, record.unique)
+    keys = record.unique, record.key and record.key.text
+    texts = (record.descriptor, record.descriptor, record.status, record.claim, *keys)
     return JOB_OVERHEAD_BYTES + sum(len(text.encode()) for text in texts if text) + len(record.body or b"")

@@ -17,6 +17,7 @@ from pinlater.errors import (
 from pinlater.model.attempts import StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob
+from pinlater.model.keys import JobKey
 from pinlater.model.queues import QueueChange
 from pinlater.model.unique import OnDuplicate, UniqueRule
 from pinlater.protocol.conversion import jobs as job_conversion
@@ -146,14 +147,22 @@ def status_text(text: str | None) -> str:
 _ON_DUPLICATE = frozenset(OnDuplicate)
 
 
-def new_jobs(structs: Sequence[PinLaterJob], levels: int, max_body_bytes: int) -> list[NewJob]:
+def new_jobs(
+    structs: Sequence[PinLaterJob], levels: int, max_body_bytes: int, *, has_keys: bool = True
+) -> list[NewJob]:
     """Convert and validate the jobs of an enqueue.
+
+    Args:
+        structs: of the jobs.
+        levels: priorities are 1 to this.
+        max_body_bytes: longest body.
+        has_keys: whether the store takes jobs with keys.
 
     Raises:
         CallRefused, EnqueueRejected, PriorityNotSupported: a job is invalid, so none is stored.
     """
     jobs = job_conversion.new_jobs(structs)
-    for position, (body, priority, _, _, status, unique, rule) in enumerate(jobs):
+    for position, (body, priority, _, _, status, unique, rule, key) in enumerate(jobs):
         if body is None:
             raise missing(f"request.jobs[{position}].body")
         if len(body) > max_body_bytes:
@@ -166,6 +175,8 @@ def new_jobs(structs: Sequence[PinLaterJob], levels: int, max_body_bytes: int) -
             _check_unique_key(unique, f"job {position}")
             if rule is not None:
                 _check_unique_rule(rule, f"job {position}")
+        if key is not None:
+            _check_key(key, f"job {position}", has_keys=has_keys)
     return jobs
 
 
@@ -184,16 +195,18 @@ def queue_change(request: PinLaterChangeQueueSettingsRequest) -> QueueChange:
     return change
 
 
-def imported_jobs(jobs: Sequence[PinLaterJobInfo], levels: int, max_body_bytes: int) -> list[JobRecord]:
-    """Convert and validate the jobs of an import.
+def imported_jobs(
+    jobs: Sequence[PinLaterJobInfo], levels: int, max_body_bytes: int, *, has_keys: bool = True
+) -> list[JobRecord]:
+    """Convert and validate the jobs of an import; the arguments are those of ``new_jobs``.
 
     Raises:
         CallRefused, EnqueueRejected, PriorityNotSupported, UnknownError: a job is invalid, so none is stored.
     """
-    return [_imported_job(job, levels, max_body_bytes) for job in jobs]
+    return [_imported_job(job, levels, max_body_bytes, has_keys=has_keys) for job in jobs]
 
 
-def _imported_job(job: PinLaterJobInfo, levels: int, max_body_bytes: int) -> JobRecord:
+def _imported_job(job: PinLaterJobInfo, levels: int, max_body_bytes: int, *, has_keys: bool) -> JobRecord:
     descriptor, body = job.jobDescriptor or "", job.body
     check_priority(JobDescriptor.parse(descriptor).priority, levels)
     check_state(default(job.jobState, -1))
@@ -203,17 +216,34 @@ def _imported_job(job: PinLaterJobInfo, levels: int, max_body_bytes: int) -> Job
         raise _too_large(f"the body of {descriptor}", body, max_body_bytes)
     if job.uniqueKey is not None:
         _check_unique_key(job.uniqueKey, descriptor)
-    return job_conversion.imported_job(job, status_text(job.customStatus))
+    record = job_conversion.imported_job(job, status_text(job.customStatus))
+    if record.key is not None:
+        _check_key(record.key, descriptor, has_keys=has_keys)
+    return record
 
 
 def _check_unique_key(key: str, whose: str) -> None:
+    _check_key_text(key, f"the unique key of {whose}")
+
+
+def _check_key(key: JobKey, whose: str, *, has_keys: bool) -> None:
+    if not has_keys:
+        raise EnqueueRejected(f"{whose} has a key, which the store of this server does not support; leave it out")
+    _check_key_text(key.text, f"the key of {whose}")
+    if key.max_running is not None and key.max_running < 1:
+        raise EnqueueRejected(f"of the key of {whose}, {key.max_running} jobs may run at once; use 1 or more")
+    if key.is_ordered and key.max_running != 1:
+        raise EnqueueRejected(f"the jobs of the key of {whose} run in order, so one at a time; leave out its limit")
+
+
+def _check_key_text(key: str, what: str) -> None:
     if not 1 <= len(key) <= MAX_UNIQUE_KEY_CHARACTERS:
         raise EnqueueRejected(
-            f"the unique key of {whose} has {len(key)} characters; it must have 1 to {MAX_UNIQUE_KEY_CHARACTERS}, "
+            f"{what} has {len(key)} characters; it must have 1 to {MAX_UNIQUE_KEY_CHARACTERS}, "
             "so use a hash of a longer key"
         )
     if "\0" in key:  # ends a text in some stores
-        raise EnqueueRejected(f"the unique key of {whose} contains a NUL character; remove it")
+        raise EnqueueRejected(f"{what} contains a NUL character; remove it")
 
 
 def _check_unique_rule(rule: UniqueRule, whose: str) -> None:

@@ -70,9 +70,16 @@ class Service:
         self._load_shedder = load_shedder
         self._settings = settings
         self._metrics = metrics
+        allowed: dict[str, Any] = {
+            "levels": settings.priority_levels,
+            "max_body_bytes": settings.max_body_bytes,
+            "has_keys": backend.capabilities.has_keys,
+        }
+        self._new_jobs = partial(rules.new_jobs, **allowed)
+        self._imported_jobs = partial(rules.imported_jobs, **allowed)
         self._password = AdminPassword(settings.admin_password_hash)
         max_bytes = settings.max_frame_bytes - _ANSWER_RESERVE_BYTES
-        inspection = Inspection(backend, settings.priority_levels, max_bytes)
+        inspection = Inspection(backend, broker, settings.priority_levels, max_bytes)
         acks = AckCall(broker, metrics)
         dequeues = DequeueCall(
             backend,
@@ -185,8 +192,7 @@ class Service:
         request = arguments.request
         queue = request.queueName
         rules.check_queue_name(queue)
-        levels, max_body_bytes = self._settings.priority_levels, self._settings.max_body_bytes
-        jobs = await offload(len(request.jobs), rules.new_jobs, request.jobs, levels, max_body_bytes)
+        jobs = await offload(len(request.jobs), self._new_jobs, request.jobs)
         once = self._key(arguments)
         self._load_shedder.check_enqueue()
         descriptors = await self._store_jobs(self._broker.enqueue, queue, jobs, once)
@@ -199,8 +205,7 @@ class Service:
         request = arguments.request
         queue = request.queueName
         rules.check_queue_name(queue)
-        levels, max_body_bytes = self._settings.priority_levels, self._settings.max_body_bytes
-        jobs = await offload(len(request.jobs), rules.imported_jobs, request.jobs, levels, max_body_bytes)
+        jobs = await offload(len(request.jobs), self._imported_jobs, request.jobs)
         once = self._key(arguments)
         descriptors = await self._store_jobs(self._broker.import_jobs, queue, jobs, once)
         if jobs:

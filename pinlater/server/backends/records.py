@@ -109,6 +109,7 @@ class Settled(NamedTuple):
 
     ``lost``: jobs of checkpoints which do not give back, that are not held as these say, and so were left alone.
     ``failed``: jobs of acks that are FAILED now, for good.
+    ``let_through``: other jobs that waited for a key, and may be claimed now, or when they are due.
     """
 
     changed: int
@@ -116,6 +117,7 @@ class Settled(NamedTuple):
     due_ms: int | None = None
     lost: tuple[JobDescriptor, ...] = ()
     failed: int = 0
+    let_through: int = 0
 
 
 class StoreSize(NamedTuple):

@@ -14,6 +14,12 @@ them. These hold for every verb:
 call with the same key, sent again, to another server or at the same time, returns that result and changes nothing; one
 with a limit does what the first left undone, and returns how many jobs both have changed. Without a key, such a call is
 not safe to repeat.
+
+A job may have a ``key``, which says how many of the queue's jobs with this key may run at once. Some of them are *let
+through*; the others are PENDING, with ``WAITS_FOR_KEY_MS`` added to their ``run_after``, so no claim finds them. Each
+verb that adds, claims, ends or removes jobs of a key lets through those whose turn it is, in the same transaction;
+``key_turns.turns`` says which. All jobs of a key are on one shard. Only stores with ``capabilities.has_keys`` are given
+such jobs.
 """
 
 from __future__ import annotations
@@ -67,11 +73,13 @@ class Capabilities:
         is_serial: claims see every enqueue that was submitted before them, so that a waiting dequeue can be
             served in the transaction that stores the job; no other server writes to the store.
         poll_intervals: how often to poll for jobs that were not announced.
+        has_keys: whether jobs may have a ``key``.
     """
 
     name: str
     is_serial: bool
     poll_intervals: PollIntervals
+    has_keys: bool = False
 
 
 class Store(Protocol):

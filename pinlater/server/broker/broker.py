@@ -151,6 +151,8 @@ class Broker:
     retry_failed = makes_claimable(Store.retry_failed_jobs, int)
     retry_these = makes_claimable(Store.retry_these_jobs, int)
     run_now = makes_claimable(Store.run_jobs_now, int)
+    delete = makes_claimable(Store.delete_jobs, int)  # by its key, a job may hold up others
+    delete_these = makes_claimable(Store.delete_these_jobs, int)
 
     async def make_claimable(
         self, queue: str, change: Coroutine[Any, Any, _T], count: Callable[[_T], int], due_ms: int | None
@@ -166,6 +168,7 @@ class Broker:
         if failed and settled.changed:
             for ack in failed:
                 self._wake_waiters(queue, 1, self._now_ms() + ack.retry_delay_ms)
+        self._wake_for_keys(queue, settled)
         self._wake_running_limited(queue, settled.changed)
         return settled
 
@@ -175,7 +178,12 @@ class Broker:
         if settled.due_ms is not None:
             self._wake_waiters(queue, settled.changed, settled.due_ms)
             self._wake_running_limited(queue, settled.changed)
+        self._wake_for_keys(queue, settled)
         return settled
+
+    def _wake_for_keys(self, queue: str, settled: Settled) -> None:
+        if settled.let_through:
+            self._wake_waiters(queue, settled.let_through)
 
     def _wake_running_limited(self, queue: str, ended: int) -> None:
         """Wake a dequeue for each ended claim, if a limit of running jobs applies to the queue."""
@@ -190,8 +198,7 @@ class Broker:
         """End expired claims; see ``Store.reap_expired``."""
         expired = await self.backend.reap_expired(limit, server_age_ms=server_age_ms, quiet_ms=quiet_ms)
         for queue, retried, failed in expired:
-            self._wake_waiters(queue, retried)
-            self._wake_running_limited(queue, failed)
+            self._wake_waiters(queue, retried + failed)  # one that has failed may let another of its key through
         return expired
 
     async def delete_queue(self, queue: str) -> None:

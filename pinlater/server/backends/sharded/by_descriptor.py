@@ -147,4 +147,5 @@ async def _merge_results(
 def _sum(one: Settled, other: Settled) -> Settled:
     dues = [due for due in (one.due_ms, other.due_ms) if due is not None]
     changed, stale = one.changed + other.changed, one.stale + other.stale
-    return Settled(changed, stale, min(dues, default=None), one.lost + other.lost, one.failed + other.failed)
+    failed, let_through = one.failed + other.failed, one.let_through + other.let_through
+    return Settled(changed, stale, min(dues, default=None), one.lost + other.lost, failed, let_through)

@@ -11,6 +11,7 @@ import msgspec
 
 from pinlater.model.attempts import StoredAck
 from pinlater.server.backends.records import Settled
+from pinlater.server.backends.sqlite.keys import keys_of, let_next_through
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
 
@@ -43,7 +44,7 @@ def ack_jobs(transaction: SqliteTransaction, requests: Sequence[SqliteAckRequest
     settled: list[Settled] = []
     for queue_id, group in groupby(requests, _group_of):
         calls = list(group)
-        if queue_id is not None and len(calls) > 1:
+        if queue_id is not None and queue_id not in transaction.keyed_queues and len(calls) > 1:
             settled += _succeed_calls(transaction, calls)
         else:
             settled += [_ack_call(transaction, call) for call in calls]
@@ -86,7 +87,9 @@ def _ack_call(transaction: SqliteTransaction, request: SqliteAckRequest) -> Sett
     changed += ended + retried
     stale = len(request.succeeded) + len(request.failed) - changed
     due = min((_retry_at(transaction.now, ack.retry_delay_ms) for ack in request.failed), default=None)
-    return Settled(changed, stale, due, failed=ended)
+    named = [ack.job.local_id for acks in request[1:] for ack in acks]
+    through = let_next_through(transaction, keys_of(transaction, request.queue_id, named))
+    return Settled(changed, stale, due, failed=ended, let_through=through)
 
 
 def _retry_at(now: int, delay_ms: int) -> int:

@@ -10,6 +10,7 @@ from pinlater.model.attempts import StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.claim_names import source_of
 from pinlater.server.backends.records import Settled
+from pinlater.server.backends.sqlite.keys import keys_of, let_next_through
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
 
@@ -57,7 +58,10 @@ def _checkpoint_call(transaction: SqliteTransaction, request: SqliteCheckpointRe
     for (claim, priority), ids in renewals.items():
         changed += transaction.run(_RENEW, (request.queue_id, transaction.now, id_list(ids), claim, priority))
     stale = len(request.checkpoints) - changed
-    return Settled(changed, stale, due, _lost(transaction, request) if stale else ())
+    lost = _lost(transaction, request) if stale else ()
+    given_back = [item.job.local_id for item in request.checkpoints if item.move_to_pending]
+    through = let_next_through(transaction, keys_of(transaction, request.queue_id, given_back)) if given_back else 0
+    return Settled(changed, stale, due, lost, let_through=through)
 
 
 def _lost(transaction: SqliteTransaction, request: SqliteCheckpointRequest) -> tuple[JobDescriptor, ...]:

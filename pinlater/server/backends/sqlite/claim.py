@@ -12,6 +12,7 @@ from pinlater.model.attempts import DequeuedJob
 from pinlater.server.backends.answers import end_of_answer
 from pinlater.server.backends.records import Dequeued
 from pinlater.server.backends.sqlite.claimable import walk_claimable
+from pinlater.server.backends.sqlite.keys import keys_of, let_next_through
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
 
@@ -47,7 +48,8 @@ def claim_jobs(transaction: SqliteTransaction, requests: Sequence[SqliteClaimReq
     results: list[Dequeued] = []
     for queue_id, group in groupby(requests, _group_of):
         dequeues = list(group)
-        shared = _claim_shared(transaction, dequeues) if queue_id is not None and len(dequeues) > 1 else None
+        may_share = queue_id is not None and queue_id not in transaction.keyed_queues and len(dequeues) > 1
+        shared = _claim_shared(transaction, dequeues) if may_share else None
         results += [_claim_one(transaction, dequeue) for dequeue in dequeues] if shared is None else shared
     return results
 
@@ -110,11 +112,15 @@ def _claim_one(transaction: SqliteTransaction, request: SqliteClaimRequest) -> D
         if free <= 0:
             return Dequeued(jobs, None, has_more=False, is_held=True)
         limit = min(limit, free)
+    claimed: list[int] = []
     is_cut = False
     for prefix, found in walk_claimable(transaction.rows, queue_id, prefixes, now, limit=limit, max_bytes=max_bytes):
         transaction.run(_CLAIM, (now, claim_as, now + lease_ms, lease_ms, id_list(found.ids)))
         jobs += found.with_bodies(transaction.rows, prefix)
         is_cut = found.is_cut
+        claimed += found.ids
+    if let_next_through(transaction, keys_of(transaction, queue_id, claimed)):
+        is_cut = True
     if is_cut or len(jobs) >= limit:
         is_held = limit < request.limit
         return Dequeued(jobs, None, has_more=not is_held, is_held=is_held)

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from pinlater.model.jobs import NewJob
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite.call_results import NewResult, Place, find_places, save, save_new
-from pinlater.server.backends.sqlite.queries import QUERIES, insert_jobs, insert_unique_jobs
+from pinlater.server.backends.sqlite.keys import KeyLine, Keys, key_columns, keys_of_all, let_next_through
+from pinlater.server.backends.sqlite.queries import QUERIES, insert_jobs, insert_keyed_jobs
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
 from pinlater.server.backends.unique_keys import KeyHolder, key_holders, replaced
 
@@ -25,7 +26,7 @@ class EnqueueRequest(NamedTuple):
 
 
 def enqueue(transaction: SqliteTransaction, requests: Sequence[EnqueueRequest]) -> list[int]:
-    """Store jobs without unique keys; return each request's first id, the others follow it."""
+    """Store jobs without keys; return each request's first id, the others follow it."""
     first_ids = [transaction.take_ids(len(request.jobs)) for request in requests]
     wanted = [NewResult(once, at) for (_, _, once), at in zip(requests, first_ids, strict=True) if once is not None]
     known = save_new(transaction, wanted) if wanted else {}
@@ -42,18 +43,18 @@ def _enqueue_one(
     for start in range(0, len(jobs), ROWS_PER_STATEMENT):
         chunk = jobs[start : start + ROWS_PER_STATEMENT]
         parameters: list[object] = [queue_id, now]
-        for local_id, (body, priority, run_after, attempts, status, _, _) in enumerate(chunk, first_id + start):
+        for local_id, (body, priority, run_after, attempts, status, _, _, _) in enumerate(chunk, first_id + start):
             parameters += (local_id, priority, now if run_after is None else run_after, attempts, status, body)
         transaction.run(insert_jobs(len(chunk)), parameters)
     return first_id
 
 
-def enqueue_unique(transaction: SqliteTransaction, requests: Sequence[EnqueueRequest]) -> list[list[Place]]:
-    """Store jobs of which some have unique keys; return their places, or those of the jobs that hold the keys."""
-    return [_enqueue_unique_one(transaction, request) for request in requests]
+def enqueue_keyed(transaction: SqliteTransaction, requests: Sequence[EnqueueRequest]) -> list[list[Place]]:
+    """Store jobs of which some have keys, unique or shared; return their places, or those of who holds their keys."""
+    return [_enqueue_keyed_one(transaction, request) for request in requests]
 
 
-def _enqueue_unique_one(transaction: SqliteTransaction, request: EnqueueRequest) -> list[Place]:
+def _enqueue_keyed_one(transaction: SqliteTransaction, request: EnqueueRequest) -> list[Place]:
     queue_id, jobs, once = request
     known = find_places(transaction, once, len(jobs))
     if known is not None:
@@ -78,7 +79,8 @@ def _enqueue_unique_one(transaction: SqliteTransaction, request: EnqueueRequest)
         places.append(holder[:2])
     if freed:
         transaction.run(QUERIES["free_keys"], (id_list(freed),))
-    _insert_unique(transaction, queue_id, fresh, first_id)
+    keys = _insert_keyed(transaction, queue_id, fresh, first_id)
+    let_next_through(transaction, keys)
     _keep_periods(transaction, queue_id, fresh, first_id)
     save(transaction, once, first_id, places)
     return places
@@ -95,6 +97,7 @@ def _replace(
     else:
         told = job.body, job.attempts, job.status, due
         transaction.run(QUERIES["replace_job"], (holder.local_id, transaction.now, *told))
+        let_next_through(transaction, keys_of_all(transaction, [holder.local_id]))
 
 
 def holders_of_keys(transaction: SqliteTransaction, queue_id: int, keys: Collection[str]) -> dict[str, KeyHolder]:
@@ -111,11 +114,14 @@ def _keep_periods(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[
             transaction.run(QUERIES["keep_period"], (queue_id, job.unique, job.priority, local_id, ends_at))
 
 
-def _insert_unique(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[NewJob], first_id: int) -> None:
-    now = transaction.now
+def _insert_keyed(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[NewJob], first_id: int) -> Keys:
+    """Insert jobs; return the keys that they wait for."""
+    now, line = transaction.now, KeyLine(transaction, queue_id)
     for start in range(0, len(jobs), ROWS_PER_STATEMENT):
         chunk = jobs[start : start + ROWS_PER_STATEMENT]
         parameters: list[object] = [queue_id, now]
-        for local_id, (body, priority, run_after, attempts, status, key, _) in enumerate(chunk, first_id + start):
-            parameters += (local_id, priority, now if run_after is None else run_after, attempts, status, body, key)
-        transaction.run(insert_unique_jobs(len(chunk)), parameters)
+        for local_id, job in enumerate(chunk, first_id + start):
+            parameters += (local_id, job.priority, line.run_after(job), job.attempts, job.status, job.body, job.unique)
+            parameters += key_columns(job)
+        transaction.run(insert_keyed_jobs(len(chunk)), parameters)
+    return line.keys

@@ -11,6 +11,7 @@ from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite.call_results import Place, find_places, save
 from pinlater.server.backends.sqlite.enqueue import holders_of_keys
+from pinlater.server.backends.sqlite.keys import KeyLine, key_columns, let_next_through
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction
 
@@ -37,18 +38,19 @@ def _import(
     keys = {key for job in jobs if (key := _key_of(job)) is not None}
     holders = holders_of_keys(transaction, queue_id, keys)
     taken = {key: holder[:2] for key, holder in holders.items() if not holder.is_finished}
-    places, rows = [], []
+    places, rows, line = [], [], KeyLine(transaction, queue_id)
     first_id = transaction.take_ids(len(jobs))
     for local_id, job in enumerate(jobs, first_id):
         key = _key_of(job)
         place = None if key is None else taken.get(key)
         if place is None:
             place = JobDescriptor.parse(job.descriptor).priority, local_id
-            rows.append(_row(queue_id, place, job, key))
+            rows.append(_row(queue_id, place, job, key, line))
             if key is not None:
                 taken[key] = place
         places.append(place)
     transaction.run_many(QUERIES["import_job"], rows)
+    let_next_through(transaction, line.keys)
     save(transaction, once, first_id, places)
     return places
 
@@ -62,8 +64,8 @@ def _key_of(job: JobRecord) -> str | None:
     return job.unique if _state_of(job) == PENDING else None
 
 
-def _row(queue_id: int, place: Place, job: JobRecord, key: str | None) -> tuple[object, ...]:
-    priority, local_id = place
-    times = job.run_after_ms, job.created_at_ms, job.updated_at_ms
-    attempts = job.attempts_allowed, job.attempts_remaining
-    return (queue_id, local_id, _state_of(job), priority, *times, *attempts, job.status, job.body or b"", key)
+def _row(queue_id: int, place: Place, job: JobRecord, key: str | None, line: KeyLine) -> tuple[object, ...]:
+    (priority, local_id), state = place, _state_of(job)
+    times = line.run_after(job) if state == PENDING else job.run_after_ms, job.created_at_ms, job.updated_at_ms
+    head = queue_id, local_id, state, priority, *times, job.attempts_allowed, job.attempts_remaining
+    return (*head, job.status, job.body or b"", key, *key_columns(job))

@@ -11,6 +11,7 @@ from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.batches import STEP_JOBS
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite.call_results import find_number, save
+from pinlater.server.backends.sqlite.keys import keys_of, keys_of_all, let_next_through
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
 
@@ -92,9 +93,10 @@ def _retry_one(transaction: SqliteTransaction, request: SqliteRetryRequest) -> t
     asked = min(max(request.limit - before, 0), STEP_JOBS)
     rows = transaction.rows(QUERIES["failed_jobs"], (request.queue_id, request.priority, asked))
     run_after = transaction.now if request.run_after_ms is None else request.run_after_ms
-    ids = id_list(row[0] for row in rows)
-    values = (request.queue_id, transaction.now, ids, request.attempts, run_after)
+    ids = [row[0] for row in rows]
+    values = (request.queue_id, transaction.now, id_list(ids), request.attempts, run_after)
     moved = _save_total(transaction, request.once, before + transaction.run(QUERIES["retry_jobs"], values))
+    let_next_through(transaction, keys_of(transaction, request.queue_id, ids))
     return moved, len(rows) < asked or moved >= request.limit
 
 
@@ -115,8 +117,10 @@ def _delete_one(transaction: SqliteTransaction, request: DeleteRequest) -> int:
     while ids and after < request.limit:  # other calls may have deleted some of them
         some, ids = ids[: request.limit - after], ids[request.limit - after :]
         listed = id_list(some)
+        keys = keys_of(transaction, request.queue_id, some)
         _end_periods(transaction, request.queue_id, listed, request.state)
         after += transaction.run(QUERIES["delete_jobs"], (request.queue_id, listed, request.state))
+        let_next_through(transaction, keys)
     return _save_total(transaction, request.once, after)
 
 
@@ -133,7 +137,9 @@ def _retry_these(transaction: SqliteTransaction, request: RetryTheseRequest) -> 
     run_after = now if request.run_after_ms is None else request.run_after_ms
     head, tail = (request.queue_id, now), (request.attempts, run_after)
     rows = [(*head, job.local_id, job.priority, *tail) for job in request.jobs]
-    return _save_total(transaction, request.once, transaction.run_many(QUERIES["retry_this_job"], rows))
+    moved = transaction.run_many(QUERIES["retry_this_job"], rows)
+    let_next_through(transaction, keys_of(transaction, request.queue_id, _ids_of(request.jobs)))
+    return _save_total(transaction, request.once, moved)
 
 
 def run_now(transaction: SqliteTransaction, requests: Sequence[RunNowRequest]) -> list[int]:
@@ -148,7 +154,9 @@ def _run_now(
     if known is not None:
         return known
     rows = [(queue_id, transaction.now, job.local_id, job.priority) for job in jobs]
-    return _save_total(transaction, once, transaction.run_many(QUERIES["run_this_job_now"], rows))
+    moved = transaction.run_many(QUERIES["run_this_job_now"], rows)
+    let_next_through(transaction, keys_of(transaction, queue_id, _ids_of(jobs)))
+    return _save_total(transaction, once, moved)
 
 
 def delete_these(transaction: SqliteTransaction, requests: Sequence[DeleteTheseRequest]) -> list[int]:
@@ -166,9 +174,16 @@ def _delete_these(
     known = find_number(transaction, once)
     if known is not None:
         return known
-    _end_periods(transaction, queue_id, id_list(job.local_id for job in jobs), state)
+    keys = keys_of(transaction, queue_id, _ids_of(jobs))
+    _end_periods(transaction, queue_id, id_list(_ids_of(jobs)), state)
     rows = [(queue_id, job.local_id, job.priority, state) for job in jobs]
-    return _save_total(transaction, once, transaction.run_many(QUERIES["delete_this_job"], rows))
+    removed = transaction.run_many(QUERIES["delete_this_job"], rows)
+    let_next_through(transaction, keys)
+    return _save_total(transaction, once, removed)
+
+
+def _ids_of(jobs: Sequence[JobDescriptor]) -> list[int]:
+    return [job.local_id for job in jobs]
 
 
 def _end_periods(transaction: SqliteTransaction, queue_id: int, ids: str, state: int) -> None:
@@ -187,7 +202,9 @@ def _reap_one(transaction: SqliteTransaction, request: ReapRequest) -> list[tupl
     rows = transaction.rows(QUERIES["expired_claims"], (before, request.server_age_ms, request.quiet_ms, request.limit))
     if not rows:
         return []
-    transaction.run(QUERIES["expire_jobs"], (transaction.now, id_list(row[0] for row in rows)))
+    ids = [row[0] for row in rows]
+    transaction.run(QUERIES["expire_jobs"], (transaction.now, id_list(ids)))
+    let_next_through(transaction, keys_of_all(transaction, ids))
     retried = Counter(queue_id for _, queue_id, remaining in rows if remaining > 1)
     failed = Counter(queue_id for _, queue_id, remaining in rows if remaining <= 1)
     return [(queue_id, retried[queue_id], failed[queue_id]) for queue_id in retried.keys() | failed.keys()]

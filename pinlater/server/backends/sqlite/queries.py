@@ -40,10 +40,11 @@ def insert_results(rows: int) -> str:
 
 
 @lru_cache(maxsize=128)
-def insert_unique_jobs(rows: int) -> str:
-    """Return the same for jobs with unique keys, with a seventh parameter a row."""
+def insert_keyed_jobs(rows: int) -> str:
+    """Return the same for jobs of which some have keys, with nine parameters a row."""
     values = ", ".join(
-        f"(?{n}, ?1, 0, ?{n + 1}, ?{n + 2}, ?2, ?2, ?{n + 3}, ?{n + 3}, ?{n + 4}, ?{n + 5}, ?{n + 6})"
-        for n in range(3, 3 + 7 * rows, 7)
+        f"(?{n}, ?1, 0, ?{n + 1}, ?{n + 2}, ?2, ?2, ?{n + 3}, ?{n + 3}, ?{n + 4}, ?{n + 5}, "
+        f"?{n + 6}, ?{n + 7}, ?{n + 8})"
+        for n in range(3, 3 + 9 * rows, 9)
     )
-    return QUERIES["insert_unique_jobs"] + " " + values
+    return QUERIES["insert_keyed_jobs"] + " " + values

@@ -1,4 +1,5 @@
 -- Every statement that the SQLite store runs. Parameters are numbered: ?1 queue id and ?2 now where they occur.
+-- 4503599627370496 is WAITS_FOR_KEY_MS: a job with a key whose `run_after` is not below it waits for its key.
 -- `state` is compared with literals so that SQLite sees that a partial index applies; NOT INDEXED where jobs are
 -- addressed by id, so that it never walks an index instead; unlikely() so that it narrows by `state = …` and not by
 -- the `state >= 2` that only tells which index applies.
@@ -9,10 +10,10 @@ INSERT INTO jobs (id, queue_id, state, priority, run_after, created_at, updated_
                   attempts_allowed, attempts_remaining, custom_status, body)
 VALUES
 
--- name: insert_unique_jobs
--- Completed by queries.insert_unique_jobs(). Apart from the one above, since NULL is not worth a parameter.
+-- name: insert_keyed_jobs
+-- Completed by queries.insert_keyed_jobs(). Apart from the one above, since NULL is not worth a parameter.
 INSERT INTO jobs (id, queue_id, state, priority, run_after, created_at, updated_at,
-                  attempts_allowed, attempts_remaining, custom_status, body, unique_key)
+                  attempts_allowed, attempts_remaining, custom_status, body, unique_key, job_key, key_limit)
 VALUES
 
 -- name: insert_claimed_job
@@ -23,10 +24,10 @@ VALUES (?3, ?1, 1, ?4, ?2, ?2, ?2, ?5, ?5, ?6, ?7, ?8, ?9, ?10)
 
 -- name: import_job
 -- A job with a past: ?2 id, ?3 state, ?4 priority, ?5 run after, ?6 created at, ?7 updated at, ?8 attempts allowed,
--- ?9 attempts remaining, ?10 status, ?11 body, ?12 unique key.
+-- ?9 attempts remaining, ?10 status, ?11 body, ?12 unique key, ?13 key, ?14 its limit.
 INSERT INTO jobs (queue_id, id, state, priority, run_after, created_at, updated_at,
-                  attempts_allowed, attempts_remaining, custom_status, body, unique_key)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+                  attempts_allowed, attempts_remaining, custom_status, body, unique_key, job_key, key_limit)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
 
 -- name: unique_jobs
 -- The jobs that have these keys: ?2 keys as a JSON list. A job that was ever claimed has a lease.
@@ -61,12 +62,52 @@ DELETE FROM unique_periods WHERE (queue_id, unique_key) IN (
 -- name: replace_job
 -- A job that was never claimed: ?1 id, ?2 now, ?3 body, ?4 attempts, ?5 status, ?6 run after or NULL.
 UPDATE jobs NOT INDEXED SET body = ?3, attempts_allowed = ?4, attempts_remaining = ?4, custom_status = ?5,
-    run_after = coalesce(?6, run_after), updated_at = ?2
+    run_after = coalesce(?6 + iif(run_after >= 4503599627370496 AND job_key IS NOT NULL, 4503599627370496, 0), run_after), updated_at = ?2
 WHERE id = ?1 AND state = 0
 
 -- name: free_keys
 -- Started jobs give up their unique keys: ?1 ids as a JSON list.
 UPDATE jobs NOT INDEXED SET unique_key = NULL WHERE id IN (SELECT value FROM json_each(?1))
+
+-- name: keyed_queues
+SELECT id FROM queues WHERE has_keys
+
+-- name: mark_keyed
+UPDATE queues SET has_keys = 1 WHERE id = ?1 AND NOT has_keys
+
+-- name: keys_of_jobs
+-- Queues and keys: ?1 ids as a JSON list.
+SELECT DISTINCT jobs.queue_id, jobs.job_key FROM json_each(?1) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
+WHERE jobs.job_key IS NOT NULL
+
+-- name: waiting_for_key
+-- The first jobs that wait for a key, with the time that they are due: ?2 key, ?3 limit.
+SELECT id, run_after - 4503599627370496, key_limit FROM jobs INDEXED BY jobs_keyed
+WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?2 AND state = 0 AND run_after >= 4503599627370496
+ORDER BY run_after, id LIMIT ?3
+
+-- name: last_of_key
+-- `run_after` of the one that waits last: ?2 key.
+SELECT max(run_after) FROM jobs INDEXED BY jobs_keyed
+WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?2 AND state = 0
+
+-- name: state_of_key
+-- How many jobs are claimed, and how many are let through: ?2 key.
+SELECT
+    (SELECT count(*) FROM jobs INDEXED BY jobs_keyed
+     WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?2 AND state = 1),
+    (SELECT count(*) FROM jobs INDEXED BY jobs_keyed
+     WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?2 AND state = 0 AND run_after < 4503599627370496)
+
+-- name: scheduled_of_key
+-- Those that are let through and not due: ?3 key.
+SELECT id, run_after, key_limit FROM jobs INDEXED BY jobs_keyed
+WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?3 AND state = 0
+  AND run_after > ?2 AND run_after < 4503599627370496
+
+-- name: set_run_after
+-- ?1 id, ?2 run after.
+UPDATE jobs NOT INDEXED SET run_after = ?2 WHERE id = ?1 AND state = 0
 
 -- name: claimable_jobs
 -- What a dequeue may claim, in order, as one row of JSON lists: Python releases its interpreter lock and takes
@@ -137,7 +178,7 @@ WHERE id IN (SELECT value FROM json_each(?2))
 -- ?5 priority, ?6 status.
 UPDATE jobs NOT INDEXED SET
     state = 0,
-    run_after = ?7,
+    run_after = iif(job_key IS NULL, ?7, min(?7, 4503599627370496 - 1)),
     claim = NULL,
     attempts_remaining = attempts_remaining - 1,
     claim_expires = NULL,
@@ -168,7 +209,7 @@ SELECT claim FROM jobs NOT INDEXED WHERE id = ?2 AND state = 1 AND queue_id = ?1
 UPDATE jobs NOT INDEXED SET
     body = coalesce(?4, body),
     state = iif(?5, 0, 1),
-    run_after = coalesce(?6, run_after),
+    run_after = iif(job_key IS NULL, coalesce(?6, run_after), min(coalesce(?6, run_after), 4503599627370496 - 1)),
     attempts_allowed = coalesce(?7, attempts_allowed),
     attempts_remaining = coalesce(?7, attempts_remaining),
     claim = iif(?5, NULL, claim),
@@ -195,7 +236,7 @@ WHERE id IN (SELECT value FROM json_each(?3)) AND state = 1 AND queue_id = ?1
 -- name: lookup_job
 -- ?2 id, ?3 priority, ?4 whether the body is wanted.
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, iif(?4, body, NULL), unique_key
+       claim, iif(?4, body, NULL), unique_key, job_key, key_limit
 FROM jobs NOT INDEXED WHERE id = ?2 AND queue_id = ?1 AND priority = ?3
 
 -- name: count_pending
@@ -224,24 +265,24 @@ SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_finished
 -- which to go on, ?7 whether the body is wanted.
 -- Those of the same run_after are found for themselves, since no index narrows by both at once.
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, iif(?7, body, NULL), unique_key
+       claim, iif(?7, body, NULL), unique_key, job_key, key_limit
 FROM jobs INDEXED BY jobs_pending
 WHERE state = 0 AND queue_id = ?1 AND priority = ?2 AND run_after = ?5 AND ?5 >= ?3 AND id < ?6
 UNION ALL
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, iif(?7, body, NULL), unique_key
+       claim, iif(?7, body, NULL), unique_key, job_key, key_limit
 FROM jobs INDEXED BY jobs_pending
 WHERE state = 0 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after < ?5
 ORDER BY run_after DESC, id DESC LIMIT ?4
 
 -- name: scan_claimed
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, iif(?7, body, NULL), unique_key
+       claim, iif(?7, body, NULL), unique_key, job_key, key_limit
 FROM jobs INDEXED BY jobs_claimed
 WHERE state = 1 AND queue_id = ?1 AND priority = ?2 AND run_after = ?5 AND ?5 >= ?3 AND id < ?6
 UNION ALL
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, iif(?7, body, NULL), unique_key
+       claim, iif(?7, body, NULL), unique_key, job_key, key_limit
 FROM jobs INDEXED BY jobs_claimed
 WHERE state = 1 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after < ?5
 ORDER BY run_after DESC, id DESC LIMIT ?4
@@ -249,12 +290,12 @@ ORDER BY run_after DESC, id DESC LIMIT ?4
 -- name: scan_finished
 -- ?8 state.
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, iif(?7, body, NULL), unique_key
+       claim, iif(?7, body, NULL), unique_key, job_key, key_limit
 FROM jobs INDEXED BY jobs_finished
 WHERE state >= 2 AND unlikely(state = ?8) AND queue_id = ?1 AND priority = ?2 AND run_after = ?5 AND ?5 >= ?3 AND id < ?6
 UNION ALL
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, iif(?7, body, NULL), unique_key
+       claim, iif(?7, body, NULL), unique_key, job_key, key_limit
 FROM jobs INDEXED BY jobs_finished
 WHERE state >= 2 AND unlikely(state = ?8) AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after < ?5
 ORDER BY run_after DESC, id DESC LIMIT ?4
@@ -267,7 +308,8 @@ ORDER BY run_after, id LIMIT ?3
 
 -- name: retry_jobs
 -- ?3 ids as a JSON list, ?4 attempts, ?5 run after.
-UPDATE jobs NOT INDEXED SET state = 0, attempts_remaining = ?4, run_after = ?5, updated_at = ?2
+UPDATE jobs NOT INDEXED SET state = 0, attempts_remaining = ?4, updated_at = ?2,
+    run_after = iif(job_key IS NULL, ?5, min(?5, 4503599627370496 - 1) + 4503599627370496)
 WHERE id IN (SELECT value FROM json_each(?3)) AND state = 3
 
 -- name: delete_jobs
@@ -276,13 +318,16 @@ DELETE FROM jobs NOT INDEXED WHERE id IN (SELECT value FROM json_each(?2)) AND s
 
 -- name: retry_this_job
 -- ?3 id, ?4 priority, ?5 attempts, ?6 run after.
-UPDATE jobs NOT INDEXED SET state = 0, attempts_remaining = ?5, run_after = ?6, updated_at = ?2
+UPDATE jobs NOT INDEXED SET state = 0, attempts_remaining = ?5, updated_at = ?2,
+    run_after = iif(job_key IS NULL, ?6, min(?6, 4503599627370496 - 1) + 4503599627370496)
 WHERE id = ?3 AND state = 3 AND queue_id = ?1 AND priority = ?4
 
 -- name: run_this_job_now
--- ?3 id, ?4 priority.
-UPDATE jobs NOT INDEXED SET run_after = ?2, updated_at = ?2
-WHERE id = ?3 AND state = 0 AND run_after > ?2 AND queue_id = ?1 AND priority = ?4
+-- One that waits for an ordered key keeps its place. ?3 id, ?4 priority.
+UPDATE jobs NOT INDEXED SET run_after = ?2 + iif(job_key IS NOT NULL AND run_after >= 4503599627370496, 4503599627370496, 0), updated_at = ?2
+WHERE id = ?3 AND state = 0 AND queue_id = ?1 AND priority = ?4
+  AND run_after > ?2 + iif(job_key IS NOT NULL AND run_after >= 4503599627370496, 4503599627370496, 0)
+  AND NOT (job_key IS NOT NULL AND run_after >= 4503599627370496 AND key_limit IS 0)
 
 -- name: delete_this_job
 -- ?2 id, ?3 priority, ?4 state.

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from pinlater.model.attempts import DequeuedJob
 from pinlater.model.jobs import JobRecord, Position, RecordPage
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
+from pinlater.server.backends.key_turns import job_key
 from pinlater.server.backends.records import RETRIES_LOOKED_AT
 from pinlater.server.backends.search import JobSearch, Queue
 from pinlater.server.backends.sqlite.claimable import walk_claimable
@@ -59,8 +60,8 @@ def _lookup_one(
 
 
 def _record(queue: Queue, row: Any) -> JobRecord:
-    local_id, state, priority, *rest = row  # the others are in the order of the record
-    return JobRecord(f"{queue.name}:s1:p{priority}:{local_id}", state, *rest)
+    local_id, state, priority, *rest, key, limit = row  # the others are in the order of the record
+    return JobRecord._make((f"{queue.name}:s1:p{priority}:{local_id}", state, *rest, job_key(key, limit)))
 
 
 def count(connection: sqlite3.Connection, search: JobSearch, cap: int) -> int:

@@ -34,7 +34,7 @@ from pinlater.server.backends.sqlite.ack import SqliteAckRequest, ack_jobs
 from pinlater.server.backends.sqlite.checkpoint import ReleaseRequest, SqliteCheckpointRequest, checkpoint, release
 from pinlater.server.backends.sqlite.claim import SqliteClaimRequest, claim_jobs
 from pinlater.server.backends.sqlite.database import SqliteDatabase
-from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue, enqueue_unique
+from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue, enqueue_keyed
 from pinlater.server.backends.sqlite.enqueue_claimed import enqueue_and_claim
 from pinlater.server.backends.sqlite.file_watch import FileWatch
 from pinlater.server.backends.sqlite.import_jobs import ImportRequest, import_jobs
@@ -48,7 +48,7 @@ from pinlater.server.backends.sqlite.writer import Verb, Writer
 from pinlater.server.backends.store import Capabilities, PollIntervals, queue_not_found
 from pinlater.server.metrics.shard_state import ShardState
 
-_unique_key_of = attrgetter("unique")  # in C: every job passes here
+_unique_key_of, _key_of = attrgetter("unique"), attrgetter("key")  # in C: every job passes here
 
 FILE_NAME = "pinlater.db"
 
@@ -62,7 +62,7 @@ _VERBS = (
     checkpoint,
     release,
     enqueue,
-    enqueue_unique,
+    enqueue_keyed,
     import_jobs,
     maintenance.retry,
     maintenance.retry_these,
@@ -107,6 +107,7 @@ class SqliteStore:
         name="sqlite",
         is_serial=True,
         poll_intervals=PollIntervals(5.0, 60.0),  # no other server stores jobs: in case one was missed
+        has_keys=True,
     )
 
     def __init__(
@@ -217,8 +218,8 @@ class SqliteStore:
         if not jobs:
             return []
         prefixes, request = at.prefixes, EnqueueRequest(at.id, jobs, once)
-        if any(map(_unique_key_of, jobs)):
-            places = await self._writer.submit(enqueue_unique, request)
+        if any(map(_unique_key_of, jobs)) or any(map(_key_of, jobs)):
+            places = await self._writer.submit(enqueue_keyed, request)
             return [f"{prefixes[priority - 1]}{local_id}" for priority, local_id in places]
         first_id = await self._writer.submit(enqueue, request)
         return [f"{prefixes[job.priority - 1]}{local_id}" for local_id, job in enumerate(jobs, first_id)]

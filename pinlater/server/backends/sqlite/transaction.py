@@ -45,18 +45,25 @@ class SqliteTransaction:
     Attributes:
         now: its time in epoch milliseconds, the same for all its verbs.
         ids: source of job ids.
+        keyed_queues: ids of the queues of which a job ever had a key.
     """
 
-    __slots__ = ("_connection", "ids", "now")
+    __slots__ = ("_connection", "ids", "keyed_queues", "now")
 
-    def __init__(self, connection: sqlite3.Connection, now: int, ids: IdBlock) -> None:
+    def __init__(self, connection: sqlite3.Connection, now: int, ids: IdBlock, keyed_queues: set[int]) -> None:
         self._connection = connection
         self.now = now
         self.ids = ids
+        self.keyed_queues = keyed_queues
 
     def take_ids(self, count: int) -> int:
         """Return the first of ``count`` new job ids."""
         return self.ids.take(self._connection, count)
+
+    def mark_keyed(self, queue_id: int) -> None:
+        """Record that a queue has jobs with keys; each time, since an earlier transaction may have been undone."""
+        self.run(QUERIES["mark_keyed"], (queue_id,))
+        self.keyed_queues.add(queue_id)
 
     def run(self, sql: str, parameters: Iterable[Any]) -> int:
         """Execute a statement; return how many rows it changed."""

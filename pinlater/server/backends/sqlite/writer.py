@@ -25,6 +25,7 @@ from pinlater.server.backends.records import CommitStats, Dequeued
 from pinlater.server.backends.sqlite import inline_commits
 from pinlater.server.backends.sqlite.database import BUSY_TIMEOUT_MS, CHECKPOINT_PAGES
 from pinlater.server.backends.sqlite.inline_commits import InlineCommits
+from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import IdBlock, SqliteTransaction
 from pinlater.server.log_rate_limit import LogRateLimit
 
@@ -85,6 +86,7 @@ class Writer:
         self._is_set_for_loop = False
         self._is_closing = False
         self._ids = IdBlock()
+        self._keyed_queues = {queue_id for (queue_id,) in connection.execute(QUERIES["keyed_queues"])}
         self._loop = asyncio.get_running_loop()
         self._pending: list[_Item] = []
         self._inbox: queue.SimpleQueue[list[_Item] | None] = queue.SimpleQueue()
@@ -157,7 +159,7 @@ class Writer:
         try:
             if begun is None:
                 self._begin(for_loop=False)
-            outcome = self._run(batch, SqliteTransaction(connection, self._now_ms(), self._ids))
+            outcome = self._run(batch, SqliteTransaction(connection, self._now_ms(), self._ids, self._keyed_queues))
             connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - raised to the callers
             self._roll_back()

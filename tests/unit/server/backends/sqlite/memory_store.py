@@ -56,7 +56,7 @@ class Store:
             )
         self.statements = []
         self._connection.set_trace_callback(self.statements.append)
-        self.transaction = SqliteTransaction(self._connection, NOW, IdBlock())
+        self.transaction = SqliteTransaction(self._connection, NOW, IdBlock(), set())
 
     def content(self):
         return self._connection.execute("SELECT * FROM jobs ORDER BY id").fetchall()

@@ -62,7 +62,7 @@ def _plan(store, name):
     return [row[3] for row in store.execute("EXPLAIN QUERY PLAN " + QUERIES[name], (None,) * highest)]
 
 
-STATEMENTS = sorted(QUERIES.keys() - {"insert_jobs", "insert_unique_jobs", "insert_results"})
+STATEMENTS = sorted(QUERIES.keys() - {"insert_jobs", "insert_keyed_jobs", "insert_results"})
 SMALL = ("json_each", "queues", "settings", "CONSTANT ROW", "(subquery")
 """What may be scanned: what a call brings along, and tables with a row per queue."""
 

@@ -1,0 +1,93 @@
+"""Whose turn it is: which jobs of a key are let through to be claimed, for stores that decide in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey
+
+TURN_JOBS = 8
+"""So many jobs of a key without a limit are let through at once, before it is the next key's turn."""
+
+ORDERED = 0
+"""Stands for the limit of an ordered key in the stores."""
+
+
+def stored_limit(key: JobKey) -> int | None:
+    """Return the limit of a key as the stores keep it."""
+    return ORDERED if key.is_ordered else key.max_running
+
+
+def job_key(text: str | None, limit: int | None) -> JobKey | None:
+    """Return the key of a stored job."""
+    return None if text is None else JobKey(text, 1 if limit == ORDERED else limit, limit == ORDERED)
+
+
+class KeyedJob(NamedTuple):
+    """A PENDING job of a key.
+
+    Attributes:
+        local_id: its id on the shard.
+        run_after: when it is due, in epoch milliseconds, without what is added while it waits for its key.
+        limit: of its key, as it is stored.
+    """
+
+    local_id: int
+    run_after: int
+    limit: int | None
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether it holds up the jobs of its key behind it."""
+        return self.limit == ORDERED
+
+
+class KeyState(NamedTuple):
+    """What is let through of one key.
+
+    Attributes:
+        running: how many of its jobs are claimed.
+        pending: how many are let through and not claimed.
+        scheduled: those of them that are not due yet.
+    """
+
+    running: int
+    pending: int
+    scheduled: Sequence[KeyedJob]
+
+
+def turns(state: KeyState, waiting: Iterable[KeyedJob], now: int) -> dict[int, int]:
+    """Return what ``run_after`` has to become of some jobs of a key, by id, to let those through whose turn it is.
+
+    A job that is let through stands behind the jobs of other keys that are due now. One that is let through but not due
+    makes way for one that is due earlier, unless the key is ordered.
+
+    Args:
+        state: what is through.
+        waiting: the jobs that wait, first come first, in the order (run_after, id).
+        now: the time of the store.
+    """
+    changed: dict[int, int] = {}
+    pending = state.pending
+    scheduled = sorted((job for job in state.scheduled if not job.is_ordered), key=_order)
+    for job in waiting:
+        most = TURN_JOBS if job.limit is None else max(job.limit, 1)
+        if pending + (0 if job.limit is None else state.running) < most:
+            pending += 1
+        elif scheduled and not job.is_ordered and _order(job) < _order(scheduled[-1]):
+            makes_way = scheduled.pop()
+            changed[makes_way.local_id] = makes_way.run_after + WAITS_FOR_KEY_MS
+        else:
+            break
+        changed[job.local_id] = max(job.run_after, now)
+    return changed
+
+
+def let_through(changed: dict[int, int]) -> int:
+    """Return how many jobs such changes let through."""
+    return sum(run_after < WAITS_FOR_KEY_MS for run_after in changed.values())
+
+
+def _order(job: KeyedJob) -> tuple[int, int]:
+    return job.run_after, job.local_id

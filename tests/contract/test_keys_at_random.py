@@ -1,0 +1,153 @@
+"""Random calls about jobs with keys: no limit is passed, no order broken, and nothing waits for ever."""
+
+import random
+from collections import defaultdict
+
+import pytest
+
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey
+from pinlater.protocol.messages import IN_PROGRESS, PENDING
+from tests.support.bench import LEASE_MS, QUEUE, new_job
+from tests.support.stores import KEYED_HOMES
+
+STEPS = 300
+
+
+@pytest.fixture(params=KEYED_HOMES)
+def home_kind(request):
+    return KEYED_HOMES[request.param]
+
+
+KEYS = [
+    JobKey("ordered", 1, is_ordered=True),
+    JobKey("one", 1),
+    JobKey("three", 3),
+    JobKey("any"),
+    JobKey("flood"),
+    None,
+]
+
+
+class RandomCalls:
+    """Makes calls, and knows what may come of them.
+
+    Args:
+        bench: of the store.
+        seed: of the randomness.
+    """
+
+    def __init__(self, bench, seed):
+        self.bench = bench
+        self.random = random.Random(seed)
+        self.keys = {}
+        self.held = set()
+        self.ordered = []
+        self.checked = 0
+
+    def put(self):
+        jobs = []
+        for _ in range(self.random.randint(1, 12)):
+            key = self.random.choice(KEYS)
+            later = self.random.random() < 0.2
+            due = self.bench.clock.now_ms + self.random.randint(1, 5000) if later else None
+            jobs.append(new_job(key=key, priority=self.random.randint(1, 3), run_after_ms=due, attempts=3))
+        for name, job in zip(self.bench.put(*jobs), jobs, strict=True):
+            self.keys[name] = job.key
+            if job.key is not None and job.key.is_ordered:
+                self.ordered.append(name)
+
+    def take(self):
+        for name in self.bench.take_names(self.random.randint(1, 10)):
+            assert name not in self.held
+            self.held.add(name)
+            key = self.keys[name]
+            if key is not None and key.is_ordered:
+                assert name == self.ordered[0], "the first of its key that is not finished"
+
+    def end(self, name):
+        self.held.discard(name)
+        if name in self.ordered and self.bench.state(name) not in {PENDING, IN_PROGRESS}:
+            self.ordered.remove(name)
+
+    def some_held(self):
+        return self.random.sample(sorted(self.held), min(len(self.held), self.random.randint(1, 4)))
+
+    def ack(self):
+        names = self.some_held()
+        self.bench.ack(*names)
+        for name in names:
+            self.end(name)
+
+    def fail(self):
+        names = self.some_held()
+        self.bench.fail(*names, retry_delay_ms=self.random.choice([0, 0, 3000]))
+        for name in names:
+            self.end(name)
+
+    def give_back(self):
+        for name in self.some_held():
+            self.bench.checkpoint(name, move_to_pending=True)
+            self.end(name)
+
+    def expire(self):
+        self.bench.clock.advance(LEASE_MS + 1)
+        self.bench.reap()
+        for name in sorted(self.held):
+            self.end(name)
+
+    def delete(self):
+        waiting = [name for name in self.keys if self.bench.state(name) == PENDING]
+        for name in self.random.sample(waiting, min(2, len(waiting))):
+            self.bench.delete_these_jobs(QUEUE, [JobDescriptor.parse(name)], PENDING)
+            self.end(name)
+
+    def retry_by_hand(self):
+        for priority in (1, 2, 3):
+            self.bench.retry(priority=priority, attempts=2, limit=3)
+        for name, key in self.keys.items():
+            if key is not None and key.is_ordered and name not in self.ordered and self.bench.state(name) == PENDING:
+                self.keys[name] = JobKey("ordered again")  # behind those that have come since: no order to check
+
+    def pass_time(self):
+        self.bench.clock.advance(self.random.choice([1, 100, 4000]))
+
+    def check_limits(self):
+        through, running = defaultdict(int), defaultdict(int)
+        records = self.bench.lookup_jobs([JobDescriptor.parse(name) for name in self.keys], include_body=False)
+        for record in records:
+            if record is None or record.key is None or record.key.max_running is None:
+                continue
+            if record.state == IN_PROGRESS:
+                running[record.key] += 1
+            if record.state == PENDING and record.run_after_ms < WAITS_FOR_KEY_MS:
+                through[record.key] += 1
+        for key in running.keys() | through.keys():
+            assert running[key] + through[key] <= key.max_running, key
+            self.checked += 1
+
+    def drain(self):
+        """Run all that is left; a job that waits for ever would be left over."""
+        for _ in range(3000):
+            self.take()
+            if not self.held and self.bench.count(PENDING) == 0:
+                return
+            self.bench.clock.advance(500)
+            for name in sorted(self.held):
+                self.bench.ack(name)
+                self.end(name)
+        raise AssertionError(f"{self.bench.count(PENDING)} jobs were left")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_limits_and_order_hold_and_nothing_waits_for_ever(backend, seed):
+    calls = RandomCalls(backend, seed)
+    verbs = ["put", "take", "ack", "fail", "give_back", "expire", "delete", "retry_by_hand", "pass_time"]
+    weights = [4, 8, 6, 3, 2, 0.3, 0.5, 0.3, 4]
+    for _ in range(STEPS):
+        getattr(calls, calls.random.choices(verbs, weights)[0])()
+        calls.check_limits()
+    calls.drain()
+    calls.check_limits()
+    assert calls.checked > STEPS
+    assert backend.counts()[PENDING] == backend.counts()[IN_PROGRESS] == 0
