@@ -66,8 +66,8 @@ class _ShardContext(NamedTuple):
 class _ShardKind(NamedTuple):
     """A kind of shards: how their file is read, how one of them is made.
 
-    ``poll_intervals`` is as in ``Capabilities``, ``notifies_servers`` as in ``OpenedStore``. ``lists_servers`` is
-    whether shards keep a list of servers.
+    ``poll_intervals`` and ``has_keys`` are as in ``Capabilities``, ``notifies_servers`` as in ``OpenedStore``.
+    ``lists_servers`` is whether shards keep a list of servers.
     """
 
     read: Callable[[bytes, Path], list[ShardSpec]]
@@ -75,6 +75,7 @@ class _ShardKind(NamedTuple):
     poll_intervals: PollIntervals
     notifies_servers: bool
     lists_servers: bool = False
+    has_keys: bool = False
 
 
 async def open_store(settings: Settings, metrics: Metrics) -> OpenedStore:
@@ -119,7 +120,13 @@ def _open_sqlite(settings: Settings, metrics: Metrics) -> OpenedStore:
 async def _open_sharded(settings: Settings, file: Path, metrics: Metrics) -> OpenedStore:
     clock, notifications, calls = StoreClock(), JobNotifications(), ShardCalls(metrics)
     kind = _SHARD_KINDS[settings.backend](_ShardContext(settings, _on_commit(metrics), notifications))
-    backend = ShardedStore(settings.backend, kind.make, poll_intervals=kind.poll_intervals, on_call=calls.note)
+    backend = ShardedStore(
+        settings.backend,
+        kind.make,
+        poll_intervals=kind.poll_intervals,
+        has_keys=kind.has_keys,
+        on_call=calls.note,
+    )
 
     specs: list[ShardSpec] = []
 

@@ -31,7 +31,8 @@ class NewJobs(NamedTuple, Generic[_J]):
         queue: in this queue.
         jobs: these jobs.
         priorities: of each.
-        keys: the unique key of each; None: it has none.
+        keys: what selects the shard of each; None: any shard will do.
+        unique_keys: of each; None: it has none.
         once: idempotency key of the call.
     """
 
@@ -39,6 +40,7 @@ class NewJobs(NamedTuple, Generic[_J]):
     jobs: Sequence[_J]
     priorities: Sequence[int]
     keys: Sequence[str | None]
+    unique_keys: Sequence[str | None]
     once: IdempotencyKey | None
 
     def part(self, places: Sequence[int]) -> NewJobs[_J]:
@@ -51,6 +53,7 @@ class NewJobs(NamedTuple, Generic[_J]):
             [self.jobs[place] for place in places],
             [self.priorities[place] for place in places],
             [self.keys[place] for place in places],
+            [self.unique_keys[place] for place in places],
             once,
         )
 
@@ -63,10 +66,11 @@ def _part_of(key: bytes, places: Sequence[int]) -> bytes:
 async def store(registry: ShardRegistry, given: NewJobs[_J], call: StoreCall[_J]) -> list[str]:
     """Store jobs; return their descriptors in the same order.
 
-    Jobs without a unique key go to one shard, the first that answers. A job with a key goes to the shard that its key
-    selects and to no other, so that it is unique as long as the shards stay the same. All these shards are pinged
-    before anything is stored. Jobs with keys go first: if the call fails half-way and is made again, the jobs that were
-    stored are found by their keys, and nothing is stored twice. The error says so: a shard may answer and still refuse
+    Jobs that no key binds to a shard go to one shard, the first that answers. One that shares a key with others, or
+    else has a unique key, goes to the shard that this key selects and to no other: there it is unique, or waits its
+    turn, as long as the shards stay the same. All these shards are pinged before anything is stored. Jobs with keys go
+    first: if the call fails half-way and is made again, the jobs that were stored are found by their unique keys, or by
+    the idempotency key of the call, and nothing is stored twice. The error says so: a shard may answer and still refuse
     its part, and jobs that others stored may be running by then, so they are not deleted.
 
     When the call is sent again, all healthy shards are asked first whether they have the jobs. A shard that stored
@@ -94,20 +98,26 @@ async def store(registry: ShardRegistry, given: NewJobs[_J], call: StoreCall[_J]
                 _store_anywhere(registry, part, call) if handle is None else _store_at(registry, handle, part, call)
             )
         except ServiceError as error:
-            raise _stored_in_part(error, names) from error
+            raise _stored_in_part(error, names, given.unique_keys) from error
         for place, name in zip(places, stored, strict=True):
             names[place] = name
     return names
 
 
-def _stored_in_part(error: ServiceError, names: Sequence[str]) -> ServiceError:
-    count = sum(map(bool, names))
-    if not count:
+def _stored_in_part(error: ServiceError, names: Sequence[str], unique_keys: Sequence[str | None]) -> ServiceError:
+    stored = [key for name, key in zip(names, unique_keys, strict=True) if name]
+    if not stored:
         return error
+    unguarded = stored.count(None)
     return partial_failure(
         error,
-        f"{count} of the {len(names)} jobs are stored, the others are not; make the same call again when its cause is "
-        "mended: by their unique keys, none of these is stored twice while it waits or runs",
+        f"{len(stored)} of the {len(names)} jobs are stored, the others are not; make the same call again when its "
+        "cause is mended: "
+        + (
+            f"{unguarded} of these have no unique key, and are stored twice unless it has the same idempotency key"
+            if unguarded
+            else "by their unique keys, none of these is stored twice while it waits or runs"
+        ),
     )
 
 
@@ -121,7 +131,7 @@ async def _check_that_all_answer(handles: Sequence[ShardHandle]) -> None:
     for handle, result in zip(handles, results, strict=True):
         if isinstance(result, ServiceError):
             raise ShardUnreachable(
-                f"no job of the batch was stored, as some belong on shard {handle.name} by their unique keys: {result}"
+                f"no job of the batch was stored, as some belong on shard {handle.name} by their keys: {result}"
             )
         if result is not None:
             raise result

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import wraps
-from operator import methodcaller
+from operator import attrgetter, methodcaller
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from pinlater.model.descriptor import JobDescriptor
@@ -25,6 +25,8 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 _J = TypeVar("_J", NewJob, JobRecord)
+
+_KEY = attrgetter("key")
 
 
 class Sharded(Protocol):
@@ -87,7 +89,7 @@ def until_limit(
 def at_placement(
     verb: Callable[Concatenate[Store, _P], Coroutine[Any, Any, list[str]]],
     priority_of: Callable[[_J], int],
-    key_of: Callable[[_J], str | None],
+    unique_key_of: Callable[[_J], str | None],
 ) -> Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, list[str]]]:
     """Store each of ``jobs`` on the shard where ``placement`` puts it; their priorities become due."""
     name = verb.__name__
@@ -101,11 +103,18 @@ def at_placement(
         def store_at(handle: ShardHandle, some: Sequence[_J], part: IdempotencyKey | None) -> Awaitable[list[str]]:
             return group.ask_owner(handle, queue, lambda shard: getattr(shard, name)(queue, some, once=part, **options))
 
-        given = placement.NewJobs(queue, jobs, list(map(priority_of, jobs)), list(map(key_of, jobs)), once)
+        unique_keys = list(map(unique_key_of, jobs))
+        keys = _with_shared_keys(jobs, unique_keys) if any(map(_KEY, jobs)) else unique_keys
+        given = placement.NewJobs(queue, jobs, list(map(priority_of, jobs)), keys, unique_keys, once)
         with group.due_priorities.changing(queue):
             return await placement.store(group.registry, given, store_at)
 
     return cast("Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, list[str]]]", call)
+
+
+def _with_shared_keys(jobs: Sequence[_J], unique_keys: Sequence[str | None]) -> list[str | None]:
+    """Return what selects the shard of each job: the key that it shares with others comes before its unique key."""
+    return [unique if job.key is None else job.key.text for job, unique in zip(jobs, unique_keys, strict=True)]
 
 
 def makes_due(

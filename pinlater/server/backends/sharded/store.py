@@ -43,7 +43,7 @@ def _imported_priority(job: JobRecord) -> int:
     return JobDescriptor.parse(job.descriptor).priority
 
 
-def _imported_key(job: JobRecord) -> str | None:
+def _imported_unique_key(job: JobRecord) -> str | None:
     return job.unique if job.state in {PENDING, IN_PROGRESS} else None
 
 
@@ -54,10 +54,11 @@ def _queues_of(expired: Iterable[Expired]) -> list[str]:
 class ShardedStore(StoreOverview):
     """Jobs spread over shards.
 
-    A batch of new jobs goes to one shard, taken at random; jobs with a unique key go where the key says. What names a
-    job goes to the job's shard. A dequeue reads which priorities the shards have due jobs of, and asks those with the
-    first one, in random order, then those with the second, until it has enough. Everything else is asked of all shards,
-    and their answers are merged; a shard that does not answer is left out then, and left alone for a while.
+    A batch of new jobs goes to one shard, taken at random. Jobs with a key, shared or unique, go where it says: the
+    shared one, if they have both; so a unique key is unique among jobs of one shared key. What names a job goes to the
+    job's shard. A dequeue reads which priorities the shards have due jobs of, and asks those with the first one, in
+    random order, then those with the second, until it has enough. Everything else is asked of all shards, and their
+    answers are merged; a shard that does not answer is left out then, and left alone for a while.
 
     Most verbs are made of those of the shards by the way in which they are split; see ``splits``.
 
@@ -67,6 +68,7 @@ class ShardedStore(StoreOverview):
         name: of the kind of store, for people.
         make: makes a shard, which must not connect before its first call.
         poll_intervals: see ``Capabilities``.
+        has_keys: whether the shards take jobs with keys.
         on_call: is told of each call to a shard.
 
     Attributes:
@@ -79,9 +81,10 @@ class ShardedStore(StoreOverview):
         make: Callable[[ShardSpec], Shard],
         *,
         poll_intervals: PollIntervals = FREQUENT_POLLS,
+        has_keys: bool = False,
         on_call: OnCall = lambda _name, _seconds, *, is_answered: None,  # noqa: ARG005 - the name is part of the call
     ) -> None:
-        self.capabilities = Capabilities(name=name, is_serial=False, poll_intervals=poll_intervals)
+        self.capabilities = Capabilities(name, is_serial=False, poll_intervals=poll_intervals, has_keys=has_keys)
         self.group = ShardGroup(make, on_call)
         self._claimer = ShardClaimer(self.group)
 
@@ -116,7 +119,7 @@ class ShardedStore(StoreOverview):
     # The life of jobs
 
     enqueue_jobs = at_placement(Store.enqueue_jobs, attrgetter("priority"), attrgetter("unique"))
-    import_jobs = at_placement(Store.import_jobs, _imported_priority, _imported_key)
+    import_jobs = at_placement(Store.import_jobs, _imported_priority, _imported_unique_key)
     release_claims = makes_due(on_all_shards(Store.release_claims, merges.total))
 
     async def dequeue_jobs(
@@ -138,13 +141,13 @@ class ShardedStore(StoreOverview):
         self, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]
     ) -> Settled:
         settled = await by_descriptor.ack(self.group.registry, queue, succeeded, failed)
-        if failed:
+        if failed or settled.let_through:
             self.group.due_priorities.invalidate(queue)
         return settled
 
     async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
         settled = await by_descriptor.checkpoint(self.group.registry, queue, checkpoints)
-        if settled.due_ms is not None:
+        if settled.due_ms is not None or settled.let_through:
             self.group.due_priorities.invalidate(queue)
         return settled
 
@@ -167,10 +170,10 @@ class ShardedStore(StoreOverview):
     # Changes by operators, and maintenance by the monitor
 
     retry_failed_jobs = makes_due(until_limit(Store.retry_failed_jobs))
-    delete_jobs = until_limit(Store.delete_jobs)
+    delete_jobs = makes_due(until_limit(Store.delete_jobs))
     retry_these_jobs = makes_due(at_named_jobs(Store.retry_these_jobs))
     run_jobs_now = makes_due(at_named_jobs(Store.run_jobs_now))
-    delete_these_jobs = at_named_jobs(Store.delete_these_jobs)
+    delete_these_jobs = makes_due(at_named_jobs(Store.delete_these_jobs))
     reap_expired = makes_due_in(on_all_shards(Store.reap_expired, merges.expired), _queues_of)
     collect_finished = on_all_shards(Store.collect_finished, merges.collected)
     forget_results = on_all_shards(Store.forget_results, merges.total)

@@ -6,6 +6,7 @@ import pytest
 
 from pinlater.errors import NoHealthyShards, ShardConnectionFailed, UnknownError
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.keys import JobKey
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sharded import ShardUnreachable
 from tests.support.bench import new_job
@@ -187,6 +188,24 @@ def test_a_batch_of_which_a_shard_refuses_its_part_says_what_is_stored_and_can_b
     names = bench.enqueue_jobs("q", jobs, once=again(key))
     assert stored(bench) == 30
     assert len(set(names)) == 30
+
+
+@pytest.mark.parametrize("refuser", ["1", "2", "3"])
+def test_a_batch_with_shared_keys_in_part_says_what_another_call_would_store_twice(bench, monkeypatch, refuser):
+    jobs = [
+        new_job(key=JobKey(f"key {number}"), unique_key=f"{number}" if number % 2 else None) for number in range(30)
+    ]
+    key = new_key()
+    with monkeypatch.context() as patch:
+        refusing(patch, bench.shards[refuser], "enqueue_jobs", REFUSED)
+        with pytest.raises(UnknownError) as refused:
+            bench.enqueue_jobs("q", jobs, once=key)
+    count = stored(bench)
+    if count:
+        assert str(refused.value).startswith(f"{count} of the 30 jobs are stored, the others are not; make the same")
+        assert "of these have no unique key, and are stored twice unless" in str(refused.value)
+    bench.enqueue_jobs("q", jobs, once=again(key))
+    assert stored(bench) == 30
 
 
 def test_some_shard_comes_after_another(bench, monkeypatch):

@@ -10,7 +10,8 @@ from pinlater.errors import (
     UnknownError,
 )
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.protocol.messages import FAILED, PENDING
+from pinlater.model.keys import JobKey
+from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.records import JobFilter, Settled, covered
 from pinlater.server.backends.sharded import ShardUnreachable
 from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
@@ -56,6 +57,29 @@ def test_a_unique_key_always_means_the_same_shard(fleet):
     fleet.create_queue(QUEUE)
     moved = [JobDescriptor.parse(fleet.enqueue_jobs(QUEUE, [new_job(unique_key=key)])[0]).shard for key in keys]
     assert all(after in {before, "4"} for before, after in zip(homes, moved, strict=True))
+
+
+def test_all_jobs_of_a_key_are_on_one_shard_whatever_their_unique_keys(fleet):
+    keys = [JobKey(f"key {number}") for number in range(30)]
+    homes = []
+    for key in keys:
+        names = [fleet.enqueue_jobs(QUEUE, [new_job(key=key, unique_key=f"{number}")]) for number in range(4)]
+        names.append(fleet.enqueue_jobs(QUEUE, [new_job(key=key)]))
+        (home,) = {JobDescriptor.parse(name).shard for (name,) in names}
+        homes.append(home)
+    assert set(homes) == {"1", "2", "3"}
+    together = fleet.enqueue_jobs(QUEUE, [new_job(key=key) for key in keys])
+    assert [JobDescriptor.parse(name).shard for name in together] == homes
+
+
+def test_imported_jobs_go_to_the_shard_of_their_key_in_each_state(fleet):
+    names = fleet.enqueue_jobs(QUEUE, [new_job()])
+    [record] = fleet.lookup_jobs([JobDescriptor.parse(names[0])], include_body=True)
+    for number in range(10):
+        key = JobKey(f"key {number}")
+        given = [record._replace(key=key, state=state) for state in (PENDING, IN_PROGRESS, SUCCEEDED, FAILED)]
+        names = [*fleet.enqueue_jobs(QUEUE, [new_job(key=key)]), *fleet.import_jobs(QUEUE, [*given, record])[:4]]
+        assert len({JobDescriptor.parse(name).shard for name in names}) == 1
 
 
 def test_jobs_with_keys_are_stored_before_those_that_may_not_be_stored_twice(fleet):
