@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pinlater.jobs.enqueue_options import EnqueueManyOptions, EnqueueOptions
     from pinlater.model.attempts import Ack, Acks, Checkpoint, ClaimedJob
     from pinlater.model.jobs import JobInfo, NewJob, Page
+    from pinlater.model.keys import JobKey
     from pinlater.model.queues import QueueSettings
     from pinlater.model.workers import QueueLoad, RunningJob, UnknownJobs, WorkerProcess, WorkerReport
 
@@ -37,6 +38,7 @@ _HOMES = {
     "FairScan": "fair_scan",
     "JobHandle": "handle",
     "JobInfo": "records",
+    "JobKey": "records",
     "Move": "moving",
     "NewJob": "records",
     "UniqueRule": "records",
@@ -68,6 +70,7 @@ __all__ = [
     "FairScan",
     "JobHandle",
     "JobInfo",
+    "JobKey",
     "Move",
     "NewJob",
     "Page",

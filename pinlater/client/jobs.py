@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Unpack
 
+from pinlater.client.key_options import KeyOptions
 from pinlater.client.unique_rules import unique_rule
 from pinlater.errors import BodyInvalid, BodyTooLarge
 from pinlater.jobs.body_codec import encode_body
@@ -15,6 +16,7 @@ from pinlater.jobs.enqueue_options import (
     EnqueueManyOptions,
     EnqueueOptions,
     FollowUpOptions,
+    KeyOf,
     UniqueOf,
     UniqueUntil,
     check_names,
@@ -39,7 +41,7 @@ class JobEncoder:
     """Makes the wire structs of jobs that are enqueued with the same options.
 
     Args:
-        queue: and the next ten: see ``EnqueueOptions``.
+        queue: and the next thirteen: see ``EnqueueOptions``.
         trace: trace context that travels with the job; not with a ``RawJob``.
         policy: backoff and time limits, see ``EnqueueOptions``.
 
@@ -62,6 +64,9 @@ class JobEncoder:
         unique_for: float | None = None,
         on_duplicate: DuplicateAction | None = None,
         max_delay: float | None = None,
+        key: str | KeyOf | None = None,
+        running_per_key: int | None = None,
+        in_order: bool | None = None,
         trace: Mapping[str, str] | None = None,
         **policy: Unpack[PolicyOptions],
     ) -> None:
@@ -86,6 +91,7 @@ class JobEncoder:
         self._rule = unique_rule(
             unique, until=unique_until, seconds=unique_for, on_duplicate=on_duplicate, max_delay=max_delay
         )
+        self._keys = KeyOptions(key, running_per_key, in_order)
         self._policy = make_policy(**policy) if policy else None
         has_metadata = self._policy is not None or trace
         self._metadata = BodyMetadata(policy=self._policy, trace=trace or None) if has_metadata else None
@@ -100,11 +106,11 @@ class JobEncoder:
         """Return what is sent of ``job``.
 
         Raises:
-            ValueError: it would be due only when its ``give_up_after`` is over.
+            ValueError: it would be due only when its ``give_up_after`` is over; or what is to be its key cannot be one.
             BodyInvalid: a field holds something that JSON cannot carry; or it is a ``RawJob``, whose body has no place
                 for a backoff or time limit.
             BodyTooLarge: it does not fit into any message.
-            TypeError: it is no job.
+            TypeError: it is no job; or something else than a text is to be its key.
         """
         try:
             options = job.job_options
@@ -118,9 +124,10 @@ class JobEncoder:
                 f"a {options.name} of {len(body)} bytes; keep large data elsewhere, and enqueue its name"
             )
         unique = self._unique if self._unique_of is None else _key_by(self._unique_of, job)
+        key = self._keys.key(job) if self._keys.are_given or options.key is not None else None
         priority, attempts = self._priority or options.priority, self._attempts or options.attempts
         return new_job_struct(
-            body, priority, self._run_after_ms, attempts, self._status, unique=unique, rule=self._rule
+            body, priority, self._run_after_ms, attempts, self._status, unique=unique, rule=self._rule, key=key
         )
 
     def _check_limits(self, job: Job, options: JobOptions) -> None:

@@ -2,6 +2,7 @@
 
 from pinlater.model.attempts import Ack, Acks, Checkpoint, ClaimedJob
 from pinlater.model.jobs import JobInfo, NewJob, Page
+from pinlater.model.keys import JobKey
 from pinlater.model.queues import QueueSettings
 from pinlater.model.unique import UniqueRule
 from pinlater.model.workers import SILENT_SECONDS, QueueLoad, RunningJob, UnknownJobs, WorkerProcess, WorkerReport
@@ -13,6 +14,7 @@ __all__ = [
     "Checkpoint",
     "ClaimedJob",
     "JobInfo",
+    "JobKey",
     "NewJob",
     "Page",
     "QueueLoad",

@@ -12,6 +12,9 @@ from pinlater.model.policy import PolicyOptions
 UniqueOf = Callable[[Job], str | None]
 """Returns the unique key of a job, or None if it has none."""
 
+KeyOf = Callable[[Job], str | None]
+"""Returns the key that a job shares with others, or None if it has none."""
+
 UniqueUntil = Literal["finished", "started"]
 DuplicateAction = Literal["keep", "replace", "debounce"]
 
@@ -26,12 +29,15 @@ class _CommonOptions(PolicyOptions, total=False):
     unique_for: float | None
     on_duplicate: DuplicateAction | None
     max_delay: float | None
+    running_per_key: int | None
+    in_order: bool | None
 
 
 class FollowUpOptions(_CommonOptions, total=False):
     """Options of ``JobContext.enqueue``: those of ``EnqueueOptions`` except ``status``."""
 
     unique: str | None
+    key: str | None
 
 
 class EnqueueOptions(FollowUpOptions, total=False):
@@ -58,6 +64,11 @@ class EnqueueOptions(FollowUpOptions, total=False):
             ``"replace"`` gives it record, attempts and status of this one; ``"debounce"`` also puts it off to the time
             of this one, so that it runs when ``delay`` has passed without another enqueue.
         max_delay: with ``"debounce"``, seconds from its own enqueue after which the job is due at the latest.
+        key: a text of at most 200 characters that jobs of the queue share, such as a customer. Jobs of different keys
+            take turns: one key with many jobs does not hold up the others. Servers of the original service ignore it.
+        running_per_key: at most so many jobs of the key run at once; the others stay pending.
+        in_order: whether the jobs of the key run one after the other, in the order of their enqueues; a job that failed
+            holds up those behind it until its last attempt. This or ``running_per_key`` replaces both of the class.
         status: text at the beginning of the job's custom status.
     """
 
@@ -70,10 +81,12 @@ class EnqueueManyOptions(_CommonOptions, total=False):
     Attributes:
         unique: a function that returns the unique key of a job, or None: ``lambda job: f"bill {job.number}"``. Jobs
             that exist already count as stored.
+        key: the key of all jobs, or a function that returns that of a job, or None: ``lambda job: job.customer``.
         status: text at the beginning of each job's custom status.
     """
 
     unique: UniqueOf | None
+    key: str | KeyOf | None
     status: str
 
 

@@ -66,6 +66,7 @@ class _JobType(msgspec.StructMeta):  # its instances are Job and all subclasses
             _check_body(kind)
             _check_run(kind)
             kind.job_options = _options_of(getattr(kind, "job_options", None), options)
+            _check_key(kind, kind.job_options.key)
             if kind.job_options.schedule is not None:
                 _check_has_defaults(kind)
         return kind
@@ -150,6 +151,19 @@ def _check_run(kind: Any) -> None:
         raise TypeError(
             f"job class {kind.__name__}: run has to take self and context: def run(self, context)"
         ) from None
+
+
+def _check_key(kind: Any, name: str | None) -> None:
+    """Check that jobs of a class have what is to be their key.
+
+    Raises:
+        TypeError: they have no such field or property.
+    """
+    if name is None or name in kind.__struct_fields__ or isinstance(getattr(kind, name, None), property):
+        return
+    near = get_close_matches(name, kind.__struct_fields__, 1)
+    hint = f"did you mean {near[0]!r}?" if near else "it has to be the name of a field or a property"
+    raise TypeError(f"job class {kind.__name__}: there is no field for key={name!r}; {hint}")
 
 
 def _check_has_defaults(kind: Any) -> None:

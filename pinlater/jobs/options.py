@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pinlater.errors import Discard, Retry
+from pinlater.jobs.keys import KeyRule, key_rule
 from pinlater.model.backoff import DEFAULT_BACKOFF, Backoff
 from pinlater.model.policy import LONGEST_LIMIT_SECONDS, Policy
 
@@ -38,6 +39,7 @@ _OPTION_TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "latency_target": _SECONDS,
     "cron": (str, "a text"),
     "every": _SECONDS,
+    "key": (str, "a text, the name of a field"),
 }
 
 
@@ -76,6 +78,12 @@ class JobOptions:
         latency_target: seconds from when a job is due within which it should start. It changes nothing about the job:
             servers compute from it, for the class's queue, the metric ``pinlater_queue_workers_needed``, by which an
             autoscaler chooses the number of workers. The smallest of the queue's classes counts.
+        key: name of the field, or of a property, whose value is the key of a job: ``key="customer"``. It is a text or a
+            whole number; a job in which it is None has no key. Jobs of different keys take turns: one key with many
+            jobs does not hold up the others.
+        running_per_key: at most so many jobs of a key run at once; the others stay pending.
+        in_order: whether the jobs of a key run one after the other, in the order of their enqueues; a job that failed
+            holds up those behind it until its last attempt.
     """
 
     name: str
@@ -94,6 +102,9 @@ class JobOptions:
     timezone: str = "UTC"
     every: float | None = None
     latency_target: float | None = None
+    key: str | None = None
+    running_per_key: int | None = None
+    in_order: bool = False
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -110,6 +121,7 @@ class JobOptions:
             raise TypeError(f"job {self.name}: give_up_on={self.give_up_on!r} must be a tuple of exception classes")
         self._check_backoff_on()
         self._check_schedule()
+        self._check_key()
 
     def _check_types(self) -> None:
         for name, (types, words) in _OPTION_TYPES.items():
@@ -145,6 +157,25 @@ class JobOptions:
                 raise TypeError(f"job {self.name}: {name}={seconds} is in seconds, more than 0 and at most a year")
         if self.timeout is not None and self.kill_after is not None and self.kill_after <= self.timeout:
             raise TypeError(f"job {self.name}: kill_after={self.kill_after} must be more than timeout={self.timeout}")
+
+    def _check_key(self) -> None:
+        try:
+            rule = self.key_rule
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"job {self.name}: {error}") from None
+        if rule is None:
+            return
+        if self.key is None:
+            raise TypeError(
+                f"job {self.name}: running_per_key and in_order are about a key; say which field it is: key=…"
+            )
+        if rule.is_ordered and self.schedule is not None:
+            raise TypeError(f"job {self.name}: a periodic job would hold up its key until the next tick; no in_order")
+
+    @property
+    def key_rule(self) -> KeyRule | None:
+        """How jobs that share a key run; None if nothing is said about it."""
+        return key_rule(self.running_per_key, self.in_order or None)
 
     def gives_up_on(self, error: BaseException) -> bool:
         """Tell whether the job is given up after ``error``, whatever attempts remain."""

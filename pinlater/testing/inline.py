@@ -17,9 +17,10 @@ from pinlater.jobs.job import Job
 from pinlater.jobs.middleware import Middleware
 from pinlater.model.attempts import ClaimedJob
 from pinlater.model.jobs import JobInfo
+from pinlater.model.keys import JobKey
 from pinlater.model.state import JobState
 from pinlater.model.unique import OnDuplicate
-from pinlater.protocol.conversion.jobs import enqueue_reply, info_struct
+from pinlater.protocol.conversion.jobs import enqueue_reply, info_struct, job_key
 from pinlater.protocol.messages import PinLaterEnqueueResponse, PinLaterJob, PinLaterJobInfo
 from pinlater.protocol.operations import Call
 from pinlater.testing.attempts import MOST_RUNS, Attempts, Ending, Outcome
@@ -74,6 +75,7 @@ class _InlineJob:
     was_rescheduled: bool = False
     has_started: bool = False
     unique_until_ms: int = 0
+    key: JobKey | None = None
 
     @property
     def has_succeeded(self) -> bool:
@@ -108,6 +110,7 @@ class _InlineJob:
             self.run_after_ms,
             self.created_at_ms,
             body=self.body if include_body else None,
+            key=self.key,
         )
 
 
@@ -165,10 +168,10 @@ class InlineClient(Client):
         **options: Unpack[EnqueueManyOptions],
     ) -> int:
         """Run many jobs, one after the other; return how many."""
-        unique, common = options.get("unique"), {name: value for name, value in options.items() if name != "unique"}
         count = 0
         for count, job in enumerate(jobs, 1):
-            self.enqueue(job, unique=None if unique is None else unique(job), **common)  # type: ignore[arg-type]
+            own = {name: value(job) if callable(value) else value for name, value in options.items()}
+            self.enqueue(job, **own)  # type: ignore[arg-type]
             if progress is not None:
                 progress(count)
         return count
@@ -219,6 +222,7 @@ class InlineClient(Client):
         stored = _InlineJob(
             descriptor, body, allowed, allowed, job.runAfterTimestampMillis or now_ms, job.customStatus, now_ms
         )
+        stored.key = job_key(job)
         self._jobs[descriptor] = stored
         if job.uniqueKey:
             stored.unique_until_ms = now_ms + (job.uniqueForMillis or 0)

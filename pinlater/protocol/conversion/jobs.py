@@ -53,7 +53,8 @@ def _fields_of_key(key: JobKey) -> tuple[str, int | None, bool | None]:
     return key.text, None if key.is_ordered else key.max_running, key.is_ordered or None
 
 
-def _job_key(struct: messages.PinLaterJob | messages.PinLaterJobInfo) -> JobKey | None:
+def job_key(struct: messages.PinLaterJob | messages.PinLaterJobInfo) -> JobKey | None:
+    """Read the key that a job shares with others; None if it has none."""
     if struct.key is None:
         return None
     max_running, is_ordered = struct.maxRunningOfKey, bool(struct.keyInOrder)
@@ -86,7 +87,7 @@ def _fields_with_keys(job: messages.PinLaterJob) -> tuple[Any, ...]:
         for_ms, on_duplicate = default(job.uniqueForMillis, 0), default(job.onDuplicate, 0)
         rule = UniqueRule(bool(job.uniqueUntilStarted), for_ms, on_duplicate, job.maxDelayMillis)
     told = job.body, job.priority, job.runAfterTimestampMillis, job.numAttemptsAllowed, job.customStatus
-    return (*told, job.uniqueKey, rule, _job_key(job))
+    return (*told, job.uniqueKey, rule, job_key(job))
 
 
 def enqueue_reply(descriptors: list[str]) -> messages.PinLaterEnqueueResponse:
@@ -182,7 +183,7 @@ def job_info(struct: messages.PinLaterJobInfo) -> JobInfo:
         struct.claimDescriptor,
         struct.body,
         struct.uniqueKey,
-        _job_key(struct),
+        job_key(struct),
         bool(struct.waitsForKey),
     )
 
@@ -213,7 +214,7 @@ def imported_job(struct: messages.PinLaterJobInfo, status: str) -> JobRecord:
         None,
         struct.body,
         struct.uniqueKey,
-        _job_key(struct),
+        job_key(struct),
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable
 from pinlater.errors import ConfigError, ServiceError
 from pinlater.jobs.body_codec import encode_body
 from pinlater.jobs.job import Job
+from pinlater.jobs.keys import key_of_class
 from pinlater.model.body_metadata import BodyMetadata, Recurrence, periodic_key
 from pinlater.protocol.conversion.jobs import new_job_struct
 from pinlater.protocol.internal_calls import for_server_time
@@ -76,8 +77,8 @@ def _first_run(job: Job, now_ms: int) -> PinLaterJob:
     text = options.schedule.text
     due_ms = options.schedule.next_ms(now_ms)
     body = encode_body(job, BodyMetadata(recurrence=Recurrence(due_ms, schedule=text)))
-    key = periodic_key(options.name, text)
-    return new_job_struct(body, options.priority, due_ms, options.attempts + SPARE_ATTEMPTS, unique=key)
+    unique, attempts = periodic_key(options.name, text), options.attempts + SPARE_ATTEMPTS
+    return new_job_struct(body, options.priority, due_ms, attempts, unique=unique, key=key_of_class(job))
 
 
 class PeriodicScheduler:
