@@ -1,13 +1,14 @@
 """The writer: one commit for all that waits, faults kept apart, and nothing half done."""
 
 import asyncio
+import threading
 
 import pytest
 
 from pinlater.errors import ConfigError, QueueNotFound, UnknownError
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.records import JobFilter
-from tests.support.bench import QUEUE, new_job
+from tests.support.bench import QUEUE, START_MS, new_job
 
 
 def _pragma(store, text):
@@ -40,16 +41,27 @@ def test_calls_of_all_kinds_share_one_transaction(store, home):
 
 
 def test_what_arrives_meanwhile_goes_into_the_next_transaction(store, home):
-    async def arrive():
-        tasks = []
-        for _ in range(200):
-            tasks.append(asyncio.create_task(store.backend.enqueue_jobs(QUEUE, [new_job()])))
-            await asyncio.sleep(0)
-        await asyncio.gather(*tasks)
+    is_writing, may_go_on = threading.Event(), threading.Event()
 
+    def now_ms():
+        """Return the time, which each transaction asks for; hold up the thread's first one."""
+        if threading.current_thread().name == "sqlite-writer" and not is_writing.is_set():
+            is_writing.set()
+            assert may_go_on.wait(60)
+        return START_MS
+
+    async def arrive():
+        first = asyncio.create_task(store.backend.enqueue_jobs(QUEUE, [new_job()] * 10))
+        while not is_writing.is_set():
+            await asyncio.sleep(0.001)
+        others = [asyncio.create_task(store.backend.enqueue_jobs(QUEUE, [new_job()])) for _ in range(200)]
+        await asyncio.sleep(0.01)
+        may_go_on.set()
+        await asyncio.gather(first, *others)
+
+    store.clock.read = now_ms
     store.run(arrive())
-    assert sum(commit.requests for commit in home.commits) == 200
-    assert len(home.commits) < 200
+    assert [commit.requests for commit in home.commits] == [1, 200]
 
 
 def test_a_job_is_handed_to_a_dequeue_of_the_same_turn(store, home):
