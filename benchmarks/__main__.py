@@ -17,6 +17,7 @@ from benchmarks import (
     dashboard,
     depth,
     half_load,
+    keys,
     latency,
     one_call,
     outages,
@@ -47,6 +48,7 @@ BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
     "parked": parked.measure,
     "recovery": recovery.measure,
     "servers": servers.measure,
+    "keys": keys.measure,
     "dashboard": dashboard.measure,
     "outages": outages.measure,
 }
