@@ -135,3 +135,6 @@ HOMES = {
 
 KEYED_HOMES = {name: home for name, home in HOMES.items() if name.startswith("sqlite")}
 """Those of stores that take jobs with keys."""
+
+KEYED_SETTINGS = {name: kind.settings for name, kind in STORES.items() if name in KEYED_HOMES}
+"""Name -> makes the settings of a server on such a store, given a folder."""

@@ -1,0 +1,50 @@
+"""Jobs with keys while servers are killed: no limit is passed, no order broken, nothing lost."""
+
+import random
+import threading
+
+import pytest
+
+from pinlater import Client
+from pinlater.model.keys import JobKey
+from tests.support.key_checker import QUEUE, KeyedLoad
+from tests.support.server import ServerProcess
+from tests.support.stores import KEYED_SETTINGS
+
+pytestmark = pytest.mark.timeout(300)
+
+JOBS_OF_A_KEY = 400
+KILLS = 5
+LEASE_SECONDS = 5.0
+KEYS = [
+    *[JobKey(f"ordered {number}", 1, is_ordered=True) for number in range(3)],
+    JobKey("one", 1),
+    JobKey("three", 3),
+    JobKey("any"),
+    None,
+]
+
+
+@pytest.fixture(params=KEYED_SETTINGS)
+def servers(request, tmp_path):
+    settings, count = KEYED_SETTINGS[request.param](tmp_path), 1 if request.param == "sqlite" else 2
+    servers = [ServerProcess(tmp_path / f"server{number}", **settings) for number in range(count)]
+    yield servers
+    for server in servers:
+        server.kill()
+
+
+def test_limits_and_order_hold_while_servers_are_killed(servers):
+    with Client(servers[0].address) as client:
+        client.create_queue(QUEUE)
+    chance = random.Random(1)
+    load = KeyedLoad([server.address for server in servers], KEYS, JOBS_OF_A_KEY, LEASE_SECONDS)
+    with load.at_work(seconds=240):
+        for _ in range(KILLS):
+            threading.Event().wait(chance.uniform(0.1, 0.4))
+            server = chance.choice(servers)
+            server.kill()
+            server.start()
+    assert load.faults() == []
+    assert load.unfinished() == []
+    assert load.succeeded == len(KEYS) * JOBS_OF_A_KEY
