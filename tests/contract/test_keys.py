@@ -274,7 +274,7 @@ def test_a_dequeue_that_lets_jobs_through_says_that_there_are_more(backend):
     backend.put(*[new_job(key=JobKey("flood")) for _ in range(100)])
     got = 0
     while got < 100:
-        found = backend.dequeue_jobs(QUEUE, 50, backend.claim(), want_next_due=True)
+        found = backend.dequeue_jobs(QUEUE, 40, backend.claim(), want_next_due=True)
         got += len(found.jobs)
         assert found.jobs
         assert found.has_more == (got < 100)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey
 
-TURN_JOBS = 8
+TURN_JOBS = 2
 """So many jobs of a key without a limit are let through at once, before it is the next key's turn."""
 
 ORDERED = 0
@@ -57,7 +57,7 @@ class KeyState(NamedTuple):
     scheduled: Sequence[KeyedJob]
 
 
-def turns(state: KeyState, waiting: Iterable[KeyedJob], now: int) -> dict[int, int]:
+def turns(state: KeyState, waiting: Iterable[KeyedJob], now: int, turn_jobs: int = TURN_JOBS) -> dict[int, int]:
     """Return what ``run_after`` has to become of some jobs of a key, by id, to let those through whose turn it is.
 
     A job that is let through stands behind the jobs of other keys that are due now. One that is let through but not due
@@ -67,12 +67,13 @@ def turns(state: KeyState, waiting: Iterable[KeyedJob], now: int) -> dict[int, i
         state: what is through.
         waiting: the jobs that wait, first come first, in the order (run_after, id).
         now: the time of the store.
+        turn_jobs: how many are let through at once without a limit; more for a dequeue that finds nothing else.
     """
     changed: dict[int, int] = {}
     pending = state.pending
     scheduled = sorted((job for job in state.scheduled if not job.is_ordered), key=_order)
     for job in waiting:
-        most = TURN_JOBS if job.limit is None else max(job.limit, 1)
+        most = turn_jobs if job.limit is None else max(job.limit, 1)
         if pending + (0 if job.limit is None else state.running) < most:
             pending += 1
         elif scheduled and not job.is_ordered and _order(job) < _order(scheduled[-1]):

@@ -102,29 +102,45 @@ def _share(sizes: Sequence[int], requests: Sequence[SqliteClaimRequest]) -> list
 
 
 def _claim_one(transaction: SqliteTransaction, request: SqliteClaimRequest) -> Dequeued:
-    now, (queue_id, prefixes, limit, max_bytes, claim_as, lease_ms, want_next_due, max_running) = (
-        transaction.now,
-        request,
-    )
-    jobs: list[DequeuedJob] = []
-    if max_running is not None:
-        free = max_running - int(transaction.rows(_CLAIMED, (queue_id,))[0][0])
+    limit = request.limit
+    if request.max_running is not None:
+        free = request.max_running - int(transaction.rows(_CLAIMED, (request.queue_id,))[0][0])
         if free <= 0:
-            return Dequeued(jobs, None, has_more=False, is_held=True)
+            return Dequeued([], None, has_more=False, is_held=True)
         limit = min(limit, free)
-    claimed: list[int] = []
-    is_cut = False
-    for prefix, found in walk_claimable(transaction.rows, queue_id, prefixes, now, limit=limit, max_bytes=max_bytes):
-        transaction.run(_CLAIM, (now, claim_as, now + lease_ms, lease_ms, id_list(found.ids)))
-        jobs += found.with_bodies(transaction.rows, prefix)
-        is_cut = found.is_cut
-        claimed += found.ids
-    if let_next_through(transaction, keys_of(transaction, queue_id, claimed)):
-        is_cut = True
+    jobs, is_cut = _claim_due(transaction, request, limit)
     if is_cut or len(jobs) >= limit:
         is_held = limit < request.limit
         return Dequeued(jobs, None, has_more=not is_held, is_held=is_held)
-    return Dequeued(jobs, _next_due(transaction, request) if want_next_due else None, has_more=False)
+    return Dequeued(jobs, _next_due(transaction, request) if request.want_next_due else None, has_more=False)
+
+
+def _claim_due(
+    transaction: SqliteTransaction, request: SqliteClaimRequest, limit: int
+) -> tuple[list[DequeuedJob], bool]:
+    """Claim up to ``limit`` due jobs, also those that are let through meanwhile; return whether one found no room."""
+    now, queue_id, lease_ms = transaction.now, request.queue_id, request.lease_ms
+    jobs: list[DequeuedJob] = []
+    room, is_cut = request.max_bytes, False
+    while len(jobs) < limit and not is_cut:
+        claimed: list[int] = []
+        for prefix, found in walk_claimable(
+            transaction.rows,
+            queue_id,
+            request.prefixes,
+            now,
+            limit=limit - len(jobs),
+            max_bytes=room,
+            is_first=not jobs,
+        ):
+            transaction.run(_CLAIM, (now, request.claim, now + lease_ms, lease_ms, id_list(found.ids)))
+            jobs += found.with_bodies(transaction.rows, prefix)
+            claimed += found.ids
+            room, is_cut = room - found.bytes_taken, found.is_cut
+        wanted = 0 if is_cut else limit - len(jobs)
+        if not let_next_through(transaction, keys_of(transaction, queue_id, claimed), wanted):
+            break
+    return jobs, is_cut
 
 
 def _next_due(transaction: SqliteTransaction, request: SqliteClaimRequest) -> int | None:

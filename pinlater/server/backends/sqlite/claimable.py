@@ -55,7 +55,7 @@ class Claimable(NamedTuple):
 
 
 def walk_claimable(
-    rows: Rows, queue_id: int, prefixes: Sequence[str], now: int, *, limit: int, max_bytes: int
+    rows: Rows, queue_id: int, prefixes: Sequence[str], now: int, *, limit: int, max_bytes: int, is_first: bool = True
 ) -> Iterator[tuple[str, Claimable]]:
     """Yield what a dequeue may hand out, priority by priority, each with the head of its descriptors.
 
@@ -65,9 +65,11 @@ def walk_claimable(
         prefixes: heads of descriptors, of priority 1 first.
         now: what "due" is measured by.
         limit: most jobs in all.
-        max_bytes: most bytes of the answer; a first job is yielded even if it does not fit.
+        max_bytes: most bytes of the answer.
+        is_first: whether these are the first jobs of the answer; then the first of them is yielded even if it does not
+            fit.
     """
-    wanted, room, at_least = limit, max_bytes, 1
+    wanted, room, at_least = limit, max_bytes, int(is_first)
     for priority, prefix in enumerate(prefixes, 1):
         [columns] = rows(_CLAIMABLE, (queue_id, now, priority, wanted))
         if columns[0] is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.keys import WAITS_FOR_KEY_MS, without_wait
@@ -13,9 +13,13 @@ from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_li
 
 _KEYS_OF_JOBS = QUERIES["keys_of_jobs"]
 _WAITING = QUERIES["waiting_for_key"]
-_STATE = QUERIES["state_of_key"]
+_RUNNING = QUERIES["running_of_key"]
+_THROUGH = QUERIES["through_of_key"]
 _SCHEDULED = QUERIES["scheduled_of_key"]
 _SET_RUN_AFTER = QUERIES["set_run_after"]
+
+_AT_ONCE = 10
+"""Jobs that wait for a key, looked at by one query."""
 
 Keys = dict[int, set[str]]
 """Keys of jobs, by the queue's id."""
@@ -37,23 +41,38 @@ def keys_of_all(transaction: SqliteTransaction, ids: Iterable[int]) -> Keys:
     return found
 
 
-def let_next_through(transaction: SqliteTransaction, keys: Keys) -> int:
-    """Let those jobs of keys through whose turn it is; return how many."""
-    return sum(_let_through(transaction, queue_id, key) for queue_id, some in keys.items() for key in some)
+def let_next_through(transaction: SqliteTransaction, keys: Keys, wanted: int = 0) -> int:
+    """Let those jobs of keys through whose turn it is; return how many.
+
+    Args:
+        transaction: does it.
+        keys: of jobs that it has changed.
+        wanted: how many a dequeue could still take, and found no other job for.
+    """
+    turn_jobs = max(TURN_JOBS, wanted // max(sum(map(len, keys.values())), 1))
+    return sum(_let_through(transaction, queue_id, key, turn_jobs) for queue_id, some in keys.items() for key in some)
 
 
-def _let_through(transaction: SqliteTransaction, queue_id: int, key: str) -> int:
+def _let_through(transaction: SqliteTransaction, queue_id: int, key: str, turn_jobs: int) -> int:
     count = 0
-    while waiting := transaction.rows(_WAITING, (queue_id, key, TURN_JOBS)):
-        [(running, pending)] = transaction.rows(_STATE, (queue_id, key))
-        scheduled = [KeyedJob(*row) for row in transaction.rows(_SCHEDULED, (queue_id, transaction.now, key))]
-        changed = turns(KeyState(running, pending, scheduled), [KeyedJob(*row) for row in waiting], transaction.now)
+    while rows := transaction.rows(_WAITING, (queue_id, key, _AT_ONCE)):
+        waiting = [KeyedJob(*row) for row in rows]
+        changed = turns(_state(transaction, queue_id, key, waiting), waiting, transaction.now, turn_jobs)
         if changed:
             transaction.run_many(_SET_RUN_AFTER, changed.items())
             count += let_through(changed)
-        if len(changed) < TURN_JOBS:  # not all that were looked at
+        if len(changed) < _AT_ONCE:  # not all that were looked at
             break
     return count
+
+
+def _state(transaction: SqliteTransaction, queue_id: int, key: str, waiting: Sequence[KeyedJob]) -> KeyState:
+    """Return what is let through of a key; without a limit, nobody asks how many run, which may be many."""
+    is_limited = any(job.limit is not None for job in waiting)
+    [(running,)] = transaction.rows(_RUNNING, (queue_id, key)) if is_limited else [(0,)]
+    [(pending,)] = transaction.rows(_THROUGH, (queue_id, key))
+    later = transaction.rows(_SCHEDULED, (queue_id, transaction.now, key)) if pending else ()
+    return KeyState(running, pending, [KeyedJob(*row) for row in later])
 
 
 class KeyLine:

@@ -83,26 +83,29 @@ WHERE jobs.job_key IS NOT NULL
 -- name: waiting_for_key
 -- The first jobs that wait for a key, with the time that they are due: ?2 key, ?3 limit.
 SELECT id, run_after - 4503599627370496, key_limit FROM jobs INDEXED BY jobs_keyed
-WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?2 AND state = 0 AND run_after >= 4503599627370496
+WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?2 AND unlikely(state = 0) AND run_after >= 4503599627370496
 ORDER BY run_after, id LIMIT ?3
 
 -- name: last_of_key
 -- `run_after` of the one that waits last: ?2 key.
 SELECT max(run_after) FROM jobs INDEXED BY jobs_keyed
-WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?2 AND state = 0
+WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?2 AND unlikely(state = 0)
 
--- name: state_of_key
--- How many jobs are claimed, and how many are let through: ?2 key.
-SELECT
-    (SELECT count(*) FROM jobs INDEXED BY jobs_keyed
-     WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?2 AND state = 1),
-    (SELECT count(*) FROM jobs INDEXED BY jobs_keyed
-     WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?2 AND state = 0 AND run_after < 4503599627370496)
+-- name: running_of_key
+-- How many jobs are claimed: ?2 key.
+SELECT count(*) FROM jobs INDEXED BY jobs_keyed
+WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?2 AND unlikely(state = 1)
+
+-- name: through_of_key
+-- How many wait to be claimed: ?2 key.
+SELECT count(*) FROM jobs INDEXED BY jobs_keyed
+WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?2 AND unlikely(state = 0)
+  AND run_after < 4503599627370496
 
 -- name: scheduled_of_key
 -- Those that are let through and not due: ?3 key.
 SELECT id, run_after, key_limit FROM jobs INDEXED BY jobs_keyed
-WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?3 AND state = 0
+WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?3 AND unlikely(state = 0)
   AND run_after > ?2 AND run_after < 4503599627370496
 
 -- name: set_run_after
