@@ -66,16 +66,13 @@ def new_job_structs(jobs: Iterable[NewJob]) -> list[messages.PinLaterJob]:
     return [new_job_struct(*job[:5], unique=job.unique, rule=job.unique_rule, key=job.key) for job in jobs]
 
 
-_NO_KEYS = None, None, None
-
-
 def new_jobs(structs: Iterable[messages.PinLaterJob]) -> list[NewJob]:
     """Read jobs to enqueue."""
     fields = [
-        (job.body, job.priority, job.runAfterTimestampMillis, job.numAttemptsAllowed, job.customStatus, *_NO_KEYS)
-        if job.uniqueKey is None and job.key is None
-        else _fields_with_keys(job)
-        for job in structs
+        (it.body, it.priority, it.runAfterTimestampMillis, it.numAttemptsAllowed, it.customStatus, None, None, None)
+        if it.uniqueKey is None and it.key is None
+        else _fields_with_keys(it)
+        for it in structs
     ]
     return list(map(_new_job, fields))
 
