@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import types
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from pinlater.errors import BodyInvalid
 from pinlater.jobs.body_codec import JobCodec, name_in
 from pinlater.jobs.job import Job, RawJob
+from pinlater.jobs.keys import key_of_class
 from pinlater.jobs.loader import load_job_classes
 
 _fields_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_KEY = "key_in_body"
 
 
 class BodyChecker:
@@ -49,9 +52,19 @@ class BodyChecker:
         if kind not in self._kinds:
             options = kind.job_options
             same = {"name": options.name, "queue": options.queue}
-            header = same | {"attempts": options.attempts, "priority": options.priority}
-            self._kinds[kind] = types.new_class(kind.__name__, (RawJob,), header)
+            header: dict[str, Any] = same | {"attempts": options.attempts, "priority": options.priority}
+            if options.key is not None:
+                header |= {"key": _KEY, "running_per_key": options.running_per_key, "in_order": options.in_order}
+            self._kinds[kind] = types.new_class(kind.__name__, (RawJob,), header, self._add_key)
         return self._kinds[kind]
+
+    def _add_key(self, namespace: dict[str, Any]) -> None:
+        """Give a raw class a property with the key that its body's class finds in the fields."""
+        namespace[_KEY] = property(lambda raw: self._key_in(raw.body))
+
+    def _key_in(self, body: bytes) -> str | None:
+        key = key_of_class(self._codec.decode(self._queue or "", body))
+        return None if key is None else key.text
 
 
 def _refuse_unknown_fields(kind: type[Job], body: bytes) -> None:

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from pinlater.cli.backoffs import BACKOFF, parse_backoff
 from pinlater.cli.command import PRIORITY, Session, command
 from pinlater.cli.completion import complete_queues
+from pinlater.cli.enqueue_options import check_shared_key, with_policy, with_shared_key, with_unique_key
 from pinlater.cli.output import print_json, some_jobs
 from pinlater.durations import DURATION, parse_duration
 from pinlater.errors import BodyInvalid
 from pinlater.jobs.job import RawJob
 
 if TYPE_CHECKING:
-    from pinlater.jobs.enqueue_options import DuplicateAction, UniqueUntil
-    from pinlater.model.backoff import Backoff
     from pinlater.model.policy import Policy
 
 
@@ -55,52 +53,9 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     help="Total number of attempts.  [default: 20; with --app, that of the class]",
 )
-@click.option("--backoff", type=parse_backoff, metavar=BACKOFF, help="Delay before the next attempt.  [default: class]")
-@click.option(
-    "--job-timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="Time limit of a run.  [default: class]",
-)
-@click.option(
-    "--stall-after",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="Time limit without a sign of progress.  [default: class]",
-)
-@click.option(
-    "--give-up-after",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="Time from now after which no attempt begins.  [default: class]",
-)
-@click.option(
-    "--unique", metavar="KEY", help="Store nothing while a job with this key is pending or running in the queue."
-)
-@click.option(
-    "--unique-until",
-    type=click.Choice(["finished", "started"]),
-    help="With --unique: what frees the key; started: a running job, or one that was tried before, does not count."
-    "  [default: finished]",
-)
-@click.option(
-    "--unique-for",
-    type=parse_duration,
-    metavar=DURATION,
-    help="With --unique: keep the key taken for this time at least, also when the job has finished.",
-)
-@click.option(
-    "--on-duplicate",
-    type=click.Choice(["keep", "replace", "debounce"]),
-    help="With --unique: what becomes of a job with the key that has not started; debounce replaces it, and puts it off"
-    " to the time of --delay.  [default: keep]",
-)
-@click.option(
-    "--max-delay",
-    type=parse_duration,
-    metavar=DURATION,
-    help="With --on-duplicate debounce: no job is put off for longer than this in all.",
-)
+@with_policy
+@with_unique_key
+@with_shared_key
 @click.pass_obj
 def enqueue(
     session: Session,
@@ -111,54 +66,43 @@ def enqueue(
     file: BinaryIO | None,
     json_lines: BinaryIO | None,
     modules: tuple[str, ...],
-    unique: str | None,
-    unique_until: UniqueUntil | None,
-    unique_for: float | None,
-    on_duplicate: DuplicateAction | None,
-    max_delay: float | None,
-    backoff: Backoff | None,
-    job_timeout: float | None,
-    stall_after: float | None,
-    give_up_after: float | None,
+    policy: Policy | None,
+    unique: dict[str, Any],
+    shared: dict[str, Any],
     **options: Any,
 ) -> None:
     """Enqueue one or many jobs.
 
     The body of a job is the argument, a file, or a line of a JSON Lines file. Prints the descriptor of a single job, or
-    the number of jobs. With --unique it may be the descriptor of an existing job. Lines are sent in batches while the
+    the number of jobs. With --unique it may be the descriptor of an existing job. With --json-lines, --key is that of
+    all jobs. Lines are sent in batches while the
     file is read; after an error, the message says how many jobs were stored.
 
-    With --app, each body must fit its job class and have no other fields; queue, priority and attempts are those of the
-    class unless given. Without --app, a body is any bytes.
+    With --app, each body must fit its job class and have no other fields; queue, priority, attempts
+    and key are those of the class unless given. Without --app, a body is any bytes.
     """
-    from pinlater.model.policy import make_policy
-
     if modules and body is None and file is None and json_lines is None:
         queue, body = None, queue
     if sum(given is not None for given in (body, file, json_lines)) != 1:
         raise click.UsageError("Give the body either as an argument, or with --file or --json-lines.")
     if queue is None and not modules:
         raise click.UsageError("Missing argument 'QUEUE'. It may be omitted only with --app.")
-    if give_up_after is not None and give_up_after <= (options["delay"] or 0):
+    if policy is not None and policy.give_up_after is not None and policy.give_up_after <= (options["delay"] or 0):
         raise click.UsageError("--give-up-after must be longer than --delay; both count from now.")
-    of_key: dict[str, Any] = {"unique_until": unique_until, "unique_for": unique_for, "on_duplicate": on_duplicate}
-    of_key["max_delay"] = max_delay
-    for name, value in of_key.items():
-        if value is not None and unique is None:
-            option = f"--{name.replace('_', '-')}"
-            raise click.UsageError(f"{option} is about the key of --unique, which is missing.")
-    if max_delay is not None and on_duplicate != "debounce":
-        raise click.UsageError("--max-delay is for --on-duplicate debounce alone.")
-    policy = make_policy(backoff=backoff, timeout=job_timeout, stall_after=stall_after, give_up_after=give_up_after)
+    check_shared_key(shared, has_classes=bool(modules))
     make = _maker(modules, queue, policy)
     if json_lines is not None:
-        if unique is not None:
+        if unique:
             raise click.UsageError("--unique is the key of a single job; it cannot be combined with --json-lines.")
-        _enqueue_lines(session, queue, _of_lines(json_lines, make), options)
+        _enqueue_lines(session, queue, _of_lines(json_lines, make), options | shared)
         return
     job = make(file.read() if file is not None else (body or "").encode("utf-8", "surrogateescape"))
+    _enqueue_one(session, queue, job, options | unique | shared)
+
+
+def _enqueue_one(session: Session, queue: str | None, job: RawJob, options: dict[str, Any]) -> None:
     with session.client() as client:
-        descriptor = client.enqueue(job, queue=queue, unique=unique, **of_key, **options).descriptor
+        descriptor = client.enqueue(job, queue=queue, **options).descriptor
     if session.as_json:
         print_json({"descriptor": descriptor})
     else:

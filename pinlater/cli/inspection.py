@@ -18,6 +18,7 @@ from pinlater.cli.output import (
     Table,
     body_text,
     job_json,
+    key_text,
     moment,
     policy_json,
     print_bytes,
@@ -54,6 +55,8 @@ def lookup(session: Session, /, *, descriptors: tuple[str, ...], body: bool, raw
     """Show jobs by descriptor.
 
     For a single job, it also shows each failed attempt. For up to 16 jobs, it also shows their progress and policy.
+
+    A job that "waits for its key" is pending until other jobs with the same key have run.
 
     Exit status 1 if a job does not exist; ended jobs are removed after their retention time.
     """
@@ -95,6 +98,10 @@ def _fields(info: JobInfo, *, body: bool) -> Iterable[tuple[str, str]]:
     yield "created", moment(info.created_at_ms)
     yield "run after", moment(info.run_after_ms)
     yield "updated", moment(info.updated_at_ms)
+    if info.key is not None:
+        yield "key", key_text(info)
+    if info.waits_for_key:
+        yield "waits", "for its key: other jobs of the key run first"
     yield "claim", visible(info.claim or "-")
     if info.progress:
         yield "progress", progress_text(info.progress)
@@ -106,7 +113,7 @@ def _fields(info: JobInfo, *, body: bool) -> Iterable[tuple[str, str]]:
 
 
 def _table() -> Table:
-    return Table(["DESCRIPTOR", "STATE", "ATTEMPTS LEFT", "CREATED", "RUN AFTER", "UPDATED", "STATUS"])
+    return Table(["DESCRIPTOR", "STATE", "ATTEMPTS LEFT", "CREATED", "RUN AFTER", "UPDATED", "KEY", "STATUS"])
 
 
 def _row(info: JobInfo) -> list[str]:
@@ -117,6 +124,7 @@ def _row(info: JobInfo) -> list[str]:
         moment(info.created_at_ms),
         moment(info.run_after_ms),
         moment(info.updated_at_ms),
+        visible("-" if info.key is None else info.key.text) + (" (waits)" if info.waits_for_key else ""),
         status_line(info),
     ]
 

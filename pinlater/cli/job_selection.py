@@ -77,6 +77,14 @@ class JobSelection(NamedTuple):
             raise
         return found[:limit]
 
+    def find_in_order(self, client: Client, limit: int | None) -> list[str]:
+        """Return the same descriptors, first come first; those of an ordered key, in the order in which they run."""
+        found: list[str] = []
+        for future in self._futures:  # jobs that wait for others of their key count as not due
+            rest = None if limit is None else limit - len(found)
+            found += self._replace(future=future).find(client, rest)[::-1]
+        return found
+
     def all(self, client: Client, page_size: int = BATCH_SIZE) -> Iterator[JobInfo]:
         """Yield the jobs, without bodies."""
         for page in self._pages(client, page_size):

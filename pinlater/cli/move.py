@@ -57,7 +57,7 @@ def move_jobs(
     """Move pending or failed jobs to another queue of the server.
 
     The tool reads and filters the jobs first; with --limit, it moves those due latest. It shows the number of jobs and
-    asks for confirmation, unless --yes is given. Jobs keep their attempts, times, statuses, priorities and unique keys;
+    asks for confirmation, unless --yes is given. Jobs keep their attempts, times, statuses, priorities and keys;
     "moved from" and the old descriptor are added to the status. To move jobs between stores, see "pinlater
     migrate-queue".
 
@@ -78,11 +78,11 @@ def move_jobs(
     with session.client() as client:
         if to not in client.queue_names():
             raise QueueNotFound(f"there is no queue {to!r}; create it first (pinlater create-queue {to})")
-        found = selection.find(client, limit)
+        found = selection.find_in_order(client, limit)
         if not (dry_run or yes) and not _MOVE.confirm(str(len(found)) if found else "", selection, to):
             return 1
         if not dry_run:
-            _MOVE.run_in_batches(found[::-1], lambda part: client.move_these(move, part))
+            _MOVE.run_in_batches(found, lambda part: client.move_these(move, part))
     _MOVE.report(len(found) if dry_run else move.moved, dry_run=dry_run, as_json=session.as_json, left=move.left)
     if move.left:
         reason = f"claimed or changed in the meantime, or {to} has a job with the same unique key"

@@ -74,7 +74,17 @@ def job_json(info: JobInfo) -> dict[str, Any]:
     """Return a job as JSON values; times are epoch milliseconds."""
     fields = info._asdict()
     body = fields.pop("body")
-    return {**fields, "state": info.state.name, **body_json(body)}
+    key = None if info.key is None else info.key._asdict()
+    return {**fields, "state": info.state.name, "key": key, **body_json(body)}
+
+
+def key_text(info: JobInfo) -> str:
+    """Format the key that a job shares with others, with how those run; ``-`` if it has none."""
+    if info.key is None:
+        return "-"
+    text, max_running, is_ordered = info.key
+    rule = "one at a time, in order" if is_ordered else f"{max_running} at once" if max_running else "in turns"
+    return f"{visible(text)} ({rule})"
 
 
 def progress_json(progress: Progress) -> dict[str, Any]:

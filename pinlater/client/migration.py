@@ -55,6 +55,8 @@ class Migration:
     imported but not removed at the source does no harm. Delivery remains at least once: a job that has ended at the
     target in the meantime runs again.
 
+    Jobs of an ordered key come last and in their order, which holds as long as no worker runs any of them meanwhile.
+
     Attributes:
         source: client of the source.
         target: client of the target.
@@ -73,6 +75,7 @@ class Migration:
     on_progress: Callable[[int], object] = lambda _: None
     moved: Moved = field(default_factory=Moved)
     _lookups: LookupSizer = field(default_factory=LookupSizer)
+    _ordered: list[str] = field(default_factory=list)  # descriptors that were left for the end, the last job first
 
     def expected(self) -> int:
         """Return the number of jobs to migrate; the server counts up to its limit."""
@@ -94,6 +97,8 @@ class Migration:
                 self._record(state, future=future, count=self._import(jobs))
         for jobs in self._all(JobState.IN_PROGRESS):
             self._record(JobState.PENDING, future=False, count=self._import(jobs))
+        for jobs in self._in_order(JobState.PENDING, JobState.IN_PROGRESS):
+            self._record(JobState.PENDING, future=True, count=self._import(jobs))
 
     # Move
 
@@ -109,19 +114,27 @@ class Migration:
         deadline = time.monotonic() + patience_seconds
         while True:
             self._move_due()
+            for jobs in self._in_order(JobState.PENDING):
+                count = self._import(jobs)
+                self.source.delete_these(self.queue, [info.descriptor for info in jobs], JobState.PENDING)
+                self._record(JobState.PENDING, future=True, count=count)
             running = self.running()
             if not running or time.monotonic() >= deadline:
                 return running
             time.sleep(_POLL_SECONDS)
 
     def _move_by_scan(self, state: JobState, *, future: bool) -> None:
-        """Move jobs that no worker claims: always the first page, since it is deleted afterwards."""
-        while page := self.source.scan(self.queue, state, future=future, limit=PAGE_SIZE).jobs:
-            for jobs in self._batches([info.descriptor for info in page]):
+        """Move jobs that no worker claims, until there are none."""
+        is_done = False
+        while not is_done:
+            is_done = True
+            self._ordered.clear()  # found again
+            for jobs in self._all(state, future=future):
                 count = self._import(jobs)
                 if not self.source.delete_these(self.queue, [info.descriptor for info in jobs], state):
                     raise SourceKeepsJobs("the source is too old to delete jobs by descriptor; copy the queue instead")
                 self._record(state, future=future, count=count)
+                is_done = False
 
     def _move_due(self) -> None:
         """Move due jobs by claiming them first: then none of them runs at the source."""
@@ -147,10 +160,25 @@ class Migration:
         continuation = None
         while True:
             page = self.source.scan(self.queue, state, future=future, limit=PAGE_SIZE, continuation=continuation)
-            yield from self._batches([info.descriptor for info in page.jobs])
+            at_once = [info.descriptor for info in page.jobs if not self._leave_for_the_end(info)]
+            yield from self._batches(at_once)
             continuation = page.continuation
             if continuation is None:
                 return
+
+    def _leave_for_the_end(self, info: JobInfo) -> bool:
+        """Tell whether a job is one of an ordered key, which stays for now: scans begin with the job that runs last."""
+        is_left = info.key is not None and info.key.is_ordered and not info.state.is_final
+        if is_left:
+            self._ordered.append(info.descriptor)
+        return is_left
+
+    def _in_order(self, *states: JobState) -> Iterator[list[JobInfo]]:
+        """Yield the jobs that were left and are still in one of these states, in lists that fit into one call."""
+        left, self._ordered = self._ordered[::-1], []
+        for jobs in self._batches(left):
+            if still := [job for job in jobs if job.state in states]:
+                yield still
 
     def _batches(self, descriptors: Sequence[str]) -> Iterator[list[JobInfo]]:
         """Yield the jobs that still exist, in order, in lists that fit into one call."""

@@ -49,5 +49,7 @@ def bounded(pause: float, deadline: float, info: JobInfo) -> float:
     if remaining <= 0:
         is_due = info.state is JobState.PENDING and (info.run_after_ms or 0) <= time.time() * 1000
         hint = "; does a worker serve its queue (pinlater workers)?" if is_due else ""
+        if info.waits_for_key:
+            hint = "; it waits for other jobs of its key"
         raise CallTimeout(f"{info.descriptor} is still {info.state.name}{hint}")
     return min(pause, remaining)

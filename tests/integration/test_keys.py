@@ -7,6 +7,7 @@ import pytest
 
 from pinlater import AsyncClient, Constant, Job, JobState
 from pinlater.client import JobKey
+from pinlater.errors import CallTimeout
 from pinlater.testing import FakeContext, LocalServer, run_inline
 
 ran: list[str] = []
@@ -71,6 +72,13 @@ def test_a_retried_job_keeps_its_key_and_its_place(server):
     server.advance(60)
     server.run_worker(Bill)
     assert ran == ["a0", "b0", "a0", "a1"]
+
+
+def test_who_waits_for_a_job_is_told_that_it_waits_for_its_key(server):
+    client = server.client(Bill)
+    client.enqueue(Bill(customer="a"))
+    with pytest.raises(CallTimeout, match="PENDING; it waits for other jobs of its key"):
+        client.enqueue(Bill(customer="a")).wait(0)
 
 
 def test_a_job_that_runs_again_keeps_its_key(server):

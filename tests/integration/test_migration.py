@@ -10,7 +10,7 @@ import time
 import pytest
 
 from pinlater import Client, JobState
-from pinlater.client import Ack, NewJob
+from pinlater.client import Ack, JobKey, NewJob
 from pinlater.client.migration import Migration, SourceKeepsJobs
 from tests.support.server import ROOT, ServerProcess
 
@@ -182,3 +182,26 @@ def test_queues_of_two_stores_move_into_one(servers, source, target, tmp_path):
 
 def number_of(descriptor):
     return int(descriptor.rpartition(":")[2])
+
+
+@pytest.mark.parametrize("way", ["move", "copy"])
+def test_jobs_keep_their_keys_and_those_of_an_ordered_key_their_order(source, target, way, monkeypatch):
+    monkeypatch.setattr("pinlater.client.migration.PAGE_SIZE", 7)
+    ordered, later, limited = JobKey("o", 1, is_ordered=True), JobKey("l", 1, is_ordered=True), JobKey("k", 2)
+    soon_ms = int(time.time() * 1000) + 3_600_000
+    source.enqueue_jobs("pins", [NewJob(b"o%02d" % number, key=ordered) for number in range(20)])
+    source.enqueue_jobs("pins", [NewJob(b"l%02d" % number, key=later, run_after_ms=soon_ms) for number in range(20)])
+    source.enqueue_jobs("pins", [NewJob(b"k%02d" % number, key=limited) for number in range(20)])
+    migration = Migration(source, target, "pins", "pins")
+    assert migration.move(0) == 0 if way == "move" else migration.copy() is None
+    assert migration.moved.total == 60
+    names = [
+        info.descriptor for future in (True, False) for info in target.scan_all("pins", JobState.PENDING, future=future)
+    ]
+    there = target.lookup(names, include_body=True)
+    for key in (ordered, later, limited):
+        jobs = [there[name] for name in reversed(names) if there[name].key == key]
+        bodies = [b"%s%02d" % (key.text.encode(), number) for number in range(20)]
+        assert [job.body for job in jobs] == bodies if key.is_ordered else sorted(job.body for job in jobs) == bodies
+        waiting = [job.waits_for_key for job in jobs]
+        assert waiting == [False] * key.max_running + [True] * (20 - key.max_running)

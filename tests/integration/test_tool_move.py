@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from pinlater import Client, JobState
-from pinlater.client import Ack, NewJob
+from pinlater.client import Ack, JobKey, NewJob
 from tests.support.server import ROOT
 
 PENDING, FAILED = JobState.PENDING, JobState.FAILED
@@ -101,3 +101,14 @@ def test_the_same_filter_lists_retries_and_deletes(tool, client, failed):
     assert tool("retry-failed", "email", *chosen, "--error", "refused")[1] == "1 job retried\n"
     assert tool("delete-jobs", "email", "--state", "failed", *chosen, "--yes")[1] == "1 job deleted\n"
     assert [info.descriptor for info in client.scan("email", FAILED).jobs] == failed[2:]
+
+
+def test_the_jobs_of_an_ordered_key_are_moved_in_their_order(tool, client):
+    key = JobKey("ada", 1, is_ordered=True)
+    client.enqueue_jobs("email", [NewJob(b"%d" % number, key=key) for number in range(120)])
+    assert tool(*moved("email_big", "pending", "--yes"))[1] == "120 jobs moved\n"
+    names = [info.descriptor for info in client.scan_all("email_big", PENDING, future=True)]
+    there = client.lookup(names, include_body=True)
+    assert [there[name].body for name in reversed(names)] == [b"%d" % number for number in range(120)]
+    assert {job.key for job in there.values()} == {key}
+    assert [there[name].waits_for_key for name in reversed(names)] == [False] + 119 * [True]

@@ -119,5 +119,6 @@ async def _shown(request: Request, descriptor: str, *, reveals: bool) -> Respons
 
 def _standing(info: JobInfo) -> str:
     if info.state is JobState.PENDING:
-        return "scheduled" if (info.run_after_ms or 0) > time.time() * 1000 else "pending"
+        is_due = (info.run_after_ms or 0) <= time.time() * 1000 and not info.waits_for_key
+        return "pending" if is_due else "scheduled"
     return {JobState.IN_PROGRESS: "running", JobState.FAILED: "failed"}.get(info.state, "succeeded")

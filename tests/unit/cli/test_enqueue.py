@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from pinlater.client import JobKey
+from pinlater.protocol.conversion.jobs import job_key
 from tests.unit.cli.answers import NOW_MS, enqueued, request
 
 
@@ -188,3 +190,55 @@ def test_without_a_class_the_queue_has_to_be_named(tool_run, server):
     status, _, err = tool_run("enqueue", "--file", "-")
     assert (status, server.calls) == (2, [])
     assert "Missing argument 'QUEUE'" in err
+
+
+def key_sent(server, number):
+    return job_key(request(server, number).jobs[0])
+
+
+def test_enqueue_sends_the_key_that_jobs_share(tool_run, server, stdin):
+    server.answer = enqueued
+    assert tool_run("enqueue", "email", "body", "--key", "ada")[0] == 0
+    assert tool_run("enqueue", "email", "body", "--key", "ada", "--running-per-key", "3")[0] == 0
+    assert tool_run("enqueue", "email", "body", "--key", "ada", "--in-order", "--running-per-key", "1")[0] == 0
+    stdin(b"1\n2\n")
+    assert tool_run("enqueue", "email", "--json-lines", "-", "--key", "ada", "--in-order")[0] == 0
+    ordered = JobKey("ada", 1, is_ordered=True)
+    assert [key_sent(server, number) for number in range(4)] == [JobKey("ada"), JobKey("ada", 3), ordered, ordered]
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--in-order",), "--in-order is about the key of --key, which is missing"),
+        (("--running-per-key", "2"), "--running-per-key is about the key of --key, which is missing"),
+        (("--running-per-key", "2", "--in-order", "--key", "ada"), "leave out --running-per-key"),
+        (("--running-per-key", "0", "--key", "ada"), "0 is not in the range x>=1"),
+    ],
+)
+def test_enqueue_refuses_a_key_that_cannot_be(tool_run, server, options, complaint):
+    status, _, error = tool_run("enqueue", "email", "body", *options)
+    assert (status, server.calls) == (2, [])
+    assert complaint in " ".join(error.split())
+
+
+def test_with_its_class_a_job_has_its_key(tool_run, server, tmp_path):
+    (tmp_path / "keyed.py").write_text(
+        "from pinlater import Job\n"
+        "class Import(Job, key='customer', running_per_key=2):\n"
+        "    customer: str | None\n"
+        "    def run(self, context): ...\n"
+    )
+    server.answer = enqueued
+    app, body = str(tmp_path / "keyed.py"), '{"job": "Import", "customer": "ada"}'
+    assert tool_run("enqueue", "--app", app, body)[0] == 0
+    assert tool_run("enqueue", "--app", app, body, "--in-order")[0] == 0
+    assert tool_run("enqueue", "--app", app, body, "--key", "bob")[0] == 0
+    assert tool_run("enqueue", "--app", app, body.replace('"ada"', "null"))[0] == 0
+    sys.modules.pop("keyed", None)
+    assert [key_sent(server, number) for number in range(4)] == [
+        JobKey("ada", 2),
+        JobKey("ada", 1, is_ordered=True),
+        JobKey("bob", 2),
+        None,
+    ]

@@ -146,3 +146,37 @@ def test_scan_as_json_is_a_job_a_line(tool_run, server):
     lines = tool_run("scan", "email", "--limit", "120", "--json")[1].splitlines()
     assert len(lines) == 120
     assert json.loads(lines[119]) | {"descriptor": "email:s1:p1:119", "state": "PENDING"} == json.loads(lines[119])
+
+
+def keyed(max_running=None, *, in_order=None, waits=None):
+    found = info("a")
+    found.key, found.maxRunningOfKey, found.keyInOrder, found.waitsForKey = "ada \x1b", max_running, in_order, waits
+    return found
+
+
+@pytest.mark.parametrize(
+    ("job", "text"),
+    [
+        (keyed(), r"ada \x1b (in turns)"),
+        (keyed(3), r"ada \x1b (3 at once)"),
+        (keyed(in_order=True), r"ada \x1b (one at a time, in order)"),
+    ],
+)
+def test_lookup_shows_the_key_of_a_job(tool_run, server, job, text):
+    server.answer = lambda _: {"a": job}
+    lines = tool_run("lookup", "a")[1].splitlines()
+    assert [line.split(maxsplit=1)[1] for line in lines if line.startswith("key")] == [text]
+    assert not any(line.startswith("waits") for line in lines)
+
+
+def test_what_waits_for_its_key_is_said(tool_run, server):
+    server.answer = lambda _: {"a": keyed(in_order=True, waits=True), "b": info("b")}
+    table = tool_run("lookup", "a", "b")[1].splitlines()
+    assert r"ada \x1b (waits)" in table[1]
+    shown = [json.loads(line) for line in tool_run("lookup", "a", "b", "--json")[1].splitlines()]
+    assert [job["key"] for job in shown] == [{"text": "ada \x1b", "max_running": 1, "is_ordered": True}, None]
+    assert [job["waits_for_key"] for job in shown] == [True, False]
+    server.answer = lambda _: {"a": keyed(in_order=True, waits=True)}
+    assert "for its key: other jobs of the key run first" in tool_run("lookup", "a")[1]
+    server.answer = lambda _: messages.PinLaterScanJobsResponse([keyed(waits=True)], messages.CONTINUATION_END)
+    assert r"ada \x1b (waits)" in tool_run("scan", "email", "--future")[1]

@@ -10,6 +10,7 @@ import pytest
 from pinlater import Job
 from pinlater.model.attempts import Ack
 from pinlater.model.jobs import NewJob
+from pinlater.model.keys import JobKey
 from pinlater.model.state import JobState
 from tests.support.patterns import SLOW_BODY, SLOW_PATTERN
 from tests.unit.dashboard.app import ADMIN, LOCKED, PAGES, READER, dashboard, log_in, post, token_in
@@ -374,3 +375,18 @@ def test_a_server_that_is_away_is_named_and_found_again(tmp_path):
             assert 'http-equiv="refresh"' in answer.text
         assert browser.get("/livez").status_code == 200
         assert browser.get("/server").status_code == 200
+
+
+def test_a_job_shows_its_key_and_that_it_waits(browser, client):
+    ordered, limited = JobKey("ada & co", 1, is_ordered=True), JobKey("bob", 2)
+    first, second, third = client.enqueue_jobs("pins", [NewJob(b"", key=key) for key in (ordered, ordered, limited)])
+    text = browser.get(f"/job?id={first}").text
+    assert "ada &amp; co" in text
+    assert "one at a time, in order" in text
+    assert "waits until other jobs of the key have run" not in text
+    text = browser.get(f"/job?id={second}").text
+    assert "waits until other jobs of the key have run" in text
+    assert "/job/run-now" not in text, "it would change nothing"
+    assert "2 at once" in browser.get(f"/job?id={third}").text
+    assert "waits for its key" in browser.get("/jobs?queue=pins&state=scheduled").text
+    assert "waits for its key" not in browser.get("/jobs?queue=pins&state=pending").text

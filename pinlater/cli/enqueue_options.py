@@ -1,0 +1,140 @@
+"""Options of ``pinlater enqueue``, in groups: each group is checked, and is one argument of the command."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pinlater.cli.backoffs import BACKOFF, parse_backoff
+from pinlater.durations import DURATION, parse_duration
+
+if TYPE_CHECKING:
+    from pinlater.model.policy import Policy
+
+_SECONDS: dict[str, Any] = {"type": click.FloatRange(min=0, min_open=True), "metavar": "SECONDS"}
+
+_POLICY = {
+    "backoff": click.option(
+        "--backoff", type=parse_backoff, metavar=BACKOFF, help="Delay before the next attempt.  [default: class]"
+    ),
+    "job_timeout": click.option("--job-timeout", help="Time limit of a run.  [default: class]", **_SECONDS),
+    "stall_after": click.option(
+        "--stall-after", help="Time limit without a sign of progress.  [default: class]", **_SECONDS
+    ),
+    "give_up_after": click.option(
+        "--give-up-after", help="Time from now after which no attempt begins.  [default: class]", **_SECONDS
+    ),
+}
+_UNIQUE = {
+    "unique": click.option(
+        "--unique", metavar="KEY", help="Store nothing while a job with this key is pending or running in the queue."
+    ),
+    "unique_until": click.option(
+        "--unique-until",
+        type=click.Choice(["finished", "started"]),
+        help="With --unique: what frees the key; started: a running job, or one that was tried before, does not count."
+        "  [default: finished]",
+    ),
+    "unique_for": click.option(
+        "--unique-for",
+        type=parse_duration,
+        metavar=DURATION,
+        help="With --unique: keep the key taken for this time at least, also when the job has finished.",
+    ),
+    "on_duplicate": click.option(
+        "--on-duplicate",
+        type=click.Choice(["keep", "replace", "debounce"]),
+        help="With --unique: what becomes of a job with the key that has not started; debounce replaces it, and puts it"
+        " off to the time of --delay.  [default: keep]",
+    ),
+    "max_delay": click.option(
+        "--max-delay",
+        type=parse_duration,
+        metavar=DURATION,
+        help="With --on-duplicate debounce: no job is put off for longer than this in all.",
+    ),
+}
+_SHARED = {
+    "key": click.option(
+        "--key", help="What jobs of the queue share, such as a customer. Jobs of different keys take turns."
+    ),
+    "running_per_key": click.option(
+        "--running-per-key",
+        type=click.IntRange(min=1),
+        help="With --key: at most so many jobs of the key run at once.  [default: no limit]",
+    ),
+    "in_order": click.option(
+        "--in-order",
+        is_flag=True,
+        default=None,
+        help="With --key: jobs of the key run one after the other, in the order of their enqueues.",
+    ),
+}
+
+
+def _group(
+    argument: str, options: Mapping[str, Callable[..., Any]], convert: Callable[[dict[str, Any]], Any]
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds options to a command and passes the converted ones that were given as `argument`."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def collected(*args: Any, **given: Any) -> Any:
+            values = {name: given.pop(name) for name in options}
+            converted = convert({name: value for name, value in values.items() if value is not None})
+            return function(*args, **{argument: converted}, **given)
+
+        for option in reversed(list(options.values())):
+            collected = option(collected)
+        return collected
+
+    return decorate
+
+
+def _policy(given: dict[str, Any]) -> Policy | None:
+    from pinlater.model.policy import make_policy
+
+    return make_policy(**{"timeout" if name == "job_timeout" else name: value for name, value in given.items()})
+
+
+def _checked_unique_key(given: dict[str, Any]) -> dict[str, Any]:
+    _require("--unique", given, [name for name in _UNIQUE if name != "unique"])
+    if "max_delay" in given and given.get("on_duplicate") != "debounce":
+        raise click.UsageError("--max-delay is for --on-duplicate debounce alone.")
+    return given
+
+
+def _require(option: str, given: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Refuse options about a key if the key is missing."""
+    for name in names:
+        if name in given and option.removeprefix("--") not in given:
+            raise click.UsageError(f"--{name.replace('_', '-')} is about the key of {option}, which is missing.")
+
+
+def check_shared_key(given: Mapping[str, Any], *, has_classes: bool) -> None:
+    """Check the options about the key that jobs share.
+
+    Args:
+        given: those that were given.
+        has_classes: whether the key may be that of a class.
+
+    Raises:
+        UsageError: they contradict each other, or the key is missing.
+    """
+    if not has_classes:
+        _require("--key", given, ["running_per_key", "in_order"])
+    if "in_order" in given and given.get("running_per_key", 1) != 1:
+        raise click.UsageError("--in-order lets the jobs of a key run one at a time; leave out --running-per-key.")
+
+
+with_policy = _group("policy", _POLICY, _policy)
+"""Adds the options of a ``Policy``."""
+
+with_unique_key = _group("unique", _UNIQUE, _checked_unique_key)
+"""Adds the options about a unique key."""
+
+with_shared_key = _group("shared", _SHARED, dict)
+"""Adds the options about the key that jobs share."""
