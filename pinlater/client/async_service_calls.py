@@ -190,6 +190,7 @@ class AsyncServiceCalls(ABC):
         priority: int | None = None,
         future: bool = False,
         body_regex: str | None = None,
+        waiting_for_key: bool = False,
     ) -> int:
         """Return the number of jobs in a state.
 
@@ -199,9 +200,12 @@ class AsyncServiceCalls(ABC):
             priority: only of this level; None is all.
             future: of PENDING, those not due yet instead of those due.
             body_regex: only jobs with a match in their body.
+            waiting_for_key: of PENDING, only those that wait for others of their key; ``future`` counts them as well.
         """
         return await self._execute(
-            self._calls.count(queue, state, priority=priority, future=future, body_regex=body_regex)
+            self._calls.count(
+                queue, state, priority=priority, future=future, body_regex=body_regex, waiting_for_key=waiting_for_key
+            )
         )
 
     async def scan(

@@ -155,6 +155,7 @@ class PinLaterGetJobCountRequest(Payload):
     priority: int | None = field(3, BYTE, default=None)
     countFutureJobs: bool = field(4, BOOL, default=False)
     bodyRegexToMatch: str | None = field(5, STRING, default=None)
+    waitingForKey: bool | None = field(100, BOOL, default=None)
 
 
 @payload

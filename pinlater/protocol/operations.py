@@ -214,6 +214,7 @@ class Calls(InternalCalls):
         priority: int | None = None,
         future: bool = False,
         body_regex: str | None = None,
+        waiting_for_key: bool = False,
     ) -> Arguments:
         """Return the number of jobs in a state.
 
@@ -223,8 +224,10 @@ class Calls(InternalCalls):
             priority: only of this level; None is all.
             future: of PENDING, those not due yet instead of those due.
             body_regex: only jobs with a match in their body.
+            waiting_for_key: of PENDING, only those that wait for others of their key; ``future`` counts them as well.
         """
-        return (messages.PinLaterGetJobCountRequest(queue, int(state), priority, future, body_regex),)
+        asked = queue, int(state), priority, future, body_regex, waiting_for_key or None
+        return (messages.PinLaterGetJobCountRequest(*asked),)
 
     @operation("scanJobs", job_conversion.page)
     def scan(

@@ -205,6 +205,8 @@ struct PinLaterGetJobCountRequest {
   3: optional byte priority,
   4: optional bool countFutureJobs = false,
   5: optional string bodyRegexToMatch,
+  // Of PENDING, only those that wait for others of their key; they are among the future jobs, too.
+  100: optional bool waitingForKey,
 }
 
 struct PinLaterScanJobsRequest {

@@ -306,6 +306,17 @@ def test_a_waiting_job_is_pending_and_keeps_all_it_had(backend):
     assert found[name].key == limited()
 
 
+def test_what_waits_is_counted(backend):
+    put(backend, limited(), 5)
+    put(backend, limited("b"), 2, priority=2)
+    backend.put_one(key=limited("c"), run_after_ms=START_MS + HOUR_MS)
+    backend.put_one(run_after_ms=START_MS + HOUR_MS)
+    assert backend.count(waits_for_key=True) == 5
+    assert backend.count(waits_for_key=True, priority=2) == 1
+    assert backend.count(is_future=True) == 7
+    assert backend.count(is_future=False) == 2
+
+
 @pytest.mark.parametrize("key", [JobKey("a"), limited(most=5), ordered()])
 def test_records_have_the_key_in_each_state(backend, key):
     name = backend.put_one(key=key)

@@ -109,6 +109,8 @@ class Inspection:
         """Count the jobs that match."""
         request = arguments.request
         which = self._filter(request, is_future=bool(request.countFutureJobs))
+        if request.waitingForKey:
+            which = which._replace(is_future=None, waits_for_key=True)
         async with self._search_slot(which):
             return min(await self._backend.count_jobs(request.queueName, which), 2**31 - 1)
 

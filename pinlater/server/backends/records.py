@@ -136,6 +136,7 @@ class JobFilter(NamedTuple):
 
     ``is_retry``, for counts of PENDING jobs alone: those that were tried before, of the first ``RETRIES_LOOKED_AT`` of
     each priority, in the order of ``run_after``. No index knows them, so each job has to be looked at.
+    ``waits_for_key``, likewise for counts alone: those that wait for others of their key; they are also future ones.
     """
 
     state: int
@@ -143,6 +144,7 @@ class JobFilter(NamedTuple):
     is_future: bool | None = None
     body_regex: str | None = None
     is_retry: bool = False
+    waits_for_key: bool = False
 
 
 class Expired(NamedTuple):

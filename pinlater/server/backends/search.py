@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pinlater.model.keys import WAITS_FOR_KEY_MS
 from pinlater.server.backends.body_pattern import BodyPattern
 from pinlater.server.backends.records import JobFilter
 
@@ -47,6 +48,8 @@ class JobSearch(NamedTuple):
     @property
     def bounds(self) -> tuple[int, int]:
         """The first and the last run_after that match."""
+        if self.which.waits_for_key:
+            return WAITS_FOR_KEY_MS, _END
         if self.which.is_future is None:
             return _BEGIN, _END
         return (self.now + 1, _END) if self.which.is_future else (_BEGIN, self.now)

@@ -65,7 +65,10 @@ class QueueSampler:
         metrics.backlog_jobs.set(queue, due)
         metrics.running_jobs.set(queue, running)
         metrics.oldest_due_age_seconds.set(queue, age_ms / 1000)
-        metrics.scheduled_jobs.set(queue, await self._backend.count_jobs(queue, JobFilter(PENDING, is_future=True)))
+        future = await self._backend.count_jobs(queue, JobFilter(PENDING, is_future=True))
+        waiting = await self._backend.count_jobs(queue, JobFilter(PENDING, waits_for_key=True)) if future else 0
+        metrics.scheduled_jobs.set(queue, max(future - waiting, 0))
+        metrics.waiting_for_key_jobs.set(queue, waiting)
         metrics.retrying_jobs.set(queue, await self._backend.count_jobs(queue, JobFilter(PENDING, is_retry=True)))
         metrics.failed_jobs.set(queue, await self._backend.count_jobs(queue, JobFilter(FAILED)))
         metrics.paused.set(queue, float(self._is_paused(queue)))

@@ -176,6 +176,9 @@ class Metrics:
         self.scheduled_jobs = self._queue_gauge(
             "scheduled_jobs", "Pending jobs that are not due yet, counted up to COUNT_LIMIT for each priority"
         )
+        self.waiting_for_key_jobs = self._queue_gauge(
+            "waiting_for_key_jobs", "Pending jobs that wait for others of their key, counted up to COUNT_LIMIT likewise"
+        )
         self.retrying_jobs = self._queue_gauge(
             "retrying_jobs", "Pending jobs attempted before, among the first 10,000 pending ones of each priority"
         )
@@ -198,7 +201,7 @@ class Metrics:
         )
         self.sampled_queue_gauges = (
             *(self.backlog_jobs, self.running_jobs, self.oldest_due_age_seconds),
-            *(self.scheduled_jobs, self.retrying_jobs, self.failed_jobs, self.paused),
+            *(self.scheduled_jobs, self.waiting_for_key_jobs, self.retrying_jobs, self.failed_jobs, self.paused),
         )
 
     def _add_store(self) -> None:

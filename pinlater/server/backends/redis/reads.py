@@ -50,6 +50,8 @@ class RedisSearch(NamedTuple):
     @property
     def time(self) -> str:
         """The filter by time, as scripts take it."""
+        if self.which.waits_for_key:
+            return "key"
         return {None: "", True: "future", False: "due"}[self.which.is_future]
 
 

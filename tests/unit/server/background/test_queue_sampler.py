@@ -23,11 +23,12 @@ PLACES = {
     JobFilter(PENDING, is_future=True): 3,
     JobFilter(PENDING, is_retry=True): 4,
     JobFilter(FAILED): 5,
+    JobFilter(PENDING, waits_for_key=True): 6,
 }
 
 
 class Store:
-    """Says what each queue has: jobs due, running, since when the oldest is due; scheduled, tried before, failed."""
+    """Says what each queue has: jobs due, running, since when the oldest is due; future, tried, failed, waiting."""
 
     def __init__(self, queues):
         self.queues = queues
@@ -67,11 +68,11 @@ def test_each_queue_is_shown():
 
 def test_what_does_not_run_is_shown():
     metrics = Metrics()
-    sample(Store({"email": (0, 0, None, 7, 2, 5), "sms": (0, 0, None)}), metrics, "sms")
-    shown = ("scheduled_jobs", "retrying_jobs", "failed_jobs", "paused")
+    sample(Store({"email": (0, 0, None, 7, 2, 5, 3), "sms": (0, 0, None)}), metrics, "sms")
+    shown = ("scheduled_jobs", "waiting_for_key_jobs", "retrying_jobs", "failed_jobs", "paused")
     found = {noun: levels(metrics, f"pinlater_queue_{noun}") for noun in shown}
-    assert {noun: values["email"] for noun, values in found.items()} == dict(zip(shown, (7, 2, 5, 0), strict=True))
-    assert {noun: values["sms"] for noun, values in found.items()} == dict(zip(shown, (0, 0, 0, 1), strict=True))
+    assert {noun: values["email"] for noun, values in found.items()} == dict(zip(shown, (4, 3, 2, 5, 0), strict=True))
+    assert {noun: values["sms"] for noun, values in found.items()} == dict(zip(shown, (0, 0, 0, 0, 1), strict=True))
 
 
 def test_queues_that_are_gone_are_shown_no_more():
@@ -86,12 +87,18 @@ def test_queues_that_are_gone_are_shown_no_more():
 
 
 def test_a_page_asks_the_store_nothing():
-    store, metrics = Store({"email": (3, 2, NOW_MS)}), Metrics()
+    store, metrics = Store({"email": (3, 2, NOW_MS, 1)}), Metrics()
     sample(store, metrics)
     asked = len(store.asked)
     for _ in range(5):
         metrics.snapshot()
     assert len(store.asked) == asked == len(PLACES)
+
+
+def test_a_queue_without_future_jobs_is_not_asked_for_those_that_wait_for_a_key():
+    store, metrics = Store({"email": (3, 2, NOW_MS)}), Metrics()
+    sample(store, metrics)
+    assert len(store.asked) == len(PLACES) - 1
 
 
 def test_a_store_that_is_away_ends_nothing():

@@ -1,10 +1,12 @@
--- Counts the jobs of a state by priority. ARGV[2] "p", "s" or "f": pending, succeeded or failed; [3] "due", "future" or
--- empty for both; [4] first and [5] last priority.
+-- Counts the jobs of a state by priority. ARGV[2] "p", "s" or "f": pending, succeeded or failed; [3] "due", "future",
+-- "key" for those that wait for their key, or empty for all; [4] first and [5] last priority.
 local low, high = '-inf', '+inf'
 if ARGV[3] == 'due' then
   high = NOW
 elseif ARGV[3] == 'future' then
   low = '(' .. NOW
+elseif ARGV[3] == 'key' then
+  low = '4503599627370496'
 end
 local counts = {}
 for priority = tonumber(ARGV[4]), tonumber(ARGV[5]) do
