@@ -205,7 +205,7 @@ def _redis(context: _ShardContext) -> _ShardKind:
         )
 
     # Servers notify each other; polls find jobs whose notifications were lost.
-    return _ShardKind(read_shards, make, poll_intervals=PollIntervals(2.0, 20.0), notifies_servers=True)
+    return _ShardKind(read_shards, make, poll_intervals=PollIntervals(2.0, 20.0), notifies_servers=True, has_keys=True)
 
 
 def _driver_missing(extra: str, error: ImportError) -> ConfigError:

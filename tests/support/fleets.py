@@ -29,7 +29,10 @@ def redis_fleets(folder, names="12", pauses=FREQUENT_POLLS):
 
     def fleet():
         fleet = ShardedStore(
-            "redis", lambda spec: RedisShard(spec.name, spec.endpoint, priority_levels=3), poll_intervals=pauses
+            "redis",
+            lambda spec: RedisShard(spec.name, spec.endpoint, priority_levels=3),
+            poll_intervals=pauses,
+            has_keys=True,
         )
         fleet.update([ShardSpec(name, endpoint) for name in names])
         return fleet

@@ -59,7 +59,7 @@ class RedisHome:
             client.flushall()
 
     def open(self, clock):
-        backend = ShardedStore("redis", functools.partial(_redis_shard, clock))
+        backend = ShardedStore("redis", functools.partial(_redis_shard, clock), has_keys=True)
         place = RedisEndpoint(("127.0.0.1", self._service.port))
         backend.update([ShardSpec(name, place) for name in self._names])
         return backend
@@ -133,7 +133,7 @@ HOMES = {
 }
 """What ``Bench`` opens, also with two shards where a store can have them."""
 
-KEYED_HOMES = {name: home for name, home in HOMES.items() if name.startswith("sqlite")}
+KEYED_HOMES = {name: home for name, home in HOMES.items() if name.startswith(("sqlite", "redis"))}
 """Those of stores that take jobs with keys."""
 
 KEYED_SETTINGS = {name: kind.settings for name, kind in STORES.items() if name in KEYED_HOMES}

@@ -10,7 +10,7 @@ from pinlater.model.jobs import JobRecord
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.redis.lifecycle import key_arguments, pack, parse_result
-from pinlater.server.backends.redis.records import time_argument
+from pinlater.server.backends.redis.records import stored_key, time_argument
 from pinlater.server.backends.redis.script_calls import ScriptRunner
 
 
@@ -30,4 +30,5 @@ def _argument(job: JobRecord, priority: int) -> tuple[Any, ...]:
     state = PENDING if job.state == IN_PROGRESS else job.state
     times = (time_argument(time_ms) for time_ms in (job.created_at_ms, job.run_after_ms, job.updated_at_ms))
     key = job.unique if state == PENDING else None
-    return (priority, state, job.attempts_allowed, job.attempts_remaining, job.status, *times, key)
+    shared = None if job.key is None else stored_key(job.key)
+    return (priority, state, job.attempts_allowed, job.attempts_remaining, job.status, *times, key, shared)

@@ -16,7 +16,7 @@ from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import NewJob
 from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, Dequeued, IdempotencyKey, Settled
-from pinlater.server.backends.redis.records import MAX_EXACT, retry_time, time_argument
+from pinlater.server.backends.redis.records import MAX_EXACT, retry_time, stored_key, time_argument
 from pinlater.server.backends.redis.script_calls import ALL_QUEUES, ScriptRunner
 from pinlater.server.backends.sharded import CallResult, DuePriorities
 from pinlater.server.backends.store import queue_not_found
@@ -26,7 +26,7 @@ pack = msgspec.msgpack.Encoder().encode
 
 _columns = msgspec.json.Decoder(list[list[int]]).decode
 
-_NO_JOBS: tuple[Any, ...] = ((), (), (), (), (), {}, 0)
+_NO_JOBS: tuple[Any, ...] = ((), (), (), (), (), {}, {}, 0)
 
 _body = attrgetter("body")
 _priority = attrgetter("priority")
@@ -47,7 +47,8 @@ async def enqueue(scripts: ScriptRunner, queue: str, jobs: Sequence[NewJob], onc
     """Store jobs: nothing -> PENDING; repeatable with an idempotency key only. Return their descriptors."""
     try:
         rules = {number: job.unique_rule for number, job in enumerate(jobs, 1) if job.unique_rule is not None}
-        packed = pack((*zip(*map(_argument, jobs), strict=True), rules, len(jobs)) if jobs else _NO_JOBS)
+        keys = {number: stored_key(job.key) for number, job in enumerate(jobs, 1) if job.key is not None}
+        packed = pack((*zip(*map(_argument, jobs), strict=True), rules, keys, len(jobs)) if jobs else _NO_JOBS)
     except OverflowError as error:
         raise UnknownError(f"a job cannot be stored, so nothing was changed: {error}") from None
     is_repeatable = once is not None
@@ -99,10 +100,13 @@ async def claim(
     levels: int,
     want_next_due: bool = False,
     max_running: int | None = None,
-) -> Dequeued:
-    """Claim jobs: PENDING and due -> IN_PROGRESS; None only reads them. Never repeated, see ``RedisOrphanedClaims``."""
+) -> tuple[Dequeued, int]:
+    """Claim jobs: PENDING and due -> IN_PROGRESS; None only reads them. Never repeated, see ``RedisOrphanedClaims``.
+
+    Return also how many other jobs it has let through, by their keys.
+    """
     descriptor, lease_ms, *_ = claim_as or Claim("", 0)
-    has_more, is_held, next_due, columns, bodies = await scripts.run(
+    has_more, is_held, next_due, columns, bodies, let_through = await scripts.run(
         "claim",
         queue,
         descriptor,
@@ -123,7 +127,7 @@ async def claim(
             *_columns(columns), bodies, strict=True
         )
     ]
-    return Dequeued(jobs, int(next_due) if next_due else None, bool(has_more), bool(is_held))
+    return Dequeued(jobs, int(next_due) if next_due else None, bool(has_more), bool(is_held)), let_through
 
 
 async def acquire_tokens(scripts: ScriptRunner, queue: str, rate: float, wanted: int) -> Tokens:
@@ -175,9 +179,10 @@ async def ack(
     singles += (_single_ack(item, is_success=False) for item in failed)
     packed = pack(([(*key, ids) for key, ids in groups.items()], singles))
     is_repeatable = all(item.claim is not None for item in failed)
-    now, changed, given_up = await scripts.run("ack", queue, packed, is_repeatable=is_repeatable)
+    now, changed, given_up, through = await scripts.run("ack", queue, packed, is_repeatable=is_repeatable)
     due = min((retry_time(int(now), item.retry_delay_ms) for item in failed if not item.is_final), default=None)
-    return Settled(changed, len(succeeded) + len(failed) - changed, due, failed=given_up)
+    stale = len(succeeded) + len(failed) - changed
+    return Settled(changed, stale, due, failed=given_up, let_through=through)
 
 
 def _single_ack(item: StoredAck, *, is_success: bool) -> tuple[Any, ...]:
@@ -204,12 +209,13 @@ async def checkpoint(scripts: ScriptRunner, queue: str, checkpoints: Sequence[St
         for item in checkpoints
     ]
     is_repeatable = all(item.is_repeatable for item in checkpoints)
-    now, changed, moved, lost = await scripts.run(
+    now, changed, moved, lost, through = await scripts.run(
         "checkpoint", queue, pack(items), *bodies, is_repeatable=is_repeatable
     )
     dues = (checkpoints[index].run_after_ms for index in moved)
     due = min((int(now) if due is None else due for due in dues), default=None)
-    return Settled(changed, len(checkpoints) - changed, due, tuple(checkpoints[index].job for index in lost))
+    lost_jobs = tuple(checkpoints[index].job for index in lost)
+    return Settled(changed, len(checkpoints) - changed, due, lost_jobs, let_through=through)
 
 
 async def release(scripts: ScriptRunner, queue: str, *, by: str, which: str, spared: bytes = NO_IDS) -> int:

@@ -80,10 +80,10 @@ async def _lookup_page(
 
 
 def _matching_record(head: str, job: JobDescriptor, row: Sequence[bytes | None]) -> JobRecord | None:
-    line, status, key, body = row
+    line, *texts, body = row
     if line is None:
         return None
-    found = parse_job(head, b" %d" % job.local_id, line, status, key)
+    found = parse_job(head, b" %d" % job.local_id, line, texts)
     return found.record._replace(body=body) if found.priority == job.priority else None
 
 
@@ -219,9 +219,7 @@ def _is_selected(job: StoredJob, search: RedisSearch, now: int, position: Positi
 def _parse_jobs(scripts: ScriptRunner, search: RedisSearch, *columns: Any) -> list[StoredJob]:
     head = f"{search.queue}:s{scripts.name}:p"
     return [
-        parse_job(head, member, line, status, key)
-        for member, line, status, key in zip(*columns, strict=True)
-        if line is not None
+        parse_job(head, member, line, texts) for member, line, *texts in zip(*columns, strict=True) if line is not None
     ]
 
 

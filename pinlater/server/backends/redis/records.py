@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.model.jobs import JobRecord
+from pinlater.model.keys import JobKey
 from pinlater.protocol.messages import FAILED, PENDING, SUCCEEDED
+from pinlater.server.backends.key_turns import job_key, stored_limit
 
 KINDS = {PENDING: "p", SUCCEEDED: "s", FAILED: "f"}
 """State -> the letter of its sorted sets. Claimed jobs are in one set for all priorities, by expiry."""
@@ -39,16 +42,16 @@ class StoredJob(NamedTuple):
         return float(self.record.run_after_ms), self.local_id
 
 
-def parse_job(head: str, member: bytes, line: bytes, status: bytes | None, key: bytes | None) -> StoredJob:
+def parse_job(head: str, member: bytes, line: bytes, texts: Sequence[bytes | None]) -> StoredJob:
     """Parse a job.
 
     Args:
         head: of its descriptor: ``queue:s<shard>:p``.
         member: its name in the sorted sets.
         line: its record.
-        status: its custom status; None: it has none.
-        key: its unique key; None: it has none.
+        texts: what it has of custom status, unique key, and limit and text of the key that it shares.
     """
+    status, unique_key, key = texts
     state, priority, allowed, remaining, created, run_after, updated, _, size, claim = line.split(b" ", 9)
     local_id, level = int(member[1:]), int(priority)
     return StoredJob(
@@ -67,9 +70,20 @@ def parse_job(head: str, member: bytes, line: bytes, status: bytes | None, key: 
             int(updated),
             claim.decode() or None,
             None,
-            None if key is None else key.decode(),
+            None if unique_key is None else unique_key.decode(),
+            None if key is None else _parse_key(key),
         ),
     )
+
+
+def _parse_key(stored: bytes) -> JobKey | None:
+    limit, text = stored.split(b" ", 1)
+    return job_key(text.decode(), int(limit) if limit else None)
+
+
+def stored_key(key: JobKey) -> tuple[str, int | None]:
+    """Return text and limit of a key, as scripts take it."""
+    return key.text, stored_limit(key)
 
 
 def time_argument(time_ms: int | None) -> int | str | None:

@@ -205,7 +205,7 @@ class RedisShard:
         if self._orphaned.has(queue, claim.descriptor):
             raise ShardUnreachable(f"shard {self.name} did not answer this dequeue; its jobs are being released")
         try:
-            return await lifecycle.claim(
+            dequeued, let_through = await lifecycle.claim(
                 self._scripts,
                 queue,
                 limit,
@@ -220,6 +220,8 @@ class RedisShard:
         except (ShardConnectionFailed, asyncio.CancelledError):
             self._orphaned.add(queue, claim)
             raise
+        self._notify(queue, let_through)
+        return dequeued
 
     async def acquire_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
         return await lifecycle.acquire_tokens(self._scripts, queue, rate, wanted)
@@ -234,7 +236,9 @@ class RedisShard:
         await lifecycle.unlock_queue(self._scripts, queue, token)
 
     async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[DequeuedJob]:
-        shown = await lifecycle.claim(self._slow_scripts, queue, limit, None, max_bytes=max_bytes, levels=self._levels)
+        shown, _ = await lifecycle.claim(
+            self._slow_scripts, queue, limit, None, max_bytes=max_bytes, levels=self._levels
+        )
         return shown.jobs
 
     async def ack_dequeued_jobs(
@@ -243,12 +247,14 @@ class RedisShard:
         settled = await lifecycle.ack(self._scripts, queue, succeeded, failed)
         if settled.changed and settled.due_ms is not None:
             self._channel.publish(queue, settled.due_ms)
+        self._notify(queue, settled.let_through)
         return settled
 
     async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
         settled = await lifecycle.checkpoint(self._scripts, queue, checkpoints)
         if settled.due_ms is not None:
             self._channel.publish(queue, settled.due_ms)
+        self._notify(queue, settled.let_through)
         return settled
 
     async def release_claims(self, queue: str, source: str) -> int:
@@ -312,7 +318,8 @@ class RedisShard:
         return moved
 
     async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: IdempotencyKey | None = None) -> int:
-        return await maintenance.delete_matching(self._slow_scripts, await self._search(queue, which), limit, once)
+        search = await self._search(queue, which)
+        return self._notify(queue, await maintenance.delete_matching(self._slow_scripts, search, limit, once))
 
     async def retry_these_jobs(
         self,
@@ -334,7 +341,8 @@ class RedisShard:
     async def delete_these_jobs(
         self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: IdempotencyKey | None = None
     ) -> int:
-        return await maintenance.delete_jobs(self._slow_scripts, queue, jobs, state, once)
+        deleted = await maintenance.delete_jobs(self._slow_scripts, queue, jobs, state, once)
+        return self._notify(queue, deleted)  # by its key, a job may hold up others
 
     async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
         asked_at = self._slow_scripts.now()
@@ -342,8 +350,8 @@ class RedisShard:
         age_ms = int(min(server_age_ms, self._slow_connection.seconds_since_failure * 1000))
         grace = maintenance.ExpiryGrace(asked_at, age_ms, quiet_ms)
         found = await maintenance.reap_expired(self._slow_scripts, self._due_index, limit, grace)
-        for queue, retried, _ in found:
-            self._notify(queue, retried)
+        for queue, retried, failed in found:
+            self._notify(queue, retried + failed)  # one that has failed may let another of its key through
         return found
 
     async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:

@@ -1,8 +1,8 @@
 -- IN_PROGRESS -> SUCCEEDED; or PENDING after the delay, with one attempt less; or FAILED after the last attempt.
 -- ARGV[2]: MessagePack {groups, singles}. A group is successes without a status: {claim or nil, priority, ids}. A
 -- single is any other ack: {is_success, id, priority, claim or nil, status, delay in ms, is_final}.
--- Returns {now, number of jobs changed, number of those that are now FAILED}.
--- parts: records due_index changes custom_status
+-- Returns {now, number of jobs changed, number of those that are now FAILED, number of others let through}.
+-- parts: records due_index changes custom_status keys
 local request = cmsgpack.unpack(ARGV[2])
 local groups, singles = request[1], request[2]
 local LAST_EXACT, END_OF_TIME = 2 ^ 53, '9223372036854775807'
@@ -20,7 +20,8 @@ for _, item in ipairs(singles) do
   item[2] = member_of(item[2])
   members[#members + 1] = item[2]
 end
-for at, line in ipairs(read_fields(JOBS, members)) do
+local befores = read_fields(JOBS, members)
+for at, line in ipairs(befores) do
   lines[members[at]] = line
 end
 
@@ -77,4 +78,4 @@ for _, item in ipairs(singles) do
   end
 end
 apply_changes()
-return {NOW, changed, failed}
+return {NOW, changed, failed, turn_keys(members, befores)}

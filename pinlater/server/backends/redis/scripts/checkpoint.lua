@@ -3,14 +3,15 @@
 -- PENDING, run_after or nil (unchanged if there is a claim, else now), attempts or nil, status to prepend}. ARGV[3]
 -- on: the bodies.
 -- Returns {now, number of jobs changed, list indexes of those moved to PENDING, list indexes of the others that the
--- claim no longer holds}.
--- parts: records due_index changes custom_status claim_source
+-- claim no longer holds, number of other jobs let through}.
+-- parts: records due_index changes custom_status claim_source keys
 local items = cmsgpack.unpack(ARGV[2])
 local members, lines = {}, {}
 for at, item in ipairs(items) do
   members[at] = member_of(item[1])
 end
-for at, line in ipairs(read_fields(JOBS, members)) do
+local befores = read_fields(JOBS, members)
+for at, line in ipairs(befores) do
   lines[members[at]] = line
 end
 
@@ -56,4 +57,4 @@ for at, item in ipairs(items) do
   end
 end
 apply_changes()
-return {NOW, changed, back, lost}
+return {NOW, changed, back, lost, #back > 0 and turn_keys(members, befores) or 0}

@@ -1,11 +1,11 @@
--- PENDING and due -> IN_PROGRESS, in the order (priority, run_after, id).
+-- PENDING and due -> IN_PROGRESS, in the order (priority, run_after, id); then those that this lets through.
 -- ARGV[2] claim, [3] lease in ms, [4] limit, [5] most bytes of the answer (the first job is claimed even if it does
 -- not fit), [6] bytes per job in addition to its body, [7] priority levels, [8] "1": return when the next job falls
 -- due, [9] "1": dry run, change nothing; [10] most jobs of the queue that may be claimed at once, empty: no limit.
 -- Returns {"1" if more may be due, "1" if more may be due but the queue's limit is reached, when the next job falls
--- due or empty, columns as JSON: ids, priorities, attempts allowed, attempts remaining, created, run_after}, then
--- the bodies.
--- parts: records due_index
+-- due or empty, columns as JSON: ids, priorities, attempts allowed, attempts remaining, created, run_after}, the
+-- bodies, number of other jobs let through.
+-- parts: records due_index keys
 local claim, lease = ARGV[2], ARGV[3]
 local wanted, bytes_left, overhead = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local levels, is_dry = tonumber(ARGV[7]), ARGV[9] == '1'
@@ -20,12 +20,13 @@ local AT_ONCE = 500
 
 local ids, priorities, alloweds, remainings, createds, run_afters, bodies = {}, {}, {}, {}, {}, {}, {}
 local count, is_answer_full = 0, false
+local keyed = not is_dry and keyed_jobs()
 
 -- Claims jobs until the answer is full. Returns their members, their new records and claims, and how many of the given
 -- members that covers, including those whose records are gone because Redis has evicted them.
-local function claim_members(members)
+local function claim_members(members, lines)
   local taken, records, claims = {}, {}, {}
-  for at, line in ipairs(read_fields(JOBS, members)) do
+  for at, line in ipairs(lines) do
     local member = members[at]
     local _, priority, allowed, remaining, created, run_after, _, _, bytes = string.match(line or '', RECORD)
     if bytes then
@@ -48,28 +49,48 @@ local function claim_members(members)
   return taken, records, claims, #members
 end
 
-for priority = 1, levels do
-  local key, offset, is_more = prefix .. 'p' .. priority, 0, true
-  while is_more and wanted > 0 and not is_answer_full do
-    local size = math.min(wanted, AT_ONCE)
-    local members = redis.call('ZRANGEBYSCORE', key, '-inf', NOW, 'LIMIT', offset, size)
-    local taken, records, claims, covered = claim_members(members)
-    if is_dry then
-      offset = offset + covered
-    elseif covered > 0 then
-      redis.call('ZREMRANGEBYRANK', key, 0, covered - 1)
-      call_in_chunks('HSET', JOBS, records)
-      call_in_chunks('ZADD', CLAIMS, claims)
+-- Claims jobs of one priority after the other.
+local function claim_due()
+  for priority = 1, levels do
+    local key, offset, is_more = prefix .. 'p' .. priority, 0, true
+    while is_more and wanted > 0 and not is_answer_full do
+      local size = math.min(wanted, AT_ONCE)
+      local members = redis.call('ZRANGEBYSCORE', key, '-inf', NOW, 'LIMIT', offset, size)
+      local lines = read_fields(JOBS, members)
+      local taken, records, claims, covered = claim_members(members, lines)
+      if is_dry then
+        offset = offset + covered
+      elseif covered > 0 then
+        redis.call('ZREMRANGEBYRANK', key, 0, covered - 1)
+        call_in_chunks('HSET', JOBS, records)
+        call_in_chunks('ZADD', CLAIMS, claims)
+        if keyed then
+          keyed.note(members, lines)
+        end
+      end
+      for _, body in ipairs(read_fields(prefix .. 'bodies', taken)) do
+        bodies[#bodies + 1] = body
+      end
+      wanted = wanted - #taken
+      is_more = #members == size
     end
-    for _, body in ipairs(read_fields(prefix .. 'bodies', taken)) do
-      bodies[#bodies + 1] = body
+    if wanted <= 0 or is_answer_full then
+      return
     end
-    wanted = wanted - #taken
-    is_more = #members == size
   end
-  if wanted <= 0 or is_answer_full then
-    break
+end
+
+claim_due()
+local has_claimed, through, through_and_due = keyed and count > 0, 0, 0
+while has_claimed do
+  local before = count
+  local some, due = keyed.turn(is_answer_full and 0 or wanted)
+  through, through_and_due = through + some, through_and_due + due
+  if due > 0 and wanted > 0 and not is_answer_full then
+    claim_due()
   end
+  has_claimed = count > before
+  through, through_and_due = through - (count - before), through_and_due - (count - before)
 end
 
 if count > 0 and not is_dry then
@@ -77,7 +98,8 @@ if count > 0 and not is_dry then
 end
 
 local is_full, next_due = wanted <= 0 or is_answer_full, ''
-if not is_full and ARGV[8] == '1' then
+local has_more = is_full or through_and_due > 0 -- of a priority that was not asked for
+if not has_more and ARGV[8] == '1' then
   local earliest
   for priority = 1, levels do
     local first = redis.call('ZRANGEBYSCORE', prefix .. 'p' .. priority, '(' .. NOW, '+inf', 'LIMIT', 0, 1)[1]
@@ -98,4 +120,4 @@ local columns = column({
   column(ids), column(priorities), column(alloweds), column(remainings), column(createds), column(run_afters)
 })
 local is_held = is_full and is_limited
-return {is_full and not is_held and '1' or '', is_held and '1' or '', next_due, columns, bodies}
+return {has_more and not is_held and '1' or '', is_held and '1' or '', next_due, columns, bodies, through}

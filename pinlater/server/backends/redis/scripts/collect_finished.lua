@@ -24,5 +24,6 @@ end
 call_in_chunks('HDEL', JOBS, members)
 call_in_chunks('HDEL', prefix .. 'bodies', members)
 call_in_chunks('HDEL', prefix .. 'status', members)
+call_in_chunks('HDEL', prefix .. 'job_keys', members)
 reindex_due(string.upper(kind))
 return #members

@@ -2,13 +2,13 @@
 -- ms, [4] most jobs over all calls with this key, or empty: the first call deletes all; [5] state, [6] priority;
 -- [7]: MessagePack, a list of ids.
 -- Returns {number deleted now, number deleted by all calls with the key}.
--- parts: records due_index changes call_results
+-- parts: records due_index changes call_results keys
 local before, most = find_result(ARGV[2]), tonumber(ARGV[4])
 if before and not most then
   return {0, before}
 end
 before = before or 0
-local members, deleted, seen = {}, {}, {}
+local members, deleted, lines, seen = {}, {}, {}, {}
 for at, id in ipairs(cmsgpack.unpack(ARGV[7])) do
   members[at] = member_of(id)
 end
@@ -17,6 +17,7 @@ for at, line in ipairs(read_fields(JOBS, members)) do
   if state == ARGV[5] and priority == ARGV[6] and not seen[members[at]] and (not most or before + #deleted < most) then
     seen[members[at]] = true
     deleted[#deleted + 1] = members[at]
+    lines[#deleted] = line
   end
 end
 local places = {
@@ -30,5 +31,7 @@ delete_unique_keys(deleted, true)
 call_in_chunks('HDEL', JOBS, deleted)
 call_in_chunks('HDEL', prefix .. 'bodies', deleted)
 call_in_chunks('HDEL', prefix .. 'status', deleted)
+turn_keys(deleted, lines)
+call_in_chunks('HDEL', prefix .. 'job_keys', deleted)
 store_result(ARGV[2], ARGV[3], before + #deleted)
 return {#deleted, before + #deleted}

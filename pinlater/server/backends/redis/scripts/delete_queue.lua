@@ -2,7 +2,7 @@
 -- Descriptors of this generation find nothing in the next one.
 -- parts: due_index
 local keys = {KEYS[1], JOBS, CLAIMS}
-for _, name in ipairs({'bodies', 'status', 'unique', 'keys', 'settings', 'bucket', 'lock', 'S', 'F'}) do
+for _, name in ipairs({'bodies', 'status', 'unique', 'keys', 'job_keys', 'turns', 'settings', 'bucket', 'lock', 'S', 'F'}) do
   keys[#keys + 1] = prefix .. name
 end
 for priority = 1, 127 do

@@ -2,16 +2,18 @@
 -- ARGV[2] idempotency key or empty, [3] how long its result is kept, in ms. [4]: MessagePack, one column each for
 -- priority, run_after or nil, attempts, status, unique key or nil, then the rules of jobs with one (number of the job in
 -- the call -> {until_started, period in ms, 1: replace or 2: debounce, longest
--- delay in ms or nil}), then the number of jobs; a run_after beyond 2^53 is a string. ARGV[5] on: the bodies.
+-- delay in ms or nil}), then the keys of jobs that share one (number of the job in the call -> {text, limit or nil}),
+-- then the number of jobs; a run_after beyond 2^53 is a string. ARGV[5] on: the bodies.
 -- Returns the id before the first new one, then for each duplicate of an existing job: its index in the call, and
 -- the priority and member of the existing job.
--- parts: records unique_keys call_results
+-- parts: records unique_keys call_results keys
 local known = find_result(ARGV[2])
 if known then
   return known
 end
 local columns = cmsgpack.unpack(ARGV[4])
-local priorities, run_afters, attempts, statuses, keys, rules, count = unpack(columns)
+local priorities, run_afters, attempts, statuses, keys, rules, shared_keys, count = unpack(columns)
+local keyed = next(shared_keys) and keyed_jobs(true)
 local last = redis.call('INCRBY', KEYS[1] .. ':ids', count)
 local first = last - count
 local result = {string.format('%d', first)}
@@ -61,21 +63,26 @@ local function replace(member, number, rule)
   if statuses[number] ~= '' then
     redis.call('HSET', prefix .. 'status', member, statuses[number])
   end
+  turn_keys({member}, {line})
 end
 
 for number = 1, count do
   local body, priority, key, rule = ARGV[number + 4], priorities[number], keys[number], rules[number]
+  local shared = shared_keys[number]
   local is_known, holder = is_duplicate(key, number, result, rule)
   if is_known and rule and rule[3] > 0 then
     replace(holder, number, rule)
   elseif not is_known then
     local member = member_of(first + number)
     if priority ~= known_priority or run_afters[number] ~= known_run_after or attempts[number] ~= known_attempts
-      or #body ~= known_bytes then
+      or #body ~= known_bytes or shared then
       known_priority, known_run_after, known_attempts = priority, run_afters[number], attempts[number]
       known_bytes, due = #body, time_text(known_run_after)
+      if shared then
+        due, known_bytes = keyed.add(member, shared[1], shared[2], due), nil
+      end
       local allowed = string.format('%d', known_attempts)
-      line = record(PENDING, priority, allowed, allowed, NOW, due, NOW, 0, known_bytes, '')
+      line = record(PENDING, priority, allowed, allowed, NOW, due, NOW, 0, #body, '')
       scores = pending[priority] or {}
       pending[priority] = scores
     end
@@ -92,5 +99,8 @@ for number = 1, count do
   end
 end
 store()
+if keyed then
+  keyed.turn()
+end
 store_result(ARGV[2], ARGV[3], result)
 return result

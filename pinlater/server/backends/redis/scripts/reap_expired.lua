@@ -3,11 +3,12 @@
 -- ARGV[2] number of claims to read, [3] number to skip before them; [4] age of the server and [5] its grace period,
 -- in ms: while the server is younger, claims whose lease is longer than its age are spared.
 -- Returns {claims read, claims spared, jobs now PENDING, jobs now FAILED}.
--- parts: records due_index changes
+-- parts: records due_index changes keys
 local age, quiet = tonumber(ARGV[4]), tonumber(ARGV[5])
 local members = redis.call('ZRANGEBYSCORE', CLAIMS, '-inf', NOW, 'LIMIT', ARGV[3], ARGV[2])
 local spared, retried, failed = 0, 0, 0
-for at, line in ipairs(read_fields(JOBS, members)) do
+local lines = read_fields(JOBS, members)
+for at, line in ipairs(lines) do
   local _, priority, allowed, remaining, created, run_after, _, lease, bytes, claim = string.match(line or '', RECORD)
   if not claim then
     leaving[#leaving + 1] = members[at]
@@ -24,5 +25,6 @@ for at, line in ipairs(read_fields(JOBS, members)) do
   end
 end
 apply_changes()
+turn_keys(members, lines)
 reindex_due('claims')
 return {#members, spared, retried, failed}

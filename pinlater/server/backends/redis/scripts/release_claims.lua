@@ -3,7 +3,7 @@
 -- ARGV[2] "source" or "claim", [3] its value, [4] cursor, "0" to start, [5] number of claims to read; [6]:
 -- MessagePack, a list of ids of jobs that stay claimed.
 -- Returns {cursor of the next page, "0" at the end; number of jobs released}.
--- parts: records due_index changes claim_source
+-- parts: records due_index changes claim_source keys
 local is_by_source, wanted = ARGV[2] == 'source', ARGV[3]
 local step = redis.call('ZSCAN', CLAIMS, ARGV[4], 'COUNT', ARGV[5])
 local members = {}
@@ -15,7 +15,8 @@ for _, id in ipairs(cmsgpack.unpack(ARGV[6])) do
   spared[member_of(id)] = true
 end
 local released = 0
-for at, line in ipairs(read_fields(JOBS, members)) do
+local lines = read_fields(JOBS, members)
+for at, line in ipairs(lines) do
   local member = members[at]
   local _, priority, allowed, remaining, created, run_after, _, lease, bytes, claim = string.match(line or '', RECORD)
   if claim and not spared[member] and wanted == (is_by_source and source_of(claim) or claim) then
@@ -26,4 +27,5 @@ for at, line in ipairs(read_fields(JOBS, members)) do
   end
 end
 apply_changes()
+turn_keys(members, lines)
 return {step[1], released}

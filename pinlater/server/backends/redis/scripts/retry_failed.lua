@@ -2,12 +2,13 @@
 -- is kept, in ms, [4] most jobs over all calls with this key; [5] priority, [6] attempts, [7] run_after or empty for
 -- now, [8] limit.
 -- Returns {number moved now, number moved by all calls with the key}.
--- parts: records due_index changes retry call_results
+-- parts: records due_index changes retry call_results keys
 local before = find_result(ARGV[2]) or 0
 local run_after = ARGV[7] ~= '' and ARGV[7] or NOW
 local key, most = prefix .. 'f' .. ARGV[5], math.min(tonumber(ARGV[8]), ARGV[4] - before)
 local members = most > 0 and redis.call('ZRANGE', key, 0, most - 1) or {}
-for at, line in ipairs(read_fields(JOBS, members)) do
+local lines = read_fields(JOBS, members)
+for at, line in ipairs(lines) do
   if line then
     retry(members[at], line, ARGV[6], run_after)
   end
@@ -17,5 +18,6 @@ if #members > 0 then
   call_in_chunks('ZREM', prefix .. 'F', members)
 end
 apply_changes()
+turn_keys(members, lines)
 store_result(ARGV[2], ARGV[3], before + #members)
 return {#members, before + #members}

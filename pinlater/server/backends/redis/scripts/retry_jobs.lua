@@ -2,7 +2,7 @@
 -- long its result is kept, in ms; [4] attempts, [5] run_after or empty for now, [6]: MessagePack, a list of
 -- {priority, id}.
 -- Returns the number of jobs moved.
--- parts: records due_index changes retry call_results
+-- parts: records due_index changes retry call_results keys
 local known = find_result(ARGV[2])
 if known then
   return known
@@ -13,7 +13,8 @@ for at, job in ipairs(jobs) do
   members[at] = member_of(job[2])
 end
 local moved = 0
-for at, line in ipairs(read_fields(JOBS, members)) do
+local lines = read_fields(JOBS, members)
+for at, line in ipairs(lines) do
   local state, priority = string.match(line or '', '^(%d) (%d+)')
   -- A job that is given twice is no longer among the failed ones the second time.
   if state == FAILED and tonumber(priority) == jobs[at][1]
@@ -24,5 +25,6 @@ for at, line in ipairs(read_fields(JOBS, members)) do
   end
 end
 apply_changes()
+turn_keys(members, lines)
 store_result(ARGV[2], ARGV[3], moved)
 return moved
