@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey
 
-TURN_JOBS = 2
+TURN_JOBS = 1
 """So many jobs of a key without a limit are let through at once, before it is the next key's turn."""
 
 ORDERED = 0
