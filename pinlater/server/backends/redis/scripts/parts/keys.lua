@@ -12,7 +12,7 @@ local function keyed_jobs(is_adding)
   if not is_adding and redis.call('EXISTS', JOB_KEYS) == 0 then
     return nil
   end
-  local WAITS, TURN_JOBS, AT_ONCE, ORDERED = 4503599627370496, 2, 10, 0
+  local WAITS, TURN_JOBS, AT_ONCE, ORDERED = 4503599627370496, 1, 10, 0
   local changed_keys = {}
 
   -- Returns limit and text of a key.
