@@ -59,7 +59,7 @@ def run_all(folder, client, start):
     """Enqueue jobs, run them all in several processes, and return what they wrote."""
 
     def run(jobs, processes):
-        count = client.enqueue_many(jobs)
+        count = client.enqueue_many(jobs, batch_size=7)
         worker = start("--processes", processes, modules=("keys",))
         wait_for(lambda: client.count("keys", JobState.SUCCEEDED) == count, what=lambda: worker.log)
         return ran(folder)
