@@ -181,6 +181,7 @@ def _mysql(context: _ShardContext) -> _ShardKind:
         poll_intervals=FREQUENT_POLLS,
         notifies_servers=False,
         lists_servers=True,
+        has_keys=True,
     )
 
 

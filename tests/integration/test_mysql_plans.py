@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from pinlater.model.keys import WAITS_FOR_KEY_MS
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.pool import MysqlPool
@@ -47,6 +48,13 @@ SELECT 1, CONCAT('key ', seq), 1, seq, {now} - 1000 + seq FROM {numbers} WHERE s
 FILL_RESULTS = """
 INSERT INTO {db}.call_results (call_key, number, expires_at)
 SELECT LPAD(seq, 16, ' '), seq, {now} - 500 + seq FROM {numbers} WHERE seq BETWEEN 1 AND 1000
+"""
+
+FILL_KEYED_JOBS = """
+INSERT INTO {db}.keyed_jobs (id, queue_id, job_key, state, run_after, key_limit)
+SELECT seq, 1, IF(seq % 10, LPAD(10, 16, ' '), CONCAT('key ', seq)), seq % 100 = 9,
+       {now} - 50 + seq + IF(seq % 100 < 20, 0, {waits}), 1
+FROM {numbers} WHERE seq BETWEEN 1 AND 5000
 """
 
 DIGITS = "(" + " UNION ALL ".join(f"SELECT {digit} AS digit" for digit in range(10)) + ")"
@@ -101,7 +109,9 @@ class Filled:
         await connection.run(FILL_REPORTS.format(db=self.queries.database, numbers=NUMBERS, now=NOW).encode())
         await connection.run(FILL_RESULTS.format(db=self.queries.database, numbers=NUMBERS, now=NOW).encode())
         await connection.run(FILL_PERIODS.format(db=self.queries.database, numbers=NUMBERS, now=NOW).encode())
-        names = ("jobs", "reports", "call_results", "unique_periods")
+        keyed_jobs = FILL_KEYED_JOBS.format(db=self.queries.database, numbers=NUMBERS, now=NOW, waits=WAITS_FOR_KEY_MS)
+        await connection.run(keyed_jobs.encode())
+        names = ("jobs", "reports", "call_results", "unique_periods", "keyed_jobs")
         tables = ", ".join(f"{self.queries.database}.{name}" for name in names)
         await connection.run(f"ANALYZE TABLE {tables}".encode())
         return connection
@@ -150,7 +160,7 @@ def young():
 IDS = [2, 4, 6, 8, 10]
 COMMON = {
     "queue": 1, "now": NOW, "ids": IDS, "id": 4, "claim": b"h:1:1:worker:1", "limit": 10, "priority": 1,
-    "is_any": False,
+    "is_any": False, "has_keys": False,
     "status": "s", "run_after": NOW, "retry_at": NOW, "is_final": False, "lease": 1000, "expires": NOW, "attempts": 2,
     "is_back": False, "has_body": False, "body": b"", "body_bytes": 0, "state": 2, "before": NOW - 50_000,
     "start": 0, "first": 0,
@@ -164,7 +174,7 @@ COMMON = {
 }  # fmt: skip
 WITHOUT_PLAN = {
     "begin", "clock", "commit", "create_queue", "lock_result", "insert_jobs", "insert_results", "lock_claims",
-    "insert_periods", "replace_ended_periods",
+    "insert_periods", "replace_ended_periods", "insert_keyed_jobs", "lock_keys", "change_key_locks",
     "store_clock_record", "create_bucket", "create_queue_lock", "rollback", "size",
 }  # fmt: skip
 STATEMENTS = sorted(set(Queries("x").names) - WITHOUT_PLAN)
@@ -178,6 +188,9 @@ BY_KEY = {"unique_jobs"}
 OF_PERIODS = {
     "unique_periods": "PRIMARY", "period_jobs": "PRIMARY", "end_periods": "PRIMARY",
     "delete_expired_periods": "PRIMARY", "expired_periods": "unique_periods_ending",
+}  # fmt: skip
+OF_KEYS = {
+    "delete_keyed_jobs", "first_of_key", "running_of_key", "pending_of_key", "waiting_for_key", "scheduled_of_key", "last_of_key",
 }  # fmt: skip
 OF_QUEUES = {
     "queues", "deleted_queues", "share_queues", "present_queue", "queue_exists", "delete_queue", "queue_settings",
@@ -196,7 +209,18 @@ OF_RESULTS = {
 }  # fmt: skip
 """With the index that each walks along."""
 BY_PRIMARY_KEY = {("PRIMARY", "range"), ("PRIMARY", "const"), ("PRIMARY", "eq_ref")}
-BY_ID = set(STATEMENTS) - IN_ORDER - BY_MOMENT - BY_KEY - OF_QUEUES - {*OF_REPORTS} - {*OF_RESULTS} - {*OF_PERIODS}
+BY_ID = (
+    set(STATEMENTS)
+    - IN_ORDER
+    - BY_MOMENT
+    - BY_KEY
+    - OF_QUEUES
+    - {*OF_REPORTS}
+    - {*OF_RESULTS}
+    - {*OF_PERIODS}
+    - OF_KEYS
+    - {"delete_keyed_jobs"}
+)
 
 
 def of_jobs(plan):
@@ -243,6 +267,13 @@ def test_periods_of_keys_are_found_by_key_or_by_their_end(filled, name):
     [step] = filled.plan(name, **COMMON)
     assert step["key"] == OF_PERIODS[name], step
     assert step["type"] == "range", step
+
+
+@pytest.mark.parametrize("name", sorted(OF_KEYS - {"delete_keyed_jobs"}))
+def test_jobs_of_a_key_are_found_in_line(filled, name):
+    [step] = filled.plan(name, **COMMON)
+    assert step["key"] == "keyed_jobs_in_line", step
+    assert "filesort" not in (step["Extra"] or ""), step
 
 
 @pytest.mark.parametrize("name", sorted(BY_ID))
@@ -322,6 +353,13 @@ def test_the_index_narrows_by_all_that_it_can(filled, name):
         ("count_retried", {"state": 0, "first": 0, "last": ALL, "cap": 10}, 40),
         ("jobs_of_queue", {}, 25),
         ("unique_jobs", {}, 6),
+        ("first_of_key", {}, 3),
+        ("waiting_for_key", {}, 12),
+        ("last_of_key", {}, 3),
+        ("delete_keyed_jobs", {}, 25),
+        ("insert_keyed_jobs_again", {}, 12),
+        ("keys_of_jobs", {}, 12),
+        ("set_run_after", {}, 12),
         ("store_report", {}, 3),
         ("expired_reports", {}, 25),
         ("delete_expired_reports", {}, 12),

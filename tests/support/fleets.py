@@ -15,7 +15,7 @@ def mysql_fleets(_folder, names="12", pauses=FREQUENT_POLLS):
 
     def fleet():
         factory = MysqlShardFactory(MysqlOptions(3), connections=8, database_prefix=prefix)
-        fleet = ShardedStore("mysql", factory, poll_intervals=pauses)
+        fleet = ShardedStore("mysql", factory, poll_intervals=pauses, has_keys=True)
         fleet.update([ShardSpec(name, endpoint) for name in names])
         return fleet
 

@@ -90,7 +90,7 @@ class MysqlHome:
     def open(self, clock):
         options = MysqlOptions(PRIORITY_LEVELS, clock, count_limit=50, regex_seconds=SEARCH_SECONDS)
         self._factory = MysqlShardFactory(options, connections=8, database_prefix=self._prefix)
-        fleet = ShardedStore("mysql", self._factory)
+        fleet = ShardedStore("mysql", self._factory, has_keys=True)
         fleet.update([ShardSpec(name, self._place) for name in self._names])
         return fleet
 
@@ -133,7 +133,7 @@ HOMES = {
 }
 """What ``Bench`` opens, also with two shards where a store can have them."""
 
-KEYED_HOMES = {name: home for name, home in HOMES.items() if name.startswith(("sqlite", "redis"))}
+KEYED_HOMES = HOMES
 """Those of stores that take jobs with keys."""
 
 KEYED_SETTINGS = {name: kind.settings for name, kind in STORES.items() if name in KEYED_HOMES}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from pinlater.model.attempts import StoredAck
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.group_commit import CommitBatch
+from pinlater.server.backends.mysql.keys import Changed, change_and_commit, with_keys_if_needed
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.records import Settled
 from pinlater.server.backends.search import Queue
@@ -42,15 +44,27 @@ class _Outcome(NamedTuple):
 
 async def ack_jobs(database: Database, batch: CommitBatch[MysqlAckCall, Settled]) -> None:
     """Attempt the acks of a batch; jobs that are not in progress, or under another claim, stay as they are."""
+    await with_keys_if_needed(database, batch, partial(_ack_jobs, database, batch))
+
+
+async def _ack_jobs(database: Database, batch: CommitBatch[MysqlAckCall, Settled], has_keys: bool) -> Changed:
     async with database.transaction() as transaction:
-        statements = [list(_statements(transaction, call)) for call in batch.requests]
+        statements = [list(_statements(transaction, call, has_keys=has_keys)) for call in batch.requests]
         flat = [sql for some in statements for _, sql in some]
+        ids = _ids(batch.requests) if has_keys or batch.conflicts else None
         if batch.conflicts:
-            await transaction.rows("lock_jobs", ids=_ids(batch.requests))
-        with batch.committing():
-            results = iter(await transaction.run_and_commit(*flat) if flat else ())
+            await transaction.rows("lock_jobs", ids=ids)
+        changed = await change_and_commit(transaction, batch, flat, ids if has_keys else None)
+        results = iter(changed.results)
         counts = [[(name, next(results).matched) for name, _ in some] for some in statements]
-    batch.answer([_settled(transaction.now, call, some) for call, some in zip(batch.requests, counts, strict=True)])
+    settled = (_settled(transaction.now, call, some) for call, some in zip(batch.requests, counts, strict=True))
+    batch.answer(
+        [
+            one._replace(let_through=changed.let_through(_ids([call]))) if changed.through else one
+            for one, call in zip(settled, batch.requests, strict=True)
+        ]
+    )
+    return changed
 
 
 def _ids(calls: Sequence[MysqlAckCall]) -> list[int]:
@@ -72,7 +86,7 @@ def _retry_at(now: int, delay_ms: int) -> int:
     return min(now + max(delay_ms, 0), _LAST_MS)
 
 
-def _statements(transaction: MysqlTransaction, call: MysqlAckCall) -> Iterator[tuple[str, bytes]]:
+def _statements(transaction: MysqlTransaction, call: MysqlAckCall, *, has_keys: bool) -> Iterator[tuple[str, bytes]]:
     """Yield names and statements, one for all acks with the same outcome, which most acks of a call have.
 
     A failure has two, for jobs with attempts left and for the others: their counts tell how many are FAILED.
@@ -82,16 +96,18 @@ def _statements(transaction: MysqlTransaction, call: MysqlAckCall) -> Iterator[t
         succeeded[_Outcome(priority, claim, status)].append(local_id)
     for outcome, ids in succeeded.items():
         name = "succeed_job" if outcome.status else "succeed_jobs"
-        yield name, _bind(transaction, name, call.queue, outcome, ids)
+        yield name, _bind(transaction, name, call.queue, outcome, ids, has_keys=has_keys)
     failed: defaultdict[_Outcome, list[int]] = defaultdict(list)
     for (_, _, priority, local_id), claim, status, delay, is_final in call.failed:
         failed[_Outcome(priority, claim, status, _retry_at(transaction.now, delay), is_final)].append(local_id)
     for outcome, ids in failed.items():
         for name in (_FINAL,) if outcome.is_final else ("fail_attempts", _FINAL):
-            yield name, _bind(transaction, name, call.queue, outcome, ids)
+            yield name, _bind(transaction, name, call.queue, outcome, ids, has_keys=has_keys)
 
 
-def _bind(transaction: MysqlTransaction, name: str, queue: Queue, outcome: _Outcome, ids: list[int]) -> bytes:
+def _bind(
+    transaction: MysqlTransaction, name: str, queue: Queue, outcome: _Outcome, ids: list[int], *, has_keys: bool
+) -> bytes:
     return transaction.bind(
         name,
         ids=sorted(ids),
@@ -103,4 +119,5 @@ def _bind(transaction: MysqlTransaction, name: str, queue: Queue, outcome: _Outc
         status=outcome.status,
         retry_at=outcome.retry_at,
         is_final=outcome.is_final,
+        has_keys=has_keys,
     )

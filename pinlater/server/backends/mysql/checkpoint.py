@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from pinlater.model.attempts import StoredCheckpoint
@@ -11,6 +12,13 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.claim_names import source_of
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.group_commit import CommitBatch
+from pinlater.server.backends.mysql.keys import (
+    Changed,
+    change_and_commit,
+    keys_of,
+    let_next_through,
+    with_keys_if_needed,
+)
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.records import Settled
 from pinlater.server.backends.search import Queue
@@ -35,20 +43,35 @@ class MysqlCheckpointCall(NamedTuple):
 
 async def checkpoint_jobs(database: Database, batch: CommitBatch[MysqlCheckpointCall, Settled]) -> None:
     """Attempt the checkpoints of a batch: IN_PROGRESS -> IN_PROGRESS with a new lease, or PENDING."""
+    await with_keys_if_needed(database, batch, partial(_checkpoint_jobs, database, batch))
+
+
+async def _checkpoint_jobs(
+    database: Database,
+    batch: CommitBatch[MysqlCheckpointCall, Settled],
+    has_keys: bool,
+) -> Changed:
     async with database.transaction() as transaction:
         if batch.conflicts:
             await transaction.rows("lock_jobs", ids=_ids(batch.requests))
         claims = [await _claims_by_source(transaction, call) for call in batch.requests]
         statements = [
-            list(_statements(transaction, call, held)) for call, held in zip(batch.requests, claims, strict=True)
+            list(_statements(transaction, call, held, has_keys=has_keys))
+            for call, held in zip(batch.requests, claims, strict=True)
         ]
         flat = [statement for some in statements for statement in some]
-        with batch.committing():
-            results = iter(await transaction.run_and_commit(*flat) if flat else ())
-        changed = [[next(results).matched for _ in some] for some in statements]
+        returned = _returned_ids(batch.requests) if has_keys else None
+        changed = await change_and_commit(transaction, batch, flat, returned)
+        results = iter(changed.results)
+        counts = [[next(results).matched for _ in some] for some in statements]
+    settled = (_settled(transaction.now, call, some) for call, some in zip(batch.requests, counts, strict=True))
     batch.answer(
-        [_settled(transaction.now, call, counts) for call, counts in zip(batch.requests, changed, strict=True)]
+        [
+            one._replace(let_through=changed.let_through(_returned_ids([call]))) if changed.through else one
+            for one, call in zip(settled, batch.requests, strict=True)
+        ]
     )
+    return changed
 
 
 async def lost_jobs(database: Database, call: MysqlCheckpointCall) -> tuple[JobDescriptor, ...]:
@@ -76,7 +99,9 @@ async def release_claims(database: Database, queue: Queue, source: str) -> int:
             transaction.bind("release_jobs", ids=sorted(ids), queue=queue.id, claim=claim, now=transaction.now)
             for claim, ids in held.items()
         ]
-        return sum(result.matched for result in await transaction.run_and_commit(*statements))
+        released = sum(result.matched for result in await transaction.run(*statements)) if statements else 0
+        await let_next_through(transaction, await keys_of(transaction, [at for ids in held.values() for at in ids]))
+        return released
 
     return await database.change(change, is_repeatable=True)
 
@@ -84,6 +109,11 @@ async def release_claims(database: Database, queue: Queue, source: str) -> int:
 def _ids(calls: Sequence[MysqlCheckpointCall]) -> list[int]:
     """Return the ids of all jobs in the order in which transactions lock them."""
     return sorted({item.job.local_id for call in calls for item in call.checkpoints})
+
+
+def _returned_ids(calls: Sequence[MysqlCheckpointCall]) -> list[int]:
+    """Return the ids of the jobs that are given back."""
+    return sorted({item.job.local_id for call in calls for item in call.checkpoints if item.move_to_pending})
 
 
 async def _claims_by_source(transaction: MysqlTransaction, call: MysqlCheckpointCall) -> dict[int, bytes]:
@@ -100,7 +130,9 @@ def _claim_of(item: StoredCheckpoint, held: Mapping[int, bytes]) -> bytes | None
     return claim if claim is not None and source_of(claim.decode()) == item.source else None
 
 
-def _statements(transaction: MysqlTransaction, call: MysqlCheckpointCall, held: Mapping[int, bytes]) -> Iterator[bytes]:
+def _statements(
+    transaction: MysqlTransaction, call: MysqlCheckpointCall, held: Mapping[int, bytes], *, has_keys: bool
+) -> Iterator[bytes]:
     """Yield one statement per checkpoint that changes something, in their order, then those that only renew."""
     renewals: defaultdict[tuple[bytes, int], list[int]] = defaultdict(list)
     for item in call.checkpoints:
@@ -110,14 +142,16 @@ def _statements(transaction: MysqlTransaction, call: MysqlCheckpointCall, held: 
         if item.is_renewal and item.claim is not None:
             renewals[claim, item.job.priority].append(item.job.local_id)
         else:
-            yield _bind(transaction, call.queue, item, claim)
+            yield _bind(transaction, call.queue, item, claim, has_keys=has_keys)
     for (claim, priority), ids in renewals.items():
         yield transaction.bind(
             "renew_jobs", ids=sorted(ids), queue=call.queue.id, priority=priority, claim=claim, now=transaction.now
         )
 
 
-def _bind(transaction: MysqlTransaction, queue: Queue, item: StoredCheckpoint, claim: bytes) -> bytes:
+def _bind(
+    transaction: MysqlTransaction, queue: Queue, item: StoredCheckpoint, claim: bytes, *, has_keys: bool
+) -> bytes:
     return transaction.bind(
         "checkpoint_job",
         id=item.job.local_id,
@@ -132,6 +166,7 @@ def _bind(transaction: MysqlTransaction, queue: Queue, item: StoredCheckpoint, c
         run_after=item.new_run_after_ms(transaction.now),
         attempts=item.attempts,
         status=item.status,
+        has_keys=has_keys,
     )
 
 

@@ -17,6 +17,7 @@ from pinlater.model.attempts import DequeuedJob
 from pinlater.server.backends.answers import end_of_answer
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.group_commit import CommitBatch
+from pinlater.server.backends.mysql.keys import QueueKey, let_next_through
 from pinlater.server.backends.mysql.orphaned_claims import MysqlOrphanedClaims
 from pinlater.server.backends.mysql.queries import one_row
 from pinlater.server.backends.mysql.scan_cursor import FROM_START, ScanCursor
@@ -61,6 +62,7 @@ class Candidate(NamedTuple):
         prefix: of its descriptor.
         size: of its body, in bytes.
         body: None: it is larger than ``SMALL_BODY_BYTES``, and was not read.
+        key: that it shares with other jobs; None: it has none.
     """
 
     prefix: str
@@ -71,6 +73,7 @@ class Candidate(NamedTuple):
     created_at: int
     run_after: int
     body: bytes | None
+    key: bytes | None
 
     def claimed(self, large_bodies: Mapping[int, bytes]) -> DequeuedJob:
         """Return the claimed job, given the bodies that were not read, by id."""
@@ -221,7 +224,16 @@ class Claimer:
         large = sorted(job.id for share in shares for job in share.jobs if job.body is None)
         bodies_query = [transaction.bind("job_bodies", ids=large)] if large else []
         due_query = self._next_due_query(transaction, calls, shares)
-        results = await transaction.run_and_commit(*statements, *bodies_query, *due_query)
+        changes = [*statements, *bodies_query, *due_query]
+        keys = {job.id: QueueKey(self._queue.id, job.key) for share in shares for job in share.jobs if job.key}
+        has_more = False
+        if keys:
+            self._database.keyed_queues.add(self._queue.id)
+            results = await transaction.run(*changes)
+            has_more = bool((await let_next_through(transaction, keys)).total())
+            await transaction.run_and_commit()
+        else:
+            results = await transaction.run_and_commit(*changes)
         claimed = (result.matched for result in results)
         bodies = dict(results[len(statements)].rows) if large else {}
         dues = results[-1].rows[0] if due_query else ()
@@ -231,8 +243,8 @@ class Claimer:
             if share.jobs and next(claimed) < len(share.jobs)
             else Dequeued(
                 [job.claimed(bodies) for job in share.jobs],
-                due if _is_short(call, share) else None,
-                share.is_full and not share.is_held,
+                due if _is_short(call, share) and not has_more else None,
+                (share.is_full or has_more) and not share.is_held,
                 share.is_held,
             )
             for call, share in zip(calls, shares, strict=True)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.errors import (
+    ColumnExists,
     ConnectFailed,
     ConnectionLost,
     StatementRejected,
@@ -26,7 +27,7 @@ from pinlater.server.backends.sharded import ClockRecord, ShardClock
 
 _T = TypeVar("_T")
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 CALL_SECONDS = 8.0
 """Timeout for a call outside a group commit, retries included."""
@@ -45,6 +46,9 @@ class Database:
         pool: of its server.
         queries: for its database.
         now_ms: a clock for tests; None: the database's own.
+
+    Attributes:
+        keyed_queues: ids of queues of which this server knows that jobs of them had keys.
     """
 
     def __init__(self, shard: str, pool: MysqlPool, queries: Queries, now_ms: Callable[[], int] | None = None) -> None:
@@ -52,6 +56,7 @@ class Database:
         self._clock = ShardClock()
         self.now_ms = now_ms or self._clock.now_ms
         self.queries = queries
+        self.keyed_queues: set[int] = set()
         self._pool = pool
         self._is_ready = False
         self._upgrading = asyncio.Lock()
@@ -184,7 +189,8 @@ class Database:
                 )
             for step in range(version + 1, SCHEMA_VERSION + 1):
                 for statement in self.queries.schema(step):
-                    await connection.run(statement)
+                    with suppress(ColumnExists):
+                        await connection.run(statement)
             await check_row_locks(connection, self._pool.endpoint, self.queries)
             await self.read_clock(connection)  # before the first use of ``now_ms``
             self._is_ready = True

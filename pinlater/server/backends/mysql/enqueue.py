@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from pinlater.model.descriptor import JobDescriptor
@@ -17,6 +18,7 @@ from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.errors import NullRejected
 from pinlater.server.backends.mysql.group_commit import CommitBatch
 from pinlater.server.backends.mysql.ids import IdAllocator
+from pinlater.server.backends.mysql.keys import KeyLine, Keys, key_columns, keys_of, let_next_through, queue_key
 from pinlater.server.backends.mysql.queries import blob, text
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.mysql.unique_keys import Duplicates, KeyedJob
@@ -27,6 +29,8 @@ from pinlater.server.backends.store import queue_not_found
 
 STATEMENT_BYTES = 1_000_000
 """Largest INSERT statement of several jobs; the server parses a statement as a whole."""
+
+_KEY = attrgetter("key")
 
 _JOB_BYTES = 100
 """Size of a row in addition to its body."""
@@ -49,6 +53,7 @@ class MysqlEnqueueCall:
         once: idempotency key of the call.
         first_id: job number n has the id ``first_id + n`` in every attempt; 0: none is allocated yet.
         weight: bytes that it adds to a transaction.
+        has_keys: whether some of the jobs share a key with others.
     """
 
     queue: Queue
@@ -60,8 +65,10 @@ class MysqlEnqueueCall:
     rules: Sequence[UniqueRule | None] = ()
     first_id: int = 0
     weight: int = field(init=False)
+    has_keys: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        self.has_keys = any(map(_KEY, self.jobs))
         self.weight = sum(len(job.body or b"") for job in self.jobs) + _JOB_BYTES * len(self.jobs)
 
     def descriptor(self, index: int) -> str:
@@ -127,6 +134,7 @@ class JobInserter:
         for call in batch.requests:
             if not call.first_id:
                 call.first_id = await self._ids.allocate(len(call.jobs))
+        self._database.keyed_queues.update(call.queue.id for call in batch.requests if call.has_keys)
         missing: set[int] = set()
         descriptors: Descriptors = {}
         while calls := [call for call in batch.requests if call.queue.id not in missing]:
@@ -182,13 +190,19 @@ async def _insert(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCal
         await _check_queues(transaction, queues_without_rows)
     await unique_keys.replace(transaction, resolution, queue_ids)
     await unique_keys.begin_periods(transaction, (job for job in keyed if job.slot not in duplicates))
+    statements = [
+        *unique_keys.statements(transaction, resolution, queue_ids),
+        *await _insertions(transaction, rows, resolution.contents),
+        *insert_results(transaction, _results(new, duplicates)),
+    ]
+    changed = await _keys_of(transaction, rows, resolution)
     try:
+        if changed:
+            await transaction.run(*statements)
+            await let_next_through(transaction, changed)
+            statements = []
         with batch.committing():
-            await transaction.run_and_commit(
-                *unique_keys.statements(transaction, resolution, queue_ids),
-                *_insertions(transaction, rows, resolution.contents),
-                *insert_results(transaction, _results(new, duplicates)),
-            )
+            await transaction.run_and_commit(*statements)
     except NullRejected:
         await _check_queues(transaction, queue_ids)
         raise
@@ -277,21 +291,81 @@ def _keyed_jobs(calls: Iterable[MysqlEnqueueCall], stored: Collection[int]) -> I
                 )
 
 
-def _insertions(
+async def _keys_of(transaction: MysqlTransaction, rows: Sequence[Row], resolution: unique_keys.Resolution) -> Keys:
+    """Return the keys of the jobs that are inserted or replaced, by their ids."""
+    inserted = {
+        call.first_id + index: queue_key(call.queue.id, call.jobs[index].key)
+        for call, index in rows
+        if call.has_keys and call.jobs[index].key is not None
+    }
+    return inserted | await keys_of(transaction, (local_id for local_id, *_ in resolution.replacements))
+
+
+async def _insertions(
     transaction: MysqlTransaction, rows: Sequence[Row], contents: Mapping[unique_keys.Slot, NewJob]
-) -> Iterator[bytes]:
-    """Yield the statements that insert jobs; one fails if a queue was deleted, and locks each queue before its jobs."""
-    head = transaction.bind("insert_jobs")
+) -> list[bytes]:
+    """Return the statements that insert jobs; one fails if a queue was deleted.
+
+    They lock each queue before its jobs.
+    """
+    if any(call.has_keys for call, _ in rows):
+        return [*_chunks(transaction.bind("insert_keyed_jobs"), await _keyed_rows(transaction, rows, contents))]
+    written = (
+        call.write_row(
+            contents.get((id(call), index), call.jobs[index]) if contents else call.jobs[index],
+            call.first_id + index,
+            queue_id,
+            transaction.now,
+        )
+        for call, index, queue_id in _with_queues(transaction, rows)
+    )
+    return [*_chunks(transaction.bind("insert_jobs"), written)]
+
+
+def _with_queues(transaction: MysqlTransaction, rows: Iterable[Row]) -> Iterator[tuple[MysqlEnqueueCall, int, bytes]]:
+    """Add to each job the SQL expression of its queue's id."""
     queue_ids: dict[int, bytes] = {}
-    written: list[bytes] = []
-    size = 0
     for call, index in rows:
         queue_id = queue_ids.get(call.queue.id)
         if queue_id is None:
             queue_ids[call.queue.id] = b"%d" % call.queue.id
             queue_id = b"(%b)" % transaction.bind("present_queue", queue=call.queue.id)
-        job = contents.get((id(call), index), call.jobs[index]) if contents else call.jobs[index]
-        row = call.write_row(job, call.first_id + index, queue_id, transaction.now)
+        yield call, index, queue_id
+
+
+async def _keyed_rows(
+    transaction: MysqlTransaction, rows: Sequence[Row], contents: Mapping[unique_keys.Slot, NewJob]
+) -> list[bytes]:
+    """Return rows of jobs of which some have keys, each with its place behind those of its key."""
+    jobs = {(id(call), index): contents.get((id(call), index), call.jobs[index]) for call, index in rows}
+    line = KeyLine(transaction)
+    await line.lock({(call.queue.id, job.key) for call, i in rows if _waits(job := jobs[id(call), i])})
+    for call, index in sorted(rows, key=_id):
+        job = jobs[id(call), index]
+        if _waits(job):
+            place = line.run_after(call.queue.id, call.first_id + index, job)
+            jobs[id(call), index] = job._replace(run_after_ms=place)
+    return [
+        call.write_row(job := jobs[id(call), index], call.first_id + index, queue_id, transaction.now)[:-1]
+        + b",%b)" % key_columns(job.key)
+        for call, index, queue_id in _with_queues(transaction, rows)
+    ]
+
+
+def _waits(job: NewJob | JobRecord) -> bool:
+    """Return whether a job has to wait for its key; an imported one may be finished."""
+    return job.key is not None and getattr(job, "state", PENDING) == PENDING
+
+
+def _id(row: Row) -> int:
+    return row[0].first_id + row[1]
+
+
+def _chunks(head: bytes, rows: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield statements that insert rows."""
+    written: list[bytes] = []
+    size = 0
+    for row in rows:
         if written and size + len(row) > STATEMENT_BYTES:
             yield head + b",".join(written)
             written, size = [], 0

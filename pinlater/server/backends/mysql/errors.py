@@ -17,6 +17,7 @@ NOT_SENT = 2006
 """The driver's: the connection was closed before it wrote the packet."""
 ROLLED_BACK_AT_COMMIT = 3101
 """By the server's replication group; Galera reports a deadlock instead."""
+DUPLICATE_COLUMN = 1060
 STATEMENT_TIMEOUT = frozenset({1969, 3024})
 """MariaDB's and MySQL's."""
 
@@ -53,6 +54,13 @@ class NullRejected(StatementRejected):
     """A value was NULL where the column takes none."""
 
 
+class ColumnExists(StatementRejected):
+    """A table has the column that was to be added."""
+
+
+_REJECTIONS = {NULL_VALUE: NullRejected, DUPLICATE_COLUMN: ColumnExists}
+
+
 def conflict_backoff(conflicts: int) -> float:
     """Return random seconds to wait after so many conflicts, so that the same transactions do not meet again."""
     return random.uniform(0, min(0.001 * 2 ** min(conflicts, 10), 0.1))  # noqa: S311 - no secret
@@ -71,7 +79,7 @@ def classify(error: MySQLError) -> Exception:
         return ConnectionLost(str(error))
     if number in STATEMENT_TIMEOUT:
         return UnknownError("the database stopped a statement that took too long; nothing was changed")
-    kind = NullRejected if number == NULL_VALUE else StatementRejected
+    kind = _REJECTIONS.get(number, StatementRejected)
     return kind(f"the store rejected the call, nothing was changed: {error}")
 
 

@@ -6,7 +6,8 @@ Several servers may do this on one shard: each skips the jobs that another one i
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from pinlater.model.descriptor import JobDescriptor
@@ -14,6 +15,7 @@ from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.batches import STEP_JOBS, change_in_steps
 from pinlater.server.backends.mysql.call_results import ChangeQuota, change_once
 from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.keys import keys_of, let_next_through
 from pinlater.server.backends.mysql.queues import MysqlQueues
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.mysql.unique_keys import end_periods
@@ -82,6 +84,7 @@ async def _retry(
         changed = 0
         for priority, ids in ids_by_priority.items():
             changed += await _change(transaction, ids, "retry_jobs", most=left, priority=priority, **values)
+        await _let_next_through(transaction, chain.from_iterable(ids_by_priority.values()))
         return changed
 
     return await change_once(database, quota, change)
@@ -93,7 +96,9 @@ async def run_jobs_now(
     """Make those of the jobs due that are PENDING and not due. Return how many."""
 
     async def change(transaction: MysqlTransaction, _: int | None) -> int:
-        return await _change_by_priority(transaction, jobs, "run_jobs_now", now=transaction.now, queue=queue.id)
+        changed = await _change_by_priority(transaction, jobs, "run_jobs_now", now=transaction.now, queue=queue.id)
+        await _let_next_through(transaction, _ids_of(jobs))
+        return changed
 
     return await change_once(database, ChangeQuota(once), change)
 
@@ -103,7 +108,10 @@ async def delete_ids(database: Database, queue: Queue, state: int, ids: Sequence
     values = {"state": state, "queue": queue.id, "is_any": True, "priority": 0}
 
     async def change(transaction: MysqlTransaction, left: int | None) -> int:
-        return await _change(transaction, ids, "delete_jobs", most=left, **values)
+        keys = await keys_of(transaction, ids)
+        changed = await _change(transaction, ids, "delete_jobs", most=left, **values)
+        await let_next_through(transaction, keys)
+        return changed
 
     return await change_once(database, quota, change)
 
@@ -115,7 +123,10 @@ async def delete_jobs(
     values = {"state": state, "queue": queue.id, "is_any": False}
 
     async def change(transaction: MysqlTransaction, _: int | None) -> int:
-        return await _change_by_priority(transaction, jobs, "delete_jobs", **values)
+        keys = await keys_of(transaction, _ids_of(jobs))
+        changed = await _change_by_priority(transaction, jobs, "delete_jobs", **values)
+        await let_next_through(transaction, keys)
+        return changed
 
     return await change_once(database, ChangeQuota(once), change)
 
@@ -130,7 +141,9 @@ async def reap_expired(
     async def change(transaction: MysqlTransaction) -> list[tuple[int, int]]:
         now = min(asked_ms, transaction.now)
         rows = await transaction.rows("expired_claims", now=now, age=age_ms, quiet=quiet_ms, limit=limit)
-        await _change(transaction, [row[0] for row in rows], "expire_jobs", now=transaction.now)
+        ids = [row[0] for row in rows]
+        await _change(transaction, ids, "expire_jobs", now=transaction.now)
+        await _let_next_through(transaction, ids)
         return [(queue_id, remaining) for _, queue_id, remaining in rows]
 
     ended = await database.change(change, is_repeatable=True)
@@ -175,6 +188,7 @@ async def _purge_deleted_queue(database: Database, queue_id: int, limit: int) ->
         for some in _chunks(ids):
             unlocked = [row[0] for row in await transaction.rows("unlocked_jobs", ids=some)]
             await _change(transaction, unlocked, "delete_ids")
+            await _change(transaction, unlocked, "delete_keyed_jobs")
         if not ids:
             await transaction.run(
                 transaction.bind("delete_queue_settings", queue=queue_id),
@@ -183,6 +197,14 @@ async def _purge_deleted_queue(database: Database, queue_id: int, limit: int) ->
             )
 
     await database.change(change, is_repeatable=True)
+
+
+async def _let_next_through(transaction: MysqlTransaction, ids: Iterable[int]) -> None:
+    await let_next_through(transaction, await keys_of(transaction, ids))
+
+
+def _ids_of(jobs: Iterable[JobDescriptor]) -> list[int]:
+    return [job.local_id for job in jobs]
 
 
 def _by_priority(jobs: Sequence[JobDescriptor]) -> dict[int, list[int]]:

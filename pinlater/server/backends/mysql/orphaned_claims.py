@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.keys import keys_of, let_next_through
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.records import CommitStats
 from pinlater.server.backends.search import Queue
@@ -50,7 +51,9 @@ class MysqlOrphanedClaims:
             # The transaction that claimed them may still be open on the server; it has locked them, so wait for it.
             await transaction.rows("lock_jobs", ids=ids)
             release = transaction.bind("release_jobs", ids=ids, queue=queue.id, claim=claim, now=transaction.now)
-            return (await transaction.run_and_commit(release))[0].matched
+            [done] = await transaction.run(release)
+            await let_next_through(transaction, await keys_of(transaction, ids))
+            return done.matched
 
         released = await self._database.change(change, is_repeatable=True)
         if released:

@@ -6,6 +6,8 @@
 -- A locking scan also locks the index entries of the jobs it skips, and so blocks transactions that change these jobs.
 -- So only one index of a job may be scanned with locks: jobs_in_order of PENDING jobs, by claims; jobs_by_moment of all
 -- others, by the monitor. Other scans lock nothing; the statement that follows them does.
+-- 4503599627370496 is WAITS_FOR_KEY_MS: a job with a key whose `run_after` is not below it waits for its key. Where
+-- :has_keys is false, a job with a key is not expected: `state` becomes NULL, which the column rejects.
 
 -- name: begin
 START TRANSACTION
@@ -78,6 +80,64 @@ SELECT name FROM {db}.queues FORCE INDEX (PRIMARY) WHERE id IN (:queues) FOR UPD
 INSERT INTO {db}.jobs (id, queue_id, state, priority, run_after, moment, created_at, updated_at, attempts_allowed,
                        attempts_remaining, body_bytes, unique_key, custom_status, body) VALUES
 
+-- name: insert_keyed_jobs
+-- The same, if one of the jobs has a key that it shares with others.
+INSERT INTO {db}.jobs (id, queue_id, state, priority, run_after, moment, created_at, updated_at, attempts_allowed,
+                       attempts_remaining, body_bytes, unique_key, custom_status, body, job_key, key_limit) VALUES
+
+-- name: lock_keys
+-- keys.py appends the rows and `change_key_locks`. The rows are changed, see lock_claims.
+INSERT INTO {db}.key_locks (id, changes) VALUES
+
+-- name: change_key_locks
+ON DUPLICATE KEY UPDATE changes = changes + 1
+
+-- name: keys_of_jobs
+SELECT id, queue_id, job_key FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND job_key IS NOT NULL
+
+-- name: delete_keyed_jobs
+DELETE FROM {db}.keyed_jobs USING JSON_TABLE('[:ids]', '$[*]' COLUMNS (id BIGINT PATH '$')) AS deletion
+STRAIGHT_JOIN {db}.keyed_jobs FORCE INDEX (PRIMARY) ON keyed_jobs.id = deletion.id
+
+-- name: insert_keyed_jobs_again
+-- Those that are not finished, as they are now.
+INSERT INTO {db}.keyed_jobs (id, queue_id, job_key, state, run_after, key_limit)
+SELECT id, queue_id, job_key, state, run_after, key_limit FROM {db}.jobs FORCE INDEX (PRIMARY)
+WHERE id IN (:ids) AND job_key IS NOT NULL AND state <= 1
+
+-- name: first_of_key
+-- Whether a job waits for a key.
+SELECT id FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
+WHERE queue_id = :queue AND job_key = :key AND state = 0 AND run_after >= 4503599627370496 LIMIT 1
+
+-- name: running_of_key
+SELECT COUNT(*) FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
+WHERE queue_id = :queue AND job_key = :key AND state = 1
+
+-- name: pending_of_key
+-- Those that are let through.
+SELECT COUNT(*) FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
+WHERE queue_id = :queue AND job_key = :key AND state = 0 AND run_after < 4503599627370496
+
+-- name: waiting_for_key
+-- The first jobs that wait for a key, with the time that they are due.
+SELECT id, run_after - 4503599627370496, key_limit FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
+WHERE queue_id = :queue AND job_key = :key AND state = 0 AND run_after >= 4503599627370496
+ORDER BY run_after, id LIMIT :limit
+
+-- name: scheduled_of_key
+-- Those that are let through and not due.
+SELECT id, run_after, key_limit FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
+WHERE queue_id = :queue AND job_key = :key AND state = 0 AND run_after > :now AND run_after < 4503599627370496
+
+-- name: last_of_key
+SELECT run_after, id FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
+WHERE queue_id = :queue AND job_key = :key AND state = 0
+ORDER BY run_after DESC, id DESC LIMIT 1
+
+-- name: set_run_after
+UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET run_after = :run_after WHERE id IN (:ids) AND state = 0
+
 -- name: unique_jobs
 -- The jobs that have these unique keys.
 -- A job that was ever claimed has a lease.
@@ -103,7 +163,7 @@ ON DUPLICATE KEY UPDATE priority = IF(ends_at <= :now, VALUES(priority), priorit
 SELECT job_id FROM {db}.unique_periods FORCE INDEX (PRIMARY)
 WHERE queue_id = :queue AND unique_key IN (:keys) FOR UPDATE
 
--- name: keys_of_jobs
+-- name: unique_keys_of_jobs
 -- The unique keys of jobs that are deleted next, in the same order of locks.
 SELECT unique_key FROM {db}.jobs FORCE INDEX (PRIMARY)
 WHERE id IN (:ids) AND state = :state AND queue_id = :queue AND (:is_any OR priority = :priority)
@@ -128,7 +188,8 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     attempts_allowed = :attempts,
     attempts_remaining = :attempts,
     custom_status = :status,
-    run_after = COALESCE(:run_after, run_after),
+    run_after = COALESCE(:run_after + IF(job_key IS NOT NULL AND run_after >= 4503599627370496, 4503599627370496, 0),
+                         run_after),
     updated_at = :now
 WHERE id = :id AND state = 0 AND claim_lease IS NULL
 
@@ -213,13 +274,15 @@ ORDER BY run_after LIMIT 1
 -- name: claimable_jobs
 -- Locks due jobs, in order, from a run_after on; those that another claim has locked are skipped. Large bodies are read
 -- once it is known whose jobs fit into the answers.
-SELECT id, body_bytes, attempts_allowed, attempts_remaining, created_at, run_after, IF(body_bytes > :small, NULL, body)
+SELECT id, body_bytes, attempts_allowed, attempts_remaining, created_at, run_after, IF(body_bytes > :small, NULL, body),
+       job_key
 FROM {db}.jobs FORCE INDEX (jobs_in_order)
 WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after BETWEEN :start AND :now
 ORDER BY run_after, id LIMIT :limit FOR UPDATE SKIP LOCKED
 
 -- name: peek_jobs
-SELECT id, body_bytes, attempts_allowed, attempts_remaining, created_at, run_after, IF(body_bytes > :small, NULL, body)
+SELECT id, body_bytes, attempts_allowed, attempts_remaining, created_at, run_after, IF(body_bytes > :small, NULL, body),
+       job_key
 FROM {db}.jobs FORCE INDEX (jobs_in_order)
 WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after <= :now
 ORDER BY run_after, id LIMIT :limit
@@ -234,14 +297,15 @@ SELECT id, body FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
 
 -- name: succeed_jobs
 -- IN_PROGRESS -> SUCCEEDED, of one claim and priority.
-UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET state = 2, moment = :now, updated_at = :now, unique_key = NULL
+UPDATE {db}.jobs FORCE INDEX (PRIMARY)
+SET state = IF(:has_keys OR job_key IS NULL, 2, NULL), moment = :now, updated_at = :now, unique_key = NULL
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
   AND (:is_any OR claim = :claim)
 
 -- name: succeed_job
 -- IN_PROGRESS -> SUCCEEDED with a status, of one claim and priority.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY)
-SET state = 2, moment = :now, updated_at = :now, unique_key = NULL,
+SET state = IF(:has_keys OR job_key IS NULL, 2, NULL), moment = :now, updated_at = :now, unique_key = NULL,
     custom_status = LEFT(CONCAT(custom_status, :status), 5000)
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
   AND (:is_any OR claim = :claim)
@@ -249,8 +313,8 @@ WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
 -- name: fail_attempts
 -- IN_PROGRESS -> PENDING at :retry_at, one attempt less; of jobs with attempts left.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
-    state = 0,
-    run_after = :retry_at,
+    state = IF(:has_keys OR job_key IS NULL, 0, NULL),
+    run_after = IF(job_key IS NULL, :retry_at, LEAST(:retry_at, 4503599627370496 - 1)),
     claim = NULL,
     moment = NULL,
     updated_at = :now,
@@ -262,7 +326,7 @@ WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
 -- name: fail_jobs
 -- IN_PROGRESS -> FAILED after the last attempt, or after any attempt if :is_final; the claim stays.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
-    state = 3,
+    state = IF(:has_keys OR job_key IS NULL, 3, NULL),
     moment = :now,
     unique_key = NULL,
     updated_at = :now,
@@ -282,8 +346,9 @@ SELECT id, claim FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND sta
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     body_bytes = IF(:has_body, :body_bytes, body_bytes),
     body = IF(:has_body, :body, body),
-    state = IF(:is_back, 0, 1),
-    run_after = COALESCE(:run_after, run_after),
+    state = IF(:is_back, IF(:has_keys OR job_key IS NULL, 0, NULL), 1),
+    run_after = IF(job_key IS NULL, COALESCE(:run_after, run_after),
+                   LEAST(COALESCE(:run_after, run_after), 4503599627370496 - 1)),
     attempts_allowed = COALESCE(:attempts, attempts_allowed),
     attempts_remaining = COALESCE(:attempts, attempts_remaining),
     claim = IF(:is_back, NULL, claim),
@@ -308,7 +373,7 @@ WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND claim = :claim
 
 -- name: lookup_jobs
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, IF(:has_body, body, NULL), unique_key, queue_id
+       claim, IF(:has_body, body, NULL), unique_key, queue_id, job_key, key_limit
 FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
 
 -- name: count_jobs
@@ -331,7 +396,7 @@ SELECT COUNT(*) FROM (
 -- Latest run_after first, after the position (:before_run_after, :before_id). The condition is spelled out, since no index
 -- is used to compare tuples; so jobs of the same run_after are also found by the index.
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, IF(:has_body, body, NULL), unique_key, queue_id
+       claim, IF(:has_body, body, NULL), unique_key, queue_id, job_key, key_limit
 FROM {db}.jobs FORCE INDEX (jobs_in_order)
 WHERE queue_id = :queue AND state = :state AND priority = :priority AND run_after >= :first
   AND (run_after < :before_run_after OR (run_after = :before_run_after AND id < :before_id))
@@ -346,12 +411,17 @@ ORDER BY run_after, id LIMIT :limit
 
 -- name: retry_jobs
 UPDATE {db}.jobs FORCE INDEX (PRIMARY)
-SET state = 0, attempts_remaining = :attempts, run_after = :run_after, moment = NULL, updated_at = :now
+SET state = 0, attempts_remaining = :attempts, moment = NULL, updated_at = :now,
+    run_after = IF(job_key IS NULL, :run_after, LEAST(:run_after, 4503599627370496 - 1) + 4503599627370496)
 WHERE id IN (:ids) AND state = 3 AND queue_id = :queue AND priority = :priority
 
 -- name: run_jobs_now
-UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET run_after = :now, updated_at = :now
-WHERE id IN (:ids) AND state = 0 AND run_after > :now AND queue_id = :queue AND priority = :priority
+-- One that waits for an ordered key keeps its place.
+UPDATE {db}.jobs FORCE INDEX (PRIMARY)
+SET run_after = :now + IF(job_key IS NOT NULL AND run_after >= 4503599627370496, 4503599627370496, 0), updated_at = :now
+WHERE id IN (:ids) AND state = 0 AND queue_id = :queue AND priority = :priority
+  AND run_after > :now + IF(job_key IS NOT NULL AND run_after >= 4503599627370496, 4503599627370496, 0)
+  AND NOT (job_key IS NOT NULL AND run_after >= 4503599627370496 AND key_limit <=> 0)
 
 -- name: delete_jobs
 DELETE FROM {db}.jobs USING JSON_TABLE('[:ids]', '$[*]' COLUMNS (id BIGINT PATH '$')) AS deletion

@@ -11,6 +11,7 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, Position, RecordPage
 from pinlater.server.backends.batches import STEP_JOBS
 from pinlater.server.backends.body_pattern import BodyPattern
+from pinlater.server.backends.key_turns import job_key
 from pinlater.server.backends.mysql.claim import SMALL_BODY_BYTES, Candidate, MysqlDequeueCall, share_out
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.database import Database
@@ -72,7 +73,7 @@ def _matching_record(database: Database, queue: Queue | None, job: JobDescriptor
 
 def _record(database: Database, queue: Queue, row: Any) -> JobRecord:
     local_id, state, priority, allowed, remaining, status, created_at, run_after, updated_at, claim, *rest = row
-    body, key, _ = rest
+    body, unique_key, _, key, key_limit = rest
     return JobRecord(
         f"{queue.name}:s{database.shard}:p{priority}:{local_id}",
         state,
@@ -84,7 +85,8 @@ def _record(database: Database, queue: Queue, row: Any) -> JobRecord:
         updated_at,
         None if claim is None else claim.decode(),
         body,
-        None if key is None else key.decode(),
+        None if unique_key is None else unique_key.decode(),
+        None if key is None else job_key(key.decode(), key_limit),
     )
 
 

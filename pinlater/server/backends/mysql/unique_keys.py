@@ -178,7 +178,7 @@ def _period_row(transaction: MysqlTransaction, job: KeyedJob) -> bytes:
 
 async def end_periods(transaction: MysqlTransaction, ids: Sequence[int], **values: int) -> None:
     """End the periods of unfinished jobs that are deleted next, by ``delete_jobs`` with the same values."""
-    keys = [key for (key,) in await transaction.rows("keys_of_jobs", ids=ids, **values)]
+    keys = [key for (key,) in await transaction.rows("unique_keys_of_jobs", ids=ids, **values)]
     if keys:
         await transaction.run(transaction.bind("end_periods", queue=values["queue"], keys=sorted(keys)))
 

@@ -1,0 +1,267 @@
+"""Keys of jobs: PENDING and waiting for its key -> PENDING and let through, in the transaction that makes room.
+
+A transaction changes jobs first, then locks their keys, and only then decides about them. So decisions about a key come
+one after the other, over all servers, and each sees what was changed before it. What is locked is one of a fixed number
+of rows, which several keys may share.
+
+Decisions read ``keyed_jobs``, which has the unfinished jobs with keys once more. It is changed under the lock of their
+keys alone, and always copied from the jobs.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from pinlater.model.jobs import JobRecord, NewJob
+from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey, without_wait
+from pinlater.server.backends.key_turns import TURN_JOBS, KeyedJob, KeyState, let_through, stored_limit, turns
+from pinlater.server.backends.mysql.connection import StatementResult
+from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.errors import NullRejected
+from pinlater.server.backends.mysql.group_commit import CommitBatch
+from pinlater.server.backends.mysql.queries import blob, one_row
+from pinlater.server.backends.mysql.transaction import MysqlTransaction
+
+_LOCKS = 256
+_KEYS_PER_QUERY = 30
+
+
+class QueueKey(NamedTuple):
+    """A key of a queue."""
+
+    queue_id: int
+    text: bytes
+
+    @property
+    def lock(self) -> int:
+        """The row that is locked to decide about it."""
+        return zlib.crc32(b"%d %b" % self) % _LOCKS
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What statements about it are given."""
+        return {"queue": self.queue_id, "key": self.text}
+
+
+Keys = dict[int, QueueKey]
+"""Keys of jobs, by the job's id."""
+
+
+async def keys_of(transaction: MysqlTransaction, ids: Iterable[int]) -> Keys:
+    """Return the keys of those of the jobs that have one."""
+    given = sorted(ids)
+    return keys_in(await transaction.rows("keys_of_jobs", ids=given)) if given else {}
+
+
+def keys_in(rows: Iterable[tuple[Any, ...]]) -> Keys:
+    """Return the keys in rows of ``keys_of_jobs``."""
+    return {local_id: QueueKey(queue_id, key) for local_id, queue_id, key in rows}
+
+
+async def let_next_through(transaction: MysqlTransaction, changed: Keys) -> Counter[QueueKey]:
+    """Let those jobs through whose turn it is, after some were changed. Return how many of each key.
+
+    Args:
+        transaction: has changed jobs.
+        changed: the keys of those that it may have changed.
+    """
+    through: Counter[QueueKey] = Counter()
+    left: Sequence[QueueKey] = sorted(set(changed.values()))
+    pending = [_lock(transaction, left), *_copy(transaction, changed)] if left else []
+    while left:
+        states = await _states(transaction, left, pending)
+        decided, left = await _decide(transaction, states)
+        for key, run_after in decided.items():
+            through[key] += let_through(run_after)
+        pending = list(_apply(transaction, decided.values()))
+    if pending:
+        await transaction.run(*pending)
+    return through
+
+
+def _lock(transaction: MysqlTransaction, keys: Iterable[QueueKey]) -> bytes:
+    """Return the statement that locks keys, in the order in which all transactions do."""
+    rows = [b"(%d,0)" % lock for lock in sorted({key.lock for key in keys})]
+    return b" ".join([transaction.bind("lock_keys"), b",".join(rows), transaction.bind("change_key_locks")])
+
+
+def _copy(transaction: MysqlTransaction, ids: Iterable[int]) -> Iterator[bytes]:
+    """Yield the statements that bring the copies of jobs up to date."""
+    given = sorted(ids)
+    yield transaction.bind("delete_keyed_jobs", ids=given)
+    yield transaction.bind("insert_keyed_jobs_again", ids=given)
+
+
+async def _states(
+    transaction: MysqlTransaction, keys: Sequence[QueueKey], before: Sequence[bytes]
+) -> dict[QueueKey, tuple[int, int]]:
+    """Execute statements; return how many jobs run and how many are let through, of keys that jobs wait for."""
+    queries = [
+        one_row(
+            transaction.bind(name, **key.values)
+            for key in keys[start : start + _KEYS_PER_QUERY]
+            for name in ("first_of_key", "running_of_key", "pending_of_key")
+        )
+        for start in range(0, len(keys), _KEYS_PER_QUERY)
+    ]
+    results = (await transaction.run(*before, *queries))[len(before) :]
+    values = [value for result in results for value in result.rows[0]]
+    return {
+        key: (running, pending)
+        for key, first, running, pending in zip(keys, values[::3], values[1::3], values[2::3], strict=True)
+        if first is not None
+    }
+
+
+async def _decide(
+    transaction: MysqlTransaction, states: Mapping[QueueKey, tuple[int, int]]
+) -> tuple[dict[QueueKey, dict[int, int]], list[QueueKey]]:
+    """Return the new ``run_after`` of jobs, by key and id, and the keys of which more may be let through."""
+    queries = (
+        query
+        for key in states
+        for query in (
+            transaction.bind("waiting_for_key", limit=TURN_JOBS, **key.values),
+            transaction.bind("scheduled_of_key", now=transaction.now, **key.values),
+        )
+    )
+    found = await transaction.run(*queries) if states else []
+    decided = {
+        key: turns(KeyState(*state, _jobs(scheduled)), _jobs(waiting), transaction.now)
+        for (key, state), (waiting, scheduled) in zip(
+            states.items(), zip(found[::2], found[1::2], strict=True), strict=True
+        )
+    }
+    return decided, [key for key, changes in decided.items() if len(changes) >= TURN_JOBS]
+
+
+def _jobs(result: StatementResult) -> list[KeyedJob]:
+    return [KeyedJob(*row) for row in result.rows]
+
+
+def _apply(transaction: MysqlTransaction, decided: Iterable[Mapping[int, int]]) -> Iterator[bytes]:
+    """Yield the statements that carry out what was decided."""
+    ids: defaultdict[int, list[int]] = defaultdict(list)
+    for changes in decided:
+        for local_id, run_after in changes.items():
+            ids[run_after].append(local_id)
+    for run_after, some in ids.items():
+        yield transaction.bind("set_run_after", run_after=run_after, ids=sorted(some))
+    if ids:
+        yield from _copy(transaction, (local_id for some in ids.values() for local_id in some))
+
+
+class Changed(NamedTuple):
+    """What became of statements that changed jobs.
+
+    Attributes:
+        results: of the statements.
+        keys: of the jobs, by id.
+        through: how many were let through of each key; those of calls that were told are taken out.
+    """
+
+    results: Sequence[StatementResult]
+    keys: Keys
+    through: Counter[QueueKey]
+
+    def let_through(self, ids: Iterable[int]) -> int:
+        """Tell a call, which was about these jobs, how many were let through."""
+        return sum(self.through.pop(self.keys[local_id], 0) for local_id in ids if local_id in self.keys)
+
+
+async def change_and_commit(
+    transaction: MysqlTransaction, batch: CommitBatch[Any, Any], statements: Sequence[bytes], ids: Sequence[int] | None
+) -> Changed:
+    """Execute statements that change jobs, and commit.
+
+    Args:
+        transaction: is committed.
+        batch: it carries out.
+        statements: to execute.
+        ids: of the jobs; None: they have no keys.
+    """
+    keys: Keys = {}
+    through: Counter[QueueKey] = Counter()
+    results: Sequence[StatementResult] = []
+    if ids:
+        *results, found = await transaction.run(*statements, transaction.bind("keys_of_jobs", ids=ids))
+        keys = keys_in(found.rows)
+        through = await let_next_through(transaction, keys)
+        statements = ()
+    with batch.committing():
+        if ids or statements:
+            results = [*results, *await transaction.run_and_commit(*statements)]
+    return Changed(results, keys, through)
+
+
+class KeyLine:
+    """Gives new jobs their places behind those of their keys.
+
+    Args:
+        transaction: stores them.
+    """
+
+    def __init__(self, transaction: MysqlTransaction) -> None:
+        self._transaction = transaction
+        self._last: dict[QueueKey, tuple[int, int]] = {}
+
+    async def lock(self, keys: Collection[tuple[int, JobKey]]) -> None:
+        """Lock keys of queues, given by id; nobody else stores jobs of these keys until the transaction ends."""
+        if not keys:
+            return
+        ordered = sorted({queue_key(*key) for key in keys if key[1].is_ordered})
+        lasts = [self._transaction.bind("last_of_key", **key.values) for key in ordered]
+        _, *found = await self._transaction.run(_lock(self._transaction, {queue_key(*key) for key in keys}), *lasts)
+        for key, result in zip(ordered, found, strict=True):
+            for last in result.rows:
+                self._last[key] = last
+
+    def run_after(self, queue_id: int, local_id: int, job: NewJob | JobRecord) -> int | None:
+        """Return the ``run_after`` to store a job with; one with a key waits for it, until ``let_next_through``."""
+        if job.key is None:
+            return job.run_after_ms
+        due = self._transaction.now if job.run_after_ms is None else job.run_after_ms
+        waits_until = min(without_wait(due), WAITS_FOR_KEY_MS - 1) + WAITS_FOR_KEY_MS
+        if not job.key.is_ordered:
+            return waits_until
+        key = queue_key(queue_id, job.key)
+        last, last_id = self._last.get(key, (0, 0))
+        # Servers take ids from blocks of their own, so they do not tell the order.
+        waits_until = max(waits_until, last if last_id < local_id else last + 1)
+        self._last[key] = waits_until, local_id
+        return waits_until
+
+
+def queue_key(queue_id: int, key: JobKey) -> QueueKey:
+    """Return a key of a queue."""
+    return QueueKey(queue_id, key.text.encode())
+
+
+def key_columns(key: JobKey | None) -> bytes:
+    """Return what is stored of a job's key, as SQL."""
+    if key is None:
+        return b"NULL,NULL"
+    limit = stored_limit(key)
+    return b"%b,%b" % (blob(key.text.encode()), b"NULL" if limit is None else b"%d" % limit)
+
+
+async def with_keys_if_needed(
+    database: Database, batch: CommitBatch[Any, Any], attempt: Callable[[bool], Awaitable[Changed]]
+) -> Changed:
+    """Attempt the calls of a batch as if no job had a key, unless some of their queues are known to have such jobs.
+
+    Args:
+        database: of the shard.
+        batch: its calls name their queues.
+        attempt: is told whether jobs may have keys; if it is told that none has, it may fail with ``NullRejected``.
+    """
+    if database.keyed_queues.isdisjoint(call.queue.id for call in batch.requests):
+        with suppress(NullRejected):
+            return await attempt(False)
+    changed = await attempt(True)
+    database.keyed_queues.update(key.queue_id for key in changed.keys.values())
+    return changed
