@@ -230,7 +230,8 @@ class Claimer:
         if keys:
             self._database.keyed_queues.add(self._queue.id)
             results = await transaction.run(*changes)
-            has_more = bool((await let_next_through(transaction, keys)).total())
+            wanted = 0 if any(share.is_full for share in shares) else sum(call.limit for call in calls) - len(keys)
+            has_more = bool((await let_next_through(transaction, keys, wanted)).total())
             await transaction.run_and_commit()
         else:
             results = await transaction.run_and_commit(*changes)

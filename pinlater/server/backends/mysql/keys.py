@@ -14,6 +14,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from pinlater.model.jobs import JobRecord, NewJob
@@ -28,6 +29,8 @@ from pinlater.server.backends.mysql.transaction import MysqlTransaction
 
 _LOCKS = 256
 _KEYS_PER_QUERY = 30
+_AT_ONCE = 10
+"""Jobs that wait for a key, looked at by one query."""
 
 
 class QueueKey(NamedTuple):
@@ -62,21 +65,24 @@ def keys_in(rows: Iterable[tuple[Any, ...]]) -> Keys:
     return {local_id: QueueKey(queue_id, key) for local_id, queue_id, key in rows}
 
 
-async def let_next_through(transaction: MysqlTransaction, changed: Keys) -> Counter[QueueKey]:
+async def let_next_through(transaction: MysqlTransaction, changed: Keys, wanted: int = 0) -> Counter[QueueKey]:
     """Let those jobs through whose turn it is, after some were changed. Return how many of each key.
 
     Args:
         transaction: has changed jobs.
         changed: the keys of those that it may have changed.
+        wanted: how many a dequeue could still take, and found no other job for.
     """
     through: Counter[QueueKey] = Counter()
     left: Sequence[QueueKey] = sorted(set(changed.values()))
+    turn_jobs = max(TURN_JOBS, wanted // max(len(left), 1))
     pending = [_lock(transaction, left), *_copy(transaction, changed)] if left else []
     while left:
-        states = await _states(transaction, left, pending)
-        decided, left = await _decide(transaction, states)
+        looks = await _look(transaction, await _states(transaction, left, pending))
+        decided = {key: turns(*look[:2], transaction.now, turn_jobs) for key, look in looks.items()}
         for key, run_after in decided.items():
             through[key] += let_through(run_after)
+        left = [key for key, look in looks.items() if look.is_cut and len(decided[key]) >= len(look.waiting)]
         pending = list(_apply(transaction, decided.values()))
     if pending:
         await transaction.run(*pending)
@@ -99,44 +105,51 @@ def _copy(transaction: MysqlTransaction, ids: Iterable[int]) -> Iterator[bytes]:
 async def _states(
     transaction: MysqlTransaction, keys: Sequence[QueueKey], before: Sequence[bytes]
 ) -> dict[QueueKey, tuple[int, int]]:
-    """Execute statements; return how many jobs run and how many are let through, of keys that jobs wait for."""
+    """Execute statements; return of keys that jobs wait for whether the first has a limit, and how many are through."""
     queries = [
         one_row(
             transaction.bind(name, **key.values)
             for key in keys[start : start + _KEYS_PER_QUERY]
-            for name in ("first_of_key", "running_of_key", "pending_of_key")
+            for name in ("first_of_key", "pending_of_key")
         )
         for start in range(0, len(keys), _KEYS_PER_QUERY)
     ]
     results = (await transaction.run(*before, *queries))[len(before) :]
     values = [value for result in results for value in result.rows[0]]
     return {
-        key: (running, pending)
-        for key, first, running, pending in zip(keys, values[::3], values[1::3], values[2::3], strict=True)
-        if first is not None
+        key: (is_limited, pending)
+        for key, is_limited, pending in zip(keys, values[::2], values[1::2], strict=True)
+        if is_limited is not None
     }
 
 
-async def _decide(
-    transaction: MysqlTransaction, states: Mapping[QueueKey, tuple[int, int]]
-) -> tuple[dict[QueueKey, dict[int, int]], list[QueueKey]]:
-    """Return the new ``run_after`` of jobs, by key and id, and the keys of which more may be let through."""
-    queries = (
-        query
-        for key in states
-        for query in (
-            transaction.bind("waiting_for_key", limit=TURN_JOBS, **key.values),
-            transaction.bind("scheduled_of_key", now=transaction.now, **key.values),
-        )
-    )
-    found = await transaction.run(*queries) if states else []
-    decided = {
-        key: turns(KeyState(*state, _jobs(scheduled)), _jobs(waiting), transaction.now)
-        for (key, state), (waiting, scheduled) in zip(
-            states.items(), zip(found[::2], found[1::2], strict=True), strict=True
-        )
-    }
-    return decided, [key for key, changes in decided.items() if len(changes) >= TURN_JOBS]
+class _Look(NamedTuple):
+    """What is decided by; whether more jobs may wait than were looked at."""
+
+    state: KeyState
+    waiting: Sequence[KeyedJob]
+    is_cut: bool
+
+
+async def _look(transaction: MysqlTransaction, states: Mapping[QueueKey, tuple[int, int]]) -> dict[QueueKey, _Look]:
+    """Look at what waits for keys; without a limit, nobody asks how many run, which may be many."""
+    queries: list[bytes] = []
+    for key, (is_limited, pending) in states.items():
+        queries.append(transaction.bind("waiting_for_key", limit=_AT_ONCE, **key.values))
+        if is_limited:
+            queries.append(transaction.bind("running_of_key", **key.values))
+        if pending:
+            queries.append(transaction.bind("scheduled_of_key", now=transaction.now, **key.values))
+    results = iter(await transaction.run(*queries) if queries else ())
+    looks: dict[QueueKey, _Look] = {}
+    for key, (is_limited, pending) in states.items():
+        found = _jobs(next(results))
+        running = next(results).rows[0][0] if is_limited else 0
+        scheduled = _jobs(next(results)) if pending else ()
+        waiting = found if is_limited else [*takewhile(lambda job: job.limit is None, found)]
+        is_cut = len(found) == _AT_ONCE or len(waiting) < len(found)
+        looks[key] = _Look(KeyState(running, pending, scheduled), waiting, is_cut)
+    return looks
 
 
 def _jobs(result: StatementResult) -> list[KeyedJob]:

@@ -106,11 +106,13 @@ SELECT id, queue_id, job_key, state, run_after, key_limit FROM {db}.jobs FORCE I
 WHERE id IN (:ids) AND job_key IS NOT NULL AND state <= 1
 
 -- name: first_of_key
--- Whether a job waits for a key.
-SELECT id FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
-WHERE queue_id = :queue AND job_key = :key AND state = 0 AND run_after >= 4503599627370496 LIMIT 1
+-- Whether the first job that waits for a key has a limit; nothing, if none waits.
+SELECT key_limit IS NOT NULL FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
+WHERE queue_id = :queue AND job_key = :key AND state = 0 AND run_after >= 4503599627370496
+ORDER BY run_after, id LIMIT 1
 
 -- name: running_of_key
+-- As many as its limit at most.
 SELECT COUNT(*) FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
 WHERE queue_id = :queue AND job_key = :key AND state = 1
 
