@@ -8,10 +8,10 @@ import time
 import pytest
 
 from pinlater import Client, JobState
-from pinlater.client import Ack, NewJob
+from pinlater.client import Ack, JobKey, NewJob
 from pinlater.client.migration import Migration
 from tests.support.server import ServerProcess
-from tests.support.stores import SHARED_STORES
+from tests.support.stores import KEYED_SETTINGS, SHARED_STORES
 
 QUEUE = "pins"
 ROUND = ("sqlite", "mysql", "redis", "sqlite again")
@@ -108,6 +108,24 @@ def test_every_kind_of_job_goes_round_through_all_stores(clients):
             assert after[kind] == jobs, (other, kind)
     order = [job.body for job in clients[ROUND[-1]].dequeue_jobs(QUEUE, 700)]
     assert order[:4] == [b"long past", b"", b"0", b"3"], "priority and age count as before"
+
+
+def test_keys_go_round_and_ordered_ones_keep_their_order(clients):
+    stores = [name for name in ROUND if name.split()[0] in KEYED_SETTINGS]
+    ordered, limited = JobKey("ordered ☃", 1, is_ordered=True), JobKey("limited", 2)
+    for number in range(30):
+        clients[stores[0]].enqueue_jobs(QUEUE, [NewJob(b"%d" % number, key=key) for key in (ordered, limited)])
+    for one, other in itertools.pairwise(stores):
+        assert move(clients[one], clients[other]).total == 60
+        waiting = clients[other].count(QUEUE, JobState.PENDING, waiting_for_key=True)
+        assert (clients[other].count(QUEUE, JobState.PENDING), waiting) == (3, 57), other
+    last, ran = clients[stores[-1]], []
+    while claimed := last.dequeue_jobs(QUEUE, 10):
+        keys = {name: info.key for name, info in last.lookup([job.descriptor for job in claimed]).items()}
+        ran += [int(job.body) for job in claimed if keys[job.descriptor] == ordered]
+        last.ack(QUEUE, [Ack(job.descriptor, job.claim) for job in claimed])
+    assert ran == list(range(30))
+    assert last.count(QUEUE, JobState.SUCCEEDED) == 60
 
 
 def test_large_bodies_go_round(clients):

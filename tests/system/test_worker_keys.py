@@ -6,6 +6,8 @@ from collections import defaultdict
 import pytest
 
 from pinlater import JobState
+from tests.support.server import ServerProcess
+from tests.support.stores import KEYED_SETTINGS
 from tests.system.worker_program import job_module, ran, wait_for
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
@@ -41,6 +43,14 @@ class Resize(Job, queue="keys", key="customer"):
     def run(self, context):
         write(self.customer)
 """)
+
+
+@pytest.fixture(scope="module", params=KEYED_SETTINGS)
+def server(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(request.param)
+    server = ServerProcess(folder / "server", **KEYED_SETTINGS[request.param](folder))
+    yield server
+    server.stop()
 
 
 @pytest.fixture
