@@ -197,3 +197,24 @@ def test_limits_and_order_hold_while_connections_are_killed(service):
     crowd = run_crowd(service, is_killing=True)
     assert crowd.kills > 5
     assert crowd.errors > 0, "or nothing was killed that mattered"
+
+
+def test_what_a_server_of_the_version_before_has_ended_is_made_good_by_the_next_change(service):
+    key = JobKey("a", 1)
+
+    async def scenario():
+        prefix, endpoint = fresh_prefix(), endpoint_of(service)
+        server = make_fleet([endpoint], None, prefix=prefix)
+        await server.create_queue(QUEUE)
+        first, second = await server.enqueue_jobs(QUEUE, [new_job(key=key), new_job(key=key)])
+        claim = Claim("host:1:1:worker:1", 60_000)
+        assert [job.descriptor for job in (await server.dequeue_jobs(QUEUE, 5, claim)).jobs] == [first]
+        connection = await MysqlConnection.open(endpoint)
+        await connection.run(f"UPDATE {prefix}1.jobs SET state = 2, moment = 1 WHERE state = 1".encode())
+        connection.close()
+        assert (await server.dequeue_jobs(QUEUE, 5, claim)).jobs == []
+        await server.enqueue_jobs(QUEUE, [new_job(key=key)])
+        assert [job.descriptor for job in (await server.dequeue_jobs(QUEUE, 5, claim)).jobs] == [second]
+        await server.close()
+
+    asyncio.run(scenario())

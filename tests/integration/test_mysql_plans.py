@@ -272,9 +272,10 @@ def test_periods_of_keys_are_found_by_key_or_by_their_end(filled, name):
 
 @pytest.mark.parametrize("name", sorted(OF_KEYS - {"delete_keyed_jobs"}))
 def test_jobs_of_a_key_are_found_in_line(filled, name):
-    [step] = filled.plan(name, **COMMON)
+    step, *joined = filled.plan(name, **COMMON)
     assert step["key"] == "keyed_jobs_in_line", step
     assert "filesort" not in (step["Extra"] or ""), step
+    assert all(other["key"] == "PRIMARY" for other in joined)
 
 
 @pytest.mark.parametrize("name", sorted(BY_ID))

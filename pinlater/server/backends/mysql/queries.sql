@@ -112,14 +112,18 @@ WHERE queue_id = :queue AND job_key = :key AND state = 0 AND run_after >= 450359
 ORDER BY run_after, id LIMIT 1
 
 -- name: running_of_key
--- As many as its limit at most.
+-- As many as its limit at most. What servers of an earlier version have changed without the copy is seen here.
 SELECT COUNT(*) FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
-WHERE queue_id = :queue AND job_key = :key AND state = 1
+STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = keyed_jobs.id
+WHERE keyed_jobs.queue_id = :queue AND keyed_jobs.job_key = :key AND jobs.state = 1
+  AND (keyed_jobs.state = 1 OR (keyed_jobs.state = 0 AND keyed_jobs.run_after < 4503599627370496))
 
 -- name: pending_of_key
--- Those that are let through.
+-- Those that are let through: as many as its limit at most; without one, a dequeue's.
 SELECT COUNT(*) FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
-WHERE queue_id = :queue AND job_key = :key AND state = 0 AND run_after < 4503599627370496
+STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = keyed_jobs.id
+WHERE keyed_jobs.queue_id = :queue AND keyed_jobs.job_key = :key AND keyed_jobs.state = 0
+  AND keyed_jobs.run_after < 4503599627370496 AND jobs.state = 0
 
 -- name: waiting_for_key
 -- The first jobs that wait for a key, with the time that they are due.
