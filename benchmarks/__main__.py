@@ -17,6 +17,7 @@ from benchmarks import (
     dashboard,
     depth,
     half_load,
+    idle_fleet,
     keys,
     latency,
     one_call,
@@ -49,6 +50,7 @@ BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
     "recovery": recovery.measure,
     "servers": servers.measure,
     "keys": keys.measure,
+    "idle_fleet": idle_fleet.measure,
     "dashboard": dashboard.measure,
     "outages": outages.measure,
 }

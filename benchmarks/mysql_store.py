@@ -41,10 +41,11 @@ class MysqlStores:
         self._ports: dict[Path, int] = {}
         self.databases: list[Database] = []
 
-    def settings(self, folder: Path, *, shards: int = 1, is_safe: bool = False) -> list[str]:  # noqa: ARG002 - it always is
-        """Start a MariaDB for each shard; return what makes a server use them."""
-        folders = [folder, *(folder / f"shard{number}" for number in range(2, shards + 1))]
-        masters = [{"host": "127.0.0.1", "port": self._start(one)} for one in folders]
+    def settings(self, folder: Path, *, shards: int = 1, is_safe: bool = False) -> list[str]:
+        """Start a MariaDB, or a safe one for each shard; return what makes a server use them."""
+        folders = [folder, *(folder / f"shard{number}" for number in range(2, shards + 1) if is_safe)]
+        ports = [self._start(one) for one in folders]
+        masters = [{"host": "127.0.0.1", "port": ports[number % len(ports)]} for number in range(shards)]
         named = {
             f"shard{number}": {"master": master, "user": _USER, "passwd": _PASSWORD}
             for number, master in enumerate(masters, 1)

@@ -37,11 +37,11 @@ class RedisStores:
         self.databases: list[Database] = []
 
     def settings(self, folder: Path, *, shards: int = 1, is_safe: bool = False) -> list[str]:
-        """Start a Redis for each shard; return what makes a server use them."""
+        """Start a Redis, or a safe one for each shard; return what makes a server use them."""
         sync = "always" if is_safe else "everysec"
-        folders = [folder, *(folder / f"shard{number}" for number in range(2, shards + 1))]
+        folders = [folder, *(folder / f"shard{number}" for number in range(2, shards + 1) if is_safe)]
         ports = [self._start(one, sync) for one in folders]
-        masters = [{"host": "127.0.0.1", "port": port} for port in ports]
+        masters = [{"host": "127.0.0.1", "port": ports[number % len(ports)]} for number in range(shards)]
         named = [{"name": str(number), "shardConfig": {"master": one}} for number, one in enumerate(masters, 1)]
         file = folder / "shards.json"
         file.write_text(json.dumps({"shards": named}))

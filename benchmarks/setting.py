@@ -62,15 +62,19 @@ class Setting:
         folder.mkdir()
         return Server(folder, self.stores.settings(folder, shards=shards, is_safe=True))
 
-    def servers(self, count: int, name: str) -> list[Server]:
-        """Start servers with one empty store that they share."""
+    def servers(self, count: int, name: str, *, shards: int = 1) -> list[Server]:
+        """Start servers with one empty store that they share; its shards are on one server of a database."""
         folder = self.folder / name
         folder.mkdir()
-        settings = self.stores.settings(folder)
+        settings = self.stores.settings(folder, shards=shards)
         folders = [folder, *(folder / f"server{number}" for number in range(1, count))]
         for other in folders[1:]:
             other.mkdir()
         return [Server(one, settings) for one in folders]
+
+    def statements(self, name: str) -> int:
+        """Return how many statements the database of a store has executed."""
+        return self.stores.statements(self.folder / name) or 0
 
     def finished(self, since_ms: int, name: str = "server") -> Finished:
         """Look into a server's store: which jobs have succeeded since."""
