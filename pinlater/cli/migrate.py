@@ -43,7 +43,7 @@ def migrate_queue(
 ) -> int:
     """Move or copy a queue to another store.
 
-    Jobs keep their attempts, times, statuses and unique keys. Both servers have to be running. First switch producers
+    Jobs keep their attempts, times, statuses and keys. Both servers have to be running. First switch producers
     and workers to the target, then move the remaining jobs: they are claimed at the source, so that no job is both run
     there and moved. Running jobs end at the source; those that fail are moved.
 

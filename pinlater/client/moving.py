@@ -53,7 +53,8 @@ class Move:
     repeated move finds its earlier copies: pending and running ones by unique key, failed ones by the line "moved from"
     in their status, among the latest 10,000.
 
-    Jobs keep their attempts, times, statuses, priorities and unique keys, and get new descriptors.
+    Jobs keep their attempts, times, statuses, priorities and keys, and get new descriptors. Those of an ordered key
+    have to come in their order.
 
     Attributes:
         queue: queue of the jobs.

@@ -30,7 +30,9 @@ async def make(request: Request) -> Response:
     if action is Action.MOVE and state not in {JobState.FAILED, JobState.PENDING}:
         raise RequestRefused(400, "only pending and failed jobs can be moved")
     jobs, reason = (
-        await _group(app, form) if form.text("group", 64) else (_selected(form.all("id")), "manual selection")
+        await _group(app, form)
+        if form.text("group", 64)  # lists begin with the job that is due last, and those of a key are to be in order
+        else (_selected(form.all("id")[::-1]), "manual selection")
     )
     if not jobs:
         raise RequestRefused(400, "select some jobs first")

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from pinlater.model.jobs import NewJob
+from pinlater.model.keys import JobKey
 from pinlater.model.state import JobState
 from tests.unit.dashboard.app import post, token_in
 from tests.unit.dashboard.failing import fail
@@ -99,6 +100,20 @@ def test_failed_jobs_are_moved_to_another_queue_to_stay_so_or_to_be_tried_again(
     moved = client.scan("rescue", state, future=state is JobState.PENDING).jobs
     assert len(moved) == 2
     assert list(client.lookup(descriptors)) == descriptors[2:]
+
+
+def test_ticked_jobs_of_an_ordered_key_are_moved_in_their_order(browser, client):
+    key = JobKey("ada", 1, is_ordered=True)
+    client.enqueue_jobs("pins", [NewJob(b"%d" % number, key=key) for number in range(9)])
+    client.create_queue("email")
+    page = browser.get("/jobs?queue=pins&state=scheduled")
+    ticked = re.findall(r'name="id" value="([^"]+)"', page.text)
+    assert len(ticked) == 8, "the first does not wait"
+    path = plan(browser, token_in(page), id=ticked, action="move", state="PENDING", back="/")
+    assert "8 jobs moved to" in carried_out(browser, token_in(page), path, to="email")
+    names = [info.descriptor for info in client.scan_all("email", JobState.PENDING, future=True)]
+    there = client.lookup(names, include_body=True)
+    assert [there[name].body for name in reversed(names)] == [b"%d" % number for number in range(1, 9)]
 
 
 def test_ticked_pending_jobs_are_moved(browser, client, caplog):
