@@ -35,6 +35,8 @@ class KeyOptions:
             ValueError: there is a rule and no key, or a text cannot be a key.
             TypeError: something else than a text is to be the key.
         """
+        if not self.are_given:
+            return key_of_class(job)
         rule = self._rule or job.job_options.key_rule or NO_RULE
         if self._text is not None:
             return JobKey(self._text, *rule)
