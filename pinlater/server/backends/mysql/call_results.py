@@ -97,12 +97,12 @@ async def _lock_result(transaction: MysqlTransaction, once: IdempotencyKey) -> i
 
 async def delete_expired(database: Database, limit: int) -> int:
     """Delete up to ``limit`` expired results. Return how many."""
+    found = await database.rows_at(lambda now: database.queries.bind("expired_results", now=now, limit=limit))
+    if not found:
+        return 0
 
     async def change(transaction: MysqlTransaction) -> int:
-        keys = [row[0] for row in await transaction.rows("expired_results", now=transaction.now, limit=limit)]
-        if not keys:
-            return 0
-        delete = transaction.bind("delete_expired_results", keys=keys, now=transaction.now)
+        delete = transaction.bind("delete_expired_results", keys=[row[0] for row in found], now=transaction.now)
         [deleted] = await transaction.run(delete)
         return deleted.matched
 

@@ -121,6 +121,11 @@ class Database:
         [(rows, _, _)] = await self.read(lambda connection: connection.run(statement))
         return list(rows)
 
+    async def rows_at(self, statement: Callable[[int], bytes]) -> list[tuple[Any, ...]]:
+        """Execute a statement made of the time of the store, which is known with the first connection; see ``read``."""
+        [(rows, _, _)] = await self.read(lambda connection: connection.run(statement(self.now_ms())))
+        return list(rows)
+
     async def change(self, change: Callable[[MysqlTransaction], Awaitable[_T]], *, is_repeatable: bool) -> _T:
         """Return the result of ``change`` in a transaction; it is retried after a conflict.
 

@@ -6,7 +6,7 @@ Several servers may do this on one shard: each skips the jobs that another one i
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -138,9 +138,15 @@ async def reap_expired(
     # While the database was down, no claim could be renewed: its holders get time to, as after a start of the server.
     age_ms = int(min(server_age_ms, database.seconds_since_failure * 1000))
 
+    def find(now: int, most: int) -> bytes:
+        values = {"now": min(asked_ms, now), "age": age_ms, "quiet": quiet_ms}
+        return database.queries.bind("expired_claims", limit=most, **values)
+
+    if not await _is_any(database, find):
+        return []
+
     async def change(transaction: MysqlTransaction) -> list[tuple[int, int]]:
-        now = min(asked_ms, transaction.now)
-        rows = await transaction.rows("expired_claims", now=now, age=age_ms, quiet=quiet_ms, limit=limit)
+        [(rows, _, _)] = await transaction.run(find(transaction.now, limit))
         ids = [row[0] for row in rows]
         await _change(transaction, ids, "expire_jobs", now=transaction.now)
         await _let_next_through(transaction, ids)
@@ -174,12 +180,26 @@ async def collect_finished(
 
 
 async def _collect(database: Database, state: int, ttl_ms: int, limit: int) -> Counter[int]:
+    def find(now: int, most: int) -> bytes:
+        return database.queries.bind("finished_jobs", state=state, before=now - ttl_ms, limit=most)
+
+    if not await _is_any(database, find):
+        return Counter()
+
     async def change(transaction: MysqlTransaction) -> Counter[int]:
-        rows = await transaction.rows("finished_jobs", state=state, before=transaction.now - ttl_ms, limit=limit)
+        [(rows, _, _)] = await transaction.run(find(transaction.now, limit))
         await _change(transaction, [row[0] for row in rows], "delete_ids")
         return Counter(queue_id for _, queue_id in rows)
 
     return await database.change(change, is_repeatable=True)
+
+
+async def _is_any(database: Database, find: Callable[[int, int], bytes]) -> bool:
+    """Look without a transaction, which would be two more statements: most of the time there is nothing to do.
+
+    ``find`` takes the time and the limit.
+    """
+    return bool(await database.rows_at(lambda now: find(now, 1)))
 
 
 async def _purge_deleted_queue(database: Database, queue_id: int, limit: int) -> None:

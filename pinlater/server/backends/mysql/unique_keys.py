@@ -185,11 +185,14 @@ async def end_periods(transaction: MysqlTransaction, ids: Sequence[int], **value
 
 async def delete_expired_periods(database: Database, limit: int) -> int:
     """Delete up to ``limit`` periods that are over. Return how many."""
+    by_queue: dict[int, list[bytes]] = {}
+    found = await database.rows_at(lambda now: database.queries.bind("expired_periods", now=now, limit=limit))
+    for queue_id, key in found:
+        by_queue.setdefault(queue_id, []).append(key)
+    if not by_queue:
+        return 0
 
     async def change(transaction: MysqlTransaction) -> int:
-        by_queue: dict[int, list[bytes]] = {}
-        for queue_id, key in await transaction.rows("expired_periods", now=transaction.now, limit=limit):
-            by_queue.setdefault(queue_id, []).append(key)
         deleted = 0
         for queue_id, keys in sorted(by_queue.items()):
             delete = transaction.bind("delete_expired_periods", queue=queue_id, keys=sorted(keys), now=transaction.now)
