@@ -160,7 +160,7 @@ def young():
 IDS = [2, 4, 6, 8, 10]
 COMMON = {
     "queue": 1, "now": NOW, "ids": IDS, "id": 4, "claim": b"h:1:1:worker:1", "limit": 10, "priority": 1,
-    "is_any": False, "has_keys": False,
+    "is_any": False, "has_keys": False, "place": 0,
     "status": "s", "run_after": NOW, "retry_at": NOW, "is_final": False, "lease": 1000, "expires": NOW, "attempts": 2,
     "is_back": False, "has_body": False, "body": b"", "body_bytes": 0, "state": 2, "before": NOW - 50_000,
     "start": 0, "first": 0,

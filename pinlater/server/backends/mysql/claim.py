@@ -231,7 +231,7 @@ class Claimer:
             self._database.keyed_queues.add(self._queue.id)
             results = await transaction.run(*changes)
             wanted = 0 if any(share.is_full for share in shares) else sum(call.limit for call in calls) - len(keys)
-            has_more = bool((await let_next_through(transaction, keys, wanted)).total())
+            has_more = bool((await let_next_through(transaction, keys, wanted, is_claim=True)).total())
             await transaction.run_and_commit()
         else:
             results = await transaction.run_and_commit(*changes)

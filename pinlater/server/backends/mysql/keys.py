@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import takewhile
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from pinlater.model.jobs import JobRecord, NewJob
@@ -65,20 +66,24 @@ def keys_in(rows: Iterable[tuple[Any, ...]]) -> Keys:
     return {local_id: QueueKey(queue_id, key) for local_id, queue_id, key in rows}
 
 
-async def let_next_through(transaction: MysqlTransaction, changed: Keys, wanted: int = 0) -> Counter[QueueKey]:
+async def let_next_through(
+    transaction: MysqlTransaction, changed: Keys, wanted: int = 0, *, is_claim: bool = False
+) -> Counter[QueueKey]:
     """Let those jobs through whose turn it is, after some were changed. Return how many of each key.
 
     Args:
         transaction: has changed jobs.
         changed: the keys of those that it may have changed.
         wanted: how many a dequeue could still take, and found no other job for.
+        is_claim: it has claimed them, which makes no room where the first that waits has a limit.
     """
     through: Counter[QueueKey] = Counter()
     left: Sequence[QueueKey] = sorted(set(changed.values()))
     turn_jobs = max(TURN_JOBS, wanted // max(len(left), 1))
     pending = [_lock(transaction, left), *_copy(transaction, changed)] if left else []
     while left:
-        looks = await _look(transaction, await _states(transaction, left, pending))
+        states = await _states(transaction, left, pending)
+        looks = await _look(transaction, {key: state for key, state in states.items() if not (is_claim and state[0])})
         decided = {key: turns(*look[:2], transaction.now, turn_jobs) for key, look in looks.items()}
         for key, run_after in decided.items():
             through[key] += let_through(run_after)
@@ -133,27 +138,33 @@ class _Look(NamedTuple):
 
 async def _look(transaction: MysqlTransaction, states: Mapping[QueueKey, tuple[int, int]]) -> dict[QueueKey, _Look]:
     """Look at what waits for keys; without a limit, nobody asks how many run, which may be many."""
+    keys = list(states)
     queries: list[bytes] = []
-    for key, (is_limited, pending) in states.items():
-        queries.append(transaction.bind("waiting_for_key", limit=_AT_ONCE, **key.values))
-        if is_limited:
-            queries.append(transaction.bind("running_of_key", **key.values))
-        if pending:
-            queries.append(transaction.bind("scheduled_of_key", now=transaction.now, **key.values))
-    results = iter(await transaction.run(*queries) if queries else ())
+    for start in range(0, len(keys), _KEYS_PER_QUERY):
+        places = range(start, min(start + _KEYS_PER_QUERY, len(keys)))
+        parts = (part for place in places for part in _parts(transaction, place, keys[place], *states[keys[place]]))
+        queries.append(b"(" + b") UNION ALL (".join(parts) + b")")
+    found: defaultdict[tuple[int, str], list[KeyedJob]] = defaultdict(list)
+    for result in await transaction.run(*queries) if queries else ():
+        for place, part, *row in result.rows:
+            found[place, part].append(KeyedJob(*row))
     looks: dict[QueueKey, _Look] = {}
-    for key, (is_limited, pending) in states.items():
-        found = _jobs(next(results))
-        running = next(results).rows[0][0] if is_limited else 0
-        scheduled = _jobs(next(results)) if pending else ()
-        waiting = found if is_limited else [*takewhile(lambda job: job.limit is None, found)]
-        is_cut = len(found) == _AT_ONCE or len(waiting) < len(found)
-        looks[key] = _Look(KeyState(running, pending, scheduled), waiting, is_cut)
+    for place, (key, (is_limited, pending)) in enumerate(states.items()):
+        first = sorted(found[place, "waiting"], key=itemgetter(1, 0))
+        waiting = first if is_limited else [*takewhile(lambda job: job.limit is None, first)]
+        running = found[place, "running"][0].local_id if is_limited else 0
+        is_cut = len(first) == _AT_ONCE or len(waiting) < len(first)
+        looks[key] = _Look(KeyState(running, pending, found[place, "scheduled"]), waiting, is_cut)
     return looks
 
 
-def _jobs(result: StatementResult) -> list[KeyedJob]:
-    return [KeyedJob(*row) for row in result.rows]
+def _parts(transaction: MysqlTransaction, place: int, key: QueueKey, is_limited: int, pending: int) -> Iterator[bytes]:
+    """Yield the queries for one key, whose results have the same columns."""
+    yield transaction.bind("waiting_for_key", place=place, limit=_AT_ONCE, **key.values)
+    if is_limited:
+        yield transaction.bind("running_of_key", place=place, **key.values)
+    if pending:
+        yield transaction.bind("scheduled_of_key", place=place, now=transaction.now, **key.values)
 
 
 def _apply(transaction: MysqlTransaction, decided: Iterable[Mapping[int, int]]) -> Iterator[bytes]:

@@ -113,7 +113,8 @@ ORDER BY run_after, id LIMIT 1
 
 -- name: running_of_key
 -- As many as its limit at most. What servers of an earlier version have changed without the copy is seen here.
-SELECT COUNT(*) FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
+-- :place is that of the key among others whose rows are in the same result.
+SELECT :place, 'running', COUNT(*), 0, NULL FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
 STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = keyed_jobs.id
 WHERE keyed_jobs.queue_id = :queue AND keyed_jobs.job_key = :key AND jobs.state = 1
   AND (keyed_jobs.state = 1 OR (keyed_jobs.state = 0 AND keyed_jobs.run_after < 4503599627370496))
@@ -127,13 +128,13 @@ WHERE keyed_jobs.queue_id = :queue AND keyed_jobs.job_key = :key AND keyed_jobs.
 
 -- name: waiting_for_key
 -- The first jobs that wait for a key, with the time that they are due.
-SELECT id, run_after - 4503599627370496, key_limit FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
+SELECT :place, 'waiting', id, run_after - 4503599627370496, key_limit FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
 WHERE queue_id = :queue AND job_key = :key AND state = 0 AND run_after >= 4503599627370496
 ORDER BY run_after, id LIMIT :limit
 
 -- name: scheduled_of_key
 -- Those that are let through and not due.
-SELECT id, run_after, key_limit FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
+SELECT :place, 'scheduled', id, run_after, key_limit FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
 WHERE queue_id = :queue AND job_key = :key AND state = 0 AND run_after > :now AND run_after < 4503599627370496
 
 -- name: last_of_key
