@@ -9,7 +9,7 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.records import IdempotencyKey
-from pinlater.server.backends.redis.lifecycle import key_arguments, pack, parse_result
+from pinlater.server.backends.redis.lifecycle import key_arguments, keyed_mark, pack, parse_result
 from pinlater.server.backends.redis.records import stored_key, time_argument
 from pinlater.server.backends.redis.script_calls import ScriptRunner
 
@@ -20,9 +20,10 @@ async def import_jobs(
     """Import jobs: nothing -> their former state; repeatable with an idempotency key only. Return their descriptors."""
     priorities = [JobDescriptor.parse(job.descriptor).priority for job in jobs]
     packed = pack([_argument(job, priority) for job, priority in zip(jobs, priorities, strict=True)])
-    bodies = [job.body or b"" for job in jobs]
+    mark = keyed_mark(is_keyed=any(job.key is not None for job in jobs))
+    arguments = (*key_arguments(once), packed, *(job.body or b"" for job in jobs), *mark)
     is_repeatable = once is not None
-    result = await scripts.run("import_jobs", queue, *key_arguments(once), packed, *bodies, is_repeatable=is_repeatable)
+    result = await scripts.run("import_jobs", queue, *arguments, is_repeatable=is_repeatable)
     return parse_result(result).names(f"{queue}:s{scripts.name}:p", priorities)
 
 

@@ -26,7 +26,7 @@ pack = msgspec.msgpack.Encoder().encode
 
 _columns = msgspec.json.Decoder(list[list[int]]).decode
 
-_NO_JOBS: tuple[Any, ...] = ((), (), (), (), (), {}, {}, 0)
+_NO_JOBS: tuple[Any, ...] = ((), (), (), (), (), {}, False, 0)
 
 _body = attrgetter("body")
 _priority = attrgetter("priority")
@@ -45,17 +45,23 @@ def key_arguments(once: IdempotencyKey | None) -> tuple[bytes, int]:
 
 async def enqueue(scripts: ScriptRunner, queue: str, jobs: Sequence[NewJob], once: IdempotencyKey | None) -> list[str]:
     """Store jobs: nothing -> PENDING; repeatable with an idempotency key only. Return their descriptors."""
+    rules = {number: job.unique_rule for number, job in enumerate(jobs, 1) if job.unique_rule is not None}
+    keys = {number: stored_key(job.key) for number, job in enumerate(jobs, 1) if job.key is not None}
+    is_keyed = bool(keys or rules)  # a job that is replaced may have a key
     try:
-        rules = {number: job.unique_rule for number, job in enumerate(jobs, 1) if job.unique_rule is not None}
-        keys = {number: stored_key(job.key) for number, job in enumerate(jobs, 1) if job.key is not None}
-        packed = pack((*zip(*map(_argument, jobs), strict=True), rules, keys, len(jobs)) if jobs else _NO_JOBS)
+        last_columns = (rules, keys if is_keyed else False, len(jobs))
+        packed = pack((*zip(*map(_argument, jobs), strict=True), *last_columns) if jobs else _NO_JOBS)
     except OverflowError as error:
         raise UnknownError(f"a job cannot be stored, so nothing was changed: {error}") from None
+    arguments = (*key_arguments(once), packed, *map(_body, jobs), *keyed_mark(is_keyed=is_keyed))
     is_repeatable = once is not None
-    result = await scripts.run(
-        "enqueue", queue, *key_arguments(once), packed, *map(_body, jobs), is_repeatable=is_repeatable
-    )
+    result = await scripts.run("enqueue", queue, *arguments, is_repeatable=is_repeatable)
     return parse_result(result).names(f"{queue}:s{scripts.name}:p", map(_priority, jobs))
+
+
+def keyed_mark(*, is_keyed: bool) -> tuple[str, ...]:
+    """Return the last argument of a script that stores jobs: whether keys have to do with it."""
+    return ("keyed",) if is_keyed else ()
 
 
 def parse_result(result: Sequence[bytes]) -> CallResult:

@@ -2,7 +2,7 @@
 -- ARGV[2]: MessagePack {groups, singles}. A group is successes without a status: {claim or nil, priority, ids}. A
 -- single is any other ack: {is_success, id, priority, claim or nil, status, delay in ms, is_final}.
 -- Returns {now, number of jobs changed, number of those that are now FAILED, number of others let through}.
--- parts: records due_index changes custom_status keys
+-- parts: records has_keys keys due_index changes custom_status
 local request = cmsgpack.unpack(ARGV[2])
 local groups, singles = request[1], request[2]
 local LAST_EXACT, END_OF_TIME = 2 ^ 53, '9223372036854775807'
@@ -78,4 +78,4 @@ for _, item in ipairs(singles) do
   end
 end
 apply_changes()
-return {NOW, changed, failed, turn_keys(members, befores)}
+return {NOW, changed, failed, keyed and keyed.note_and_turn(members, befores) or 0}

@@ -4,7 +4,7 @@
 -- on: the bodies.
 -- Returns {now, number of jobs changed, list indexes of those moved to PENDING, list indexes of the others that the
 -- claim no longer holds, number of other jobs let through}.
--- parts: records due_index changes custom_status claim_source keys
+-- parts: records has_keys keys due_index changes custom_status claim_source
 local items = cmsgpack.unpack(ARGV[2])
 local members, lines = {}, {}
 for at, item in ipairs(items) do
@@ -57,4 +57,4 @@ for at, item in ipairs(items) do
   end
 end
 apply_changes()
-return {NOW, changed, back, lost, #back > 0 and turn_keys(members, befores) or 0}
+return {NOW, changed, back, lost, keyed and keyed.note_and_turn(members, befores) or 0}

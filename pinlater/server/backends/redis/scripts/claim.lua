@@ -5,7 +5,7 @@
 -- Returns {"1" if more may be due, "1" if more may be due but the queue's limit is reached, when the next job falls
 -- due or empty, columns as JSON: ids, priorities, attempts allowed, attempts remaining, created, run_after}, the
 -- bodies, number of other jobs let through.
--- parts: records due_index keys
+-- parts: records has_keys keys due_index
 local claim, lease = ARGV[2], ARGV[3]
 local wanted, bytes_left, overhead = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local levels, is_dry = tonumber(ARGV[7]), ARGV[9] == '1'
@@ -20,7 +20,6 @@ local AT_ONCE = 500
 
 local ids, priorities, alloweds, remainings, createds, run_afters, bodies = {}, {}, {}, {}, {}, {}, {}
 local count, is_answer_full = 0, false
-local keyed = not is_dry and keyed_jobs()
 
 -- Claims jobs until the answer is full. Returns their members, their new records and claims, and how many of the given
 -- members that covers, including those whose records are gone because Redis has evicted them.
@@ -49,8 +48,8 @@ local function claim_members(members, lines)
   return taken, records, claims, #members
 end
 
--- Claims jobs of one priority after the other.
-local function claim_due()
+local through, through_and_due, claimed_before = 0, 0, nil
+repeat
   for priority = 1, levels do
     local key, offset, is_more = prefix .. 'p' .. priority, 0, true
     while is_more and wanted > 0 and not is_answer_full do
@@ -75,23 +74,17 @@ local function claim_due()
       is_more = #members == size
     end
     if wanted <= 0 or is_answer_full then
-      return
+      break
     end
   end
-end
-
-claim_due()
-local has_claimed, through, through_and_due = keyed and count > 0, 0, 0
-while has_claimed do
-  local before = count
-  local some, due = keyed.turn(is_answer_full and 0 or wanted)
-  through, through_and_due = through + some, through_and_due + due
-  if due > 0 and wanted > 0 and not is_answer_full then
-    claim_due()
+  claimed_before = claimed_before or count
+  local some, due = 0, 0
+  if keyed then
+    some, due = keyed.turn(is_answer_full and 0 or wanted)
   end
-  has_claimed = count > before
-  through, through_and_due = through - (count - before), through_and_due - (count - before)
-end
+  through, through_and_due = through + some, through_and_due + due
+until due == 0 or wanted <= 0 or is_answer_full
+through, through_and_due = through - (count - claimed_before), through_and_due - (count - claimed_before)
 
 if count > 0 and not is_dry then
   index_due('claims', expires)

@@ -2,7 +2,7 @@
 -- ms, [4] most jobs over all calls with this key, or empty: the first call deletes all; [5] state, [6] priority;
 -- [7]: MessagePack, a list of ids.
 -- Returns {number deleted now, number deleted by all calls with the key}.
--- parts: records due_index changes call_results keys
+-- parts: records has_keys keys due_index changes call_results
 local before, most = find_result(ARGV[2]), tonumber(ARGV[4])
 if before and not most then
   return {0, before}
@@ -31,7 +31,9 @@ delete_unique_keys(deleted, true)
 call_in_chunks('HDEL', JOBS, deleted)
 call_in_chunks('HDEL', prefix .. 'bodies', deleted)
 call_in_chunks('HDEL', prefix .. 'status', deleted)
-turn_keys(deleted, lines)
-call_in_chunks('HDEL', prefix .. 'job_keys', deleted)
+if keyed then
+  keyed.note_and_turn(deleted, lines)
+  call_in_chunks('HDEL', prefix .. 'job_keys', deleted)
+end
 store_result(ARGV[2], ARGV[3], before + #deleted)
 return {#deleted, before + #deleted}

@@ -1,19 +1,18 @@
 -- Nothing -> PENDING, all jobs of a call or none.
 -- ARGV[2] idempotency key or empty, [3] how long its result is kept, in ms. [4]: MessagePack, one column each for
 -- priority, run_after or nil, attempts, status, unique key or nil, then the rules of jobs with one (number of the job in
--- the call -> {until_started, period in ms, 1: replace or 2: debounce, longest
--- delay in ms or nil}), then the keys of jobs that share one (number of the job in the call -> {text, limit or nil}),
--- then the number of jobs; a run_after beyond 2^53 is a string. ARGV[5] on: the bodies.
+-- the call -> {until_started, period in ms, 1: replace or 2: debounce, longest delay in ms or nil}), then the keys that
+-- jobs share (number -> {text, limit or nil}), then the number of jobs; a run_after beyond 2^53 is a string. ARGV[5] on:
+-- the bodies, then "keyed" if any job shares a key or has a rule; only then there are keys.
 -- Returns the id before the first new one, then for each duplicate of an existing job: its index in the call, and
 -- the priority and member of the existing job.
--- parts: records unique_keys call_results keys
+-- parts: records new_keys keys unique_keys call_results
 local known = find_result(ARGV[2])
 if known then
   return known
 end
 local columns = cmsgpack.unpack(ARGV[4])
 local priorities, run_afters, attempts, statuses, keys, rules, shared_keys, count = unpack(columns)
-local keyed = next(shared_keys) and keyed_jobs(true)
 local last = redis.call('INCRBY', KEYS[1] .. ':ids', count)
 local first = last - count
 local result = {string.format('%d', first)}
@@ -63,12 +62,14 @@ local function replace(member, number, rule)
   if statuses[number] ~= '' then
     redis.call('HSET', prefix .. 'status', member, statuses[number])
   end
-  turn_keys({member}, {line})
+  if keyed then
+    keyed.note_and_turn({member}, {line})
+  end
 end
 
 for number = 1, count do
   local body, priority, key, rule = ARGV[number + 4], priorities[number], keys[number], rules[number]
-  local shared = shared_keys[number]
+  local shared = keyed and shared_keys[number]
   local is_known, holder = is_duplicate(key, number, result, rule)
   if is_known and rule and rule[3] > 0 then
     replace(holder, number, rule)

@@ -1,9 +1,10 @@
 -- Nothing -> the state and history that a job had in another store; all jobs of a call or none.
 -- ARGV[2] idempotency key or empty, [3] how long its result is kept, in ms. [4]: MessagePack, a list of {priority,
 -- state (none is IN_PROGRESS), attempts allowed, attempts remaining, status, created, run_after, updated, unique key
--- or nil, key that is shared: nil or {text, limit or nil}}; a time beyond 2^53 is a string. ARGV[5] on: the bodies.
+-- or nil, key that is shared: nil or {text, limit or nil}}; a time beyond 2^53 is a string. ARGV[5] on: the bodies, then
+-- "keyed" if any of the jobs shares a key.
 -- Returns the same as enqueue.
--- parts: records due_index changes unique_keys call_results keys
+-- parts: records new_keys keys due_index changes unique_keys call_results
 local known = find_result(ARGV[2])
 if known then
   return known
@@ -12,7 +13,7 @@ local jobs = cmsgpack.unpack(ARGV[4])
 local first = redis.call('INCRBY', KEYS[1] .. ':ids', #jobs) - #jobs
 local result = {string.format('%d', first)}
 local KINDS = {[PENDING] = 'p', [SUCCEEDED] = 's', [FAILED] = 'f'}
-local bodies, statuses, keyed = {}, {}, nil
+local bodies, statuses = {}, {}
 for number, job in ipairs(jobs) do
   local priority, state, status, key = job[1], string.format('%d', job[2]), job[5], job[9]
   if not is_duplicate(key, number, result, nil, true) then
@@ -21,7 +22,6 @@ for number, job in ipairs(jobs) do
     local created, run_after, updated = time_text(job[6]), time_text(job[7]), time_text(job[8])
     store_key(key, priority, member)
     if job[10] then
-      keyed = keyed or keyed_jobs(true)
       if state == PENDING then
         run_after = keyed.add(member, job[10][1], job[10][2], run_after)
       else

@@ -3,7 +3,7 @@
 -- ARGV[2] number of claims to read, [3] number to skip before them; [4] age of the server and [5] its grace period,
 -- in ms: while the server is younger, claims whose lease is longer than its age are spared.
 -- Returns {claims read, claims spared, jobs now PENDING, jobs now FAILED}.
--- parts: records due_index changes keys
+-- parts: records has_keys keys due_index changes
 local age, quiet = tonumber(ARGV[4]), tonumber(ARGV[5])
 local members = redis.call('ZRANGEBYSCORE', CLAIMS, '-inf', NOW, 'LIMIT', ARGV[3], ARGV[2])
 local spared, retried, failed = 0, 0, 0
@@ -25,6 +25,8 @@ for at, line in ipairs(lines) do
   end
 end
 apply_changes()
-turn_keys(members, lines)
+if keyed then
+  keyed.note_and_turn(members, lines)
+end
 reindex_due('claims')
 return {#members, spared, retried, failed}

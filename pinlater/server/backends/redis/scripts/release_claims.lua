@@ -3,7 +3,7 @@
 -- ARGV[2] "source" or "claim", [3] its value, [4] cursor, "0" to start, [5] number of claims to read; [6]:
 -- MessagePack, a list of ids of jobs that stay claimed.
 -- Returns {cursor of the next page, "0" at the end; number of jobs released}.
--- parts: records due_index changes claim_source keys
+-- parts: records has_keys keys due_index changes claim_source
 local is_by_source, wanted = ARGV[2] == 'source', ARGV[3]
 local step = redis.call('ZSCAN', CLAIMS, ARGV[4], 'COUNT', ARGV[5])
 local members = {}
@@ -27,5 +27,7 @@ for at, line in ipairs(lines) do
   end
 end
 apply_changes()
-turn_keys(members, lines)
+if keyed then
+  keyed.note_and_turn(members, lines)
+end
 return {step[1], released}

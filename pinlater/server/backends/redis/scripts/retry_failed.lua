@@ -2,7 +2,7 @@
 -- is kept, in ms, [4] most jobs over all calls with this key; [5] priority, [6] attempts, [7] run_after or empty for
 -- now, [8] limit.
 -- Returns {number moved now, number moved by all calls with the key}.
--- parts: records due_index changes retry call_results keys
+-- parts: records has_keys keys due_index changes retry call_results
 local before = find_result(ARGV[2]) or 0
 local run_after = ARGV[7] ~= '' and ARGV[7] or NOW
 local key, most = prefix .. 'f' .. ARGV[5], math.min(tonumber(ARGV[8]), ARGV[4] - before)
@@ -18,6 +18,8 @@ if #members > 0 then
   call_in_chunks('ZREM', prefix .. 'F', members)
 end
 apply_changes()
-turn_keys(members, lines)
+if keyed then
+  keyed.note_and_turn(members, lines)
+end
 store_result(ARGV[2], ARGV[3], before + #members)
 return {#members, before + #members}

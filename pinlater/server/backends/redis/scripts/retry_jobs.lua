@@ -2,7 +2,7 @@
 -- long its result is kept, in ms; [4] attempts, [5] run_after or empty for now, [6]: MessagePack, a list of
 -- {priority, id}.
 -- Returns the number of jobs moved.
--- parts: records due_index changes retry call_results keys
+-- parts: records has_keys keys due_index changes retry call_results
 local known = find_result(ARGV[2])
 if known then
   return known
@@ -25,6 +25,8 @@ for at, line in ipairs(lines) do
   end
 end
 apply_changes()
-turn_keys(members, lines)
+if keyed then
+  keyed.note_and_turn(members, lines)
+end
 store_result(ARGV[2], ARGV[3], moved)
 return moved

@@ -1,7 +1,7 @@
 -- Those of the given jobs that are PENDING and not due -> due now, otherwise unchanged; one that waits for its key
 -- stays in line. ARGV[2] idempotency key or empty, [3] how long its result is kept, in ms; [4]: MessagePack, a list of
 -- {priority, id}. Returns the number of jobs changed.
--- parts: records due_index changes call_results keys
+-- parts: records has_keys keys due_index changes call_results
 local known = find_result(ARGV[2])
 if known then
   return known
@@ -11,7 +11,7 @@ for at, job in ipairs(jobs) do
   members[at] = member_of(job[2])
 end
 local moved, is_done = 0, {}
-local keyed, lines = keyed_jobs(), read_fields(JOBS, members)
+local lines = read_fields(JOBS, members)
 
 local function is_later(member, run_after)
   if keyed then
@@ -31,6 +31,8 @@ for at, line in ipairs(lines) do
   end
 end
 apply_changes()
-turn_keys(members, lines)
+if keyed then
+  keyed.note_and_turn(members, lines)
+end
 store_result(ARGV[2], ARGV[3], moved)
 return moved

@@ -28,7 +28,7 @@ end
 -- Finished and deleted jobs give up their unique keys; deleted ones, for which a key stays taken, also the rest of that
 -- time.
 local function delete_unique_keys(members, are_deleted)
-  if #members == 0 or redis.call('EXISTS', prefix .. 'keys') == 0 then
+  if #members == 0 or not HAS_KEYS then
     return
   end
   local keys, periods = {}, {}

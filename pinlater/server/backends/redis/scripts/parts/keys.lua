@@ -5,13 +5,12 @@
 -- A job that waits for its key has WAITS added to its run_after. So the jobs of a key follow each other: claimed, let
 -- through, waiting. Whose turn it is, is decided as in key_turns.py.
 --
--- Returns what scripts need for this; nothing if no job of the queue has a key and the script adds none, which is all
--- that jobs without keys pay for.
-local function keyed_jobs(is_adding)
+-- Functions about them are in "keyed", which is nil if there is nothing to be done about keys: even to define a function
+-- would cost jobs without keys something. The part before this one decides that.
+local keyed
+if HAS_SHARED_KEYS then
+  keyed = {}
   local JOB_KEYS, TURNS = prefix .. 'job_keys', prefix .. 'turns'
-  if not is_adding and redis.call('EXISTS', JOB_KEYS) == 0 then
-    return nil
-  end
   local WAITS, TURN_JOBS, AT_ONCE, ORDERED = 4503599627370496, 1, 10, 0
   local changed_keys = {}
 
@@ -129,8 +128,6 @@ local function keyed_jobs(is_adding)
     return through, due, #waiting == AT_ONCE
   end
 
-  local keyed = {}
-
   -- Remembers the key of a new job.
   function keyed.remember(member, text, limit)
     redis.call('HSET', JOB_KEYS, member, (limit and string.format('%d', limit) or '') .. ' ' .. text)
@@ -206,15 +203,9 @@ local function keyed_jobs(is_adding)
     return through, due
   end
 
-  return keyed
-end
-
--- Lets other jobs through after a script has changed some, given their records as they were. Returns how many.
-local function turn_keys(members, lines)
-  local keyed = keyed_jobs()
-  if not keyed then
-    return 0
+  -- Does both, and returns how many are let through.
+  function keyed.note_and_turn(members, lines)
+    keyed.note(members, lines)
+    return (keyed.turn())
   end
-  keyed.note(members, lines)
-  return (keyed.turn())
 end
