@@ -2,12 +2,14 @@
 
 import asyncio
 import itertools
+from collections import Counter
 
 import pytest
 
 from pinlater.errors import ServiceError
 from pinlater.model.attempts import StoredAck
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.keys import JobKey
 from pinlater.protocol.messages import IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.records import Claim, JobFilter
 from tests.support.bench import QUEUE, FakeClock, new_job
@@ -107,6 +109,40 @@ def test_a_limit_of_running_jobs_holds_over_all_nodes(nodes):
                 *(patiently(server.dequeue_jobs, QUEUE, 5, claim(), max_running=17) for server in servers * 4)
             )
             assert await servers[0].count_jobs(QUEUE, JobFilter(IN_PROGRESS)) == 17
+
+    with_servers(nodes, scenario)
+
+
+def test_the_limit_of_a_key_holds_over_all_nodes_and_nothing_waits_for_ever(nodes):
+    keys, jobs = [JobKey("one", 1), JobKey("two", 2)], 20
+    held, most, done = Counter(), Counter(), []
+
+    async def consume(server, other):
+        while len(done) < len(keys) * jobs:
+            at, found = await patiently(dequeue, server)
+            names = [(job.descriptor, job.body) for job in found.jobs]
+            for _, text in names:
+                held[text] += 1
+                most[text] = max(most[text], held[text])
+            await asyncio.sleep(0.005)
+            for name, text in names:
+                held[text] -= 1
+                ack = StoredAck(JobDescriptor.parse(name), at.descriptor, "", 0, False)
+                done.append(name)
+                await patiently(other.ack_dequeued_jobs, QUEUE, [ack], [])
+
+    async def scenario(servers):
+        for key in keys:
+            job = new_job(key.text.encode(), key=key)
+            await asyncio.gather(
+                *(patiently(servers[n % 2].enqueue_jobs, QUEUE, [job] * (jobs // 4)) for n in range(4))
+            )
+        async with asyncio.timeout(120):
+            await asyncio.gather(*(consume(*pair) for pair in list(itertools.permutations(servers)) * 3))
+        assert len(set(done)) == len(done)
+        assert most[b"one"] == 1
+        assert most[b"two"] <= 2
+        assert await servers[1].count_jobs(QUEUE, JobFilter(SUCCEEDED)) == len(done)
 
     with_servers(nodes, scenario)
 
