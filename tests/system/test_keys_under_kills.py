@@ -13,7 +13,7 @@ from tests.support.stores import KEYED_SETTINGS
 
 pytestmark = pytest.mark.timeout(300)
 
-JOBS_OF_A_KEY = 400
+JOBS_OF_A_KEY = 250
 KILLS = 5
 LEASE_SECONDS = 5.0
 KEYS = [
@@ -27,7 +27,8 @@ KEYS = [
 
 @pytest.fixture(params=KEYED_SETTINGS)
 def servers(request, tmp_path):
-    settings, count = KEYED_SETTINGS[request.param](tmp_path), 1 if request.param == "sqlite" else 2
+    make, is_shared = KEYED_SETTINGS[request.param], request.param != "sqlite"
+    settings, count = make(tmp_path, shards=2) if is_shared else make(tmp_path), 1 + is_shared
     servers = [ServerProcess(tmp_path / f"server{number}", **settings) for number in range(count)]
     yield servers
     for server in servers:
