@@ -74,8 +74,11 @@ def test_a_database_of_version_1_is_brought_to_the_present_one(old):
     assert old.version() == SCHEMA_VERSION
 
 
-def test_a_step_that_was_left_half_done_is_completed(old):
-    old.run(old.queries.schema(2)[0])
+@pytest.mark.parametrize("step", range(2, SCHEMA_VERSION + 1))
+def test_a_step_that_was_left_half_done_is_completed(old, step):
+    for version in range(2, step):
+        old.run(*old.queries.schema(version))
+    old.run(old.queries.schema(step)[0])
     old.open()
     assert old.version() == SCHEMA_VERSION
 
