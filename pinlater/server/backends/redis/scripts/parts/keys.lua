@@ -11,7 +11,7 @@ local keyed
 if HAS_SHARED_KEYS then
   keyed = {}
   local JOB_KEYS, TURNS = prefix .. 'job_keys', prefix .. 'turns'
-  local WAITS, TURN_JOBS, AT_ONCE, ORDERED = 4503599627370496, 1, 10, 0
+  local WAITS, TURN_JOBS, AT_ONCE, MOST_REPAIRED, ORDERED = 4503599627370496, 1, 10, 100, 0
   local changed_keys = {}
 
   -- Returns limit and text of a key.
@@ -95,6 +95,29 @@ if HAS_SHARED_KEYS then
     end
   end
 
+  -- Servers of earlier versions claim and end jobs without noting it here. Makes good what they have left of the first
+  -- jobs of a key; returns whether there was anything.
+  local function repair(text)
+    local past, members, is_changed = '(' .. string.sub(pending_from(text, WAITS), 2), {}, false
+    local entries = redis.call('ZRANGEBYLEX', TURNS, '[' .. text .. '\0c', past, 'LIMIT', 0, MOST_REPAIRED)
+    for at, entry in ipairs(entries) do
+      local kind = string.sub(entry, #text + 2, #text + 2)
+      members[at] = string.sub(entry, #text + (kind == 'c' and 3 or 19))
+    end
+    for at, line in ipairs(read_fields(JOBS, members)) do
+      local state, _, _, _, _, run_after = string.match(line or '', RECORD)
+      local right = entry_of(text, members[at], state, run_after)
+      if right ~= entries[at] then
+        is_changed = true
+        redis.call('ZREM', TURNS, entries[at])
+        if right then
+          redis.call('ZADD', TURNS, 0, right)
+        end
+      end
+    end
+    return is_changed
+  end
+
   -- Lets the next jobs of a key through. Returns their number, how many of them are due, and whether there may be more.
   local function let_some_through(text, turn_jobs)
     local first_waiting = pending_from(text, WAITS)
@@ -116,7 +139,7 @@ if HAS_SHARED_KEYS then
         local other = scheduled[1]
         if not other or job.limit == ORDERED or job.run_after > other.run_after
           or job.run_after == other.run_after and job.member > other.member then
-          return through, due, false
+          return through, due, repair(text)
         end
         table.remove(scheduled, 1)
         move(text, other, other.run_after + WAITS)
