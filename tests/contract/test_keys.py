@@ -282,6 +282,16 @@ def test_a_dequeue_that_lets_jobs_through_says_that_there_are_more(backend):
         assert found.has_more == (got < 100)
 
 
+def test_a_dequeue_says_that_it_has_let_a_job_of_another_priority_through(backend):
+    names = [backend.put_one(key=JobKey("a"), priority=priority) for priority in (2, 1, 3)]
+    taken, has_more = [], True
+    while has_more:
+        found = backend.dequeue_jobs(QUEUE, 50, backend.claim(), want_next_due=True)
+        taken += [job.descriptor for job in found.jobs]
+        has_more = found.has_more
+    assert sorted(taken) == sorted(names)
+
+
 def test_limited_keys_take_turns_as_well(backend):
     flood = backend.put(*[new_job(key=limited("flood", 2)) for _ in range(20)])
     backend.clock.advance(10)
