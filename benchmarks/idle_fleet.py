@@ -27,16 +27,16 @@ def measure(setting: Setting) -> list[Figure]:
     """Measure statements a second for each shard and server, and the processor time of the servers."""
     if not setting.stores.is_shared:
         return []
-    queues = [f"idle{number}" for number in range(setting.amount(QUEUES))]
+    queues = [f"idle{number}" for number in range(max(setting.amount(QUEUES), WORKERS))]
     with ExitStack() as stack:
         servers = [stack.enter_context(server) for server in setting.servers(SERVERS, "fleet", shards=SHARDS)]
         for queue in queues:
             servers[0].create_queue(queue)
         for number in range(WORKERS):
             stack.enter_context(_waiting(servers[number % SERVERS], queues[number::WORKERS]))
-        time.sleep(SETTLE_SECONDS)
+        time.sleep(max(SETTLE_SECONDS * setting.scale, 1.0))
         before, cpu, started = setting.statements("fleet"), _cpu(servers), time.perf_counter()
-        time.sleep(max(SECONDS * setting.scale, 10.0))
+        time.sleep(max(SECONDS * setting.scale, 1.0))
         seconds = time.perf_counter() - started
         statements = (setting.statements("fleet") - before) / seconds / SHARDS / SERVERS
         share = (_cpu(servers) - cpu) / seconds / SERVERS * 100

@@ -47,6 +47,11 @@ FIGURES = {
         "dashboard_dequeue_p99",
     },
     "outages": set(),  # of the server of a store
+    "keys": {
+        *(f"keys_{kind}_{what}" for kind in ("no_key", "turns", "ordered", "one_key") for what in ("enqueue", "drain")),
+        *(f"keys_wait_{beside}_p{percent}" for beside in ("alone", "flood") for percent in (50, 99)),
+    },
+    "idle_fleet": set(),  # of servers that share a store
 }
 WITH_NOTHING_TO_COMPARE = {
     "bulk_enqueue_cpu",
@@ -57,6 +62,7 @@ WITH_NOTHING_TO_COMPARE = {
     *FIGURES["parked"],
     *FIGURES["recovery"],
     *FIGURES["servers"],
+    *FIGURES["keys"],
     *(f"dashboard_{page}" for page in PAGES),
 }
 
@@ -151,6 +157,16 @@ def test_several_servers_are_measured_on_a_store_that_they_share(tmp_path):
     assert done.returncode == 0, done.stderr
     names = {figure["name"] for figure in json.loads(done.stdout)["figures"]}
     assert names == {f"servers_{count}_{what}" for count in (1, 2, 4) for what in ("enqueue", "drain")}
+
+
+@pytest.mark.timeout(180)
+def test_what_idle_queues_cost_is_measured_on_a_store_that_servers_share(tmp_path):
+    skip_without_server_of("redis")
+    done = run_benchmarks("idle_fleet", "--json", "--store", "redis", tmp_path=tmp_path, scale="0.02")
+    assert done.returncode == 0, done.stderr
+    figures = {figure["name"]: figure["value"] for figure in json.loads(done.stdout)["figures"]}
+    assert figures.keys() == {"idle_statements", "idle_cpu"}
+    assert figures["idle_statements"] > 0
 
 
 @pytest.mark.timeout(180)
