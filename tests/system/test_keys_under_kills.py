@@ -13,8 +13,8 @@ from tests.support.stores import KEYED_SETTINGS
 
 pytestmark = pytest.mark.timeout(300)
 
-JOBS_OF_A_KEY = 250
-KILLS = 5
+JOBS_OF_A_KEY = 150
+KILLS = 4
 LEASE_SECONDS = 5.0
 KEYS = [
     *[JobKey(f"ordered {number}", 1, is_ordered=True) for number in range(3)],
