@@ -27,9 +27,7 @@ Keys = dict[int, set[str]]
 
 def keys_of(transaction: SqliteTransaction, queue_id: int, ids: Iterable[int]) -> Keys:
     """Return the keys of these jobs of a queue; costs nothing in a queue whose jobs never had any."""
-    if queue_id not in transaction.keyed_queues:
-        return {}
-    return {queue_id: {key for _, key in transaction.rows(_KEYS_OF_JOBS, (id_list(ids),))}}
+    return keys_of_all(transaction, ids) if queue_id in transaction.keyed_queues else {}
 
 
 def keys_of_all(transaction: SqliteTransaction, ids: Iterable[int]) -> Keys:
