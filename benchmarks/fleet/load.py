@@ -10,6 +10,9 @@ EXPONENT = 1.8
 """The queue of rank n gets a share of the jobs like n to the power of -1.8: of 500 queues, the first gets half of all
 jobs, the last ten get one job in ten thousand together."""
 
+START_SECONDS = 1.0
+"""Workers begin one after the other within this time, and jobs come when all of them wait."""
+
 WORKER_LOAD = 0.3
 """Share of their time in which workers run jobs: waits shall tell of the ways to find jobs, not of missing workers."""
 
@@ -18,7 +21,7 @@ LONGEST_JOB_SECONDS = 1.0
 _EVENTS = 400_000
 _VISITS_A_JOB = 5
 _LONGEST_SECONDS = 60.0
-_SHORTEST_WARM_UP_SECONDS, _LONGEST_WARM_UP_SECONDS = 1.5, 10.0
+_SHORTEST_WARM_UP_SECONDS, _LONGEST_WARM_UP_SECONDS = 2.5, 10.0
 _WARM_UP_SHARE = 0.4
 
 

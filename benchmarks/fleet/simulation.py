@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.figures import percentile
 from benchmarks.fleet.costs import ROUND_TRIP_SECONDS, Cores, cores_of
 from benchmarks.fleet.known import Homes, Known
-from benchmarks.fleet.load import Load
+from benchmarks.fleet.load import START_SECONDS, Load
 from benchmarks.fleet.model import Model
 from benchmarks.fleet.priorities import Priorities
 from benchmarks.fleet.scan import Scan
@@ -122,6 +122,7 @@ class Simulation:
     def _arrive(self) -> Steps[None]:
         """Enqueue jobs one by one, each at any server and on any shard."""
         ends, random = list(accumulate(self._load.shares())), self._jobs_random
+        yield START_SECONDS
         for number in count():
             yield random.expovariate(self._load.jobs_a_second) if self._load.jobs_a_day else self._ends
             if self._timeline.now >= self._ends:
@@ -138,7 +139,7 @@ class Simulation:
         self._model.stored(server, queue, shard.number)
 
     def _work(self, worker: Worker) -> Steps[None]:
-        yield self._random.random()  # workers do not begin all at once
+        yield self._random.random() * START_SECONDS
         while True:
             jobs = yield from self._model.dequeue(worker)
             self._record(jobs)
