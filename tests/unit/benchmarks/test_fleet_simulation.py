@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.fleet import costs, known, priorities
+from benchmarks.fleet.costs import HOP_SECONDS, ROUND_TRIP_SECONDS
 from benchmarks.fleet.load import SECONDS_A_DAY, Load
 from benchmarks.fleet.shard import READ_STATEMENTS
 from benchmarks.fleet.simulation import MODELS, simulate
@@ -117,6 +118,12 @@ def test_waits_are_short_where_new_jobs_are_announced_and_those_of_polling_worke
     assert waits["scan"] > 10 * waits["known"]
 
 
+@pytest.mark.parametrize("model", ["priorities", "known", "homes"])
+def test_a_worker_at_another_server_has_a_job_as_soon_as_it_is_announced(model):
+    elsewhere = Load(queues=1, jobs_a_day=3 * SECONDS_A_DAY, shards=2, servers=9, workers=1)
+    assert simulate(elsewhere, model).wait_ms[50] < 1000 * (ROUND_TRIP_SECONDS + HOP_SECONDS) + 5
+
+
 @pytest.mark.parametrize("workers", [1, 7, 40, 900])
 def test_every_queue_has_a_worker_and_every_worker_a_queue(workers):
     load = Load(queues=100, workers=workers)
@@ -160,6 +167,26 @@ def test_costs_are_those_that_the_page_on_performance_has():
     for store, row in (("MariaDB", mysql), ("SQLite", sqlite)):
         assert row["server µs"] == costs.CALL_SERVER_US[store]
         assert row["job server µs"] == costs.JOB_SERVER_US[store]
+
+
+@pytest.mark.parametrize("model", ["known", "homes"])
+def test_the_page_has_what_the_simulation_finds(model, monkeypatch):
+    monkeypatch.undo()  # no short runs
+    outcome = simulate(Load(), model)
+    page = (ROOT / "docs" / "guides" / "capacity.md").read_text()
+    table = page.split("\n500 queues, a billion jobs a day, ")[1]
+    [row] = re.findall(rf"^\| `{model}` \| (\d.*) \|$", table.split("\n\n")[1], re.MULTILINE)
+    assert [float(cell.strip("% ").replace(",", "")) for cell in row.split("|")] == pytest.approx(
+        [
+            outcome.statements_a_job,
+            outcome.found_nothing * 100,
+            outcome.statements_a_second,
+            outcome.busiest_shard * 100,
+            *outcome.wait_ms.values(),
+            *outcome.cores,
+        ],
+        rel=0.05,
+    )
 
 
 def test_servers_of_the_model_do_what_servers_do():
