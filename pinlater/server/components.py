@@ -32,6 +32,7 @@ from pinlater.server.peer_processes.job_notifier import JobNotifier
 from pinlater.server.peer_processes.leader_lock import run_as_leader
 from pinlater.server.peer_processes.server_notifier import ServerNotifier
 from pinlater.server.stores import OpenedStore
+from pinlater.server.turns import ServerPlace
 
 
 class ProcessConfig(NamedTuple):
@@ -165,13 +166,21 @@ def background_tasks(config: ProcessConfig, components: Components) -> Iterator[
         )
 
     yield run_as_leader(config.folder / "sampler.lock", sample)
-    yield run_as_leader(config.folder / "monitor.lock", Monitor(backend, components.broker, settings, metrics).run)
+    notifier = server_notifier_of(config, components)
+    monitor = Monitor(
+        backend,
+        components.broker,
+        settings,
+        metrics,
+        place=ServerPlace if notifier is None else lambda: notifier.place,
+        now_ms=components.store.now_ms,
+    )
+    yield run_as_leader(config.folder / "monitor.lock", monitor.run)
     yield follow_completions(metrics, seconds)
     yield forget_missing_queues(backend, metrics, seconds)
     yield components.stored.watch()
     yield from components.files.watchers()
     yield from components.store.tasks
-    notifier = server_notifier_of(config, components)
     if notifier is not None:
         yield notifier.run()
     if config.certificates is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from pinlater.errors import ServerError
 from pinlater.server.backends.store import Store
@@ -11,6 +12,7 @@ from pinlater.server.background.stall_detector import GracePeriod, StallDetector
 from pinlater.server.broker import Broker
 from pinlater.server.config.settings import Settings
 from pinlater.server.metrics import Metrics
+from pinlater.server.turns import ServerPlace
 
 log = logging.getLogger(__name__)
 
@@ -25,16 +27,29 @@ class Monitor:
         broker: expires the claims, and wakes dequeues for their jobs.
         settings: interval, batch size and retention times.
         metrics: counts what was done.
+        place: returns the place of this server among those of the store, which take turns.
+        now_ms: the clock of the store.
     """
 
-    def __init__(self, backend: Store, broker: Broker, settings: Settings, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        backend: Store,
+        broker: Broker,
+        settings: Settings,
+        metrics: Metrics,
+        *,
+        place: Callable[[], ServerPlace] = ServerPlace,
+        now_ms: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._metrics = metrics
+        self._place = place
+        self._now_ms = now_ms
         self._backend = backend
         self._broker = broker
         self._settings = settings
 
     async def run(self) -> None:
-        """Run a batch at every interval until cancelled; a failure is logged and does not end it."""
+        """Run a batch at each turn of this server until cancelled; a failure is logged and does not end it."""
         stalls = StallDetector()  # from now: another process may have led until now
         watching = asyncio.create_task(stalls.watch())
         try:
@@ -57,7 +72,10 @@ class Monitor:
                 is_store_away = True
             except Exception:
                 log.exception("the monitor failed, and will retry")
-            await asyncio.sleep(_BUSY_PAUSE_SECONDS if is_behind else self._settings.monitor_interval_seconds)
+            await asyncio.sleep(_BUSY_PAUSE_SECONDS if is_behind else self._pause_seconds())
+
+    def _pause_seconds(self) -> float:
+        return self._place().seconds_until_turn(self._now_ms(), self._settings.monitor_interval_seconds)
 
     async def _run_once(self, grace_period: GracePeriod) -> bool:
         """Run one batch of each task; return whether one of them has more to do."""

@@ -20,6 +20,7 @@ from pinlater.errors import ServiceError
 from pinlater.server.backends.listeners import Listener, StoreListeners
 from pinlater.server.log_rate_limit import LogRateLimit
 from pinlater.server.peer_processes.notification_batch import NotificationBatch, read_message
+from pinlater.server.turns import ServerPlace
 
 log = logging.getLogger(__name__)
 log.addFilter(LogRateLimit())
@@ -65,6 +66,12 @@ class ServerNotifier(asyncio.DatagramProtocol):
         self._batch = NotificationBatch(self._send_to_others, _MOST_BYTES)
         self._greeted = asyncio.Event()
         self._transport: asyncio.DatagramTransport | None = None
+
+    @property
+    def place(self) -> ServerPlace:
+        """The place of this server among all that are in the list."""
+        others = {listener_id[: len(self._server_id)] for listener_id in self._others}
+        return ServerPlace(sum(other < self._server_id for other in others), len(others) + 1)
 
     async def run(self) -> None:
         """Take part, until cancelled; to be run as a task."""

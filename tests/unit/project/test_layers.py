@@ -75,6 +75,7 @@ SHARED = {
     "pinlater.server.clock",
     "pinlater.server.log_rate_limit",
     "pinlater.server.retry_until_done",
+    "pinlater.server.turns",
     "pinlater.worker.log_once",
     "pinlater.worker.logs",
     "pinlater.worker.once_token",

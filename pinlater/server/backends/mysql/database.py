@@ -66,6 +66,10 @@ class Database:
         """See ``MysqlPool``."""
         return self._pool.seconds_since_failure
 
+    def is_past(self, moment_ms: int | None) -> bool:
+        """Return whether a moment has come, by the time of the store; False for None."""
+        return moment_ms is not None and moment_ms <= self.now_ms()
+
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[MysqlConnection]:
         """Lend a connection; the first one creates or upgrades the schema.

@@ -6,7 +6,7 @@ Several servers may do this on one shard: each skips the jobs that another one i
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from pinlater.server.backends.batches import STEP_JOBS, change_in_steps
 from pinlater.server.backends.mysql.call_results import ChangeQuota, change_once
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.keys import keys_of, let_next_through
+from pinlater.server.backends.mysql.maintenance_look import MaintenanceWork
 from pinlater.server.backends.mysql.queues import MysqlQueues
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.mysql.unique_keys import end_periods
@@ -138,15 +139,9 @@ async def reap_expired(
     # While the database was down, no claim could be renewed: its holders get time to, as after a start of the server.
     age_ms = int(min(server_age_ms, database.seconds_since_failure * 1000))
 
-    def find(now: int, most: int) -> bytes:
-        values = {"now": min(asked_ms, now), "age": age_ms, "quiet": quiet_ms}
-        return database.queries.bind("expired_claims", limit=most, **values)
-
-    if not await _is_any(database, find):
-        return []
-
     async def change(transaction: MysqlTransaction) -> list[tuple[int, int]]:
-        [(rows, _, _)] = await transaction.run(find(transaction.now, limit))
+        values = {"now": min(asked_ms, transaction.now), "age": age_ms, "quiet": quiet_ms}
+        rows = await transaction.rows("expired_claims", limit=limit, **values)
         ids = [row[0] for row in rows]
         await _change(transaction, ids, "expire_jobs", now=transaction.now)
         await _let_next_through(transaction, ids)
@@ -164,13 +159,14 @@ async def reap_expired(
 
 
 async def collect_finished(
-    database: Database, queues: MysqlQueues, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int
+    database: Database, queues: MysqlQueues, work: MaintenanceWork, ttls_ms: tuple[int, int], limit: int
 ) -> list[Collected]:
     """Delete up to ``limit`` succeeded and as many failed jobs past their time to live, and jobs of deleted queues."""
-    succeeded = await _collect(database, SUCCEEDED, succeeded_ttl_ms, limit)
-    failed = await _collect(database, FAILED, failed_ttl_ms, limit)
-    for (queue_id,) in await database.rows(database.queries.bind("deleted_queues")):
-        await _purge_deleted_queue(database, queue_id, limit)
+    succeeded = await _collect(database, SUCCEEDED, work.succeeded, ttls_ms[0], limit)
+    failed = await _collect(database, FAILED, work.failed, ttls_ms[1], limit)
+    if work.deleted_queue is not None:
+        for (queue_id,) in await database.rows(database.queries.bind("deleted_queues")):
+            await _purge_deleted_queue(database, queue_id, limit)
     names = await queues.names_by_id() if succeeded or failed else {}
     return [
         Collected(names[queue_id], succeeded[queue_id], failed[queue_id])
@@ -179,27 +175,17 @@ async def collect_finished(
     ]
 
 
-async def _collect(database: Database, state: int, ttl_ms: int, limit: int) -> Counter[int]:
-    def find(now: int, most: int) -> bytes:
-        return database.queries.bind("finished_jobs", state=state, before=now - ttl_ms, limit=most)
-
-    if not await _is_any(database, find):
+async def _collect(database: Database, state: int, first_ms: int | None, ttl_ms: int, limit: int) -> Counter[int]:
+    """Delete jobs of a state past their time to live, given when the first of them finished."""
+    if first_ms is None or first_ms >= database.now_ms() - ttl_ms:
         return Counter()
 
     async def change(transaction: MysqlTransaction) -> Counter[int]:
-        [(rows, _, _)] = await transaction.run(find(transaction.now, limit))
+        rows = await transaction.rows("finished_jobs", state=state, before=transaction.now - ttl_ms, limit=limit)
         await _change(transaction, [row[0] for row in rows], "delete_ids")
         return Counter(queue_id for _, queue_id in rows)
 
     return await database.change(change, is_repeatable=True)
-
-
-async def _is_any(database: Database, find: Callable[[int, int], bytes]) -> bool:
-    """Look without a transaction, which would be two more statements: most of the time there is nothing to do.
-
-    ``find`` takes the time and the limit.
-    """
-    return bool(await database.rows_at(lambda now: find(now, 1)))
 
 
 async def _purge_deleted_queue(database: Database, queue_id: int, limit: int) -> None:

@@ -435,6 +435,24 @@ DELETE FROM {db}.jobs USING JSON_TABLE('[:ids]', '$[*]' COLUMNS (id BIGINT PATH 
 STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = deletion.id
 WHERE state = :state AND queue_id = :queue AND (:is_any OR priority = :priority)
 
+-- name: first_claim_expiring
+SELECT moment FROM {db}.jobs FORCE INDEX (jobs_by_moment) WHERE state = 1 ORDER BY moment LIMIT 1
+
+-- name: first_succeeded
+SELECT moment FROM {db}.jobs FORCE INDEX (jobs_by_moment) WHERE state = 2 ORDER BY moment LIMIT 1
+
+-- name: first_failed
+SELECT moment FROM {db}.jobs FORCE INDEX (jobs_by_moment) WHERE state = 3 ORDER BY moment LIMIT 1
+
+-- name: first_result_expiring
+SELECT expires_at FROM {db}.call_results FORCE INDEX (call_results_expiring) ORDER BY expires_at LIMIT 1
+
+-- name: first_period_ending
+SELECT ends_at FROM {db}.unique_periods FORCE INDEX (unique_periods_ending) ORDER BY ends_at LIMIT 1
+
+-- name: first_deleted_queue
+SELECT id FROM {db}.queues FORCE INDEX (queues_by_name) WHERE name IS NULL LIMIT 1
+
 -- name: expired_claims
 -- Skips those that another server is ending. While this server's :age is below :quiet, claims whose lease is longer than
 -- its age are spared.

@@ -25,6 +25,7 @@ from pinlater.server.backends.mysql.claim import MAX_JOBS, Claimer, MysqlDequeue
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.enqueue import JobInserter, MysqlEnqueueCall, enqueue, import_
 from pinlater.server.backends.mysql.group_commit import GroupCommit
+from pinlater.server.backends.mysql.maintenance_look import MaintenanceLook
 from pinlater.server.backends.mysql.orphaned_claims import MysqlOrphanedClaims
 from pinlater.server.backends.mysql.pool import MysqlPool
 from pinlater.server.backends.mysql.queries import Queries
@@ -111,6 +112,7 @@ class MysqlShard:
             is_repeatable=attrgetter("is_repeatable"),
         )
         self._notifications = options.notifications or JobNotifications()
+        self._look = MaintenanceLook(self._database)
         self._orphaned = MysqlOrphanedClaims(self._database, options.on_commit, self._notify_released)
         # By queue and number of priorities that are claimed.
         self._claimers: defaultdict[int, dict[int, Claimer]] = defaultdict(dict)
@@ -361,16 +363,21 @@ class MysqlShard:
 
     async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
         now = self._database.now_ms()
+        if not self._database.is_past((await self._look.find()).claim_expires):
+            return []
         return await maintenance.reap_expired(
             self._database, self._queues, now, limit, server_age_ms=server_age_ms, quiet_ms=quiet_ms
         )
 
     async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
-        return await maintenance.collect_finished(self._database, self._queues, succeeded_ttl_ms, failed_ttl_ms, limit)
+        work, ttls_ms = await self._look.find(), (succeeded_ttl_ms, failed_ttl_ms)
+        return await maintenance.collect_finished(self._database, self._queues, work, ttls_ms, limit)
 
     async def forget_results(self, limit: int) -> int:
-        results = await call_results.delete_expired(self._database, limit)
-        return results + await delete_expired_periods(self._database, limit)
+        work, database = await self._look.find(), self._database
+        results = await call_results.delete_expired(database, limit) if database.is_past(work.result_expires) else 0
+        periods = await delete_expired_periods(database, limit) if database.is_past(work.period_ends) else 0
+        return results + periods
 
     async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
         await reports.store_report(self._database, worker_id, report, keep_ms)

@@ -1,12 +1,17 @@
 """The monitor while the store does not answer."""
 
 import asyncio
+import contextlib
 import logging
+
+import pytest
 
 from pinlater.errors import NoHealthyShards
 from pinlater.server.background.monitor import Monitor
+from pinlater.server.background.stall_detector import StallDetector
 from pinlater.server.config.settings import Settings
 from pinlater.server.metrics import Metrics
+from pinlater.server.turns import ServerPlace
 
 
 class Store:
@@ -43,3 +48,28 @@ def test_a_store_that_is_away_is_asked_again_and_complained_of_once(caplog):
     with caplog.at_level(logging.WARNING):
         asyncio.run(run())
     assert [record.getMessage().count("no shard answers") for record in caplog.records] == [1, 1]
+
+
+def test_each_of_several_servers_works_at_its_turns_only():
+    store, clock = Store(away=()), [0]
+    turns = ServerPlace(1, 3)
+
+    async def run():
+        monitor = Monitor(
+            store, store, Settings(monitor_interval_seconds=1), Metrics(), place=lambda: turns, now_ms=lambda: clock[0]
+        )
+        slept = []
+
+        async def sleep(seconds):
+            slept.append(seconds)
+            clock[0] += round(seconds * 1000)
+            if len(slept) == 4:
+                raise asyncio.CancelledError
+
+        with pytest.MonkeyPatch.context() as patch, contextlib.suppress(asyncio.CancelledError):
+            patch.setattr("pinlater.server.background.monitor.asyncio.sleep", sleep)
+            await monitor._run(StallDetector())
+        return slept
+
+    assert asyncio.run(run()) == [1.0, 3.0, 3.0, 3.0]
+    assert store.calls == 4

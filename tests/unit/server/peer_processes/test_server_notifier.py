@@ -189,3 +189,18 @@ def test_without_a_way_to_the_database_nobody_listens(caplog):
     asyncio.run(test())
     assert "waiting dequeues poll" in caplog.text
     assert local_address("127.0.0.1", 3306) == "127.0.0.1"
+
+
+def test_each_server_has_a_place_of_its_own_and_processes_of_one_share_it(run):
+    async def test(_, *servers):
+        places = [server.notifier.place for server in servers]
+        assert {place.servers for place in places} == {3}
+        assert places[0] == places[3]
+        assert sorted(place.rank for place in places[:3]) == [0, 1, 2]
+
+    run(test, "a", "b", "c", "a")
+
+
+def test_a_server_that_knows_of_no_other_has_all_turns():
+    notifier = ServerNotifier(None, "a", None, None)
+    assert (notifier.place.rank, notifier.place.servers) == (0, 1)

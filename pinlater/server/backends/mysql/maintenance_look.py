@@ -1,0 +1,67 @@
+"""One query says whether a shard has any work for the monitor: most of the time it has none."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.queries import one_row
+
+_QUERIES = (
+    "first_claim_expiring",
+    "first_succeeded",
+    "first_failed",
+    "first_result_expiring",
+    "first_period_ending",
+    "first_deleted_queue",
+)
+
+
+class MaintenanceWork(NamedTuple):
+    """The first work of each kind, as epoch milliseconds; None: there is none.
+
+    Attributes:
+        claim_expires: the end of the first lease.
+        succeeded: when the first succeeded job finished.
+        failed: when the first failed job finished.
+        result_expires: the end of the first saved result of a call.
+        period_ends: the end of the first period of a unique key.
+        deleted_queue: id of a queue whose jobs are to be deleted.
+    """
+
+    claim_expires: int | None
+    succeeded: int | None
+    failed: int | None
+    result_expires: int | None
+    period_ends: int | None
+    deleted_queue: int | None
+
+
+class MaintenanceLook:
+    """Looks for work of the monitor.
+
+    Args:
+        database: of the shard.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._query = one_row(database.queries.bind(name) for name in _QUERIES)
+        self._reading: asyncio.Task[MaintenanceWork] | None = None
+
+    async def find(self) -> MaintenanceWork:
+        """Return the first work of each kind; the verbs of the monitor, which come together, share one query."""
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._read())
+            self._reading.add_done_callback(self._end)
+        return await asyncio.shield(self._reading)
+
+    async def _read(self) -> MaintenanceWork:
+        [row] = await self._database.rows(self._query)
+        return MaintenanceWork(*row)
+
+    def _end(self, reading: asyncio.Task[MaintenanceWork]) -> None:
+        self._reading = None
+        if not reading.cancelled():
+            reading.exception()  # if all callers were cancelled, nobody else asks for it

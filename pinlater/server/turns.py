@@ -1,0 +1,28 @@
+"""Turns of the servers of a store: what any of them may do is done at each interval by one of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+MOST_TURNS = 3
+"""However many servers there are, each has its turn after so many intervals: some of them may have died unnoticed."""
+
+
+class ServerPlace(NamedTuple):
+    """The place of a server among those of its store.
+
+    Attributes:
+        rank: from 0 on.
+        servers: how many there are.
+    """
+
+    rank: int = 0
+    servers: int = 1
+
+    def seconds_until_turn(self, now_ms: int, interval_seconds: float) -> float:
+        """Return the seconds until this server's next turn; all servers must ask with the time of the store."""
+        turns = min(self.servers, MOST_TURNS)
+        if turns == 1:
+            return interval_seconds
+        begins = self.rank % turns * interval_seconds
+        return (begins - now_ms / 1000) % (turns * interval_seconds) or turns * interval_seconds
