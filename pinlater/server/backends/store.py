@@ -360,6 +360,9 @@ class ServerStore(Store, Protocol):
     def fault(self) -> str | None:
         """Why no new jobs are taken; None if they are."""
 
+    async def changed_queue_settings(self) -> dict[str, QueueSettings] | None:
+        """Return the settings of all queues if they may have changed since this was last asked; None: they have not."""
+
     def shard_states(self) -> list[ShardState]:
         """Return the state of each shard."""
 

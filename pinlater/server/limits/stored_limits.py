@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Mapping
 
 from pinlater.errors import NoHealthyShards, ServerError
 from pinlater.model.queues import QueueChange, QueueSettings
@@ -72,8 +73,13 @@ class StoredLimits:
 
     async def refresh(self) -> None:
         """Load the settings from the store and apply them; raises what the store raises."""
+        await self._apply(self._backend.queue_settings)
+
+    async def _apply(self, read: Callable[[], Awaitable[Mapping[str, QueueSettings] | None]]) -> None:
         async with self._reading:  # or the older of two concurrent reads might be applied last
-            self._files.apply_stored(await self._backend.queue_settings())
+            settings = await read()
+            if settings is not None:
+                self._files.apply_stored(settings)
         self._is_loaded = True
         if self._has_failed:
             self._has_failed = False
@@ -83,7 +89,7 @@ class StoredLimits:
         """Reload the settings regularly until cancelled; once only if no other server can change them."""
         while True:
             try:
-                await self.refresh()
+                await self._apply(self._backend.changed_queue_settings)
             except ServerError as error:
                 log.debug("cannot read the queue settings, retrying: %s", error)
             except Exception:

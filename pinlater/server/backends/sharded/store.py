@@ -24,6 +24,7 @@ from pinlater.server.backends.sharded import by_descriptor, limits, merges, repo
 from pinlater.server.backends.sharded.claim import DequeueOptions, ShardClaimer
 from pinlater.server.backends.sharded.fan_out import ask_all
 from pinlater.server.backends.sharded.overview import StoreOverview
+from pinlater.server.backends.sharded.settings_poll import SettingsPoll
 from pinlater.server.backends.sharded.shard import Shard, ShardSpec
 from pinlater.server.backends.sharded.shard_group import ShardGroup
 from pinlater.server.backends.sharded.shard_handle import OnCall
@@ -87,6 +88,7 @@ class ShardedStore(StoreOverview):
         self.capabilities = Capabilities(name, is_serial=False, poll_intervals=poll_intervals, has_keys=has_keys)
         self.group = ShardGroup(make, on_call)
         self._claimer = ShardClaimer(self.group)
+        self.changed_queue_settings = SettingsPoll(self.group).changed
 
     def update(self, specs: Sequence[ShardSpec]) -> None:
         """Replace the set of shards; those that stay as they are notice nothing."""

@@ -195,6 +195,8 @@ class SqliteStore:
     async def queue_settings(self) -> dict[str, QueueSettings]:
         return await self._readers.run(queues.settings)
 
+    changed_queue_settings = queue_settings
+
     async def change_queue_settings(self, queue: str, change: QueueChange) -> None:
         await self._writer.submit(queues.change, queues.ChangeRequest(self._named(queue).id, change))
 

@@ -1,12 +1,14 @@
 """Queue settings in the store: what applies until they are known."""
 
 import asyncio
+import contextlib
 import logging
 
 import pytest
 
 from pinlater.errors import NoHealthyShards, UnknownError
 from pinlater.model.queues import QueueSettings
+from pinlater.server.backends.store import FREQUENT_POLLS, Capabilities
 from pinlater.server.limits import stored_limits
 from pinlater.server.limits.stored_limits import StoredLimits
 
@@ -95,3 +97,19 @@ def test_of_two_changes_at_once_the_later_reading_stays_in_force():
         assert set(files.said[-1]) == {"a", "b"}
 
     asyncio.run(main())
+
+
+def test_what_has_not_changed_is_not_applied_again(limits, store):
+    answers = [None, {"pins": QueueSettings()}, asyncio.CancelledError()]
+
+    async def changed():
+        answer = answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    store.changed_queue_settings, store.capabilities = changed, Capabilities("fake", False, FREQUENT_POLLS)
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(asyncio.CancelledError):
+        patch.setattr(stored_limits, "_POLL_SECONDS", 0)
+        asyncio.run(limits.watch())
+    assert limits._files.said == [{"pins": QueueSettings()}]

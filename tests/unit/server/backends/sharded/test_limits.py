@@ -25,6 +25,50 @@ def test_settings_are_kept_on_every_shard(fleet):
         assert fleet.queue_settings() == {QUEUE: wanted}
 
 
+def test_polls_ask_one_shard_each_and_find_what_another_server_has_changed(fleet):
+    asked = []
+    for one in fleet.shards.values():
+        one.queue_settings = counting(one, asked)
+    assert fleet.changed_queue_settings() == {QUEUE: QueueSettings()}
+    assert sorted(asked) == ["1", "2", "3"]
+    assert [fleet.changed_queue_settings() for _ in range(6)] == [None] * 6
+    assert sorted(asked[3:]) == ["1", "1", "2", "2", "3", "3"]
+    paused = QueueSettings(is_paused=True)
+    for one in fleet.shards.values():
+        one.settings[QUEUE] = paused
+    assert fleet.changed_queue_settings() == {QUEUE: paused}
+    assert fleet.changed_queue_settings() is None
+
+
+def test_polls_find_a_change_that_reached_one_shard_only(fleet):
+    fleet.changed_queue_settings()
+    fleet.shards["2"].settings[QUEUE] = QueueSettings(max_running=5)
+    found = [fleet.changed_queue_settings() for _ in range(3)]
+    assert [one for one in found if one is not None] == [{QUEUE: QueueSettings(max_running=5)}]
+
+
+def test_polls_read_anew_when_a_shard_comes_or_fails(fleet):
+    fleet.change_queue_settings(QUEUE, QueueChange(is_paused=True))
+    assert fleet.changed_queue_settings()[QUEUE].is_paused
+    fleet.update(*specs_of("1", "2", "3", "4"))
+    fleet.run(fleet.shards["4"].create_queue(QUEUE))
+    assert fleet.changed_queue_settings()[QUEUE].is_paused  # whatever the new one says
+    fleet.shards["1"].error = ShardConnectionFailed("gone")
+    assert [found for _ in range(4) if (found := fleet.changed_queue_settings())] == [
+        {QUEUE: QueueSettings(is_paused=True)}
+    ]
+
+
+def counting(shard, asked):
+    queue_settings = shard.queue_settings
+
+    async def counted():
+        asked.append(shard.name)
+        return await queue_settings()
+
+    return counted
+
+
 def test_a_shard_that_missed_a_change_is_named(fleet):
     fleet.shards["2"].error = ShardConnectionFailed("gone")
     with pytest.raises(ShardConnectionFailed, match="shard 2 does not answer and keeps the old settings"):
