@@ -20,6 +20,21 @@ def test_each_state_is_counted_by_itself(backend):
     assert [backend.count(state) for state in (PENDING, IN_PROGRESS, SUCCEEDED, FAILED)] == [1, 4, 2, 3]
 
 
+def test_each_queue_says_in_which_states_it_has_jobs(backend):
+    backend.create_queue("other")
+    backend.create_queue("idle")
+    assert backend.states_in_use() == {QUEUE: set(), "other": set(), "idle": set()}
+    for state in (SUCCEEDED, FAILED):
+        backend.finished(state=state)
+        assert state in backend.states_in_use()[QUEUE]
+    backend.started()
+    assert backend.states_in_use()[QUEUE] == {IN_PROGRESS, SUCCEEDED, FAILED}
+    backend.enqueue_jobs("other", [new_job(priority=3, run_after_ms=2**62)])
+    assert backend.states_in_use() == {QUEUE: {IN_PROGRESS, SUCCEEDED, FAILED}, "other": {PENDING}, "idle": set()}
+    backend.delete_queue("other")
+    assert "other" not in backend.states_in_use()
+
+
 def test_by_priority_or_over_all_of_them(backend):
     backend.put(*[new_job(priority=priority) for priority in (1, 2, 2, 3, 3, 3)])
     assert [backend.count(priority=priority) for priority in (1, 2, 3, None)] == [1, 2, 3, 6]

@@ -83,6 +83,39 @@ def test_a_look_at_idle_queues_is_one_statement_a_shard_and_finds_what_others_st
     asyncio.run(scenario())
 
 
+def test_a_round_of_the_monitor_is_one_statement_a_shard_until_there_is_work(asked, tmp_path):
+    make, close = mysql_fleets(tmp_path, pauses=PAUSES)
+
+    async def scenario():
+        here = make()
+        for queue in QUEUES:
+            await here.create_queue(queue)
+
+        async def round_of_monitor():
+            before = len(asked)
+            reaped, collected, _ = await asyncio.gather(
+                here.reap_expired(100, server_age_ms=10**9, quiet_ms=0),
+                here.collect_finished(3_600_000, 3_600_000, 100),
+                here.forget_results(100),
+            )
+            return len(asked) - before, [one.retried for one in reaped], [one.queue for one in collected]
+
+        await round_of_monitor()
+        assert await round_of_monitor() == (here.shards, [], [])
+        await here.enqueue_jobs(QUEUES[0], [new_job(attempts=3)])
+        await here.dequeue_jobs(QUEUES[0], 1, Claim("h:1:1:w:1", 1))
+        await asyncio.sleep(0.01)
+        spent, retried, _ = await round_of_monitor()
+        assert (spent > here.shards, retried) == (True, [1])
+        await here.delete_queue(QUEUES[1])
+        assert (await round_of_monitor())[0] > here.shards  # its jobs are deleted, then its row
+        assert (await round_of_monitor())[0] == here.shards
+        await here.close()
+
+    asyncio.run(scenario())
+    close()
+
+
 MANY = 300
 ROUNDS = 5
 MOST_COMMANDS = 150

@@ -183,7 +183,7 @@ IN_ORDER = {
     "first_pending", "first_due", "next_due", "claimable_jobs", "peek_jobs", "count_jobs", "scan_jobs", "failed_jobs",
     "claims_of_queue", "running_jobs", "jobs_of_queue", "count_retried",
 }  # fmt: skip
-BY_MOMENT = {"expired_claims", "finished_jobs"}
+BY_MOMENT = {"expired_claims", "finished_jobs", "first_claim_expiring", "first_succeeded", "first_failed"}
 BY_KEY = {"unique_jobs"}
 OF_PERIODS = {
     "unique_periods": "PRIMARY", "period_jobs": "PRIMARY", "end_periods": "PRIMARY",
@@ -193,11 +193,13 @@ OF_KEYS = {
     "delete_keyed_jobs", "first_of_key", "running_of_key", "pending_of_key", "waiting_for_key", "scheduled_of_key",
     "last_of_key",
 }  # fmt: skip
+FIRST_ONLY = {"first_result_expiring": "call_results_expiring", "first_period_ending": "unique_periods_ending"}
+"""With the index whose first entry each reads."""
 OF_QUEUES = {
     "queues", "deleted_queues", "share_queues", "present_queue", "queue_exists", "delete_queue", "queue_settings",
     "settings_of_queue", "change_queue_settings", "schema_version", "reserve_ids", "lock_queues", "purge_queue",
     "bucket", "update_bucket", "queue_lock", "update_queue_lock", "delete_queue_lock", "delete_queue_settings",
-    "lock_version", "last_clock_record", "store_listener", "listeners", "delete_listeners",
+    "lock_version", "first_deleted_queue", "store_listener", "listeners", "delete_listeners",
 }  # fmt: skip
 """Of tables with a row for each queue, for each server, or one for everything."""
 OF_REPORTS = {
@@ -220,7 +222,8 @@ BY_ID = (
     - {*OF_RESULTS}
     - {*OF_PERIODS}
     - OF_KEYS
-    - {"delete_keyed_jobs"}
+    - {*FIRST_ONLY}
+    - {"delete_keyed_jobs", "states_in_use"}
 )
 
 
@@ -261,6 +264,18 @@ def test_results_of_calls_are_found_by_key_or_by_their_expiry(filled, name):
     [step] = filled.plan(name, **COMMON | {"keys": [b"%16d" % number for number in (10, 20)]})
     assert step["key"] == OF_RESULTS[name], step
     assert step["type"] in {"range", "const"}, step
+
+
+@pytest.mark.parametrize("name", FIRST_ONLY)
+def test_the_first_entry_of_an_index_is_found_without_the_others(filled, name):
+    [step] = filled.plan(name, **COMMON)
+    assert (step["key"], step["rows"]) == (FIRST_ONLY[name], "1"), step
+
+
+def test_what_states_a_queue_has_jobs_in_is_seen_in_the_index_of_the_claims(filled):
+    _, *steps = filled.plan("states_in_use", **COMMON)
+    assert [(step["key"], step["type"]) for step in steps] == [("jobs_in_order", "ref")] * 4
+    assert all("Using index" in step["Extra"] for step in steps)
 
 
 @pytest.mark.parametrize("name", OF_PERIODS)
@@ -327,6 +342,10 @@ def test_the_index_narrows_by_all_that_it_can(filled, name):
         ("claimable_jobs", {"limit": 1}, 4),
         ("first_pending", {}, 3),
         ("first_due", {}, 25),
+        ("first_claim_expiring", {}, 3),
+        ("first_succeeded", {}, 3),
+        ("first_failed", {}, 3),
+        ("states_in_use", {}, 100),
         ("next_due", {}, 3),
         ("next_due", {"now": ALL - 1}, 3),
         ("claim_jobs", {}, 12),

@@ -209,6 +209,12 @@ class Store(Protocol):
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
         """Count the jobs that match, up to a limit for each priority."""
 
+    async def states_in_use(self) -> dict[str, set[int]]:
+        """Return in which states each queue has jobs; nothing is counted.
+
+        All queues are named, those without jobs too. It is one query, however many queues there are.
+        """
+
     async def oldest_due_ms(self, queue: str) -> int | None:
         """Return since when the longest-waiting due job is due, whatever its priority; None if none is due."""
 

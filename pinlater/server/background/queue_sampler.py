@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NoReturn
 
 from pinlater.errors import QueueNotFound
@@ -45,32 +45,36 @@ class QueueSampler:
 
     async def sample(self) -> None:
         """Sample all queues once; to be run by one process of a server."""
-        names = await self._backend.queue_names()
+        found = await self._backend.states_in_use()
         for gauge in self._metrics.sampled_queue_gauges:
-            gauge.retain(names)
-        for queue in sorted(names):
+            gauge.retain(found)
+        for queue, states in sorted(found.items()):
             started = time.perf_counter()
             try:
-                await self._sample_queue(queue)
+                await self._sample_queue(queue, states)
             except QueueNotFound:  # deleted since
                 continue
-            await asyncio.sleep(_REST_FACTOR * (time.perf_counter() - started))
+            await asyncio.sleep(_REST_FACTOR * (time.perf_counter() - started) if states else 0)
 
-    async def _sample_queue(self, queue: str) -> None:
+    async def _sample_queue(self, queue: str, states: Collection[int]) -> None:
+        """Sample a queue; what it has no jobs of is not asked for."""
         metrics = self._metrics
-        due = await self._backend.count_jobs(queue, JobFilter(PENDING, is_future=False))
-        running = await self._backend.count_jobs(queue, JobFilter(IN_PROGRESS))
+
+        async def count(which: JobFilter) -> int:
+            return await self._backend.count_jobs(queue, which) if which.state in states else 0
+
+        due = await count(JobFilter(PENDING, is_future=False))
+        metrics.running_jobs.set(queue, await count(JobFilter(IN_PROGRESS)))
         oldest_ms = await self._backend.oldest_due_ms(queue) if due else None
         age_ms = 0 if oldest_ms is None else max(self._now_ms() - oldest_ms, 0)
         metrics.backlog_jobs.set(queue, due)
-        metrics.running_jobs.set(queue, running)
         metrics.oldest_due_age_seconds.set(queue, age_ms / 1000)
-        future = await self._backend.count_jobs(queue, JobFilter(PENDING, is_future=True))
-        waiting = await self._backend.count_jobs(queue, JobFilter(PENDING, waits_for_key=True)) if future else 0
+        future = await count(JobFilter(PENDING, is_future=True))
+        waiting = await count(JobFilter(PENDING, waits_for_key=True)) if future else 0
         metrics.scheduled_jobs.set(queue, max(future - waiting, 0))
         metrics.waiting_for_key_jobs.set(queue, waiting)
-        metrics.retrying_jobs.set(queue, await self._backend.count_jobs(queue, JobFilter(PENDING, is_retry=True)))
-        metrics.failed_jobs.set(queue, await self._backend.count_jobs(queue, JobFilter(FAILED)))
+        metrics.retrying_jobs.set(queue, await count(JobFilter(PENDING, is_retry=True)))
+        metrics.failed_jobs.set(queue, await count(JobFilter(FAILED)))
         metrics.paused.set(queue, float(self._is_paused(queue)))
 
 

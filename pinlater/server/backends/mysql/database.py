@@ -90,16 +90,16 @@ class Database:
 
     async def read_clock(self, connection: MysqlConnection) -> float:
         """Read the database's clock; see ``Shard``."""
-        own_ms, stored = 0.0, {}
+        own_ms, ahead_ms, seen_ms = 0.0, None, None
 
         async def shown_ms() -> float:
-            nonlocal own_ms, stored
-            shown, last = await connection.run(self.queries.bind("clock"), self.queries.bind("last_clock_record"))
-            own_ms, stored = float(shown.rows[0][0]), dict(last.rows)
+            nonlocal own_ms, ahead_ms, seen_ms
+            shown, ahead_ms, seen_ms = (await connection.run(self.queries.bind("clock")))[0].rows[0]
+            own_ms = float(shown)
             return own_ms
 
         await self._clock.read(shown_ms)
-        last = ClockRecord(stored["time_ahead"], stored["time_seen"]) if len(stored) == 2 else None
+        last = None if ahead_ms is None or seen_ms is None else ClockRecord(ahead_ms, seen_ms)
         record = self._clock.meet(own_ms, last)
         if record is not None:
             store = self.queries.bind("store_clock_record", ahead=round(record.ahead_ms), seen=round(record.seen_ms))

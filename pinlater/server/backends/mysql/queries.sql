@@ -19,12 +19,12 @@ COMMIT
 ROLLBACK
 
 -- name: clock
--- Sessions use UTC (see session.py): with daylight saving time, this would be off by an hour for an hour of each year.
-SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000 AS DOUBLE)
-
--- name: last_clock_record
--- When a server last read the clock, and how far that server's time was ahead of it; both in milliseconds.
-SELECT name, value FROM {db}.settings WHERE name IN ('time_ahead', 'time_seen')
+-- What the clock shows; how far the time of the server that last read it was ahead of it, and when that was; all in
+-- milliseconds. Sessions use UTC (see session.py): with daylight saving time, this would be off by an hour for an hour
+-- of each year.
+SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000 AS DOUBLE),
+    (SELECT value FROM {db}.settings WHERE name = 'time_ahead'),
+    (SELECT value FROM {db}.settings WHERE name = 'time_seen')
 
 -- name: store_clock_record
 INSERT INTO {db}.settings (name, value) VALUES ('time_ahead', :ahead), ('time_seen', :seen)
@@ -272,6 +272,15 @@ SELECT queues.name, levels.priority, (
 FROM {db}.queues FORCE INDEX (queues_by_name)
 CROSS JOIN JSON_TABLE('[:levels]', '$[*]' COLUMNS (priority TINYINT PATH '$')) AS levels
 WHERE queues.name IN (:names)
+
+-- name: states_in_use
+-- Whether each queue has jobs of each state.
+SELECT name,
+    EXISTS (SELECT 1 FROM {db}.jobs FORCE INDEX (jobs_in_order) WHERE queue_id = queues.id AND state = 0),
+    EXISTS (SELECT 1 FROM {db}.jobs FORCE INDEX (jobs_in_order) WHERE queue_id = queues.id AND state = 1),
+    EXISTS (SELECT 1 FROM {db}.jobs FORCE INDEX (jobs_in_order) WHERE queue_id = queues.id AND state = 2),
+    EXISTS (SELECT 1 FROM {db}.jobs FORCE INDEX (jobs_in_order) WHERE queue_id = queues.id AND state = 3)
+FROM {db}.queues WHERE name IS NOT NULL
 
 -- name: next_due
 SELECT run_after FROM {db}.jobs FORCE INDEX (jobs_in_order)

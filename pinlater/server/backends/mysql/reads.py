@@ -136,6 +136,12 @@ async def first_due(database: Database, queues: Sequence[str], levels: int) -> d
     return found
 
 
+async def states_in_use(database: Database) -> dict[str, set[int]]:
+    """Return in which states each queue has jobs."""
+    rows = await database.rows(database.queries.bind("states_in_use"))
+    return {name: {state for state, is_used in enumerate(used) if is_used} for name, *used in rows}
+
+
 async def scan(database: Database, search: JobSearch, limit: int, position: Position | None) -> RecordPage:
     """Return the next page of matching jobs, latest run_after first, without their bodies."""
     found = [

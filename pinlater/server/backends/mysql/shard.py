@@ -294,6 +294,9 @@ class MysqlShard:
     async def oldest_due_ms(self, queue: str) -> int | None:
         return await reads.oldest_due(self._database, await self._search(queue, JobFilter(PENDING)))
 
+    async def states_in_use(self) -> dict[str, set[int]]:
+        return await reads.states_in_use(self._database)
+
     async def first_due(self, queues: Sequence[str]) -> dict[str, int | None]:
         return earliest_by_queue(await reads.first_due(self._database, queues, self._options.priority_levels))
 

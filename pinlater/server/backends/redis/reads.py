@@ -122,6 +122,16 @@ async def oldest_due(scripts: ScriptRunner, search: RedisSearch) -> int | None:
     return min((int(time_ms) for time_ms in due), default=None)
 
 
+async def states_in_use(scripts: ScriptRunner, queues: Sequence[str], levels: int) -> dict[str, set[int]]:
+    """Return in which states each of the queues has jobs, without those that do not exist."""
+    found: dict[str, set[int]] = {}
+    for start in range(0, len(queues), _QUEUES_PAGE):
+        names = queues[start : start + _QUEUES_PAGE]
+        rows = await scripts.run_for_shard("states_in_use", ALL_QUEUES, levels, *names)
+        found |= {name: set(states) for name, states in zip(names, rows, strict=True) if states is not None}
+    return found
+
+
 async def first_due(scripts: ScriptRunner, queues: Sequence[str], levels: int) -> dict[str, list[int | None]]:
     """Return when the first PENDING job of each priority falls due, by queue."""
     found: dict[str, list[int | None]] = {}

@@ -281,6 +281,9 @@ class RedisShard:
     async def oldest_due_ms(self, queue: str) -> int | None:
         return await reads.oldest_due(self._slow_scripts, await self._search(queue, JobFilter(PENDING)))
 
+    async def states_in_use(self) -> dict[str, set[int]]:
+        return await reads.states_in_use(self._slow_scripts, sorted(await self.queue_names()), self._levels)
+
     async def first_due(self, queues: Sequence[str]) -> dict[str, int | None]:
         return earliest_by_queue(await reads.first_due(self._slow_scripts, queues, self._levels))
 

@@ -32,6 +32,15 @@ def settings(answers: Iterable[dict[str, QueueSettings]]) -> dict[str, QueueSett
     return found
 
 
+def all_states(answers: Iterable[Mapping[str, set[int]]]) -> dict[str, set[int]]:
+    """Return the states that any shard has jobs in, by queue."""
+    found: dict[str, set[int]] = {}
+    for answer in answers:
+        for queue, states in answer.items():
+            found[queue] = found.get(queue, set()) | states
+    return found
+
+
 def earliest(answers: Iterable[int | None]) -> int | None:
     """Return the earliest time; None if there is none."""
     return min((due_ms for due_ms in answers if due_ms is not None), default=None)

@@ -9,7 +9,7 @@ from typing import Any
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, Position, RecordPage
-from pinlater.model.queues import QueueChange
+from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
@@ -88,7 +88,7 @@ class ShardedStore(StoreOverview):
         self.capabilities = Capabilities(name, is_serial=False, poll_intervals=poll_intervals, has_keys=has_keys)
         self.group = ShardGroup(make, on_call)
         self._claimer = ShardClaimer(self.group)
-        self.changed_queue_settings = SettingsPoll(self.group).changed
+        self._settings_poll = SettingsPoll(self.group)
 
     def update(self, specs: Sequence[ShardSpec]) -> None:
         """Replace the set of shards; those that stay as they are notice nothing."""
@@ -98,6 +98,9 @@ class ShardedStore(StoreOverview):
 
     queue_names = on_all_shards(Store.queue_names, merges.union)
     queue_settings = on_all_shards(Store.queue_settings, merges.settings)
+
+    async def changed_queue_settings(self) -> dict[str, QueueSettings] | None:
+        return await self._settings_poll.changed()
 
     async def create_queue(self, queue: str) -> None:
         """Create the queue on every shard that answers; the others get it with its first job there."""
@@ -157,6 +160,7 @@ class ShardedStore(StoreOverview):
 
     count_jobs = on_all_shards(Store.count_jobs, merges.total)
     oldest_due_ms = on_all_shards(Store.oldest_due_ms, merges.earliest)
+    states_in_use = on_all_shards(Store.states_in_use, merges.all_states)
     first_due = on_all_shards(Store.first_due, merges.earliest_of_shards)
 
     async def lookup_jobs(self, jobs: Sequence[JobDescriptor], *, include_body: bool) -> list[JobRecord | None]:

@@ -378,6 +378,15 @@ DELETE FROM jobs NOT INDEXED WHERE id IN (SELECT value FROM json_each(?1))
 -- name: queues
 SELECT id, name FROM queues WHERE name IS NOT NULL
 
+-- name: states_in_use
+-- Whether each queue has jobs of each state. The claims are ordered by their expiry: they are walked once, for all queues.
+SELECT name,
+    EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_pending WHERE state = 0 AND queue_id = queues.id),
+    id IN (SELECT queue_id FROM jobs INDEXED BY jobs_claimed WHERE state = 1),
+    EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_finished WHERE state >= 2 AND state = 2 AND queue_id = queues.id),
+    EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_finished WHERE state >= 2 AND state = 3 AND queue_id = queues.id)
+FROM queues WHERE name IS NOT NULL
+
 -- name: deleted_queues
 SELECT id FROM queues WHERE name IS NULL
 

@@ -87,6 +87,12 @@ def oldest_due(connection: sqlite3.Connection, search: JobSearch) -> int | None:
     return min((row[0] for row in rows if row is not None and row[0] <= search.now), default=None)
 
 
+def states_in_use(connection: sqlite3.Connection) -> dict[str, set[int]]:
+    """Return in which states each queue has jobs."""
+    rows = connection.execute(QUERIES["states_in_use"]).fetchall()
+    return {name: {state for state, is_used in enumerate(used) if is_used} for name, *used in rows}
+
+
 def first_due(connection: sqlite3.Connection, queues: Sequence[Queue]) -> dict[str, int | None]:
     """Return when the first PENDING job of each queue falls due, or did; None if none is PENDING."""
     found: dict[str, int | None] = {}

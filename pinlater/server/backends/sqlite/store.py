@@ -296,6 +296,9 @@ class SqliteStore:
     async def oldest_due_ms(self, queue: str) -> int | None:
         return await self._readers.run(reads.oldest_due, self._search(queue, JobFilter(PENDING)))
 
+    async def states_in_use(self) -> dict[str, set[int]]:
+        return await self._readers.run(reads.states_in_use)
+
     async def first_due(self, queues: Sequence[str]) -> dict[str, int | None]:
         known = [self._queues[queue] for queue in queues if queue in self._queues]
         return await self._readers.run(reads.first_due, known)

@@ -18,7 +18,7 @@ def public(*protocols):
 
 VERBS = sorted(public(Store) - {"close"})
 READS = {"queue_names", "queue_settings", "peek_jobs", "lookup_jobs", "count_jobs", "oldest_due_ms", "first_due"}
-READS |= {"scan_jobs", "reports"}
+READS |= {"scan_jobs", "reports", "states_in_use"}
 CHANGES = sorted(set(VERBS) - READS)
 UNFENCED = {"create_queue", "forget_results"}
 

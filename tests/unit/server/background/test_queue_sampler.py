@@ -33,10 +33,11 @@ class Store:
     def __init__(self, queues):
         self.queues = queues
         self.deleted = set()
+        self.states = {}
         self.asked = []
 
-    async def queue_names(self):
-        return set(self.queues)
+    async def states_in_use(self):
+        return {queue: set(self.states.get(queue, {PENDING, IN_PROGRESS, FAILED})) for queue in self.queues}
 
     async def count_jobs(self, queue, which):
         self.asked.append(queue)
@@ -101,9 +102,18 @@ def test_a_queue_without_future_jobs_is_not_asked_for_those_that_wait_for_a_key(
     assert len(store.asked) == len(PLACES) - 1
 
 
+def test_what_a_queue_has_no_jobs_of_is_not_asked_for():
+    store, metrics = Store({"email": (0, 2, None), "sms": (0, 0, None)}), Metrics()
+    store.states = {"email": {IN_PROGRESS}, "sms": set()}
+    sample(store, metrics)
+    assert store.asked == ["email"]
+    assert levels(metrics, "pinlater_queue_running_jobs") == {"email": 2, "sms": 0}
+    assert levels(metrics, "pinlater_queue_failed_jobs") == {"email": 0, "sms": 0}
+
+
 def test_a_store_that_is_away_ends_nothing():
     class Away(Store):
-        async def queue_names(self):
+        async def states_in_use(self):
             self.asked.append("names")
             raise OSError
 
