@@ -91,7 +91,7 @@ def assemble(config: ProcessConfig, store: OpenedStore, metrics: Metrics) -> Com
         else RateLimits(new_bucket=partial(LeasedBucket, store.acquire_tokens))
     )
     broker = Broker(backend, limits, now_ms, metrics.store_seconds.observe)
-    store.notifications.on_job, store.notifications.on_gap = broker.on_remote_jobs, broker.wake_all
+    store.notifications.on_jobs, store.notifications.on_gap = broker.on_remote_jobs, broker.on_gap
     files = RateLimitFiles(settings, limits, broker.wake_all, is_divided=store.acquire_tokens is None)
     stored = StoredLimits(backend, files)
     service = Service(
@@ -137,7 +137,7 @@ def server_notifier_of(config: ProcessConfig, components: Components) -> ServerN
     if listeners is None or not config.settings.notify_servers:
         return None
     server = f"{os.uname().nodename}:{config.folder}"
-    notifier = ServerNotifier(listeners, server, broker.on_remote_jobs, broker.wake_all)
+    notifier = ServerNotifier(listeners, server, broker.on_remote_jobs, broker.on_gap)
     broker.notifiers.append(notifier.notify)
     return notifier
 

@@ -125,6 +125,7 @@ async def _open_sharded(settings: Settings, file: Path, metrics: Metrics) -> Ope
         kind.make,
         poll_intervals=kind.poll_intervals,
         has_keys=kind.has_keys,
+        now_ms=clock.now_ms,
         on_call=calls.note,
     )
 

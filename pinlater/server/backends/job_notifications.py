@@ -2,17 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
+
+
+class JobPlace(NamedTuple):
+    """Where jobs are.
+
+    Attributes:
+        shard: name of their shard.
+        priority: of the jobs; None: it is unknown.
+    """
+
+    shard: str
+    priority: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.shard}:{self.priority or ''}"
+
+    @classmethod
+    def parse(cls, text: str) -> JobPlace:
+        """Return what ``str`` has made text of; raises ``ValueError`` for other text."""
+        shard, separator, priority = text.partition(":")
+        if not (shard and separator):
+            raise ValueError(f"{text!r} names no shard")
+        return cls(shard, int(priority) if priority else None)
+
+
+def places_of(descriptors: Iterable[str]) -> set[JobPlace]:
+    """Return where the jobs of some descriptors are."""
+    heads = {descriptor.rpartition(":")[0] for descriptor in descriptors}  # of many jobs in one call, few differ
+    parts = (head.split(":") for head in heads)
+    return {JobPlace(shard[1:], int(priority[1:])) for _, shard, priority in parts}
+
+
+OnJobs = Callable[[str, int | None, Collection[JobPlace]], None]
+"""Receives a queue that has new jobs; when they fall due, in epoch milliseconds (None: now); and where they are, if
+that is known."""
 
 
 class JobNotifications:
     """Passes notifications of a store on to its listeners; without listeners, they are dropped.
 
     Attributes:
-        on_job: called with a queue, and when its new job falls due, in epoch milliseconds; None: now.
+        on_jobs: called with new jobs.
         on_gap: called when notifications may have been lost.
     """
 
     def __init__(self) -> None:
-        self.on_job: Callable[[str, int | None], None] = lambda _queue, _due_ms: None
+        self.on_jobs: OnJobs = lambda _queue, _due_ms, _places: None
         self.on_gap: Callable[[], None] = lambda: None

@@ -24,7 +24,7 @@ such jobs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -33,6 +33,7 @@ from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
 from pinlater.model.queues import QueueChange, QueueSettings
+from pinlater.server.backends.job_notifications import JobPlace
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
     Claim,
@@ -368,6 +369,12 @@ class ServerStore(Store, Protocol):
 
     async def changed_queue_settings(self) -> dict[str, QueueSettings] | None:
         """Return the settings of all queues if they may have changed since this was last asked; None: they have not."""
+
+    def jobs_arrived(self, queue: str, due_ms: int | None, places: Collection[JobPlace]) -> None:
+        """Take note of jobs that another server or process has made claimable; see ``OnJobs``."""
+
+    def notifications_lost(self) -> None:
+        """Take note that there may have been others."""
 
     def shard_states(self) -> list[ShardState]:
         """Return the state of each shard."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from pinlater.errors import DequeueRateLimited, QueueNotFound
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.jobs import NewJob
+from pinlater.server.backends.job_notifications import JobPlace, OnJobs, places_of
 from pinlater.server.backends.records import Expired, IdempotencyKey, Settled
 from pinlater.server.backends.store import ServerStore, Store
 from pinlater.server.broker.claimable import makes_claimable
@@ -35,8 +36,8 @@ class Broker:
 
     Attributes:
         backend: the store.
-        notifiers: each is called with a queue whose new jobs no dequeue here waits for, and when they are due, in epoch
-            milliseconds (None: now); none if there are no other processes and servers, or the store notifies them.
+        notifiers: each is called with new jobs that no dequeue here waits for; none if there are no other processes and
+            servers, or the store notifies them.
     """
 
     def __init__(
@@ -46,8 +47,8 @@ class Broker:
         now_ms: Callable[[], int],
         observe: Callable[[str, float], None] = lambda _, __: None,
     ) -> None:
-        self.notifiers: list[Callable[[str, int | None], None]] = []
-        self.backend: Store = backend
+        self.notifiers: list[OnJobs] = []
+        self.backend: ServerStore = backend
         self._is_serial = backend.capabilities.is_serial
         self._limits = limits
         self._now_ms = now_ms
@@ -110,38 +111,36 @@ class Broker:
         storing = self._carry_out(queue, self.backend.enqueue_jobs(queue, jobs, once=once), "enqueue")
         if self._is_serial:
             # Parked dequeues woken before the jobs are stored claim them in the same transaction.
-            self._announce_jobs(queue, jobs)
+            self._announce_jobs(queue, jobs, ())
             return await storing
         descriptors = await storing
-        self._announce_jobs(queue, jobs)
+        self._announce_jobs(queue, jobs, descriptors)
         return descriptors
 
-    def _announce_jobs(self, queue: str, jobs: Sequence[NewJob]) -> None:
+    def _announce_jobs(self, queue: str, jobs: Sequence[NewJob], descriptors: Sequence[str]) -> None:
         if not self.notifiers and self._queues.get(queue) is None:
             return
         now = self._now_ms()
-        later = [
-            job.run_after_ms
-            for job in jobs  # only the store knows when a job is due that has replaced another one
-            if job.run_after_ms is not None
-            and job.run_after_ms > now
-            and not (job.unique_rule and job.unique_rule.on_duplicate)
-        ]
+        later = [later_ms for job in jobs if (later_ms := job.later_ms(now)) is not None]
         if len(jobs) > len(later):
-            self._wake_waiters(queue, len(jobs) - len(later))
+            self._wake_waiters(queue, len(jobs) - len(later), descriptors=descriptors)
         if later:
             self._wake_waiters(queue, len(later), min(later))
 
-    def _wake_waiters(self, queue: str, count: int, due_ms: int | None = None) -> None:
+    def _wake_waiters(
+        self, queue: str, count: int, due_ms: int | None = None, *, descriptors: Sequence[str] = ()
+    ) -> None:
         """Wake dequeues that wait for ``count`` newly claimable jobs, here or in other processes."""
         state = self._queues.get(queue)
         left = count if state is None else state.jobs_arrived(count, due_ms)
-        if left > 0:
+        if left > 0 and self.notifiers:
+            places = places_of(descriptors)
             for notify in self.notifiers:
-                notify(queue, due_ms)
+                notify(queue, due_ms, places)
 
-    def on_remote_jobs(self, queue: str, due_ms: int | None) -> None:
-        """Wake a dequeue for a job that another process made claimable, now or when it is due."""
+    def on_remote_jobs(self, queue: str, due_ms: int | None, places: Collection[JobPlace] = ()) -> None:
+        """Wake a dequeue for a job that another process made claimable, now or when it is due; see ``OnJobs``."""
+        self.backend.jobs_arrived(queue, due_ms, places)
         state = self._queues.get(queue)
         if state is not None:
             state.jobs_arrived(1, due_ms)
@@ -206,8 +205,13 @@ class Broker:
         await self.backend.delete_queue(queue)
         self._queues.forget(queue)
 
+    def on_gap(self) -> None:
+        """Let all parked dequeues try again: notifications may have been lost."""
+        self.backend.notifications_lost()
+        self.wake_all()
+
     def wake_all(self) -> None:
-        """Let all parked dequeues try again: limits may have changed, or notifications been lost."""
+        """Let all parked dequeues try again: limits may have changed."""
         for state in list(self._queues):
             state.wake_all()
 

@@ -10,9 +10,10 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Collection
 from pathlib import Path
 
+from pinlater.server.backends.job_notifications import JobPlace, OnJobs
 from pinlater.server.peer_processes.notification_batch import NotificationBatch, read_message
 
 SUFFIX = ".notify"
@@ -25,10 +26,10 @@ class JobNotifier:
 
     Args:
         folder: private to the processes of this server.
-        on_jobs: receives a queue and when its new job is due, in epoch milliseconds; None: now.
+        on_jobs: receives new jobs.
     """
 
-    def __init__(self, folder: Path, on_jobs: Callable[[str, int | None], None]) -> None:
+    def __init__(self, folder: Path, on_jobs: OnJobs) -> None:
         self._folder = folder
         self._path = folder / f"{os.getpid()}{SUFFIX}"
         self._on_jobs = on_jobs
@@ -51,10 +52,10 @@ class JobNotifier:
         self._socket.close()
         self._path.unlink(missing_ok=True)
 
-    def notify(self, queue: str, due_ms: int | None = None) -> None:
+    def notify(self, queue: str, due_ms: int | None = None, places: Collection[JobPlace] = ()) -> None:
         """Notify the other processes of a job, at once or together with those of the next few milliseconds."""
         if self._others:
-            self._batch.add(queue, due_ms)
+            self._batch.add(queue, due_ms, places)
 
     def _send(self, message: bytes) -> None:
         for other in list(self._others):
@@ -74,8 +75,8 @@ class JobNotifier:
     def _receive(self, message: bytes) -> None:
         if message == _GREETING:
             self._find_others()
-        for queue, due_ms in read_message(message):
-            self._on_jobs(queue, due_ms)
+        for queue, due_ms, places in read_message(message):
+            self._on_jobs(queue, due_ms, places)
 
     def _find_others(self) -> None:
         self._others = [str(path) for path in self._folder.glob(f"*{SUFFIX}") if path != self._path]

@@ -11,12 +11,13 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from hashlib import blake2b
 from hmac import compare_digest
 from typing import cast
 
 from pinlater.errors import ServiceError
+from pinlater.server.backends.job_notifications import JobPlace, OnJobs
 from pinlater.server.backends.listeners import Listener, StoreListeners
 from pinlater.server.log_rate_limit import LogRateLimit
 from pinlater.server.peer_processes.notification_batch import NotificationBatch, read_message
@@ -45,7 +46,7 @@ class ServerNotifier(asyncio.DatagramProtocol):
     Args:
         listeners: the list of the store's servers.
         server: names this server: its own processes are not notified.
-        on_jobs: receives a queue and when its new job is due, in epoch milliseconds; None: now.
+        on_jobs: receives new jobs.
         on_gap: is called when notifications may have been missed.
     """
 
@@ -53,7 +54,7 @@ class ServerNotifier(asyncio.DatagramProtocol):
         self,
         listeners: StoreListeners,
         server: str,
-        on_jobs: Callable[[str, int | None], None],
+        on_jobs: OnJobs,
         on_gap: Callable[[], None],
     ) -> None:
         self._listeners = listeners
@@ -116,10 +117,10 @@ class ServerNotifier(asyncio.DatagramProtocol):
             return
         await asyncio.sleep(_GREETING_GAP_SECONDS)
 
-    def notify(self, queue: str, due_ms: int | None = None) -> None:
+    def notify(self, queue: str, due_ms: int | None = None, places: Collection[JobPlace] = ()) -> None:
         """Notify the other servers of a job, at once or together with those of the next few milliseconds."""
         if self._others:
-            self._batch.add(queue, due_ms)
+            self._batch.add(queue, due_ms, places)
 
     def _send_to_others(self, message: bytes) -> None:
         for listener in self._others.values():
@@ -139,8 +140,8 @@ class ServerNotifier(asyncio.DatagramProtocol):
         if not message:
             self._greeted.set()
         try:
-            for queue, due_ms in read_message(message):
-                self._on_jobs(queue, due_ms)
+            for queue, due_ms, places in read_message(message):
+                self._on_jobs(queue, due_ms, places)
         except ValueError:
             log.debug("a message of another version of the server was dropped")
 

@@ -17,6 +17,7 @@ from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.records import RETRIES_LOOKED_AT, StoreSize
 from pinlater.server.backends.search import JobSearch, Queue
+from pinlater.server.backends.sharded import DuePriorities
 
 _BEGIN, _END = -(2**63), 2**63 - 1
 _PAGE_BODIES = 50
@@ -125,15 +126,16 @@ async def oldest_due(database: Database, search: JobSearch) -> int | None:
     return min((due_ms for due_ms in first if due_ms <= search.now), default=None)
 
 
-async def first_due(database: Database, queues: Sequence[str], levels: int) -> dict[str, list[int | None]]:
-    """Return when the first PENDING job of each priority falls due, by queue."""
+async def due_priorities(database: Database, queues: Sequence[str], levels: int) -> dict[str, DuePriorities]:
+    """Return which priorities of queues have due jobs, and when the next job falls due."""
     found: dict[str, list[int | None]] = {}
     for start in range(0, len(queues), _QUEUES_PAGE):
         names = [queue.encode() for queue in queues[start : start + _QUEUES_PAGE]]
         statement = database.queries.bind("first_due", levels=range(1, levels + 1), names=names)
         for name, priority, due_ms in await database.rows(statement):
             found.setdefault(name, [None] * levels)[priority - 1] = due_ms
-    return found
+    now = database.now_ms()
+    return {name: DuePriorities.at(now, dues) for name, dues in found.items()}
 
 
 async def states_in_use(database: Database) -> dict[str, set[int]]:

@@ -16,7 +16,7 @@ from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
 from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.batches import change_in_steps
-from pinlater.server.backends.job_notifications import JobNotifications
+from pinlater.server.backends.job_notifications import JobNotifications, JobPlace
 from pinlater.server.backends.listeners import Listener
 from pinlater.server.backends.mysql import buckets, call_results, listeners, maintenance, queue_locks, reads, reports
 from pinlater.server.backends.mysql.ack import MysqlAckCall, ack_jobs
@@ -45,8 +45,7 @@ from pinlater.server.backends.records import (
     StoreSize,
 )
 from pinlater.server.backends.search import JobSearch, Queue
-from pinlater.server.backends.sharded import CallResult, DuePriorities, earliest_by_queue
-from pinlater.server.backends.store import queue_not_found
+from pinlater.server.backends.sharded import CallResult, DuePriorities
 from pinlater.server.backends.token_bucket import Tokens
 
 _T = TypeVar("_T")
@@ -222,7 +221,7 @@ class MysqlShard:
     def _notify_released(self, queue: Queue) -> None:
         """Notify the broker of jobs that were released without a call."""
         self._restart_scans(queue)
-        self._notifications.on_job(queue.name, None)
+        self._notifications.on_jobs(queue.name, None, [JobPlace(self.name)])
 
     def _claims_of(self, queue: Queue) -> GroupCommit[MysqlDequeueCall, Dequeued]:
         key = (queue.id, len(queue.prefixes))
@@ -246,11 +245,8 @@ class MysqlShard:
     async def acquire_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
         return await self._with_queue(queue, lambda at: buckets.acquire_tokens(self._database, at, rate, wanted))
 
-    async def due_priorities(self, queue: str) -> DuePriorities:
-        dues = (await reads.first_due(self._database, [queue], self._options.priority_levels)).get(queue)
-        if dues is None:
-            raise queue_not_found(queue)
-        return DuePriorities.at(self._database.now_ms(), dues)
+    async def due_priorities(self, queues: Sequence[str]) -> dict[str, DuePriorities]:
+        return await reads.due_priorities(self._database, queues, self._options.priority_levels)
 
     async def lock_queue(self, queue: str, milliseconds: int) -> int | None:
         return await self._with_queue(queue, lambda at: queue_locks.lock_queue(self._database, at, milliseconds))
@@ -298,7 +294,7 @@ class MysqlShard:
         return await reads.states_in_use(self._database)
 
     async def first_due(self, queues: Sequence[str]) -> dict[str, int | None]:
-        return earliest_by_queue(await reads.first_due(self._database, queues, self._options.priority_levels))
+        return {queue: due.first_due_ms for queue, due in (await self.due_priorities(queues)).items()}
 
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> RecordPage:
         return await reads.scan(self._database, await self._search(queue, which), limit, position)

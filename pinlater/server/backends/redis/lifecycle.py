@@ -17,9 +17,8 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import NewJob
 from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, Dequeued, IdempotencyKey, Settled
 from pinlater.server.backends.redis.records import MAX_EXACT, retry_time, stored_key, time_argument
-from pinlater.server.backends.redis.script_calls import ALL_QUEUES, ScriptRunner
-from pinlater.server.backends.sharded import CallResult, DuePriorities
-from pinlater.server.backends.store import queue_not_found
+from pinlater.server.backends.redis.script_calls import ScriptRunner
+from pinlater.server.backends.sharded import CallResult
 from pinlater.server.backends.token_bucket import Tokens, interval_us, most_saved_us
 
 pack = msgspec.msgpack.Encoder().encode
@@ -141,19 +140,6 @@ async def acquire_tokens(scripts: ScriptRunner, queue: str, rate: float, wanted:
     return Tokens(
         *await scripts.run("acquire_tokens", queue, repr(interval_us(rate)), repr(most_saved_us(rate)), wanted)
     )
-
-
-async def due_priorities(scripts: ScriptRunner, queue: str, levels: int) -> DuePriorities:
-    """Return which priorities of a queue have due jobs, and when the next job falls due."""
-    now, due = await scripts.run_for_shard("first_due", ALL_QUEUES, levels, queue)
-    if due is None:
-        raise queue_not_found(queue)
-    return DuePriorities.at(int(now), parse_due_times(due, levels))
-
-
-def parse_due_times(due: Sequence[bytes], levels: int) -> list[int | None]:
-    """Parse the times of one queue in the result of the script ``first_due``."""
-    return [int(time_ms) if time_ms else None for time_ms in due] or [None] * levels
 
 
 async def lock_queue(scripts: ScriptRunner, queue: str, milliseconds: int) -> int | None:

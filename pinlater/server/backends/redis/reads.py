@@ -12,9 +12,10 @@ from pinlater.model.jobs import JobRecord, Position, RecordPage
 from pinlater.protocol.messages import IN_PROGRESS
 from pinlater.server.backends.body_pattern import BodyPattern
 from pinlater.server.backends.records import RETRIES_LOOKED_AT, JobFilter
-from pinlater.server.backends.redis.lifecycle import pack, pack_ids, parse_due_times
+from pinlater.server.backends.redis.lifecycle import pack, pack_ids
 from pinlater.server.backends.redis.records import KINDS, StoredJob, parse_job
 from pinlater.server.backends.redis.script_calls import ALL_QUEUES, ScriptRunner
+from pinlater.server.backends.sharded import DuePriorities
 
 PAGE_JOBS = 500
 """Jobs that one script reads or changes."""
@@ -132,13 +133,15 @@ async def states_in_use(scripts: ScriptRunner, queues: Sequence[str], levels: in
     return found
 
 
-async def first_due(scripts: ScriptRunner, queues: Sequence[str], levels: int) -> dict[str, list[int | None]]:
-    """Return when the first PENDING job of each priority falls due, by queue."""
-    found: dict[str, list[int | None]] = {}
+async def due_priorities(scripts: ScriptRunner, queues: Sequence[str], levels: int) -> dict[str, DuePriorities]:
+    """Return which priorities of queues have due jobs, and when the next job falls due."""
+    found: dict[str, DuePriorities] = {}
     for start in range(0, len(queues), _QUEUES_PAGE):
         names = queues[start : start + _QUEUES_PAGE]
-        _, *dues = await scripts.run_for_shard("first_due", ALL_QUEUES, levels, *names)
-        found |= {name: parse_due_times(due, levels) for name, due in zip(names, dues, strict=True) if due is not None}
+        now, *dues = await scripts.run_for_shard("first_due", ALL_QUEUES, levels, *names)
+        for name, times in zip(names, dues, strict=True):
+            if times is not None:
+                found[name] = DuePriorities.at(int(now), [int(due_ms) if due_ms else None for due_ms in times])
     return found
 
 

@@ -14,7 +14,7 @@ from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
 from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.body_pattern import BodyPattern
-from pinlater.server.backends.job_notifications import JobNotifications
+from pinlater.server.backends.job_notifications import JobNotifications, JobPlace
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
     Claim,
@@ -45,7 +45,6 @@ from pinlater.server.backends.sharded import (
     DuePriorities,
     ShardClock,
     ShardUnreachable,
-    earliest_by_queue,
 )
 from pinlater.server.backends.token_bucket import Tokens
 
@@ -226,8 +225,9 @@ class RedisShard:
     async def acquire_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
         return await lifecycle.acquire_tokens(self._scripts, queue, rate, wanted)
 
-    async def due_priorities(self, queue: str) -> DuePriorities:
-        return await lifecycle.due_priorities(self._scripts, queue, self._levels)
+    async def due_priorities(self, queues: Sequence[str]) -> dict[str, DuePriorities]:
+        scripts = self._scripts if len(queues) == 1 else self._slow_scripts
+        return await reads.due_priorities(scripts, queues, self._levels)
 
     async def lock_queue(self, queue: str, milliseconds: int) -> int | None:
         return await lifecycle.lock_queue(self._scripts, queue, milliseconds)
@@ -285,7 +285,7 @@ class RedisShard:
         return await reads.states_in_use(self._slow_scripts, sorted(await self.queue_names()), self._levels)
 
     async def first_due(self, queues: Sequence[str]) -> dict[str, int | None]:
-        return earliest_by_queue(await reads.first_due(self._slow_scripts, queues, self._levels))
+        return {queue: due.first_due_ms for queue, due in (await self.due_priorities(queues)).items()}
 
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> RecordPage:
         return await reads.scan(self._slow_scripts, await self._search(queue, which), limit, position)
@@ -312,7 +312,7 @@ class RedisShard:
 
     def _notify_released(self, queue: str) -> None:
         """Notify all servers, this one included, of jobs that were released without a call."""
-        self._notifications.on_job(queue, None)
+        self._notifications.on_jobs(queue, None, [JobPlace(self.name)])
         self._channel.publish(queue)
 
     def _notify(self, queue: str, moved: int, due_ms: int | None = None) -> int:

@@ -1,6 +1,5 @@
 """A store of several shards: what all such stores share, whatever database a shard is kept in."""
 
-from pinlater.server.backends.sharded.merges import earliest_by_queue
 from pinlater.server.backends.sharded.server_list import meet_servers
 from pinlater.server.backends.sharded.shard import CallResult, DuePriorities, Shard, ShardSpec, ShardUnreachable
 from pinlater.server.backends.sharded.shard_clock import ClockRecord, ShardClock
@@ -18,6 +17,5 @@ __all__ = [
     "ShardUnreachable",
     "ShardedStore",
     "StoreClock",
-    "earliest_by_queue",
     "meet_servers",
 ]

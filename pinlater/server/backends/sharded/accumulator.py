@@ -13,6 +13,7 @@ class DequeueAccumulator:
         jobs: in the order of the shards, each shard's in its own.
         wanted: how many more may come.
         free_bytes: how many more bytes the answer holds.
+        last: the last answer that was added.
 
     Args:
         limit: most jobs.
@@ -21,6 +22,7 @@ class DequeueAccumulator:
 
     def __init__(self, limit: int, max_bytes: int) -> None:
         self.jobs: list[DequeuedJob] = []
+        self.last = Dequeued([], None, has_more=False)
         self.wanted = limit
         self.free_bytes = max_bytes
         self._held: dict[str, list[DequeuedJob]] = {}
@@ -35,6 +37,7 @@ class DequeueAccumulator:
 
     def add(self, found: Dequeued) -> bool:
         """Add the jobs that a shard handed out; return whether that is enough."""
+        self.last = found
         self.jobs += found.jobs
         self.wanted -= len(found.jobs)
         self.free_bytes -= sum(len(job.body) + JOB_OVERHEAD_BYTES for job in found.jobs)

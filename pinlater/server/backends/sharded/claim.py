@@ -110,8 +110,9 @@ class ShardClaimer:
     async def _by_priority(
         self, handles: Sequence[ShardHandle], wanted: DequeueOptions, got: DequeueAccumulator, limit: RunningLimit
     ) -> None:
-        cached = self._group.due_priorities.get(wanted.queue, handles)
-        if cached is not None and await self._ask_owners(cached, wanted, got, limit):
+        known = self._group.due_priorities.get(wanted.queue, handles)
+        if known is not None and (await self._ask_owners(known, wanted, got, limit) or got.jobs):
+            got.expect(known.next_due_ms)
             return
         read = await self._group.due_priorities.read(wanted.queue, handles)
         got.expect(read.next_due_ms)
@@ -125,12 +126,17 @@ class ShardClaimer:
         failure = due.failure
         for priority in due.priorities:
             for handle in due.owners(priority):
+                arrivals = due.arrivals(handle)
                 try:
                     if await self._ask([handle], priority, wanted, got, limit) or time.monotonic() > deadline:
                         return True
                 except (NoHealthyShards, QueueNotFound) as error:  # just now; the others may still have some
                     failure = error
-                due.exhausted(handle, priority)
+                    self._group.due_priorities.forget(wanted.queue)
+                    continue
+                due.exhausted(handle, priority, arrivals, got.last.next_due_ms)
+                if got.last.is_held or not wanted.others.get("want_next_due"):  # what the shard still has is unknown
+                    self._group.due_priorities.forget(wanted.queue)
         if failure is not None:
             raise failure
         return False

@@ -1,36 +1,49 @@
-"""Which priorities of a queue each shard has due jobs of: read from the shards, and cached for a moment."""
+"""Which priorities of a queue each shard has due jobs of: read from the shards, and kept up to date for a while.
+
+Whatever makes a job due is either recorded here, or makes what is known of its queue be forgotten: by this server, or
+by a notification of another one. If such a notification is lost, the next read finds the job; until then, jobs of
+another shard may be handed out before it. That a queue has no due jobs is never relied upon.
+"""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 from pinlater.errors import QueueNotFound, ServiceError, ShardConnectionFailed
+from pinlater.model.jobs import NewJob
+from pinlater.server.backends.job_notifications import JobPlace, places_of
 from pinlater.server.backends.sharded.fan_out import PATIENCE_SECONDS, ask_all
 from pinlater.server.backends.sharded.shard import DuePriorities, Shard
 from pinlater.server.backends.sharded.shard_handle import ShardHandle
+from pinlater.server.backends.store import queue_not_found
 
-FRESH_SECONDS = 0.05
-"""Due priorities are cached for so long, or until this server stores jobs, so that many dequeues share one query."""
+ANY_PRIORITY = 127
+"""Stands for a job whose priority is unknown: as a bound, no priority is lower."""
 
 
-class ShardPriorities(NamedTuple):
+@dataclass(slots=True)
+class ShardPriorities:
     """The due priorities of a queue, shard by shard.
 
     Attributes:
         until: when they are too old to be used, in monotonic seconds.
         by_shard: due priorities by shard; those that turn out to be exhausted are removed.
         next_due_ms: when the next job falls due of those that are not.
+        first_due_ms: when the first job fell due, or does; None: there is none.
         failure: the error of a shard that refused to tell its priorities.
     """
 
     until: float
     by_shard: dict[ShardHandle, set[int]]
-    next_due_ms: int | None
-    failure: ServiceError | None
+    next_due_ms: int | None = None
+    first_due_ms: int | None = None
+    failure: ServiceError | None = None
+    _arrivals: Counter[ShardHandle] = field(default_factory=Counter)
 
     def owners(self, priority: int) -> list[ShardHandle]:
         """Return the shards that have due jobs of a priority, in random order."""
@@ -43,64 +56,192 @@ class ShardPriorities(NamedTuple):
         """All priorities with due jobs, highest first."""
         return sorted({priority for priorities in self.by_shard.values() for priority in priorities})
 
-    def exhausted(self, handle: ShardHandle, priority: int) -> None:
-        """Record that a shard has no more due jobs of the priorities up to this one."""
-        self.by_shard[handle] = {other for other in self.by_shard[handle] if other > priority}
+    def arrived(self, handle: ShardHandle, priority: int) -> None:
+        """Record that a job has come to a shard."""
+        self.by_shard[handle].add(priority)
+        self._arrivals[handle] += 1
+
+    def arrivals(self, handle: ShardHandle) -> int:
+        """Return a number that changes whenever a job comes to a shard."""
+        return self._arrivals[handle]
+
+    def exhausted(self, handle: ShardHandle, priority: int, arrivals: int, next_due_ms: int | None) -> None:
+        """Record that a shard had no more due jobs of the priorities up to this one.
+
+        Args:
+            handle: the shard.
+            priority: the last one that it has no jobs of.
+            arrivals: those when the shard was asked.
+            next_due_ms: when its next job of these priorities falls due.
+        """
+        self.expect(next_due_ms)
+        if arrivals == self._arrivals[handle]:
+            self.by_shard[handle] = {other for other in self.by_shard[handle] if other > priority}
+
+    def expect(self, due_ms: int | None) -> None:
+        """Record when a job falls due."""
+        if due_ms is not None:
+            self.next_due_ms = due_ms if self.next_due_ms is None else min(due_ms, self.next_due_ms)
 
 
-class DuePriorityCache:
-    """Reads the due priorities of queues, and caches them."""
+class DuePriorityMap:
+    """Reads the due priorities of queues, and keeps them.
 
-    def __init__(self) -> None:
-        self._cached: dict[str, ShardPriorities] = {}
+    Args:
+        keep_seconds: what was read is kept for so long.
+        now_ms: the clock of the store.
+    """
+
+    def __init__(self, keep_seconds: float, now_ms: Callable[[], int]) -> None:
+        self._keep_seconds = keep_seconds
+        self._now_ms = now_ms
+        self._known: dict[str, ShardPriorities] = {}
+        self._changed_during_read: list[set[str]] = []
 
     def get(self, queue: str, handles: Sequence[ShardHandle]) -> ShardPriorities | None:
-        """Return what was read a moment ago, if it is of exactly these shards and not empty."""
-        cached = self._cached.get(queue)
-        if cached is None or time.monotonic() > cached.until or cached.by_shard.keys() != set(handles):
+        """Return what is known, if it is of exactly these shards, and not nothing."""
+        known = self._valid(queue)
+        if known is None or known.by_shard.keys() != set(handles):
             return None
-        return cached if cached.priorities else None
+        return known if known.priorities else None
+
+    def _valid(self, queue: str) -> ShardPriorities | None:
+        known = self._known.get(queue)
+        if known is None:
+            return None
+        is_old = time.monotonic() > known.until
+        if is_old or (known.next_due_ms is not None and known.next_due_ms <= self._now_ms()):
+            del self._known[queue]
+            return None
+        return known
+
+    # Reading
 
     async def read(self, queue: str, handles: Sequence[ShardHandle]) -> ShardPriorities:
-        """Read the due priorities of a queue from these shards, and cache them.
+        """Read the due priorities of a queue from these shards.
 
         Raises:
             QueueNotFound: all that answered lack the queue.
             NoHealthyShards: none answered.
         """
-        until = time.monotonic() + FRESH_SECONDS
+        found = await self.read_all([queue], handles)
+        if queue not in found:
+            self.forget(queue)
+            raise queue_not_found(queue)
+        return found[queue]
+
+    async def read_all(self, queues: Sequence[str], handles: Sequence[ShardHandle]) -> dict[str, ShardPriorities]:
+        """Read the due priorities of queues, without those that do not exist; one query a shard.
+
+        Raises:
+            NoHealthyShards: none answered.
+        """
+        changed: set[str] = set()
+        self._changed_during_read.append(changed)
+        until = time.monotonic() + self._keep_seconds
         failure: ServiceError | None = None
 
-        async def ask(shard: Shard) -> DuePriorities:
+        async def ask(shard: Shard) -> dict[str, DuePriorities]:
             nonlocal failure
             try:
-                return await shard.due_priorities(queue)
+                return await shard.due_priorities(queues)
             except (QueueNotFound, ShardConnectionFailed):
                 raise
             except ServiceError as error:  # a refusal of one shard hides no job of the others
                 failure = error
-                return DuePriorities([], None)
+                return {}
 
-        self._cached.pop(queue, None)
-        pending = self._cached[queue] = ShardPriorities(0.0, {}, None, None)  # unless invalidated while it is read
-        answers = await ask_all(handles, ask, patience=PATIENCE_SECONDS)
-        due_ms = min((due.next_due_ms for _, due in answers if due.next_due_ms is not None), default=None)
-        read = ShardPriorities(until, {handle: set(due.priorities) for handle, due in answers}, due_ms, failure)
-        if self._cached.get(queue) is pending:
-            if read.priorities:
-                self._cached[queue] = read
+        try:
+            answers = await ask_all(handles, ask, patience=PATIENCE_SECONDS)
+        finally:
+            self._changed_during_read = [other for other in self._changed_during_read if other is not changed]
+        found = {}
+        for queue in queues:
+            of_queue = {handle: answer.get(queue) for handle, answer in answers}
+            if failure is None and not any(of_queue.values()):
+                continue
+            found[queue] = _merged(until, of_queue, failure)
+            if queue not in changed and failure is None:
+                self._known[queue] = found[queue]
+        return found
+
+    # Changes
+
+    def arrived(self, queue: str, due_ms: int | None, places: Iterable[JobPlace]) -> None:
+        """Record new jobs of a queue.
+
+        Args:
+            queue: of the jobs.
+            due_ms: when the first of them falls due, in epoch milliseconds; None: now.
+            places: where they are, if they are due; without any, what is known of the queue is forgotten.
+        """
+        for changed in self._changed_during_read:
+            changed.add(queue)
+        known = self._valid(queue)
+        if known is None:
+            return
+        if due_ms is not None and due_ms > self._now_ms():
+            known.expect(due_ms)
+            return
+        by_name = {handle.name: handle for handle in known.by_shard}
+        added = {(by_name.get(place.shard), place.priority or ANY_PRIORITY) for place in places}
+        is_order_known = ANY_PRIORITY not in {*known.priorities, *(priority for _, priority in added)}
+        if not added or not (is_order_known or len(added) + len(known.priorities) == 1):
+            del self._known[queue]
+            return
+        for handle, priority in added:
+            if handle is None:  # a shard that this server does not know, or leaves alone
+                self._known.pop(queue, None)
             else:
-                del self._cached[queue]
-        return read
+                known.arrived(handle, priority)
+
+    @contextmanager
+    def storing(self, queue: str, jobs: Sequence[NewJob]) -> Iterator[list[str]]:
+        """Record new jobs whose descriptors are added to the list; after an error, some of them may be stored."""
+        stored: list[str] = []
+        try:
+            yield stored
+        except BaseException:
+            self.forget(queue)
+            raise
+        if queue not in self._known and not self._changed_during_read:
+            return
+        now_ms = self._now_ms()
+        times = [job.later_ms(now_ms) for job in jobs]
+        due = [name for name, later_ms in zip(stored, times, strict=True) if later_ms is None]
+        if due:
+            self.arrived(queue, None, places_of(due))
+        if len(due) < len(jobs):
+            self.arrived(queue, min(later_ms for later_ms in times if later_ms is not None), ())
 
     @contextmanager
     def changing(self, queue: str) -> Iterator[None]:
-        """Invalidate a queue at the end of what is done within."""
+        """Forget a queue at the end of what is done within."""
         try:
             yield
         finally:
-            self.invalidate(queue)
+            self.forget(queue)
 
-    def invalidate(self, queue: str) -> None:
-        """Drop what is cached of a queue: jobs have come."""
-        self._cached.pop(queue, None)
+    def forget(self, queue: str) -> None:
+        """Forget what is known of a queue: jobs of it may have become due."""
+        for changed in self._changed_during_read:
+            changed.add(queue)
+        self._known.pop(queue, None)
+
+    def forget_all(self) -> None:
+        """Forget all queues: notifications may have been lost."""
+        for queue in list(self._known):
+            self.forget(queue)
+
+
+def _merged(
+    until: float, of_queue: dict[ShardHandle, DuePriorities | None], failure: ServiceError | None
+) -> ShardPriorities:
+    answers = [due for due in of_queue.values() if due is not None]
+    return ShardPriorities(
+        until,
+        {handle: set() if due is None else set(due.priorities) for handle, due in of_queue.items()},
+        min((due.next_due_ms for due in answers if due.next_due_ms is not None), default=None),
+        min((due.first_due_ms for due in answers if due.first_due_ms is not None), default=None),
+        failure,
+    )

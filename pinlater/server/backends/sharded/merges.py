@@ -46,20 +46,6 @@ def earliest(answers: Iterable[int | None]) -> int | None:
     return min((due_ms for due_ms in answers if due_ms is not None), default=None)
 
 
-def earliest_of_shards(answers: Iterable[Mapping[str, int | None]]) -> dict[str, int | None]:
-    """Return the earliest time of each queue that any shard knows."""
-    found: dict[str, int | None] = {}
-    for answer in answers:
-        for queue, due_ms in answer.items():
-            found[queue] = earliest((found.get(queue), due_ms))
-    return found
-
-
-def earliest_by_queue(by_priority: Mapping[str, Sequence[int | None]]) -> dict[str, int | None]:
-    """Return the earliest time of each queue, given those of its priorities."""
-    return {queue: earliest(dues) for queue, dues in by_priority.items()}
-
-
 def expired(answers: Iterable[Sequence[Expired]]) -> list[Expired]:
     """Add up expired claims by queue."""
     return _by_queue(answers, lambda a, b: Expired(a.queue, a.retried + b.retried, a.failed + b.failed))

@@ -59,10 +59,12 @@ class DuePriorities(NamedTuple):
     Attributes:
         priorities: those with jobs that are due.
         next_due_ms: when the next job falls due of those that are not.
+        first_due_ms: when the first job fell due, or does; None: there is none.
     """
 
     priorities: Sequence[int]
     next_due_ms: int | None
+    first_due_ms: int | None = None
 
     @classmethod
     def at(cls, now_ms: int, first_due_ms: Sequence[int | None]) -> DuePriorities:
@@ -70,6 +72,7 @@ class DuePriorities(NamedTuple):
         return cls(
             [priority for priority, due in enumerate(first_due_ms, 1) if due is not None and due <= now_ms],
             min((due for due in first_due_ms if due is not None and due > now_ms), default=None),
+            min((due for due in first_due_ms if due is not None), default=None),
         )
 
 
@@ -120,8 +123,10 @@ class Shard(Store, Protocol):
     ) -> Dequeued:
         """Claim jobs as ``Store.dequeue_jobs`` does, with ``levels`` only those of priorities up to this one."""
 
-    async def due_priorities(self, queue: str) -> DuePriorities:
-        """Return which priorities of a queue have due jobs.
+    async def due_priorities(self, queues: Sequence[str]) -> dict[str, DuePriorities]:
+        """Return which priorities of queues have due jobs, without queues that do not exist.
+
+        It is one query, however many queues there are.
 
         State: unchanged.
         Repeat: safe.

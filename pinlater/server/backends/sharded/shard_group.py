@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from pinlater.errors import QueueNotFound, ShardConnectionFailed
-from pinlater.server.backends.sharded.due_priorities import DuePriorityCache
+from pinlater.server.backends.sharded.due_priorities import DuePriorityMap
 from pinlater.server.backends.sharded.fan_out import Call, ask_all
 from pinlater.server.backends.sharded.shard import Shard, ShardSpec
 from pinlater.server.backends.sharded.shard_handle import OnCall, ShardHandle
@@ -28,12 +28,13 @@ class ShardGroup:
 
     Args:
         make: makes a shard, which must not connect before its first call.
+        due_priorities: empty.
         on_call: is told of each call to a shard.
     """
 
-    def __init__(self, make: Callable[[ShardSpec], Shard], on_call: OnCall) -> None:
+    def __init__(self, make: Callable[[ShardSpec], Shard], due_priorities: DuePriorityMap, on_call: OnCall) -> None:
         self.registry = ShardRegistry(make, on_call)
-        self.due_priorities = DuePriorityCache()
+        self.due_priorities = due_priorities
         self._deleting: Counter[str] = Counter()
 
     def healthy(self) -> list[ShardHandle]:

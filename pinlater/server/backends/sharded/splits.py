@@ -91,7 +91,7 @@ def at_placement(
     priority_of: Callable[[_J], int],
     unique_key_of: Callable[[_J], str | None],
 ) -> Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, list[str]]]:
-    """Store each of ``jobs`` on the shard where ``placement`` puts it; their priorities become due."""
+    """Store each of ``jobs`` on the shard where ``placement`` puts it."""
     name = verb.__name__
 
     @wraps(verb)
@@ -106,8 +106,7 @@ def at_placement(
         unique_keys = list(map(unique_key_of, jobs))
         keys = _with_shared_keys(jobs, unique_keys) if any(map(_KEY, jobs)) else unique_keys
         given = placement.NewJobs(queue, jobs, list(map(priority_of, jobs)), keys, unique_keys, once)
-        with group.due_priorities.changing(queue):
-            return await placement.store(group.registry, given, store_at)
+        return await placement.store(group.registry, given, store_at)
 
     return cast("Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, list[str]]]", call)
 
@@ -140,7 +139,7 @@ def makes_due_in(
     async def call(store: Sharded, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         result = await verb(store, *args, **kwargs)
         for queue in queues_of(result):
-            store.group.due_priorities.invalidate(queue)
+            store.group.due_priorities.forget(queue)
         return result
 
     return call

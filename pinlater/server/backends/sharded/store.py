@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.model.jobs import JobRecord, Position, RecordPage
+from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
 from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
+from pinlater.server.backends.job_notifications import JobPlace
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
     Claim,
     Dequeued,
     Expired,
+    IdempotencyKey,
     JobFilter,
     KeptReport,
     Settled,
 )
 from pinlater.server.backends.sharded import by_descriptor, limits, merges, reports, scan
 from pinlater.server.backends.sharded.claim import DequeueOptions, ShardClaimer
+from pinlater.server.backends.sharded.due_priorities import DuePriorityMap
 from pinlater.server.backends.sharded.fan_out import ask_all
 from pinlater.server.backends.sharded.overview import StoreOverview
 from pinlater.server.backends.sharded.settings_poll import SettingsPoll
@@ -70,6 +74,7 @@ class ShardedStore(StoreOverview):
         make: makes a shard, which must not connect before its first call.
         poll_intervals: see ``Capabilities``.
         has_keys: whether the shards take jobs with keys.
+        now_ms: the clock of the store.
         on_call: is told of each call to a shard.
 
     Attributes:
@@ -83,10 +88,13 @@ class ShardedStore(StoreOverview):
         *,
         poll_intervals: PollIntervals = FREQUENT_POLLS,
         has_keys: bool = False,
+        now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
         on_call: OnCall = lambda _name, _seconds, *, is_answered: None,  # noqa: ARG005 - the name is part of the call
     ) -> None:
         self.capabilities = Capabilities(name, is_serial=False, poll_intervals=poll_intervals, has_keys=has_keys)
-        self.group = ShardGroup(make, on_call)
+        # A poll that comes a little late still finds what the last one has found.
+        due_priorities = DuePriorityMap(poll_intervals.longest * 1.5, now_ms)
+        self.group = ShardGroup(make, due_priorities, on_call)
         self._claimer = ShardClaimer(self.group)
         self._settings_poll = SettingsPoll(self.group)
 
@@ -123,9 +131,16 @@ class ShardedStore(StoreOverview):
 
     # The life of jobs
 
-    enqueue_jobs = at_placement(Store.enqueue_jobs, attrgetter("priority"), attrgetter("unique"))
-    import_jobs = at_placement(Store.import_jobs, _imported_priority, _imported_unique_key)
+    _store_jobs = at_placement(Store.enqueue_jobs, attrgetter("priority"), attrgetter("unique"))
+    import_jobs = makes_due(at_placement(Store.import_jobs, _imported_priority, _imported_unique_key))
     release_claims = makes_due(on_all_shards(Store.release_claims, merges.total))
+
+    async def enqueue_jobs(
+        self, queue: str, jobs: Sequence[NewJob], *, once: IdempotencyKey | None = None
+    ) -> list[str]:
+        with self.group.due_priorities.storing(queue, jobs) as stored:
+            stored.extend(await self._store_jobs(queue, jobs, once=once))
+        return stored
 
     async def dequeue_jobs(
         self,
@@ -147,13 +162,13 @@ class ShardedStore(StoreOverview):
     ) -> Settled:
         settled = await by_descriptor.ack(self.group.registry, queue, succeeded, failed)
         if failed or settled.let_through:
-            self.group.due_priorities.invalidate(queue)
+            self.group.due_priorities.forget(queue)
         return settled
 
     async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
         settled = await by_descriptor.checkpoint(self.group.registry, queue, checkpoints)
         if settled.due_ms is not None or settled.let_through:
-            self.group.due_priorities.invalidate(queue)
+            self.group.due_priorities.forget(queue)
         return settled
 
     # Reads
@@ -161,7 +176,10 @@ class ShardedStore(StoreOverview):
     count_jobs = on_all_shards(Store.count_jobs, merges.total)
     oldest_due_ms = on_all_shards(Store.oldest_due_ms, merges.earliest)
     states_in_use = on_all_shards(Store.states_in_use, merges.all_states)
-    first_due = on_all_shards(Store.first_due, merges.earliest_of_shards)
+
+    async def first_due(self, queues: Sequence[str]) -> dict[str, int | None]:
+        found = await self.group.due_priorities.read_all(queues, self.group.healthy())
+        return {queue: due.first_due_ms for queue, due in found.items()}
 
     async def lookup_jobs(self, jobs: Sequence[JobDescriptor], *, include_body: bool) -> list[JobRecord | None]:
         return await by_descriptor.lookup(self.group.registry, jobs, include_body=include_body)
@@ -194,6 +212,14 @@ class ShardedStore(StoreOverview):
 
     async def reports(self, max_bytes: int = MAX_ANSWER_BYTES) -> list[KeptReport]:
         return await reports.read(self.group.healthy(), max_bytes)
+
+    # What other servers do
+
+    def jobs_arrived(self, queue: str, due_ms: int | None, places: Collection[JobPlace]) -> None:
+        self.group.due_priorities.arrived(queue, due_ms, places)
+
+    def notifications_lost(self) -> None:
+        self.group.due_priorities.forget_all()
 
     async def close(self) -> None:
         await self._claimer.close()

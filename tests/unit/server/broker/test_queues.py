@@ -48,6 +48,9 @@ class Store:
         self.jobs[queue] += bodies
         return [f"{queue}:s1:p1:1" for _ in bodies]
 
+    def jobs_arrived(self, queue, due_ms, places):
+        pass
+
     async def first_due(self, queues):
         self.looks.append(list(queues))
         return {queue: 0 if self.jobs[queue] else None for queue in queues}

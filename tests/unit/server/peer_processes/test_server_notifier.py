@@ -7,6 +7,7 @@ from contextlib import suppress
 import pytest
 
 from pinlater.errors import NoHealthyShards
+from pinlater.server.backends.job_notifications import JobPlace
 from pinlater.server.backends.listeners import StoreListeners
 from pinlater.server.peer_processes import server_notifier
 from pinlater.server.peer_processes.server_notifier import ServerNotifier, local_address
@@ -35,8 +36,13 @@ class Server:
         self.heard = []
         self.gaps = 0
         listeners = StoreListeners(("127.0.0.1", 3306), store.meet)
-        self.notifier = ServerNotifier(listeners, name, lambda *job: self.heard.append(job), self._note_gap)
+        self.places = set()
+        self.notifier = ServerNotifier(listeners, name, self._hear, self._note_gap)
         self.task = asyncio.ensure_future(self.notifier.run())
+
+    def _hear(self, queue, due_ms, places):
+        self.heard.append((queue, due_ms))
+        self.places.update(places)
 
     def _note_gap(self):
         self.gaps += 1
@@ -142,7 +148,7 @@ def test_many_queues_fit_into_messages(run):
 def test_what_no_server_has_signed_is_dropped(run, forge):
     async def test(store, one, two):
         [listener] = [each for each in store.listeners.values() if each.id in one.notifier._others]
-        signed = server_notifier._signature(b" emails\n", listener.secret) + b" emails\n"
+        signed = server_notifier._signature(b" emails \n", listener.secret) + b" emails \n"
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
             stranger.sendto(forge(signed), (listener.host, listener.port))
             one.notifier.notify("pins")
@@ -154,7 +160,7 @@ def test_what_no_server_has_signed_is_dropped(run, forge):
     run(test, "a", "b")
 
 
-@pytest.mark.parametrize("message", [b"soon emails\n", b"\xff\n"])
+@pytest.mark.parametrize("message", [b"soon emails \n", b" emails\n", b" emails :1\n", b"\xff\n"])
 def test_a_message_of_another_version_is_dropped(run, message):
     async def test(_, one, two):
         [listener] = one.notifier._others.values()
@@ -189,6 +195,29 @@ def test_without_a_way_to_the_database_nobody_listens(caplog):
     asyncio.run(test())
     assert "waiting dequeues poll" in caplog.text
     assert local_address("127.0.0.1", 3306) == "127.0.0.1"
+
+
+def test_others_are_told_where_the_jobs_are(run):
+    async def test(_, one, two):
+        one.notifier.notify("emails")  # those after it are collected, and sent together
+        one.notifier.notify("pins", None, [JobPlace("east", 2)])
+        one.notifier.notify("pins", None, [JobPlace("west", None), JobPlace("east", 1)])
+        await until(lambda: ("pins", None) in two.heard)
+        assert two.places == {JobPlace("east", 2), JobPlace("west", None), JobPlace("east", 1)}
+
+    run(test, "a", "b")
+
+
+@pytest.mark.parametrize("more", [[], [JobPlace(f"shard{number}", 1) for number in range(50)]])
+def test_if_not_all_places_are_known_or_they_are_many_none_is_named(run, more):
+    async def test(_, one, two):
+        one.notifier.notify("emails")
+        for places in ([JobPlace("east", 2)], more, [JobPlace("west", 2)]):
+            one.notifier.notify("pins", None, places)
+        await until(lambda: ("pins", None) in two.heard)
+        assert two.places == set()
+
+    run(test, "a", "b")
 
 
 def test_each_server_has_a_place_of_its_own_and_processes_of_one_share_it(run):

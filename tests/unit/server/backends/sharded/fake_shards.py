@@ -118,9 +118,14 @@ class MemoryShard:
 
     next_due_ms = None
 
-    async def due_priorities(self, queue):
-        kept = await self._called("due_priorities", queue)
-        return DuePriorities(sorted({_priority(job) for job in kept}), self.next_due_ms)
+    async def due_priorities(self, queues):
+        await self._called("due_priorities", *queues[:1])
+        return {queue: self._due(self._jobs[queue]) for queue in queues if queue in self._jobs}
+
+    def _due(self, kept):
+        return DuePriorities(
+            sorted({_priority(job) for job in kept}), self.next_due_ms, 0 if kept else self.next_due_ms
+        )
 
     async def first_due(self, queues):
         await self._called("first due")
@@ -251,7 +256,10 @@ class FleetBench:
         shards: by name, those that were made last.
         asked: (shard, verb) of every call.
         told: (shard, seconds, whether it was answered) of every call.
+        now_ms: what the clock of the store shows.
     """
+
+    now_ms = 1_000_000
 
     def __init__(self, *specs):
         self.shards = {}
@@ -269,7 +277,7 @@ class FleetBench:
         def on_call(name, seconds, *, is_answered):
             self.told.append((name, seconds, is_answered))
 
-        return ShardedStore("memory", self._make, on_call=on_call)
+        return ShardedStore("memory", self._make, now_ms=lambda: self.now_ms, on_call=on_call)
 
     def _make(self, spec):
         self.shards[spec.name] = MemoryShard(spec, self.asked)

@@ -6,6 +6,7 @@ import pytest
 
 from pinlater.errors import NoHealthyShards, ShardConnectionFailed
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.server.backends.job_notifications import JobPlace
 from pinlater.server.backends.records import Claim
 from pinlater.server.backends.sharded import ShardUnreachable
 from tests.support.bench import QUEUE, new_job
@@ -14,9 +15,15 @@ from tests.unit.server.backends.sharded.fake_shards import FleetBench, specs_of
 CLAIM = Claim("host:1:1:worker:1", 1000)
 
 
+class Priorities(FleetBench):
+    def take(self, limit):
+        """Claim jobs as a broker does."""
+        return self.dequeue_jobs(QUEUE, limit, CLAIM, want_next_due=True).jobs
+
+
 @pytest.fixture
 def fleet():
-    bench = FleetBench(*specs_of("1", "2", "3", "4"))
+    bench = Priorities(*specs_of("1", "2", "3", "4"))
     bench.create_queue(QUEUE)
     yield bench
     bench.end()
@@ -68,19 +75,143 @@ def test_an_idle_queue_is_read_once_per_shard_and_never_with_one_shard(fleet):
     assert (fleet.asked_for("due_priorities"), fleet.asked_for("dequeue")) == ([], ["1"])
 
 
-def test_many_dequeues_share_one_read_and_miss_no_new_job(fleet, monkeypatch):
-    monkeypatch.setattr("pinlater.server.backends.sharded.due_priorities.FRESH_SECONDS", 3600)
+def test_many_dequeues_share_one_read_and_miss_no_new_job(fleet):
     for shard in "1234":
         put(fleet, shard, *[2] * 20)
     for _ in range(20):
-        assert priorities(fleet.dequeue_jobs(QUEUE, 2, CLAIM).jobs) == [2, 2]
+        assert priorities(fleet.take(2)) == [2, 2]
     assert len(fleet.asked_for("due_priorities")) == 4
     fleet.enqueue_jobs(QUEUE, [new_job(priority=1)])
-    assert priorities(fleet.dequeue_jobs(QUEUE, 2, CLAIM).jobs) == [1, 2]
-    while fleet.dequeue_jobs(QUEUE, 7, CLAIM).jobs:
+    assert priorities(fleet.take(2)) == [1, 2]
+    assert len(fleet.asked_for("due_priorities")) == 4
+    while fleet.take(7):
         pass
     put(fleet, "3", 3)  # of another server: nothing is never remembered
-    assert priorities(fleet.dequeue_jobs(QUEUE, 2, CLAIM).jobs) == [3]
+    assert priorities(fleet.take(2)) == [3]
+
+
+def test_a_job_that_comes_to_an_idle_queue_is_claimed_without_asking_the_other_shards(fleet):
+    assert fleet.first_due([QUEUE]) == {QUEUE: None}  # a poll
+    [name] = fleet.enqueue_jobs(QUEUE, [new_job(priority=3)])
+    fleet.asked.clear()
+    assert [job.descriptor for job in fleet.take(10)] == [name]
+    assert fleet.asked == [(JobDescriptor.parse(name).shard, "dequeue")]
+
+
+def test_a_job_of_another_server_is_claimed_without_asking_the_other_shards(fleet):
+    fleet.first_due([QUEUE])
+    put(fleet, "3", 2)
+    fleet.fleet.jobs_arrived(QUEUE, None, [JobPlace("3", 2)])
+    fleet.asked.clear()
+    assert priorities(fleet.take(10)) == [2]
+    assert fleet.asked == [("3", "dequeue")]
+
+
+def test_a_job_of_unknown_priority_is_claimed_so_only_where_no_other_may_come_before_it(fleet):
+    fleet.first_due([QUEUE])
+    put(fleet, "3", 2)
+    fleet.fleet.jobs_arrived(QUEUE, None, [JobPlace("3", None)])
+    fleet.asked.clear()
+    assert priorities(fleet.take(10)) == [2]
+    assert fleet.asked == [("3", "dequeue")]
+    for shard, priority in (("3", 2), ("4", 1)):
+        put(fleet, shard, priority)
+        fleet.fleet.jobs_arrived(QUEUE, None, [JobPlace(shard, None)])
+    assert priorities(fleet.take(1)) == [1]
+
+
+@pytest.mark.parametrize("places", [[], [JobPlace("9", 1)]])
+def test_if_it_is_not_known_where_a_job_is_all_shards_are_asked(fleet, places):
+    put(fleet, "1", 3)
+    fleet.first_due([QUEUE])
+    put(fleet, "2", 1)
+    fleet.fleet.jobs_arrived(QUEUE, None, places)
+    assert priorities(fleet.take(1)) == [1]
+
+
+def test_so_they_are_after_notifications_were_lost(fleet):
+    put(fleet, "1", 3)
+    fleet.first_due([QUEUE])
+    put(fleet, "2", 1)
+    fleet.fleet.notifications_lost()
+    assert priorities(fleet.take(1)) == [1]
+
+
+def test_a_job_that_falls_due_is_not_forgotten_behind_those_that_are_known(fleet):
+    put(fleet, "1", *[3] * 5)
+    now = fleet.now_ms = 1000
+    fleet.shards["2"].next_due_ms = now + 10
+    assert priorities(fleet.take(1)) == [3]
+    put(fleet, "2", 1)  # it is due in 10 ms; this shard hands out whatever it has
+    assert priorities(fleet.take(1)) == [3]
+    fleet.now_ms = now + 10
+    assert priorities(fleet.take(1)) == [1]
+
+
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_a_job_that_is_stored_for_later_is_looked_for_when_it_falls_due(fleet, elsewhere):
+    fleet.now_ms = 1000
+    put(fleet, "1", *[3] * 5)
+    assert priorities(fleet.take(1)) == [3]
+    if elsewhere:
+        put(fleet, "2", 1)
+        fleet.fleet.jobs_arrived(QUEUE, 1010, ())
+    else:
+        fleet.enqueue_jobs(QUEUE, [new_job(priority=1, run_after_ms=1010)])
+    fleet.asked.clear()
+    assert priorities(fleet.take(1)) == [3]
+    assert fleet.asked_for("due_priorities") == []
+    fleet.now_ms = 1010
+    assert priorities(fleet.take(1)) == [1]
+
+
+def test_a_job_that_comes_while_the_shards_are_read_is_not_overlooked(fleet):
+    put(fleet, "1", *[3] * 5)
+
+    async def scenario():
+        fleet.shards["2"].gate = asyncio.Event()
+        reading = asyncio.create_task(fleet.fleet.first_due([QUEUE]))
+        await asyncio.sleep(0)
+        fleet.fleet.jobs_arrived(QUEUE, None, [JobPlace("4", 1)])
+        await fleet.shards["4"].enqueue_jobs(QUEUE, [new_job(priority=1)])
+        fleet.shards["2"].gate.set()
+        await reading
+        found = await fleet.fleet.dequeue_jobs(QUEUE, 1, CLAIM, want_next_due=True)
+        assert priorities(found.jobs) == [1]
+
+    fleet.run(scenario())
+
+
+def test_a_job_that_comes_while_its_shard_hands_out_others_is_not_overlooked(fleet):
+    put(fleet, "1", 1)
+    put(fleet, "2", *[3] * 5)
+
+    async def scenario():
+        await fleet.fleet.first_due([QUEUE])
+        dequeue = fleet.shards["1"].dequeue_jobs
+
+        async def slow(*arguments, **options):
+            found = await dequeue(*arguments, **options)
+            await fleet.shards["1"].enqueue_jobs(QUEUE, [new_job(priority=1)])
+            fleet.fleet.jobs_arrived(QUEUE, None, [JobPlace("1", 1)])
+            return found
+
+        fleet.shards["1"].dequeue_jobs = slow
+        taken = await fleet.fleet.dequeue_jobs(QUEUE, 2, CLAIM, want_next_due=True)
+        assert priorities(taken.jobs) == [1, 3]
+        fleet.shards["1"].dequeue_jobs = dequeue
+        assert priorities((await fleet.fleet.dequeue_jobs(QUEUE, 1, CLAIM, want_next_due=True)).jobs) == [1]
+
+    fleet.run(scenario())
+
+
+def test_jobs_that_a_limit_holds_back_keep_their_place_before_others(fleet):
+    put(fleet, "1", 1, 1)
+    put(fleet, "2", 3, 3)
+    assert priorities(fleet.dequeue_jobs(QUEUE, 4, CLAIM, want_next_due=True, max_running=1).jobs) == [1]
+    for one in fleet.shards.values():
+        one.running = 0
+    assert priorities(fleet.dequeue_jobs(QUEUE, 1, CLAIM, want_next_due=True, max_running=2).jobs) == [1]
 
 
 def test_a_shard_that_fails_between_read_and_claim_blocks_no_other_priority(fleet):
@@ -103,7 +234,7 @@ def test_a_shard_that_hangs_is_not_waited_for_as_long_as_it_hangs(fleet, monkeyp
     monkeypatch.setattr("pinlater.server.backends.sharded.due_priorities.PATIENCE_SECONDS", 0.05)
     put(fleet, "1", 2)
 
-    async def hang(queue):
+    async def hang(queues):
         await fleet.fleet_is_over.wait()
         raise ShardConnectionFailed("gone")
 
