@@ -83,6 +83,33 @@ def test_a_look_at_idle_queues_is_one_statement_a_shard_and_finds_what_others_st
     asyncio.run(scenario())
 
 
+def test_clients_that_poll_an_empty_queue_cost_no_statement_until_a_job_comes(fleets, asked):
+    async def scenario():
+        here, there = fleets(), fleets()
+        await here.create_queue(QUEUES[0])
+        broker = Broker(here, RateLimits(), lambda: int(time.time() * 1000))
+        order = DequeueRequest(QUEUES[:1], 1, 1_000_000, lambda: Claim("h:1:1:w:1", 30_000), 0.0)
+
+        async def poll():
+            return [job.descriptor for jobs in (await broker.dequeue(order, Caller())).jobs.values() for job in jobs]
+
+        for _ in range(4):
+            assert await poll() == []
+        before = len(asked)
+        for _ in range(1000):
+            assert await poll() == []
+        assert len(asked) == before, asked[before:]
+        [name] = await there.enqueue_jobs(QUEUES[0], [new_job()])
+        async with asyncio.timeout(50):
+            while not (found := await poll()):
+                await asyncio.sleep(0.005)
+        assert found == [name]
+        broker.end_all_waits()
+        await asyncio.gather(here.close(), there.close())
+
+    asyncio.run(scenario())
+
+
 def test_a_round_of_the_monitor_is_one_statement_a_shard_until_there_is_work(asked, tmp_path):
     make, close = mysql_fleets(tmp_path, pauses=PAUSES)
 

@@ -22,7 +22,8 @@ _RUNNING_LIMIT_RETRY_MS = 500
 """When a limit of running jobs prevented a claim, try again after this time."""
 
 _LONG_WAIT_SECONDS = 2.0
-"""A dequeue with a shorter wait always asks the store, so that it finds jobs just stored by other servers."""
+"""A dequeue with a shorter wait asks the store, so that it finds jobs just stored by other servers; unless clients poll
+the queue so, see ``QueueState.is_polled``."""
 
 _SHORTEST_LEASE_SECONDS = 1.0
 """Jobs under a shorter lease are handed out even when it may have expired: it expires soon in any case."""
@@ -110,6 +111,8 @@ class DequeueHandler:
         """
         skip_known_empty = self._is_serial or request.wait_seconds >= _LONG_WAIT_SECONDS
         found = await self._claim_from_all(request, skip_known_empty=skip_known_empty)
+        if request.wait_seconds <= 0:
+            self._follow_polls(request, found)
         if found.jobs or request.wait_seconds <= 0 or self.is_stopping or caller.cannot_wait:
             return self._check_rate_limited(request, found)
         wait = DequeueWait(request.limit, request.wait_seconds)
@@ -125,6 +128,19 @@ class DequeueHandler:
             wait.end()
             self._leave(request, wait)
         return self._check_rate_limited(request, found)
+
+    def _follow_polls(self, request: DequeueRequest, found: DequeueResult) -> None:
+        """Have queues that clients poll in vain looked at together with all others, instead of once for each poll."""
+        for queue in request.queues:
+            state = self._queues.get(queue)
+            if state is None:
+                continue
+            if found.jobs:
+                state.forget_polls()
+                continue
+            state.record_empty_poll()
+            if state.is_polled:
+                self._poller.follow(queue)
 
     def stop(self) -> None:
         """Stop polling, and let no dequeue wait any more."""
@@ -166,7 +182,8 @@ class DequeueHandler:
         claim, claimed_at = request.new_claim(), elapsed_seconds()
         wanted, bytes_left = request.limit, request.max_bytes
         for queue in request.queues:
-            if skip_known_empty and self._queues.get_or_add(queue).is_known_empty:
+            state = self._queues.get_or_add(queue)
+            if state.is_known_empty and (skip_known_empty or (state.is_polled and wait is None)):
                 continue
             try:
                 jobs = await self._claim_from(queue, wanted, bytes_left, claim, wait)

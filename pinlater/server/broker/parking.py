@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 
 _LONGEST_TIMER_SECONDS = 3600.0
 _UNCERTAIN_RETRY_MS = 500
 """After a failed call, the first dequeue in line tries again after this time, and again while calls fail."""
+
+_POLLS = 3
+_POLLS_SECONDS = 10.0
+"""Clients that found nothing so many times in this time are polling."""
 
 _TIMER_GRAIN_MS = 1
 """Timers of the event loop have a resolution of a millisecond, and fire late rather than early."""
@@ -115,7 +119,21 @@ class QueueState:
         self._known_empty_until = 0.0
         self._due_ms: int | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._empty_polls: deque[float] = deque(maxlen=_POLLS)
         self.is_at_running_limit = False
+
+    @property
+    def is_polled(self) -> bool:
+        """Whether clients ask for jobs again and again without waiting, and find none."""
+        return len(self._empty_polls) == _POLLS and time.monotonic() - self._empty_polls[0] < _POLLS_SECONDS
+
+    def record_empty_poll(self) -> None:
+        """Record a dequeue that did not wait and found nothing."""
+        self._empty_polls.append(time.monotonic())
+
+    def forget_polls(self) -> None:
+        """Let the next polls ask the store."""
+        self._empty_polls.clear()
 
     @property
     def is_known_empty(self) -> bool:

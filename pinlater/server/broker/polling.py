@@ -28,7 +28,7 @@ class _PollSchedule:
 
 
 class QueuePoller:
-    """Polls queues that are known to be empty, as long as dequeues wait for them.
+    """Polls queues that are known to be empty, as long as dequeues wait for them, or clients poll them without waiting.
 
     It polls often while jobs arrive, and less and less often while none do.
 
@@ -93,13 +93,15 @@ class QueuePoller:
             found = await self._backend.first_due(asked)
         except ServiceError as error:  # dequeues get the same error, and answer with it
             log.debug("polling for jobs failed: %s", error)
+            self._let_polls_through(asked)
         except Exception:
             log.exception("polling for jobs failed")
+            self._let_polls_through(asked)
         else:
             self._tell(asked, found)
 
     def _due(self, now: float) -> list[str]:
-        """Return the queues to poll now and schedule their next poll; drop queues that no dequeue waits for."""
+        """Return the queues to poll now and schedule their next poll; drop queues that nobody asks for."""
         if not any(schedule.next_at <= now for schedule in self._schedules.values()):
             return []
         asked = []
@@ -107,7 +109,7 @@ class QueuePoller:
             if now < schedule.next_at - schedule.pause * _EARLIEST:
                 continue
             state = self._queues.get(queue)
-            if state is None or not state.has_waiters:
+            if state is None or not (state.has_waiters or state.is_polled):
                 del self._schedules[queue]
                 continue
             schedule.pause = min(schedule.pause * _GROWTH, self._pauses.longest)
@@ -115,6 +117,12 @@ class QueuePoller:
             if state.is_known_empty and not state.is_at_running_limit:
                 asked.append(queue)
         return asked
+
+    def _let_polls_through(self, queues: Sequence[str]) -> None:
+        for queue in queues:
+            state = self._queues.get(queue)
+            if state is not None:
+                state.forget_polls()
 
     def _tell(self, asked: Sequence[str], found: Mapping[str, int | None]) -> None:
         now_ms = self._now_ms()

@@ -189,6 +189,64 @@ def test_a_dequeue_without_wait_asks_a_shared_store():
     run(scenario, Store("q"))
 
 
+@pytest.mark.parametrize("queues", [["q"], ["q", "r"]])
+def test_clients_that_poll_empty_queues_are_answered_by_what_one_look_for_all_has_found(queues):
+    async def scenario(bench):
+        for _ in range(3):
+            assert bodies(await bench.dequeue(*queues, wait=0.0)) == []
+        claims, looks = len(bench.store.claims), len(bench.store.looks)
+        while len(bench.store.looks) < looks + 5:
+            assert bodies(await bench.dequeue(*queues, wait=0.0)) == []
+            await asyncio.sleep(0.001)
+        assert len(bench.store.claims) == claims
+        bench.stored("q", b"told")
+        assert bodies(await bench.dequeue(*queues, wait=0.0)) == [b"told"]
+        for _ in range(4):
+            assert bodies(await bench.dequeue(*queues, wait=0.0)) == []
+        bench.store.jobs["q"] += [b"untold"]  # its notification was lost
+        async with asyncio.timeout(30):
+            while not (found := bodies(await bench.dequeue(*queues, wait=0.0))):
+                await asyncio.sleep(0.001)
+        assert found == [b"untold"]
+
+    run(scenario, Store("q", "r"))
+
+
+def test_clients_that_poll_learn_that_the_store_is_away():
+    async def scenario(bench):
+        for _ in range(5):
+            assert bodies(await bench.dequeue("q", wait=0.0)) == []
+
+        async def away(queues):
+            raise NoHealthyShards("away")
+
+        bench.store.errors["q"], bench.store.first_due = NoHealthyShards("away"), away
+
+        async def poll():
+            async with asyncio.timeout(30):
+                while True:
+                    assert bodies(await bench.dequeue("q", wait=0.0)) == []
+                    await asyncio.sleep(0.001)
+
+        with pytest.raises(NoHealthyShards):
+            await poll()
+
+    run(scenario, Store("q"))
+
+
+def test_a_queue_that_is_polled_no_more_is_looked_at_no_more(monkeypatch):
+    monkeypatch.setattr("pinlater.server.broker.parking._POLLS_SECONDS", 0.05)
+
+    async def scenario(bench):
+        for _ in range(4):
+            await bench.dequeue("q", wait=0.0)
+        looker = bench.broker._dequeues._poller
+        assert looker._task is not None
+        await until(lambda: looker._task is None)
+
+    run(scenario, Store("q"))
+
+
 @pytest.mark.parametrize("count", [20, 2000])
 def test_one_poll_serves_all_idle_queues(count):
     queues = [f"q{number}" for number in range(count)]

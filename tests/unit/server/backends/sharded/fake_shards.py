@@ -123,9 +123,8 @@ class MemoryShard:
         return {queue: self._due(self._jobs[queue]) for queue in queues if queue in self._jobs}
 
     def _due(self, kept):
-        return DuePriorities(
-            sorted({_priority(job) for job in kept}), self.next_due_ms, 0 if kept else self.next_due_ms
-        )
+        first_ms = 0 if kept else self.next_due_ms
+        return DuePriorities(sorted({_priority(job) for job in kept}), self.next_due_ms, first_ms)
 
     async def first_due(self, queues):
         await self._called("first due")
