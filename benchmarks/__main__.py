@@ -20,6 +20,7 @@ from benchmarks import (
     idle_fleet,
     keys,
     latency,
+    many_shards,
     one_call,
     outages,
     parked,
@@ -51,6 +52,7 @@ BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
     "servers": servers.measure,
     "keys": keys.measure,
     "idle_fleet": idle_fleet.measure,
+    "many_shards": many_shards.measure,
     "dashboard": dashboard.measure,
     "outages": outages.measure,
 }
@@ -69,7 +71,8 @@ def main(  # noqa: PLR0917 - click calls it
     """Measure PinLater beside a bare loop of the store's driver.
 
     NAMES are bulk_enqueue, single_enqueue, single_dequeue, half_load, one_call, worker_drain, latency, depth, parked,
-    recovery, servers, dashboard and outages (of a store with servers); without, all.
+    recovery, servers, keys, idle_fleet, many_shards, dashboard and outages (the last ones of a store with servers);
+    without, all.
     """
     raise_open_files()
     figures: list[Figure] = []

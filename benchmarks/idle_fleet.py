@@ -33,7 +33,7 @@ def measure(setting: Setting) -> list[Figure]:
         for queue in queues:
             servers[0].create_queue(queue)
         for number in range(WORKERS):
-            stack.enter_context(_waiting(servers[number % SERVERS], queues[number::WORKERS]))
+            stack.enter_context(waiting(servers[number % SERVERS], queues[number::WORKERS]))
         time.sleep(max(SETTLE_SECONDS * setting.scale, 1.0))
         before, cpu, started = setting.statements("fleet"), _cpu(servers), time.perf_counter()
         time.sleep(max(SECONDS * setting.scale, 1.0))
@@ -51,7 +51,7 @@ def _cpu(servers: list[Server]) -> float:
     return sum(server.cpu_seconds() for server in servers)
 
 
-def _waiting(server: Server, queues: list[str]) -> socket.socket:
+def waiting(server: Server, queues: list[str]) -> socket.socket:
     """Return a connection with a dequeue that waits for some queues."""
     request = PinLaterDequeueRequest(queues[0], 1, waitMillis=_WAIT_MS, otherQueueNames=queues[1:])
     waiter = socket.create_connection(server.address[:2])

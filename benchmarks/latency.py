@@ -49,7 +49,7 @@ def measure(setting: Setting) -> list[Figure]:
                 rounds = setting.in_turns(
                     lambda pause=pause: _repeat(jobs, pause, lambda _: _bare_commit(store.insert, body)),
                     lambda pause=pause: _repeat(
-                        jobs, pause, lambda _: _to_parked_dequeue(producer, consumer, lean_queue, body)
+                        jobs, pause, lambda _: to_parked_dequeue(producer, consumer, lean_queue, body)
                     ),
                     lambda pause=pause: _repeat(
                         jobs, pause, lambda number: _to_worker(client, worker, listener, number)
@@ -92,7 +92,8 @@ def _bare_commit(insert: Callable[[list[bytes]], None], body: bytes) -> float:
     return time.monotonic() - started
 
 
-def _to_parked_dequeue(producer: Connection, consumer: Connection, queue: str, body: bytes) -> float:
+def to_parked_dequeue(producer: Connection, consumer: Connection, queue: str, body: bytes) -> float:
+    """Return the seconds from the enqueue of a job until a dequeue that waits has it; then acknowledge it."""
     send_dequeue(consumer, queue, 1, wait_ms=10_000)
     time.sleep(PARK_SECONDS)  # until it is parked
     started = time.monotonic()

@@ -36,12 +36,6 @@ class NewJob(NamedTuple):
     unique_rule: UniqueRule | None = None
     key: JobKey | None = None
 
-    def later_ms(self, now_ms: int) -> int | None:
-        """Return when the job falls due; None: it is due, or may replace another one, so only the store knows."""
-        if self.run_after_ms is None or self.run_after_ms <= now_ms:
-            return None
-        return None if self.unique_rule and self.unique_rule.on_duplicate else self.run_after_ms
-
 
 class JobInfo(NamedTuple):
     """What the server knows of a job; times are epoch milliseconds.

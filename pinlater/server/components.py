@@ -31,8 +31,8 @@ from pinlater.server.net.thrift_server import ThriftServer
 from pinlater.server.peer_processes.job_notifier import JobNotifier
 from pinlater.server.peer_processes.leader_lock import run_as_leader
 from pinlater.server.peer_processes.server_notifier import ServerNotifier
+from pinlater.server.peer_processes.turns import ServerPlace
 from pinlater.server.stores import OpenedStore
-from pinlater.server.turns import ServerPlace
 
 
 class ProcessConfig(NamedTuple):

@@ -20,7 +20,7 @@ from pinlater.server.backends.sharded import (
     meet_servers,
 )
 from pinlater.server.backends.sqlite import SqliteStore
-from pinlater.server.backends.store import FREQUENT_POLLS, PollIntervals, ServerStore
+from pinlater.server.backends.store import FREQUENT_POLLS, POLLS_BESIDE_DATAGRAMS, PollIntervals, ServerStore
 from pinlater.server.backends.token_bucket import AcquireTokens
 from pinlater.server.clock import SteadyClock
 from pinlater.server.config.settings import Settings
@@ -179,7 +179,7 @@ def _mysql(context: _ShardContext) -> _ShardKind:
         MysqlShardFactory(
             options, connections=settings.connections_per_server, database_prefix=settings.database_prefix
         ),
-        poll_intervals=FREQUENT_POLLS,
+        poll_intervals=POLLS_BESIDE_DATAGRAMS if settings.notify_servers else FREQUENT_POLLS,
         notifies_servers=False,
         lists_servers=True,
         has_keys=True,

@@ -52,6 +52,7 @@ FIGURES = {
         *(f"keys_wait_{beside}_p{percent}" for beside in ("alone", "flood") for percent in (50, 99)),
     },
     "idle_fleet": set(),  # of servers that share a store
+    "many_shards": set(),  # likewise
 }
 WITH_NOTHING_TO_COMPARE = {
     "bulk_enqueue_cpu",
@@ -167,6 +168,19 @@ def test_what_idle_queues_cost_is_measured_on_a_store_that_servers_share(tmp_pat
     figures = {figure["name"]: figure["value"] for figure in json.loads(done.stdout)["figures"]}
     assert figures.keys() == {"idle_statements", "idle_cpu"}
     assert figures["idle_statements"] > 0
+
+
+@pytest.mark.timeout(180)
+def test_one_job_on_many_shards_is_measured_beside_one_on_one_shard(tmp_path):
+    skip_without_server_of("redis")
+    done = run_benchmarks("many_shards", "--json", "--store", "redis", tmp_path=tmp_path, scale="0.02")
+    assert done.returncode == 0, done.stderr
+    figures = {figure["name"]: figure["value"] for figure in json.loads(done.stdout)["figures"]}
+    assert figures.keys() == {
+        *(f"shards{shards}_{where}_{what}" for shards in (1, 12) for where in ("here", "there")
+          for what in ("p50", "p99", "statements")),
+        "shards1_poll_statements", "shards12_poll_statements",
+    }  # fmt: skip
 
 
 @pytest.mark.timeout(180)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
+from pinlater.model.jobs import NewJob
+
 
 class JobPlace(NamedTuple):
     """Where jobs are.
@@ -34,6 +36,13 @@ def places_of(descriptors: Iterable[str]) -> set[JobPlace]:
     heads = {descriptor.rpartition(":")[0] for descriptor in descriptors}  # of many jobs in one call, few differ
     parts = (head.split(":") for head in heads)
     return {JobPlace(shard[1:], int(priority[1:])) for _, shard, priority in parts}
+
+
+def later_ms(job: NewJob, now_ms: int) -> int | None:
+    """Return when a new job falls due; None: it is due, or may replace another one, so only the store knows."""
+    if job.run_after_ms is None or job.run_after_ms <= now_ms:
+        return None
+    return None if job.unique_rule and job.unique_rule.on_duplicate else job.run_after_ms
 
 
 OnJobs = Callable[[str, int | None, Collection[JobPlace]], None]

@@ -62,7 +62,10 @@ class PollIntervals(NamedTuple):
 
 
 FREQUENT_POLLS = PollIntervals(0.02, 1.5)
-"""For stores that do not announce new jobs."""
+"""For stores whose servers do not hear of new jobs."""
+
+POLLS_BESIDE_DATAGRAMS = PollIntervals(0.1, 1.5)
+"""For stores whose servers tell each other of new jobs by datagrams, some of which may be lost."""
 
 
 @dataclass(frozen=True, slots=True)

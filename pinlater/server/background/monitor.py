@@ -12,7 +12,7 @@ from pinlater.server.background.stall_detector import GracePeriod, StallDetector
 from pinlater.server.broker import Broker
 from pinlater.server.config.settings import Settings
 from pinlater.server.metrics import Metrics
-from pinlater.server.turns import ServerPlace
+from pinlater.server.peer_processes.turns import ServerPlace
 
 log = logging.getLogger(__name__)
 

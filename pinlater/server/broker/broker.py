@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pinlater.errors import DequeueRateLimited, QueueNotFound
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.jobs import NewJob
-from pinlater.server.backends.job_notifications import JobPlace, OnJobs, places_of
+from pinlater.server.backends.job_notifications import JobPlace, OnJobs, later_ms, places_of
 from pinlater.server.backends.records import Expired, IdempotencyKey, Settled
 from pinlater.server.backends.store import ServerStore, Store
 from pinlater.server.broker.claimable import makes_claimable
@@ -121,7 +121,7 @@ class Broker:
         if not self.notifiers and self._queues.get(queue) is None:
             return
         now = self._now_ms()
-        later = [later_ms for job in jobs if (later_ms := job.later_ms(now)) is not None]
+        later = [due_ms for job in jobs if (due_ms := later_ms(job, now)) is not None]
         if len(jobs) > len(later):
             self._wake_waiters(queue, len(jobs) - len(later), descriptors=descriptors)
         if later:

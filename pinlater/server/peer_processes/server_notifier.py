@@ -21,7 +21,7 @@ from pinlater.server.backends.job_notifications import JobPlace, OnJobs
 from pinlater.server.backends.listeners import Listener, StoreListeners
 from pinlater.server.log_rate_limit import LogRateLimit
 from pinlater.server.peer_processes.notification_batch import NotificationBatch, read_message
-from pinlater.server.turns import ServerPlace
+from pinlater.server.peer_processes.turns import ServerPlace
 
 log = logging.getLogger(__name__)
 log.addFilter(LogRateLimit())

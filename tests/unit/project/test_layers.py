@@ -37,7 +37,10 @@ LAYERS = [
         "pinlater.server.net",
         "errors protocol server.api server.broker server.config server.metrics server.peer_processes",
     ),
-    ("pinlater.server.background", "errors protocol server.backends server.broker server.config server.metrics"),
+    (
+        "pinlater.server.background",
+        "errors protocol server.backends server.broker server.config server.metrics server.peer_processes",
+    ),
     (
         "pinlater.server.api",
         "errors model protocol server.backends server.broker server.config server.limits server.metrics",
@@ -75,7 +78,6 @@ SHARED = {
     "pinlater.server.clock",
     "pinlater.server.log_rate_limit",
     "pinlater.server.retry_until_done",
-    "pinlater.server.turns",
     "pinlater.worker.log_once",
     "pinlater.worker.logs",
     "pinlater.worker.once_token",

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from pinlater.errors import QueueNotFound, ServiceError, ShardConnectionFailed
 from pinlater.model.jobs import NewJob
-from pinlater.server.backends.job_notifications import JobPlace, places_of
+from pinlater.server.backends.job_notifications import JobPlace, later_ms, places_of
 from pinlater.server.backends.sharded.fan_out import PATIENCE_SECONDS, ask_all
 from pinlater.server.backends.sharded.shard import DuePriorities, Shard
 from pinlater.server.backends.sharded.shard_handle import ShardHandle
@@ -207,12 +207,12 @@ class DuePriorityMap:
         if queue not in self._known and not self._changed_during_read:
             return
         now_ms = self._now_ms()
-        times = [job.later_ms(now_ms) for job in jobs]
-        due = [name for name, later_ms in zip(stored, times, strict=True) if later_ms is None]
+        times = [later_ms(job, now_ms) for job in jobs]
+        due = [name for name, due_ms in zip(stored, times, strict=True) if due_ms is None]
         if due:
             self.arrived(queue, None, places_of(due))
         if len(due) < len(jobs):
-            self.arrived(queue, min(later_ms for later_ms in times if later_ms is not None), ())
+            self.arrived(queue, min(due_ms for due_ms in times if due_ms is not None), ())
 
     @contextmanager
     def changing(self, queue: str) -> Iterator[None]:

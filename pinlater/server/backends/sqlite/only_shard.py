@@ -1,14 +1,25 @@
-"""The one shard of this store, as descriptors name it."""
+"""The one shard of this store, as descriptors name it, and its one server."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pinlater.errors import UnknownError
 from pinlater.model.attempts import StoredAck
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.server.backends.job_notifications import JobPlace
 
 SHARD = "1"
+
+
+class OnlyServer:
+    """A store that no other server uses: nobody announces jobs."""
+
+    def jobs_arrived(self, queue: str, due_ms: int | None, places: Collection[JobPlace]) -> None:
+        """Do nothing: what is known of a queue is never out of date."""
+
+    def notifications_lost(self) -> None:
+        """Do nothing: there are none."""
 
 
 def ours(acks: Sequence[StoredAck]) -> list[StoredAck]:

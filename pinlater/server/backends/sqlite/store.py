@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
 from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.protocol.messages import PENDING
-from pinlater.server.backends.job_notifications import JobPlace
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
     Claim,
@@ -40,7 +39,7 @@ from pinlater.server.backends.sqlite.enqueue_claimed import enqueue_and_claim
 from pinlater.server.backends.sqlite.file_watch import FileWatch
 from pinlater.server.backends.sqlite.import_jobs import ImportRequest, import_jobs
 from pinlater.server.backends.sqlite.inline_commits import SMALL
-from pinlater.server.backends.sqlite.only_shard import SHARD, check_shard, checked, ours
+from pinlater.server.backends.sqlite.only_shard import SHARD, OnlyServer, check_shard, checked, ours
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.queues import create, drop
 from pinlater.server.backends.sqlite.readers import Readers
@@ -83,7 +82,7 @@ transaction mean a queue that is deleted and then made anew.
 """
 
 
-class SqliteStore:
+class SqliteStore(OnlyServer):
     """Jobs in one file.
 
     Make it within the event loop that is to use it.
@@ -299,12 +298,6 @@ class SqliteStore:
 
     async def states_in_use(self) -> dict[str, set[int]]:
         return await self._readers.run(reads.states_in_use)
-
-    def jobs_arrived(self, queue: str, due_ms: int | None, places: Collection[JobPlace]) -> None:
-        """Nothing is known that could be out of date."""
-
-    def notifications_lost(self) -> None:
-        """Nothing is known that could be out of date."""
 
     async def first_due(self, queues: Sequence[str]) -> dict[str, int | None]:
         known = [self._queues[queue] for queue in queues if queue in self._queues]

@@ -11,7 +11,7 @@ from pinlater.server.background.monitor import Monitor
 from pinlater.server.background.stall_detector import StallDetector
 from pinlater.server.config.settings import Settings
 from pinlater.server.metrics import Metrics
-from pinlater.server.turns import ServerPlace
+from pinlater.server.peer_processes.turns import ServerPlace
 
 
 class Store:

@@ -66,7 +66,7 @@ STATEMENTS = sorted(QUERIES.keys() - {"insert_jobs", "insert_keyed_jobs", "inser
 SMALL = ("json_each", "queues", "settings", "CONSTANT ROW", "(subquery")
 """What may be scanned: what a call brings along, and tables with a row per queue."""
 
-BY_WALK = {"claimed_of_queue", "claims_of_queue", "count_claimed", "scan_claimed", "oldest_of_queue"}
+BY_WALK = {"claimed_of_queue", "claims_of_queue", "count_claimed", "scan_claimed", "oldest_of_queue", "states_in_use"}
 """These walk over what workers hold at the moment: an index with nothing else in it."""
 
 

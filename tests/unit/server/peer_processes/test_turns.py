@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from pinlater.server.turns import MOST_TURNS, ServerPlace
+from pinlater.server.peer_processes.turns import MOST_TURNS, ServerPlace
 
 
 def turns_of(place, seconds, interval):
