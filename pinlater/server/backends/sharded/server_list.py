@@ -1,4 +1,4 @@
-"""The list of a store's servers, which every shard keeps: a server finds the others by any shard that both reach."""
+"""The list of a store's servers, which a few shards keep: a server finds the others by any of these that both reach."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Protocol, cast
 from pinlater.server.backends.listeners import Listener
 from pinlater.server.backends.sharded.fan_out import PATIENCE_SECONDS, ask_all
 from pinlater.server.backends.sharded.shard_group import ShardGroup
+
+LISTS = 3
+"""So many shards keep the list, the first by name; however many there are, a server writes to no more."""
 
 
 class ServerListShard(Protocol):
@@ -17,13 +20,14 @@ class ServerListShard(Protocol):
 
 
 async def meet_servers(group: ShardGroup, me: Listener, keep_ms: int) -> list[Listener]:
-    """Put a server into the lists of all shards; return the others that are in any of them.
+    """Put a server into the lists of shards; return the others that are in any of them.
 
     Raises:
-        NoHealthyShards: no shard answered.
+        NoHealthyShards: none of these shards answered.
     """
+    by_name = sorted(group.registry, key=lambda handle: (len(handle.name), handle.name))
     answers = await ask_all(
-        group.healthy(),
+        by_name[:LISTS],
         lambda shard: cast("ServerListShard", shard).meet(me, keep_ms),
         patience=PATIENCE_SECONDS,
     )

@@ -40,6 +40,7 @@ class MemoryShard:
         self.locks = {}
         self._numbers = itertools.count(1)
         self.settings = {}
+        self.listeners = []
         self.reports_by_worker = {}
         self._jobs = {}
         self._number = 0
@@ -125,6 +126,11 @@ class MemoryShard:
     def _due(self, kept):
         first_ms = 0 if kept else self.next_due_ms
         return DuePriorities(sorted({_priority(job) for job in kept}), self.next_due_ms, first_ms)
+
+    async def meet(self, me, keep_ms):
+        await self._called("meet")
+        self.listeners.append(me)
+        return [listener for listener in self.listeners if listener != me]
 
     async def first_due(self, queues):
         await self._called("first due")
