@@ -31,7 +31,7 @@ from pinlater.server.net.thrift_server import ThriftServer
 from pinlater.server.peer_processes.job_notifier import JobNotifier
 from pinlater.server.peer_processes.leader_lock import run_as_leader
 from pinlater.server.peer_processes.server_notifier import ServerNotifier
-from pinlater.server.peer_processes.turns import ServerPlace
+from pinlater.server.peer_processes.server_rank import ServerRank
 from pinlater.server.stores import OpenedStore
 
 
@@ -172,7 +172,7 @@ def background_tasks(config: ProcessConfig, components: Components) -> Iterator[
         components.broker,
         settings,
         metrics,
-        place=ServerPlace if notifier is None else lambda: notifier.place,
+        rank=ServerRank if notifier is None else lambda: notifier.rank,
         now_ms=components.store.now_ms,
     )
     yield run_as_leader(config.folder / "monitor.lock", monitor.run)

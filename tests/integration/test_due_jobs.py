@@ -54,10 +54,10 @@ class Crowd:
         for broker in self.brokers:
             broker.notifiers.append(lambda *jobs, sender=broker: self.announce(sender, *jobs))
 
-    def announce(self, sender, queue, due_ms, places):
+    def announce(self, sender, queue, due_ms, locations):
         for broker in self.brokers:
             if broker is not sender and self.rng.random() >= self.loss:
-                broker.on_remote_jobs(queue, due_ms, places if self.rng.random() < 0.5 else ())
+                broker.on_remote_jobs(queue, due_ms, locations if self.rng.random() < 0.5 else ())
 
     async def produce(self):
         for number in range(JOBS):

@@ -21,7 +21,7 @@ class Server:
         self.heard = []
         self.gaps = 0
         notifications = JobNotifications()
-        notifications.on_jobs = lambda queue, due_ms, _places: self.heard.append((queue, due_ms))
+        notifications.on_jobs = lambda queue, due_ms, _locations: self.heard.append((queue, due_ms))
         notifications.on_gap = self._note_gap
         self.shard = RedisShard(
             "1", RedisEndpoint(("127.0.0.1", service.port)), priority_levels=3, notifications=notifications

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pinlater.model.jobs import NewJob
 
 
-class JobPlace(NamedTuple):
+class JobLocation(NamedTuple):
     """Where jobs are.
 
     Attributes:
@@ -23,7 +23,7 @@ class JobPlace(NamedTuple):
         return f"{self.shard}:{self.priority or ''}"
 
     @classmethod
-    def parse(cls, text: str) -> JobPlace:
+    def parse(cls, text: str) -> JobLocation:
         """Return what ``str`` has made text of; raises ``ValueError`` for other text."""
         shard, separator, priority = text.partition(":")
         if not (shard and separator):
@@ -31,11 +31,11 @@ class JobPlace(NamedTuple):
         return cls(shard, int(priority) if priority else None)
 
 
-def places_of(descriptors: Iterable[str]) -> set[JobPlace]:
+def locations_of(descriptors: Iterable[str]) -> set[JobLocation]:
     """Return where the jobs of some descriptors are."""
     heads = {descriptor.rpartition(":")[0] for descriptor in descriptors}  # of many jobs in one call, few differ
     parts = (head.split(":") for head in heads)
-    return {JobPlace(shard[1:], int(priority[1:])) for _, shard, priority in parts}
+    return {JobLocation(shard[1:], int(priority[1:])) for _, shard, priority in parts}
 
 
 def later_ms(job: NewJob, now_ms: int) -> int | None:
@@ -45,7 +45,7 @@ def later_ms(job: NewJob, now_ms: int) -> int | None:
     return None if job.unique_rule and job.unique_rule.on_duplicate else job.run_after_ms
 
 
-OnJobs = Callable[[str, int | None, Collection[JobPlace]], None]
+OnJobs = Callable[[str, int | None, Collection[JobLocation]], None]
 """Receives a queue that has new jobs; when they fall due, in epoch milliseconds (None: now); and where they are, if
 that is known."""
 
@@ -59,5 +59,5 @@ class JobNotifications:
     """
 
     def __init__(self) -> None:
-        self.on_jobs: OnJobs = lambda _queue, _due_ms, _places: None
+        self.on_jobs: OnJobs = lambda _queue, _due_ms, _locations: None
         self.on_gap: Callable[[], None] = lambda: None

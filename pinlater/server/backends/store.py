@@ -33,7 +33,7 @@ from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
 from pinlater.model.queues import QueueChange, QueueSettings
-from pinlater.server.backends.job_notifications import JobPlace
+from pinlater.server.backends.job_notifications import JobLocation
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
     Claim,
@@ -373,7 +373,7 @@ class ServerStore(Store, Protocol):
     async def changed_queue_settings(self) -> dict[str, QueueSettings] | None:
         """Return the settings of all queues if they may have changed since this was last asked; None: they have not."""
 
-    def jobs_arrived(self, queue: str, due_ms: int | None, places: Collection[JobPlace]) -> None:
+    def jobs_arrived(self, queue: str, due_ms: int | None, locations: Collection[JobLocation]) -> None:
         """Take note of jobs that another server or process has made claimable; see ``OnJobs``."""
 
     def notifications_lost(self) -> None:

@@ -12,7 +12,7 @@ from pinlater.server.background.stall_detector import GracePeriod, StallDetector
 from pinlater.server.broker import Broker
 from pinlater.server.config.settings import Settings
 from pinlater.server.metrics import Metrics
-from pinlater.server.peer_processes.turns import ServerPlace
+from pinlater.server.peer_processes.server_rank import ServerRank
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class Monitor:
         broker: expires the claims, and wakes dequeues for their jobs.
         settings: interval, batch size and retention times.
         metrics: counts what was done.
-        place: returns the place of this server among those of the store, which take turns.
+        rank: returns the rank of this server among those of the store, which take turns.
         now_ms: the clock of the store.
     """
 
@@ -38,11 +38,11 @@ class Monitor:
         settings: Settings,
         metrics: Metrics,
         *,
-        place: Callable[[], ServerPlace] = ServerPlace,
+        rank: Callable[[], ServerRank] = ServerRank,
         now_ms: Callable[[], int] = lambda: 0,
     ) -> None:
         self._metrics = metrics
-        self._place = place
+        self._rank = rank
         self._now_ms = now_ms
         self._backend = backend
         self._broker = broker
@@ -75,7 +75,7 @@ class Monitor:
             await asyncio.sleep(_BUSY_PAUSE_SECONDS if is_behind else self._pause_seconds())
 
     def _pause_seconds(self) -> float:
-        return self._place().seconds_until_turn(self._now_ms(), self._settings.monitor_interval_seconds)
+        return self._rank().seconds_until_turn(self._now_ms(), self._settings.monitor_interval_seconds)
 
     async def _run_once(self, grace_period: GracePeriod) -> bool:
         """Run one batch of each task; return whether one of them has more to do."""

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pinlater.errors import DequeueRateLimited, QueueNotFound
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.jobs import NewJob
-from pinlater.server.backends.job_notifications import JobPlace, OnJobs, later_ms, places_of
+from pinlater.server.backends.job_notifications import JobLocation, OnJobs, later_ms, locations_of
 from pinlater.server.backends.records import Expired, IdempotencyKey, Settled
 from pinlater.server.backends.store import ServerStore, Store
 from pinlater.server.broker.claimable import makes_claimable
@@ -134,13 +134,13 @@ class Broker:
         state = self._queues.get(queue)
         left = count if state is None else state.jobs_arrived(count, due_ms)
         if left > 0 and self.notifiers:
-            places = places_of(descriptors)
+            locations = locations_of(descriptors)
             for notify in self.notifiers:
-                notify(queue, due_ms, places)
+                notify(queue, due_ms, locations)
 
-    def on_remote_jobs(self, queue: str, due_ms: int | None, places: Collection[JobPlace] = ()) -> None:
+    def on_remote_jobs(self, queue: str, due_ms: int | None, locations: Collection[JobLocation] = ()) -> None:
         """Wake a dequeue for a job that another process made claimable, now or when it is due; see ``OnJobs``."""
-        self.backend.jobs_arrived(queue, due_ms, places)
+        self.backend.jobs_arrived(queue, due_ms, locations)
         state = self._queues.get(queue)
         if state is not None:
             state.jobs_arrived(1, due_ms)

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Collection
 from pathlib import Path
 
-from pinlater.server.backends.job_notifications import JobPlace, OnJobs
+from pinlater.server.backends.job_notifications import JobLocation, OnJobs
 from pinlater.server.peer_processes.notification_batch import NotificationBatch, read_message
 
 SUFFIX = ".notify"
@@ -52,10 +52,10 @@ class JobNotifier:
         self._socket.close()
         self._path.unlink(missing_ok=True)
 
-    def notify(self, queue: str, due_ms: int | None = None, places: Collection[JobPlace] = ()) -> None:
+    def notify(self, queue: str, due_ms: int | None = None, locations: Collection[JobLocation] = ()) -> None:
         """Notify the other processes of a job, at once or together with those of the next few milliseconds."""
         if self._others:
-            self._batch.add(queue, due_ms, places)
+            self._batch.add(queue, due_ms, locations)
 
     def _send(self, message: bytes) -> None:
         for other in list(self._others):
@@ -75,8 +75,8 @@ class JobNotifier:
     def _receive(self, message: bytes) -> None:
         if message == _GREETING:
             self._find_others()
-        for queue, due_ms, places in read_message(message):
-            self._on_jobs(queue, due_ms, places)
+        for queue, due_ms, locations in read_message(message):
+            self._on_jobs(queue, due_ms, locations)
 
     def _find_others(self) -> None:
         self._others = [str(path) for path in self._folder.glob(f"*{SUFFIX}") if path != self._path]

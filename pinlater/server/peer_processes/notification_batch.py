@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from pinlater.server.backends.job_notifications import JobPlace
+from pinlater.server.backends.job_notifications import JobLocation
 
 BATCH_SECONDS = 0.005
 """Time between two messages."""
 
-_MOST_PLACES = 16
+_MOST_LOCATIONS = 16
 """Of one queue in a message; if there are more, none is named."""
 
 
@@ -26,15 +26,15 @@ class NotificationBatch:
         self._send = send
         self._most_bytes = most_bytes
         self._unsent: dict[str, int | None] = {}
-        self._places: dict[str, set[JobPlace] | None] = {}
+        self._locations: dict[str, set[JobLocation] | None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, queue: str, due_ms: int | None, places: Collection[JobPlace]) -> None:
+    def add(self, queue: str, due_ms: int | None, locations: Collection[JobLocation]) -> None:
         """Add that a queue has new jobs; see ``OnJobs``."""
         if due_ms is None:
-            known = self._places.setdefault(queue, set())
-            is_known = known is not None and places and len(known) + len(places) <= _MOST_PLACES
-            self._places[queue] = {*known, *places} if is_known and known is not None else None
+            known = self._locations.setdefault(queue, set())
+            is_known = known is not None and locations and len(known) + len(locations) <= _MOST_LOCATIONS
+            self._locations[queue] = {*known, *locations} if is_known and known is not None else None
         unsent_ms = self._unsent.get(queue, due_ms)
         self._unsent[queue] = None if unsent_ms is None or due_ms is None else min(unsent_ms, due_ms)
         if self._timer is None:
@@ -48,27 +48,31 @@ class NotificationBatch:
     def _flush(self) -> None:
         self._timer = None
         if self._unsent:
-            notifications = ((queue, due_ms, self._places.get(queue)) for queue, due_ms in self._unsent.items())
+            notifications = ((queue, due_ms, self._locations.get(queue)) for queue, due_ms in self._unsent.items())
             for message in _messages(notifications, self._most_bytes):
                 self._send(message)
             self._unsent.clear()
-            self._places.clear()
+            self._locations.clear()
             self._timer = asyncio.get_running_loop().call_later(BATCH_SECONDS, self._flush)
 
 
-def _messages(jobs: Iterable[tuple[str, int | None, Collection[JobPlace] | None]], most_bytes: int) -> list[bytes]:
+def _messages(jobs: Iterable[tuple[str, int | None, Collection[JobLocation] | None]], most_bytes: int) -> list[bytes]:
     """Encode notifications into as few messages as possible, each of ``most_bytes`` at most."""
     messages = [bytearray()]
-    for queue, due_ms, places in jobs:
-        line = f"{'' if due_ms is None else due_ms} {queue} {','.join(map(str, places or ()))}\n".encode()
+    for queue, due_ms, locations in jobs:
+        line = f"{'' if due_ms is None else due_ms} {queue} {','.join(map(str, locations or ()))}\n".encode()
         if len(messages[-1]) + len(line) > most_bytes:
             messages.append(bytearray())
         messages[-1] += line
     return [bytes(message) for message in messages]
 
 
-def read_message(message: bytes) -> Iterator[tuple[str, int | None, list[JobPlace]]]:
+def read_message(message: bytes) -> Iterator[tuple[str, int | None, list[JobLocation]]]:
     """Yield the notifications in a message; see ``OnJobs``."""
     for line in message.decode().splitlines():
-        due, queue, places = line.split(" ")
-        yield queue, int(due) if due else None, [JobPlace.parse(place) for place in places.split(",") if place]
+        due, queue, locations = line.split(" ")
+        yield (
+            queue,
+            int(due) if due else None,
+            [JobLocation.parse(location) for location in locations.split(",") if location],
+        )

@@ -17,11 +17,11 @@ from hmac import compare_digest
 from typing import cast
 
 from pinlater.errors import ServiceError
-from pinlater.server.backends.job_notifications import JobPlace, OnJobs
+from pinlater.server.backends.job_notifications import JobLocation, OnJobs
 from pinlater.server.backends.listeners import Listener, StoreListeners
 from pinlater.server.log_rate_limit import LogRateLimit
 from pinlater.server.peer_processes.notification_batch import NotificationBatch, read_message
-from pinlater.server.peer_processes.turns import ServerPlace
+from pinlater.server.peer_processes.server_rank import ServerRank
 
 log = logging.getLogger(__name__)
 log.addFilter(LogRateLimit())
@@ -69,10 +69,10 @@ class ServerNotifier(asyncio.DatagramProtocol):
         self._transport: asyncio.DatagramTransport | None = None
 
     @property
-    def place(self) -> ServerPlace:
-        """The place of this server among all that are in the list."""
+    def rank(self) -> ServerRank:
+        """The rank of this server among all that are in the list."""
         others = {listener_id[: len(self._server_id)] for listener_id in self._others}
-        return ServerPlace(sum(other < self._server_id for other in others), len(others) + 1)
+        return ServerRank(sum(other < self._server_id for other in others), len(others) + 1)
 
     async def run(self) -> None:
         """Take part, until cancelled; to be run as a task."""
@@ -117,10 +117,10 @@ class ServerNotifier(asyncio.DatagramProtocol):
             return
         await asyncio.sleep(_GREETING_GAP_SECONDS)
 
-    def notify(self, queue: str, due_ms: int | None = None, places: Collection[JobPlace] = ()) -> None:
+    def notify(self, queue: str, due_ms: int | None = None, locations: Collection[JobLocation] = ()) -> None:
         """Notify the other servers of a job, at once or together with those of the next few milliseconds."""
         if self._others:
-            self._batch.add(queue, due_ms, places)
+            self._batch.add(queue, due_ms, locations)
 
     def _send_to_others(self, message: bytes) -> None:
         for listener in self._others.values():
@@ -140,8 +140,8 @@ class ServerNotifier(asyncio.DatagramProtocol):
         if not message:
             self._greeted.set()
         try:
-            for queue, due_ms, places in read_message(message):
-                self._on_jobs(queue, due_ms, places)
+            for queue, due_ms, locations in read_message(message):
+                self._on_jobs(queue, due_ms, locations)
         except ValueError:
             log.debug("a message of another version of the server was dropped")
 

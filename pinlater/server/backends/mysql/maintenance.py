@@ -16,7 +16,7 @@ from pinlater.server.backends.batches import STEP_JOBS, change_in_steps
 from pinlater.server.backends.mysql.call_results import ChangeQuota, change_once
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.keys import keys_of, let_next_through
-from pinlater.server.backends.mysql.maintenance_look import MaintenanceWork
+from pinlater.server.backends.mysql.maintenance_probe import MaintenanceWork
 from pinlater.server.backends.mysql.queues import MysqlQueues
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.mysql.unique_keys import end_periods

@@ -16,7 +16,7 @@ from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
 from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.batches import change_in_steps
-from pinlater.server.backends.job_notifications import JobNotifications, JobPlace
+from pinlater.server.backends.job_notifications import JobLocation, JobNotifications
 from pinlater.server.backends.listeners import Listener
 from pinlater.server.backends.mysql import buckets, call_results, listeners, maintenance, queue_locks, reads, reports
 from pinlater.server.backends.mysql.ack import MysqlAckCall, ack_jobs
@@ -25,7 +25,7 @@ from pinlater.server.backends.mysql.claim import MAX_JOBS, Claimer, MysqlDequeue
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.enqueue import JobInserter, MysqlEnqueueCall, enqueue, import_
 from pinlater.server.backends.mysql.group_commit import GroupCommit
-from pinlater.server.backends.mysql.maintenance_look import MaintenanceLook
+from pinlater.server.backends.mysql.maintenance_probe import MaintenanceProbe
 from pinlater.server.backends.mysql.orphaned_claims import MysqlOrphanedClaims
 from pinlater.server.backends.mysql.pool import MysqlPool
 from pinlater.server.backends.mysql.queries import Queries
@@ -111,7 +111,7 @@ class MysqlShard:
             is_repeatable=attrgetter("is_repeatable"),
         )
         self._notifications = options.notifications or JobNotifications()
-        self._look = MaintenanceLook(self._database)
+        self._probe = MaintenanceProbe(self._database)
         self._orphaned = MysqlOrphanedClaims(self._database, options.on_commit, self._notify_released)
         # By queue and number of priorities that are claimed.
         self._claimers: defaultdict[int, dict[int, Claimer]] = defaultdict(dict)
@@ -221,7 +221,7 @@ class MysqlShard:
     def _notify_released(self, queue: Queue) -> None:
         """Notify the broker of jobs that were released without a call."""
         self._restart_scans(queue)
-        self._notifications.on_jobs(queue.name, None, [JobPlace(self.name)])
+        self._notifications.on_jobs(queue.name, None, [JobLocation(self.name)])
 
     def _claims_of(self, queue: Queue) -> GroupCommit[MysqlDequeueCall, Dequeued]:
         key = (queue.id, len(queue.prefixes))
@@ -362,18 +362,18 @@ class MysqlShard:
 
     async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
         now = self._database.now_ms()
-        if not self._database.is_past((await self._look.find()).claim_expires):
+        if not self._database.is_past((await self._probe.find()).claim_expires):
             return []
         return await maintenance.reap_expired(
             self._database, self._queues, now, limit, server_age_ms=server_age_ms, quiet_ms=quiet_ms
         )
 
     async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
-        work, ttls_ms = await self._look.find(), (succeeded_ttl_ms, failed_ttl_ms)
+        work, ttls_ms = await self._probe.find(), (succeeded_ttl_ms, failed_ttl_ms)
         return await maintenance.collect_finished(self._database, self._queues, work, ttls_ms, limit)
 
     async def forget_results(self, limit: int) -> int:
-        work, database = await self._look.find(), self._database
+        work, database = await self._probe.find(), self._database
         results = await call_results.delete_expired(database, limit) if database.is_past(work.result_expires) else 0
         periods = await delete_expired_periods(database, limit) if database.is_past(work.period_ends) else 0
         return results + periods

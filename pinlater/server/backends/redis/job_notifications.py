@@ -14,7 +14,7 @@ from redis.asyncio import Connection
 from redis.exceptions import RedisError
 
 from pinlater.errors import ServiceError
-from pinlater.server.backends.job_notifications import JobNotifications, JobPlace
+from pinlater.server.backends.job_notifications import JobLocation, JobNotifications
 from pinlater.server.backends.redis.connection import CONNECT_SECONDS
 from pinlater.server.backends.redis.endpoint import RedisEndpoint
 from pinlater.server.backends.redis.script_calls import ScriptRunner
@@ -162,7 +162,7 @@ class JobChannel:
             return
         self._is_alone = False
         if name:
-            self._notifications.on_jobs(name, due_ms, [JobPlace(self._name)])
+            self._notifications.on_jobs(name, due_ms, [JobLocation(self._name)])
 
 
 def _message(server_id: bytes, queue: str, due_ms: int | None) -> bytes:

@@ -14,7 +14,7 @@ from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
 from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.body_pattern import BodyPattern
-from pinlater.server.backends.job_notifications import JobNotifications, JobPlace
+from pinlater.server.backends.job_notifications import JobLocation, JobNotifications
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
     Claim,
@@ -312,7 +312,7 @@ class RedisShard:
 
     def _notify_released(self, queue: str) -> None:
         """Notify all servers, this one included, of jobs that were released without a call."""
-        self._notifications.on_jobs(queue, None, [JobPlace(self.name)])
+        self._notifications.on_jobs(queue, None, [JobLocation(self.name)])
         self._channel.publish(queue)
 
     def _notify(self, queue: str, moved: int, due_ms: int | None = None) -> int:

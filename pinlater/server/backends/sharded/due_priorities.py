@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from pinlater.errors import QueueNotFound, ServiceError, ShardConnectionFailed
 from pinlater.model.jobs import NewJob
-from pinlater.server.backends.job_notifications import JobPlace, later_ms, places_of
+from pinlater.server.backends.job_notifications import JobLocation, later_ms, locations_of
 from pinlater.server.backends.sharded.fan_out import PATIENCE_SECONDS, ask_all
 from pinlater.server.backends.sharded.shard import DuePriorities, Shard
 from pinlater.server.backends.sharded.shard_handle import ShardHandle
@@ -167,13 +167,13 @@ class DuePriorityMap:
 
     # Changes
 
-    def arrived(self, queue: str, due_ms: int | None, places: Iterable[JobPlace]) -> None:
+    def arrived(self, queue: str, due_ms: int | None, locations: Iterable[JobLocation]) -> None:
         """Record new jobs of a queue.
 
         Args:
             queue: of the jobs.
             due_ms: when the first of them falls due, in epoch milliseconds; None: now.
-            places: where they are, if they are due; without any, what is known of the queue is forgotten.
+            locations: where they are, if they are due; without any, what is known of the queue is forgotten.
         """
         for changed in self._changed_during_read:
             changed.add(queue)
@@ -184,7 +184,7 @@ class DuePriorityMap:
             known.expect(due_ms)
             return
         by_name = {handle.name: handle for handle in known.by_shard}
-        added = {(by_name.get(place.shard), place.priority or ANY_PRIORITY) for place in places}
+        added = {(by_name.get(location.shard), location.priority or ANY_PRIORITY) for location in locations}
         is_order_known = ANY_PRIORITY not in {*known.priorities, *(priority for _, priority in added)}
         if not added or not (is_order_known or len(added) + len(known.priorities) == 1):
             del self._known[queue]
@@ -210,7 +210,7 @@ class DuePriorityMap:
         times = [later_ms(job, now_ms) for job in jobs]
         due = [name for name, due_ms in zip(stored, times, strict=True) if due_ms is None]
         if due:
-            self.arrived(queue, None, places_of(due))
+            self.arrived(queue, None, locations_of(due))
         if len(due) < len(jobs):
             self.arrived(queue, min(due_ms for due_ms in times if due_ms is not None), ())
 

@@ -12,7 +12,7 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
 from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
-from pinlater.server.backends.job_notifications import JobPlace
+from pinlater.server.backends.job_notifications import JobLocation
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
     Claim,
@@ -215,8 +215,8 @@ class ShardedStore(StoreOverview):
 
     # What other servers do
 
-    def jobs_arrived(self, queue: str, due_ms: int | None, places: Collection[JobPlace]) -> None:
-        self.group.due_priorities.arrived(queue, due_ms, places)
+    def jobs_arrived(self, queue: str, due_ms: int | None, locations: Collection[JobLocation]) -> None:
+        self.group.due_priorities.arrived(queue, due_ms, locations)
 
     def notifications_lost(self) -> None:
         self.group.due_priorities.forget_all()

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from pinlater.errors import UnknownError
 from pinlater.model.attempts import StoredAck
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.server.backends.job_notifications import JobPlace
+from pinlater.server.backends.job_notifications import JobLocation
 
 SHARD = "1"
 
@@ -15,7 +15,7 @@ SHARD = "1"
 class OnlyServer:
     """A store that no other server uses: nobody announces jobs."""
 
-    def jobs_arrived(self, queue: str, due_ms: int | None, places: Collection[JobPlace]) -> None:
+    def jobs_arrived(self, queue: str, due_ms: int | None, locations: Collection[JobLocation]) -> None:
         """Do nothing: what is known of a queue is never out of date."""
 
     def notifications_lost(self) -> None:

@@ -11,7 +11,7 @@ from pinlater.server.background.monitor import Monitor
 from pinlater.server.background.stall_detector import StallDetector
 from pinlater.server.config.settings import Settings
 from pinlater.server.metrics import Metrics
-from pinlater.server.peer_processes.turns import ServerPlace
+from pinlater.server.peer_processes.server_rank import ServerRank
 
 
 class Store:
@@ -52,11 +52,11 @@ def test_a_store_that_is_away_is_asked_again_and_complained_of_once(caplog):
 
 def test_each_of_several_servers_works_at_its_turns_only():
     store, clock = Store(away=()), [0]
-    turns = ServerPlace(1, 3)
+    turns = ServerRank(1, 3)
 
     async def run():
         monitor = Monitor(
-            store, store, Settings(monitor_interval_seconds=1), Metrics(), place=lambda: turns, now_ms=lambda: clock[0]
+            store, store, Settings(monitor_interval_seconds=1), Metrics(), rank=lambda: turns, now_ms=lambda: clock[0]
         )
         slept = []
 

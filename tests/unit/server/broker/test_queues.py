@@ -48,7 +48,7 @@ class Store:
         self.jobs[queue] += bodies
         return [f"{queue}:s1:p1:1" for _ in bodies]
 
-    def jobs_arrived(self, queue, due_ms, places):
+    def jobs_arrived(self, queue, due_ms, locations):
         pass
 
     async def first_due(self, queues):

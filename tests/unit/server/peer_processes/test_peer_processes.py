@@ -131,7 +131,7 @@ def notifiers(tmp_path, monkeypatch):
 
     def make():
         received = []
-        notifier = JobNotifier(tmp_path, lambda queue, due_ms, _places: received.append((queue, due_ms)))
+        notifier = JobNotifier(tmp_path, lambda queue, due_ms, _locations: received.append((queue, due_ms)))
         notifier.start()
         return notifier, received
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from pinlater.errors import NoHealthyShards
-from pinlater.server.backends.job_notifications import JobPlace
+from pinlater.server.backends.job_notifications import JobLocation
 from pinlater.server.backends.listeners import StoreListeners
 from pinlater.server.peer_processes import server_notifier
 from pinlater.server.peer_processes.server_notifier import ServerNotifier, local_address
@@ -36,13 +36,13 @@ class Server:
         self.heard = []
         self.gaps = 0
         listeners = StoreListeners(("127.0.0.1", 3306), store.meet)
-        self.places = set()
+        self.locations = set()
         self.notifier = ServerNotifier(listeners, name, self._hear, self._note_gap)
         self.task = asyncio.ensure_future(self.notifier.run())
 
-    def _hear(self, queue, due_ms, places):
+    def _hear(self, queue, due_ms, locations):
         self.heard.append((queue, due_ms))
-        self.places.update(places)
+        self.locations.update(locations)
 
     def _note_gap(self):
         self.gaps += 1
@@ -200,36 +200,36 @@ def test_without_a_way_to_the_database_nobody_listens(caplog):
 def test_others_are_told_where_the_jobs_are(run):
     async def test(_, one, two):
         one.notifier.notify("emails")  # those after it are collected, and sent together
-        one.notifier.notify("pins", None, [JobPlace("east", 2)])
-        one.notifier.notify("pins", None, [JobPlace("west", None), JobPlace("east", 1)])
+        one.notifier.notify("pins", None, [JobLocation("east", 2)])
+        one.notifier.notify("pins", None, [JobLocation("west", None), JobLocation("east", 1)])
         await until(lambda: ("pins", None) in two.heard)
-        assert two.places == {JobPlace("east", 2), JobPlace("west", None), JobPlace("east", 1)}
+        assert two.locations == {JobLocation("east", 2), JobLocation("west", None), JobLocation("east", 1)}
 
     run(test, "a", "b")
 
 
-@pytest.mark.parametrize("more", [[], [JobPlace(f"shard{number}", 1) for number in range(50)]])
+@pytest.mark.parametrize("more", [[], [JobLocation(f"shard{number}", 1) for number in range(50)]])
 def test_if_not_all_places_are_known_or_they_are_many_none_is_named(run, more):
     async def test(_, one, two):
         one.notifier.notify("emails")
-        for places in ([JobPlace("east", 2)], more, [JobPlace("west", 2)]):
-            one.notifier.notify("pins", None, places)
+        for locations in ([JobLocation("east", 2)], more, [JobLocation("west", 2)]):
+            one.notifier.notify("pins", None, locations)
         await until(lambda: ("pins", None) in two.heard)
-        assert two.places == set()
+        assert two.locations == set()
 
     run(test, "a", "b")
 
 
-def test_each_server_has_a_place_of_its_own_and_processes_of_one_share_it(run):
+def test_each_server_has_a_rank_of_its_own_and_processes_of_one_share_it(run):
     async def test(_, *servers):
-        places = [server.notifier.place for server in servers]
-        assert {place.servers for place in places} == {3}
-        assert places[0] == places[3]
-        assert sorted(place.rank for place in places[:3]) == [0, 1, 2]
+        ranks = [server.notifier.rank for server in servers]
+        assert {rank.servers for rank in ranks} == {3}
+        assert ranks[0] == ranks[3]
+        assert sorted(rank.number for rank in ranks[:3]) == [0, 1, 2]
 
     run(test, "a", "b", "c", "a")
 
 
 def test_a_server_that_knows_of_no_other_has_all_turns():
     notifier = ServerNotifier(None, "a", None, None)
-    assert (notifier.place.rank, notifier.place.servers) == (0, 1)
+    assert (notifier.rank.number, notifier.rank.servers) == (0, 1)

@@ -6,7 +6,7 @@ import pytest
 
 from pinlater.errors import NoHealthyShards, ShardConnectionFailed
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.server.backends.job_notifications import JobPlace
+from pinlater.server.backends.job_notifications import JobLocation
 from pinlater.server.backends.records import Claim
 from pinlater.server.backends.sharded import ShardUnreachable
 from tests.support.bench import QUEUE, new_job
@@ -101,7 +101,7 @@ def test_a_job_that_comes_to_an_idle_queue_is_claimed_without_asking_the_other_s
 def test_a_job_of_another_server_is_claimed_without_asking_the_other_shards(fleet):
     fleet.first_due([QUEUE])
     put(fleet, "3", 2)
-    fleet.fleet.jobs_arrived(QUEUE, None, [JobPlace("3", 2)])
+    fleet.fleet.jobs_arrived(QUEUE, None, [JobLocation("3", 2)])
     fleet.asked.clear()
     assert priorities(fleet.take(10)) == [2]
     assert fleet.asked == [("3", "dequeue")]
@@ -110,22 +110,22 @@ def test_a_job_of_another_server_is_claimed_without_asking_the_other_shards(flee
 def test_a_job_of_unknown_priority_is_claimed_so_only_where_no_other_may_come_before_it(fleet):
     fleet.first_due([QUEUE])
     put(fleet, "3", 2)
-    fleet.fleet.jobs_arrived(QUEUE, None, [JobPlace("3", None)])
+    fleet.fleet.jobs_arrived(QUEUE, None, [JobLocation("3", None)])
     fleet.asked.clear()
     assert priorities(fleet.take(10)) == [2]
     assert fleet.asked == [("3", "dequeue")]
     for shard, priority in (("3", 2), ("4", 1)):
         put(fleet, shard, priority)
-        fleet.fleet.jobs_arrived(QUEUE, None, [JobPlace(shard, None)])
+        fleet.fleet.jobs_arrived(QUEUE, None, [JobLocation(shard, None)])
     assert priorities(fleet.take(1)) == [1]
 
 
-@pytest.mark.parametrize("places", [[], [JobPlace("9", 1)]])
-def test_if_it_is_not_known_where_a_job_is_all_shards_are_asked(fleet, places):
+@pytest.mark.parametrize("locations", [[], [JobLocation("9", 1)]])
+def test_if_it_is_not_known_where_a_job_is_all_shards_are_asked(fleet, locations):
     put(fleet, "1", 3)
     fleet.first_due([QUEUE])
     put(fleet, "2", 1)
-    fleet.fleet.jobs_arrived(QUEUE, None, places)
+    fleet.fleet.jobs_arrived(QUEUE, None, locations)
     assert priorities(fleet.take(1)) == [1]
 
 
@@ -172,7 +172,7 @@ def test_a_job_that_comes_while_the_shards_are_read_is_not_overlooked(fleet):
         fleet.shards["2"].gate = asyncio.Event()
         reading = asyncio.create_task(fleet.fleet.first_due([QUEUE]))
         await asyncio.sleep(0)
-        fleet.fleet.jobs_arrived(QUEUE, None, [JobPlace("4", 1)])
+        fleet.fleet.jobs_arrived(QUEUE, None, [JobLocation("4", 1)])
         await fleet.shards["4"].enqueue_jobs(QUEUE, [new_job(priority=1)])
         fleet.shards["2"].gate.set()
         await reading
@@ -193,7 +193,7 @@ def test_a_job_that_comes_while_its_shard_hands_out_others_is_not_overlooked(fle
         async def slow(*arguments, **options):
             found = await dequeue(*arguments, **options)
             await fleet.shards["1"].enqueue_jobs(QUEUE, [new_job(priority=1)])
-            fleet.fleet.jobs_arrived(QUEUE, None, [JobPlace("1", 1)])
+            fleet.fleet.jobs_arrived(QUEUE, None, [JobLocation("1", 1)])
             return found
 
         fleet.shards["1"].dequeue_jobs = slow

@@ -38,8 +38,8 @@ class MaintenanceWork(NamedTuple):
     deleted_queue: int | None
 
 
-class MaintenanceLook:
-    """Looks for work of the monitor.
+class MaintenanceProbe:
+    """Finds work for the monitor.
 
     Args:
         database: of the shard.

@@ -8,15 +8,15 @@ MOST_TURNS = 3
 """However many servers there are, each has its turn after so many intervals: some of them may have died unnoticed."""
 
 
-class ServerPlace(NamedTuple):
-    """The place of a server among those of its store.
+class ServerRank(NamedTuple):
+    """The rank of a server among those of its store.
 
     Attributes:
-        rank: from 0 on.
+        number: from 0 on.
         servers: how many there are.
     """
 
-    rank: int = 0
+    number: int = 0
     servers: int = 1
 
     def seconds_until_turn(self, now_ms: int, interval_seconds: float) -> float:
@@ -24,5 +24,5 @@ class ServerPlace(NamedTuple):
         turns = min(self.servers, MOST_TURNS)
         if turns == 1:
             return interval_seconds
-        begins = self.rank % turns * interval_seconds
+        begins = self.number % turns * interval_seconds
         return (begins - now_ms / 1000) % (turns * interval_seconds) or turns * interval_seconds
