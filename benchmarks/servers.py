@@ -7,6 +7,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 
 from benchmarks.consumer import drain
 from benchmarks.figures import Figure
@@ -47,10 +48,10 @@ def _with(setting: Setting, stack: ExitStack, count: int, jobs: int) -> Callable
 
     def measure_once() -> tuple[float, float]:
         started = time.perf_counter()
-        _at_once(servers, lambda server: _enqueue(server, jobs // CLIENTS))
+        at_once(_each(servers, lambda server: _enqueue(server, jobs // CLIENTS)))
         enqueued = jobs / (time.perf_counter() - started)
         since_ms = time.time_ns() // 1_000_000
-        _at_once(servers, _drain)
+        at_once(_each(servers, _drain))
         first_ms, last_ms, done = setting.finished(since_ms, name)
         if done != jobs:
             raise ProgramFailed(f"{jobs} jobs were enqueued, but {done} were done")
@@ -72,20 +73,25 @@ def _drain(server: Server) -> None:
             empty = 0 if drain(connection, _QUEUE, BATCH_SIZE, most=20 * BATCH_SIZE) else empty + 1
 
 
-def _at_once(servers: Sequence[Server], work: Callable[[Server], None]) -> None:
-    """Let all clients work, each in a process of its own, at the server that is its."""
-    pids = [_forked(servers[number % len(servers)], work) for number in range(CLIENTS)]
+def _each(servers: Sequence[Server], work: Callable[[Server], None]) -> list[Callable[[], None]]:
+    """Return the work of each client, at the server that is its."""
+    return [partial(work, servers[number % len(servers)]) for number in range(CLIENTS)]
+
+
+def at_once(works: Sequence[Callable[[], None]]) -> None:
+    """Do all of this at once, each in a process of its own."""
+    pids = [_forked(work) for work in works]
     statuses = [os.waitpid(pid, 0)[1] for pid in pids]
     if any(statuses):
         raise ProgramFailed("a client failed; what it said is above")
 
 
-def _forked(server: Server, work: Callable[[Server], None]) -> int:
+def _forked(work: Callable[[], None]) -> int:
     pid = os.fork()
     if pid == 0:
         status = 1
         try:
-            work(server)
+            work()
             status = 0
         except Exception:  # noqa: BLE001 - this process ends here; the other one reads its status
             traceback.print_exc()

@@ -53,6 +53,7 @@ FIGURES = {
     },
     "idle_fleet": set(),  # of servers that share a store
     "many_shards": set(),  # likewise
+    "fleet_drain": set(),  # likewise
 }
 WITH_NOTHING_TO_COMPARE = {
     "bulk_enqueue_cpu",
@@ -168,6 +169,15 @@ def test_what_idle_queues_cost_is_measured_on_a_store_that_servers_share(tmp_pat
     figures = {figure["name"]: figure["value"] for figure in json.loads(done.stdout)["figures"]}
     assert figures.keys() == {"idle_statements", "idle_cpu"}
     assert figures["idle_statements"] > 0
+
+
+@pytest.mark.timeout(180)
+def test_a_fleet_is_measured_beside_one_server(tmp_path):
+    skip_without_server_of("redis")
+    done = run_benchmarks("fleet_drain", "--json", "--store", "redis", tmp_path=tmp_path, scale="0.02")
+    assert done.returncode == 0, done.stderr
+    names = {figure["name"] for figure in json.loads(done.stdout)["figures"]}
+    assert names == {f"fleet_{count}_{what}" for count in (1, 5) for what in ("drain", "least_cpu", "most_cpu")}
 
 
 @pytest.mark.timeout(180)
