@@ -22,6 +22,9 @@ from pinlater.server.backends.sharded.shard import DuePriorities, Shard
 from pinlater.server.backends.sharded.shard_handle import ShardHandle
 from pinlater.server.backends.store import queue_not_found
 
+FRESH_SECONDS = 0.05
+"""What was read is used for so long, even if a job has fallen due since: where many do, dequeues share one read."""
+
 ANY_PRIORITY = 127
 """Stands for a job whose priority is unknown: as a bound, no priority is lower."""
 
@@ -31,6 +34,7 @@ class ShardPriorities:
     """The due priorities of a queue, shard by shard.
 
     Attributes:
+        fresh_until: until then they are used even if another job has fallen due, in monotonic seconds.
         until: when they are too old to be used, in monotonic seconds.
         by_shard: due priorities by shard; those that turn out to be exhausted are removed.
         next_due_ms: when the next job falls due of those that are not.
@@ -38,6 +42,7 @@ class ShardPriorities:
         failure: the error of a shard that refused to tell its priorities.
     """
 
+    fresh_until: float
     until: float
     by_shard: dict[ShardHandle, set[int]]
     next_due_ms: int | None = None
@@ -109,8 +114,9 @@ class DuePriorityMap:
         known = self._known.get(queue)
         if known is None:
             return None
-        is_old = time.monotonic() > known.until
-        if is_old or (known.next_due_ms is not None and known.next_due_ms <= self._now_ms()):
+        now = time.monotonic()
+        is_incomplete = known.next_due_ms is not None and known.next_due_ms <= self._now_ms()
+        if now > known.until or (is_incomplete and now > known.fresh_until):
             del self._known[queue]
             return None
         return known
@@ -138,7 +144,7 @@ class DuePriorityMap:
         """
         changed: set[str] = set()
         self._changed_during_read.append(changed)
-        until = time.monotonic() + self._keep_seconds
+        asked_at = time.monotonic()
         failure: ServiceError | None = None
 
         async def ask(shard: Shard) -> dict[str, DuePriorities]:
@@ -160,7 +166,7 @@ class DuePriorityMap:
             of_queue = {handle: answer.get(queue) for handle, answer in answers}
             if failure is None and not any(of_queue.values()):
                 continue
-            found[queue] = _merged(until, of_queue, failure)
+            found[queue] = _merged(asked_at + FRESH_SECONDS, asked_at + self._keep_seconds, of_queue, failure)
             if queue not in changed and failure is None:
                 self._known[queue] = found[queue]
         return found
@@ -235,10 +241,11 @@ class DuePriorityMap:
 
 
 def _merged(
-    until: float, of_queue: dict[ShardHandle, DuePriorities | None], failure: ServiceError | None
+    fresh_until: float, until: float, of_queue: dict[ShardHandle, DuePriorities | None], failure: ServiceError | None
 ) -> ShardPriorities:
     answers = [due for due in of_queue.values() if due is not None]
     return ShardPriorities(
+        fresh_until,
         until,
         {handle: set() if due is None else set(due.priorities) for handle, due in of_queue.items()},
         min((due.next_due_ms for due in answers if due.next_due_ms is not None), default=None),

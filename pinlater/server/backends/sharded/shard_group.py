@@ -67,6 +67,7 @@ class ShardGroup:
             ShardConnectionFailed: not every shard answered; the deletion has to be repeated.
         """
         self._deleting[queue] += 1
+        self.due_priorities.forget(queue)
         try:
             handles = list(self.registry)
             deleted = await ask_all(handles, lambda shard: shard.delete_queue(queue))

@@ -22,6 +22,12 @@ class Priorities(FleetBench):
 
 
 @pytest.fixture
+def unfresh(monkeypatch):
+    """What was read is old at once."""
+    monkeypatch.setattr("pinlater.server.backends.sharded.due_priorities.FRESH_SECONDS", -1)
+
+
+@pytest.fixture
 def fleet():
     bench = Priorities(*specs_of("1", "2", "3", "4"))
     bench.create_queue(QUEUE)
@@ -137,6 +143,7 @@ def test_so_they_are_after_notifications_were_lost(fleet):
     assert priorities(fleet.take(1)) == [1]
 
 
+@pytest.mark.usefixtures("unfresh")
 def test_a_job_that_falls_due_is_not_forgotten_behind_those_that_are_known(fleet):
     put(fleet, "1", *[3] * 5)
     now = fleet.now_ms = 1000
@@ -148,6 +155,17 @@ def test_a_job_that_falls_due_is_not_forgotten_behind_those_that_are_known(fleet
     assert priorities(fleet.take(1)) == [1]
 
 
+def test_where_many_jobs_fall_due_dequeues_share_a_read(fleet, monkeypatch):
+    monkeypatch.setattr("pinlater.server.backends.sharded.due_priorities.FRESH_SECONDS", 3600)
+    put(fleet, "1", *[3] * 20)
+    fleet.shards["2"].next_due_ms = fleet.now_ms + 1
+    for _ in range(10):
+        assert priorities(fleet.take(1)) == [3]
+        fleet.now_ms += 1
+    assert len(fleet.asked_for("due_priorities")) == 4
+
+
+@pytest.mark.usefixtures("unfresh")
 @pytest.mark.parametrize("elsewhere", [True, False])
 def test_a_job_that_is_stored_for_later_is_looked_for_when_it_falls_due(fleet, elsewhere):
     fleet.now_ms = 1000
