@@ -11,7 +11,7 @@ from time import monotonic
 from types import FrameType
 from typing import NamedTuple
 
-from pinlater_supervisor import linux, signals
+from pinlater_supervisor import child_signals, linux, signals
 from pinlater_supervisor.child_page import DRAINING, STOPPING_NOW, ChildPage
 from pinlater_supervisor.exits import EX_SOFTWARE
 from pinlater_supervisor.memory import rss_bytes
@@ -129,6 +129,7 @@ class Child:
         """
 
         def orphaned(_number: int, _frame: FrameType | None) -> None:
+            signal.signal(linux.PARENT_DEATH_SIGNAL, signals.no_op)  # it is repeated
             try:
                 hook()
             finally:
@@ -138,6 +139,7 @@ class Child:
             return
         signal.signal(linux.PARENT_DEATH_SIGNAL, orphaned)
         linux.request_parent_death_signal()
+        child_signals.repeat_once_gone(self._master, linux.PARENT_DEATH_SIGNAL)
         if os.getppid() != self._master:
             orphaned(0, None)
 

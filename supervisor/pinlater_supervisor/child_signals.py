@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import select
 import signal
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from pinlater_supervisor import signals
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 DUMP_SIGNAL = signal.SIGUSR2
 
 _STDERR = 2
+_REPEAT_SECONDS = 0.05
 _TIMERS = {
     signal.ITIMER_REAL: signal.SIGALRM,
     signal.ITIMER_VIRTUAL: signal.SIGVTALRM,
@@ -39,6 +42,28 @@ def hear_again(child: Child) -> None:
         signal.setitimer(timer, 0)
     _install_child_handlers(child)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def repeat_once_gone(pid: int, number: int) -> None:
+    """Send this process's main thread a signal, again and again, once another process has ended.
+
+    A signal that comes only once may be too early: between the interpreter's last look at its signals and a system call
+    that waits, it interrupts nothing, and its handler runs when that call returns, if ever.
+    """
+    try:
+        process = os.pidfd_open(pid)
+    except OSError:  # an old kernel: the one signal has to do; or the process is gone, which the caller sees
+        return
+    main_thread = threading.main_thread().ident
+    assert main_thread is not None
+
+    def repeat() -> None:
+        select.select([process], [], [])
+        while True:
+            signal.pthread_kill(main_thread, number)
+            time.sleep(_REPEAT_SECONDS)
+
+    threading.Thread(target=repeat, name="master watch", daemon=True).start()
 
 
 def _install_child_handlers(child: Child) -> None:

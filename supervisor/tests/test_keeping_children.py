@@ -235,6 +235,25 @@ def test_a_child_may_tidy_up_after_a_master_that_was_killed(start, gone):
         gone(pid)
 
 
+def test_it_does_so_even_if_the_one_signal_of_the_kernel_interrupts_nothing(start, gone):
+    master = start("""
+        from pinlater_supervisor import linux
+
+        def tidy(child):
+            linux.request_parent_death_signal = lambda: linux._prctl(linux._PR_SET_PDEATHSIG, 0)
+            child.on_master_death(lambda: (say("tidied up"), time.sleep(0.3), say("to the end")))
+            worker(child)
+
+        supervise(Pool(name="heir", run=tidy))
+    """)
+    pid = int(master.expect("ready heir")[3])
+    os.kill(master.pid, signal.SIGKILL)
+    master.expect("tidied up")
+    master.expect("to the end")
+    gone(pid)
+    assert [line for line in master.said if line == "tidied up"] == ["tidied up"]
+
+
 def test_processes_that_a_child_forks_do_not_run_its_handlers(start):
     master = start("""
         import multiprocessing
