@@ -194,7 +194,10 @@ class Settings:
         "how long results are kept for calls that are repeated with the same key",
     )
     monitor_interval_seconds: float = _setting(
-        "BACKEND_MONITOR_THREAD_DELAY_SECONDS", values.number(), "1", "pause between two runs of the monitor"
+        "BACKEND_MONITOR_THREAD_DELAY_SECONDS",
+        values.number(),
+        "1",
+        "pause between two runs of the monitor; servers of a MySQL store take turns",
     )
     monitor_batch_size: int = _setting(
         "BACKEND_MONITOR_UPDATE_MAX_SIZE", values.integer(1), "1000", "most jobs that the monitor handles in one batch"
