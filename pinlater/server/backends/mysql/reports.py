@@ -41,6 +41,8 @@ async def read_reports(database: Database, max_bytes: int) -> list[KeptReport]:
             if bytes_left < 0:
                 break
             workers.append(worker)
+        if not workers:
+            return []
         [(rows, _, _)] = await connection.run(bind("reports", workers=workers))
         by_worker = {row[0]: row for row in rows}  # one may have been removed meanwhile
         ordered = (by_worker[worker] for worker in workers if worker in by_worker)

@@ -14,7 +14,7 @@ from pinlater.server.backends.answers import end_of_answer
 from pinlater.server.backends.records import Claim, Dequeued, covered
 from pinlater.server.backends.sharded import fan_out
 from pinlater.server.backends.sharded.accumulator import DequeueAccumulator
-from pinlater.server.backends.sharded.due_priorities import ShardPriorities
+from pinlater.server.backends.sharded.due_priorities import ANY_PRIORITY, ShardPriorities
 from pinlater.server.backends.sharded.fan_out import ask_all, ask_in_turn, no_healthy_shards
 from pinlater.server.backends.sharded.limits import RunningLimit
 from pinlater.server.backends.sharded.queue_locks import ShardedQueueLocks
@@ -126,9 +126,9 @@ class ShardClaimer:
         failure = due.failure
         for priority in due.priorities:
             for handle in due.owners(priority):
-                arrivals = due.arrivals(handle)
+                arrivals, levels = due.arrivals(handle), None if priority == ANY_PRIORITY else priority
                 try:
-                    if await self._ask([handle], priority, wanted, got, limit) or time.monotonic() > deadline:
+                    if await self._ask([handle], levels, wanted, got, limit) or time.monotonic() > deadline:
                         return True
                 except (NoHealthyShards, QueueNotFound) as error:  # just now; the others may still have some
                     failure = error

@@ -118,8 +118,15 @@ def test_a_job_of_unknown_priority_is_claimed_so_only_where_no_other_may_come_be
     put(fleet, "3", 2)
     fleet.fleet.jobs_arrived(QUEUE, None, [JobLocation("3", None)])
     fleet.asked.clear()
+    levels, dequeue = [], fleet.shards["3"].dequeue_jobs
+
+    def noting(*arguments, **options):
+        levels.append(options["levels"])
+        return dequeue(*arguments, **options)
+
+    fleet.shards["3"].dequeue_jobs = noting
     assert priorities(fleet.take(10)) == [2]
-    assert fleet.asked == [("3", "dequeue")]
+    assert (fleet.asked, levels) == ([("3", "dequeue")], [None])  # some stores walk through all levels that are named
     for shard, priority in (("3", 2), ("4", 1)):
         put(fleet, shard, priority)
         fleet.fleet.jobs_arrived(QUEUE, None, [JobLocation(shard, None)])
