@@ -71,10 +71,12 @@ class Crowd:
             await self.brokers[0].enqueue(self.rng.choice(QUEUES), [job])
             await asyncio.sleep(self.rng.random() * 0.03)
 
-    async def consume(self, name):
+    async def consume(self, number):
+        name, always = f"c{number}", QUEUES[number % len(QUEUES)]  # for each queue, somebody always waits
         while len(self.succeeded) < JOBS:
             broker = self.rng.choice(self.brokers[1:])  # not where jobs are stored
-            queues = self.rng.sample(QUEUES, self.rng.randint(1, len(QUEUES)))
+            others = [queue for queue in QUEUES if queue != always and self.rng.random() < 0.5]
+            queues = self.rng.sample([always, *others], len(others) + 1)
             wait = self.rng.choice(self.waits)
             order = DequeueRequest(queues, self.rng.randint(1, 5), 10**6, lambda: self.claim(name), wait)
             found = await broker.dequeue(order, Caller())
@@ -108,7 +110,7 @@ class Crowd:
     async def run(self):
         for queue in QUEUES:
             await self.brokers[0].backend.create_queue(queue)
-        consumers = [self.consume(f"c{number}") for number in range(8)]
+        consumers = [self.consume(number) for number in range(8)]
         async with asyncio.timeout(100):
             await asyncio.gather(self.produce(), *consumers)
         left = [
