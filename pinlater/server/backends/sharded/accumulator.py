@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pinlater.model.attempts import DequeuedJob
 from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Dequeued
+from pinlater.server.backends.sharded.merges import earliest
 
 
 class DequeueAccumulator:
@@ -52,8 +53,7 @@ class DequeueAccumulator:
 
     def expect(self, due_ms: int | None) -> None:
         """Record when a job falls due."""
-        if due_ms is not None:
-            self._next_due_ms = due_ms if self._next_due_ms is None else min(due_ms, self._next_due_ms)
+        self._next_due_ms = earliest((self._next_due_ms, due_ms))
 
     def dequeued(self) -> Dequeued:
         """Return one answer of all shards."""

@@ -18,6 +18,7 @@ from pinlater.errors import QueueNotFound, ServiceError, ShardConnectionFailed
 from pinlater.model.jobs import NewJob
 from pinlater.server.backends.job_notifications import JobLocation, later_ms, locations_of
 from pinlater.server.backends.sharded.fan_out import PATIENCE_SECONDS, ask_all
+from pinlater.server.backends.sharded.merges import earliest
 from pinlater.server.backends.sharded.shard import DuePriorities, Shard
 from pinlater.server.backends.sharded.shard_handle import ShardHandle
 from pinlater.server.backends.store import queue_not_found
@@ -85,8 +86,7 @@ class ShardPriorities:
 
     def expect(self, due_ms: int | None) -> None:
         """Record when a job falls due."""
-        if due_ms is not None:
-            self.next_due_ms = due_ms if self.next_due_ms is None else min(due_ms, self.next_due_ms)
+        self.next_due_ms = earliest((self.next_due_ms, due_ms))
 
 
 class DuePriorityMap:
@@ -248,7 +248,7 @@ def _merged(
         fresh_until,
         until,
         {handle: set() if due is None else set(due.priorities) for handle, due in of_queue.items()},
-        min((due.next_due_ms for due in answers if due.next_due_ms is not None), default=None),
-        min((due.first_due_ms for due in answers if due.first_due_ms is not None), default=None),
+        earliest(due.next_due_ms for due in answers),
+        earliest(due.first_due_ms for due in answers),
         failure,
     )
