@@ -152,21 +152,24 @@ def test_all_functions_that_one_call_marks_are_still_there():
     assert missing([*TARGETS, *CLIENT_TARGETS]) == []
 
 
+def measured_on_redis(name, tmp_path, **options):
+    """Run a benchmark; return its figures by name."""
+    done = run_benchmarks(name, "--json", "--store", "redis", tmp_path=tmp_path, **options)
+    assert done.returncode == 0, done.stderr
+    return {figure["name"]: figure["value"] for figure in json.loads(done.stdout)["figures"]}
+
+
 @pytest.mark.timeout(180)
 def test_several_servers_are_measured_on_a_store_that_they_share(tmp_path):
     skip_without_server_of("redis")
-    done = run_benchmarks("servers", "--json", "--store", "redis", tmp_path=tmp_path)
-    assert done.returncode == 0, done.stderr
-    names = {figure["name"] for figure in json.loads(done.stdout)["figures"]}
-    assert names == {f"servers_{count}_{what}" for count in (1, 2, 4) for what in ("enqueue", "drain")}
+    figures = measured_on_redis("servers", tmp_path)
+    assert figures.keys() == {f"servers_{count}_{what}" for count in (1, 2, 4) for what in ("enqueue", "drain")}
 
 
 @pytest.mark.timeout(180)
 def test_what_idle_queues_cost_is_measured_on_a_store_that_servers_share(tmp_path):
     skip_without_server_of("redis")
-    done = run_benchmarks("idle_fleet", "--json", "--store", "redis", tmp_path=tmp_path, scale="0.02")
-    assert done.returncode == 0, done.stderr
-    figures = {figure["name"]: figure["value"] for figure in json.loads(done.stdout)["figures"]}
+    figures = measured_on_redis("idle_fleet", tmp_path, scale="0.02")
     assert figures.keys() == {"idle_statements", "idle_cpu"}
     assert figures["idle_statements"] > 0
 
@@ -174,18 +177,15 @@ def test_what_idle_queues_cost_is_measured_on_a_store_that_servers_share(tmp_pat
 @pytest.mark.timeout(180)
 def test_a_fleet_is_measured_beside_one_server(tmp_path):
     skip_without_server_of("redis")
-    done = run_benchmarks("fleet_drain", "--json", "--store", "redis", tmp_path=tmp_path, scale="0.02")
-    assert done.returncode == 0, done.stderr
-    names = {figure["name"] for figure in json.loads(done.stdout)["figures"]}
-    assert names == {f"fleet_{count}_{what}" for count in (1, 5) for what in ("drain", "least_cpu", "most_cpu")}
+    figures = measured_on_redis("fleet_drain", tmp_path, scale="0.02")
+    whats = ("drain", "least_cpu", "most_cpu")
+    assert figures.keys() == {f"fleet_{count}_{what}" for count in (1, 5) for what in whats}
 
 
 @pytest.mark.timeout(180)
 def test_one_job_on_many_shards_is_measured_beside_one_on_one_shard(tmp_path):
     skip_without_server_of("redis")
-    done = run_benchmarks("many_shards", "--json", "--store", "redis", tmp_path=tmp_path, scale="0.02")
-    assert done.returncode == 0, done.stderr
-    figures = {figure["name"]: figure["value"] for figure in json.loads(done.stdout)["figures"]}
+    figures = measured_on_redis("many_shards", tmp_path, scale="0.02")
     assert figures.keys() == {
         *(f"shards{shards}_{where}_{what}" for shards in (1, 12) for where in ("here", "there")
           for what in ("p50", "p99", "statements")),
