@@ -124,21 +124,23 @@ class EnqueueRejected(ClientError):
 
 
 class StaleClaims(ClientError):
-    """Some jobs of a checkpoint are no longer held under its claim; the other jobs were changed.
+    """Some jobs of a checkpoint are no longer held under its claim, or are asked to stop; those held were changed.
 
     Raised only if the request asks for it (``tellStale``).
 
     Args:
         message: the text of the error.
         job_descriptors: of the jobs that are no longer held.
+        cancelled: descriptors of the jobs that are held, and asked to stop.
     """
 
     code = 440
     code_name = "STALE_CLAIMS"
 
-    def __init__(self, message: str, job_descriptors: Sequence[str] = ()) -> None:
+    def __init__(self, message: str, job_descriptors: Sequence[str] = (), cancelled: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.job_descriptors = tuple(job_descriptors)
+        self.cancelled = tuple(cancelled)
 
 
 class ServerError(ServiceError):
@@ -183,16 +185,19 @@ SERVICE_ERRORS: dict[int, type[ServiceError]] = {
 """Error code of the wire -> exception class."""
 
 
-def service_error(code: int, message: str, job_descriptors: Sequence[str] = ()) -> ServiceError:
+def service_error(
+    code: int, message: str, job_descriptors: Sequence[str] = (), cancelled: Sequence[str] = ()
+) -> ServiceError:
     """Create the exception of an error code; an unknown code becomes ``UnknownError``.
 
     Args:
         code: of the wire.
         message: the text of the error.
         job_descriptors: of the jobs that ``StaleClaims`` names.
+        cancelled: of the jobs that it names as cancelled.
     """
     if code == StaleClaims.code:
-        return StaleClaims(message, job_descriptors)
+        return StaleClaims(message, job_descriptors, cancelled)
     return SERVICE_ERRORS.get(code, UnknownError)(message)
 
 

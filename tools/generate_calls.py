@@ -34,6 +34,7 @@ from typing import TypeVar
 
 from pinlater.model.attempts import Ack, Acks, Checkpoint, ClaimedJob
 from pinlater.model.jobs import JobInfo, NewJob, Page
+from pinlater.model.messages import CancelledJobs, Message, ReceivedMessage
 from pinlater.model.queues import QueueSettings
 from pinlater.model.state import JobState
 from pinlater.model.workers import WorkerReport

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from pinlater.model.attempts import Ack, Acks, Checkpoint, ClaimedJob
 from pinlater.model.jobs import JobInfo, NewJob, Page
+from pinlater.model.messages import CancelledJobs, Message, ReceivedMessage
 from pinlater.model.queues import QueueSettings
 from pinlater.model.state import JobState
 from pinlater.model.workers import WorkerReport
@@ -174,13 +175,23 @@ class AsyncServiceCalls(ABC):
         """
         return await self._execute(self._calls.release_claims(queue, source))
 
-    async def lookup(self, descriptors: Iterable[str], *, include_body: bool = False) -> dict[str, JobInfo]:
+    async def lookup(
+        self, descriptors: Iterable[str], *, include_body: bool = False, include_result: bool = False, wait: float = 0.0
+    ) -> dict[str, JobInfo]:
         """Return what is known of jobs, by descriptor; unknown ones are left out.
+
+        Args:
+            descriptors: of the jobs.
+            include_body: whether to return their bodies.
+            include_result: whether to return what they returned.
+            wait: seconds to wait until all of them have finished, or are gone; the call's time-out is so much longer.
 
         Raises:
             UnknownError: a descriptor is malformed.
         """
-        return await self._execute(self._calls.lookup(descriptors, include_body=include_body))
+        return await self._execute(
+            self._calls.lookup(descriptors, include_body=include_body, include_result=include_result, wait=wait)
+        )
 
     async def count(
         self,
@@ -297,6 +308,60 @@ class AsyncServiceCalls(ABC):
     async def delete_these(self, queue: str, descriptors: Iterable[str], state: JobState) -> int:
         """Delete those of the given jobs that are in ``state``; return how many. All are of one queue."""
         return await self._execute(self._calls.delete_these(queue, descriptors, state))
+
+    async def cancel_jobs(self, queue: str, descriptors: Iterable[str], *, status: str = "") -> int:
+        """Cancel jobs and their children; return how many were cancelled or asked to stop.
+
+        PENDING ones are FAILED at once, and marked as cancelled. Running ones are asked to stop; they can still
+        succeed. Finished ones stay as they are.
+
+        Args:
+            queue: that all of them are in.
+            descriptors: the jobs.
+            status: text to append to their custom status, such as who cancelled them.
+
+        Raises:
+            ProtocolError: the server is one of the original, which does not know this call.
+        """
+        return await self._execute(self._calls.cancel_jobs(queue, descriptors, status=status))
+
+    async def send_message(self, descriptor: str, message: Message) -> bool:
+        """Send a message to a job; return whether the job has it, or False if it is not there or has finished.
+
+        The message is kept until the job reads it. Sent again with the same name and id, it is there once.
+
+        Raises:
+            ProtocolError: the server is one of the original, which does not know this call.
+        """
+        return await self._execute(self._calls.send_message(descriptor, message))
+
+    async def read_messages(
+        self, descriptor: str, name: str, *, after: int = 0, limit: int = 1000
+    ) -> list[ReceivedMessage]:
+        """Return messages of a job with that name, in the order of their arrival.
+
+        Args:
+            descriptor: of the job.
+            name: of the messages.
+            after: only those with a larger number.
+            limit: at most so many, and no more than fit into an answer, but at least one.
+
+        Raises:
+            ProtocolError: the server is one of the original, which does not know this call.
+        """
+        return await self._execute(self._calls.read_messages(descriptor, name, after=after, limit=limit))
+
+    async def cancelled_jobs(self, since_ms: int = 0, *, wait: float = 0.0) -> CancelledJobs:
+        """Return the running jobs that were asked to stop of late, whoever runs them.
+
+        Args:
+            since_ms: ``asked_ms`` of the last answer; 0 at first.
+            wait: seconds to wait until there is one; the call's time-out is so much longer.
+
+        Raises:
+            ProtocolError: the server is one of the original, which does not know this call.
+        """
+        return await self._execute(self._calls.cancelled_jobs(since_ms, wait=wait))
 
     async def report_worker(self, report: WorkerReport, keep: float) -> None:
         """Store a worker's report in the place of its last one, for everybody to see.

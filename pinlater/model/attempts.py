@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.messages import MessageWait
 
 
 class ClaimedJob(NamedTuple):
@@ -56,6 +57,8 @@ class Ack(NamedTuple):
         status: text to append to the job's custom status.
         retry_delay: seconds until the next attempt of a failed job.
         final: a failed job is given up now, whatever attempts remain.
+        result: of a success: what the job returned; None: nothing.
+        cancelled: a failed job is given up, and was cancelled.
     """
 
     descriptor: str
@@ -63,6 +66,8 @@ class Ack(NamedTuple):
     status: str = ""
     retry_delay: float = 0.0
     final: bool = False
+    result: bytes | None = None
+    cancelled: bool = False
 
 
 class StoredAck(NamedTuple):
@@ -73,6 +78,8 @@ class StoredAck(NamedTuple):
     status: str
     retry_delay_ms: int
     is_final: bool
+    result: bytes | None = None
+    is_cancelled: bool = False
 
 
 class Acks(NamedTuple):
@@ -100,6 +107,7 @@ class Checkpoint(NamedTuple):
         run_after_ms: epoch milliseconds before which it does not run (again).
         attempts: attempts allowed and remaining from now on.
         status: text to prepend to the job's custom status.
+        waits_for: with ``move_to_pending``: it is due as soon as one of these is fulfilled.
     """
 
     descriptor: str
@@ -109,14 +117,15 @@ class Checkpoint(NamedTuple):
     run_after_ms: int | None = None
     attempts: int | None = None
     status: str | None = None
+    waits_for: Sequence[MessageWait] = ()
 
 
 class StoredCheckpoint(NamedTuple):
     """A sign of life of one claimed job, with what it wants changed.
 
     Matched by ``claim`` when given, otherwise by ``source``, the source part of the present claim.
-    ``run_after_ms`` None leaves a job its place in the queue, if there is a claim; without one it means now, as in the
-    original.
+    ``waits_for`` is only there with ``move_to_pending``. ``run_after_ms`` None leaves a job its place in the queue, if
+    there is a claim; without one it means now, as in the original.
     """
 
     job: JobDescriptor
@@ -127,6 +136,7 @@ class StoredCheckpoint(NamedTuple):
     run_after_ms: int | None
     attempts: int | None
     status: str
+    waits_for: Sequence[MessageWait] = ()
 
     @property
     def is_renewal(self) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.errors import BodyInvalid
 from pinlater.model.body_metadata import Progress, read_progress
 from pinlater.model.keys import JobKey
+from pinlater.model.messages import MessageWait, Parent
 from pinlater.model.policy import Policy, read_policy
 from pinlater.model.state import JobState
 from pinlater.model.status import FailedAttempt, parse_status
@@ -25,6 +27,7 @@ class NewJob(NamedTuple):
         unique: while a job of the queue with the same text is PENDING or IN_PROGRESS, nothing is stored.
         unique_rule: what else is asked for with the key; None: nothing.
         key: that it shares with other jobs of the queue, and how those run; None: it has none.
+        parent: the job that waits for its end; None: it has none.
     """
 
     body: bytes
@@ -35,6 +38,7 @@ class NewJob(NamedTuple):
     unique: str | None = None
     unique_rule: UniqueRule | None = None
     key: JobKey | None = None
+    parent: Parent | None = None
 
 
 class JobInfo(NamedTuple):
@@ -54,6 +58,10 @@ class JobInfo(NamedTuple):
         unique: its unique key, as long as it is not finished.
         key: that it shares with other jobs of the queue; None: it has none.
         waits_for_key: whether it waits until other jobs of its key have run.
+        result: of a SUCCEEDED job: what it returned, where asked for; None: nothing.
+        is_cancelled: FAILED: it was cancelled; IN_PROGRESS: it is asked to stop.
+        parent: the job that waits for its end; None: it has none.
+        waits_for: of a sleeping job: the messages that it waits for.
     """
 
     descriptor: str
@@ -69,6 +77,10 @@ class JobInfo(NamedTuple):
     unique: str | None = None
     key: JobKey | None = None
     waits_for_key: bool = False
+    result: bytes | None = None
+    is_cancelled: bool = False
+    parent: Parent | None = None
+    waits_for: Sequence[MessageWait] = ()
 
     @property
     def progress(self) -> Progress | None:
@@ -124,6 +136,10 @@ class JobRecord(NamedTuple):
     body: bytes | None
     unique: str | None = None
     key: JobKey | None = None
+    result: bytes | None = None
+    is_cancelled: bool = False
+    parent: Parent | None = None
+    waits_for: Sequence[MessageWait] = ()
 
 
 class Position(NamedTuple):

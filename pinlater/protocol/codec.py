@@ -145,6 +145,7 @@ class Codec:
         result.e = PinLaterException(errorCode=error.code, message=str(error))
         if isinstance(error, StaleClaims):
             result.e.jobDescriptors = list(error.job_descriptors)
+            result.e.cancelledDescriptors = list(error.cancelled) or None
         return self._encode(method, TMessageType.REPLY, sequence_id, result)
 
     def encode_application_error(self, method: str, sequence_id: int, kind: int, message: str) -> bytes:
@@ -264,7 +265,10 @@ class Codec:
         self._read(self._reader.read_struct, result)
         self._forget_large(frame)
         if result.e is not None:
-            raise service_error(result.e.errorCode, result.e.message, result.e.jobDescriptors or ())
+            told = result.e
+            raise service_error(
+                told.errorCode, told.message, told.jobDescriptors or (), told.cancelledDescriptors or ()
+            )
         return getattr(result, "success", None)
 
     def _begin(self, frame: bytes) -> tuple[str, int, int]:

@@ -29,6 +29,13 @@ class RequestContext(Payload):
 
 
 @payload
+class PinLaterParent(Payload):
+    jobDescriptor: str | None = field(1, STRING, default=None, required=True)
+    messageName: str | None = field(2, STRING, default=None, required=True)
+    position: int | None = field(3, I32, default=None, required=True)
+
+
+@payload
 class PinLaterJob(Payload):
     body: bytes | None = field(1, BINARY, default=None, required=True)
     priority: int = field(2, BYTE, default=1)
@@ -43,6 +50,7 @@ class PinLaterJob(Payload):
     key: str | None = field(105, STRING, default=None)
     maxRunningOfKey: int | None = field(106, I32, default=None)
     keyInOrder: bool | None = field(107, BOOL, default=None)
+    parent: PinLaterParent | None = field(108, (STRUCT, PinLaterParent), default=None)
 
 
 @payload
@@ -63,6 +71,8 @@ class PinLaterJobAckInfo(Payload):
     retryDelayMillis: int = field(3, I64, default=0)
     claimDescriptor: str | None = field(100, STRING, default=None)
     isFinal: bool | None = field(101, BOOL, default=None)
+    result: bytes | None = field(102, BINARY, default=None)
+    isCancelled: bool | None = field(103, BOOL, default=None)
 
 
 @payload
@@ -103,6 +113,12 @@ class PinLaterDequeueResponse(Payload):
 
 
 @payload
+class PinLaterMessageWait(Payload):
+    messageName: str | None = field(1, STRING, default=None, required=True)
+    count: int | None = field(2, I32, default=None, required=True)
+
+
+@payload
 class PinLaterCheckpointJobRequest(Payload):
     jobDescriptor: str | None = field(1, STRING, default=None, required=True)
     newBody: bytes | None = field(2, BINARY, default=None)
@@ -112,6 +128,7 @@ class PinLaterCheckpointJobRequest(Payload):
     prependCustomStatus: str | None = field(6, STRING, default=None)
     claimDescriptor: str | None = field(100, STRING, default=None)
     newBodyBytes: bytes | None = field(101, BINARY, default=None)
+    waitsFor: list[PinLaterMessageWait] | None = field(102, (LIST, (STRUCT, PinLaterMessageWait)), default=None)
 
 
 @payload
@@ -127,6 +144,8 @@ class PinLaterCheckpointJobsRequest(Payload):
 class PinLaterLookupJobRequest(Payload):
     jobDescriptors: list[str] | None = field(1, (LIST, STRING), default=None, required=True)
     includeBody: bool = field(2, BOOL, default=False)
+    includeResult: bool | None = field(100, BOOL, default=None)
+    waitMillis: int | None = field(101, I32, default=None)
 
 
 @payload
@@ -146,6 +165,10 @@ class PinLaterJobInfo(Payload):
     maxRunningOfKey: int | None = field(102, I32, default=None)
     keyInOrder: bool | None = field(103, BOOL, default=None)
     waitsForKey: bool | None = field(104, BOOL, default=None)
+    result: bytes | None = field(105, BINARY, default=None)
+    isCancelled: bool | None = field(106, BOOL, default=None)
+    parent: PinLaterParent | None = field(107, (STRUCT, PinLaterParent), default=None)
+    waitsFor: list[PinLaterMessageWait] | None = field(108, (LIST, (STRUCT, PinLaterMessageWait)), default=None)
 
 
 @payload
@@ -199,6 +222,49 @@ class PinLaterDeleteJobsRequest(Payload):
 class PinLaterRunJobsNowRequest(Payload):
     queueName: str | None = field(1, STRING, default=None, required=True)
     jobDescriptors: list[str] | None = field(2, (LIST, STRING), default=None, required=True)
+
+
+@payload
+class PinLaterCancelJobsRequest(Payload):
+    queueName: str | None = field(1, STRING, default=None, required=True)
+    jobDescriptors: list[str] | None = field(2, (LIST, STRING), default=None, required=True)
+    appendCustomStatus: str | None = field(3, STRING, default=None)
+
+
+@payload
+class PinLaterSendMessageRequest(Payload):
+    jobDescriptor: str | None = field(1, STRING, default=None, required=True)
+    name: str | None = field(2, STRING, default=None, required=True)
+    id: str | None = field(3, STRING, default=None, required=True)
+    payload: bytes | None = field(4, BINARY, default=None, required=True)
+
+
+@payload
+class PinLaterMessage(Payload):
+    number: int | None = field(1, I64, default=None, required=True)
+    id: str | None = field(2, STRING, default=None, required=True)
+    kind: int | None = field(3, I32, default=None, required=True)
+    payload: bytes | None = field(4, BINARY, default=None, required=True)
+
+
+@payload
+class PinLaterReadMessagesRequest(Payload):
+    jobDescriptor: str | None = field(1, STRING, default=None, required=True)
+    name: str | None = field(2, STRING, default=None, required=True)
+    after: int = field(3, I64, default=0)
+    limit: int = field(4, I32, default=1000)
+
+
+@payload
+class PinLaterCancelledJobsRequest(Payload):
+    sinceTimestampMillis: int | None = field(1, I64, default=None, required=True)
+    waitMillis: int | None = field(2, I32, default=None)
+
+
+@payload
+class PinLaterCancelledJobs(Payload):
+    jobDescriptors: list[str] | None = field(1, (LIST, STRING), default=None, required=True)
+    serverTimestampMillis: int | None = field(2, I64, default=None, required=True)
 
 
 @payload
@@ -292,6 +358,7 @@ class PinLaterException(ErrorPayload):
     errorCode: int | None = field(1, I32, default=None, required=True)
     message: str | None = field(2, STRING, default=None, required=True)
     jobDescriptors: list[str] | None = field(100, (LIST, STRING), default=None)
+    cancelledDescriptors: list[str] | None = field(101, (LIST, STRING), default=None)
 
 
 _FIELDS: dict[str, tuple[dict[str, WireType], WireType | None]] = {
@@ -323,6 +390,16 @@ _FIELDS: dict[str, tuple[dict[str, WireType], WireType | None]] = {
     ),
     "deleteJobs": ({"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterDeleteJobsRequest)}, I32),
     "runJobsNow": ({"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterRunJobsNowRequest)}, I32),
+    "cancelJobs": ({"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterCancelJobsRequest)}, I32),
+    "sendMessage": ({"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterSendMessageRequest)}, BOOL),
+    "readMessages": (
+        {"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterReadMessagesRequest)},
+        (LIST, (STRUCT, PinLaterMessage)),
+    ),
+    "getCancelledJobs": (
+        {"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterCancelledJobsRequest)},
+        (STRUCT, PinLaterCancelledJobs),
+    ),
     "releaseClaims": ({"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterReleaseClaimsRequest)}, I32),
     "importJobs": (
         {"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterImportJobsRequest)},

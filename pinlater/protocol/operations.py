@@ -12,10 +12,12 @@ from typing import Any
 
 from pinlater.model.attempts import Ack, Acks, Checkpoint
 from pinlater.model.jobs import JobInfo, NewJob
+from pinlater.model.messages import Message
 from pinlater.model.state import JobState
 from pinlater.model.workers import WorkerReport
 from pinlater.protocol import messages
 from pinlater.protocol.conversion import jobs as job_conversion
+from pinlater.protocol.conversion import messages as message_conversion
 from pinlater.protocol.conversion import queues as queue_conversion
 from pinlater.protocol.conversion import workers as worker_conversion
 from pinlater.protocol.conversion.acks import acks_struct_of, checkpoint_struct
@@ -196,14 +198,30 @@ class Calls(InternalCalls):
 
     # Reading jobs
 
-    @operation("lookupJobs", job_conversion.job_infos)
-    def lookup(self, descriptors: Iterable[str], *, include_body: bool = False) -> Arguments:
+    @operation("lookupJobs", job_conversion.job_infos, may_wait=True)
+    def lookup(
+        self,
+        descriptors: Iterable[str],
+        *,
+        include_body: bool = False,
+        include_result: bool = False,
+        wait: float = 0.0,
+    ) -> Arguments:
         """Return what is known of jobs, by descriptor; unknown ones are left out.
+
+        Args:
+            descriptors: of the jobs.
+            include_body: whether to return their bodies.
+            include_result: whether to return what they returned.
+            wait: seconds to wait until all of them have finished, or are gone; the call's time-out is so much longer.
 
         Raises:
             UnknownError: a descriptor is malformed.
         """
-        return (messages.PinLaterLookupJobRequest(several(descriptors), include_body),)
+        request = messages.PinLaterLookupJobRequest(several(descriptors), include_body, include_result or None)
+        if wait > 0:
+            request.waitMillis = milliseconds(wait)
+        return (request,)
 
     @operation("getJobCount", number)
     def count(
@@ -324,7 +342,53 @@ class Calls(InternalCalls):
         """Delete those of the given jobs that are in ``state``; return how many. All are of one queue."""
         return (messages.PinLaterDeleteJobsRequest(queue, int(state), 1, None, 0, several(descriptors)),)
 
+    @_addition("cancelJobs", number)
+    def cancel_jobs(self, queue: str, descriptors: Iterable[str], *, status: str = "") -> Arguments:
+        """Cancel jobs and their children; return how many were cancelled or asked to stop.
+
+        PENDING ones are FAILED at once, and marked as cancelled. Running ones are asked to stop; they can still
+        succeed. Finished ones stay as they are.
+
+        Args:
+            queue: that all of them are in.
+            descriptors: the jobs.
+            status: text to append to their custom status, such as who cancelled them.
+        """
+        return (messages.PinLaterCancelJobsRequest(queue, several(descriptors), status or None),)
+
+    # Messages
+
+    @_addition("sendMessage", message_conversion.flag)
+    def send_message(self, descriptor: str, message: Message) -> Arguments:
+        """Send a message to a job; return whether the job has it, or False if it is not there or has finished.
+
+        The message is kept until the job reads it. Sent again with the same name and id, it is there once.
+        """
+        return (messages.PinLaterSendMessageRequest(descriptor, message.name, message.id, message.payload),)
+
+    @_addition("readMessages", message_conversion.received_messages)
+    def read_messages(self, descriptor: str, name: str, *, after: int = 0, limit: int = 1000) -> Arguments:
+        """Return messages of a job with that name, in the order of their arrival.
+
+        Args:
+            descriptor: of the job.
+            name: of the messages.
+            after: only those with a larger number.
+            limit: at most so many, and no more than fit into an answer, but at least one.
+        """
+        return (messages.PinLaterReadMessagesRequest(descriptor, name, after, limit),)
+
     # Workers
+
+    @_addition("getCancelledJobs", message_conversion.cancelled_jobs, may_wait=True)
+    def cancelled_jobs(self, since_ms: int = 0, *, wait: float = 0.0) -> Arguments:
+        """Return the running jobs that were asked to stop of late, whoever runs them.
+
+        Args:
+            since_ms: ``asked_ms`` of the last answer; 0 at first.
+            wait: seconds to wait until there is one; the call's time-out is so much longer.
+        """
+        return (messages.PinLaterCancelledJobsRequest(since_ms, milliseconds(wait) or None),)
 
     @_addition("reportWorker", nothing)
     def report_worker(self, report: WorkerReport, keep: float) -> Arguments:

@@ -54,6 +54,16 @@ struct RequestContext {
   103: optional bool hearsStopping,
 }
 
+// Addition: the job that waits for the end of another one, and is kept on the same shard. It gets a message then.
+struct PinLaterParent {
+  // Its descriptor. While it is not there, has finished or is asked to stop, jobs with this parent are refused.
+  1: required string jobDescriptor,
+  // Name of the message, 1 to 200 characters.
+  2: required string messageName,
+  // The message's id: which of the jobs with this name it is, from 0.
+  3: required i32 position,
+}
+
 struct PinLaterJob {
   1: required binary body,
   // 1 is served first.
@@ -84,6 +94,8 @@ struct PinLaterJob {
   106: optional i32 maxRunningOfKey,
   // The jobs of the key run one after the other, in the order of their enqueues, also when one is retried.
   107: optional bool keyInOrder,
+  // That waits for the end of this job.
+  108: optional PinLaterParent parent,
 }
 
 struct PinLaterEnqueueRequest {
@@ -105,6 +117,10 @@ struct PinLaterJobAckInfo {
   100: optional string claimDescriptor,
   // Of a failure: FAILED now, whatever attempts remain.
   101: optional bool isFinal,
+  // Of a success: what the job returned; kept with the job, and sent to its parent.
+  102: optional binary result,
+  // Of a failure: the job was cancelled; FAILED now, with that mark.
+  103: optional bool isCancelled,
 }
 
 struct PinLaterJobAckRequest {
@@ -148,6 +164,13 @@ struct PinLaterDequeueResponse {
   100: optional i64 serverTimestampMillis,
 }
 
+// Addition: a sleeping job is due when so many messages of a name have arrived for it.
+struct PinLaterMessageWait {
+  1: required string messageName,
+  // All that ever came, those included that it has read.
+  2: required i32 count,
+}
+
 struct PinLaterCheckpointJobRequest {
   1: required string jobDescriptor,
   2: optional binary newBody,
@@ -162,19 +185,25 @@ struct PinLaterCheckpointJobRequest {
   100: optional string claimDescriptor,
   // Wins over newBody; for clients whose IDL says string there.
   101: optional binary newBodyBytes,
+  // With moveToPending: due as soon as one of these is fulfilled, also if that was before; until it is claimed again.
+  102: optional list<PinLaterMessageWait> waitsFor,
 }
 
 struct PinLaterCheckpointJobsRequest {
   1: required string queueName,
   2: required list<PinLaterCheckpointJobRequest> requests,
   // Answer with STALE_CLAIMS if a job that is not given back is no longer held as its request says: it was left alone.
-  // The other requests were carried out.
+  // The other requests were carried out. So it is answered if a job that is held is asked to stop.
   100: optional bool tellStale,
 }
 
 struct PinLaterLookupJobRequest {
   1: required list<string> jobDescriptors,
   2: optional bool includeBody = false,
+  100: optional bool includeResult,
+  // The answer may wait so long until all of the jobs have finished, or are gone. Another request on the same connection
+  // ends the wait.
+  101: optional i32 waitMillis,
 }
 
 struct PinLaterJobInfo {
@@ -196,6 +225,13 @@ struct PinLaterJobInfo {
   103: optional bool keyInOrder,
   // It is PENDING, and waits until other jobs of its key have run.
   104: optional bool waitsForKey,
+  // Of a SUCCEEDED job, where asked for; absent if it returned nothing.
+  105: optional binary result,
+  // FAILED: it was cancelled. IN_PROGRESS: it is asked to stop.
+  106: optional bool isCancelled,
+  107: optional PinLaterParent parent,
+  // It is PENDING, and due earlier if one of these is fulfilled.
+  108: optional list<PinLaterMessageWait> waitsFor,
 }
 
 struct PinLaterGetJobCountRequest {
@@ -249,6 +285,71 @@ struct PinLaterDeleteJobsRequest {
 struct PinLaterRunJobsNowRequest {
   1: required string queueName,
   2: required list<string> jobDescriptors,
+}
+
+// Addition: these jobs need not run any more. PENDING ones are FAILED at once, marked as cancelled. Those that are
+// IN_PROGRESS are asked to stop: they can still succeed, but whatever else ends their claim makes them FAILED, too. So it
+// goes for their children, that is the jobs whose parent they are, and for the children of those.
+struct PinLaterCancelJobsRequest {
+  1: required string queueName,
+  2: required list<string> jobDescriptors,
+  // Appended to their custom status.
+  3: optional string appendCustomStatus,
+}
+
+// Addition: a message for a job that has not finished. It is kept with the job.
+struct PinLaterSendMessageRequest {
+  1: required string jobDescriptor,
+  // 1 to 200 characters.
+  2: required string name,
+  // A second message of the same name and id is dropped; 1 to 200 characters.
+  3: required string id,
+  4: required binary payload,
+}
+
+// Addition: what a message says.
+enum PinLaterMessageKind {
+  // It was sent by a call.
+  EVENT = 0,
+  // A child has succeeded; the payload is its result, empty if it returned nothing.
+  SUCCEEDED = 1,
+  // A child has failed for good; the payload is the end of its custom status.
+  FAILED = 2,
+  CANCELLED = 3,
+  // A child was deleted before it had finished.
+  DELETED = 4,
+}
+
+// Addition.
+struct PinLaterMessage {
+  // From 1, in the order of arrival among those of one name.
+  1: required i64 number,
+  2: required string id,
+  3: required PinLaterMessageKind kind,
+  4: required binary payload,
+}
+
+// Addition: messages of one name, in the order of arrival; at most so many as fit into the answer, but at least one.
+struct PinLaterReadMessagesRequest {
+  1: required string jobDescriptor,
+  2: required string name,
+  // Those with a larger number.
+  3: optional i64 after = 0,
+  4: optional i32 limit = 1000,
+}
+
+// Addition: asks which jobs have been asked to stop of late.
+struct PinLaterCancelledJobsRequest {
+  // The time of the last answer; 0 at first.
+  1: required i64 sinceTimestampMillis,
+  // The answer may wait so long until there is one. Another request on the same connection ends the wait.
+  2: optional i32 waitMillis,
+}
+
+struct PinLaterCancelledJobs {
+  // Asked to stop while they were IN_PROGRESS; the server forgets them after a minute or so.
+  1: required list<string> jobDescriptors,
+  2: required i64 serverTimestampMillis,
 }
 
 // Addition: gives back, no attempt spent, every claim that one source still holds.
@@ -362,6 +463,8 @@ exception PinLaterException {
   2: required string message,
   // Of STALE_CLAIMS: the jobs that are not held.
   100: optional list<string> jobDescriptors,
+  // Of STALE_CLAIMS: the jobs that are held, and asked to stop.
+  101: optional list<string> cancelledDescriptors,
 }
 
 service PinLater {
@@ -391,6 +494,18 @@ service PinLater {
     throws (1: PinLaterException e),
   // Addition: returns how many jobs it made due.
   i32 runJobsNow(1: RequestContext context, 2: PinLaterRunJobsNowRequest request)
+    throws (1: PinLaterException e),
+  // Addition: returns how many jobs were cancelled or asked to stop, their children included.
+  i32 cancelJobs(1: RequestContext context, 2: PinLaterCancelJobsRequest request)
+    throws (1: PinLaterException e),
+  // Addition: returns whether the job has the message; false: it is not there, or has finished.
+  bool sendMessage(1: RequestContext context, 2: PinLaterSendMessageRequest request)
+    throws (1: PinLaterException e),
+  // Addition.
+  list<PinLaterMessage> readMessages(1: RequestContext context, 2: PinLaterReadMessagesRequest request)
+    throws (1: PinLaterException e),
+  // Addition.
+  PinLaterCancelledJobs getCancelledJobs(1: RequestContext context, 2: PinLaterCancelledJobsRequest request)
     throws (1: PinLaterException e),
   // Addition.
   i32 releaseClaims(1: RequestContext context, 2: PinLaterReleaseClaimsRequest request)

@@ -8,13 +8,18 @@ from itertools import starmap
 from pinlater.model.attempts import Ack, Checkpoint, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol import messages
+from pinlater.protocol.conversion.messages import wait_structs, waits
 from pinlater.protocol.conversion.values import milliseconds
 
 # Acks
 
 
-AckFields = tuple[str, str, int, str | None, bool | None]
-"""Of one ack: descriptor, status, milliseconds until the next attempt, claim, whether a failure is final."""
+AckFields = (
+    tuple[str, str, int, str | None, bool | None]
+    | tuple[str, str, int, str | None, bool | None, bytes | None, bool | None]
+)
+"""Of one ack: descriptor, status, milliseconds until the next attempt, claim, whether a failure is final; and of few:
+result, whether the job was cancelled."""
 
 
 def ack_structs(acks: Iterable[AckFields]) -> list[messages.PinLaterJobAckInfo]:
@@ -37,7 +42,8 @@ def acks_struct_of(queue: str, succeeded: Iterable[Ack], failed: Iterable[Ack]) 
 
 
 def _fields_of(ack: Ack) -> AckFields:
-    return ack.descriptor, ack.status, milliseconds(ack.retry_delay), ack.claim, ack.final or None
+    told = ack.descriptor, ack.status, milliseconds(ack.retry_delay), ack.claim, ack.final or None
+    return (*told, ack.result, ack.cancelled or None)
 
 
 def stored_ack(struct: messages.PinLaterJobAckInfo, status: str) -> StoredAck:
@@ -47,7 +53,10 @@ def stored_ack(struct: messages.PinLaterJobAckInfo, status: str) -> StoredAck:
         UnknownError: the descriptor is none.
     """
     job = JobDescriptor.parse(struct.jobDescriptor or "")
-    return StoredAck(job, struct.claimDescriptor, status, struct.retryDelayMillis or 0, bool(struct.isFinal))
+    is_cancelled = bool(struct.isCancelled)
+    is_final = is_cancelled or bool(struct.isFinal)
+    delay_ms = struct.retryDelayMillis or 0
+    return StoredAck(job, struct.claimDescriptor, status, delay_ms, is_final, struct.result, is_cancelled)
 
 
 # Checkpoints
@@ -66,6 +75,7 @@ def checkpoint_struct(checkpoint: Checkpoint) -> messages.PinLaterCheckpointJobR
         numOfAttemptsAllowed=checkpoint.attempts,
         prependCustomStatus=checkpoint.status,
         claimDescriptor=checkpoint.claim,
+        waitsFor=wait_structs(checkpoint.waits_for),
     )
     if checkpoint.body is not None:
         if _is_text(checkpoint.body):
@@ -90,6 +100,7 @@ def stored_checkpoint(struct: messages.PinLaterCheckpointJobRequest, source: str
         run_after_ms=struct.runAfterTimestampMillis,
         attempts=struct.numOfAttemptsAllowed,
         status=status,
+        waits_for=waits(struct.waitsFor) if struct.waitsFor and struct.moveToPending else (),
     )
 
 

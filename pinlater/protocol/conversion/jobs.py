@@ -13,9 +13,11 @@ from pinlater.errors import ContinuationInvalid
 from pinlater.model.attempts import ClaimedJob, DequeuedJob
 from pinlater.model.jobs import JobInfo, JobRecord, NewJob, Page, Position
 from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey, without_wait
+from pinlater.model.messages import Parent
 from pinlater.model.state import JobState
 from pinlater.model.unique import UniqueRule
 from pinlater.protocol import messages
+from pinlater.protocol.conversion.messages import parent_of, parent_struct, wait_structs, waits
 from pinlater.protocol.conversion.values import default, present
 from pinlater.protocol.messages import CONTINUATION_END, CONTINUATION_START
 
@@ -38,6 +40,7 @@ def new_job_struct(
     unique: str | None,
     rule: UniqueRule | None = None,
     key: JobKey | None = None,
+    parent: Parent | None = None,
 ) -> messages.PinLaterJob:
     """Build the struct of a job to enqueue from the fields of a ``NewJob``."""
     job = messages.PinLaterJob(body, priority, run_after_ms, attempts, status, unique)
@@ -46,6 +49,8 @@ def new_job_struct(
         job.onDuplicate, job.maxDelayMillis = int(rule.on_duplicate) or None, rule.max_delay_ms
     if key is not None:
         job.key, job.maxRunningOfKey, job.keyInOrder = _fields_of_key(key)
+    if parent is not None:
+        job.parent = parent_struct(parent)
     return job
 
 
@@ -63,28 +68,41 @@ def job_key(struct: messages.PinLaterJob | messages.PinLaterJobInfo) -> JobKey |
 
 def new_job_structs(jobs: Iterable[NewJob]) -> list[messages.PinLaterJob]:
     """Build the structs of jobs to enqueue."""
-    return [new_job_struct(*job[:5], unique=job.unique, rule=job.unique_rule, key=job.key) for job in jobs]
+    return [
+        new_job_struct(*job[:5], unique=job.unique, rule=job.unique_rule, key=job.key, parent=job.parent)
+        for job in jobs
+    ]
 
 
 def new_jobs(structs: Iterable[messages.PinLaterJob]) -> list[NewJob]:
     """Read jobs to enqueue."""
     fields = [
-        (it.body, it.priority, it.runAfterTimestampMillis, it.numAttemptsAllowed, it.customStatus, None, None, None)
-        if it.uniqueKey is None and it.key is None
-        else _fields_with_keys(it)
+        (
+            it.body,
+            it.priority,
+            it.runAfterTimestampMillis,
+            it.numAttemptsAllowed,
+            it.customStatus,
+            None,
+            None,
+            None,
+            None,
+        )
+        if it.uniqueKey is None and it.key is None and it.parent is None
+        else _rare_fields(it)
         for it in structs
     ]
     return list(map(_new_job, fields))
 
 
-def _fields_with_keys(job: messages.PinLaterJob) -> tuple[Any, ...]:
+def _rare_fields(job: messages.PinLaterJob) -> tuple[Any, ...]:
     rule: UniqueRule | None = None
     asked = job.uniqueUntilStarted, job.uniqueForMillis, job.onDuplicate
     if job.uniqueKey is not None and any(value is not None for value in asked):
         for_ms, on_duplicate = default(job.uniqueForMillis, 0), default(job.onDuplicate, 0)
         rule = UniqueRule(bool(job.uniqueUntilStarted), for_ms, on_duplicate, job.maxDelayMillis)
     told = job.body, job.priority, job.runAfterTimestampMillis, job.numAttemptsAllowed, job.customStatus
-    return (*told, job.uniqueKey, rule, job_key(job))
+    return (*told, job.uniqueKey, rule, job_key(job), parent_of(job.parent))
 
 
 def enqueue_reply(descriptors: list[str]) -> messages.PinLaterEnqueueResponse:
@@ -182,6 +200,10 @@ def job_info(struct: messages.PinLaterJobInfo) -> JobInfo:
         struct.uniqueKey,
         job_key(struct),
         bool(struct.waitsForKey),
+        struct.result,
+        bool(struct.isCancelled),
+        parent_of(struct.parent),
+        waits(struct.waitsFor),
     )
 
 
@@ -193,6 +215,8 @@ def info_struct(job: JobInfo | JobRecord) -> messages.PinLaterJobInfo:
         due = default(job.run_after_ms, 0)
         info.waitsForKey = due >= WAITS_FOR_KEY_MS or None
         info.runAfterTimestampMillis = without_wait(due)
+    info.result, info.isCancelled = job.result, job.is_cancelled or None
+    info.parent, info.waitsFor = parent_struct(job.parent), wait_structs(job.waits_for)
     return info
 
 
@@ -212,6 +236,8 @@ def imported_job(struct: messages.PinLaterJobInfo, status: str) -> JobRecord:
         struct.body,
         struct.uniqueKey,
         job_key(struct),
+        struct.result,
+        bool(struct.isCancelled),
     )
 
 

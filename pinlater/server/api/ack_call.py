@@ -20,16 +20,18 @@ class AckCall:
     Args:
         broker: passes acks to the store.
         metrics: counts acks.
+        max_result_bytes: longest result of a job.
     """
 
-    def __init__(self, broker: Broker, metrics: Metrics) -> None:
+    def __init__(self, broker: Broker, metrics: Metrics, max_result_bytes: int) -> None:
         self._broker = broker
+        self._max_result_bytes = max_result_bytes
         self._metrics = metrics
 
     async def answer(self, arguments: Any, _: Caller) -> CallReply:
         """Carry out the acks of ``ackDequeuedJobs``."""
         if arguments.request.jobsSucceeded or arguments.request.jobsFailed:
-            await self._ack(await _read(arguments.request))
+            await self._ack(await self._read(arguments.request))
         return CallReply(None)
 
     async def start(self, request: wire.PinLaterJobAckRequest | None, caller: Caller) -> asyncio.Future[None] | None:
@@ -40,7 +42,7 @@ class AckCall:
         """
         if request is None or not (request.jobsSucceeded or request.jobsFailed):
             return None
-        acks = await _read(request)
+        acks = await self._read(request)
         request.jobsSucceeded = request.jobsFailed = None  # frees memory, since the call may wait for a long time
         if acks.faults:
             await self._ack(acks)
@@ -60,7 +62,6 @@ class AckCall:
         if acks.faults:
             raise acks.faults[0]
 
-
-async def _read(request: wire.PinLaterJobAckRequest) -> rules.ParsedAcks:
-    count = len(request.jobsSucceeded or ()) + len(request.jobsFailed or ())
-    return await offload(count, rules.read_acks, request)
+    async def _read(self, request: wire.PinLaterJobAckRequest) -> rules.ParsedAcks:
+        count = len(request.jobsSucceeded or ()) + len(request.jobsFailed or ())
+        return await offload(count, rules.read_acks, request, self._max_result_bytes)

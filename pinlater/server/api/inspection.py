@@ -14,6 +14,7 @@ from pinlater.protocol import messages as wire
 from pinlater.protocol.conversion.jobs import info_struct, page_reply, read_continuation
 from pinlater.protocol.conversion.values import default
 from pinlater.server.api import rules
+from pinlater.server.api.calls import CallReply
 from pinlater.server.api.concurrency_limit import ConcurrencyLimit
 from pinlater.server.api.offload import offload
 from pinlater.server.backends.body_pattern import check_pattern
@@ -26,6 +27,7 @@ from pinlater.server.backends.records import (
 )
 from pinlater.server.backends.store import Store
 from pinlater.server.broker.broker import Broker
+from pinlater.server.broker.parking import Caller
 
 MAX_SCAN_JOBS = 10_000
 """Most jobs of one page of a scan."""
@@ -60,19 +62,23 @@ class Inspection:
         broker: deletes.
         priority_levels: number of priorities.
         max_bytes: most bytes of the jobs in one reply.
+        max_wait_ms: longest wait for the end of jobs.
     """
 
-    def __init__(self, backend: Store, broker: Broker, priority_levels: int, max_bytes: int) -> None:
+    def __init__(
+        self, backend: Store, broker: Broker, priority_levels: int, *, max_bytes: int, max_wait_ms: int
+    ) -> None:
         self._backend = backend
         self._broker = broker
         self._priority_levels = priority_levels
         self._max_bytes = max_bytes
+        self._max_wait_ms = max_wait_ms
         self._large = asyncio.Semaphore(_LARGE_LOOK_UPS)
         self._large_pages = asyncio.Semaphore(_LARGE_PAGES)
         self._search = ConcurrencyLimit("a search of job bodies", _MOST_WAITING_SEARCHES)
 
-    async def lookup(self, arguments: Any) -> dict[str, wire.PinLaterJobInfo]:
-        """Look up jobs; return those that exist, by descriptor.
+    async def lookup(self, arguments: Any, caller: Caller) -> CallReply:
+        """Look up jobs, once they have finished if the call waits for that; return those that exist, by descriptor.
 
         Raises:
             UnknownError: they do not fit into a reply, or a descriptor is invalid.
@@ -83,18 +89,28 @@ class Inspection:
             raise UnknownError(
                 f"a look-up of {len(given)} jobs; at most {MAX_LOOKUP_JOBS} are allowed, so use several calls"
             )
-        if not request.includeBody or len(given) <= _FEW_BODIES:
-            return await self._look_up(given, include_body=bool(request.includeBody))
-        async with self._large:
-            return await self._look_up(given, include_body=True)
+        wait_ms = min(max(request.waitMillis or 0, 0), self._max_wait_ms)
+        if wait_ms:
+            await self._broker.endings.wait(given, self._unfinished, wait_ms / 1000, caller)
+        include = {"include_body": bool(request.includeBody), "include_result": bool(request.includeResult)}
+        is_large = any(include.values()) and len(given) > _FEW_BODIES
+        async with self._large if is_large else nullcontext():
+            return CallReply(await self._look_up(given, **include))
 
-    async def _look_up(self, given: Sequence[str], *, include_body: bool) -> dict[str, wire.PinLaterJobInfo]:
+    async def _unfinished(self, given: Sequence[str]) -> list[str]:
+        found = await self._look_up(given, include_body=False, include_result=False)
+        return [text for text, info in found.items() if info.jobState in {wire.PENDING, wire.IN_PROGRESS}]
+
+    async def _look_up(
+        self, given: Sequence[str], *, include_body: bool, include_result: bool
+    ) -> dict[str, wire.PinLaterJobInfo]:
         jobs = await offload(len(given), _parse_all, given)
-        step = _BODIES_AT_ONCE if include_body else _AT_ONCE
+        step = _BODIES_AT_ONCE if include_body or include_result else _AT_ONCE
         found: dict[str, wire.PinLaterJobInfo] = {}
         size = 0
         for start in range(0, len(jobs), step):
-            records = await self._backend.lookup_jobs(jobs[start : start + step], include_body=include_body)
+            some = jobs[start : start + step]
+            records = await self._backend.lookup_jobs(some, include_body=include_body, include_result=include_result)
             infos, more = await offload(len(records), _infos_of, records)
             found |= {text: info for text, info in zip(given[start : start + step], infos, strict=True) if info}
             size += more
@@ -193,4 +209,9 @@ def _parse_all(texts: Sequence[str]) -> list[JobDescriptor]:
 def _size_of(record: JobRecord) -> int:
     keys = record.unique, record.key and record.key.text
     texts = (record.descriptor, record.descriptor, record.status, record.claim, *keys)
-    return JOB_OVERHEAD_BYTES + sum(len(text.encode()) for text in texts if text) + len(record.body or b"")
+    return (
+        JOB_OVERHEAD_BYTES
+        + sum(len(text.encode()) for text in texts if text)
+        + len(record.body or b"")
+        + len(record.result or b"")
+    )

@@ -18,9 +18,11 @@ from pinlater.model.attempts import StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.keys import JobKey
+from pinlater.model.messages import Message, Parent
 from pinlater.model.queues import QueueChange
 from pinlater.model.unique import OnDuplicate, UniqueRule
 from pinlater.protocol.conversion import jobs as job_conversion
+from pinlater.protocol.conversion import messages as message_conversion
 from pinlater.protocol.conversion import queues as queue_conversion
 from pinlater.protocol.conversion.acks import stored_ack, stored_checkpoint
 from pinlater.protocol.conversion.values import default
@@ -32,11 +34,13 @@ from pinlater.protocol.messages import (
     PinLaterJobAckInfo,
     PinLaterJobAckRequest,
     PinLaterJobInfo,
+    PinLaterSendMessageRequest,
     RequestContext,
 )
 from pinlater.server.api.calls import CallRefused, missing, require
 from pinlater.server.backends.records import (
     IDEMPOTENCY_KEY_BYTES,
+    MAX_MESSAGE_NAME_CHARACTERS,
     MAX_QUEUE_NAME_CHARACTERS,
     MAX_STATUS_CHARACTERS,
     MAX_UNIQUE_KEY_CHARACTERS,
@@ -162,7 +166,7 @@ def new_jobs(
         CallRefused, EnqueueRejected, PriorityNotSupported: a job is invalid, so none is stored.
     """
     jobs = job_conversion.new_jobs(structs)
-    for position, (body, priority, _, _, status, unique, rule, key) in enumerate(jobs):
+    for position, (body, priority, _, _, status, unique, rule, key, parent) in enumerate(jobs):
         if body is None:
             raise missing(f"request.jobs[{position}].body")
         if len(body) > max_body_bytes:
@@ -177,7 +181,44 @@ def new_jobs(
                 _check_unique_rule(rule, f"job {position}")
         if key is not None:
             _check_key(key, f"job {position}", has_keys=has_keys)
+        if parent is not None:
+            _check_parent(parent, f"job {position}", unique)
     return jobs
+
+
+def _check_parent(parent: Parent, whose: str, unique: str | None) -> None:
+    JobDescriptor.parse(parent.descriptor)
+    check_message_text(parent.name, f"the message of {whose} to its parent")
+    if parent.position < 0:
+        raise EnqueueRejected(f"the position of {whose} among those of its parent is {parent.position}; count from 0")
+    if unique is not None:  # in its place another one might stand, which has no parent
+        raise EnqueueRejected(f"{whose} has a parent and a unique key; leave out one of them")
+
+
+def check_message_text(text: str, what: str) -> None:
+    """Refuse the name or id of a message that no store could index.
+
+    Raises:
+        EnqueueRejected: it is empty, too long, or has a NUL.
+    """
+    if not 1 <= len(text) <= MAX_MESSAGE_NAME_CHARACTERS or "\0" in text:
+        raise EnqueueRejected(
+            f"{what} has {len(text)} characters; it must have 1 to {MAX_MESSAGE_NAME_CHARACTERS}, and no NUL"
+        )
+
+
+def message(request: PinLaterSendMessageRequest, max_bytes: int) -> Message:
+    """Convert and validate a message.
+
+    Raises:
+        EnqueueRejected: its name or id cannot be stored, or it is too large.
+    """
+    found = message_conversion.message(request)
+    check_message_text(found.name, "the name of the message")
+    check_message_text(found.id, "the id of the message")
+    if len(found.payload) > max_bytes:
+        raise _too_large("the message", found.payload, max_bytes)
+    return found
 
 
 def queue_change(request: PinLaterChangeQueueSettingsRequest) -> QueueChange:
@@ -285,8 +326,12 @@ def jobs_of(queue: str, descriptors: Sequence[str]) -> list[JobDescriptor]:
     return jobs
 
 
-def read_acks(request: PinLaterJobAckRequest) -> ParsedAcks:
+def read_acks(request: PinLaterJobAckRequest, max_result_bytes: int) -> ParsedAcks:
     """Convert and validate the acks of a call; a malformed ack does not affect the others.
+
+    Args:
+        request: the acks.
+        max_result_bytes: longest result of a job.
 
     Raises:
         CallRefused, QueueNameInvalid, QueueNameTooLong: the queue name is missing or invalid.
@@ -295,18 +340,23 @@ def read_acks(request: PinLaterJobAckRequest) -> ParsedAcks:
     queue = request.queueName or ""
     check_queue_name(queue)
     faults: list[Exception] = []
-    return ParsedAcks(queue, _read(request.jobsSucceeded, faults), _read(request.jobsFailed, faults), faults)
+    succeeded, failed = (
+        _read(infos, faults, max_result_bytes) for infos in (request.jobsSucceeded, request.jobsFailed)
+    )
+    return ParsedAcks(queue, succeeded, failed, faults)
 
 
-def _read(infos: Sequence[PinLaterJobAckInfo] | None, faults: list[Exception]) -> list[StoredAck]:
+def _read(infos: Sequence[PinLaterJobAckInfo] | None, faults: list[Exception], max_bytes: int) -> list[StoredAck]:
     found: list[StoredAck] = []
     for info in infos or ():
         try:
             if info.jobDescriptor is None:
                 raise missing("jobDescriptor of an ack")
+            if info.result is not None and len(info.result) > max_bytes:
+                raise _too_large(f"the result of {info.jobDescriptor}", info.result, max_bytes)
             status = info.appendCustomStatus
             found.append(stored_ack(info, status_text(status) if status else ""))
-        except (CallRefused, UnknownError) as fault:
+        except (CallRefused, UnknownError, EnqueueRejected) as fault:
             if not faults:  # only the first is reported; the tracebacks of many would fill the memory
                 faults.append(fault)
     return found

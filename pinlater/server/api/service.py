@@ -19,13 +19,14 @@ from pinlater.server.api.admin_password import AdminPassword
 from pinlater.server.api.calls import CallRefused, CallReply, missing, require
 from pinlater.server.api.dequeue_call import DequeueCall
 from pinlater.server.api.inspection import Inspection
+from pinlater.server.api.job_messages import JobMessages
 from pinlater.server.api.manual_changes import ManualChanges
 from pinlater.server.api.offload import offload
 from pinlater.server.api.overload import LoadShedder
 from pinlater.server.api.queue_age import oldest_due
 from pinlater.server.api.worker_reports import WorkerReports
 from pinlater.server.backends.claim_names import ClaimNames
-from pinlater.server.backends.records import IdempotencyKey
+from pinlater.server.backends.records import IdempotencyKey, Settled
 from pinlater.server.backends.store import ServerStore
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.config.settings import Settings
@@ -79,8 +80,10 @@ class Service:
         self._imported_jobs = partial(rules.imported_jobs, **allowed)
         self._password = AdminPassword(settings.admin_password_hash)
         max_bytes = settings.max_frame_bytes - _ANSWER_RESERVE_BYTES
-        inspection = Inspection(backend, broker, settings.priority_levels, max_bytes)
-        acks = AckCall(broker, metrics)
+        inspection = Inspection(
+            backend, broker, settings.priority_levels, max_bytes=max_bytes, max_wait_ms=settings.max_wait_ms
+        )
+        acks = AckCall(broker, metrics, settings.max_body_bytes)
         dequeues = DequeueCall(
             backend,
             broker,
@@ -95,6 +98,7 @@ class Service:
         )
         changes = ManualChanges(broker, settings.priority_levels)
         reports = WorkerReports(backend, max_bytes)
+        job_messages = JobMessages(broker, settings, max_bytes)
         self._handlers: dict[str, Callable[[Any, Caller], Awaitable[CallReply]]] = {
             "createQueue": self._create_queue,
             "deleteQueue": self._delete_queue,
@@ -108,7 +112,11 @@ class Service:
             "ackDequeuedJobs": acks.answer,
             "checkpointJobs": self._checkpoint,
             "releaseClaims": self._release_claims,
-            "lookupJobs": _without_undo(inspection.lookup),
+            "cancelJobs": _without_undo(job_messages.cancel),
+            "sendMessage": _without_undo(job_messages.send),
+            "readMessages": _without_undo(job_messages.read),
+            "getCancelledJobs": job_messages.cancelled,
+            "lookupJobs": inspection.lookup,
             "getJobCount": _without_undo(inspection.count),
             "scanJobs": _without_undo(inspection.scan),
             "retryFailedJobs": partial(self._change, changes.retry_failed),
@@ -236,9 +244,8 @@ class Service:
             self._metrics.checkpoint_noops.add(request.queueName, settled.stale)
             if any(item.claim is not None for item in items):
                 self._metrics.stale_checkpoints.add(request.queueName, settled.stale)
-            if settled.lost and request.tellStale:
-                lost = [str(job) for job in settled.lost]
-                raise StaleClaims(f"{len(lost)} jobs are not held as the checkpoint says: {lost[0]}", lost)
+            if (settled.lost or settled.cancelled) and request.tellStale:
+                raise _stale(settled)
         return CallReply(None)
 
     async def _release_claims(self, arguments: Any, _: Caller) -> CallReply:
@@ -257,6 +264,17 @@ class Service:
     def _key(self, arguments: Any) -> IdempotencyKey | None:
         """Return by which key the store knows the call again, and for how long; None for a call without one."""
         return rules.idempotency_key(arguments.context, self._settings.idempotency_ttl_seconds)
+
+
+def _stale(settled: Settled) -> StaleClaims:
+    lost, cancelled = [str(job) for job in settled.lost], [str(job) for job in settled.cancelled]
+    return StaleClaims(
+        f"{len(lost)} jobs are not held as the checkpoint says: {lost[0]}"
+        if lost
+        else f"{len(cancelled)} jobs are asked to stop: {cancelled[0]}",
+        lost,
+        cancelled,
+    )
 
 
 def _without_undo(handler: Callable[[Any], Awaitable[Any]]) -> Callable[[Any, Caller], Awaitable[CallReply]]:

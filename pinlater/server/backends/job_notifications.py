@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from pinlater.model.jobs import NewJob
@@ -50,14 +50,22 @@ OnJobs = Callable[[str, int | None, Collection[JobLocation]], None]
 that is known."""
 
 
+OnWoken = Callable[[str, int, Collection[JobLocation]], None]
+"""Receives a queue, how many of its sleeping jobs are due now, and where they are."""
+
+
 class JobNotifications:
     """Passes notifications of a store on to its listeners; without listeners, they are dropped.
 
     Attributes:
-        on_jobs: called with new jobs.
+        on_jobs: called with new jobs that other servers have stored.
         on_gap: called when notifications may have been lost.
+        on_woken: called, in the event loop, with jobs that messages of this server's own changes have made due.
+        on_cancelled: called with descriptors of jobs that other servers have asked to stop.
     """
 
     def __init__(self) -> None:
         self.on_jobs: OnJobs = lambda _queue, _due_ms, _locations: None
         self.on_gap: Callable[[], None] = lambda: None
+        self.on_woken: OnWoken = lambda _queue, _count, _locations: None
+        self.on_cancelled: Callable[[Sequence[str]], None] = lambda _descriptors: None

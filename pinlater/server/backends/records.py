@@ -20,6 +20,9 @@ MAX_ANSWER_BYTES = 16_000_000
 MAX_UNIQUE_KEY_CHARACTERS = 200
 """Longest unique key that every store can index."""
 
+MAX_MESSAGE_NAME_CHARACTERS = 200
+"""Longest name or id of a message that every store can index."""
+
 MAX_UNIQUE_PERIOD_MS = 366 * 86_400_000
 """Longest time that a unique key stays taken whatever becomes of its job."""
 
@@ -110,6 +113,8 @@ class Settled(NamedTuple):
     ``lost``: jobs of checkpoints which do not give back, that are not held as these say, and so were left alone.
     ``failed``: jobs of acks that are FAILED now, for good.
     ``let_through``: other jobs that waited for a key, and may be claimed now, or when they are due.
+    ``cancelled``: jobs of checkpoints that are held as these say, and asked to stop. One that was given back is FAILED
+    now, and not among them.
     """
 
     changed: int
@@ -117,6 +122,20 @@ class Settled(NamedTuple):
     due_ms: int | None = None
     lost: tuple[JobDescriptor, ...] = ()
     failed: int = 0
+    let_through: int = 0
+    cancelled: tuple[JobDescriptor, ...] = ()
+
+
+class Cancelled(NamedTuple):
+    """Which of the given jobs were cancelled, by this call or an earlier one; the others had finished, or are gone.
+
+    ``ended``: they are FAILED, and marked as cancelled.
+    ``asked``: they are IN_PROGRESS, and asked to stop.
+    ``let_through``: as in ``Settled``.
+    """
+
+    ended: tuple[JobDescriptor, ...]
+    asked: tuple[JobDescriptor, ...]
     let_through: int = 0
 
 

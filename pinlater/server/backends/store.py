@@ -20,6 +20,17 @@ through*; the others are PENDING, with ``WAITS_FOR_KEY_MS`` added to their ``run
 verb that adds, claims, ends or removes jobs of a key lets through those whose turn it is, in the same transaction;
 ``key_turns.turns`` says which. All jobs of a key are on one shard. Only stores with ``capabilities.has_keys`` are given
 such jobs.
+
+A job has messages: those that were sent to it, and one from each *child* that has ended, a job that was stored with it
+as ``parent``. They are kept with the job and deleted with it, and never change its state but for this: one that
+*sleeps* (PENDING, with ``waits_for``, which a claim takes away) is due when one of its waits is fulfilled. Whatever
+ends a child, be it an ack, the end of its lease, a cancellation or its deletion, stores the message to its parent in
+the same transaction, once for each name and id; a parent that is not there or has finished gets none.
+``notifications.on_woken`` is told of jobs that messages have made due, after the commit.
+
+A job that is IN_PROGRESS may be *asked to stop*. From then on it never becomes PENDING again: what would make it so, an
+ack, a checkpoint, the end of its lease, a release of its claim, makes it FAILED and marked as cancelled. It can still
+succeed. A job that is retried by hand has no mark any more.
 """
 
 from __future__ import annotations
@@ -32,10 +43,12 @@ from pinlater.errors import QueueNotFound
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
+from pinlater.model.messages import Message, ReceivedMessage
 from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.server.backends.job_notifications import JobLocation
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
+    Cancelled,
     Claim,
     Collected,
     Dequeued,
@@ -128,7 +141,9 @@ class Store(Protocol):
         """Store new jobs; return their descriptors in the order of ``jobs``.
 
         State: none -> PENDING.
-        Fence: ``unique_key``. While a job of the queue with the same key is PENDING or IN_PROGRESS, be it stored by
+        Fence: ``parent``. If it is not there, has finished or is asked to stop, nothing is stored, and the call raises
+            ``EnqueueRejected``.
+            ``unique_key``. While a job of the queue with the same key is PENDING or IN_PROGRESS, be it stored by
             this very call, a job is not stored, and the descriptor of that one is returned. A job holds its key until
             it is SUCCEEDED or FAILED, then the key is forgotten: retried by hand, it is a job without a key. Keys are
             1 to ``MAX_UNIQUE_KEY_CHARACTERS`` characters without NUL, and compared character by character.
@@ -182,8 +197,8 @@ class Store(Protocol):
     ) -> Settled:
         """End the attempt of claimed jobs; return how many were changed, and how many acks were stale.
 
-        State: IN_PROGRESS -> SUCCEEDED; or PENDING after the retry delay, with one attempt less; or FAILED if that was
-            the last attempt or the ack is final.
+        State: IN_PROGRESS -> SUCCEEDED with the result; or PENDING after the retry delay, with one attempt less; or
+            FAILED if that was the last attempt or the ack is final, and marked as cancelled if the ack says so.
         Fence: the ack's claim, where it has one; else the state alone. A stale ack changes nothing.
         Repeat: safe, except for failures without a claim: those would end the attempt of the next holder.
         """
@@ -191,10 +206,19 @@ class Store(Protocol):
     async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
         """Renew the leases of claimed jobs, save progress, or give jobs back.
 
-        State: IN_PROGRESS -> IN_PROGRESS with a new lease; or PENDING, without spending an attempt.
+        State: IN_PROGRESS -> IN_PROGRESS with a new lease; or PENDING, without spending an attempt; with ``waits_for``,
+            it sleeps until ``run_after_ms`` or one of these is fulfilled, and is due at once if one is.
         Fence: the checkpoint's claim, else the source of the present claim. Jobs that another claim holds are
             returned as ``lost``.
         Repeat: safe, where each of them ``is_repeatable``.
+        """
+
+    async def cancel_jobs(self, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
+        """Cancel jobs; return which were cancelled or asked to stop, and append ``status`` to theirs.
+
+        State: PENDING -> FAILED, marked as cancelled; IN_PROGRESS -> IN_PROGRESS, asked to stop; finished -> unchanged.
+        Fence: the state. A status is appended once: by the call that cancels or asks first.
+        Repeat: safe.
         """
 
     async def release_claims(self, queue: str, source: str) -> int:
@@ -205,9 +229,32 @@ class Store(Protocol):
         Repeat: safe, as long as the source claims nothing in between.
         """
 
+    # Messages
+
+    async def send_message(self, job: JobDescriptor, message: Message) -> bool:
+        """Store a message to a job; return False if it is not there or has finished.
+
+        State: asleep and one of its waits is now fulfilled -> PENDING and due; else unchanged.
+        Fence: name and id; a second message with both changes nothing.
+        Repeat: safe.
+        """
+
+    async def read_messages(
+        self, job: JobDescriptor, name: str, after: int, limit: int, max_bytes: int = MAX_ANSWER_BYTES
+    ) -> list[ReceivedMessage]:
+        """Return up to ``limit`` messages of a job with that name whose number is larger than ``after``, in order.
+
+        They fit into ``max_bytes``, but for the first.
+        """
+
+    async def unfinished_children(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
+        """Return up to ``limit`` jobs of these parents, in any queue, that run or wait and were not asked to stop."""
+
     # Reads
 
-    async def lookup_jobs(self, jobs: Sequence[JobDescriptor], *, include_body: bool) -> list[JobRecord | None]:
+    async def lookup_jobs(
+        self, jobs: Sequence[JobDescriptor], *, include_body: bool, include_result: bool = False
+    ) -> list[JobRecord | None]:
         """Return the records of jobs in the order of ``jobs``; None for those that do not exist."""
 
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
@@ -248,7 +295,7 @@ class Store(Protocol):
         It is done in steps, each a transaction of its own, so that other calls are served in between. Less than the
         limit means that no more jobs match.
 
-        State: FAILED -> PENDING with ``attempts`` attempts.
+        State: FAILED -> PENDING with ``attempts`` attempts, no longer marked.
         Fence: the state; a job is changed by one call only.
         Repeat: safe with ``once``.
         """
@@ -272,7 +319,7 @@ class Store(Protocol):
     ) -> int:
         """Retry those of ``jobs`` that have failed; return how many.
 
-        State: FAILED -> PENDING with ``attempts`` attempts.
+        State: FAILED -> PENDING with ``attempts`` attempts, no longer marked.
         Fence: the state.
         Repeat: safe with ``once``.
         """

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from pinlater.errors import DequeueRateLimited, QueueNotFound
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
+from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import NewJob
 from pinlater.server.backends.job_notifications import JobLocation, OnJobs, later_ms, locations_of
-from pinlater.server.backends.records import Expired, IdempotencyKey, Settled
+from pinlater.server.backends.records import Cancelled, Expired, IdempotencyKey, Settled
 from pinlater.server.backends.store import ServerStore, Store
+from pinlater.server.broker.cancellations import Cancellations
 from pinlater.server.broker.claimable import makes_claimable
 from pinlater.server.broker.dequeue import DequeueHandler, DequeueRequest, DequeueResult
+from pinlater.server.broker.endings import Endings
 from pinlater.server.broker.parking import Caller, QueueStates
 from pinlater.server.broker.unanswered_claims import UnansweredClaims
 from pinlater.server.limits.rate_limits import RateLimits
@@ -38,6 +42,9 @@ class Broker:
         backend: the store.
         notifiers: each is called with new jobs that no dequeue here waits for; none if there are no other processes and
             servers, or the store notifies them.
+        cancel_notifiers: each is called with the descriptors of running jobs that this process has asked to stop.
+        cancellations: which running jobs have been asked to stop.
+        endings: who waits for the end of which jobs.
     """
 
     def __init__(
@@ -48,6 +55,7 @@ class Broker:
         observe: Callable[[str, float], None] = lambda _, __: None,
     ) -> None:
         self.notifiers: list[OnJobs] = []
+        self.cancel_notifiers: list[Callable[[Sequence[str]], None]] = []
         self.backend: ServerStore = backend
         self._is_serial = backend.capabilities.is_serial
         self._limits = limits
@@ -58,6 +66,8 @@ class Broker:
         self._queues = QueueStates(now_ms, known_empty_seconds)
         self._dequeues = DequeueHandler(backend, limits, self._queues, now_ms, observe)
         self._unanswered_claims = UnansweredClaims(self.checkpoint)
+        self.cancellations = Cancellations(now_ms)
+        self.endings = Endings(is_lonely=self._is_serial)
 
     @property
     def parked_dequeues(self) -> int:
@@ -123,20 +133,25 @@ class Broker:
         now = self._now_ms()
         later = [due_ms for job in jobs if (due_ms := later_ms(job, now)) is not None]
         if len(jobs) > len(later):
-            self._wake_waiters(queue, len(jobs) - len(later), descriptors=descriptors)
+            self._wake_waiters(queue, len(jobs) - len(later), locations=partial(locations_of, descriptors))
         if later:
             self._wake_waiters(queue, len(later), min(later))
 
     def _wake_waiters(
-        self, queue: str, count: int, due_ms: int | None = None, *, descriptors: Sequence[str] = ()
+        self,
+        queue: str,
+        count: int,
+        due_ms: int | None = None,
+        *,
+        locations: Callable[[], Collection[JobLocation]] = tuple,
     ) -> None:
         """Wake dequeues that wait for ``count`` newly claimable jobs, here or in other processes."""
         state = self._queues.get(queue)
         left = count if state is None else state.jobs_arrived(count, due_ms)
         if left > 0 and self.notifiers:
-            locations = locations_of(descriptors)
+            where = locations()
             for notify in self.notifiers:
-                notify(queue, due_ms, locations)
+                notify(queue, due_ms, where)
 
     def on_remote_jobs(self, queue: str, due_ms: int | None, locations: Collection[JobLocation] = ()) -> None:
         """Wake a dequeue for a job that another process made claimable, now or when it is due; see ``OnJobs``."""
@@ -144,6 +159,11 @@ class Broker:
         state = self._queues.get(queue)
         if state is not None:
             state.jobs_arrived(1, due_ms)
+
+    def on_woken(self, queue: str, count: int, locations: Collection[JobLocation]) -> None:
+        """Wake dequeues for sleeping jobs that are due since a message came; see ``OnWoken``."""
+        self.backend.jobs_arrived(queue, None, locations)
+        self._wake_waiters(queue, count, locations=lambda: locations)
 
     import_jobs = makes_claimable(Store.import_jobs, len)
     release = makes_claimable(Store.release_claims, int)
@@ -169,7 +189,20 @@ class Broker:
                 self._wake_waiters(queue, 1, self._now_ms() + ack.retry_delay_ms)
         self._wake_for_keys(queue, settled)
         self._wake_running_limited(queue, settled.changed)
+        self.endings.record(ack.job for acks in (succeeded, failed) for ack in acks)
         return settled
+
+    async def cancel(self, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
+        """Cancel jobs, and tell workers which of those that run are to stop; see ``Store.cancel_jobs``."""
+        cancelled = await self._carry_out(queue, self.backend.cancel_jobs(queue, jobs, status))
+        self._wake_for_keys(queue, cancelled)
+        self.endings.record(cancelled.ended)
+        if cancelled.asked:
+            asked = [str(job) for job in cancelled.asked]
+            self.cancellations.record(asked)
+            for notify in self.cancel_notifiers:
+                notify(asked)
+        return cancelled
 
     async def checkpoint(self, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
         """Renew, change or release claims; see ``Store.checkpoint_jobs``."""
@@ -180,7 +213,7 @@ class Broker:
         self._wake_for_keys(queue, settled)
         return settled
 
-    def _wake_for_keys(self, queue: str, settled: Settled) -> None:
+    def _wake_for_keys(self, queue: str, settled: Settled | Cancelled) -> None:
         if settled.let_through:
             self._wake_waiters(queue, settled.let_through)
 
@@ -216,7 +249,9 @@ class Broker:
             state.wake_all()
 
     def end_all_waits(self) -> None:
-        """Answer all parked dequeues and park no more: the server is stopping."""
+        """Answer all parked calls and park no more: the server is stopping."""
         self._dequeues.stop()
+        self.cancellations.stop()
+        self.endings.stop()
         for state in list(self._queues):
             state.end_all()

@@ -1,4 +1,4 @@
-"""Track which dequeues wait for which queues, and wake them."""
+"""Park calls that wait; track which dequeues wait for which queues, and wake them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _TIMER_GRAIN_MS = 1
 
 
 class Caller:
-    """The client connection of a dequeue, which can end its wait.
+    """The client connection of a call that may wait, which can end its wait.
 
     Attributes:
         is_gone: whether nobody reads answers any more.
-        cannot_wait: whether a dequeue must answer at once, such as when another call waits behind it.
+        cannot_wait: whether the call must be answered at once, such as when another one waits behind it.
     """
 
     __slots__ = ("_parked", "cannot_wait", "is_gone")
@@ -32,10 +32,10 @@ class Caller:
     def __init__(self) -> None:
         self.is_gone = False
         self.cannot_wait = False
-        self._parked: DequeueWait | None = None
+        self._parked: ParkedCall | None = None
 
     def interrupt(self) -> None:
-        """End the wait of the dequeue that is parked for this connection, or is about to be."""
+        """End the wait of the call that is parked for this connection, or is about to be."""
         self.cannot_wait = True
         if self._parked is not None:
             self._parked.end()
@@ -45,25 +45,23 @@ class Caller:
         self.is_gone = True
         self.interrupt()
 
-    def park(self, wait: DequeueWait | None) -> None:
-        """Set the parked dequeue that ``interrupt`` ends."""
+    def park(self, wait: ParkedCall | None) -> None:
+        """Set the parked call that ``interrupt`` ends."""
         self._parked = wait
 
 
-class DequeueWait:
-    """A waiting dequeue: woken any number of times, ended once.
+class ParkedCall:
+    """A call that waits: woken any number of times, ended once.
 
     Args:
-        limit: the number of jobs that it can take.
         seconds: how long it may wait in all.
     """
 
-    __slots__ = ("_future", "_loop", "_timer", "is_over", "limit")
+    __slots__ = ("_future", "_loop", "_timer", "is_over")
 
-    def __init__(self, limit: int, seconds: float) -> None:
+    def __init__(self, seconds: float) -> None:
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[None] | None = None
-        self.limit = limit
         self.is_over = False
         self._timer = self._loop.call_later(seconds, self.end)
 
@@ -84,15 +82,30 @@ class DequeueWait:
             alarm.cancel()
 
     def wake(self) -> None:
-        """Let the dequeue try again to claim jobs."""
+        """Let the call look again for what it waits for."""
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
     def end(self) -> None:
-        """End the wait: the dequeue answers with what it has."""
+        """End the wait: the call is answered with what it has."""
         self.is_over = True
         self._timer.cancel()
         self.wake()
+
+
+class DequeueWait(ParkedCall):
+    """A waiting dequeue.
+
+    Args:
+        limit: the number of jobs that it can take.
+        seconds: how long it may wait in all.
+    """
+
+    __slots__ = ("limit",)
+
+    def __init__(self, limit: int, seconds: float) -> None:
+        super().__init__(seconds)
+        self.limit = limit
 
 
 class QueueState:

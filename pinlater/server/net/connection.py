@@ -351,7 +351,7 @@ class ClientConnection(asyncio.Protocol):
         answer = CallReply(None)
         try:
             answer = await self._carry_out(call)
-            if self._peer_sent_eof and may_wait(call):
+            if self._peer_sent_eof and answer.undo is not None and may_wait(call):
                 await _undo(answer)
                 answer = CallReply(dequeue_reply())
             reply = codec.encode_reply(method, sequence_id, answer.success)

@@ -92,13 +92,13 @@ def _statements(transaction: MysqlTransaction, call: MysqlAckCall, *, has_keys: 
     A failure has two, for jobs with attempts left and for the others: their counts tell how many are FAILED.
     """
     succeeded: defaultdict[_Outcome, list[int]] = defaultdict(list)
-    for (_, _, priority, local_id), claim, status, _, _ in call.succeeded:
+    for (_, _, priority, local_id), claim, status, *_ in call.succeeded:
         succeeded[_Outcome(priority, claim, status)].append(local_id)
     for outcome, ids in succeeded.items():
         name = "succeed_job" if outcome.status else "succeed_jobs"
         yield name, _bind(transaction, name, call.queue, outcome, ids, has_keys=has_keys)
     failed: defaultdict[_Outcome, list[int]] = defaultdict(list)
-    for (_, _, priority, local_id), claim, status, delay, is_final in call.failed:
+    for (_, _, priority, local_id), claim, status, delay, is_final, *_ in call.failed:
         failed[_Outcome(priority, claim, status, _retry_at(transaction.now, delay), is_final)].append(local_id)
     for outcome, ids in failed.items():
         for name in (_FINAL,) if outcome.is_final else ("fail_attempts", _FINAL):

@@ -94,7 +94,7 @@ def import_(queue: Queue, jobs: Sequence[JobRecord], once: IdempotencyKey | None
 
 
 def _new_row(job: NewJob, local_id: int, queue_id: bytes, now: int) -> bytes:
-    body, priority, run_after, attempts, status, key, _, _ = job
+    body, priority, run_after, attempts, status, key, *_ = job
     at = now if run_after is None else run_after
     numbers = (local_id, queue_id, priority, at, now, now, attempts, attempts, len(body))
     texts = (b"NULL" if key is None else blob(key.encode()), text(status) if status else b"''", blob(body))

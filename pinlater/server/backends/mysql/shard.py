@@ -1,3 +1,4 @@
+# ruff: noqa: ARG002
 """A shard in a MySQL or MariaDB database: enqueues, claims, acks and checkpoints are committed in groups."""
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from functools import partial
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
-from pinlater.errors import QueueNotFound
+from pinlater.errors import QueueNotFound, UnknownError
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
+from pinlater.model.messages import Message, ReceivedMessage
 from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.batches import change_in_steps
@@ -33,6 +35,7 @@ from pinlater.server.backends.mysql.queues import MysqlQueues
 from pinlater.server.backends.mysql.unique_keys import delete_expired_periods
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
+    Cancelled,
     Claim,
     Collected,
     CommitStats,
@@ -271,6 +274,20 @@ class MysqlShard:
             self._restart_scans(call.queue)
         return settled._replace(lost=await lost_jobs(self._database, call)) if settled.stale else settled
 
+    async def cancel_jobs(self, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
+        raise UnknownError("this store cannot cancel jobs yet")
+
+    async def send_message(self, job: JobDescriptor, message: Message) -> bool:
+        raise UnknownError("this store has no messages yet")
+
+    async def read_messages(
+        self, job: JobDescriptor, name: str, after: int, limit: int, max_bytes: int = MAX_ANSWER_BYTES
+    ) -> list[ReceivedMessage]:
+        raise UnknownError("this store has no messages yet")
+
+    async def unfinished_children(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
+        raise UnknownError("this store has no children yet")
+
     async def release_claims(self, queue: str, source: str) -> int:
         at = await self._queues.get(queue)
         released = await release_claims(self._database, at, source)
@@ -279,7 +296,9 @@ class MysqlShard:
 
     # Reads
 
-    async def lookup_jobs(self, jobs: Sequence[JobDescriptor], *, include_body: bool) -> list[JobRecord | None]:
+    async def lookup_jobs(
+        self, jobs: Sequence[JobDescriptor], *, include_body: bool, include_result: bool = False
+    ) -> list[JobRecord | None]:
         queues = await self._queues.find([job.queue for job in jobs])
         return await reads.lookup(self._database, queues, jobs, include_body=include_body)
 

@@ -163,7 +163,7 @@ async def ack(
     groups: defaultdict[tuple[str | None, int], list[int]] = defaultdict(list)
     singles: list[tuple[Any, ...]] = []
     for item in succeeded:
-        (_, _, priority, local_id), claim_descriptor, status, _, _ = item
+        (_, _, priority, local_id), claim_descriptor, status, *_ = item
         if status:
             singles.append(_single_ack(item, is_success=True))
         else:
@@ -178,7 +178,7 @@ async def ack(
 
 
 def _single_ack(item: StoredAck, *, is_success: bool) -> tuple[Any, ...]:
-    (_, _, priority, local_id), claim_descriptor, status, delay_ms, is_final = item
+    (_, _, priority, local_id), claim_descriptor, status, delay_ms, is_final, *_ = item
     return is_success, local_id, priority, claim_descriptor, status, min(delay_ms, MAX_EXACT), is_final
 
 

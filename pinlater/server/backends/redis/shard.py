@@ -1,3 +1,4 @@
+# ruff: noqa: ARG002
 """A shard in a Redis or Valkey server: each verb of the contract is one script, or several pages of one."""
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from pinlater.errors import ShardConnectionFailed, UnknownError
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
+from pinlater.model.messages import Message, ReceivedMessage
 from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.body_pattern import BodyPattern
 from pinlater.server.backends.job_notifications import JobLocation, JobNotifications
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
+    Cancelled,
     Claim,
     Collected,
     CommitStats,
@@ -257,13 +260,29 @@ class RedisShard:
         self._notify(queue, settled.let_through)
         return settled
 
+    async def cancel_jobs(self, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
+        raise UnknownError("this store cannot cancel jobs yet")
+
+    async def send_message(self, job: JobDescriptor, message: Message) -> bool:
+        raise UnknownError("this store has no messages yet")
+
+    async def read_messages(
+        self, job: JobDescriptor, name: str, after: int, limit: int, max_bytes: int = MAX_ANSWER_BYTES
+    ) -> list[ReceivedMessage]:
+        raise UnknownError("this store has no messages yet")
+
+    async def unfinished_children(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
+        raise UnknownError("this store has no children yet")
+
     async def release_claims(self, queue: str, source: str) -> int:
         released = await lifecycle.release(self._slow_scripts, queue, by="source", which=source)
         return self._notify(queue, released)
 
     # Reads
 
-    async def lookup_jobs(self, jobs: Sequence[JobDescriptor], *, include_body: bool) -> list[JobRecord | None]:
+    async def lookup_jobs(
+        self, jobs: Sequence[JobDescriptor], *, include_body: bool, include_result: bool = False
+    ) -> list[JobRecord | None]:
         by_queue: defaultdict[str, list[int]] = defaultdict(list)
         for at, job in enumerate(jobs):
             by_queue[job.queue].append(at)
@@ -362,7 +381,7 @@ class RedisShard:
             self._slow_scripts, self._due_index, succeeded_ttl_ms, failed_ttl_ms, limit
         )
 
-    async def forget_results(self, limit: int) -> int:  # noqa: ARG002 - Redis expires them itself
+    async def forget_results(self, limit: int) -> int:
         return 0
 
     async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:

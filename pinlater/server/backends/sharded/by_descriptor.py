@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TypeVar
 
 from pinlater.errors import QueueNotFound, ServiceError, UnknownError
 from pinlater.model.attempts import StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord
-from pinlater.server.backends.records import Settled
+from pinlater.server.backends.records import Cancelled, Settled
 from pinlater.server.backends.sharded.fan_out import Call
 from pinlater.server.backends.sharded.partial_failure import partial_failure
 from pinlater.server.backends.sharded.shard import Shard
@@ -57,9 +58,7 @@ async def checkpoint(registry: ShardRegistry, queue: str, checkpoints: Sequence[
     return await _merge_results(registry, call_at, {name: len(items) for name, items in groups.items()})
 
 
-async def lookup(
-    registry: ShardRegistry, jobs: Sequence[JobDescriptor], *, include_body: bool
-) -> list[JobRecord | None]:
+async def lookup(registry: ShardRegistry, jobs: Sequence[JobDescriptor], **options: bool) -> list[JobRecord | None]:
     """Look up jobs on their shards; return records in the order of ``jobs``.
 
     Raises:
@@ -73,7 +72,7 @@ async def lookup(
 
     def call_at(name: str) -> Call[list[JobRecord | None]]:
         own = [jobs[place] for place in places[name]]
-        return lambda shard: shard.lookup_jobs(own, include_body=include_body)
+        return lambda shard: shard.lookup_jobs(own, **options)
 
     answers = await asyncio.gather(*(handle.ask(call_at(handle.name)) for handle in handles))
     records: list[JobRecord | None] = [None] * len(jobs)
@@ -81,6 +80,48 @@ async def lookup(
         for place, record in zip(own, found, strict=True):
             records[place] = record
     return records
+
+
+async def cancel(registry: ShardRegistry, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
+    """Cancel jobs on their shards; shards without the queue have none of them.
+
+    Raises:
+        UnknownError: a descriptor names no shard that there is; nothing was done.
+        ServiceError: of a shard; the other shards have done their part.
+    """
+    groups = _jobs_by_shard(jobs)
+    handles = [registry.named(name) for name in groups]
+    results = await asyncio.gather(
+        *(handle.ask(lambda shard: shard.cancel_jobs(queue, groups[shard.name], status)) for handle in handles),
+        return_exceptions=True,
+    )
+    missing = [result for result in results if isinstance(result, QueueNotFound)]
+    for error in results:
+        if isinstance(error, BaseException) and (len(missing) == len(results) or error not in missing):
+            raise error
+    done = [result for result in results if not isinstance(result, BaseException)]
+    return Cancelled(
+        tuple(chain.from_iterable(one.ended for one in done)),
+        tuple(chain.from_iterable(one.asked for one in done)),
+        sum(one.let_through for one in done),
+    )
+
+
+async def unfinished_children(
+    registry: ShardRegistry, parents: Sequence[JobDescriptor], limit: int
+) -> list[JobDescriptor]:
+    """Return children of jobs, from the shards of these, up to ``limit`` in all.
+
+    Raises:
+        UnknownError: a descriptor names no shard that there is.
+        ServiceError: of a shard.
+    """
+    groups = _jobs_by_shard(parents)
+    handles = [registry.named(name) for name in groups]
+    answers = await asyncio.gather(
+        *(handle.ask(lambda shard: shard.unfinished_children(groups[shard.name], limit)) for handle in handles)
+    )
+    return list(chain.from_iterable(answers))[:limit]
 
 
 async def count(
@@ -92,9 +133,7 @@ async def count(
         UnknownError: a descriptor names no shard that there is; nothing was done.
         ServiceError: of a shard; the other shards have done their part.
     """
-    groups: defaultdict[str, list[JobDescriptor]] = defaultdict(list)
-    for job in jobs:
-        groups[job.shard].append(job)
+    groups = _jobs_by_shard(jobs)
     handles = [registry.named(name) for name in groups] or registry.healthy()
     results = await asyncio.gather(
         *(handle.ask(lambda shard: call(shard, groups[shard.name])) for handle in handles), return_exceptions=True
@@ -107,6 +146,13 @@ async def count(
                 raise partial_failure(error, f"{done} of the {len(jobs)} jobs were changed, on other shards") from error
             raise error
     return done
+
+
+def _jobs_by_shard(jobs: Iterable[JobDescriptor]) -> dict[str, list[JobDescriptor]]:
+    groups: defaultdict[str, list[JobDescriptor]] = defaultdict(list)
+    for job in jobs:
+        groups[job.shard].append(job)
+    return groups
 
 
 def _by_shard(items: Iterable[_I]) -> dict[str, list[_I]]:
@@ -148,4 +194,5 @@ def _sum(one: Settled, other: Settled) -> Settled:
     dues = [due for due in (one.due_ms, other.due_ms) if due is not None]
     changed, stale = one.changed + other.changed, one.stale + other.stale
     failed, let_through = one.failed + other.failed, one.let_through + other.let_through
-    return Settled(changed, stale, min(dues, default=None), one.lost + other.lost, failed, let_through)
+    lost, cancelled = one.lost + other.lost, one.cancelled + other.cancelled
+    return Settled(changed, stale, min(dues, default=None), lost, failed, let_through, cancelled)

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from pinlater.errors import ServiceError
+from pinlater.errors import EnqueueRejected, ServiceError
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sharded.fan_out import PATIENCE_SECONDS, ask_all, no_healthy_shards
 from pinlater.server.backends.sharded.partial_failure import partial_failure
@@ -33,6 +33,7 @@ class NewJobs(NamedTuple, Generic[_J]):
         priorities: of each.
         keys: what selects the shard of each; None: any shard will do.
         unique_keys: of each; None: it has none.
+        shards: that each has to go to; None: any that its key selects.
         once: idempotency key of the call.
     """
 
@@ -41,6 +42,7 @@ class NewJobs(NamedTuple, Generic[_J]):
     priorities: Sequence[int]
     keys: Sequence[str | None]
     unique_keys: Sequence[str | None]
+    shards: Sequence[str | None]
     once: IdempotencyKey | None
 
     def part(self, places: Sequence[int]) -> NewJobs[_J]:
@@ -54,6 +56,7 @@ class NewJobs(NamedTuple, Generic[_J]):
             [self.priorities[place] for place in places],
             [self.keys[place] for place in places],
             [self.unique_keys[place] for place in places],
+            [self.shards[place] for place in places],
             once,
         )
 
@@ -66,12 +69,13 @@ def _part_of(key: bytes, places: Sequence[int]) -> bytes:
 async def store(registry: ShardRegistry, given: NewJobs[_J], call: StoreCall[_J]) -> list[str]:
     """Store jobs; return their descriptors in the same order.
 
-    Jobs that no key binds to a shard go to one shard, the first that answers. One that shares a key with others, or
-    else has a unique key, goes to the shard that this key selects and to no other: there it is unique, or waits its
-    turn, as long as the shards stay the same. All these shards are pinged before anything is stored. Jobs with keys go
-    first: if the call fails half-way and is made again, the jobs that were stored are found by their unique keys, or by
-    the idempotency key of the call, and nothing is stored twice. The error says so: a shard may answer and still refuse
-    its part, and jobs that others stored may be running by then, so they are not deleted.
+    Jobs that nothing binds to a shard go to one shard, the first that answers. One with a parent goes to the shard of
+    its parent, and if there are several shards, it cannot have a key, which may select another one. One that shares a
+    key with others, or else has a unique key, goes to the shard that this key selects and to no other: there it is
+    unique, or waits its turn, as long as the shards stay the same. All these shards are pinged before anything is
+    stored. Jobs with keys go first: if the call fails half-way and is made again, the jobs that were stored are found
+    by their unique keys, or by the idempotency key of the call, and nothing is stored twice. The error says so: a shard
+    may answer and still refuse its part, and jobs that others stored may be running by then, so they are not deleted.
 
     When the call is sent again, all healthy shards are asked first whether they have the jobs. A shard that stored
     them and does not answer by then cannot say so, and they are stored once more: rather twice than never.
@@ -83,12 +87,13 @@ async def store(registry: ShardRegistry, given: NewJobs[_J], call: StoreCall[_J]
 
     Raises:
         NoHealthyShards: no shard takes jobs at present.
+        EnqueueRejected: a job has a parent and a key.
         ServiceError: of a shard.
     """
-    if not any(given.keys):
+    if not any(given.keys) and not any(given.shards):
         return await _store_anywhere(registry, given, call)
     names = [""] * len(given.jobs)
-    groups = _places(registry, given.keys)
+    groups = _places(registry, given)
     if len(groups) > 1:
         await _check_that_all_answer([handle for handle, _ in groups if handle is not None])
     for handle, places in groups:
@@ -183,15 +188,27 @@ async def _stored_before(registry: ShardRegistry, given: NewJobs[_J]) -> list[st
     return None
 
 
-def _places(registry: ShardRegistry, keys: Sequence[str | None]) -> list[tuple[ShardHandle | None, list[int]]]:
-    """Group the places of jobs by the shard that they go to; jobs without a key come last, under None."""
+def _places(registry: ShardRegistry, given: NewJobs[_J]) -> list[tuple[ShardHandle | None, list[int]]]:
+    """Group the places of jobs by the shard that they go to; jobs that may go anywhere come last, under None."""
     handles = registry.enqueueable()
     if not handles:
         raise no_healthy_shards()
     groups: defaultdict[ShardHandle | None, list[int]] = defaultdict(list)
-    for place, key in enumerate(keys):
-        groups[None if key is None else _home_of(key, handles)].append(place)
+    for place, (key, shard) in enumerate(zip(given.keys, given.shards, strict=True)):
+        groups[_handle_for(registry, handles, key, shard)].append(place)
     return sorted(groups.items(), key=lambda group: group[0] is None)
+
+
+def _handle_for(
+    registry: ShardRegistry, handles: Sequence[ShardHandle], key: str | None, shard: str | None
+) -> ShardHandle | None:
+    if shard is None:
+        return None if key is None else _home_of(key, handles)
+    if key is not None and len(registry) > 1:
+        raise EnqueueRejected(
+            f"a job has the key {key[:100]!r} and a parent: both say on which shard it has to be; leave out one of them"
+        )
+    return registry.named(shard)
 
 
 def _home_of(key: str, handles: Sequence[ShardHandle]) -> ShardHandle:

@@ -27,6 +27,7 @@ _R = TypeVar("_R")
 _J = TypeVar("_J", NewJob, JobRecord)
 
 _KEY = attrgetter("key")
+_PARENT = attrgetter("parent")
 
 
 class Sharded(Protocol):
@@ -105,7 +106,8 @@ def at_placement(
 
         unique_keys = list(map(unique_key_of, jobs))
         keys = _with_shared_keys(jobs, unique_keys) if any(map(_KEY, jobs)) else unique_keys
-        given = placement.NewJobs(queue, jobs, list(map(priority_of, jobs)), keys, unique_keys, once)
+        shards = [parent and JobDescriptor.parse(parent.descriptor).shard for parent in map(_PARENT, jobs)]
+        given = placement.NewJobs(queue, jobs, list(map(priority_of, jobs)), keys, unique_keys, shards, once)
         return await placement.store(group.registry, given, store_at)
 
     return cast("Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, list[str]]]", call)

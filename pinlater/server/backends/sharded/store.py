@@ -10,11 +10,13 @@ from typing import Any
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
+from pinlater.model.messages import Message, ReceivedMessage
 from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.job_notifications import JobLocation
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
+    Cancelled,
     Claim,
     Dequeued,
     Expired,
@@ -171,6 +173,27 @@ class ShardedStore(StoreOverview):
             self.group.due_priorities.forget(queue)
         return settled
 
+    async def cancel_jobs(self, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
+        cancelled = await by_descriptor.cancel(self.group.registry, queue, jobs, status)
+        if cancelled.let_through:
+            self.group.due_priorities.forget(queue)
+        return cancelled
+
+    # Messages
+
+    async def send_message(self, job: JobDescriptor, message: Message) -> bool:
+        return await self.group.registry.named(job.shard).ask(lambda shard: shard.send_message(job, message))
+
+    async def read_messages(
+        self, job: JobDescriptor, name: str, after: int, limit: int, max_bytes: int = MAX_ANSWER_BYTES
+    ) -> list[ReceivedMessage]:
+        return await self.group.registry.named(job.shard).ask(
+            lambda shard: shard.read_messages(job, name, after, limit, max_bytes)
+        )
+
+    async def unfinished_children(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
+        return await by_descriptor.unfinished_children(self.group.registry, parents, limit)
+
     # Reads
 
     count_jobs = on_all_shards(Store.count_jobs, merges.total)
@@ -181,8 +204,12 @@ class ShardedStore(StoreOverview):
         found = await self.group.due_priorities.read_all(queues, self.group.healthy())
         return {queue: due.first_due_ms for queue, due in found.items()}
 
-    async def lookup_jobs(self, jobs: Sequence[JobDescriptor], *, include_body: bool) -> list[JobRecord | None]:
-        return await by_descriptor.lookup(self.group.registry, jobs, include_body=include_body)
+    async def lookup_jobs(
+        self, jobs: Sequence[JobDescriptor], *, include_body: bool, include_result: bool = False
+    ) -> list[JobRecord | None]:
+        return await by_descriptor.lookup(
+            self.group.registry, jobs, include_body=include_body, include_result=include_result
+        )
 
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> RecordPage:
         pages = await ask_all(

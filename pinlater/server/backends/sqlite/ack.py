@@ -101,7 +101,7 @@ def _succeed(transaction: SqliteTransaction, queue_id: int, acks: Sequence[Store
     """Mark jobs SUCCEEDED; acks without a status text that share a claim go in one statement."""
     alike: defaultdict[tuple[str | None, int], list[int]] = defaultdict(list)
     apart: list[tuple[object, ...]] = []
-    for (_, _, priority, local_id), claim, status, _, _ in acks:
+    for (_, _, priority, local_id), claim, status, *_ in acks:
         if status:
             apart.append((queue_id, transaction.now, local_id, claim, priority, status))
         else:
@@ -120,7 +120,7 @@ def _fail(transaction: SqliteTransaction, queue_id: int, acks: Sequence[StoredAc
     now = transaction.now
     rows = [
         (queue_id, now, local_id, claim, priority, status, _retry_at(now, delay), is_final)
-        for (_, _, priority, local_id), claim, status, delay, is_final in acks
+        for (_, _, priority, local_id), claim, status, delay, is_final, *_ in acks
     ]
     again = [row[:-1] for row in rows if not row[-1]]
     retried = transaction.run_many(_FAIL_ONE, again) if again else 0

@@ -43,7 +43,7 @@ def _enqueue_one(
     for start in range(0, len(jobs), ROWS_PER_STATEMENT):
         chunk = jobs[start : start + ROWS_PER_STATEMENT]
         parameters: list[object] = [queue_id, now]
-        for local_id, (body, priority, run_after, attempts, status, _, _, _) in enumerate(chunk, first_id + start):
+        for local_id, (body, priority, run_after, attempts, status, *_) in enumerate(chunk, first_id + start):
             parameters += (local_id, priority, now if run_after is None else run_after, attempts, status, body)
         transaction.run(insert_jobs(len(chunk)), parameters)
     return first_id

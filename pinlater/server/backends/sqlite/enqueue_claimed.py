@@ -51,7 +51,7 @@ def _store_claimed(
         saved_id = save_new(transaction, [NewResult(once, local_id)]).get(once.value, local_id)
         if saved_id != local_id:  # the call was carried out before, and nothing is due
             return [saved_id, Dequeued([], next_due, has_more=False)]
-    body, priority, _, attempts, status, _, _, _ = job
+    body, priority, _, attempts, status, *_ = job
     expires = now + dequeue.lease_ms
     transaction.run(
         _INSERT_CLAIMED,

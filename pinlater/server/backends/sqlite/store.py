@@ -1,3 +1,4 @@
+# ruff: noqa: ARG002
 """The SQLite store: names become ids here, and work goes to the writer or the readers."""
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from pinlater.errors import UnknownError
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
+from pinlater.model.messages import Message, ReceivedMessage
 from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
+    Cancelled,
     Claim,
     Collected,
     CommitStats,
@@ -277,13 +280,29 @@ class SqliteStore(OnlyServer):
             raise
         return result
 
+    async def cancel_jobs(self, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
+        raise UnknownError("this store cannot cancel jobs yet")
+
+    async def send_message(self, job: JobDescriptor, message: Message) -> bool:
+        raise UnknownError("this store has no messages yet")
+
+    async def read_messages(
+        self, job: JobDescriptor, name: str, after: int, limit: int, max_bytes: int = MAX_ANSWER_BYTES
+    ) -> list[ReceivedMessage]:
+        raise UnknownError("this store has no messages yet")
+
+    async def unfinished_children(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
+        raise UnknownError("this store has no children yet")
+
     async def release_claims(self, queue: str, source: str) -> int:
         released: int = await self._writer.submit(release, ReleaseRequest(self._named(queue).id, source))
         return released
 
     # Reads
 
-    async def lookup_jobs(self, jobs: Sequence[JobDescriptor], *, include_body: bool) -> list[JobRecord | None]:
+    async def lookup_jobs(
+        self, jobs: Sequence[JobDescriptor], *, include_body: bool, include_result: bool = False
+    ) -> list[JobRecord | None]:
         addresses = [
             (queue, job.priority, job.local_id) if (queue := self._queues.get(job.queue)) else None
             for job in checked(jobs)

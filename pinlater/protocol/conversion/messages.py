@@ -1,0 +1,66 @@
+"""Structs of messages to jobs <-> records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pinlater.model.messages import CancelledJobs, Message, MessageWait, Parent, ReceivedMessage
+from pinlater.protocol import messages as wire
+from pinlater.protocol.conversion.values import default, present
+
+
+def parent_struct(parent: Parent | None) -> wire.PinLaterParent | None:
+    """Build the struct of a parent."""
+    return None if parent is None else wire.PinLaterParent(*parent)
+
+
+def parent_of(struct: wire.PinLaterParent | None) -> Parent | None:
+    """Read a parent; what it lacks is empty, or 0."""
+    if struct is None:
+        return None
+    return Parent(struct.jobDescriptor or "", struct.messageName or "", default(struct.position, 0))
+
+
+def wait_structs(waits: Iterable[MessageWait]) -> list[wire.PinLaterMessageWait] | None:
+    """Build the structs of what a job waits for; None if that is nothing."""
+    return [wire.PinLaterMessageWait(*wait) for wait in waits] or None
+
+
+def waits(structs: Iterable[wire.PinLaterMessageWait] | None) -> tuple[MessageWait, ...]:
+    """Read what a job waits for."""
+    return tuple(MessageWait(struct.messageName or "", default(struct.count, 0)) for struct in structs or ())
+
+
+def message(request: wire.PinLaterSendMessageRequest) -> Message:
+    """Read a message that is to be sent."""
+    return Message(request.name or "", request.id or "", request.payload or b"")
+
+
+def message_structs(received: Iterable[ReceivedMessage]) -> list[wire.PinLaterMessage]:
+    """Build the structs of a job's messages."""
+    return [wire.PinLaterMessage(one.number, one.id, int(one.kind), one.payload) for one in received]
+
+
+def received_messages(reply: Any) -> list[ReceivedMessage]:
+    """Read a job's messages."""
+    return [
+        ReceivedMessage(present(one.number), present(one.id), present(one.payload), present(one.kind))
+        for one in present(reply)
+    ]
+
+
+def cancelled_reply(descriptors: Sequence[str], now_ms: int) -> wire.PinLaterCancelledJobs:
+    """Build the answer to who asks which jobs are to stop."""
+    return wire.PinLaterCancelledJobs(list(descriptors), now_ms)
+
+
+def cancelled_jobs(reply: Any) -> CancelledJobs:
+    """Read which jobs are to stop."""
+    found = present(reply)
+    return CancelledJobs(list(present(found.jobDescriptors)), present(found.serverTimestampMillis))
+
+
+def flag(reply: Any) -> bool:
+    """Read a yes or no."""
+    return bool(present(reply))

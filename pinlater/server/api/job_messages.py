@@ -1,0 +1,83 @@
+"""Carry out the calls by which jobs are told something: messages, and that they are to stop."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol import messages as wire
+from pinlater.protocol.conversion.messages import cancelled_reply, message_structs
+from pinlater.protocol.conversion.values import default
+from pinlater.server.api import rules
+from pinlater.server.api.calls import CallReply
+from pinlater.server.api.offload import offload
+from pinlater.server.broker import Broker, Caller
+from pinlater.server.config.settings import Settings
+
+_CHILDREN_AT_ONCE = 1000
+MAX_READ_MESSAGES = 5000
+"""Most messages of one answer."""
+
+
+class JobMessages:
+    """Carries out calls about messages and cancellation.
+
+    Args:
+        broker: passes them on.
+        settings: limits.
+        max_bytes: most bytes of the messages in a reply.
+    """
+
+    def __init__(self, broker: Broker, settings: Settings, max_bytes: int) -> None:
+        self._broker = broker
+        self._settings = settings
+        self._max_bytes = max_bytes
+
+    async def send(self, arguments: Any) -> bool:
+        """Store a message; return whether its job has it."""
+        request = arguments.request
+        message = rules.message(request, self._settings.max_body_bytes)
+        return await self._broker.backend.send_message(JobDescriptor.parse(request.jobDescriptor), message)
+
+    async def read(self, arguments: Any) -> list[wire.PinLaterMessage]:
+        """Return messages of a job."""
+        request = arguments.request
+        job, after, limit = JobDescriptor.parse(request.jobDescriptor), default(request.after, 0), request.limit
+        rules.check_limit(default(limit, 0))
+        most = min(default(limit, MAX_READ_MESSAGES), MAX_READ_MESSAGES)
+        found = await self._broker.backend.read_messages(job, request.name, after, most, self._max_bytes)
+        return message_structs(found)
+
+    async def cancel(self, arguments: Any) -> int:
+        """Cancel jobs and their children; return how many are cancelled or asked to stop."""
+        request = arguments.request
+        rules.check_queue_name(request.queueName)
+        names, status = request.jobDescriptors, rules.status_text(request.appendCustomStatus)
+        jobs = await offload(len(names), rules.jobs_of, request.queueName, names)
+        return await self._cancel(request.queueName, jobs, status)
+
+    async def _cancel(self, queue: str, jobs: Sequence[JobDescriptor], status: str) -> int:
+        """Cancel jobs of one queue, then their children.
+
+        A child that comes later is refused: its parent is asked to stop. If this ends half-way, the same call does the
+        rest.
+        """
+        cancelled = await self._broker.cancel(queue, jobs, status)
+        parents = (*cancelled.ended, *cancelled.asked)
+        count = len(parents)
+        while parents and (children := await self._broker.backend.unfinished_children(parents, _CHILDREN_AT_ONCE)):
+            queues: defaultdict[str, list[JobDescriptor]] = defaultdict(list)
+            for child in children:
+                queues[child.queue].append(child)
+            for name, some in queues.items():
+                count += await self._cancel(name, some, "cancelled with its parent\n")
+        return count
+
+    async def cancelled(self, arguments: Any, caller: Caller) -> CallReply:
+        """Return which running jobs were asked to stop of late; wait for one if that is asked for."""
+        request = arguments.request
+        wait_ms = min(max(request.waitMillis or 0, 0), self._settings.max_wait_ms)
+        found = await self._broker.cancellations.wait(request.sinceTimestampMillis, wait_ms / 1000, caller)
+        return CallReply(cancelled_reply(*found))

@@ -1,0 +1,66 @@
+"""Which running jobs have been asked to stop of late, and who waits to hear of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from pinlater.server.broker.parking import Caller, ParkedCall
+
+_KEPT_MS = 60_000
+"""For so long a job is named: somebody who asks may have been away for a moment."""
+
+_MOST_KEPT = 10_000
+
+
+class Cancellations:
+    """Remembers the jobs that are to stop, for workers that ask.
+
+    A worker that misses one hears of it when it renews the job's lease.
+
+    Args:
+        now_ms: the clock of the store.
+    """
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._asked: deque[tuple[int, str]] = deque(maxlen=_MOST_KEPT)
+        self._waits: set[ParkedCall] = set()
+        self._last_ms = 0
+        self._is_stopping = False
+
+    def record(self, descriptors: Iterable[str]) -> None:
+        """Add jobs that were asked to stop."""
+        self._last_ms = now = max(self._now_ms(), self._last_ms + 1)  # two at one moment must not hide one another
+        self._asked.extend((now, descriptor) for descriptor in descriptors)
+        while self._asked and self._asked[0][0] < now - _KEPT_MS:
+            self._asked.popleft()
+        for wait in self._waits:
+            wait.wake()
+
+    def since(self, moment_ms: int) -> tuple[list[str], int]:
+        """Return the jobs that were asked to stop after a moment, each once, and up to when they were asked."""
+        found = dict.fromkeys(descriptor for asked_ms, descriptor in self._asked if asked_ms > moment_ms)
+        return list(found), max(self._last_ms, self._now_ms() - 1)
+
+    async def wait(self, moment_ms: int, seconds: float, caller: Caller) -> tuple[list[str], int]:
+        """Return as ``since``, once there is a job, or after ``seconds``, or when the caller cannot wait."""
+        found = self.since(moment_ms)
+        if found[0] or caller.cannot_wait or self._is_stopping:
+            return found
+        wait = ParkedCall(seconds)
+        caller.park(wait)
+        self._waits.add(wait)
+        try:
+            await wait()
+        finally:
+            self._waits.discard(wait)
+            caller.park(None)
+            wait.end()
+        return self.since(moment_ms)
+
+    def stop(self) -> None:
+        """Answer all who wait, and let nobody wait any more."""
+        self._is_stopping = True
+        for wait in list(self._waits):
+            wait.end()

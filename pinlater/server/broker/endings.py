@@ -1,0 +1,98 @@
+"""Who waits for the end of which jobs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.server.broker.parking import Caller, ParkedCall
+
+_FIRST_POLL_SECONDS, _LONGEST_POLL_SECONDS = 0.1, 1.0
+"""How often the store is asked for jobs that end at other servers: a call that waits for long asks less and less."""
+
+_LONELY_POLL_SECONDS = 10.0
+"""The same where there is no other server."""
+
+
+class Endings:
+    """Wakes calls that wait until jobs have finished.
+
+    Args:
+        is_lonely: whether no other server ends jobs.
+    """
+
+    def __init__(self, *, is_lonely: bool) -> None:
+        self._first, self._longest = (
+            (_LONELY_POLL_SECONDS, _LONELY_POLL_SECONDS) if is_lonely else (_FIRST_POLL_SECONDS, _LONGEST_POLL_SECONDS)
+        )
+        self._waits: defaultdict[str, set[_EndWait]] = defaultdict(set)
+        self._is_stopping = False
+
+    def record(self, jobs: Iterable[JobDescriptor]) -> None:
+        """Take note that jobs may have finished."""
+        if not self._waits:
+            return
+        for job in jobs:
+            for wait in self._waits.get(str(job), ()):
+                wait.is_news = True
+                wait.wake()
+
+    async def wait(
+        self,
+        jobs: Sequence[str],
+        unfinished: Callable[[Sequence[str]], Awaitable[list[str]]],
+        seconds: float,
+        caller: Caller,
+    ) -> None:
+        """Return once all of the jobs have finished, or are gone, or after ``seconds``, or when the caller cannot wait.
+
+        Args:
+            jobs: their descriptors.
+            unfinished: returns those of some jobs that have not finished.
+            seconds: at most so long.
+            caller: of the call.
+        """
+        if caller.cannot_wait or self._is_stopping:
+            return
+        wait = _EndWait(seconds)
+        caller.park(wait)
+        for job in jobs:
+            self._waits[job].add(wait)
+        pause = self._first
+        try:
+            while (jobs := await unfinished(jobs)) and not (wait.is_over or caller.is_gone):
+                if not wait.is_news:
+                    await wait.at_most(pause)
+                    pause = min(2 * pause, self._longest)
+                wait.is_news = False
+        finally:
+            caller.park(None)
+            wait.end()
+            self._forget(wait)
+
+    def _forget(self, wait: _EndWait) -> None:
+        for job in [job for job, waits in self._waits.items() if wait in waits]:
+            self._waits[job].discard(wait)
+            if not self._waits[job]:
+                del self._waits[job]
+
+    def stop(self) -> None:
+        """Answer all who wait, and let nobody wait any more."""
+        self._is_stopping = True
+        for wait in {wait for waits in self._waits.values() for wait in waits}:
+            wait.end()
+
+
+class _EndWait(ParkedCall):
+    """A call that waits for the end of jobs.
+
+    Attributes:
+        is_news: whether one of them may have ended since somebody last looked.
+    """
+
+    __slots__ = ("is_news",)
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.is_news = False
