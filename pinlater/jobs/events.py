@@ -1,0 +1,44 @@
+"""Events: what is sent to a job, which waits for it by name."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import msgspec
+
+from pinlater.errors import BodyInvalid
+from pinlater.jobs.finite import NULL, refuse_non_finite
+from pinlater.model.messages import Message
+
+_PREFIX = "event/"
+
+
+def event_name(event: str) -> str:
+    """Return the name of the messages that carry an event."""
+    return f"{_PREFIX}{event}"
+
+
+def event_in(name: str) -> str | None:
+    """Return the event that messages of a name carry; None if they carry none."""
+    return name.removeprefix(_PREFIX) if name.startswith(_PREFIX) else None
+
+
+def event_message(event: str, value: Any, event_id: str | None = None) -> Message:
+    """Return the message that carries an event.
+
+    Args:
+        event: its name.
+        value: anything that JSON can carry.
+        event_id: of two events with the same name and id, only the first is kept; None: this one differs from others.
+
+    Raises:
+        BodyInvalid: JSON cannot carry the value.
+    """
+    try:
+        payload = msgspec.json.encode(value)
+        if NULL in payload:
+            refuse_non_finite(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise BodyInvalid(f"the value of event {event!r} cannot be written as JSON: {error}") from error
+    return Message(event_name(event), event_id or uuid.uuid4().hex, payload)
