@@ -24,7 +24,12 @@
     │   │   ├── JobStalled           it has made no progress for its stall_after
     │   │   └── JobExpired           its give_up_after is over, even if attempts remain
     │   ├── BodyInvalid              the body does not decode into a known job class
-    │   └── BodyTooLarge             the body is larger than allowed
+    │   ├── BodyTooLarge             the body is larger than allowed
+    │   ├── ResultInvalid            what a job returned does not fit the result type of its class
+    │   ├── ResultTooLarge           what a job returned is larger than its class allows
+    │   └── JobFailed                a job whose result somebody waits for has failed for good
+    │       ├── JobWasCancelled      it was cancelled
+    │       └── JobGone              it was deleted, or is unknown
     └── ConfigError                  a setting, file or option is wrong; programs exit with 78
 
     JobInterrupted(BaseException)    the running job is asked to stop here, as by a drain
@@ -38,7 +43,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 EXIT_UNAVAILABLE = 69
 """Exit status of a program whose server or store cannot be reached (``EX_UNAVAILABLE``)."""
@@ -297,6 +302,41 @@ class BodyInvalid(JobError):
 
 class BodyTooLarge(JobError):
     """The body is larger than allowed."""
+
+
+class ResultInvalid(JobError):
+    """What a job returned does not fit the result type of its class, or cannot be read as one."""
+
+
+class ResultTooLarge(JobError):
+    """What a job returned is larger than its class allows; the attempt fails, and the job is given up."""
+
+
+class JobFailed(JobError):
+    """A job whose result somebody waits for has failed for good.
+
+    Args:
+        message: the text of the error.
+        descriptor: of the job; empty if it is not known.
+        status: its custom status, or the end of it.
+        failed_attempts: its failed attempts as far as known, the oldest first; see ``JobInfo.failed_attempts``.
+    """
+
+    def __init__(
+        self, message: str, descriptor: str = "", status: str = "", failed_attempts: Sequence[Any] = ()
+    ) -> None:
+        super().__init__(message)
+        self.descriptor = descriptor
+        self.status = status
+        self.failed_attempts = tuple(failed_attempts)
+
+
+class JobWasCancelled(JobFailed):
+    """A job whose result somebody waits for was cancelled."""
+
+
+class JobGone(JobFailed):
+    """A job whose result somebody waits for was deleted, or is unknown: finished jobs are deleted after a while."""
 
 
 class ConfigError(PinLaterError):

@@ -21,6 +21,7 @@ from pinlater.jobs.field_types import check_fields
 from pinlater.jobs.finite import NULL, has_hidden_null, refuse_non_finite
 from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.options import JobOptions
+from pinlater.jobs.result_codec import check_result
 from pinlater.model.body_metadata import BodyMetadata, with_metadata
 from pinlater.model.policy import read_policy
 
@@ -100,6 +101,7 @@ class JobCodec:
         for kind in typed:
             self._refuse_beside_raw(kind)
             check_fields(kind)
+            check_result(kind)
         self._decoder = msgspec.json.Decoder(reduce(or_, typed)) if typed else None
 
     def _add(self, kind: type[Job]) -> None:

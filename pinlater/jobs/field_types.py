@@ -23,11 +23,7 @@ def check_fields(kind: type[Job]) -> None:
     name = f"{kind.__module__}.{kind.__qualname__}"
     try:
         for field in msgspec.inspect.type_info(kind).fields:  # type: ignore[attr-defined] # that of a Struct
-            for foreign in _foreign_in(field.type, set()):
-                raise ConfigError(
-                    f"job class {name}: JSON cannot carry its field {field.name}, a {foreign.__module__}."
-                    f"{foreign.__qualname__}; use text, numbers, lists, dicts, dates or dataclasses instead"
-                )
+            _refuse_foreign(name, field.type, f"its field {field.name}")
         msgspec.json.Decoder(kind)
     except NameError as error:
         raise ConfigError(
@@ -36,6 +32,28 @@ def check_fields(kind: type[Job]) -> None:
         ) from error
     except TypeError as error:
         raise ConfigError(f"job class {name}: the types of its fields cannot be read from JSON: {error}") from error
+
+
+def check_result_type(kind: type[Job], declared: Any) -> None:
+    """Return if the declared result of a job class can be read from JSON.
+
+    Raises:
+        ConfigError: it cannot; the message says what to write instead.
+    """
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    try:
+        _refuse_foreign(name, msgspec.inspect.type_info(declared), "its result")
+        msgspec.json.Decoder(declared)
+    except (TypeError, NameError) as error:
+        raise ConfigError(f"job class {name}: its result type cannot be read from JSON: {error}") from error
+
+
+def _refuse_foreign(name: str, info: Any, what: str) -> None:
+    for foreign in _foreign_in(info, set()):
+        raise ConfigError(
+            f"job class {name}: JSON cannot carry {what}, a {foreign.__module__}.{foreign.__qualname__}; "
+            "use text, numbers, lists, dicts, dates or dataclasses instead"
+        )
 
 
 def _foreign_in(info: Any, seen: set[int]) -> Iterator[type]:

@@ -12,17 +12,25 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, dataclass_transform
 
 import msgspec
 
 from pinlater.jobs.options import JobOptions
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # in Python itself, it has a default only from 3.13 on
+
     from pinlater.jobs.context import JobContext
+
+    Result_co = TypeVar("Result_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    Result_co = TypeVar("Result_co", covariant=True)
 
 _OPTION_NAMES = frozenset(JobOptions.__dataclass_fields__)
 _IMPOSSIBLE = {
@@ -185,30 +193,32 @@ def _check_has_defaults(kind: Any) -> None:
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field,))  # for mypy: fields are named
-class Job(msgspec.Struct, kw_only=True, metaclass=_JobType):
+class Job(msgspec.Struct, Generic[Result_co], kw_only=True, metaclass=_JobType):
     """Base of all job classes.
 
     The fields of a subclass are the job's arguments, in types that JSON can carry (msgspec checks them when
     a body is decoded). Class options: see ``JobOptions``; the queue's name is made from the class name when
-    none is given.
+    none is given. ``class Resize(Job[Size])`` says what ``run`` returns: it is kept with the job, for
+    ``JobHandle.result`` and ``JobContext.call``.
     """
 
     job_options: ClassVar[JobOptions]
 
-    def run(self, context: JobContext) -> Any:  # noqa: ARG002 - for those who override it
+    def run(self, context: JobContext) -> Result_co | Coroutine[Any, Any, Result_co]:  # noqa: ARG002 - see below
         """Do the work; ``async def`` is welcome, too.
 
-        Returning means success. Raising means that the attempt failed and, as long as attempts remain, that
-        the job runs again after the class's backoff. ``Retry``, ``Discard`` and ``give_up_on`` say otherwise.
+        Returning means success. What is returned is kept only if the class says of which type it is. Raising means
+        that the attempt failed and, as long as attempts remain, that the job runs again after the class's backoff.
+        ``Retry``, ``Discard`` and ``give_up_on`` say otherwise.
         """
         raise TypeError(f"job class {type(self).__name__} does not define run(self, context)")
 
 
-class RawJob(Job):
+class RawJob(Job[bytes | None]):
     """Base of job classes whose body is bytes of some other program's making, not our JSON.
 
     A queue that is fed in another language has one such class, and no other: nothing in the body says
-    which class it is for.
+    which class it is for. If ``run`` returns bytes, these are its result as they are.
     """
 
     body: bytes

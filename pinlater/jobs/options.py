@@ -21,6 +21,9 @@ QUEUE_NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 DEFAULT_ATTEMPTS = 20
 """With the default backoff they last about a day, so a job survives an outage or a broken deployment."""
 
+DEFAULT_MAX_RESULT = 65_536
+"""Bytes: results are kept in the store with the jobs, and read from there by those who wait for them."""
+
 _LONGEST_KEY = 200
 KILL_SLACK_SECONDS = 10.0
 """Seconds between the exception of a limit and the kill of a job that goes on nevertheless."""
@@ -40,6 +43,7 @@ _OPTION_TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "cron": (str, "a text"),
     "every": _SECONDS,
     "key": (str, "a text, the name of a field"),
+    "max_result": (int, "a whole number of bytes"),
 }
 
 
@@ -84,6 +88,7 @@ class JobOptions:
         running_per_key: at most so many jobs of a key run at once; the others stay pending.
         in_order: whether the jobs of a key run one after the other, in the order of their enqueues; a job that failed
             holds up those behind it until its last attempt.
+        max_result: most bytes of a job's result, as JSON; a job that returns more is given up.
     """
 
     name: str
@@ -105,6 +110,7 @@ class JobOptions:
     key: str | None = None
     running_per_key: int | None = None
     in_order: bool = False
+    max_result: int = DEFAULT_MAX_RESULT
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -116,6 +122,8 @@ class JobOptions:
             raise TypeError(f"job {self.name}: priority={self.priority} must be between 1 (served first) and 127")
         if self.heartbeat < 0:
             raise TypeError(f"job {self.name}: heartbeat={self.heartbeat} is in seconds and cannot be negative")
+        if self.max_result < 1:
+            raise TypeError(f"job {self.name}: max_result={self.max_result} is in bytes and must be at least 1")
         self._check_limits()
         if not isinstance(self.give_up_on, tuple) or not all(map(_is_exception, self.give_up_on)):
             raise TypeError(f"job {self.name}: give_up_on={self.give_up_on!r} must be a tuple of exception classes")

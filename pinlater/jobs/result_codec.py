@@ -1,0 +1,166 @@
+"""What jobs return <-> the results that are kept with them: JSON, or bytes as they are of a ``RawJob``."""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+from typing import Any, TypeVar, overload
+
+import msgspec
+
+from pinlater.errors import JobFailed, JobGone, JobWasCancelled, ResultInvalid, ResultTooLarge
+from pinlater.jobs.field_types import check_result_type
+from pinlater.jobs.finite import NULL, refuse_non_finite
+from pinlater.jobs.job import Job, RawJob
+from pinlater.jobs.result_type import UNDECLARED, result_type
+from pinlater.model.status import parse_status
+
+_T = TypeVar("_T")
+
+log = logging.getLogger(__name__)
+
+
+# What a job returned
+
+
+def encode_result(job: Job, returned: object) -> bytes | None:
+    """Return what is kept of what ``run`` of a job returned; None: nothing.
+
+    A class that does not declare its result type keeps nothing; if it returns something, that is logged once.
+
+    Raises:
+        ResultInvalid: it does not fit the result type.
+        ResultTooLarge: it is larger than ``max_result`` of the class.
+        ConfigError: the result type is not there at run time, or cannot be read from JSON.
+    """
+    kind = type(job)
+    if isinstance(job, RawJob):
+        data = bytes(returned) if isinstance(returned, bytes | bytearray | memoryview) else None
+        if data is None and returned is not None:
+            _warn_dropped(kind, returned, "return bytes from a RawJob")
+    elif result_type(kind) is UNDECLARED:
+        if returned is not None:
+            name = type(returned).__name__
+            _warn_dropped(kind, returned, f"say its type, class {kind.__name__}(Job[{name}]), and it is kept")
+        return None
+    else:
+        data = _encoded(kind, returned)
+    most = job.job_options.max_result
+    if data is not None and len(data) > most:
+        raise ResultTooLarge(
+            f"{job.job_options.name} returned {len(data)} bytes, and its class allows {most}: keep large data "
+            "elsewhere and return its name, or set max_result=… in the header of the class"
+        )
+    return data
+
+
+def _encoded(kind: type[Job], returned: object) -> bytes | None:
+    name = kind.job_options.name
+    try:
+        data = msgspec.json.encode(returned)
+        if NULL in data:
+            refuse_non_finite(returned)
+        _decoder(kind).decode(data)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        declared = getattr(result_type(kind), "__name__", result_type(kind))
+        raise ResultInvalid(
+            f"{name} returned a value of type {type(returned).__name__} that does not fit Job[{declared}]: {error}"
+        ) from error
+    return None if returned is None else data
+
+
+@cache
+def _decoder(kind: type[Job]) -> msgspec.json.Decoder[Any]:
+    declared = result_type(kind)
+    check_result_type(kind, declared)
+    return msgspec.json.Decoder(declared)
+
+
+_warned: set[type[Job]] = set()
+"""Classes whose jobs have returned what is not kept."""
+
+
+def _warn_dropped(kind: type[Job], returned: object, hint: str) -> None:
+    if kind not in _warned:
+        _warned.add(kind)
+        name = type(returned).__name__
+        log.warning("what %s returns, a value of type %s, is dropped: %s", kind.job_options.name, name, hint)
+
+
+def check_result(kind: type[Job]) -> None:
+    """Return if results of a class can be read from JSON, or if it declares none.
+
+    Raises:
+        ConfigError: they cannot; the message says what to do.
+    """
+    if not issubclass(kind, RawJob) and result_type(kind) is not UNDECLARED:
+        _decoder(kind)
+
+
+@overload
+def decode_result(kind: type[Job[_T]], data: bytes | None) -> _T: ...
+
+
+@overload
+def decode_result(kind: None, data: bytes | None) -> Any: ...
+
+
+def decode_result(kind: type[Job[Any]] | None, data: bytes | None) -> Any:
+    """Return what a job has returned.
+
+    Args:
+        kind: its class; None: it is not known, so that the result consists of JSON's types.
+        data: what is kept of it; None: nothing.
+
+    Raises:
+        ResultInvalid: it does not fit the result type of the class.
+        ConfigError: the result type is not there at run time, or cannot be read from JSON.
+    """
+    if kind is not None and issubclass(kind, RawJob):
+        return data
+    is_typed = kind is not None and result_type(kind) is not UNDECLARED
+    if data is None and not is_typed:
+        return None
+    try:
+        return (_decoder(kind) if kind is not None and is_typed else _any_decoder).decode(data or NULL)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ResultInvalid(_why_unreadable(kind, data, error)) from error
+
+
+_any_decoder = msgspec.json.Decoder()
+
+
+def _why_unreadable(kind: type[Job] | None, data: bytes | None, error: Exception) -> str:
+    if kind is None:
+        return f"the result is no JSON ({error}); name the class of the job, a RawJob perhaps"
+    name = kind.job_options.name
+    if data is None:
+        return f"there is no result of this {name}: it was run by a worker whose class declared none, or runs again"
+    return f"the result of a {name} does not fit its class: {error}"
+
+
+# How it failed
+
+
+def job_failed(
+    descriptor: str, status: str, *, name: str = "", is_cancelled: bool = False, is_gone: bool = False
+) -> JobFailed:
+    """Return the error of a job that has failed for good, to be raised where its result is asked for.
+
+    Args:
+        descriptor: of the job; empty if it is not known.
+        status: its custom status, or the end of it.
+        name: of its class; empty if it is not known.
+        is_cancelled: whether it was cancelled.
+        is_gone: whether it was deleted, or is unknown.
+    """
+    text, attempts = parse_status(status)
+    who = f"{name} {descriptor}".strip() or "the job"
+    if is_gone:
+        return JobGone(f"{who} was deleted, or never there", descriptor, status, attempts)
+    if is_cancelled:
+        said = text.strip().splitlines()
+        why = f": {said[-1]}" if said else ""
+        return JobWasCancelled(f"{who} was cancelled{why}", descriptor, status, attempts)
+    why = attempts[-1].error if attempts else text.strip()
+    return JobFailed(f"{who} failed{f': {why}' if why else ''}", descriptor, status, attempts)
