@@ -18,6 +18,7 @@ from pinlater.errors import (
     JobWasCancelled,
     PinLaterError,
     Retry,
+    StepMismatch,
 )
 from pinlater.jobs.context import JobContext
 from pinlater.jobs.job import Job, RawJob
@@ -55,6 +56,7 @@ __all__ = [
     "PinLaterError",
     "RawJob",
     "Retry",
+    "StepMismatch",
     "TlsFiles",
     "__version__",
     "retrying",

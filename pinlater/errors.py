@@ -23,6 +23,7 @@
     │   ├── JobTimeout               the job has run longer than its timeout
     │   │   ├── JobStalled           it has made no progress for its stall_after
     │   │   └── JobExpired           its give_up_after is over, even if attempts remain
+    │   ├── StepMismatch             the code calls a step otherwise than it was recorded
     │   ├── BodyInvalid              the body does not decode into a known job class
     │   ├── BodyTooLarge             the body is larger than allowed
     │   ├── ResultInvalid            what a job returned does not fit the result type of its class
@@ -294,6 +295,13 @@ class JobStalled(JobTimeout):
 
 class JobExpired(JobTimeout):
     """Raised in a job that still runs when its ``give_up_after`` is over: it fails finally unless it catches this."""
+
+
+class StepMismatch(JobError):
+    """The code that runs now does not fit what a step has recorded: its call is another one, or its result's type.
+
+    In a worker the job waits, without spending attempts, for code that fits; see ``JobContext.step``.
+    """
 
 
 class BodyInvalid(JobError):

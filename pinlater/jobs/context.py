@@ -96,8 +96,16 @@ class JobContext(ABC):
             for page in pages:
                 context.step("convert", convert, page)
 
-        The result must be JSON (text, numbers, booleans, None, lists, dicts). A step that was running when its process
-        died runs again.
+        The result is saved as JSON. If the function has a return annotation, every attempt gets the result in that
+        type: dates, enums, sets, bytes, dataclasses and Structs are again what they were. Otherwise the job gets text,
+        numbers, booleans, None, lists and dicts. A step that was running when its process died runs again.
+
+        With the result, a fingerprint of the call is saved: the name of the function and its arguments, as far as they
+        have a form in JSON. If a later attempt makes another call under the same name, it gets ``StepMismatch``
+        instead of a result that belongs elsewhere: a worker puts the job back, without spending an attempt, until code
+        that fits runs it, for ``--unknown-after`` (3 days) at most. An argument that is another one in each attempt,
+        such as a temporary folder, is not part of the fingerprint if it is bound:
+        ``functools.partial(download, folder)``.
 
         A name may be used more than once: each use within an attempt is a separate step, stored as ``convert``,
         ``convert#2`` and so on. So the n-th use of a name must mean the same step in every attempt. Let loops and
@@ -122,8 +130,9 @@ class JobContext(ABC):
         Raises:
             JobInterrupted: as ``checkpoint`` does, before the step starts.
             JobSleeps: a ``retrying`` step has failed, and this ends the attempt; do not catch it.
+            StepMismatch: the step has finished as another call, or its result does not fit the function's type by now.
             ValueError: the name ends in ``#`` and a number.
-            BodyInvalid: the result is not JSON, or the job is a ``RawJob``, whose body cannot hold it.
+            BodyInvalid: the result cannot be written as JSON, or the job is a ``RawJob``, whose body cannot hold it.
             BodyTooLarge: as in ``checkpoint``.
         """
         return self._run_step(name, function, args, kwargs)
@@ -132,6 +141,52 @@ class JobContext(ABC):
     def _run_step(
         self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any: ...
+
+    @abstractmethod
+    def key(self, name: str) -> str:
+        """Return an idempotency key: the same in all attempts of this run, and another for each run, job and name.
+
+        ::
+
+            context.step("charge", charge, self.card, self.amount, context.key("charge"))
+
+        A service that takes such keys does nothing twice, even if the process died after the call and before its
+        result was saved. A job that is retried by hand keeps its keys, also in another queue or store. The first call
+        in a run saves the record.
+
+        Args:
+            name: what the key is for. Each use of a name returns the same key.
+
+        Returns:
+            A UUID as text, 36 characters.
+
+        Raises:
+            JobInterrupted: the attempt was interrupted before.
+            BodyTooLarge: as in ``checkpoint``.
+        """
+
+    @abstractmethod
+    def since(self, patch: str) -> bool:
+        """Tell whether this run follows a change of the code: False if it had come past this place before the change.
+
+        ::
+
+            if context.since("vat-2027"):
+                context.step("charge with vat", charge_with_vat, order)
+            else:
+                context.step("charge", charge, order)
+
+        A run has come past if an earlier attempt has finished, or failed at, something that this attempt has not
+        reached when it asks: a step, a sleep or a follow-up. The answer is recorded: it stays the same for the rest
+        of the run. When no run is left that began before the change, the old branch and the call can be deleted.
+
+        Args:
+            patch: name of the change. Each use of a name in a run has the same answer.
+
+        Raises:
+            JobInterrupted: the attempt was interrupted before.
+            BodyInvalid: the job is a ``RawJob``, whose body cannot hold the answer.
+        """
 
     @abstractmethod
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:

@@ -56,6 +56,15 @@ def _refuse_foreign(name: str, info: Any, what: str) -> None:
         )
 
 
+def is_foreign(kind: Any) -> bool:
+    """Whether a type has, however deep, a class in it that JSON knows nothing of.
+
+    Raises:
+        TypeError, NameError: it is no type that could be read from JSON, for another reason.
+    """
+    return any(True for _ in _foreign_in(msgspec.inspect.type_info(kind), set()))
+
+
 def _foreign_in(info: Any, seen: set[int]) -> Iterator[type]:
     """Yield the classes in a type, however deep, that JSON knows nothing of; types may contain themselves."""
     if id(info) in seen:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextvars import ContextVar, Token
 from threading import Lock, get_ident
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
-from pinlater.errors import JobInterrupted, interruption_in
+from pinlater.errors import JobInterrupted, StepMismatch, interruption_in
 from pinlater.jobs.context import JobContext
 
 _lock = Lock()
@@ -46,6 +46,16 @@ class InterruptibleContext(JobContext):
         if found is not None:
             self._mark_steps_cut()
             raise found.again() from found.__cause__
+
+    def refuse_record(self, step: str, error: StepMismatch) -> NoReturn:
+        """End the attempt because the code does not fit a recorded step.
+
+        Args:
+            step: what it is kept under.
+            error: says what does not fit.
+        """
+        del step
+        raise error
 
     def _mark_steps_cut(self) -> None:
         """Mark the steps around this call as cut off."""

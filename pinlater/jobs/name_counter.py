@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from functools import partial
-from itertools import count
+from typing import Any
 
-_COUNTED = re.compile(r"#\d+\Z", re.ASCII)
+_COUNTED = re.compile(r"(.*)#(\d+)", re.ASCII | re.DOTALL)
 
 
 class NameCounter:
     """Counts the uses of names within one attempt: ``load``, ``load#2``, ``load#3`` ..."""
 
     def __init__(self) -> None:
-        self._counts: defaultdict[str, count[int]] = defaultdict(partial(count, 1))
+        self._counts: defaultdict[str, int] = defaultdict(int)
 
     def next(self, name: str) -> str:
         """Return what this use of ``name`` is kept under.
@@ -22,7 +21,20 @@ class NameCounter:
         Raises:
             ValueError: ``name`` looks like one that was counted.
         """
-        if _COUNTED.search(name):
+        if _COUNTED.fullmatch(name):
             raise ValueError(f"name {name!r} ends like one of several uses of a name; write it without #number")
-        number = next(self._counts[name])
+        self._counts[name] = number = self._counts[name] + 1
         return name if number == 1 else f"{name}#{number}"
+
+    def is_ahead(self, recorded: dict[str, Any]) -> bool:
+        """Whether earlier attempts came further: the last thing that they have recorded was not used here yet."""
+        for key in reversed(recorded):
+            name, number = use_of(key)
+            return self._counts.get(name, 0) < number
+        return False
+
+
+def use_of(key: str) -> tuple[str, int]:
+    """Return the name in ``load#2``, and which use of it this is, from 1."""
+    found = _COUNTED.fullmatch(key)
+    return (key, 1) if found is None else (found[1], int(found[2]))

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import msgspec
-
-from pinlater.errors import BodyInvalid, JobInterrupted, JobSleeps, JobTimeout, Retry
-from pinlater.jobs.finite import NULL, refuse_non_finite
+from pinlater.errors import JobInterrupted, JobSleeps, JobTimeout, Retry, StepMismatch
 from pinlater.jobs.interruptible import InterruptibleContext, StepRun
 from pinlater.jobs.name_counter import NameCounter
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.retry_delay import bounded_ms, delay_ms
 from pinlater.jobs.retrying import Retrying
+from pinlater.jobs.step_functions import is_async
+from pinlater.jobs.step_records import MISSING, StepCall, StepRecords
 from pinlater.model.body_metadata import BodyMetadata
 
 
@@ -33,6 +31,7 @@ class Steps:
 
     Attributes:
         ran: names of the steps that were finished here, in order.
+        names: counts the uses of names.
     """
 
     def __init__(
@@ -45,48 +44,49 @@ class Steps:
     ) -> None:
         self.ran: list[str] = []
         self._context = context
-        self._metadata = metadata
+        self._records = StepRecords(metadata)
+        self._tries = metadata.tries
         self._options = options
         self._save = save
         self._save_awaited = save_awaited
-        self._names = NameCounter()
+        self.names = NameCounter()
         self._under_way = 0
         self._longest_wake_ms = 0
         self._one_ended = asyncio.Event()
 
     def run(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Run a step; see ``JobContext.step``. Return an awaitable for a coroutine function."""
-        key = self._names.next(name)  # now: several awaited at once end in any order, but they are named in one
-        if _is_async(function):
-            return self._run_awaited(key, function, args, kwargs)
+        key = self.names.next(name)  # now: several awaited at once end in any order, but they are named in one
+        call = StepCall.of(key, function, args, kwargs)
+        return self._run_awaited(call) if is_async(function) else self._run_now(call)
+
+    def _run_now(self, call: StepCall) -> Any:
         self._context.go_on()
-        if key in self._metadata.steps:
-            return self._result(key)
+        if (result := self._recall(call)) is not MISSING:
+            return result
         if self._context.is_draining:
             self._save()
             raise self._context.interrupt(JobInterrupted())
         try:
             with StepRun(self._context):
-                found = function(*args, **kwargs)
+                found = call.function(*call.args, **call.kwargs)
         except Exception as error:
-            if not isinstance(function, Retrying):
+            if not isinstance(call.function, Retrying):
                 raise
-            wake_ms = self._failed(key, function, error)
+            wake_ms = self._failed(call.key, call.function, error)
             self._save()
             if wake_ms is None:
-                self._gave_up(key, function)
+                self._gave_up(call.key, call.function)
                 raise
             raise self._context.interrupt(JobSleeps(wake_ms)) from error
-        result = self._finished(key, found)
+        result = self._finished(call, found)
         self._save()
         return result
 
-    async def _run_awaited(
-        self, key: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Any:
+    async def _run_awaited(self, call: StepCall) -> Any:
         self._context.go_on()
-        if key in self._metadata.steps:
-            return self._result(key)
+        if (result := self._recall(call)) is not MISSING:
+            return result
         if self._context.is_draining:
             why = JobInterrupted()
             with self._recording_cancellation(why):
@@ -97,22 +97,22 @@ class Steps:
         self._under_way += 1
         try:
             with StepRun(self._context):
-                found = await function(*args, **kwargs)
+                found = await call.function(*call.args, **call.kwargs)
         except Exception as error:
-            if not isinstance(function, Retrying):
+            if not isinstance(call.function, Retrying):
                 raise
             failure = error
         else:
-            result = self._finished(key, found)
+            result = self._finished(call, found)
             await self._save_awaited()
             return result
         finally:
             self._under_way -= 1
             self._one_ended.set()
-        wake_ms = self._failed(key, function, failure)
+        wake_ms = self._failed(call.key, call.function, failure)
         if wake_ms is None:
             await self._save_awaited()
-            self._gave_up(key, function)
+            self._gave_up(call.key, call.function)
             raise failure
         self._longest_wake_ms = max(self._longest_wake_ms, wake_ms)
         with self._recording_cancellation(JobSleeps(wake_ms)):
@@ -120,13 +120,20 @@ class Steps:
             await self._others_ended()
         raise self._context.interrupt(JobSleeps(self._longest_wake_ms)) from failure
 
+    def _recall(self, call: StepCall) -> Any:
+        """Return the result of a finished step, ``MISSING`` of another one."""
+        try:
+            return self._records.recall(call)
+        except StepMismatch as error:
+            self._context.refuse_record(call.key, error)
+
     def _failed(self, key: str, step: Retrying[..., Any], error: Exception) -> int | None:
         """Count a failed attempt of a step; return when it is retried, None for never."""
-        attempt, failures = self._metadata.tries.pop(key, (0, 0))
+        attempt, failures = self._tries.pop(key, (0, 0))
         spent = failures + 1 if attempt == self._context.attempt else 1
         if spent >= step.attempts or isinstance(error, JobTimeout) or self._options().gives_up_on(error):
             return None
-        self._metadata.tries[key] = (self._context.attempt, spent)
+        self._tries[key] = (self._context.attempt, spent)
         after = error.after if isinstance(error, Retry) else None
         wait_ms = delay_ms(step.backoff, spent) if after is None else bounded_ms(after)
         self._context.log.warning(
@@ -142,7 +149,7 @@ class Steps:
         Only now, when the count was saved without it: a job that fails of it begins anew, also when its attempts are
         counted from somewhere else because a person retries it.
         """
-        self._metadata.tries[key] = (self._context.attempt, step.attempts)
+        self._tries[key] = (self._context.attempt, step.attempts)
 
     async def _others_ended(self) -> None:
         """Wait for the steps that run beside this one: an exception that ends the attempt would cut them off.
@@ -162,40 +169,8 @@ class Steps:
             self._context.note_interruption(why)
             raise
 
-    def _finished(self, key: str, result: Any) -> Any:
-        """Store a result and return it as a later attempt will get it, with the same types."""
-        if inspect.iscoroutine(result):
-            result.close()
-            raise BodyInvalid(
-                f"step {key!r} returned a coroutine; give it the async function itself, and await the step"
-            )
-        self._metadata.steps[key] = as_json(key, result)
-        self._metadata.tries.pop(key, None)
-        self.ran.append(key)
-        return self._result(key)
-
-    def _result(self, key: str) -> Any:
-        return as_json(key, self._metadata.steps[key])  # a copy: what the job does to it must not change what is kept
-
-
-def _is_async(function: Callable[..., Any]) -> bool:
-    if isinstance(function, Retrying):
-        return _is_async(function.function)
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(type(function), "__call__", None)  # noqa: B004 - not whether it can be called, but how
-    )
-
-
-def as_json(key: str, result: Any) -> Any:
-    """Return a result after a round trip through JSON.
-
-    Raises:
-        BodyInvalid: JSON cannot carry it.
-    """
-    try:
-        text = msgspec.json.encode(result)
-        if NULL in text:
-            refuse_non_finite(result)
-        return msgspec.json.decode(text)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise BodyInvalid(f"step {key!r} returned something that JSON cannot carry: {error}") from error
+    def _finished(self, call: StepCall, result: Any) -> Any:
+        """Record a result and return it as a later attempt will get it."""
+        given = self._records.finish(call, result, self._context.log)
+        self.ran.append(call.key)
+        return given

@@ -61,6 +61,18 @@ class Recurrence(msgspec.Struct, frozen=True, omit_defaults=True):
     failures: int = 0
 
 
+class MismatchMark(msgspec.Struct, frozen=True):
+    """Mark on a job that waits for code which fits its recorded steps.
+
+    Attributes:
+        step: what the step is kept under that did not fit.
+        since_ms: epoch milliseconds since which it does not.
+    """
+
+    step: str
+    since_ms: int
+
+
 PERIODIC_KEY_PATTERN = r"\S+ (?:every|cron) "
 """Pattern of the beginning of a periodic job's unique key: class name and schedule."""
 
@@ -83,6 +95,11 @@ class BodyMetadata(msgspec.Struct, omit_defaults=True):
         recurrence: position in a series of runs, if the job was rescheduled or is periodic.
         trace: trace context of the enqueue; not validated, because no job may fail for it.
         previous: trace context of the previous run; not validated either.
+        fingerprints: name of steps -> the fingerprints of their calls, see ``pinlater.jobs.fingerprints``.
+        untyped: names of finished steps whose result does not fit what their function says that it returns.
+        mismatch: the recorded step that the code did not fit when the job last ran.
+        run_id: identity of this run, from which its keys are made; empty if none was asked for.
+        patches: name of a patch -> whether this run follows it.
     """
 
     steps: dict[str, Any] = msgspec.field(name=f"{_PREFIX}steps", default_factory=dict)
@@ -94,6 +111,11 @@ class BodyMetadata(msgspec.Struct, omit_defaults=True):
     recurrence: Recurrence | None = msgspec.field(name=f"{_PREFIX}again", default=None)
     trace: Any = msgspec.field(name=f"{_PREFIX}trace", default=None)
     previous: Any = msgspec.field(name=f"{_PREFIX}previous", default=None)
+    fingerprints: dict[str, str] = msgspec.field(name=f"{_PREFIX}fingerprints", default_factory=dict)
+    untyped: list[str] = msgspec.field(name=f"{_PREFIX}untyped", default_factory=list)
+    mismatch: MismatchMark | None = msgspec.field(name=f"{_PREFIX}mismatch", default=None)
+    run_id: str = msgspec.field(name=f"{_PREFIX}run", default="")
+    patches: dict[str, bool] = msgspec.field(name=f"{_PREFIX}patches", default_factory=dict)
 
     @property
     def run(self) -> int:

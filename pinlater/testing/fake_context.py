@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from threading import get_ident
 from typing import Any, TypeVar, Unpack
 
 from pinlater.client.jobs import encoder
-from pinlater.errors import BodyInvalid, JobInterrupted
+from pinlater.errors import JobInterrupted
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.jobs.cursor import iterate
 from pinlater.jobs.enqueue_options import FollowUpOptions
 from pinlater.jobs.follow_ups import follow_up_key, set_unique_key
-from pinlater.jobs.interruptible import InterruptibleContext
-from pinlater.jobs.job import Job, RawJob
-from pinlater.jobs.name_counter import NameCounter
+from pinlater.jobs.job import Job
 from pinlater.jobs.next_run import NextRun
-from pinlater.jobs.sleeping import moment_after, sleep_until
-from pinlater.jobs.steps import Steps, as_json
+from pinlater.jobs.options import JobOptions
+from pinlater.jobs.run_keys import new_run_id
+from pinlater.jobs.step_results import as_json
+from pinlater.jobs.workflow_context import WorkflowContext
 from pinlater.model.body_metadata import BodyMetadata, Progress
 
 _T = TypeVar("_T")
 _J = TypeVar("_J", bound=Job)
 
 
-class FakeContext(InterruptibleContext):
+class FakeContext(WorkflowContext):
     """A context for ``run`` without a worker; it records what the job did.
 
     ::
@@ -37,7 +38,7 @@ class FakeContext(InterruptibleContext):
         with pytest.raises(JobInterrupted):
             job.run(context)
         assert [saved.cursor for saved in context.checkpoints] == [101, 102, 103]
-        context.resume(job).run(FakeContext(steps=context.steps))  # the next attempt
+        context.resume(job).run(FakeContext(previous=context))  # the next attempt
 
     For an ``async def run``, use ``asyncio.run(job.run(context))``.
 
@@ -52,6 +53,7 @@ class FakeContext(InterruptibleContext):
         enqueued: name of a follow-up job -> the job.
         next_run: ``after`` or ``at`` of the last ``reschedule``; None without one.
         tries: name of a ``retrying`` step that failed -> attempt of the job, and how often the step has failed in it.
+        patches: name of a patch -> whether this run follows it.
         interruption: what was raised to end the attempt; a worker ends it even if ``run`` swallows that and returns.
 
     Args:
@@ -65,7 +67,9 @@ class FakeContext(InterruptibleContext):
         enqueued: follow-up jobs that earlier attempts have enqueued.
         scheduled_for: the time that this run was planned for.
         tries: attempts that steps have spent, as in ``tries`` of the previous context.
+        patches: name of a patch -> whether this run follows it, for ``since``.
         draining_after: number of the checkpoint at which a drain interrupts the job; each step that is run is one.
+        previous: context of the attempt before: all that it has recorded is there, what is given beside it counts more.
     """
 
     def __init__(
@@ -81,7 +85,9 @@ class FakeContext(InterruptibleContext):
         tries: Mapping[str, tuple[int, int]] | None = None,
         enqueued: Mapping[str, Job] | None = None,
         scheduled_for: datetime | None = None,
+        patches: Mapping[str, bool] | None = None,
         draining_after: int | None = None,
+        previous: FakeContext | None = None,
     ) -> None:
         self.thread = get_ident()
         self.descriptor = descriptor or f"{queue}:s1:p1:1"
@@ -90,21 +96,23 @@ class FakeContext(InterruptibleContext):
         self.attempts_allowed = attempts_allowed
         self.log = logging.LoggerAdapter(logging.getLogger(__name__), {"descriptor": self.descriptor})
         self.checkpoints: list[Any] = []
-        self.steps: dict[str, Any] = {name: as_json(name, result) for name, result in (steps or {}).items()}
-        self.sleeps: dict[str, int] = dict(sleeps or {})
-        self.tries: dict[str, tuple[int, int]] = dict(tries or {})
+        kept = BodyMetadata() if previous is None else previous.recorded()
+        if steps is not None:
+            kept.steps = {name: as_json(name, result) for name, result in steps.items()}
+            kept.fingerprints, kept.untyped = {}, []
+        kept.sleeps = kept.sleeps if sleeps is None else dict(sleeps)
+        kept.tries = kept.tries if tries is None else dict(tries)
+        kept.patches = kept.patches if patches is None else dict(patches)
+        self._metadata = kept
+        self.steps, self.sleeps, self.tries = kept.steps, kept.sleeps, kept.tries
         self.progress_reports: list[Progress] = []
-        self.enqueued: dict[str, Job] = dict(enqueued or {})
+        self.patches = kept.patches
+        self.enqueued: dict[str, Job] = dict(previous.enqueued if enqueued is None and previous else enqueued or {})
+        kept.enqueued = dict.fromkeys(self.enqueued, "")
         self.next_run: NextRun | None = None
         self._scheduled_for = scheduled_for
         self._job = job
         self._body: bytes | None = None
-        self._metadata = BodyMetadata(self.steps, sleeps=self.sleeps, tries=self.tries)
-        self._steps = Steps(
-            self, self._metadata, lambda: self._running_job().job_options, self._save, self._save_awaited
-        )
-        self._sleep_names = NameCounter()
-        self._follow_up_names = NameCounter()
         self._draining_after = draining_after
 
     @property
@@ -125,25 +133,10 @@ class FakeContext(InterruptibleContext):
         """Names of the steps that were run with this context, in order; without steps that were finished before."""
         return self._steps.ran
 
-    def _run_step(
-        self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Any:
-        self._refuse_raw("the results of steps")
-        return self._steps.run(name, function, args, kwargs)
-
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
         """Record the job's progress; see ``JobContext.progress``."""
         self._refuse_raw("progress")
         self.progress_reports.append(Progress(done, total, note))
-
-    def sleep_for(self, seconds: float, *, name: str) -> None:
-        """Sleep once; see ``JobContext.sleep_for``."""
-        self.sleep_until(moment_after(seconds), name=name)
-
-    def sleep_until(self, moment: datetime | float, *, name: str) -> None:
-        """Sleep once; see ``JobContext.sleep_until``."""
-        self._refuse_raw("sleeps")
-        sleep_until(self, self.sleeps, self._sleep_names.next(name), moment, self._save)
 
     def iterate(self, items: Iterable[_T], *, cursor: str = "cursor") -> Iterator[_T]:
         """Iterate over items from the cursor on; see ``JobContext.iterate``."""
@@ -165,6 +158,7 @@ class FakeContext(InterruptibleContext):
         encoding = encoder(options)
         if use not in self.enqueued:
             self.enqueued[use] = _decode(job, encoding.struct(job).body or b"")
+            self._metadata.enqueued[use] = ""
             self._save()
         return f"{encoding.queue_of(job)}:s1:p1:{2 + list(self.enqueued).index(use)}"
 
@@ -177,6 +171,10 @@ class FakeContext(InterruptibleContext):
     def scheduled_for(self) -> datetime | None:
         """Return the time that this run was planned for."""
         return self._scheduled_for
+
+    def recorded(self) -> BodyMetadata:
+        """Return a copy of what the next attempt gets, besides the job."""
+        return copy.deepcopy(self._metadata)
 
     def resume(self, job: _J) -> _J:
         """Return ``job`` as its next attempt gets it: decoded from the last saved record.
@@ -194,12 +192,17 @@ class FakeContext(InterruptibleContext):
         self.checkpoints.append(_decode(job, body))
         self._body = body
 
+    _save_surely = _save
+
+    def _new_run_id(self) -> str:
+        return new_run_id(self.descriptor, None, 0)
+
     async def _save_awaited(self) -> None:
         self._save()
 
-    def _refuse_raw(self, what: str) -> None:
-        if isinstance(self._running_job(), RawJob):
-            raise BodyInvalid(f"the body of a RawJob has no place for {what}; use a Job")
+    @property
+    def _running_options(self) -> JobOptions:
+        return self._running_job().job_options
 
     def _running_job(self) -> Job:
         """Return the job that was given this context: unless it was passed, find it among the callers."""

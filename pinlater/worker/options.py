@@ -38,7 +38,7 @@ class WorkerOptions:
         on_start: ``MODULE:NAME`` of functions that each job process calls before its first job, in order.
         on_stop: likewise, after its last job.
         middleware: ``MODULE:NAME`` of the middleware, outermost first.
-        unknown_seconds: how long jobs of unknown classes are released before they fail.
+        unknown_seconds: how long jobs that do not fit the code are released before they fail.
     """
 
     modules: tuple[str, ...]

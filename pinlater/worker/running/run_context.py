@@ -5,26 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from functools import cached_property
 from math import inf
 from threading import get_ident
-from typing import Any, TypeVar, Unpack
+from typing import NoReturn, TypeVar, Unpack
 
 from pinlater.client.jobs import encoder, queue_of
-from pinlater.errors import BodyInvalid, ClaimLost, JobExpired, JobInterrupted
+from pinlater.errors import ClaimLost, JobExpired, JobInterrupted, JobSleeps, StepMismatch
 from pinlater.jobs.body_codec import encode_body, options_of
 from pinlater.jobs.cursor import iterate
 from pinlater.jobs.enqueue_options import FollowUpOptions
 from pinlater.jobs.follow_ups import follow_up_key, idempotency_key, set_unique_key
-from pinlater.jobs.interruptible import InterruptibleContext
 from pinlater.jobs.job import Job, RawJob
-from pinlater.jobs.name_counter import NameCounter
 from pinlater.jobs.next_run import NextRun, NextRunPlan
-from pinlater.jobs.sleeping import moment_after, sleep_until
-from pinlater.jobs.steps import Steps
+from pinlater.jobs.options import JobOptions
+from pinlater.jobs.run_keys import new_run_id
+from pinlater.jobs.workflow_context import WorkflowContext
 from pinlater.model.body_metadata import (
     METADATA_BYTE,
     BodyMetadata,
@@ -37,7 +36,10 @@ from pinlater.model.body_metadata import (
 )
 from pinlater.model.policy import may_have_policy
 from pinlater.model.trace_context import EnqueueTrace, UntracedEnqueue, read_trace_context, trace_log_fields
+from pinlater.worker.running.job_log import JobLog
+from pinlater.worker.running.mismatch import mismatch_wait
 from pinlater.worker.running.run_limits import RunLimits
+from pinlater.worker.running.run_services import DEFAULT_SERVICES, RunServices
 from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.pipeline import CALL_SECONDS
 from pinlater.worker.session.saver import Encode, FollowUp, Saver
@@ -50,15 +52,7 @@ _AT_ONCE = nullcontext()
 _T = TypeVar("_T")
 
 
-class _JobLog(logging.LoggerAdapter[logging.Logger]):
-    """Adds the job's fields to ``extra``; the formatter adds the job to all lines anyway."""
-
-    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        kwargs["extra"] = {**(self.extra or {}), **kwargs.get("extra", {})}
-        return msg, kwargs
-
-
-class RunContext(InterruptibleContext):
+class RunContext(WorkflowContext):
     """Context of one attempt of one job.
 
     Args:
@@ -67,8 +61,10 @@ class RunContext(InterruptibleContext):
         position: its place there.
         saver: sends checkpoints.
         patience_seconds: how long to try when there is no server; the life of a claim.
+        services: what the contexts of a runner share.
 
     Attributes:
+        status_note: what is added to the job's custom status if this attempt is interrupted.
         next_run: when the job runs again, should it succeed; what it says itself replaces what was planned.
         may_have_metadata: whether it is worth looking for what is kept of the job.
         options: those of the job's class, changed by what its enqueue said.
@@ -81,11 +77,21 @@ class RunContext(InterruptibleContext):
     next_run: NextRunPlan | None = None
     run_limits: RunLimits | None = None
     may_have_metadata = False
+    status_note = ""
     _next_save: float | None = None
     _sent_at: float | None = None
     _body_when_interrupted = b""
 
-    def __init__(self, job: Job, batch: DequeuedBatch, position: int, saver: Saver, patience_seconds: float) -> None:
+    def __init__(
+        self,
+        job: Job,
+        batch: DequeuedBatch,
+        position: int,
+        saver: Saver,
+        patience_seconds: float,
+        *,
+        services: RunServices = DEFAULT_SERVICES,
+    ) -> None:
         metadata = batch.metadata[position]
         allowed = metadata.attemptsAllowed
         self.attempts_allowed: int = allowed
@@ -97,6 +103,7 @@ class RunContext(InterruptibleContext):
         self._position = position
         self._saver = saver
         self._patience_seconds = patience_seconds
+        self._services = services
         self._last_body = body = batch.bodies[position]
         self.options = job.job_options
         if METADATA_BYTE in body:
@@ -115,7 +122,7 @@ class RunContext(InterruptibleContext):
     @cached_property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:  # type: ignore[override]
         """Return a logger whose lines carry the job."""
-        return _JobLog(logging.getLogger(type(self._job).__module__), self.log_fields)
+        return JobLog(logging.getLogger(type(self._job).__module__), self.log_fields)
 
     @property
     def log_fields(self) -> dict[str, object]:
@@ -165,14 +172,6 @@ class RunContext(InterruptibleContext):
             return
         self._next_save = now + self.options.heartbeat
 
-    def _run_step(
-        self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Any:
-        self._refuse_raw("the results of steps")
-        if self.run_limits is not None:
-            self.run_limits.record_progress(time.monotonic())
-        return self._steps.run(name, function, args, kwargs)
-
     def iterate(self, items: Iterable[_T], *, cursor: str = "cursor") -> Iterator[_T]:
         """Iterate from the cursor on; see ``JobContext.iterate``."""
         return iterate(self._job, items, cursor, self.go_on, self.checkpoint)
@@ -189,15 +188,6 @@ class RunContext(InterruptibleContext):
         beats = 1 if self._next_save is None else 2  # with checkpoints it travels, unless these are rare
         if now >= self._sent_at + beats * self.options.heartbeat:
             self._send(self._encoded_progress, 0.0)  # the record may be amid a change
-
-    def sleep_for(self, seconds: float, *, name: str) -> None:
-        """Sleep without a process; see ``JobContext.sleep_for``."""
-        self.sleep_until(moment_after(seconds), name=name)
-
-    def sleep_until(self, moment: datetime | float, *, name: str) -> None:
-        """Sleep until a moment; see ``JobContext.sleep_until``."""
-        self._refuse_raw("sleeps")
-        sleep_until(self, self._metadata.sleeps, self._sleep_names.next(name), moment, self._save_surely)
 
     def enqueue(
         self,
@@ -243,25 +233,25 @@ class RunContext(InterruptibleContext):
         zone = UTC if schedule is None else schedule.zone
         return None if again is None else datetime.fromtimestamp(again.due_ms / 1000, zone)
 
+    def _running_job(self) -> Job:
+        return self._job
+
+    @property
+    def _running_options(self) -> JobOptions:
+        return self.options
+
+    def _new_run_id(self) -> str:
+        return new_run_id(
+            self.descriptor, self._batch.metadata[self._position].createdAtTimestampMillis, self._metadata.run
+        )
+
+    def _record_progress(self) -> None:
+        if self.run_limits is not None:
+            self.run_limits.record_progress(time.monotonic())
+
     @cached_property
-    def _metadata(self) -> BodyMetadata:
+    def _metadata(self) -> BodyMetadata:  # type: ignore[override] # read when it is needed
         return BodyMetadata() if isinstance(self._job, RawJob) else read_metadata(self._batch.bodies[self._position])
-
-    @cached_property
-    def _steps(self) -> Steps:
-        return Steps(self, self._metadata, lambda: self.options, self._save_surely, self._save_awaited)
-
-    @cached_property
-    def _sleep_names(self) -> NameCounter:
-        return NameCounter()
-
-    @cached_property
-    def _follow_up_names(self) -> NameCounter:
-        return NameCounter()
-
-    def _refuse_raw(self, what: str) -> None:
-        if isinstance(self._job, RawJob):
-            raise BodyInvalid(f"the body of a RawJob has no place for {what}; use a Job")
 
     @cached_property
     def expires_ms(self) -> float:
@@ -303,6 +293,15 @@ class RunContext(InterruptibleContext):
             why = "the worker has lost its claim: the lease has expired, or the job was deleted"
             self.note_interruption(ClaimLost(why))
         return is_news
+
+    def refuse_record(self, step: str, error: StepMismatch) -> NoReturn:
+        """Let the job wait for code that fits its recorded steps; when it has waited long enough, raise the error."""
+        now_ms, give_up_seconds = int(self._services.now() * 1000), self._services.unknown_seconds
+        wait = mismatch_wait(self._metadata.mismatch, step, error, now_ms=now_ms, give_up_seconds=give_up_seconds)
+        if wait is None:
+            raise error
+        self._metadata.mismatch, self.status_note = wait.mark, wait.status
+        raise self.interrupt(JobSleeps(wait.until_ms)) from error
 
     def note_interruption(self, why: JobInterrupted) -> None:
         """Record that the attempt ends, and with which body."""

@@ -25,6 +25,7 @@ from pinlater.errors import (
     JobSleeps,
     JobTimeout,
     Retry,
+    StepMismatch,
     interruption_in,
 )
 from pinlater.jobs.body_codec import JobCodec
@@ -40,6 +41,7 @@ from pinlater.worker.running.coroutines import Coroutines
 from pinlater.worker.running.limits import KillAt, Limits, TimeLimits, never_kill
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.run_limits import RunLimits
+from pinlater.worker.running.run_services import RunServices
 from pinlater.worker.running.tick import Tick, reset_body
 from pinlater.worker.running.unknown import UnknownJobPolicy
 from pinlater.worker.session.batch import DequeuedBatch, queue_of
@@ -71,7 +73,7 @@ class Runner:
         coroutines: runs those of jobs; None: one that needs no care.
         limits: runs jobs within their limits; None: those of the main thread.
         middleware: what surrounds each run, outermost first.
-        unknown_seconds: for how long jobs that cannot be read are given back; None: they fail at once.
+        unknown_seconds: for how long jobs that do not fit this worker's code are given back; None: they fail at once.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class Runner:
         self._codec = codec
         self._decode = codec.decode
         self._unknown = UnknownJobPolicy(unknown_seconds)
+        self._services = RunServices(now, unknown_seconds)
         self._numbers = {name: number for number, name in enumerate(names)}
         self._saver = saver
         self._patience_seconds = patience_seconds
@@ -115,7 +118,7 @@ class Runner:
         body = batch.bodies[position]
         try:
             job = self._decode(queue_of(batch.descriptors[position]), body)
-            context = RunContext(job, batch, position, self._saver, self._patience_seconds)
+            context = RunContext(job, batch, position, self._saver, self._patience_seconds, services=self._services)
         except BodyInvalid as error:
             if self._resets_body(batch, position):
                 return self.run(batch, position, now_ns)
@@ -260,8 +263,11 @@ class Runner:
         except BodyInvalid as error:
             return self._outcome_of(job, context, error, started_ns)
         if isinstance(why, JobSleeps):
-            log.info("%s %s", job.job_options.name, why)
-            return Interruption(body, why.until_ms)
+            if isinstance(why.__cause__, StepMismatch):
+                log.warning("%s waits for other code, no attempt spent: %s", job.job_options.name, why.__cause__)
+            else:
+                log.info("%s %s", job.job_options.name, why)
+            return Interruption(body, why.until_ms, status=context.status_note)
         log.info("%s interrupted; it will resume later", job.job_options.name)
         return Interruption(body)
 

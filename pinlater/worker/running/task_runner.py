@@ -52,7 +52,7 @@ class TaskRunner(Runner):
         body = batch.bodies[position]
         try:
             job = self._decode(queue_of(batch.descriptors[position]), body)
-            context = RunContext(job, batch, position, self._saver, self._patience_seconds)
+            context = RunContext(job, batch, position, self._saver, self._patience_seconds, services=self._services)
         except BodyInvalid as error:
             if self._resets_body(batch, position):
                 return await self.run_awaited(batch, position, now_ns)

@@ -67,8 +67,8 @@ class UnknownJobPolicy:
         age_seconds = max(now_ms - since_ms, 0) / 1000
         if age_seconds >= self._give_up_seconds:
             return _failure(batch, position, error, is_last=True)
-        seconds = min(max(age_seconds / 2, _SHORTEST_SECONDS), _LONGEST_SECONDS) * (0.75 + self._chance() / 2)
-        return self._given_back(batch, position, error, UnreadableMark(since_ms, now_ms + int(seconds * 1000)))
+        until_ms = now_ms + int(release_seconds(age_seconds, self._chance) * 1000)
+        return self._given_back(batch, position, error, UnreadableMark(since_ms, until_ms))
 
     def _given_back(
         self, batch: DequeuedBatch, position: int, error: BodyInvalid, unread: UnreadableMark
@@ -91,6 +91,11 @@ class UnknownJobPolicy:
             self._log_at.clear()
         self._log_at[key] = now + _LOG_SECONDS
         log.warning("%s released for a worker that knows its class, no attempt spent: %s", descriptor, error)
+
+
+def release_seconds(age_seconds: float, chance: Callable[[], float]) -> float:
+    """Return how long a released job waits: the longer, the longer it has waited; spread by chance."""
+    return min(max(age_seconds / 2, _SHORTEST_SECONDS), _LONGEST_SECONDS) * (0.75 + chance() / 2)
 
 
 def label_of(body: bytes) -> str:

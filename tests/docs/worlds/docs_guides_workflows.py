@@ -1,8 +1,8 @@
 """What the guide of workflows takes for granted: functions for its steps."""
 
-from pinlater.testing import run_inline
+from pinlater.testing import FakeContext, run_inline
 
-mails, notes, uploads, resized, covers = [], [], [], [], []
+mails, notes, uploads, resized, covers, charges = [], [], [], [], [], []
 
 
 def reserve_domain(owner):
@@ -59,9 +59,32 @@ def lock_shop(owner):
     return None
 
 
+def charge(*what):
+    charges.append(what)
+
+
+def price_of(order):
+    return 10
+
+
+def run_with_types(travel, rent, charged):
+    mails.clear()
+    with run_inline(travel, rent, charged) as client:
+        client.enqueue(travel(city="rome"))
+        client.enqueue(rent(tenant="ada"))
+        client.enqueue(charged(order=7))
+        client.assert_succeeded()
+    assert mails == [("ada", "rome-7 on 04 May"), ("ada", "thank you")]
+    assert [(who, len(key)) for who, key in charges[:1]] == [("ada", 36)]
+    assert charges[1:] == [(7, 12.0)]
+    charged(order=7).run(FakeContext(patches={"vat-2027": False}))
+    assert charges[-1] == (7, 10)
+
+
 def afterwards(page, server):
     kinds = [page[name] for name in ("PublishAlbum", "CompareOffers", "Backup", "Close", "Invite")]
     album, compare, backup, close, invite = kinds
+    run_with_types(page["Travel"], page["CollectRent"], page["Charge"])
     with run_inline(*kinds) as client:
         client.enqueue(album(album=7))
         client.enqueue(compare(shops=["a", "bb"]))

@@ -61,7 +61,7 @@ def test_a_step_that_fails_goes_on_later(attempts):
     assert attempts.attempt().step("a", step, 1, attempts=2, backoff="mine") == [1, {"attempts": 2, "backoff": "mine"}]
     attempts.died()
     assert attempts.tries == {}
-    assert attempts.attempt(2).step("a", pytest.fail) == [1, {"attempts": 2, "backoff": "mine"}]
+    assert attempts.attempt(2).step("a", step, 1, attempts=2, backoff="mine") == [1, {"attempts": 2, "backoff": "mine"}]
     assert flaky.calls == 3
 
 

@@ -2,7 +2,7 @@
 
 from pinlater import Job
 from pinlater.jobs.body_codec import encode_body
-from pinlater.model.body_metadata import read_metadata
+from pinlater.model.body_metadata import BodyMetadata, read_metadata
 from pinlater.testing import FakeContext
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.session import saver
@@ -49,6 +49,10 @@ class InAWorker:
         """Go on with what goes back to the queue."""
         self.body = self.context.body()
 
+    def record(self, steps):
+        """Go on with results that a worker of an older version has saved."""
+        self.body = encode_body(self.job, BodyMetadata(steps=steps))
+
     @property
     def tries(self):
         return read_metadata(self.body).tries
@@ -65,15 +69,17 @@ class WithFakes:
         self.job = job or Plain()
         self.context = FakeContext()
 
+    def record(self, steps):
+        """Go on with results that a worker of an older version has saved."""
+        self.context = FakeContext(self.job, steps=steps)
+
     def attempt(self, number=1, *, drain_after=None):
         draining_after = None if drain_after is None else drain_after + 1
         old = self.context
         self.context = FakeContext(
             self.job,
             attempt=number,
-            steps=old.steps,
-            sleeps=old.sleeps,
-            tries=old.tries,
+            previous=old,
             draining_after=draining_after,
         )
         return self.context

@@ -8,6 +8,7 @@ from pinlater.jobs.body_codec import encode_body
 from pinlater.model.body_metadata import (
     METADATA_BYTE,
     BodyMetadata,
+    MismatchMark,
     Progress,
     Recurrence,
     read_metadata,
@@ -26,6 +27,11 @@ SAMPLES = {
     "recurrence": Recurrence(5),
     "trace": {"traceparent": "x"},
     "previous": {"traceparent": "x"},
+    "fingerprints": {"a": "f/Ab3xQ9"},
+    "untyped": ["a"],
+    "mismatch": MismatchMark("a", 5),
+    "run_id": "x",
+    "patches": {"a": True},
 }
 
 

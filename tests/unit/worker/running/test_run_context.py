@@ -131,6 +131,7 @@ def test_a_step_runs_once_and_its_result_is_saved(bench):
     assert again.step("double", double, 4, plus="x") == [8, "x"]
     assert ran == [4]
     [(body, patience)] = bench.saver.saved
+    assert body.pop("$fingerprints")["double"].startswith("double/")
     assert body == {"job": "Walk", "name": "n", "cursor": 0, "$steps": {"double": [8, "x"]}}
     assert patience == 30.0
 

@@ -1,0 +1,122 @@
+"""Fingerprints of calls: by them, changed code notices that a result was recorded for another call than its own.
+
+A fingerprint has six characters: two of the function's name, four of the arguments. Those of all uses of a step's name
+are kept in one text, in the order of the uses, behind the name of the first use's function: ``resize/Ab3xQ9Zk01...``
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from pinlater.jobs.job import Job
+from pinlater.jobs.name_counter import use_of
+from pinlater.jobs.step_functions import name_of
+
+_FUNCTION, _WIDTH = 2, 6
+"""Characters of a fingerprint: those of the function, and all."""
+_UNKNOWN = "." * _WIDTH
+_MOST_NAME = 60
+_MOST_ARGUMENT, _MOST_ARGUMENTS = 60, 200
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def fingerprint(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """Return the fingerprint of a call.
+
+    Arguments that differ from attempt to attempt although they mean the same are left out: the job, and what has no
+    form in JSON, such as connections and functions.
+    """
+    stable = [[_stable(value) for value in args], {name: _stable(value) for name, value in kwargs.items()}]
+    return _of_name(name_of(function)) + _characters(_encode(stable), _WIDTH - _FUNCTION)
+
+
+def _stable(value: Any) -> Any:
+    if isinstance(value, Job):  # its fields change while it runs, and with them what the next attempt begins with
+        return None
+    try:
+        return msgspec.to_builtins(value, str_keys=True, order="deterministic", enc_hook=_without_form)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return None
+
+
+def _without_form(_: object) -> None:
+    """Stand in for what has no form in JSON."""
+
+
+@lru_cache(1024)
+def _of_name(name: str) -> str:
+    return _characters(name.encode(errors="replace"), _FUNCTION)
+
+
+def _characters(data: bytes, number: int) -> str:
+    return urlsafe_b64encode(blake2b(data, digest_size=6).digest()).decode()[:number]
+
+
+class Fingerprints:
+    """The fingerprints of a run's steps.
+
+    Args:
+        texts: where they are kept: name of the steps -> see above.
+    """
+
+    def __init__(self, texts: dict[str, str]) -> None:
+        self._texts = texts
+
+    def record(self, key: str, function: Callable[..., Any], found: str) -> None:
+        """Keep the fingerprint of a step that has finished."""
+        name, number = use_of(key)
+        head, _, cells = self._texts.get(name, name_of(function).replace("/", "")[:_MOST_NAME] + "/").partition("/")
+        cells = cells.ljust((number - 1) * _WIDTH, ".")
+        self._texts[name] = f"{head}/{cells[: (number - 1) * _WIDTH]}{found}{cells[number * _WIDTH :]}"
+
+    def recorded(self, key: str) -> str:
+        """Return the fingerprint of a step; empty if none is known, as of steps of an older version."""
+        name, number = use_of(key)
+        cells = self._texts.get(name, "").partition("/")[2]
+        found = cells[(number - 1) * _WIDTH : number * _WIDTH]
+        return "" if found == _UNKNOWN else found
+
+    def difference(self, key: str, function: Callable[..., Any], found: str) -> str:
+        """Return in what a recorded call differs from the present one; empty if in nothing, as far as known."""
+        recorded = self.recorded(key)
+        if recorded in {"", found}:
+            return ""
+        if recorded[:_FUNCTION] == found[:_FUNCTION]:
+            text = f"the recorded one is a call of {name_of(function)} with other arguments"
+        else:
+            head = self._texts[use_of(key)[0]].partition("/")[0]
+            known = head if _of_name(head) == recorded[:_FUNCTION] else "another function"
+            text = f"the recorded one is a call of {known}"
+        other = self._use_with(key, found)
+        return f"{text}; this call was recorded as {other!r}" if other else text
+
+    def _use_with(self, key: str, found: str) -> str:
+        """Return the use of the step's name that has a fingerprint; empty if none."""
+        name = use_of(key)[0]
+        cells = self._texts[name].partition("/")[2]
+        for start in range(0, len(cells), _WIDTH):
+            if cells.startswith(found, start):
+                return name if start == 0 else f"{name}#{start // _WIDTH + 1}"
+        return ""
+
+
+def call_text(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """Return a call as people write it, shortened."""
+    given = [shortened(value) for value in args] + [f"{name}={shortened(value)}" for name, value in kwargs.items()]
+    text = ", ".join(given)
+    return f"{name_of(function)}({text if len(text) <= _MOST_ARGUMENTS else text[:_MOST_ARGUMENTS] + '…'})"
+
+
+def shortened(value: Any) -> str:
+    """Return a value as Python writes it, or the beginning of that."""
+    try:
+        text = repr(value)
+    except Exception as error:  # noqa: BLE001 - it is the job's own code
+        text = f"<{type(value).__name__}: {type(error).__name__}>"
+    return text if len(text) <= _MOST_ARGUMENT else text[:_MOST_ARGUMENT] + "…"

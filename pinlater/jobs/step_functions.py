@@ -1,0 +1,98 @@
+"""What is known of a step's function: its name, and the type of its result."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import typing
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from pinlater.jobs.field_types import is_foreign
+from pinlater.jobs.retrying import Retrying
+
+_MOST_TYPES = 4096
+
+
+def plain_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what a step calls in the end, without ``retrying`` and ``functools.partial`` around it."""
+    while True:
+        if isinstance(function, Retrying):
+            function = function.function
+        elif isinstance(function, functools.partial):
+            function = function.func
+        else:
+            return function
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether a call of the function returns a coroutine."""
+    function = plain_function(function)
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(type(function), "__call__", None)  # noqa: B004 - not whether it can be called, but how
+    )
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Return the function's name, without its module and class: code may move."""
+    function = plain_function(function)
+    return str(getattr(function, "__name__", None) or type(function).__name__)
+
+
+def result_decoder(function: Callable[..., Any]) -> msgspec.json.Decoder[Any] | None:
+    """Return what reads a result of the function from JSON.
+
+    None if the function does not say what it returns, or says something that JSON knows nothing of.
+    """
+    function = plain_function(function)
+    if isinstance(function, type):
+        return _decoder(function)
+    if not hasattr(function, "__name__"):
+        function = type(function).__call__
+    annotation = _return_annotation(function)
+    if annotation is inspect.Signature.empty or annotation is Any:
+        return None
+    if isinstance(annotation, str):
+        annotation = _evaluated(annotation, getattr(inspect.unwrap(function), "__module__", ""))
+    try:
+        return _decoder(annotation)
+    except TypeError:  # it has no hash
+        return None
+
+
+def _return_annotation(function: Callable[..., Any]) -> Any:
+    if sys.version_info >= (3, 14):
+        import annotationlib
+
+        found = annotationlib.get_annotations(function, format=annotationlib.Format.FORWARDREF)
+    else:
+        found = getattr(function, "__annotations__", {})
+    return found.get("return", inspect.Signature.empty)
+
+
+@lru_cache(_MOST_TYPES)
+def _evaluated(annotation: str, module: str) -> Any:
+    """Return the type that an annotation in a module names; ``Any`` if it names none there."""
+
+    def stand_in() -> None: ...
+
+    stand_in.__annotations__ = {"return": annotation}
+    names = vars(sys.modules[module]) if module in sys.modules else {}
+    try:
+        return typing.get_type_hints(stand_in, dict(names), include_extras=True)["return"]
+    except Exception:  # noqa: BLE001 - whatever is wrong with it, the result is read without it
+        return Any
+
+
+@lru_cache(_MOST_TYPES)
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any] | None:
+    try:
+        if kind is Any or is_foreign(kind):
+            return None
+        return msgspec.json.Decoder(kind)
+    except Exception:  # noqa: BLE001 - whatever is wrong with it, the result is read without it
+        return None

@@ -1,0 +1,77 @@
+"""Results of steps: kept as JSON, and given to the job in the type that the step's function returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from pinlater.errors import BodyInvalid, StepMismatch
+from pinlater.jobs.finite import NULL, refuse_non_finite
+from pinlater.jobs.step_functions import name_of, result_decoder
+
+_encode = msgspec.json.encode
+
+
+def as_json(key: str, result: Any) -> Any:
+    """Return a result after a round trip through JSON.
+
+    Raises:
+        BodyInvalid: JSON cannot carry it.
+    """
+    try:
+        text = _encode(result)
+        if NULL in text:
+            refuse_non_finite(result)
+        return msgspec.json.decode(text)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise BodyInvalid(f"step {key!r} returned something that JSON cannot carry: {error}") from error
+
+
+def misfit(kept: Any, function: Callable[..., Any]) -> str:
+    """Return why a result, as it is kept, cannot be given in the type that the function says; empty if it can."""
+    decoder = result_decoder(function)
+    if decoder is None:
+        return ""
+    try:
+        again = msgspec.json.decode(_encode(decoder.decode(_encode(kept))))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        return str(error)
+    is_whole = again == kept or _unordered(again) == _unordered(kept)
+    return "" if is_whole else "something of it would be lost"
+
+
+def _unordered(value: Any) -> Any:
+    """Return JSON values with all lists sorted: a set has no order."""
+    if isinstance(value, dict):
+        return {name: _unordered(each) for name, each in value.items()}
+    return sorted(map(_unordered, value), key=repr) if isinstance(value, list) else value
+
+
+def copied(kept: Any) -> Any:
+    """Return a copy of a kept result: what the job does to it must not change what is kept."""
+    return msgspec.json.decode(_encode(kept))
+
+
+def typed_result(key: str, kept: Any, function: Callable[..., Any]) -> Any:
+    """Return a kept result in the type that the function says; a copy.
+
+    Args:
+        key: what the result is kept under.
+        kept: the result, as JSON values.
+        function: of the step; its return annotation says the type.
+
+    Raises:
+        StepMismatch: it does not fit that type.
+    """
+    decoder = result_decoder(function)
+    if decoder is None:
+        return copied(kept)
+    try:
+        return decoder.decode(_encode(kept))
+    except (msgspec.ValidationError, ValueError) as error:
+        raise StepMismatch(
+            f"the saved result of step {key!r} does not fit what {name_of(function)} returns now: {error}; give new "
+            "fields a default, or the step another name"
+        ) from error

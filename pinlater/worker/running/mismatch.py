@@ -1,0 +1,63 @@
+"""Lets jobs wait whose recorded steps do not fit the code of this worker, no attempt spent.
+
+That is so after a deployment that changed a workflow in a way that its running jobs cannot follow. The next deployment,
+or the return to the last one, lets them go on; so nothing is wrong with them for as long as days.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pinlater.errors import StepMismatch
+from pinlater.model.body_metadata import MismatchMark
+from pinlater.model.status import format_origin
+from pinlater.worker.running.unknown import release_seconds
+
+
+class MismatchWait(NamedTuple):
+    """How long a job waits for other code.
+
+    Attributes:
+        mark: to be kept in its body.
+        until_ms: epoch milliseconds at which it is tried again.
+        status: for its custom status; empty if that says it already.
+    """
+
+    mark: MismatchMark
+    until_ms: int
+    status: str
+
+
+def mismatch_wait(
+    known: MismatchMark | None,
+    step: str,
+    error: StepMismatch,
+    *,
+    now_ms: int,
+    give_up_seconds: float | None,
+    chance: Callable[[], float] = random.random,
+) -> MismatchWait | None:
+    """Return how long a job waits; None if it has waited long enough, and the attempt fails.
+
+    Args:
+        known: the mark in its body.
+        step: what the step is kept under that does not fit.
+        error: says what does not fit.
+        now_ms: epoch milliseconds, as the server has them.
+        give_up_seconds: for how long a job waits in all; None: not at all.
+        chance: spreads the waits, so that jobs which came together do not come back together.
+    """
+    if give_up_seconds is None:
+        return None
+    is_known = known is not None and known.step == step
+    mark = known if known is not None and is_known else MismatchMark(step, now_ms)
+    age_seconds = max(now_ms - mark.since_ms, 0) / 1000
+    if age_seconds >= give_up_seconds:
+        return None
+    origin = format_origin(socket.gethostname(), os.getpid(), now_ms / 1000)
+    status = "" if is_known else f"[{origin}] waits for code that fits its steps: {error}\n"
+    return MismatchWait(mark, now_ms + int(release_seconds(age_seconds, chance) * 1000), status)

@@ -1,0 +1,136 @@
+"""Jobs whose recorded steps do not fit the code wait for code that does, and spend no attempt on it."""
+
+import asyncio
+
+import pytest
+
+from pinlater import Job
+from pinlater.errors import StepMismatch
+from pinlater.jobs.body_codec import JobCodec, encode_body
+from pinlater.model.body_metadata import MismatchMark, read_metadata
+from pinlater.worker.running.mismatch import mismatch_wait
+from pinlater.worker.running.runner import Runner
+from pinlater.worker.session.outcome import Failure, Interruption
+from tests.unit.jobs.workflow_attempts import Saver
+from tests.unit.worker.fakes import batch_of, new_row
+
+DAY = 86400
+
+
+def resize(photo):
+    return f"small {photo}"
+
+
+class Album(Job, queue="albums", attempts=3):
+    """The photos of this deployment are a matter of the class, as if the code had changed."""
+
+    async def run(self, context):
+        for photo in photos:
+            context.step("resize", resize, photo)
+        if is_sleepy:
+            context.sleep_for(1000, name="until the next deployment")
+
+
+photos, is_sleepy = [], True
+
+
+@pytest.fixture
+def deploy(monkeypatch):
+    def change(*names, sleeps=True):
+        monkeypatch.setattr("tests.unit.worker.running.test_mismatch.photos", list(names))
+        monkeypatch.setattr("tests.unit.worker.running.test_mismatch.is_sleepy", sleeps)
+
+    return change
+
+
+class Bench:
+    def __init__(self):
+        self.now = 1000.0
+        self.body = encode_body(Album())
+        self.saver = Saver()
+        codec = JobCodec([Album])
+        self.runner = Runner(codec, codec.names, self.saver, 30.0, now=lambda: self.now, unknown_seconds=3 * DAY)
+
+    def run(self):
+        batch = batch_of("albums:s1:p1:7", bodies=[self.body], row=new_row())
+        outcome = self.runner.run(batch, 0, 0)
+        if isinstance(outcome, Interruption):
+            self.body = outcome.body
+        return outcome
+
+    @property
+    def mark(self):
+        return read_metadata(self.body).mismatch
+
+
+@pytest.fixture
+def bench():
+    bench = Bench()
+    yield bench
+    bench.runner.close()
+
+
+def test_a_deployment_that_does_not_fit_spends_nothing_and_one_that_does_goes_on(bench, deploy, caplog):
+    deploy("cat", "dog")
+    bench.run()
+    deploy("dog", "cat")
+    waits = []
+    for _ in range(5):
+        outcome = bench.run()
+        assert isinstance(outcome, Interruption)
+        assert outcome.attempts is None
+        waits.append(outcome.run_after_ms / 1000 - bench.now)
+        assert ("waits for code that fits its steps: step 'resize' is resize('dog')" in outcome.status) == (
+            len(waits) == 1
+        )
+        bench.now += 500
+    assert waits[0] < min(waits[1:])
+    assert 0.5 < waits[0] < 2
+    assert waits[-1] <= 375
+    assert bench.mark == MismatchMark("resize", 1_000_000)
+    assert "no attempt spent: step 'resize' is resize('dog') now" in caplog.text
+    deploy("cat", "dog", "cow", sleeps=False)
+    assert bench.run() is None
+    assert list(read_metadata(bench.saver.bodies[-1]).steps) == ["resize", "resize#2", "resize#3"]
+    assert read_metadata(bench.saver.bodies[-1]).mismatch is None
+
+
+def test_after_days_it_is_a_failed_attempt(bench, deploy):
+    deploy("cat")
+    bench.run()
+    deploy("dog")
+    bench.run()
+    bench.now += 3 * DAY
+    outcome = bench.run()
+    assert isinstance(outcome, Failure)
+    assert outcome.delay_ms is not None
+    assert "StepMismatch: step 'resize' is resize('dog') now" in outcome.status
+
+
+def test_another_step_that_does_not_fit_begins_to_wait_anew():
+    error, mark = StepMismatch("x"), MismatchMark("a", 0)
+    again = mismatch_wait(mark, "a", error, now_ms=DAY * 1000, give_up_seconds=3 * DAY, chance=lambda: 0.5)
+    assert (again.mark, again.until_ms, again.status) == (mark, (DAY + 300) * 1000, "")
+    other = mismatch_wait(mark, "b", error, now_ms=DAY * 1000, give_up_seconds=3 * DAY, chance=lambda: 0.5)
+    assert (other.mark, other.until_ms) == (MismatchMark("b", DAY * 1000), (DAY + 1) * 1000)
+    assert "waits for code" in other.status
+    assert mismatch_wait(None, "a", error, now_ms=0, give_up_seconds=None) is None
+
+
+class Swallows(Album, queue="albums"):
+    async def run(self, context):
+        await asyncio.gather(*[self.resize(context, photo) for photo in photos], return_exceptions=True)
+
+    async def resize(self, context, photo):
+        context.step("resize", resize, photo)
+
+
+def test_a_job_that_swallows_it_is_no_success(deploy):
+    codec = JobCodec([Swallows])
+    runner = Runner(codec, codec.names, saver := Saver(), 30.0, unknown_seconds=DAY)
+    for names, body in (("cat",), encode_body(Swallows())), (("dog",), None):
+        deploy(*names)
+        batch = batch_of("albums:s1:p1:7", bodies=[body or saver.bodies[-1]], row=new_row())
+        outcome = runner.run(batch, 0, 0)
+    runner.close()
+    assert isinstance(outcome, Interruption)
