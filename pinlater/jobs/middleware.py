@@ -79,10 +79,12 @@ def _raising_swallowed(context: JobContext) -> Iterator[None]:
         raise why
 
 
-async def run_within(middleware: Sequence[Middleware], job: Job, context: JobContext) -> None:
-    """Run an ``async def`` job inside all ``middleware``, in one task."""
+async def run_within(
+    middleware: Sequence[Middleware], job: Job, context: JobContext, record: Callable[[object], object]
+) -> None:
+    """Run an ``async def`` job inside all ``middleware``, in one task; tell ``record`` what it returned."""
     with within(middleware, job, context):
-        await job.run(context)
+        record(await job.run(context))
 
 
 def _checked(middleware: Middleware, made: object) -> AbstractContextManager[object]:

@@ -12,7 +12,7 @@ from pinlater.errors import JobFailed, JobGone, JobWasCancelled, ResultInvalid, 
 from pinlater.jobs.field_types import check_result_type
 from pinlater.jobs.finite import NULL, refuse_non_finite
 from pinlater.jobs.job import Job, RawJob
-from pinlater.jobs.result_type import UNDECLARED, result_type
+from pinlater.jobs.result_type import has_typed_result, result_type
 from pinlater.model.status import parse_status
 
 _T = TypeVar("_T")
@@ -38,13 +38,13 @@ def encode_result(job: Job, returned: object) -> bytes | None:
         data = bytes(returned) if isinstance(returned, bytes | bytearray | memoryview) else None
         if data is None and returned is not None:
             _warn_dropped(kind, returned, "return bytes from a RawJob")
-    elif result_type(kind) is UNDECLARED:
+    elif has_typed_result(kind):
+        data = _encoded(kind, returned)
+    else:
         if returned is not None:
             name = type(returned).__name__
             _warn_dropped(kind, returned, f"say its type, class {kind.__name__}(Job[{name}]), and it is kept")
         return None
-    else:
-        data = _encoded(kind, returned)
     most = job.job_options.max_result
     if data is not None and len(data) > most:
         raise ResultTooLarge(
@@ -93,7 +93,7 @@ def check_result(kind: type[Job]) -> None:
     Raises:
         ConfigError: they cannot; the message says what to do.
     """
-    if not issubclass(kind, RawJob) and result_type(kind) is not UNDECLARED:
+    if has_typed_result(kind):
         _decoder(kind)
 
 
@@ -118,7 +118,7 @@ def decode_result(kind: type[Job[Any]] | None, data: bytes | None) -> Any:
     """
     if kind is not None and issubclass(kind, RawJob):
         return data
-    is_typed = kind is not None and result_type(kind) is not UNDECLARED
+    is_typed = kind is not None and has_typed_result(kind)
     if data is None and not is_typed:
         return None
     try:

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
 from pinlater.errors import ConfigError
-from pinlater.jobs.job import Job
+from pinlater.jobs.job import Job, RawJob
 
 
 class _Undeclared:
@@ -28,6 +28,11 @@ def result_type(kind: type[Job]) -> Any:
     """
     declared = _declared(kind)
     return UNDECLARED if isinstance(declared, TypeVar) else declared
+
+
+def has_typed_result(kind: type[Job]) -> bool:
+    """Whether what jobs of a class return has to fit a type, and is sent as JSON."""
+    return not issubclass(kind, RawJob) and result_type(kind) is not UNDECLARED
 
 
 def _declared(kind: type[Job]) -> Any:

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from time import monotonic_ns, time
-from typing import Self
+from typing import Any, Self
 
 from pinlater.errors import Discard, JobInterrupted, interruption_in
 from pinlater.jobs.body_codec import JobCodec
 from pinlater.jobs.job import Job
 from pinlater.jobs.middleware import Middleware
+from pinlater.jobs.result_codec import decode_result
 from pinlater.model.attempts import ClaimedJob
 from pinlater.protocol.conversion.jobs import claimed_reply
 from pinlater.protocol.messages import PinLaterJob
@@ -21,7 +22,7 @@ from pinlater.worker.claim_table.snapshot import SOLO_LAYOUT
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.session.batch import DequeuedBatch
-from pinlater.worker.session.outcome import Failure, Interruption
+from pinlater.worker.session.outcome import Failure, Interruption, Result
 from pinlater.worker.session.outcome import Outcome as RunnersOutcome
 from pinlater.worker.session.saver import Encode, FollowUp, Saver
 
@@ -64,6 +65,8 @@ class Outcome:
         body: the body from which an interrupted job continues, or with which a rescheduled one starts its next run.
         run_after_ms: when a sleeping or rescheduled job is due again; epoch milliseconds.
         next_attempts: number of attempts of the next run; None if there is none.
+        result: what the job returned, if its class says of which type that is.
+        result_bytes: the same as a worker sends it.
     """
 
     job: Job | None
@@ -77,6 +80,8 @@ class Outcome:
     body: bytes | None = None
     run_after_ms: int | None = None
     next_attempts: int | None = None
+    result: Any = None
+    result_bytes: bytes | None = None
 
     @property
     def runs_again(self) -> bool:
@@ -163,6 +168,9 @@ class Attempts:
                 run_after_ms=ended.run_after_ms,
                 next_attempts=ended.attempts,
             )
+        if isinstance(ended, Result) and job is not None:
+            result = decode_result(type(job), ended.result)
+            return Outcome(*facts, Ending.SUCCEEDED, result=result, result_bytes=ended.result)
         return Outcome(*facts, Ending.SUCCEEDED)
 
 

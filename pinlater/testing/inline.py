@@ -76,6 +76,7 @@ class _InlineJob:
     has_started: bool = False
     unique_until_ms: int = 0
     key: JobKey | None = None
+    result: bytes | None = None
 
     @property
     def has_succeeded(self) -> bool:
@@ -91,6 +92,7 @@ class _InlineJob:
             self.attempts_remaining -= 1
         elif outcome.ending is Ending.DISCARDED:
             self.attempts_remaining = 0
+        self.result = outcome.result_bytes
         self.was_rescheduled = outcome.next_attempts is not None
         if outcome.ending is Ending.SUCCEEDED:
             self.state = JobState.SUCCEEDED
@@ -99,7 +101,7 @@ class _InlineJob:
         else:
             self.state = JobState.PENDING if outcome.runs_again else JobState.FAILED
 
-    def info(self, *, include_body: bool) -> JobInfo:
+    def info(self, *, include_body: bool, include_result: bool = False) -> JobInfo:
         return JobInfo(
             self.descriptor,
             self.state,
@@ -111,6 +113,7 @@ class _InlineJob:
             self.created_at_ms,
             body=self.body if include_body else None,
             key=self.key,
+            result=self.result if include_result else None,
         )
 
 
@@ -233,7 +236,11 @@ class InlineClient(Client):
     def _lookup(self, arguments: Any) -> dict[str, PinLaterJobInfo]:
         asked = arguments.request
         return {
-            descriptor: info_struct(self._jobs[descriptor].info(include_body=bool(asked.includeBody)))
+            descriptor: info_struct(
+                self._jobs[descriptor].info(
+                    include_body=bool(asked.includeBody), include_result=bool(asked.includeResult)
+                )
+            )
             for descriptor in asked.jobDescriptors
             if descriptor in self._jobs
         }

@@ -24,7 +24,8 @@ MAX_JOBS = 250
 
 GONE, HELD, RUNNING, SUCCEEDED, FAILED, DISCARDED, RETURNING = range(7)
 """State of a job: gone from the worker; not started; running; the others have ended, but are not acked yet.
-``RETURNING``: it is released with a new body, which the table has no room for, so only its process can release it."""
+``RETURNING``: it is released with a new body, or acked with a result. The table has no room for either, so only its
+process can do that."""
 
 CHANGES, SENT, RECEIVED, REVOKED, RETRIES_DUE_MS, USED, IDENTITY_BYTES, IDLE_NS, WORKED_NS, CONTACT = range(10)
 """``USED``: number of batches that were ever filled; the others are not read. ``CONTACT``: two words."""

@@ -30,7 +30,7 @@ from pinlater.worker.session.ack_buffer import AckBuffer
 from pinlater.worker.session.batch import DequeuedBatch, queue_of
 from pinlater.worker.session.connector import Connector
 from pinlater.worker.session.fetcher import Fetcher
-from pinlater.worker.session.outcome import Failure, LostClaim, Outcome, ReleasedUnknown
+from pinlater.worker.session.outcome import Failure, LostClaim, Outcome, ReleasedUnknown, Result
 from pinlater.worker.session.pipeline import Pipeline
 from pinlater.worker.session.server_clock import ServerClock
 from pinlater.worker.session.weighted_round_robin import WeightedRoundRobin
@@ -187,6 +187,11 @@ class JobProcess(ABC):
         if outcome is None:
             self._counters.count_success(queue, batch.area.kinds[position], nanoseconds)
             batch.area.states[position] = SUCCEEDED
+            self._ack_buffer.succeeded(queue, (batch, position))
+            return
+        if isinstance(outcome, Result):
+            self._counters.count_success(queue, batch.area.kinds[position], nanoseconds)
+            batch.keep_result(position, outcome.result)
             self._ack_buffer.succeeded(queue, (batch, position))
             return
         if isinstance(outcome, ReleasedUnknown):

@@ -14,13 +14,15 @@ from pinlater.worker.processes.process import HOLD_NS, POLL_SECONDS, JobProcess
 from pinlater.worker.running.limits import NoLimits
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.session.batch import DequeuedBatch
-from pinlater.worker.session.outcome import ReleasedUnknown
+from pinlater.worker.session.outcome import Outcome, ReleasedUnknown, Result
 from pinlater.worker.session.saver import Saver
 from pinlater.worker.shared import Shared
 from pinlater.worker.terminal import relay_interrupts
 
 _FLUSH_NS = 100_000_000
 """Longest wait of acks for a dequeue to be piggybacked on."""
+_FLUSH_RESULTS_NS = 5_000_000
+"""The same if one has a result: should the next job take long, the keeper can tell the server of successes only."""
 
 
 class SoloProcess(JobProcess):
@@ -100,7 +102,7 @@ class SoloProcess(JobProcess):
             if now >= flush_at and (told := area.acked):
                 self._ack_buffer.drop_acked(batch, told)
             self._record_outcome(batch, position, outcome, now - since)
-            if now >= flush_at or not (outcome is None or isinstance(outcome, ReleasedUnknown)):
+            if now >= flush_at or not (outcome is None or _can_wait(outcome, flush_at - now)):
                 # After a failure at once: the next job may kill the process, and the board has no room for the reason.
                 self._ack_buffer.flush()
                 area.mark_sent(position + 1)
@@ -117,3 +119,10 @@ class SoloProcess(JobProcess):
         self._fetcher.pace.record(jobs, seconds)
         self._jobs_done += jobs
         self._child.status(f"{self._jobs_done} jobs done")
+
+
+def _can_wait(outcome: Outcome, rest_ns: int) -> bool:
+    """Tell whether an outcome need not be sent at once, if those before it are sent in ``rest_ns`` at the latest."""
+    if isinstance(outcome, Result):
+        return rest_ns > _FLUSH_NS - _FLUSH_RESULTS_NS
+    return isinstance(outcome, ReleasedUnknown)

@@ -29,8 +29,8 @@ class Coroutines:
         self._task: asyncio.Task[Any] | None = None
         self._is_over: Callable[[], bool] = never_over
 
-    def run(self, coroutine: Coroutine[Any, Any, Any], is_over: Callable[[], bool] = never_over) -> None:
-        """Run ``coroutine`` to its end. Raises what it raises.
+    def run(self, coroutine: Coroutine[Any, Any, Any], is_over: Callable[[], bool] = never_over) -> Any:
+        """Run ``coroutine`` to its end and return its result. Raises what it raises.
 
         Args:
             coroutine: of a job.
@@ -40,7 +40,8 @@ class Coroutines:
         self._is_over = is_over
         loop = runner.get_loop()
         try:
-            runner.run(self._tracked(coroutine), context=copy_context())  # the runner's own one lives as long as it
+            # The runner's own context lives as long as it.
+            return runner.run(self._tracked(coroutine), context=copy_context())
         finally:
             self._task, self._is_over = None, never_over
             leftovers = asyncio.all_tasks(loop)
@@ -72,9 +73,9 @@ class Coroutines:
         task.get_loop().call_soon_threadsafe(task.cancel)
         return True
 
-    async def _tracked(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+    async def _tracked(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         self._task = asyncio.current_task()
-        await coroutine
+        return await coroutine
 
     def close(self) -> None:
         """Close the loop; not the runner, which would wait for threads that jobs left behind in the loop's executor."""

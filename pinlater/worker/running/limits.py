@@ -114,13 +114,13 @@ class TimeLimits:
             raise exceeded.error()
 
 
-async def within(coroutine: Coroutine[Any, Any, Any], run_limits: RunLimits) -> None:
-    """Await ``coroutine``; cancel it and raise ``JobTimeout`` when a limit is exceeded."""
+async def within(coroutine: Coroutine[Any, Any, Any], run_limits: RunLimits) -> Any:
+    """Await ``coroutine`` and return its result; cancel it and raise ``JobTimeout`` when a limit is exceeded."""
     alarm = _LoopAlarm(run_limits)
     try:
         async with alarm.timeout:
             alarm.check()
-            await coroutine
+            return await coroutine
     except TimeoutError as error:
         if alarm.exceeded is None:
             raise

@@ -22,6 +22,7 @@ from pinlater.jobs.follow_ups import follow_up_key, idempotency_key, set_unique_
 from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.next_run import NextRun, NextRunPlan
 from pinlater.jobs.options import JobOptions
+from pinlater.jobs.result_codec import encode_result
 from pinlater.jobs.run_keys import new_run_id
 from pinlater.jobs.workflow_context import WorkflowContext
 from pinlater.model.body_metadata import (
@@ -66,6 +67,7 @@ class RunContext(WorkflowContext):
     Attributes:
         status_note: what is added to the job's custom status if this attempt is interrupted.
         next_run: when the job runs again, should it succeed; what it says itself replaces what was planned.
+        result: what the job has returned, if it is kept.
         may_have_metadata: whether it is worth looking for what is kept of the job.
         options: those of the job's class, changed by what its enqueue said.
         allowance: told of each sign of progress; None if nobody waits for them.
@@ -75,6 +77,7 @@ class RunContext(WorkflowContext):
     """
 
     next_run: NextRunPlan | None = None
+    result: bytes | None = None
     run_limits: RunLimits | None = None
     may_have_metadata = False
     status_note = ""
@@ -275,6 +278,15 @@ class RunContext(WorkflowContext):
     def expired(self, what: str) -> JobExpired:
         """Return an error for the end of ``give_up_after``, which begins with ``what``."""
         return JobExpired(f"{what} its give_up_after of {self.options.give_up_after:g} s is over")
+
+    def record_returned(self, returned: object) -> None:
+        """Keep what the job has returned; not of one that runs again: that would be the result of many runs.
+
+        Raises:
+            ResultInvalid, ResultTooLarge, ConfigError: see ``encode_result``.
+        """
+        if self.next_run is None and self.interruption is None:
+            self.result = encode_result(self._job, returned)
 
     @property
     def is_lost(self) -> bool:

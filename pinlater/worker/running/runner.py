@@ -24,6 +24,7 @@ from pinlater.errors import (
     JobInterrupted,
     JobSleeps,
     JobTimeout,
+    ResultTooLarge,
     Retry,
     StepMismatch,
     interruption_in,
@@ -34,6 +35,7 @@ from pinlater.jobs.job import Job
 from pinlater.jobs.middleware import Middleware, run_within, within
 from pinlater.jobs.next_run import NextRunPlan
 from pinlater.jobs.options import JobOptions
+from pinlater.jobs.result_type import has_typed_result
 from pinlater.jobs.retry_delay import bounded_ms, delay_ms
 from pinlater.model.body_metadata import read_recurrence
 from pinlater.worker import logs
@@ -50,6 +52,7 @@ from pinlater.worker.session.outcome import (
     Interruption,
     LostClaim,
     Outcome,
+    Result,
     describe_error,
     describe_failure,
     error_text,
@@ -93,6 +96,7 @@ class Runner:
     ) -> None:
         self._codec = codec
         self._decode = codec.decode
+        self._with_result = {kind for kind in codec.kinds if has_typed_result(kind)}
         self._unknown = UnknownJobPolicy(unknown_seconds)
         self._services = RunServices(now, unknown_seconds)
         self._numbers = {name: number for number, name in enumerate(names)}
@@ -163,7 +167,7 @@ class Runner:
             self._running.job = None
         is_plain = context.interruption is None and context.next_run is None and not batch.area.lost_batch_ns[position]
         if is_plain and getpid() == self._pid:
-            return None  # nearly always, so that this is the short way
+            return None if context.result is None else Result(context.result)  # nearly always: this is the short way
         return self._ended(job, context, None, now_ns)
 
     def _ended(self, job: Job, context: RunContext, error: BaseException | None, started_ns: int) -> Outcome | None:
@@ -181,16 +185,21 @@ class Runner:
             return self._outcome_of(
                 job, context, swallowed_interruption(context, None) or context.interruption, started_ns
             )
-        return None if context.next_run is None else self._rescheduled(job, context, context.next_run, started_ns)
+        if context.next_run is not None:
+            return self._rescheduled(job, context, context.next_run, started_ns)
+        return None if context.result is None else Result(context.result)
 
     def _call(self, job: Job, context: RunContext) -> None:
-        result = job.run(context)
-        if result.__class__ is CoroutineType:
-            self._coroutines.run(result, context.check_claim)
+        returned = job.run(context)
+        if returned.__class__ is CoroutineType:
+            returned = self._coroutines.run(returned, context.check_claim)
+        if returned is not None or type(job) in self._with_result:
+            context.record_returned(returned)
 
     def _call_with_middleware(self, job: Job, context: RunContext) -> None:
         if iscoroutinefunction(job.run):
-            self._coroutines.run(run_within(self._middleware, job, context), context.check_claim)
+            awaited = run_within(self._middleware, job, context, context.record_returned)
+            self._coroutines.run(awaited, context.check_claim)
             return
         with within(self._middleware, job, context):
             self._call(job, context)
@@ -241,7 +250,7 @@ class Runner:
             log.info("%s discarded: %s", job.job_options.name, error_text(error))
             status = _failure_status(context, error, seconds, with_traceback=False, is_last=True)
             return Failure(status, None, ending="discarded")
-        if isinstance(error, JobExpired) or context.options.gives_up_on(error):
+        if isinstance(error, JobExpired | ResultTooLarge) or context.options.gives_up_on(error):
             return _given_up(job, context, error, seconds)
         return self._failed(job, context, error, seconds)
 

@@ -91,7 +91,10 @@ class TaskRunner(Runner):
             await (within(awaited, run_limits) if run_limits.is_soft else awaited)
 
     async def _call_awaited(self, job: Job, context: RunContext) -> None:
-        await (run_within(self._middleware, job, context) if self._middleware else job.run(context))
+        if self._middleware:
+            await run_within(self._middleware, job, context, context.record_returned)
+        else:
+            context.record_returned(await job.run(context))
 
     def _is_blocking(self, kind: type[Job]) -> bool:
         is_plain = self._blocking_error.get(kind)

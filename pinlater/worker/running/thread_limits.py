@@ -61,6 +61,6 @@ class LimitedCoroutines(Coroutines):
         super().__init__()
         self._limits = limits
 
-    def run(self, coroutine: Coroutine[Any, Any, Any], is_over: Callable[[], bool] = never_over) -> None:
-        """Run ``coroutine`` to its end. Raises what it raises, or ``JobTimeout``."""
-        super().run(self._limits.limit_coroutine(coroutine), is_over)
+    def run(self, coroutine: Coroutine[Any, Any, Any], is_over: Callable[[], bool] = never_over) -> Any:
+        """Run ``coroutine`` to its end and return its result. Raises what it raises, or ``JobTimeout``."""
+        return super().run(self._limits.limit_coroutine(coroutine), is_over)

@@ -12,13 +12,21 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from pinlater.errors import BodyTooLarge, CallUnsendable, EnqueueRejected, QueueNotFound, ServiceError
+from pinlater.errors import (
+    BodyTooLarge,
+    CallUnsendable,
+    EnqueueRejected,
+    JobError,
+    QueueNotFound,
+    ResultTooLarge,
+    ServiceError,
+)
 from pinlater.model.attempts import Checkpoint
-from pinlater.protocol.conversion.acks import ack_structs, acks_struct
+from pinlater.protocol.conversion.acks import AckFields, ack_structs, acks_struct
 from pinlater.protocol.messages import PinLaterJobAckRequest
 from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.claim_table.counters import RETURNED, UNACKED, CountEvent, ignore_event
-from pinlater.worker.claim_table.snapshot import FAILED
+from pinlater.worker.claim_table.snapshot import DISCARDED, FAILED
 from pinlater.worker.session.batch import DequeuedBatch, queue_of
 from pinlater.worker.session.outcome import Failure, Interruption, ReleasedUnknown, describe_failure
 from pinlater.worker.session.pipeline import OnReply, Pipeline
@@ -86,9 +94,7 @@ class QueueAcks:
 
     def acks(self) -> PinLaterJobAckRequest:
         """Build the ack request."""
-        succeeded = [
-            (batch.descriptors[position], "", 0, batch.claim or None, None) for batch, position in self.succeeded
-        ]
+        succeeded = [_success(batch, position) for batch, position in self.succeeded]
         failed = [
             failure.ack(batch.descriptors[position], batch.claim or None) for (batch, position), failure in self.failed
         ]
@@ -164,7 +170,7 @@ class AckBuffer:
         for queue_acks in self._pending.values():
             succeeded, queue_acks.succeeded = queue_acks.succeeded, []
             for job in succeeded:
-                if job[0] is batch and job[1] in acked:
+                if job[0] is batch and job[1] in acked and job[1] not in batch.results:
                     batch.finish(job[1])
                 else:
                     queue_acks.succeeded.append(job)
@@ -270,6 +276,9 @@ class AckBuffer:
                 self._replace_return(batch, position, interruption, error)
             self.flush()
             return
+        if len(queue_acks.succeeded) == 1 and self._replace_result(*queue_acks.succeeded[0], error):
+            self.flush()
+            return
         for batch, position in queue_acks.jobs():
             log.error(
                 "%s cannot be acked; it returns when its lease expires: %s",
@@ -289,19 +298,39 @@ class AckBuffer:
             return
         size = len(interruption.body or b"")
         why = BodyTooLarge(f"what it goes on with, {size} bytes, cannot be stored: {error}")
+        batch.area.states[position] = FAILED
+        self._fail(batch, position, why, batch.area.delays[position])
+
+    def _replace_result(self, batch: DequeuedBatch, position: int, error: CallUnsendable | EnqueueRejected) -> bool:
+        """Give up a job whose result no server takes; return False if that is not the reason."""
+        result = batch.results.pop(position, None)
+        if result is None:
+            return False
+        why = ResultTooLarge(f"what it returned, {len(result)} bytes, cannot be stored: {error}")
+        batch.area.states[position] = DISCARDED
+        self._fail(batch, position, why, None)
+        return True
+
+    def _fail(self, batch: DequeuedBatch, position: int, why: JobError, delay_ms: int | None) -> None:
         log.error("%s fails: %s", batch.descriptors[position], why)
         metadata = batch.metadata[position]
         allowed = metadata.attemptsAllowed
-        status = describe_failure(allowed - metadata.attemptsRemaining + 1, allowed, 0.0, why, with_traceback=False)
-        batch.area.states[position] = FAILED
-        self.failed(
-            queue_of(batch.descriptors[position]), (batch, position), Failure(status, batch.area.delays[position])
+        status = describe_failure(
+            *(allowed - metadata.attemptsRemaining + 1, allowed, 0.0, why),
+            with_traceback=False,
+            is_last=delay_ms is None,
         )
+        self.failed(queue_of(batch.descriptors[position]), (batch, position), Failure(status, delay_ms))
 
     def _give_up(self, queue_acks: QueueAcks) -> None:
         self._count(queue_acks.queue, UNACKED, len(queue_acks))
         for batch, position in queue_acks.jobs():
             batch.finish(position)
+
+
+def _success(batch: DequeuedBatch, position: int) -> AckFields:
+    told = batch.descriptors[position], "", 0, batch.claim or None, None
+    return (*told, batch.results[position], None) if position in batch.results else told
 
 
 def _return_of(job: JobRef, interruption: Interruption | None) -> Checkpoint:

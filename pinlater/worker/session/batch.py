@@ -8,6 +8,9 @@ from pinlater.worker.claim_table.row import BatchArea
 from pinlater.worker.claim_table.snapshot import GONE, HELD, RETURNING, RUNNING
 from pinlater.worker.session.job_saves import JobSaves
 
+_NONE: dict[int, bytes] = {}
+"""Of the batches without a result, which are most."""
+
 
 class DequeuedBatch:
     """Holds the jobs of one dequeue in the order in which they are to run.
@@ -22,6 +25,7 @@ class DequeuedBatch:
         next: position of the next job to start.
         end: position after the last one to start.
         saves: those of its only job, of a batch that has one; None: none yet.
+        results: position of a job that has succeeded -> its result, of the few that have one.
     """
 
     __slots__ = (
@@ -34,6 +38,7 @@ class DequeuedBatch:
         "fetched_ns",
         "metadata",
         "next",
+        "results",
         "saves",
     )
 
@@ -49,6 +54,7 @@ class DequeuedBatch:
         self.end = area.write(self.claim, self.descriptors)
         self.fetched_ns = area.fetched_ns
         self.saves: JobSaves | None = None
+        self.results: dict[int, bytes] = _NONE
         self._unsettled = len(self.descriptors)
 
     @property
@@ -76,6 +82,16 @@ class DequeuedBatch:
     def unstart(self, position: int, *, has_run: bool) -> None:
         """Mark a job for release; one that has run is released with a new body."""
         self.area.states[position] = RETURNING if has_run else HELD
+
+    def keep_result(self, position: int, result: bytes) -> None:
+        """Keep a job's result until its ack is confirmed.
+
+        The claim table has no room for it, so nobody else may ack the job: if the process dies, it runs again.
+        """
+        if self.results is _NONE:
+            self.results = {}
+        self.results[position] = result
+        self.area.states[position] = RETURNING
 
     def finish(self, position: int) -> None:
         """Record that the server has confirmed the end or release of a job."""

@@ -89,6 +89,17 @@ class ReleasedUnknown(Interruption):
 
 
 @dataclass(frozen=True, slots=True)
+class Result:
+    """The job has succeeded, and returned something that is kept.
+
+    Attributes:
+        result: it, encoded.
+    """
+
+    result: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class LostClaim:
     """The job was no longer ours, so the server is told nothing of this attempt.
 
@@ -99,8 +110,8 @@ class LostClaim:
     ending: str = "lost"
 
 
-Outcome = Failure | Interruption | LostClaim
-"""What is not a success; a success has no details, and is None."""
+Outcome = Failure | Interruption | LostClaim | Result
+"""How an attempt ended; a success without a result has no details, and is None."""
 
 
 def describe_failure(

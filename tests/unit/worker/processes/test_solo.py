@@ -25,6 +25,11 @@ class Quick(Job, queue="mail"):
         pass
 
 
+class Answer(Job[int], queue="mail"):
+    def run(self, context):
+        return 42
+
+
 class Weekly(Job, queue="mail", every=604800, attempts=2):
     def run(self, context):
         raise AssertionError("its attempts are spent")
@@ -43,7 +48,7 @@ def process(pipeline, monkeypatch):
     child, pool = FakeChild(), JobPool()
     child.kill_at = child.status = lambda *_: None
     options = WorkerOptions(modules=(), servers=ServerSet.of("127.0.0.1:1"), pools=(pool,))
-    yield SoloProcess(child, options, pool, JobCodec([Quick, Weekly]), Shared.for_pools([pool]))
+    yield SoloProcess(child, options, pool, JobCodec([Quick, Answer, Weekly]), Shared.for_pools([pool]))
     child.close()
 
 
@@ -136,3 +141,19 @@ def test_acks_do_not_wait_for_the_end_of_a_long_job(process, pipeline, monkeypat
         pipeline.answer(reply(name, bodies=[BODY]))
     process.work()
     assert said == [[], ["ackDequeuedJobs"]]
+
+
+def test_results_are_sent_soon_since_nobody_else_can_send_them(process, pipeline, monkeypatch):
+    clock, fetcher, run_really = [0], process._fetcher, process._runner.run
+    monkeypatch.setattr(solo_module, "monotonic_ns", lambda: clock[0])
+
+    def run(batch, position, now):
+        clock[0] += 4_000_000
+        return run_really(batch, position, now)
+
+    monkeypatch.setattr(process._runner, "run", run)
+    assert fetcher.dequeue(0.0, 4)
+    pipeline.answer(reply(*names(4), bodies=[BODY, *[b'{"job":"Answer"}'] * 3]))
+    process._run(fetcher.next_batch())
+    sent = [arguments.request.jobsSucceeded for method, arguments, _ in pipeline.sent if method == "ackDequeuedJobs"]
+    assert [[job.result for job in jobs] for jobs in sent] == [[None, b"42"], [b"42", b"42"]]

@@ -11,7 +11,7 @@ from pinlater.errors import (
     UnknownError,
 )
 from pinlater.protocol.operations import Calls
-from pinlater.worker.claim_table.snapshot import GONE, HELD, SUCCEEDED
+from pinlater.worker.claim_table.snapshot import GONE, HELD, RETURNING, SUCCEEDED
 from pinlater.worker.session import ack_buffer as settler_module
 from pinlater.worker.session.ack_buffer import AckBuffer
 from pinlater.worker.session.outcome import Failure, Interruption
@@ -239,3 +239,32 @@ def test_what_went_back_unstarted_is_counted_when_it_is_confirmed(bench):
     bench.ack_buffer.flush()
     bench.pipeline.answer()
     assert bench.counted == [("mail", "returned", 3)]
+
+
+def test_a_result_goes_with_its_ack_and_nobody_else_may_tell_of_the_success(bench):
+    batch = bench.batch(*names(2))
+    for position, result in ((0, b"1"), (1, b"2")):
+        batch.keep_result(position, result)
+        bench.ack_buffer.succeeded("mail", (batch, position))
+    assert set(batch.area.states[:2]) == {RETURNING}
+    bench.ack_buffer.drop_acked(batch, range(2))
+    bench.ack_buffer.flush()
+    assert [info.result for info in bench.pipeline.last.jobsSucceeded] == [b"1", b"2"]
+    bench.pipeline.answer()
+    assert batch.area.is_free
+
+
+def test_a_result_that_no_server_takes_gives_up_its_own_job_alone(bench, caplog):
+    batch = bench.batch(*names(2))
+    batch.keep_result(0, b"1" * 5000)
+    bench.ack_buffer.succeeded("mail", (batch, 0))
+    bench.succeed(batch, 1)
+    bench.ack_buffer.flush()
+    bench.pipeline.answer(EnqueueRejected("too large"))
+    bench.pipeline.answer(EnqueueRejected("too large"))
+    bench.pipeline.answer()
+    [info] = bench.pipeline.last.jobsFailed
+    assert (info.jobDescriptor, info.isFinal) == (names(1)[0], True)
+    assert "ResultTooLarge: what it returned, 5000 bytes, cannot be stored: too large" in info.appendCustomStatus
+    bench.pipeline.answer()
+    assert batch.area.is_free
