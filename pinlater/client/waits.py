@@ -1,0 +1,33 @@
+"""What a sleeping job waits for, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pinlater.jobs.events import event_in
+from pinlater.model.messages import MessageWait, Parent
+
+__all__ = ["call_text", "event_in", "waits_text"]
+
+
+def waits_text(waits: Iterable[MessageWait]) -> str:
+    """Return what a job waits for: ``event approval, 12 jobs of call resize``."""
+    return ", ".join(map(_wait_text, waits))
+
+
+def call_text(parent: Parent) -> str:
+    """Return which call of its parent a job is a part of: ``call resize``."""
+    return f"call {_call_in(parent.name)}"
+
+
+def _wait_text(wait: MessageWait) -> str:
+    event = event_in(wait.name)
+    if event is not None:
+        return f"event {event}"
+    jobs = "the job" if wait.number == 1 else f"{wait.number:,} jobs"
+    return f"{jobs} of call {_call_in(wait.name)}"
+
+
+def _call_in(name: str) -> str:
+    """Return the name that a job has given to its call, from the name of the messages: ``call/<run>/<name>``."""
+    return name.split("/", 2)[-1]
