@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterable, Callable, Iterable
-from typing import TypeVar, Unpack
+from typing import Any, TypeVar, Unpack, overload
 
 import tenacity
 
@@ -25,6 +25,7 @@ from pinlater.jobs.job import Job
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.operations import Call, Calls
 
+R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -43,7 +44,7 @@ class AsyncBaseClient(AsyncVerbs):
         """The name that this client sends with its calls."""
         return self._calls.source
 
-    async def enqueue(self, job: Job, **options: Unpack[EnqueueOptions]) -> AsyncJobHandle:
+    async def enqueue(self, job: Job[R], **options: Unpack[EnqueueOptions]) -> AsyncJobHandle[R]:
         """Enqueue a job; when this returns, the job is on durable storage.
 
         Args:
@@ -64,7 +65,7 @@ class AsyncBaseClient(AsyncVerbs):
             call = self._calls.enqueue_structs(target, [encoder(options, trace.trace).struct(job)])
             descriptor = (await self._execute(call))[0]
             trace.record_stored([target], 1, descriptor)
-        return AsyncJobHandle(self, descriptor)
+        return AsyncJobHandle(self, descriptor, type(job))
 
     async def enqueue_many(
         self,
@@ -101,16 +102,23 @@ class AsyncBaseClient(AsyncVerbs):
             trace.record_stored(batcher.queues, bulk.stored)
         return bulk.stored
 
-    def handle(self, descriptor: str) -> AsyncJobHandle:
+    @overload
+    def handle(self, descriptor: str) -> AsyncJobHandle[Any]: ...
+
+    @overload
+    def handle(self, descriptor: str, kind: type[Job[R]]) -> AsyncJobHandle[R]: ...
+
+    def handle(self, descriptor: str, kind: type[Job[Any]] | None = None) -> AsyncJobHandle[Any]:
         """Return the handle of a job that this or another program has enqueued; asks no server.
 
         Args:
             descriptor: of the job, as in ``JobHandle.descriptor`` and ``pinlater lookup``.
+            kind: class of the job, whose results the handle returns in their type; None: in JSON's types.
 
         Raises:
             UnknownError: the descriptor is malformed.
         """
-        return AsyncJobHandle(self, str(JobDescriptor.parse(descriptor)))
+        return AsyncJobHandle(self, str(JobDescriptor.parse(descriptor)), kind)
 
     async def _execute(self, call: Call[T]) -> T:
         deadline = time.monotonic() + self._timeout + call.wait

@@ -1,25 +1,32 @@
-"""Handles of enqueued jobs, with calls to follow, cancel or run them."""
+"""Handles of enqueued jobs, with calls to follow, cancel or run them, and to send them events."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Generator  # async only
+from typing import Any, Generic
 
 from pinlater.client.async_verbs import AsyncVerbs
-from pinlater.client.polling import bounded, pauses, pick, queue_in
+from pinlater.client.polling import bounded, parked_seconds, pauses, pick, queue_in
+from pinlater.errors import ProtocolError
+from pinlater.jobs.events import event_message
+from pinlater.jobs.job import Job, Result_co
+from pinlater.jobs.result_codec import decode_result, job_failed
 from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
 
 
-class AsyncJobHandle:
+class AsyncJobHandle(Generic[Result_co]):
     """A job that was enqueued; ``AsyncClient.enqueue`` and ``AsyncClient.handle`` return it.
 
     Attributes:
         descriptor: the job's address; enough to look it up from anywhere.
     """
 
-    def __init__(self, client: AsyncVerbs, descriptor: str) -> None:
+    def __init__(self, client: AsyncVerbs, descriptor: str, kind: type[Job[Any]] | None = None) -> None:
         self._client = client
+        self._kind = kind
         self.descriptor = descriptor
 
     def __repr__(self) -> str:
@@ -34,36 +41,96 @@ class AsyncJobHandle:
         found = await self._client.lookup([self.descriptor], include_body=include_body)
         return pick(found, self.descriptor)
 
-    async def wait(self, timeout: float) -> JobInfo:  # noqa: ASYNC109 - as JobHandle.wait has it
-        """Wait until the job has SUCCEEDED or FAILED, polling at growing intervals; return its status.
+    async def wait(self, timeout: float | None = None) -> JobInfo:  # noqa: ASYNC109 - as JobHandle.wait has it
+        """Wait until the job has SUCCEEDED or FAILED; return its status, with its result.
+
+        The server answers when the job ends. Servers of older versions are polled at growing intervals.
 
         Args:
-            timeout: seconds to wait.
+            timeout: seconds to wait; None: for ever.
 
         Raises:
             CallTimeout: the job did not finish in time; it is not changed.
             LookupError: as in ``status``.
         """
-        deadline = time.monotonic() + timeout
+        deadline = None if timeout is None else time.monotonic() + timeout
         for pause in pauses():
-            info = await self.status()
+            asked, seconds = time.monotonic(), parked_seconds(deadline)
+            found = await self._client.lookup([self.descriptor], include_result=True, wait=seconds)
+            info = pick(found, self.descriptor)
             if info.state.is_final:
                 return info
-            await asyncio.sleep(bounded(pause, deadline, info))
+            rest = bounded(pause, deadline, info)
+            if time.monotonic() - asked < seconds:  # the server does not wait, or is about to stop
+                await asyncio.sleep(rest)
         raise AssertionError  # the pauses never end
 
-    async def cancel(self) -> bool:
-        """Delete the job if it is PENDING: not due yet, waiting for a worker or for its next attempt.
+    async def result(self, timeout: float | None = None) -> Result_co:  # noqa: ASYNC109 - as JobHandle.result has it
+        """Wait until the job has ended; return what its ``run`` returned.
 
-        A job is either cancelled or handed to a worker, never both. A running or finished job is not changed.
+        It is kept as long as the job, by default for a day.
+
+        Args:
+            timeout: seconds to wait; None: for ever.
+
+        Raises:
+            JobFailed: it has failed for good: ``JobWasCancelled`` if it was cancelled, ``JobGone`` if there is no such
+                job, or no longer.
+            CallTimeout: the job did not finish in time; it is not changed.
+            ResultInvalid: the result does not fit the type that the class declares.
+        """
+        name = "" if self._kind is None else self._kind.job_options.name
+        try:
+            info = await self.wait(timeout)
+        except LookupError:
+            raise job_failed(self.descriptor, "", name=name, is_gone=True) from None
+        if info.state is JobState.FAILED:
+            raise job_failed(self.descriptor, info.status, name=name, is_cancelled=info.is_cancelled)
+        found: Result_co = decode_result(self._kind, info.result)
+        return found
+
+    def __await__(self) -> Generator[Any, None, Result_co]:  # async only
+        return self.result().__await__()  # async only
+
+    async def cancel(self, reason: str = "") -> bool:
+        """Cancel the job and its children.
+
+        A PENDING job is FAILED at once, and marked as cancelled. A running one is asked to stop: ``JobCancelled`` is
+        raised in it at the next call of its context. It may still succeed. A server of an older version deletes the
+        job if it is PENDING, and leaves a running one alone.
+
+        Args:
+            reason: text for the job's status, such as who has cancelled it.
 
         Returns:
-            Whether the job was deleted; then no attempt begins any more.
+            Whether the job was cancelled or asked to stop; False if it has ended or does not exist.
 
         Raises:
             QueueNotFound: its queue does not exist.
         """
-        return await self._client.delete_these(queue_in(self.descriptor), [self.descriptor], JobState.PENDING) > 0
+        queue, status = queue_in(self.descriptor), f"cancelled: {reason}\n" if reason else "cancelled\n"
+        try:
+            return await self._client.cancel_jobs(queue, [self.descriptor], status=status) > 0
+        except ProtocolError:  # of an older version
+            return await self._client.delete_these(queue, [self.descriptor], JobState.PENDING) > 0
+
+    async def send(self, event: str, value: Any = None, *, id: str | None = None) -> bool:  # noqa: A002 - its name
+        """Send the job an event, for which it waits with ``context.wait_for``, or will; it is kept until then.
+
+        Args:
+            event: name of the event.
+            value: anything that JSON can carry; the job gets it as the type that it asks for.
+            id: of two events with the same name and id, only the first is kept; None: this one differs from all others.
+
+        Returns:
+            Whether the job has the event; False if it has ended or does not exist.
+
+        Raises:
+            BodyInvalid: the value cannot be written as JSON.
+            EnqueueRejected: the value is too large, or the name or id too long.
+            ProtocolError: the server is of an older version.
+        """
+        return await self._client.send_message(self.descriptor, event_message(event, value, id))
 
     async def run_now(self) -> bool:
         """Make a PENDING job due that is not: enqueued for later, sleeping, or waiting for its next attempt.

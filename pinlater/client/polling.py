@@ -1,10 +1,11 @@
-"""How a handle waits for the end of its job: by polling at growing intervals."""
+"""How a handle waits for the end of its job: the server answers when it ends, or is polled at growing intervals."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 
+from pinlater.client.waits import waits_text
 from pinlater.errors import CallTimeout
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobInfo
@@ -12,6 +13,9 @@ from pinlater.model.state import JobState
 
 _FIRST_POLL_SECONDS = 0.02
 _SLOWEST_POLL_SECONDS = 2.0
+
+_PARKED_SECONDS = 20.0
+"""A call is made anew after this time: what lies between client and server may drop connections that are silent."""
 
 
 def queue_in(descriptor: str) -> str:
@@ -39,17 +43,26 @@ def pauses() -> Iterator[float]:
         pause = min(pause * 1.5, _SLOWEST_POLL_SECONDS)
 
 
-def bounded(pause: float, deadline: float, info: JobInfo) -> float:
-    """Return the seconds to sleep, at most until the deadline.
+def parked_seconds(deadline: float | None) -> float:
+    """Return for how long one call may wait at the server."""
+    return _PARKED_SECONDS if deadline is None else min(max(deadline - time.monotonic(), 0.0), _PARKED_SECONDS)
+
+
+def bounded(pause: float, deadline: float | None, info: JobInfo) -> float:
+    """Return the seconds to sleep, at most until the deadline; None: there is none.
 
     Raises:
         CallTimeout: the deadline has passed.
     """
+    if deadline is None:
+        return pause
     remaining = deadline - time.monotonic()
     if remaining <= 0:
         is_due = info.state is JobState.PENDING and (info.run_after_ms or 0) <= time.time() * 1000
         hint = "; does a worker serve its queue (pinlater workers)?" if is_due else ""
         if info.waits_for_key:
             hint = "; it waits for other jobs of its key"
+        if info.waits_for:
+            hint = f"; it waits for {waits_text(info.waits_for)}"
         raise CallTimeout(f"{info.descriptor} is still {info.state.name}{hint}")
     return min(pause, remaining)

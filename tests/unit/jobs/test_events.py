@@ -4,9 +4,9 @@ import math
 
 import pytest
 
+from pinlater.client.waits import waits_text
 from pinlater.errors import BodyInvalid
 from pinlater.jobs.events import event_in, event_message, event_name
-from pinlater.jobs.waits import waits_text
 from pinlater.model.messages import MessageKind, MessageWait
 
 
