@@ -1,14 +1,17 @@
-"""``pinlater cancel`` and ``run-now``: pending jobs, by descriptor."""
+"""``pinlater cancel``, ``run-now``, ``send`` and ``result``: single jobs, by descriptor."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pinlater.cli.command import Session, command
-from pinlater.cli.output import print_json, some_jobs, visible
+from pinlater.cli.output import print_json, some_jobs, state_text, visible
+from pinlater.durations import DURATION, parse_duration
+from pinlater.errors import JobError
 from pinlater.model.state import JobState
 
 if TYPE_CHECKING:
@@ -21,20 +24,21 @@ if TYPE_CHECKING:
     "cancel",
     examples="""
     pinlater cancel email:s1:p1:42
-    pinlater cancel email:s1:p1:42 email:s1:p1:43 --json
+    pinlater cancel email:s1:p1:42 email:s1:p1:43 --reason "wrong list" --json
     """,
 )
 @click.argument("descriptors", nargs=-1, required=True)
+@click.option("--reason", default="", help="Text for the status of the jobs.")
 @click.pass_obj
-def cancel(session: Session, /, *, descriptors: tuple[str, ...]) -> int:
-    """Delete pending jobs by descriptor.
+def cancel(session: Session, /, *, descriptors: tuple[str, ...], reason: str) -> int:
+    """Cancel jobs and their children, by descriptor.
 
-    Pending jobs are those that are not due yet, or wait for a worker or their next attempt. Jobs that are running or
-    have ended are skipped, even if a worker claims them at this moment.
+    Pending jobs become FAILED at once, and are marked as cancelled. Running jobs are asked to stop, and may still
+    succeed. For all jobs of a queue in a state, see "pinlater cancel-jobs".
 
-    Exit status 1 if a job was skipped or does not exist.
+    Exit status 1 if a job has ended or does not exist.
     """
-    return _change_each(session, descriptors, lambda handle: handle.cancel(), "cancelled")
+    return _change_each(session, descriptors, lambda handle: handle.cancel(reason), "cancelled")
 
 
 @command(
@@ -54,6 +58,74 @@ def run_now(session: Session, /, *, descriptors: tuple[str, ...]) -> int:
     Exit status 1 if a job is already due, is running, has ended, or does not exist.
     """
     return _change_each(session, descriptors, lambda handle: handle.run_now(), "made due")
+
+
+@command(
+    "send",
+    examples="""
+    pinlater send orders:s1:p1:42 approval '{"by": "ada"}'
+    pinlater send orders:s1:p1:42 paid --id invoice-7781
+    """,
+)
+@click.argument("descriptor")
+@click.argument("event")
+@click.argument("value", default="null")
+@click.option("--id", "event_id", help="Of two events with the same name and id, only the first is kept.")
+@click.pass_obj
+def send(session: Session, /, *, descriptor: str, event: str, value: str, event_id: str | None) -> int:
+    """Send an event to a job.
+
+    The job waits for it with context.wait_for, or will: it is kept until then. The value is JSON, by default null.
+
+    Exit status 1 if the job has ended or does not exist.
+    """
+    with session.client() as client:
+        is_sent = client.handle(descriptor).send(event, _json(value), id=event_id)
+        reasons = {} if is_sent else _reasons(client, [descriptor])
+    for name, reason in reasons.items():
+        click.echo(f"pinlater: {visible(name)} {reason}", err=True)
+    if session.as_json:
+        print_json({"sent": is_sent})
+    elif is_sent:
+        click.echo("event sent")
+    return 0 if is_sent else 1
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise click.UsageError(f"VALUE is not JSON: {error}. Texts need quotes: '\"{text}\"'") from None
+
+
+@command(
+    "result",
+    examples="""
+    pinlater result resize:s1:p1:42
+    pinlater result resize:s1:p1:42 --wait 30s
+    """,
+)
+@click.argument("descriptor")
+@click.option(
+    "--wait",
+    type=parse_duration,
+    metavar=DURATION,
+    default=0.0,
+    help="Wait so long for the job to end, such as 30s or 5m.  [default: not at all]",
+)
+@click.pass_obj
+def result(session: Session, /, *, descriptor: str, wait: float) -> int:
+    """Print what a job returned, as JSON.
+
+    Exit status 1 if the job has failed, was cancelled or does not exist; 69 if it has not ended.
+    """
+    with session.client() as client:
+        try:
+            value = client.handle(descriptor).result(wait)
+        except JobError as error:
+            raise click.ClickException(str(error)) from error
+    print_json(value)
+    return 0
 
 
 def _change_each(session: Session, descriptors: Iterable[str], change: Callable[[JobHandle], bool], past: str) -> int:
@@ -86,4 +158,4 @@ def _reasons(client: Client, left: list[str]) -> dict[str, str]:
 def _reason(info: JobInfo | None) -> str:
     if info is None:
         return "does not exist"
-    return "is already due" if info.state is JobState.PENDING else f"is {info.state.name}"
+    return "is already due" if info.state is JobState.PENDING else f"is {state_text(info)}"

@@ -9,7 +9,7 @@ import click
 
 from pinlater.cli.command import Session, command
 from pinlater.cli.completion import complete_queues
-from pinlater.cli.output import Table, body_json, body_text, print_bytes, print_json
+from pinlater.cli.output import Table, body_text, bytes_json, print_bytes, print_json
 
 if TYPE_CHECKING:
     from pinlater.model.attempts import ClaimedJob
@@ -70,7 +70,7 @@ def _attempts(job: ClaimedJob) -> str:
 def _job_json(job: ClaimedJob) -> dict[str, Any]:
     fields = job._asdict()
     body = fields.pop("body")
-    return {**fields, **body_json(body)}
+    return {**fields, **bytes_json("body", body)}
 
 
 def _claim_hint(jobs: Sequence[ClaimedJob]) -> str:

@@ -26,8 +26,11 @@ from pinlater.cli.output import (
     print_json,
     progress_json,
     progress_text,
+    shortened,
+    state_text,
     visible,
 )
+from pinlater.client.waits import call_text, waits_text
 from pinlater.model.state import JobState
 
 if TYPE_CHECKING:
@@ -54,15 +57,17 @@ _PAGE_SIZE = 100
 def lookup(session: Session, /, *, descriptors: tuple[str, ...], body: bool, raw: bool) -> int:
     """Show jobs by descriptor.
 
-    For a single job, it also shows each failed attempt. For up to 16 jobs, it also shows their progress and policy.
+    For a single job, it also shows each failed attempt. For up to 16 jobs, it also shows their progress, policy and
+    result.
 
-    A job that "waits for its key" is pending until other jobs with the same key have run.
+    A job that "waits for its key" is pending until other jobs with the same key have run. A job that waits for an event
+    or a call sleeps until that comes, or until RUN AFTER.
 
     Exit status 1 if a job does not exist; ended jobs are removed after their retention time.
     """
     with_bodies = len(descriptors) <= _MOST_WITH_BODIES
     with session.client() as client:
-        found = client.lookup(descriptors, include_body=body or raw or with_bodies)
+        found = client.lookup(descriptors, include_body=body or raw or with_bodies, include_result=with_bodies)
     infos = [found[descriptor] for descriptor in dict.fromkeys(descriptors) if descriptor in found]
     _print_infos(session, infos, body=body, raw=raw)
     missing = [descriptor for descriptor in descriptors if descriptor not in found]
@@ -93,7 +98,7 @@ def _metadata_json(info: JobInfo) -> dict[str, Any]:
 
 def _fields(info: JobInfo, *, body: bool) -> Iterable[tuple[str, str]]:
     yield "descriptor", info.descriptor
-    yield "state", info.state.name
+    yield "state", state_text(info)
     yield "attempts left", f"{info.attempts_remaining} of {info.attempts_allowed}"
     yield "created", moment(info.created_at_ms)
     yield "run after", moment(info.run_after_ms)
@@ -102,12 +107,21 @@ def _fields(info: JobInfo, *, body: bool) -> Iterable[tuple[str, str]]:
         yield "key", key_text(info)
     if info.waits_for_key:
         yield "waits", "for its key: other jobs of the key run first"
+    if info.waits_for:
+        yield "waits", f"for {visible(waits_text(info.waits_for))}"
+    if info.parent is not None:
+        yield (
+            "parent",
+            f"{visible(info.parent.descriptor)}, job {info.parent.position + 1} of {visible(call_text(info.parent))}",
+        )
     yield "claim", visible(info.claim or "-")
     if info.progress:
         yield "progress", progress_text(info.progress)
     if info.policy:
         yield "policy", policy_text(info.policy)
     yield "status", visible(info.remark.strip() or "-")
+    if info.result is not None:
+        yield "result", shortened(body_text(info.result))
     if body and info.body is not None:
         yield "body", body_text(info.body)
 
@@ -119,7 +133,7 @@ def _table() -> Table:
 def _row(info: JobInfo) -> list[str]:
     return [
         info.descriptor,
-        info.state.name,
+        state_text(info),
         f"{info.attempts_remaining} of {info.attempts_allowed}",
         moment(info.created_at_ms),
         moment(info.run_after_ms),

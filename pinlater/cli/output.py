@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pinlater.logs import utc_text
+from pinlater.model.state import JobState
 
 if TYPE_CHECKING:
     from pinlater.model.body_metadata import Progress
@@ -32,6 +33,14 @@ def _escape(letter: str) -> str:
     return letter.encode("unicode_escape").decode("ascii")
 
 
+_LONGEST_RESULT = 2000
+
+
+def shortened(text: str, most: int = _LONGEST_RESULT) -> str:
+    """Return text, without its end if it is long."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def body_text(body: bytes | None) -> str:
     """Format a body for people: UTF-8 as text, other bytes as hexadecimal escapes."""
     if body is None:
@@ -42,14 +51,14 @@ def body_text(body: bytes | None) -> str:
         return visible(body.decode("utf-8", "backslashreplace"))
 
 
-def body_json(body: bytes | None) -> dict[str, str]:
-    """Return a body as a JSON field: ``body`` if it is UTF-8, or else ``body_base64``."""
-    if body is None:
+def bytes_json(name: str, value: bytes | None) -> dict[str, str]:
+    """Return bytes as a JSON field, such as ``body`` if they are UTF-8, or else ``body_base64``; None is no field."""
+    if value is None:
         return {}
     try:
-        return {"body": body.decode("utf-8")}
+        return {name: value.decode("utf-8")}
     except UnicodeDecodeError:
-        return {"body_base64": base64.b64encode(body).decode("ascii")}
+        return {f"{name}_base64": base64.b64encode(value).decode("ascii")}
 
 
 def moment(epoch_ms: int | None) -> str:
@@ -73,9 +82,19 @@ def duration(seconds: float) -> str:
 def job_json(info: JobInfo) -> dict[str, Any]:
     """Return a job as JSON values; times are epoch milliseconds."""
     fields = info._asdict()
-    body = fields.pop("body")
-    key = None if info.key is None else info.key._asdict()
-    return {**fields, "state": info.state.name, "key": key, **body_json(body)}
+    body, result = fields.pop("body"), fields.pop("result")
+    fields["state"] = info.state.name
+    fields["key"] = None if info.key is None else info.key._asdict()
+    fields["parent"] = None if info.parent is None else info.parent._asdict()
+    fields["waits_for"] = [wait._asdict() for wait in info.waits_for]
+    return fields | bytes_json("body", body) | bytes_json("result", result)
+
+
+def state_text(info: JobInfo) -> str:
+    """Return the state of a job, and whether it was cancelled or is asked to stop."""
+    if not info.is_cancelled:
+        return info.state.name
+    return "CANCELLED" if info.state is JobState.FAILED else f"{info.state.name} (asked to stop)"
 
 
 def key_text(info: JobInfo) -> str:

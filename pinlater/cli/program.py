@@ -13,6 +13,7 @@ import click
 from pinlater import __version__
 from pinlater.cli import (
     by_descriptor,
+    cancel,
     claims,
     completion,
     delete,
@@ -91,7 +92,10 @@ for _command in (
     inspection.lookup,
     inspection.scan,
     by_descriptor.cancel,
+    cancel.cancel_jobs,
     by_descriptor.run_now,
+    by_descriptor.send,
+    by_descriptor.result,
     retry.retry_failed,
     delete.delete_jobs,
     move.move_jobs,

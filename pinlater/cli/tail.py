@@ -10,7 +10,7 @@ import click
 from pinlater.cli.command import Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.failures import status_line
-from pinlater.cli.output import job_json, print_json, some_jobs
+from pinlater.cli.output import job_json, print_json, some_jobs, state_text
 
 if TYPE_CHECKING:
     from pinlater.cli.changes import Change
@@ -70,7 +70,7 @@ def _print(change: Change, *, as_json: bool) -> None:
     if as_json:
         print_json({"before": None if change.before is None else change.before.name, **job_json(info)})
         return
-    states = info.state.name if change.before is None else f"{change.before.name} > {info.state.name}"
+    states = state_text(info) if change.before is None else f"{change.before.name} > {state_text(info)}"
     left = f"{info.attempts_remaining} of {info.attempts_allowed} left"
     status = status_line(info)
     click.echo(f"{time.strftime('%H:%M:%S')}  {info.descriptor}  {states}  {left}  {status}".rstrip())

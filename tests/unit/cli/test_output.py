@@ -3,7 +3,7 @@
 import pytest
 
 from pinlater.cli.latencies import Latencies
-from pinlater.cli.output import Table, body_json, body_text, moment, progress_text, visible
+from pinlater.cli.output import Table, body_text, bytes_json, moment, progress_text, visible
 from pinlater.model.body_metadata import Progress
 
 
@@ -36,8 +36,8 @@ def test_nothing_steers_the_terminal(text, shown):
 def test_bodies():
     assert body_text(None) == ""
     assert body_text(b"\xffa\n") == r"\xffa\n"
-    assert body_json(None) == {}
-    assert body_json(b"\xff") == {"body_base64": "/w=="}
+    assert bytes_json("body", None) == {}
+    assert bytes_json("body", b"\xff") == {"body_base64": "/w=="}
 
 
 def test_moments():

@@ -1,0 +1,67 @@
+"""``pinlater cancel-jobs``."""
+
+from __future__ import annotations
+
+import click
+
+from pinlater.cli.bulk_action import BulkAction, require_confirmation
+from pinlater.cli.command import Session, command
+from pinlater.cli.completion import complete_queues
+from pinlater.cli.filters import Filter, with_filter
+from pinlater.cli.job_selection import JobSelection
+from pinlater.model.state import JobState
+
+_CANCEL = BulkAction("cancel", "cancelling", "cancelled")
+_STATES = {"pending": JobState.PENDING, "in-progress": JobState.IN_PROGRESS}
+
+
+@command(
+    "cancel-jobs",
+    examples="""
+    pinlater cancel-jobs email --state pending
+    pinlater cancel-jobs email --state pending --job SendNewsletter --reason "wrong list" --yes
+    pinlater cancel-jobs reports --state in-progress --older-than 2h --dry-run
+    """,
+)
+@click.argument("queue", shell_complete=complete_queues)
+@click.option("--state", type=click.Choice(list(_STATES)), required=True, help="State of the jobs.")
+@with_filter
+@click.option("--regex", help="Only jobs whose body matches this regular expression; the server searches.")
+@click.option("--reason", default="", help="Text for the status of the jobs.")
+@click.option("--limit", type=click.IntRange(min=0), help="Maximum number of jobs.  [default: all]")
+@click.option("--dry-run", is_flag=True, help="Only print the number of jobs.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.pass_obj
+def cancel_jobs(
+    session: Session,
+    /,
+    *,
+    queue: str,
+    state: str,
+    job_filter: Filter,
+    regex: str | None,
+    reason: str,
+    limit: int | None,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    """Cancel the jobs of a queue in one state, and their children.
+
+    Pending jobs become FAILED at once, and are marked as cancelled. Running jobs are asked to stop, and may still
+    succeed. Shows the number of jobs and asks for confirmation, unless --yes is given. ^C stops after the current
+    batch and prints how many jobs were cancelled.
+
+    Exit status 1 if the answer is no, or there are no jobs to cancel.
+    """
+    require_confirmation(yes=yes, dry_run=dry_run)
+    status = f"cancelled: {reason}\n" if reason else "cancelled\n"
+    with session.client() as client:
+        selection = JobSelection(queue, _STATES[state], job_filter, body_regex=regex)
+        found = selection.find(client, limit)
+        number = len(found)
+        if not dry_run:
+            if not yes and not _CANCEL.confirm(str(number) if number else "", selection):
+                return 1
+            number = _CANCEL.run_in_batches(found, lambda part: client.cancel_jobs(queue, part, status=status))
+    _CANCEL.report(number, dry_run=dry_run, as_json=session.as_json)
+    return 0
