@@ -32,6 +32,7 @@ class Action(StrEnum):
     """Kind of a bulk action."""
 
     RETRY = "retry"
+    CANCEL = "cancel"
     MOVE = "move"
     DELETE = "delete"
 
@@ -161,6 +162,9 @@ class BulkActions:
             return await self._client.move_these(move, descriptors)
         if planned.action is Action.RETRY:
             return await self._client.retry_these(queue, descriptors, attempts=planned.attempts or 1)
+        if planned.action is Action.CANCEL:
+            cancelled = await self._client.cancel_jobs(queue, descriptors, status="cancelled: on the dashboard\n")
+            return min(cancelled, len(descriptors))  # children are counted, too
         return await self._client.delete_these(queue, descriptors, planned.state)
 
 

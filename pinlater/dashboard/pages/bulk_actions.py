@@ -27,6 +27,8 @@ async def make(request: Request) -> Response:
         raise RequestRefused(400, "there is no such action or state") from None
     if action is Action.RETRY and state is not JobState.FAILED:
         raise RequestRefused(400, "only failed jobs can be retried")
+    if action is Action.CANCEL and state.is_final:
+        raise RequestRefused(400, "only jobs that have not ended can be cancelled")
     if action is Action.MOVE and state not in {JobState.FAILED, JobState.PENDING}:
         raise RequestRefused(400, "only pending and failed jobs can be moved")
     jobs, reason = (

@@ -1,4 +1,4 @@
-"""Job page: details of one job, with retry, run now and delete."""
+"""Job page: details of one job, with retry, run now and delete; what tells it something is in ``job_messages``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from pinlater.client.waits import call_text, event_in, waits_text
 from pinlater.dashboard.access import form_of
 from pinlater.dashboard.app_state import get_app_state
 from pinlater.dashboard.audit import audit
@@ -25,6 +26,8 @@ MOST_DESCRIPTOR = 300
 _NOTES = {
     "retry": "The job is pending again.",
     "run-now": "The job is due now.",
+    "cancel": "The job is cancelled, or asked to stop if it runs.",
+    "send": "The event was sent.",
     "unchanged": "Nothing was changed: the job is in another state now.",
 }
 
@@ -49,7 +52,7 @@ async def reveal(request: Request) -> Response:
 async def retry(request: Request) -> Response:
     """Make a failed job pending again."""
     app, form = get_app_state(request), form_of(request)
-    described = _parsed(form.text("id", MOST_DESCRIPTOR))
+    described = parsed(form.text("id", MOST_DESCRIPTOR))
     attempts = int(form.number("attempts", 1, 10_000, int) or 1)
     count = await app.client.retry_these(described.queue, [str(described)], attempts=attempts)
     audit(request, "retry", str(described), count)
@@ -60,7 +63,7 @@ async def retry(request: Request) -> Response:
 async def run_now(request: Request) -> Response:
     """Make a scheduled job due now."""
     app = get_app_state(request)
-    described = _parsed(form_of(request).text("id", MOST_DESCRIPTOR))
+    described = parsed(form_of(request).text("id", MOST_DESCRIPTOR))
     count = await app.client.run_now(described.queue, [str(described)])
     audit(request, "run-now", str(described), count)
     app.changed(described.queue)
@@ -70,7 +73,7 @@ async def run_now(request: Request) -> Response:
 async def delete(request: Request) -> Response:
     """Delete a job if it is still in the state that the page showed."""
     app, form = get_app_state(request), form_of(request)
-    described = _parsed(form.text("id", MOST_DESCRIPTOR))
+    described = parsed(form.text("id", MOST_DESCRIPTOR))
     try:
         state = JobState[form.text("state", 20)]
     except KeyError:
@@ -81,7 +84,12 @@ async def delete(request: Request) -> Response:
     return RedirectResponse(path_of(str(described)) + ("" if count else "&done=unchanged"), 303)
 
 
-def _parsed(descriptor: str) -> JobDescriptor:
+def parsed(descriptor: str) -> JobDescriptor:
+    """Parse a descriptor from a request.
+
+    Raises:
+        RequestRefused: it is none.
+    """
     try:
         return JobDescriptor.parse(descriptor)
     except UnknownError as error:
@@ -89,8 +97,8 @@ def _parsed(descriptor: str) -> JobDescriptor:
 
 
 async def _shown(request: Request, descriptor: str, *, reveals: bool) -> Response:
-    app, described = get_app_state(request), _parsed(descriptor)
-    info = (await app.client.lookup([descriptor], include_body=True)).get(descriptor)
+    app, described = get_app_state(request), parsed(descriptor)
+    info = (await app.client.lookup([descriptor], include_body=True, include_result=True)).get(descriptor)
     if info is None:
         return page(request, "no_job.html", 404, descriptor=descriptor, queue=described.queue)
     hides = app.options.hides_bodies and not reveals
@@ -106,6 +114,10 @@ async def _shown(request: Request, descriptor: str, *, reveals: bool) -> Respons
         priority=described.priority,
         display_state=_standing(info),
         body=None if info.body is None or hides else view_of(info.body),
+        result=None if info.result is None or hides else view_of(info.result),
+        waits=waits_text(info.waits_for),
+        events=[event for wait in info.waits_for if (event := event_in(wait.name)) is not None],
+        call=call_text(info.parent) if info.parent else "",
         hides=hides,
         is_revealed=reveals,
         body_size=len(info.body or b""),

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pinlater.client.waits import waits_text
 from pinlater.dashboard.app_state import AppState, get_app_state
 from pinlater.dashboard.count_cache import DISPLAY_STATES, DISPLAY_STATES_BY_NAME, DisplayState
 from pinlater.dashboard.failures import error_line
@@ -57,6 +58,7 @@ async def jobs(request: Request) -> Response:
         rows=[(info, error_line(info.status), parse_holder(info.claim) if info.claim else None) for info in found.jobs],
         is_first="from" not in request.query_params,
         link=lambda **changes: _link(filters | changes),
+        waits_text=waits_text,
         more=found.continuation,
     )
 

@@ -1,0 +1,63 @@
+"""What the job page tells a job: that it is cancelled, and events that it waits for."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from pinlater.client.async_handle import AsyncJobHandle
+from pinlater.dashboard.access import form_of
+from pinlater.dashboard.app_state import get_app_state
+from pinlater.dashboard.audit import audit, who
+from pinlater.dashboard.forms import RequestRefused
+from pinlater.dashboard.pages.job import MOST_DESCRIPTOR, parsed, path_of
+
+_MOST_EVENT = 200
+_MOST_VALUE = 100_000
+
+
+async def cancel(request: Request) -> Response:
+    """Cancel a job and its children."""
+    app = get_app_state(request)
+    described = parsed(form_of(request).text("id", MOST_DESCRIPTOR))
+    name = str(described)
+    status = f"cancelled: by {who(request)} on the dashboard\n"
+    count = await app.client.cancel_jobs(described.queue, [name], status=status)
+    audit(request, "cancel", name, count)
+    app.changed(described.queue)
+    return RedirectResponse(f"{path_of(name)}&done={'cancel' if count else 'unchanged'}", 303)
+
+
+async def send(request: Request) -> Response:
+    """Send a job an event."""
+    app, form = get_app_state(request), form_of(request)
+    name = str(parsed(form.text("id", MOST_DESCRIPTOR)))
+    event = form.text("event", _MOST_EVENT)
+    if not event:
+        raise RequestRefused(400, "an event needs a name", path_of(name))
+    value = _value(form.text("value", _MOST_VALUE), path_of(name))
+    is_sent = await AsyncJobHandle(app.client, name).send(event, value)
+    audit(request, f"send(event={event})", name, int(is_sent))
+    return RedirectResponse(f"{path_of(name)}&done={'send' if is_sent else 'unchanged'}", 303)
+
+
+def _value(text: str, back: str) -> Any:
+    try:
+        return json.loads(text or "null", parse_constant=_refuse_constant, parse_float=_finite)
+    except ValueError as error:
+        raise RequestRefused(400, f"the value is not JSON: {error}; a text needs quotes", back) from None
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text} is too large")
+    return value
