@@ -61,7 +61,8 @@ def _lookup_one(
 
 def _record(queue: Queue, row: Any) -> JobRecord:
     local_id, state, priority, *rest, key, limit = row  # the others are in the order of the record
-    return JobRecord(f"{queue.name}:s1:p{priority}:{local_id}", state, *rest, job_key(key, limit))
+    fields: tuple[Any, ...] = (f"{queue.name}:s1:p{priority}:{local_id}", state, *rest, job_key(key, limit))
+    return JobRecord(*fields)
 
 
 def count(connection: sqlite3.Connection, search: JobSearch, cap: int) -> int:
