@@ -56,7 +56,10 @@ class AckCall:
         settled = await self._broker.ack(acks.queue, acks.succeeded, acks.failed)
         self._metrics.acks_succeeded.add(acks.queue, len(acks.succeeded))
         self._metrics.acks_failed.add(acks.queue, len(acks.failed))
-        self._metrics.jobs_given_up.add(acks.queue, settled.failed)
+        cancelled = min(sum(ack.is_cancelled for ack in acks.failed), settled.failed) if acks.failed else 0
+        self._metrics.jobs_given_up.add(acks.queue, settled.failed - cancelled)
+        if cancelled:
+            self._metrics.jobs_cancelled.add(acks.queue, cancelled)
         if settled.stale:
             self._metrics.stale_acks.add(acks.queue, settled.stale)
         if acks.faults:

@@ -15,6 +15,7 @@ from pinlater.server.api.calls import CallReply
 from pinlater.server.api.offload import offload
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.config.settings import Settings
+from pinlater.server.metrics import Metrics
 
 _CHILDREN_AT_ONCE = 1000
 MAX_READ_MESSAGES = 5000
@@ -27,12 +28,14 @@ class JobMessages:
     Args:
         broker: passes them on.
         settings: limits.
+        metrics: counts cancelled jobs.
         max_bytes: most bytes of the messages in a reply.
     """
 
-    def __init__(self, broker: Broker, settings: Settings, max_bytes: int) -> None:
+    def __init__(self, broker: Broker, settings: Settings, metrics: Metrics, max_bytes: int) -> None:
         self._broker = broker
         self._settings = settings
+        self._metrics = metrics
         self._max_bytes = max_bytes
 
     async def send(self, arguments: Any) -> bool:
@@ -65,6 +68,8 @@ class JobMessages:
         rest.
         """
         cancelled = await self._broker.cancel(queue, jobs, status)
+        if cancelled.ended:
+            self._metrics.jobs_cancelled.add(queue, len(cancelled.ended))
         parents = (*cancelled.ended, *cancelled.asked)
         count = len(parents)
         while parents and (children := await self._broker.backend.unfinished_children(parents, _CHILDREN_AT_ONCE)):

@@ -98,7 +98,7 @@ class Service:
         )
         changes = ManualChanges(broker, settings.priority_levels)
         reports = WorkerReports(backend, max_bytes)
-        job_messages = JobMessages(broker, settings, max_bytes)
+        job_messages = JobMessages(broker, settings, metrics, max_bytes)
         self._handlers: dict[str, Callable[[Any, Caller], Awaitable[CallReply]]] = {
             "createQueue": self._create_queue,
             "deleteQueue": self._delete_queue,

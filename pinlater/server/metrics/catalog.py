@@ -112,6 +112,9 @@ class Metrics:
         self.jobs_given_up = self._per_queue(
             "jobs_given_up", "Jobs FAILED finally, by an ack or an expired claim", "given_up"
         )
+        self.jobs_cancelled = self._per_queue(
+            "jobs_cancelled", "Jobs cancelled: waiting ones at once, running ones when they have stopped", "cancelled"
+        )
         self.checkpoints = self._per_queue("checkpoints", "Checkpoints stored", "checkpoint")
         self.checkpoint_noops = self._per_queue(
             "checkpoint_noops", "Checkpoints ignored, job not held", "checkpoint_noop"
