@@ -13,8 +13,8 @@ from pinlater.client.chunks import LookupSizer, split_into_chunks, with_unique_k
 from pinlater.errors import CallError, PinLaterError, ServerError
 from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
-from pinlater.protocol.operation import always, never
 from pinlater.protocol.operations import Call, Calls
+from pinlater.protocol.repeating import always, never
 
 T = TypeVar("T")
 

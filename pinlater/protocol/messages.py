@@ -29,13 +29,6 @@ class RequestContext(Payload):
 
 
 @payload
-class PinLaterParent(Payload):
-    jobDescriptor: str | None = field(1, STRING, default=None, required=True)
-    messageName: str | None = field(2, STRING, default=None, required=True)
-    position: int | None = field(3, I32, default=None, required=True)
-
-
-@payload
 class PinLaterJob(Payload):
     body: bytes | None = field(1, BINARY, default=None, required=True)
     priority: int = field(2, BYTE, default=1)
@@ -50,7 +43,9 @@ class PinLaterJob(Payload):
     key: str | None = field(105, STRING, default=None)
     maxRunningOfKey: int | None = field(106, I32, default=None)
     keyInOrder: bool | None = field(107, BOOL, default=None)
-    parent: PinLaterParent | None = field(108, (STRUCT, PinLaterParent), default=None)
+    parentDescriptor: str | None = field(108, STRING, default=None)
+    parentMessageName: str | None = field(109, STRING, default=None)
+    parentPosition: int | None = field(110, I32, default=None)
 
 
 @payload
@@ -167,8 +162,10 @@ class PinLaterJobInfo(Payload):
     waitsForKey: bool | None = field(104, BOOL, default=None)
     result: bytes | None = field(105, BINARY, default=None)
     isCancelled: bool | None = field(106, BOOL, default=None)
-    parent: PinLaterParent | None = field(107, (STRUCT, PinLaterParent), default=None)
-    waitsFor: list[PinLaterMessageWait] | None = field(108, (LIST, (STRUCT, PinLaterMessageWait)), default=None)
+    parentDescriptor: str | None = field(107, STRING, default=None)
+    parentMessageName: str | None = field(108, STRING, default=None)
+    parentPosition: int | None = field(109, I32, default=None)
+    waitsFor: list[PinLaterMessageWait] | None = field(110, (LIST, (STRUCT, PinLaterMessageWait)), default=None)
 
 
 @payload

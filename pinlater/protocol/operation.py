@@ -9,6 +9,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, ov
 
 from pinlater.protocol.call_source import CallSource
 from pinlater.protocol.messages import arguments_of
+from pinlater.protocol.repeating import always
 
 C = TypeVar("C", bound=CallSource)
 D = TypeVar("D", bound=CallSource)
@@ -102,14 +103,6 @@ class Operation(Generic[C, P, T]):
 
 OPERATIONS: dict[str, Operation[Any, ..., Any]] = {}
 """All calls of the contract, by method."""
-
-
-def always(_: Any) -> bool:
-    return True
-
-
-def never(_: Any) -> bool:
-    return False
 
 
 def operation(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from pinlater.model.attempts import Ack, Acks, Checkpoint
 from pinlater.model.jobs import JobInfo, NewJob
@@ -24,20 +23,12 @@ from pinlater.protocol.conversion.acks import acks_struct_of, checkpoint_struct
 from pinlater.protocol.conversion.values import milliseconds, nothing, number, several
 from pinlater.protocol.internal_calls import InternalCalls
 from pinlater.protocol.messages import CONTINUATION_START
-from pinlater.protocol.operation import OPERATIONS, Arguments, Call, never, operation
+from pinlater.protocol.operation import OPERATIONS, Arguments, Call, operation
+from pinlater.protocol.repeating import all_checkpoints_fenced, claims_nothing, never
 
 __all__ = ["OPERATIONS", "Call", "Calls"]
 
 _addition = functools.partial(operation, is_original=False)
-
-
-def _all_checkpoints_fenced(arguments: Any) -> bool:
-    return all(checkpoint.claimDescriptor for checkpoint in arguments.request.requests)
-
-
-def _claims_nothing(arguments: Any) -> bool:
-    """Tell whether a dequeue changes nothing; jobs of a lost answer are claimed, and a second one would claim more."""
-    return bool(arguments.request.dryRun) and arguments.request.jobAckRequest is None
 
 
 class Calls(InternalCalls):
@@ -139,7 +130,7 @@ class Calls(InternalCalls):
 
     # Attempts
 
-    @operation("dequeueJobs", job_conversion.claimed_jobs, repeatable=_claims_nothing, may_wait=True)
+    @operation("dequeueJobs", job_conversion.claimed_jobs, repeatable=claims_nothing, may_wait=True)
     def dequeue_jobs(
         self,
         queue: str,
@@ -182,7 +173,7 @@ class Calls(InternalCalls):
         """Say how claimed jobs ended. Jobs that are claimed no longer, or otherwise, are left alone."""
         return self.ack_structs(acks_struct_of(queue, succeeded, failed))
 
-    @operation("checkpointJobs", nothing, repeatable=_all_checkpoints_fenced)
+    @operation("checkpointJobs", nothing, repeatable=all_checkpoints_fenced)
     def checkpoint(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Arguments:
         """Save progress of claimed jobs, renew their claims, or give them back.
 

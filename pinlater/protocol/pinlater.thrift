@@ -54,16 +54,6 @@ struct RequestContext {
   103: optional bool hearsStopping,
 }
 
-// Addition: the job that waits for the end of another one, and is kept on the same shard. It gets a message then.
-struct PinLaterParent {
-  // Its descriptor. While it is not there, has finished or is asked to stop, jobs with this parent are refused.
-  1: required string jobDescriptor,
-  // Name of the message, 1 to 200 characters.
-  2: required string messageName,
-  // The message's id: which of the jobs with this name it is, from 0.
-  3: required i32 position,
-}
-
 struct PinLaterJob {
   1: required binary body,
   // 1 is served first.
@@ -94,8 +84,13 @@ struct PinLaterJob {
   106: optional i32 maxRunningOfKey,
   // The jobs of the key run one after the other, in the order of their enqueues, also when one is retried.
   107: optional bool keyInOrder,
-  // That waits for the end of this job.
-  108: optional PinLaterParent parent,
+  // The job that waits for the end of this one, its parent, and gets a message then. It is on the same shard. While it is
+  // not there, has finished or is asked to stop, this job is refused. With it come the two that follow.
+  108: optional string parentDescriptor,
+  // Name of the message, 1 to 200 characters.
+  109: optional string parentMessageName,
+  // The message's id: which of the jobs with this name it is, from 0.
+  110: optional i32 parentPosition,
 }
 
 struct PinLaterEnqueueRequest {
@@ -229,9 +224,12 @@ struct PinLaterJobInfo {
   105: optional binary result,
   // FAILED: it was cancelled. IN_PROGRESS: it is asked to stop.
   106: optional bool isCancelled,
-  107: optional PinLaterParent parent,
+  // Of PinLaterJob, like the two that follow.
+  107: optional string parentDescriptor,
+  108: optional string parentMessageName,
+  109: optional i32 parentPosition,
   // It is PENDING, and due earlier if one of these is fulfilled.
-  108: optional list<PinLaterMessageWait> waitsFor,
+  110: optional list<PinLaterMessageWait> waitsFor,
 }
 
 struct PinLaterGetJobCountRequest {

@@ -11,6 +11,7 @@ from pinlater.errors import ConfigError
 from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.listeners import StoreListeners
 from pinlater.server.backends.records import CommitStats
+from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.backends.sharded import (
     ClockUpdater,
     Shard,
@@ -20,7 +21,7 @@ from pinlater.server.backends.sharded import (
     meet_servers,
 )
 from pinlater.server.backends.sqlite import SqliteStore
-from pinlater.server.backends.store import FREQUENT_POLLS, POLLS_BESIDE_DATAGRAMS, PollIntervals, ServerStore
+from pinlater.server.backends.store import FREQUENT_POLLS, POLLS_BESIDE_DATAGRAMS, PollIntervals
 from pinlater.server.backends.token_bucket import AcquireTokens
 from pinlater.server.clock import SteadyClock
 from pinlater.server.config.settings import Settings

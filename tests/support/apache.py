@@ -10,24 +10,31 @@ from thrift.transport.TTransport import TFramedTransport, TMemoryBuffer
 
 _CONTRACT = """
 Context           1 source string, 2 requestId string, 100 idempotencyKey binary, 101 isRepeat bool, 102 keepResultMillis i32
-Job               1 body binary, 2 priority byte, 3 runAfterTimestampMillis i64, 4 numAttemptsAllowed i32, 5 customStatus string, 100 uniqueKey string, 101 uniqueUntilStarted bool, 102 uniqueForMillis i64, 103 onDuplicate i32, 104 maxDelayMillis i64
+Job               1 body binary, 2 priority byte, 3 runAfterTimestampMillis i64, 4 numAttemptsAllowed i32, 5 customStatus string, 100 uniqueKey string, 101 uniqueUntilStarted bool, 102 uniqueForMillis i64, 103 onDuplicate i32, 104 maxDelayMillis i64, 105 key string, 106 maxRunningOfKey i32, 107 keyInOrder bool, 108 parentDescriptor string, 109 parentMessageName string, 110 parentPosition i32
 EnqueueRequest    1 queueName string, 2 jobs list<Job>
 EnqueueResponse   1 jobDescriptors list<string>
-AckInfo           1 jobDescriptor string, 2 appendCustomStatus string, 3 retryDelayMillis i64, 100 claimDescriptor string, 101 isFinal bool
+AckInfo           1 jobDescriptor string, 2 appendCustomStatus string, 3 retryDelayMillis i64, 100 claimDescriptor string, 101 isFinal bool, 102 result binary, 103 isCancelled bool
 AckRequest        1 queueName string, 2 jobsSucceeded list<AckInfo>, 3 jobsFailed list<AckInfo>
 DequeueRequest    1 queueName string, 2 limit i32, 3 jobAckRequest AckRequest, 4 dryRun bool, 5 coverage double, 100 waitMillis i32, 101 claimTimeoutMillis i32, 102 otherQueueNames list<string>
 DequeueMetadata   1 attemptsAllowed i32, 2 attemptsRemaining i32, 100 claimDescriptor string, 101 createdAtTimestampMillis i64, 102 runAfterTimestampMillis i64
 DequeueResponse   1 jobs map<string,binary>, 2 jobMetadata map<string,DequeueMetadata>, 100 serverTimestampMillis i64
-CheckpointRequest 1 jobDescriptor string, 2 newBody binary, 3 moveToPending bool, 4 runAfterTimestampMillis i64, 5 numOfAttemptsAllowed i32, 6 prependCustomStatus string, 100 claimDescriptor string, 101 newBodyBytes binary
+CheckpointRequest 1 jobDescriptor string, 2 newBody binary, 3 moveToPending bool, 4 runAfterTimestampMillis i64, 5 numOfAttemptsAllowed i32, 6 prependCustomStatus string, 100 claimDescriptor string, 101 newBodyBytes binary, 102 waitsFor list<MessageWait>
+MessageWait       1 messageName string, 2 count i32
 CheckpointsRequest 1 queueName string, 2 requests list<CheckpointRequest>, 100 tellStale bool
-LookupRequest     1 jobDescriptors list<string>, 2 includeBody bool
-JobInfo           1 jobDescriptor string, 2 jobState i32, 10 attemptsAllowed i32, 3 attemptsRemaining i32, 4 customStatus string, 5 createdAtTimestampMillis i64, 6 runAfterTimestampMillis i64, 7 updatedAtTimestampMillis i64, 8 claimDescriptor string, 9 body binary, 100 uniqueKey string
+LookupRequest     1 jobDescriptors list<string>, 2 includeBody bool, 100 includeResult bool, 101 waitMillis i32
+JobInfo           1 jobDescriptor string, 2 jobState i32, 10 attemptsAllowed i32, 3 attemptsRemaining i32, 4 customStatus string, 5 createdAtTimestampMillis i64, 6 runAfterTimestampMillis i64, 7 updatedAtTimestampMillis i64, 8 claimDescriptor string, 9 body binary, 100 uniqueKey string, 101 key string, 102 maxRunningOfKey i32, 103 keyInOrder bool, 104 waitsForKey bool, 105 result binary, 106 isCancelled bool, 107 parentDescriptor string, 108 parentMessageName string, 109 parentPosition i32, 110 waitsFor list<MessageWait>
 CountRequest      1 queueName string, 2 jobState i32, 3 priority byte, 4 countFutureJobs bool, 5 bodyRegexToMatch string
 ScanRequest       1 queueName string, 2 jobState i32, 3 priority byte, 4 scanFutureJobs bool, 5 continuation string, 6 limit i32, 7 bodyRegexToMatch string
 ScanResponse      1 scannedJobs list<JobInfo>, 2 continuation string
 RetryRequest      1 queueName string, 2 priority byte, 3 attemptsToAllow i32, 4 runAfterTimestampMillis i64, 5 limit i32, 100 jobDescriptors list<string>
 DeleteRequest     1 queueName string, 2 jobState i32, 3 priority byte, 4 bodyRegexToMatch string, 5 limit i32, 100 jobDescriptors list<string>
 RunNowRequest     1 queueName string, 2 jobDescriptors list<string>
+CancelRequest     1 queueName string, 2 jobDescriptors list<string>, 3 appendCustomStatus string
+SendRequest       1 jobDescriptor string, 2 name string, 3 id string, 4 payload binary
+Message           1 number i64, 2 id string, 3 kind i32, 4 payload binary
+ReadRequest       1 jobDescriptor string, 2 name string, 3 after i64, 4 limit i32
+CancelledRequest  1 sinceTimestampMillis i64, 2 waitMillis i32
+CancelledJobs     1 jobDescriptors list<string>, 2 serverTimestampMillis i64
 ReleaseRequest    1 queueName string, 2 claimSource string
 ImportRequest     1 queueName string, 2 jobs list<JobInfo>
 QueueSettings     1 isPaused bool, 2 maxJobsPerSecond double, 3 maxRunning i32, 4 isFromFile bool
@@ -38,7 +45,7 @@ UnknownJobs       1 queueName string, 2 className string, 3 timesReturned i64, 4
 QueueLoad         1 queueName string, 2 latencyTargetMillis i64, 3 jobsAtOnce i32, 4 jobsRunning i32, 5 windowMillis i64, 6 jobsEnded i64, 7 busyMillis i64
 Worker            1 workerId string, 2 host string, 3 pid i32, 4 version string, 5 pythonVersion string, 6 startedAtTimestampMillis i64, 7 isDraining bool, 8 processes list<WorkerProcess>, 9 reportedAtTimestampMillis i64, 10 unknownJobs list<UnknownJobs>, 11 queueLoads list<QueueLoad>
 ReportRequest     1 worker Worker, 2 keepMillis i32
-Failure           1 errorCode i32, 2 message string, 100 jobDescriptors list<string>
+Failure           1 errorCode i32, 2 message string, 100 jobDescriptors list<string>, 101 cancelledDescriptors list<string>
 """  # noqa: E501 - a table
 
 _METHODS = """
@@ -55,6 +62,10 @@ scanJobs        2 request ScanRequest                    -> ScanResponse
 retryFailedJobs 2 request RetryRequest                   -> i32
 deleteJobs      2 request DeleteRequest                  -> i32
 runJobsNow      2 request RunNowRequest                  -> i32
+cancelJobs      2 request CancelRequest                  -> i32
+sendMessage     2 request SendRequest                    -> bool
+readMessages    2 request ReadRequest                    -> list<Message>
+getCancelledJobs 2 request CancelledRequest              -> CancelledJobs
 releaseClaims   2 request ReleaseRequest                 -> i32
 importJobs      2 request ImportRequest                  -> EnqueueResponse
 getQueueSettings                                         -> map<string,QueueSettings>

@@ -23,6 +23,7 @@ from pinlater.client import (
     WorkerReport,
 )
 from pinlater.errors import SERVICE_ERRORS, PinLaterError, service_error
+from pinlater.model.messages import Message, MessageWait, Parent
 from tests.surface.places import encode_error, encode_reply, idl
 from tests.surface.recorder import BODY, DESCRIPTOR, NOW_MS, Recorder, decoded, success_of, text_of
 
@@ -76,6 +77,9 @@ CALLS = {
     "enqueueJobs of many": lambda client: client.enqueue_many(
         [Mail(user=1), Mail(user=2)], backoff=Constant(5), unique=lambda job: f"user {job.user}", status="new"
     ),
+    "enqueueJobs of a child": lambda client: client.enqueue_jobs(
+        "mail", [NewJob(BODY, parent=Parent(DESCRIPTOR, "resize", 7))]
+    ),
     "dequeueJobs minimal": lambda client: client.dequeue_jobs("mail", 1),
     "dequeueJobs full": lambda client: client.dequeue_jobs(
         "mail",
@@ -91,12 +95,21 @@ CALLS = {
     "ackDequeuedJobs full": lambda client: client.ack(
         "mail", [Ack(DESCRIPTOR, CLAIM, "done")], [Ack(DESCRIPTOR, CLAIM, "why", 2.5, final=True)]
     ),
+    "ackDequeuedJobs with a result": lambda client: client.ack("mail", [Ack(DESCRIPTOR, CLAIM, result=b"\xff\0")]),
+    "ackDequeuedJobs of a cancelled job": lambda client: client.ack(
+        "mail", [], [Ack(DESCRIPTOR, CLAIM, cancelled=True)]
+    ),
     "checkpointJobs minimal": lambda client: client.checkpoint("mail", [Checkpoint(DESCRIPTOR)]),
     "checkpointJobs full": lambda client: client.checkpoint(
         "mail", [Checkpoint(DESCRIPTOR, CLAIM, body, True, NOW_MS, 4, "why") for body in (BODY, b"\xff")]
     ),
+    "checkpointJobs of a job that waits": lambda client: client.checkpoint(
+        "mail", [Checkpoint(DESCRIPTOR, CLAIM, BODY, True, NOW_MS, waits_for=[MessageWait("approval", 2)])]
+    ),
     "lookupJobs minimal": lambda client: client.lookup([DESCRIPTOR]),
     "lookupJobs full": lambda client: client.lookup([DESCRIPTOR, "sms:s1:p1:1"], include_body=True),
+    "lookupJobs with results": lambda client: client.lookup([DESCRIPTOR], include_result=True),
+    "lookupJobs that waits": lambda client: client.lookup([DESCRIPTOR], wait=2.5),
     "getJobCount minimal": lambda client: client.count("mail", JobState.PENDING),
     "getJobCount full": lambda client: client.count(
         "mail", JobState.PENDING, priority=2, future=True, body_regex="a.c"
@@ -119,6 +132,13 @@ CALLS = {
     ),
     "deleteJobs, named": lambda client: client.delete_these("mail", [DESCRIPTOR], JobState.PENDING),
     "runJobsNow": lambda client: client.run_now("mail", [DESCRIPTOR]),
+    "cancelJobs minimal": lambda client: client.cancel_jobs("mail", [DESCRIPTOR]),
+    "cancelJobs full": lambda client: client.cancel_jobs("mail", [DESCRIPTOR, "mail:s1:p1:1"], status="by ada"),
+    "sendMessage": lambda client: client.send_message(DESCRIPTOR, Message("approval", "id-1", b"\xff\0")),
+    "readMessages minimal": lambda client: client.read_messages(DESCRIPTOR, "approval"),
+    "readMessages full": lambda client: client.read_messages(DESCRIPTOR, "approval", after=3, limit=20),
+    "getCancelledJobs minimal": lambda client: client.cancelled_jobs(),
+    "getCancelledJobs full": lambda client: client.cancelled_jobs(NOW_MS, wait=2.5),
     "releaseClaims": lambda client: client.release_claims("mail", "worker:host:2"),
     "importJobs minimal": lambda client: client.import_jobs("mail", [JobInfo(DESCRIPTOR, JobState.PENDING, 2, 1)]),
     "importJobs full": lambda client: client.import_jobs("mail", [INFO]),

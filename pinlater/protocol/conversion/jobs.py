@@ -17,7 +17,7 @@ from pinlater.model.messages import Parent
 from pinlater.model.state import JobState
 from pinlater.model.unique import UniqueRule
 from pinlater.protocol import messages
-from pinlater.protocol.conversion.messages import parent_of, parent_struct, wait_structs, waits
+from pinlater.protocol.conversion.messages import fields_of_parent, parent_of, wait_structs, waits
 from pinlater.protocol.conversion.values import default, present
 from pinlater.protocol.messages import CONTINUATION_END, CONTINUATION_START
 
@@ -50,7 +50,7 @@ def new_job_struct(
     if key is not None:
         job.key, job.maxRunningOfKey, job.keyInOrder = _fields_of_key(key)
     if parent is not None:
-        job.parent = parent_struct(parent)
+        job.parentDescriptor, job.parentMessageName, job.parentPosition = parent
     return job
 
 
@@ -88,7 +88,7 @@ def new_jobs(structs: Iterable[messages.PinLaterJob]) -> list[NewJob]:
             None,
             None,
         )
-        if it.uniqueKey is None and it.key is None and it.parent is None
+        if it.uniqueKey is None and it.key is None and it.parentDescriptor is None
         else _rare_fields(it)
         for it in structs
     ]
@@ -102,7 +102,7 @@ def _rare_fields(job: messages.PinLaterJob) -> tuple[Any, ...]:
         for_ms, on_duplicate = default(job.uniqueForMillis, 0), default(job.onDuplicate, 0)
         rule = UniqueRule(bool(job.uniqueUntilStarted), for_ms, on_duplicate, job.maxDelayMillis)
     told = job.body, job.priority, job.runAfterTimestampMillis, job.numAttemptsAllowed, job.customStatus
-    return (*told, job.uniqueKey, rule, job_key(job), parent_of(job.parent))
+    return (*told, job.uniqueKey, rule, job_key(job), parent_of(job))
 
 
 def enqueue_reply(descriptors: list[str]) -> messages.PinLaterEnqueueResponse:
@@ -202,7 +202,7 @@ def job_info(struct: messages.PinLaterJobInfo) -> JobInfo:
         bool(struct.waitsForKey),
         struct.result,
         bool(struct.isCancelled),
-        parent_of(struct.parent),
+        parent_of(struct),
         waits(struct.waitsFor),
     )
 
@@ -216,7 +216,8 @@ def info_struct(job: JobInfo | JobRecord) -> messages.PinLaterJobInfo:
         info.waitsForKey = due >= WAITS_FOR_KEY_MS or None
         info.runAfterTimestampMillis = without_wait(due)
     info.result, info.isCancelled = job.result, job.is_cancelled or None
-    info.parent, info.waitsFor = parent_struct(job.parent), wait_structs(job.waits_for)
+    info.parentDescriptor, info.parentMessageName, info.parentPosition = fields_of_parent(job.parent)
+    info.waitsFor = wait_structs(job.waits_for)
     return info
 
 

@@ -10,16 +10,16 @@ from pinlater.protocol import messages as wire
 from pinlater.protocol.conversion.values import default, present
 
 
-def parent_struct(parent: Parent | None) -> wire.PinLaterParent | None:
-    """Build the struct of a parent."""
-    return None if parent is None else wire.PinLaterParent(*parent)
+def fields_of_parent(parent: Parent | None) -> tuple[str | None, str | None, int | None]:
+    """Return the three fields of a job that name its parent."""
+    return parent or (None, None, None)
 
 
-def parent_of(struct: wire.PinLaterParent | None) -> Parent | None:
-    """Read a parent; what it lacks is empty, or 0."""
-    if struct is None:
+def parent_of(struct: wire.PinLaterJob | wire.PinLaterJobInfo) -> Parent | None:
+    """Read the parent of a job; what it lacks is empty, or 0."""
+    if struct.parentDescriptor is None:
         return None
-    return Parent(struct.jobDescriptor or "", struct.messageName or "", default(struct.position, 0))
+    return Parent(struct.parentDescriptor, struct.parentMessageName or "", default(struct.parentPosition, 0))
 
 
 def wait_structs(waits: Iterable[MessageWait]) -> list[wire.PinLaterMessageWait] | None:

@@ -20,7 +20,7 @@ from pinlater.server.api.offload import offload
 from pinlater.server.api.overload import LoadShedder
 from pinlater.server.backends.claim_names import ClaimNames
 from pinlater.server.backends.records import Claim, covered
-from pinlater.server.backends.store import ServerStore
+from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker.dequeue import DequeueRequest, DequeueResult
 from pinlater.server.config.settings import Settings

@@ -27,7 +27,7 @@ from pinlater.server.api.queue_age import oldest_due
 from pinlater.server.api.worker_reports import WorkerReports
 from pinlater.server.backends.claim_names import ClaimNames
 from pinlater.server.backends.records import IdempotencyKey, Settled
-from pinlater.server.backends.store import ServerStore
+from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.config.settings import Settings
 from pinlater.server.limits.stored_limits import StoredLimits

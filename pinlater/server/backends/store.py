@@ -35,7 +35,7 @@ succeed. A job that is retried by hand has no mark any more.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -45,7 +45,6 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
 from pinlater.model.messages import Message, ReceivedMessage
 from pinlater.model.queues import QueueChange, QueueSettings
-from pinlater.server.backends.job_notifications import JobLocation
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
     Cancelled,
@@ -57,9 +56,7 @@ from pinlater.server.backends.records import (
     JobFilter,
     KeptReport,
     Settled,
-    StoreSize,
 )
-from pinlater.server.metrics.shard_state import ShardState
 
 
 def queue_not_found(queue: str) -> QueueNotFound:
@@ -394,43 +391,3 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Finish what was submitted, and close the store."""
-
-
-class ServerStore(Store, Protocol):
-    """The store of a server: the verbs, and what the server needs to know of it or shows of it."""
-
-    capabilities: Capabilities
-
-    @property
-    def shards(self) -> int:
-        """How many shards the jobs are spread over; 1 for a store that has none."""
-
-    @property
-    def waiting(self) -> int:
-        """Write requests that have no result yet."""
-
-    @property
-    def unhealthy_shards(self) -> int:
-        """How many shards are left alone because they do not answer."""
-
-    @property
-    def fault(self) -> str | None:
-        """Why no new jobs are taken; None if they are."""
-
-    async def changed_queue_settings(self) -> dict[str, QueueSettings] | None:
-        """Return the settings of all queues if they may have changed since this was last asked; None: they have not."""
-
-    def jobs_arrived(self, queue: str, due_ms: int | None, locations: Collection[JobLocation]) -> None:
-        """Take note of jobs that another server or process has made claimable; see ``OnJobs``."""
-
-    def notifications_lost(self) -> None:
-        """Take note that there may have been others."""
-
-    def shard_states(self) -> list[ShardState]:
-        """Return the state of each shard."""
-
-    async def sizes(self) -> dict[str, StoreSize]:
-        """Return the size of each shard that answers; raise what the store raises if none does."""
-
-    async def ping_shards(self) -> dict[str, str]:
-        """Ping every shard; return why it failed, by name, for those that do not answer."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinlater.server.backends.store import ServerStore
+from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.shards import MOST_SHARDS
 

@@ -13,7 +13,8 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import NewJob
 from pinlater.server.backends.job_notifications import JobLocation, OnJobs, later_ms, locations_of
 from pinlater.server.backends.records import Cancelled, Expired, IdempotencyKey, Settled
-from pinlater.server.backends.store import ServerStore, Store
+from pinlater.server.backends.server_store import ServerStore
+from pinlater.server.backends.store import Store
 from pinlater.server.broker.cancellations import Cancellations
 from pinlater.server.broker.claimable import makes_claimable
 from pinlater.server.broker.dequeue import DequeueHandler, DequeueRequest, DequeueResult

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pinlater.errors import DequeueRateLimited, QueueNotFound, ServiceError
 from pinlater.model.attempts import DequeuedJob
 from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, Dequeued
-from pinlater.server.backends.store import ServerStore
+from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.broker.parking import Caller, DequeueWait, QueueStates
 from pinlater.server.broker.polling import QueuePoller
 from pinlater.server.clock import elapsed_seconds

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from pinlater.errors import ServiceError
-from pinlater.server.backends.store import ServerStore
+from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.broker.parking import QueueStates
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from pinlater.errors import NoHealthyShards, ServerError
 from pinlater.model.queues import QueueChange, QueueSettings
-from pinlater.server.backends.store import ServerStore
+from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.limits.files import RateLimitFiles
 
 log = logging.getLogger(__name__)

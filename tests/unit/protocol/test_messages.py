@@ -100,7 +100,8 @@ def test_type_checkers_see_the_fields_in_their_order(name):
 def test_the_methods_are_the_original_twelve_and_our_additions():
     additions = {
         "runJobsNow", "releaseClaims", "importJobs", "getQueueSettings", "changeQueueSettings", "reportWorker",
-        "getWorkers", "getOldestDueTimestamps", "keepsResults",
+        "getWorkers", "getOldestDueTimestamps", "keepsResults", "cancelJobs", "sendMessage", "readMessages",
+        "getCancelledJobs",
     }  # fmt: skip
     assert ORIGINAL_METHODS | additions == METHODS
 
@@ -121,7 +122,9 @@ def test_our_additions_are_optional_and_have_high_ids():
         "PinLaterImportJobsRequest": 2, "PinLaterQueueSettings": 4, "PinLaterChangeQueueSettingsRequest": 4,
         "PinLaterUnknownJobs": 4, "PinLaterRunJobsNowRequest": 2,
         "PinLaterRunningJob": 2, "PinLaterWorkerProcess": 8, "PinLaterWorker": 11, "PinLaterReportWorkerRequest": 2,
-        "PinLaterQueueLoad": 7,
+        "PinLaterQueueLoad": 7, "PinLaterMessageWait": 2, "PinLaterCancelJobsRequest": 3,
+        "PinLaterSendMessageRequest": 4, "PinLaterMessage": 4, "PinLaterReadMessagesRequest": 4,
+        "PinLaterCancelledJobsRequest": 2, "PinLaterCancelledJobs": 2,
     }  # fmt: skip
     assert set(original) == set(STRUCTS)
     for name, highest in original.items():

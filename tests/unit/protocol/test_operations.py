@@ -36,8 +36,9 @@ def test_a_row_says_in_a_sentence_what_the_call_does(method):
     assert re.fullmatch(r"[A-Z][^\n]+\.", OPERATIONS[method].summary)
 
 
-def test_the_server_parks_dequeues_alone():
-    assert [method for method, row in OPERATIONS.items() if row.may_wait] == ["dequeueJobs"]
+def test_the_server_parks_calls_that_wait_for_jobs_their_ends_or_cancellations():
+    waiting = {method for method, row in OPERATIONS.items() if row.may_wait}
+    assert waiting == {"dequeueJobs", "lookupJobs", "getCancelledJobs"}
 
 
 def test_calls_that_must_not_be_done_twice_have_a_key():

@@ -35,7 +35,7 @@ def scan(limit):
 def test_large_pages_are_made_two_at_a_time_and_small_ones_go_past_them(limit):
     async def act():
         store = Store()
-        inspection = Inspection(store, None, 3, 1 << 24)
+        inspection = Inspection(store, None, 3, max_bytes=1 << 24, max_wait_ms=0)
         looks = [asyncio.create_task(inspection.scan(scan(wanted))) for wanted in (*[limit] * 5, 20, 20)]
         for _ in range(20):
             await asyncio.sleep(0)

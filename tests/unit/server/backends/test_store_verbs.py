@@ -7,9 +7,10 @@ import pytest
 
 from pinlater.server.backends.mysql.shard import MysqlShard
 from pinlater.server.backends.redis.shard import RedisShard
+from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.backends.sharded import Shard, ShardedStore
 from pinlater.server.backends.sqlite import SqliteStore
-from pinlater.server.backends.store import ServerStore, Store
+from pinlater.server.backends.store import Store
 
 
 def public(*protocols):
@@ -18,7 +19,7 @@ def public(*protocols):
 
 VERBS = sorted(public(Store) - {"close"})
 READS = {"queue_names", "queue_settings", "peek_jobs", "lookup_jobs", "count_jobs", "oldest_due_ms", "first_due"}
-READS |= {"scan_jobs", "reports", "states_in_use"}
+READS |= {"scan_jobs", "reports", "states_in_use", "read_messages", "unfinished_children"}
 CHANGES = sorted(set(VERBS) - READS)
 UNFENCED = {"create_queue", "forget_results"}
 
