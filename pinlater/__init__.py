@@ -19,11 +19,12 @@ from pinlater.errors import (
     PinLaterError,
     Retry,
     StepMismatch,
+    StepTimeout,
 )
 from pinlater.jobs.context import JobContext
 from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.middleware import Middleware
-from pinlater.jobs.retrying import retrying
+from pinlater.jobs.retrying import retrying, timed
 from pinlater.model.backoff import Backoff, Constant, Exponential, Linear
 
 if TYPE_CHECKING:
@@ -57,9 +58,11 @@ __all__ = [
     "RawJob",
     "Retry",
     "StepMismatch",
+    "StepTimeout",
     "TlsFiles",
     "__version__",
     "retrying",
+    "timed",
 ]
 
 _LATER = {

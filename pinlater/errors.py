@@ -23,6 +23,7 @@
     │   ├── JobTimeout               the job has run longer than its timeout
     │   │   ├── JobStalled           it has made no progress for its stall_after
     │   │   └── JobExpired           its give_up_after is over, even if attempts remain
+    │   ├── StepTimeout              a step has run longer than its timeout
     │   ├── StepMismatch             the code calls a step otherwise than it was recorded
     │   ├── BodyInvalid              the body does not decode into a known job class
     │   ├── BodyTooLarge             the body is larger than allowed
@@ -295,6 +296,16 @@ class JobStalled(JobTimeout):
 
 class JobExpired(JobTimeout):
     """Raised in a job that still runs when its ``give_up_after`` is over: it fails finally unless it catches this."""
+
+
+class StepTimeout(JobError):
+    """Raised in a step that runs longer than its ``timeout``: the step has failed, and may be retried; see ``timed``.
+
+    Attributes:
+        step: what the step is kept under; empty while the exception is within it.
+    """
+
+    step = ""
 
 
 class StepMismatch(JobError):

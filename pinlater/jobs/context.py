@@ -119,7 +119,7 @@ class JobContext(ABC):
             await asyncio.gather(*[context.step("fetch", fetch, url) for url in self.urls])
 
         Their uses are numbered in the order of the calls of ``step``. To retry a single step, see
-        ``pinlater.retrying``.
+        ``pinlater.retrying``; to limit its time, ``pinlater.timed``.
 
         Args:
             name: of the step; it may not end in ``#`` and a number.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
 from threading import Lock, get_ident
 from types import TracebackType
@@ -9,6 +11,7 @@ from typing import NoReturn, Self
 
 from pinlater.errors import JobInterrupted, StepMismatch, interruption_in
 from pinlater.jobs.context import JobContext
+from pinlater.jobs.step_deadline import StepDeadline
 
 _lock = Lock()
 """Of all contexts, since it is taken where an attempt ends, and never for long."""
@@ -46,6 +49,10 @@ class InterruptibleContext(JobContext):
         if found is not None:
             self._mark_steps_cut()
             raise found.again() from found.__cause__
+
+    @abstractmethod
+    def limit_step(self, deadline: StepDeadline) -> AbstractContextManager[None]:
+        """Return a block in which ``StepTimeout`` is raised when the deadline of a step comes."""
 
     def refuse_record(self, step: str, error: StepMismatch) -> NoReturn:
         """End the attempt because the code does not fit a recorded step.

@@ -1,15 +1,68 @@
-"""Retries of single steps."""
+"""Retries and time limits of single steps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Generic, ParamSpec, TypeVar
 
 from pinlater.model.backoff import DEFAULT_BACKOFF, Backoff
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Timed(Generic[_P, _T]):
+    """A step function with a time limit, made by ``timed``; called outside ``JobContext.step``, it has none.
+
+    Attributes:
+        function: what the step does.
+        timeout: seconds.
+    """
+
+    function: Callable[_P, _T]
+    timeout: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.timeout < inf:
+            raise ValueError(f"timeout={self.timeout} of a step is in seconds, and must be more than 0 and finite")
+
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Call the function."""
+        return self.function(*args, **kwargs)
+
+
+def timed(function: Callable[_P, _T], *, timeout: float) -> Timed[_P, _T]:
+    """Return a function that ``JobContext.step`` stops when it takes too long.
+
+    ::
+
+        context.step("download", timed(download, timeout=60), url)
+
+    After ``timeout`` seconds ``StepTimeout`` is raised in the function, as ``JobTimeout`` is in a job; a coroutine
+    function gets ``asyncio.CancelledError`` at its ``await``. The step has failed then. To retry it, see ``retrying``.
+
+    In the main thread of a process that runs one job at a time, calls that block are cut short. In other threads, as
+    with ``--threads``, the exception is raised when the call that blocks returns. A function that heeds neither goes
+    on; the limits of the job end it.
+
+    Args:
+        function: what the step does.
+        timeout: seconds.
+
+    Raises:
+        ValueError: ``timeout`` is not more than 0.
+    """
+    return Timed(function, timeout)
+
+
+def timeout_of(function: Callable[..., object]) -> float | None:
+    """Return the time limit of a step function, in seconds; None if it has none."""
+    if isinstance(function, Retrying):
+        function = function.function
+    return function.timeout if isinstance(function, Timed) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +88,9 @@ class Retrying(Generic[_P, _T]):
         return self.function(*args, **kwargs)
 
 
-def retrying(function: Callable[_P, _T], *, attempts: int, backoff: Backoff = DEFAULT_BACKOFF) -> Retrying[_P, _T]:
+def retrying(
+    function: Callable[_P, _T], *, attempts: int, backoff: Backoff = DEFAULT_BACKOFF, timeout: float | None = None
+) -> Retrying[_P, _T]:
     """Return a function that ``JobContext.step`` retries by itself.
 
     ::
@@ -57,8 +112,10 @@ def retrying(function: Callable[_P, _T], *, attempts: int, backoff: Backoff = DE
         function: what the step does.
         attempts: attempts of the step, the first included.
         backoff: delay before the next attempt of the step.
+        timeout: seconds that each attempt of the step may take, as in ``timed``; None: any time.
 
     Raises:
-        ValueError: ``attempts`` is less than 1.
+        ValueError: ``attempts`` is less than 1, or ``timeout`` is not more than 0.
     """
-    return Retrying(function, attempts, backoff)
+    limited = function if timeout is None else timed(function, timeout=timeout)
+    return Retrying(limited, attempts, backoff)

@@ -13,15 +13,15 @@ from typing import Any
 import msgspec
 
 from pinlater.jobs.field_types import is_foreign
-from pinlater.jobs.retrying import Retrying
+from pinlater.jobs.retrying import Retrying, Timed
 
 _MOST_TYPES = 4096
 
 
 def plain_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what a step calls in the end, without ``retrying`` and ``functools.partial`` around it."""
+    """Return what a step calls in the end, without ``retrying``, ``timed`` and ``functools.partial`` around it."""
     while True:
-        if isinstance(function, Retrying):
+        if isinstance(function, Retrying | Timed):
             function = function.function
         elif isinstance(function, functools.partial):
             function = function.func

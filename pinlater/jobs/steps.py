@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from pinlater.errors import JobInterrupted, JobSleeps, JobTimeout, Retry, StepMismatch
+from pinlater.errors import JobInterrupted, JobSleeps, JobTimeout, Retry, StepMismatch, StepTimeout
 from pinlater.jobs.interruptible import InterruptibleContext, StepRun
 from pinlater.jobs.name_counter import NameCounter
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.retry_delay import bounded_ms, delay_ms
-from pinlater.jobs.retrying import Retrying
+from pinlater.jobs.retrying import Retrying, timeout_of
+from pinlater.jobs.step_deadline import StepDeadline
 from pinlater.jobs.step_functions import is_async
 from pinlater.jobs.step_records import MISSING, StepCall, StepRecords
 from pinlater.model.body_metadata import BodyMetadata
@@ -68,10 +69,9 @@ class Steps:
             self._save()
             raise self._context.interrupt(JobInterrupted())
         try:
-            with StepRun(self._context):
-                found = call.function(*call.args, **call.kwargs)
+            found = self._called(call)
         except Exception as error:
-            if not isinstance(call.function, Retrying):
+            if not isinstance(call.function, Retrying) or _is_of_outer_step(error, call):
                 raise
             wake_ms = self._failed(call.key, call.function, error)
             self._save()
@@ -96,10 +96,9 @@ class Steps:
             raise self._context.interrupt(why)
         self._under_way += 1
         try:
-            with StepRun(self._context):
-                found = await call.function(*call.args, **call.kwargs)
+            found = await self._awaited(call)
         except Exception as error:
-            if not isinstance(call.function, Retrying):
+            if not isinstance(call.function, Retrying) or _is_of_outer_step(error, call):
                 raise
             failure = error
         else:
@@ -119,6 +118,36 @@ class Steps:
             await self._save_awaited()
             await self._others_ended()
         raise self._context.interrupt(JobSleeps(self._longest_wake_ms)) from failure
+
+    def _called(self, call: StepCall) -> Any:
+        """Call a blocking function within its time limit."""
+        seconds = timeout_of(call.function)
+        with StepRun(self._context):
+            if seconds is None:
+                return call.function(*call.args, **call.kwargs)
+            deadline = StepDeadline(call.key, seconds)
+            try:
+                with self._context.limit_step(deadline):
+                    return call.function(*call.args, **call.kwargs)
+            except StepTimeout as error:
+                if not deadline.has_come:  # that of a step around this one
+                    raise
+                raise deadline.error().with_traceback(error.__traceback__) from None
+
+    async def _awaited(self, call: StepCall) -> Any:
+        """Await a coroutine function within its time limit."""
+        seconds = timeout_of(call.function)
+        with StepRun(self._context):
+            if seconds is None:
+                return await call.function(*call.args, **call.kwargs)
+            timeout = asyncio.timeout(seconds)
+            try:
+                async with timeout:
+                    return await call.function(*call.args, **call.kwargs)
+            except TimeoutError as error:
+                if not timeout.expired():  # the function's own
+                    raise
+                raise StepDeadline(call.key, seconds).error().with_traceback(error.__traceback__) from None
 
     def _recall(self, call: StepCall) -> Any:
         """Return the result of a finished step, ``MISSING`` of another one."""
@@ -174,3 +203,8 @@ class Steps:
         given = self._records.finish(call, result, self._context.log)
         self.ran.append(call.key)
         return given
+
+
+def _is_of_outer_step(error: Exception, call: StepCall) -> bool:
+    """Whether the time of a step around this one is over: then this one has not failed."""
+    return isinstance(error, StepTimeout) and error.step != call.key

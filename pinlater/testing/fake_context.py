@@ -6,6 +6,7 @@ import copy
 import logging
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from datetime import datetime
 from threading import get_ident
 from typing import Any, TypeVar, Unpack
@@ -20,9 +21,11 @@ from pinlater.jobs.job import Job
 from pinlater.jobs.next_run import NextRun
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.run_keys import new_run_id
+from pinlater.jobs.step_deadline import StepDeadline
 from pinlater.jobs.step_results import as_json
 from pinlater.jobs.workflow_context import WorkflowContext
 from pinlater.model.body_metadata import BodyMetadata, Progress
+from pinlater.worker.running.step_limits import StepLimits
 
 _T = TypeVar("_T")
 _J = TypeVar("_J", bound=Job)
@@ -193,6 +196,10 @@ class FakeContext(WorkflowContext):
         self._body = body
 
     _save_surely = _save
+
+    def limit_step(self, deadline: StepDeadline) -> AbstractContextManager[None]:
+        """Return a block in which the deadline of a step is enforced, as in a worker."""
+        return StepLimits().limit(deadline)
 
     def _new_run_id(self) -> str:
         return new_run_id(self.descriptor, None, 0)

@@ -7,65 +7,94 @@ from collections.abc import Callable
 from functools import cache
 from threading import Lock, get_ident
 from time import monotonic
+from typing import Protocol
 
-from pinlater.errors import JobTimeout
-from pinlater.worker.running.run_limits import LimitExceeded, RunLimits
+from pinlater.worker.running.run_limits import LimitExceeded
+
+
+class SoftLimit(Protocol):
+    """A limit that is checked again and again."""
+
+    def due(self, now: float) -> LimitExceeded | None:
+        """Return the limit that is exceeded now; each once."""
+
+    def next_check_in(self, now: float) -> float | None:
+        """Return the seconds until the next check; None: never."""
 
 
 class Alarms:
-    """Holds the limits of at most one job per thread; the main thread checks whether one is due.
+    """Holds the limits of threads: those of a job, and those of its steps; some thread checks whether one is due.
 
     It strikes when the thread runs Python code next: a call that blocks is not cut short.
 
     Args:
-        wake: makes the main thread look, and ask when to look again.
+        wake: makes the thread that checks look, and ask when to look again.
     """
 
     def __init__(self, wake: Callable[[], object]) -> None:
         self._wake = wake
         self._lock = Lock()
-        self._armed: dict[int, RunLimits] = {}
-        self._struck: set[int] = set()
+        self._armed: dict[int, list[SoftLimit]] = {}
+        self._struck: dict[int, SoftLimit] = {}
 
-    def arm(self, run_limits: RunLimits) -> None:
-        """Have ``JobTimeout`` raised in this thread when a limit is exceeded."""
+    def arm(self, limit: SoftLimit) -> None:
+        """Have an exception raised in this thread when a limit is exceeded."""
         with self._lock:
-            self._armed[get_ident()] = run_limits
+            self._armed.setdefault(get_ident(), []).append(limit)
         self._wake()
 
-    def disarm(self) -> None:
-        """Make sure that nothing more is raised in this thread.
+    def disarm(self, limit: SoftLimit | None = None) -> None:
+        """Make sure that nothing more is raised in this thread for a limit, nor for those that were armed within it.
+
+        Args:
+            limit: None: all of this thread.
 
         Raises:
-            JobTimeout: it was about to be.
+            JobTimeout, StepTimeout: it was about to be.
         """
         try:
-            self._forget()
+            self._forget(limit)
         finally:  # an alarm may break into the line above, but it goes off once: not into this one
-            self._forget()
+            self._forget(limit)
 
-    def _forget(self) -> None:
+    def _forget(self, limit: SoftLimit | None) -> None:
         thread = get_ident()
         with self._lock:
-            self._armed.pop(thread, None)
-            if thread in self._struck:
+            armed = self._armed.get(thread, [])
+            first = 0 if limit is None else armed.index(limit) if limit in armed else len(armed)
+            if self._struck.get(thread) in armed[first:]:
                 _raise_in(thread, None)
-                self._struck.discard(thread)
+                del self._struck[thread]
+            del armed[first:]
+            if not armed:
+                self._armed.pop(thread, None)
 
     def check(self) -> float | None:
         """Raise exceeded limits; return the seconds until the next check, None if no limit is set."""
         now = monotonic()
         with self._lock:
-            for thread, run_limits in self._armed.items():
-                exceeded = run_limits.due(now)
-                if exceeded is not None:
-                    self._struck.add(thread)
-                    _raise_in(thread, _class_of(exceeded))
-            times = [seconds for each in self._armed.values() if (seconds := each.next_check_in(now)) is not None]
+            for thread, limits in self._armed.items():
+                self._strike(thread, limits, now)
+            times = [
+                seconds
+                for limits in self._armed.values()
+                for each in limits
+                if (seconds := each.next_check_in(now)) is not None
+            ]
         return min(times, default=None)
 
+    def _strike(self, thread: int, limits: list[SoftLimit], now: float) -> None:
+        """Raise the outermost limit that is exceeded, and drop those within it: they would take its place."""
+        for number, limit in enumerate(limits, 1):
+            exceeded = limit.due(now)
+            if exceeded is not None:
+                del limits[number:]
+                self._struck[thread] = limit
+                _raise_in(thread, _class_of(exceeded))
+                return
 
-def _raise_in(thread: int, error: type[JobTimeout] | None) -> None:
+
+def _raise_in(thread: int, error: type[Exception] | None) -> None:
     """Raise an exception in a thread; None cancels one that was not raised yet."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(
         ctypes.c_ulong(thread), None if error is None else ctypes.py_object(error)
@@ -73,8 +102,10 @@ def _raise_in(thread: int, error: type[JobTimeout] | None) -> None:
 
 
 @cache
-def _class_of(exceeded: LimitExceeded) -> type[JobTimeout]:
+def _class_of(exceeded: LimitExceeded) -> type[Exception]:
     """Return an exception class for a limit: only classes can be raised in another thread."""
+    if not exceeded.text:
+        return exceeded.kind
 
     class Overdue(exceeded.kind):  # type: ignore[name-defined,misc] # not known before
         def __init__(self) -> None:

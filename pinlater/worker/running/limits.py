@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager, nullcontext
 from os import getpid
 from time import monotonic
 from types import FrameType
 from typing import Any, Protocol
 
+from pinlater.jobs.step_deadline import StepDeadline
 from pinlater.worker.running.coroutines import Coroutines
 from pinlater.worker.running.run_limits import LimitExceeded, RunLimits
+from pinlater.worker.running.step_limits import StepLimits
 from pinlater.worker.running.timer import Timer, new_timer
 from pinlater.worker.session.saver import Saver
 
@@ -35,6 +38,9 @@ class Limits(Protocol):
     def run(self, run_limits: RunLimits, call: Callable[[], object]) -> None:
         """Call ``call``. Raises what it raises; ``JobTimeout`` is raised while it runs."""
 
+    def limit_step(self, deadline: StepDeadline) -> AbstractContextManager[None]:
+        """Return a block in which ``StepTimeout`` is raised when the deadline of a step comes."""
+
 
 class NoLimits:
     """Runs jobs without limits, for a debugger."""
@@ -42,6 +48,10 @@ class NoLimits:
     def run(self, run_limits: RunLimits, call: Callable[[], object]) -> None:  # noqa: ARG002 - of Limits
         """Call ``call``."""
         call()
+
+    def limit_step(self, deadline: StepDeadline) -> AbstractContextManager[None]:  # noqa: ARG002 - of Limits
+        """Return a block without a limit."""
+        return nullcontext()
 
 
 class TimeLimits:
@@ -57,6 +67,7 @@ class TimeLimits:
         self._kill_at = kill_at
         self._coroutines = coroutines
         self._saver = saver
+        self.limit_step = StepLimits(lambda: saver.is_saving).limit
         self._pid = getpid()
         self._run_limits: RunLimits | None = None
         self._exceeded: LimitExceeded | None = None

@@ -24,6 +24,7 @@ from pinlater.jobs.next_run import NextRun, NextRunPlan
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.result_codec import encode_result
 from pinlater.jobs.run_keys import new_run_id
+from pinlater.jobs.step_deadline import StepDeadline
 from pinlater.jobs.workflow_context import WorkflowContext
 from pinlater.model.body_metadata import (
     METADATA_BYTE,
@@ -305,6 +306,10 @@ class RunContext(WorkflowContext):
             why = "the worker has lost its claim: the lease has expired, or the job was deleted"
             self.note_interruption(ClaimLost(why))
         return is_news
+
+    def limit_step(self, deadline: StepDeadline) -> AbstractContextManager[None]:
+        """Return a block in which the deadline of a step is enforced."""
+        return self._services.limit_step(deadline)
 
     def refuse_record(self, step: str, error: StepMismatch) -> NoReturn:
         """Let the job wait for code that fits its recorded steps; when it has waited long enough, raise the error."""

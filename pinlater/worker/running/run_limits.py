@@ -10,7 +10,7 @@ from threading import Lock
 from time import monotonic
 from typing import NamedTuple
 
-from pinlater.errors import JobExpired, JobStalled, JobTimeout
+from pinlater.errors import JobExpired, JobStalled, JobTimeout, StepTimeout
 from pinlater.jobs.options import KILL_SLACK_SECONDS, JobOptions
 
 _MOVE_SECONDS = 1.0
@@ -27,10 +27,10 @@ class LimitExceeded(NamedTuple):
         text: what it says.
     """
 
-    kind: type[JobTimeout]
+    kind: type[JobTimeout | StepTimeout]
     text: str
 
-    def error(self) -> JobTimeout:
+    def error(self) -> JobTimeout | StepTimeout:
         """Return the exception."""
         return self.kind(self.text)
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import time
 
+from pinlater.worker.running.step_limits import LimitStep, StepLimits
+
 
 @dataclass(frozen=True, slots=True)
 class RunServices:
@@ -14,10 +16,12 @@ class RunServices:
     Attributes:
         now: epoch seconds, as the server has them.
         unknown_seconds: for how long jobs that do not fit this worker's code are given back; None: they fail at once.
+        limit_step: enforces the deadlines of steps.
     """
 
     now: Callable[[], float] = time
     unknown_seconds: float | None = None
+    limit_step: LimitStep = StepLimits().limit
 
 
 DEFAULT_SERVICES = RunServices()

@@ -98,12 +98,12 @@ class Runner:
         self._decode = codec.decode
         self._with_result = {kind for kind in codec.kinds if has_typed_result(kind)}
         self._unknown = UnknownJobPolicy(unknown_seconds)
-        self._services = RunServices(now, unknown_seconds)
         self._numbers = {name: number for number, name in enumerate(names)}
         self._saver = saver
         self._patience_seconds = patience_seconds
         self._coroutines = coroutines or Coroutines()
         self._limits = limits or TimeLimits(kill_at, self._coroutines, saver)
+        self._services = RunServices(now, unknown_seconds, self._limits.limit_step)
         self._running = running
         self._now = now
         self._middleware = tuple(middleware)

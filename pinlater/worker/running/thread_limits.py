@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
 from typing import Any
 
+from pinlater.jobs.step_deadline import StepDeadline
 from pinlater.worker.running.alarms import Alarms
 from pinlater.worker.running.coroutines import Coroutines, never_over
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import within
 from pinlater.worker.running.run_limits import RunLimits
+from pinlater.worker.running.step_limits import limit_by_alarm
 
 
 class ThreadLimits:
@@ -40,14 +43,18 @@ class ThreadLimits:
             call()
         finally:
             self._soft = None
-            self._alarms.disarm()
+            self._alarms.disarm(run_limits)
 
     def limit_coroutine(self, coroutine: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
         """Enforce the soft limit inside the coroutine: it must not be raised in the event loop's own code."""
         if self._soft is None:
             return coroutine
-        self._alarms.disarm()
+        self._alarms.disarm(self._soft)
         return within(coroutine, self._soft)
+
+    def limit_step(self, deadline: StepDeadline) -> AbstractContextManager[None]:
+        """Return a block in which ``StepTimeout`` is raised when the deadline of a step comes."""
+        return limit_by_alarm(self._alarms, deadline)
 
 
 class LimitedCoroutines(Coroutines):

@@ -10,6 +10,8 @@ from types import FrameType
 from typing import Any, Protocol
 
 SHORTEST_SECONDS = 1e-6
+JOB_SIGNAL, STEP_SIGNAL = (getattr(signal, "SIGRTMAX", 64) - 3, getattr(signal, "SIGRTMAX", 64) - 4)
+"""Signals of the timers of jobs and of steps; nothing else uses them."""
 
 _CLOCK_MONOTONIC = 1
 _SIGEV_SIGNAL = 0
@@ -51,14 +53,17 @@ class _Event(ctypes.Structure):
 class OwnTimer:
     """A POSIX timer with a signal that nothing else uses.
 
+    Args:
+        number: of the signal.
+
     Raises:
         OSError: the system has no such timers.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
         self._libc: Any = ctypes.CDLL(None, use_errno=True)
         self._timer = ctypes.c_void_p()
-        self._signal = signal.SIGRTMAX - 3
+        self._signal = number
         event = _Event(signal=self._signal, kind=_SIGEV_SIGNAL)
         try:
             failed = self._libc.timer_create(_CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(self._timer))
@@ -97,10 +102,15 @@ class SharedTimer:
 
 
 def new_timer() -> Timer:
-    """Return the best timer of this system."""
+    """Return the best timer of this system for jobs."""
+    return own_timer(JOB_SIGNAL) or SharedTimer()
+
+
+def own_timer(number: int) -> Timer | None:
+    """Return a timer that sends a signal of its own; None if this system has none."""
     if sys.platform != "linux":  # elsewhere the structures are others
-        return SharedTimer()
+        return None
     try:
-        return OwnTimer()
+        return OwnTimer(number)
     except OSError:
-        return SharedTimer()
+        return None

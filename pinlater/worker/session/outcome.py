@@ -20,7 +20,7 @@ _HOST = socket.gethostname()
 _MOST_FRAMES = 8
 _OURS = frozenset(
     str(Path(__file__).parents[1] / "running" / f"{name}.py")
-    for name in ("runner", "limits", "coroutines", "thread_limits", "task_runner", "run_limits")
+    for name in ("runner", "limits", "coroutines", "thread_limits", "task_runner", "run_limits", "step_limits")
 ) | {middleware.__file__, contextlib.__file__}
 """Whose lines say nothing about a job."""
 
