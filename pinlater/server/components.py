@@ -138,15 +138,18 @@ def server_notifier_of(config: ProcessConfig, components: Components) -> ServerN
     if listeners is None or not config.settings.notify_servers:
         return None
     server = f"{os.uname().nodename}:{config.folder}"
-    notifier = ServerNotifier(listeners, server, broker.on_remote_jobs, broker.on_gap)
+    notifier = ServerNotifier(listeners, server, broker.on_remote_jobs, broker.on_gap, broker.cancellations.record)
     broker.notifiers.append(notifier.notify)
+    broker.cancel_notifiers.append(notifier.notify_cancelled)
     return notifier
 
 
 def notifier_of(config: ProcessConfig, components: Components) -> JobNotifier:
     """Create what notifies the other processes of new jobs, for stores that do not."""
-    notifier = JobNotifier(config.folder, components.broker.on_remote_jobs)
-    components.broker.notifiers.append(notifier.notify)
+    broker = components.broker
+    notifier = JobNotifier(config.folder, broker.on_remote_jobs, broker.cancellations.record)
+    broker.notifiers.append(notifier.notify)
+    broker.cancel_notifiers.append(notifier.notify_cancelled)
     return notifier
 
 

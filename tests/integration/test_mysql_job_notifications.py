@@ -44,7 +44,8 @@ class Server:
         self.broker = Broker(self.store, RateLimits(), clock)
         listeners = StoreListeners((endpoint.host, endpoint.port), partial(meet_servers, self.store.group))
         self.notifier = ServerNotifier(
-            listeners, f"server {next(self.numbers)}", self.broker.on_remote_jobs, self.broker.on_gap
+            *(listeners, f"server {next(self.numbers)}", self.broker.on_remote_jobs, self.broker.on_gap),
+            self.broker.cancellations.record,
         )
         self.broker.notifiers.append(self.notifier.notify)
         self.task = asyncio.ensure_future(self.notifier.run())

@@ -54,6 +54,10 @@ OnWoken = Callable[[str, int, Collection[JobLocation]], None]
 """Receives a queue, how many of its sleeping jobs are due now, and where they are."""
 
 
+OnCancelled = Callable[[Sequence[str]], None]
+"""Receives descriptors of running jobs that are asked to stop."""
+
+
 class JobNotifications:
     """Passes notifications of a store on to its listeners; without listeners, they are dropped.
 
@@ -68,4 +72,4 @@ class JobNotifications:
         self.on_jobs: OnJobs = lambda _queue, _due_ms, _locations: None
         self.on_gap: Callable[[], None] = lambda: None
         self.on_woken: OnWoken = lambda _queue, _count, _locations: None
-        self.on_cancelled: Callable[[Sequence[str]], None] = lambda _descriptors: None
+        self.on_cancelled: OnCancelled = lambda _descriptors: None

@@ -11,7 +11,7 @@ from pinlater.errors import DequeueRateLimited, QueueNotFound
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import NewJob
-from pinlater.server.backends.job_notifications import JobLocation, OnJobs, later_ms, locations_of
+from pinlater.server.backends.job_notifications import JobLocation, OnCancelled, OnJobs, later_ms, locations_of
 from pinlater.server.backends.records import Cancelled, Expired, IdempotencyKey, Settled
 from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.backends.store import Store
@@ -56,7 +56,7 @@ class Broker:
         observe: Callable[[str, float], None] = lambda _, __: None,
     ) -> None:
         self.notifiers: list[OnJobs] = []
-        self.cancel_notifiers: list[Callable[[Sequence[str]], None]] = []
+        self.cancel_notifiers: list[OnCancelled] = []
         self.backend: ServerStore = backend
         self._is_serial = backend.capabilities.is_serial
         self._limits = limits

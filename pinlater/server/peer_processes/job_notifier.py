@@ -1,7 +1,7 @@
-"""Notify the other processes of a server that jobs of a queue have become claimable.
+"""Notify the other processes of a server that jobs of a queue have become claimable, or running ones are to stop.
 
-Used with stores that send no notifications themselves. No message has to arrive: waiting dequeues also poll, only
-later.
+Used with stores that send no notifications themselves. No message has to arrive: waiting dequeues also poll, and
+workers renew their claims, only later.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from pinlater.server.backends.job_notifications import JobLocation, OnJobs
+from pinlater.server.backends.job_notifications import JobLocation, OnCancelled, OnJobs
+from pinlater.server.peer_processes.cancellation_message import cancellation_messages, cancelled_in
 from pinlater.server.peer_processes.notification_batch import NotificationBatch, read_message
 
 SUFFIX = ".notify"
@@ -27,12 +28,14 @@ class JobNotifier:
     Args:
         folder: private to the processes of this server.
         on_jobs: receives new jobs.
+        on_cancelled: receives running jobs that are asked to stop.
     """
 
-    def __init__(self, folder: Path, on_jobs: OnJobs) -> None:
+    def __init__(self, folder: Path, on_jobs: OnJobs, on_cancelled: OnCancelled) -> None:
         self._folder = folder
         self._path = folder / f"{os.getpid()}{SUFFIX}"
         self._on_jobs = on_jobs
+        self._on_cancelled = on_cancelled
         self._others: list[str] = []
         self._batch = NotificationBatch(self._send, _MOST_BYTES)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
@@ -57,6 +60,11 @@ class JobNotifier:
         if self._others:
             self._batch.add(queue, due_ms, locations)
 
+    def notify_cancelled(self, descriptors: Sequence[str]) -> None:
+        """Notify the other processes of jobs that are asked to stop."""
+        for message in cancellation_messages(descriptors, _MOST_BYTES):
+            self._send(message)
+
     def _send(self, message: bytes) -> None:
         for other in list(self._others):
             try:
@@ -75,6 +83,9 @@ class JobNotifier:
     def _receive(self, message: bytes) -> None:
         if message == _GREETING:
             self._find_others()
+        elif (cancelled := cancelled_in(message)) is not None:
+            self._on_cancelled(cancelled)
+            return
         for queue, due_ms, locations in read_message(message):
             self._on_jobs(queue, due_ms, locations)
 

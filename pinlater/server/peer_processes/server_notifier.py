@@ -1,8 +1,9 @@
-"""Notify the other servers of a store that jobs of a queue have become claimable.
+"""Notify the other servers of a store that jobs of a queue have become claimable, or running ones are to stop.
 
 Used with stores that send no notifications themselves. Servers find each other by a list in the store, and send
-datagrams to each other. No message has to arrive: waiting dequeues also poll, only later. A message is signed with a
-secret of its receiver that only users of the database can read, so nobody else can wake dequeues.
+datagrams to each other. No message has to arrive: waiting dequeues also poll, and workers renew their claims, only
+later. A message is signed with a secret of its receiver that only users of the database can read, so nobody else can
+wake dequeues.
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from hashlib import blake2b
 from hmac import compare_digest
 from typing import cast
 
 from pinlater.errors import ServiceError
-from pinlater.server.backends.job_notifications import JobLocation, OnJobs
+from pinlater.server.backends.job_notifications import JobLocation, OnCancelled, OnJobs
 from pinlater.server.backends.listeners import Listener, StoreListeners
 from pinlater.server.log_rate_limit import LogRateLimit
+from pinlater.server.peer_processes.cancellation_message import cancellation_messages, cancelled_in
 from pinlater.server.peer_processes.notification_batch import NotificationBatch, read_message
 from pinlater.server.peer_processes.server_rank import ServerRank
 
@@ -48,6 +50,7 @@ class ServerNotifier(asyncio.DatagramProtocol):
         server: names this server: its own processes are not notified.
         on_jobs: receives new jobs.
         on_gap: is called when notifications may have been missed.
+        on_cancelled: receives running jobs that are asked to stop.
     """
 
     def __init__(
@@ -56,10 +59,12 @@ class ServerNotifier(asyncio.DatagramProtocol):
         server: str,
         on_jobs: OnJobs,
         on_gap: Callable[[], None],
+        on_cancelled: OnCancelled,
     ) -> None:
         self._listeners = listeners
         self._on_jobs = on_jobs
         self._on_gap = on_gap
+        self._on_cancelled = on_cancelled
         self._server_id = blake2b(server.encode(), digest_size=8).digest()
         self._id = self._server_id + os.urandom(8)
         self._secret = os.urandom(16)
@@ -122,6 +127,11 @@ class ServerNotifier(asyncio.DatagramProtocol):
         if self._others:
             self._batch.add(queue, due_ms, locations)
 
+    def notify_cancelled(self, descriptors: Sequence[str]) -> None:
+        """Notify the other servers of jobs that are asked to stop."""
+        for message in cancellation_messages(descriptors, _MOST_BYTES):
+            self._send_to_others(message)
+
     def _send_to_others(self, message: bytes) -> None:
         for listener in self._others.values():
             self._send(message, listener)
@@ -140,10 +150,16 @@ class ServerNotifier(asyncio.DatagramProtocol):
         if not message:
             self._greeted.set()
         try:
-            for queue, due_ms, locations in read_message(message):
-                self._on_jobs(queue, due_ms, locations)
+            self._receive(message)
         except ValueError:
             log.debug("a message of another version of the server was dropped")
+
+    def _receive(self, message: bytes) -> None:
+        if (cancelled := cancelled_in(message)) is not None:
+            self._on_cancelled(cancelled)
+            return
+        for queue, due_ms, locations in read_message(message):
+            self._on_jobs(queue, due_ms, locations)
 
     def error_received(self, error: Exception) -> None:
         log.debug("a server was not notified: %s", error)

@@ -129,9 +129,11 @@ def notifiers(tmp_path, monkeypatch):
     pids = iter(range(100, 200))
     monkeypatch.setattr("pinlater.server.peer_processes.job_notifier.os.getpid", lambda: next(pids))
 
-    def make():
+    def make(on_cancelled=None):
         received = []
-        notifier = JobNotifier(tmp_path, lambda queue, due_ms, _locations: received.append((queue, due_ms)))
+        notifier = JobNotifier(
+            tmp_path, lambda queue, due_ms, _locations: received.append((queue, due_ms)), on_cancelled
+        )
         notifier.start()
         return notifier, received
 
@@ -163,6 +165,21 @@ def test_all_others_hear_of_jobs(notifiers):
             assert first == ("emails", None)
             assert soonest(others) == {"emails": 1000, "pins": 3000}
         assert heard_itself == []
+        for notifier in (one, two, three):
+            notifier.close()
+
+    asyncio.run(run())
+
+
+def test_all_others_hear_of_jobs_that_are_to_stop(notifiers):
+    async def run():
+        cancelled = []
+        (one, _), (two, _), (three, heard) = notifiers(), notifiers(cancelled.extend), notifiers(cancelled.extend)
+        await until(lambda: len(one._others) == 2)
+        one.notify_cancelled(["emails:s1:p1:1", "pins:s1:p2:7"])
+        one.notify("emails")
+        await until(lambda: heard and len(cancelled) == 4)
+        assert sorted(cancelled) == ["emails:s1:p1:1"] * 2 + ["pins:s1:p2:7"] * 2
         for notifier in (one, two, three):
             notifier.close()
 

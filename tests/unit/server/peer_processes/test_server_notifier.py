@@ -10,6 +10,8 @@ from pinlater.errors import NoHealthyShards
 from pinlater.server.backends.job_notifications import JobLocation
 from pinlater.server.backends.listeners import StoreListeners
 from pinlater.server.peer_processes import server_notifier
+from pinlater.server.peer_processes.cancellation_message import cancellation_messages
+from pinlater.server.peer_processes.notification_batch import read_message
 from pinlater.server.peer_processes.server_notifier import ServerNotifier, local_address
 
 
@@ -35,9 +37,10 @@ class Server:
     def __init__(self, store, name):
         self.heard = []
         self.gaps = 0
+        self.cancelled = []
         listeners = StoreListeners(("127.0.0.1", 3306), store.meet)
         self.locations = set()
-        self.notifier = ServerNotifier(listeners, name, self._hear, self._note_gap)
+        self.notifier = ServerNotifier(listeners, name, self._hear, self._note_gap, self.cancelled.extend)
         self.task = asyncio.ensure_future(self.notifier.run())
 
     def _hear(self, queue, due_ms, locations):
@@ -123,6 +126,23 @@ def test_processes_of_one_server_leave_each_other_alone(run):
     run(test, "a", "a", "b")
 
 
+def test_all_others_hear_of_jobs_that_are_to_stop(run):
+    async def test(_, one, two, three):
+        names = [f"emails:s1:p1:{number}" for number in range(500)]
+        one.notifier.notify_cancelled(names)
+        await until(lambda: len(two.cancelled) == len(three.cancelled) == len(names))
+        assert two.cancelled == names
+        assert one.cancelled == two.heard == []
+
+    run(test, "a", "b", "c")
+
+
+def test_a_server_that_knows_no_cancellations_drops_the_message():
+    for message in cancellation_messages([f"emails:s1:p1:{number}" for number in range(50)], 60):
+        with pytest.raises(ValueError, match=r"unpack|invalid literal"):
+            list(read_message(message))
+
+
 def test_a_stream_of_jobs_makes_few_messages(run):
     async def test(_, one, two):
         for _ in range(1000):
@@ -160,7 +180,7 @@ def test_what_no_server_has_signed_is_dropped(run, forge):
     run(test, "a", "b")
 
 
-@pytest.mark.parametrize("message", [b"soon emails \n", b" emails\n", b" emails :1\n", b"\xff\n"])
+@pytest.mark.parametrize("message", [b"soon emails \n", b" emails\n", b" emails :1\n", b"\xff\n", b"cancelled \xff"])
 def test_a_message_of_another_version_is_dropped(run, message):
     async def test(_, one, two):
         [listener] = one.notifier._others.values()
@@ -231,5 +251,5 @@ def test_each_server_has_a_rank_of_its_own_and_processes_of_one_share_it(run):
 
 
 def test_a_server_that_knows_of_no_other_has_all_turns():
-    notifier = ServerNotifier(None, "a", None, None)
+    notifier = ServerNotifier(None, "a", None, None, None)
     assert (notifier.rank.number, notifier.rank.servers) == (0, 1)
