@@ -9,7 +9,7 @@ from pinlater.client.jobs import JobEncoder
 from pinlater.jobs.job import Job
 from pinlater.protocol.messages import PinLaterJob
 
-_MAX_BATCH_BYTES = 4 << 20
+MAX_BATCH_BYTES = 4 << 20
 _MAX_PENDING_BYTES = 16 << 20
 
 
@@ -56,7 +56,7 @@ class Batcher:
             queue = self._encoder.queue_of(job)
             group = self._group_of[type(job)] = self._groups.setdefault(queue, _Group(queue))
         size = len(struct.body)  # type: ignore[arg-type] # always set
-        full = [self._cut(group)] if group.jobs and group.size + size > _MAX_BATCH_BYTES else []
+        full = [self._cut(group)] if group.jobs and group.size + size > MAX_BATCH_BYTES else []
         group.jobs.append(struct)
         group.size += size
         self._pending_bytes += size

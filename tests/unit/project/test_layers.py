@@ -28,7 +28,8 @@ LAYERS = [
     ("pinlater.tracing", "errors jobs model"),
     ("pinlater.protocol", "errors model"),
     ("pinlater.client", "errors jobs logs model protocol tracing"),
-    ("pinlater.cli", "client durations errors jobs logs model"),
+    ("pinlater.outbox", "client errors jobs protocol"),
+    ("pinlater.cli", "client durations errors jobs logs model outbox"),
     ("pinlater.dashboard", "client errors model"),
     # The server, from what accepts connections down to what keeps jobs.
     ("pinlater.server", "* dashboard errors logs model protocol pinlater_supervisor"),

@@ -1,0 +1,44 @@
+"""Rows of an outbox that are delivered by one call."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+
+from pinlater.protocol.messages import PinLaterJob
+from pinlater.protocol.stored_jobs import stored_job
+
+_TIME_BYTES = 6
+
+
+@dataclass(slots=True)
+class Batch:
+    """Jobs of one queue that are delivered by one call, whose key is stored with them before it is made.
+
+    Attributes:
+        key: idempotency key of the call.
+        queue: name of the queue.
+        is_repeat: whether the call may have been made before, by this relay or another one.
+        ids: of the rows, in their order.
+        stored: body and options of each row.
+    """
+
+    key: bytes
+    queue: str
+    is_repeat: bool
+    ids: list[int] = field(default_factory=list)
+    stored: list[tuple[bytes, str]] = field(default_factory=list)
+
+    def jobs(self) -> list[PinLaterJob]:
+        """Return what is sent.
+
+        Raises:
+            BodyInvalid: a newer version has stored the row.
+        """
+        return [stored_job(body, json.loads(options)) for body, options in self.stored]
+
+    @property
+    def age_seconds(self) -> float:
+        """How long ago its key was stored; keys begin with the time."""
+        return time.time() - int.from_bytes(self.key[:_TIME_BYTES], "big") / 1000

@@ -1,0 +1,145 @@
+"""Connects the relay to a database: by a URL, an engine of SQLAlchemy, or a function of the user."""
+
+from __future__ import annotations
+
+import importlib
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
+
+from pinlater.errors import ConfigError
+from pinlater.outbox.database import Database
+from pinlater.outbox.dialects import dialect_of
+from pinlater.outbox.mysql import MysqlDatabase
+from pinlater.outbox.postgresql import PostgresqlDatabase
+from pinlater.outbox.sessions import DRIVERS, driver_of, paramstyle_of
+from pinlater.outbox.sqlite import SqliteDatabase
+
+_KINDS: dict[str, type[Database]] = {
+    "postgresql": PostgresqlDatabase,
+    "mysql": MysqlDatabase,
+    "sqlite": SqliteDatabase,
+}
+_PACKAGES = {"psycopg": "psycopg[binary]", "pymysql": "PyMySQL", "MySQLdb": "mysqlclient"}
+_URL_DRIVERS = {"postgresql": ("psycopg", "psycopg2"), "mysql": ("pymysql", "MySQLdb"), "sqlite": ("sqlite3",)}
+"""Drivers that a URL may mean, in the order in which they are looked for."""
+
+_DRIVER_NAMES = {"mysqldb": "MySQLdb", "pysqlite": "sqlite3"}
+"""Names of drivers in the URLs of SQLAlchemy, where they are others."""
+
+_EXAMPLES = "postgresql://user:password@host/database, mysql://user:password@host/database or sqlite:////path/of/file"
+_CONNECT_SECONDS = 10
+
+Connect = Callable[[], Any]
+"""Returns a new connection of a driver, which nobody else uses."""
+
+
+def connector(database: Any) -> Connect:
+    """Return what connects to a database.
+
+    Args:
+        database: a URL, also as SQLAlchemy writes it; an ``Engine`` of SQLAlchemy; ``connection`` of ``django.db``; or
+            a function without arguments that returns a new connection.
+
+    Raises:
+        ConfigError: it is none of these, or no driver for it is installed.
+    """
+    if isinstance(database, str):
+        return _of_url(database)
+    if hasattr(database, "raw_connection"):
+        return lambda: _taken_from(database)
+    if hasattr(database, "vendor") and hasattr(database, "copy"):
+        return lambda: _copy_of(database)
+    if callable(database):
+        return database  # type: ignore[no-any-return] # as the user wrote it
+    raise ConfigError(
+        f"{database!r:.80} is no database; give a URL, an Engine, a connection of Django, or a function that connects"
+    )
+
+
+def open_database(connect: Connect) -> Database:
+    """Connect; return the connection.
+
+    Raises:
+        TypeError: the driver is not known.
+        Exception: of the driver: it cannot connect.
+    """
+    connection = connect()
+    driver = driver_of(connection)
+    if driver is None:
+        raise TypeError(f"a relay cannot use {type(connection)!r}; it knows the drivers {', '.join(DRIVERS)}")
+    dialect = dialect_of(DRIVERS[driver])
+    return _KINDS[dialect.name](connection, dialect, paramstyle_of(driver))
+
+
+def _taken_from(engine: Any) -> Any:
+    """Take a connection out of a pool for good: nobody else may inherit the locks of its session."""
+    pooled = engine.raw_connection()
+    connection = pooled.driver_connection
+    pooled.detach()
+    return connection
+
+
+def _copy_of(connection: Any) -> Any:
+    """Connect as one of Django's connections does, which itself may be in a transaction, or of another thread."""
+    copy = connection.copy()
+    copy.ensure_connection()
+    return copy.connection
+
+
+def _of_url(url: str) -> Connect:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise ConfigError(f"the URL of the database cannot be read: {error}; write {_EXAMPLES}") from None
+    scheme, _, driver = parts.scheme.partition("+")
+    if not scheme:
+        raise ConfigError(f"a database is named by a URL; write {_EXAMPLES}")
+    kind = dialect_of(scheme).name
+    module = _driver(kind, driver)
+    if kind == "sqlite":
+        return _sqlite(parts)
+    if kind == "postgresql":
+        address = f"postgresql:{url.partition(':')[2]}"
+        return lambda: module.connect(address)
+    return _mysql(module, parts)
+
+
+def _driver(kind: str, asked: str) -> Any:
+    names = _URL_DRIVERS[kind]
+    wanted = (_DRIVER_NAMES.get(asked, asked),) if asked else names
+    for name in wanted:
+        if name not in names:
+            raise ConfigError(f"{kind}+{asked}: the relay uses {' or '.join(names)} for {kind}; leave out +{asked}")
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            continue
+    packages = " or ".join(f"pip install '{_PACKAGES.get(name, name)}'" for name in wanted)
+    raise ConfigError(f"there is no driver for {kind} here: {packages}")
+
+
+def _sqlite(parts: SplitResult) -> Connect:
+    """Connect to a file that exists; ``sqlite:///a`` is a relative path and ``sqlite:////a`` an absolute one."""
+    path = unquote(parts.path[1:])
+    if parts.netloc or not path:
+        raise ConfigError("the URL of an SQLite file has three slashes before its path: sqlite:////var/lib/shop.db")
+    address = f"file:{quote(path)}?mode=rw"
+    return lambda: sqlite3.connect(address, uri=True, check_same_thread=False)
+
+
+def _mysql(module: Any, parts: SplitResult) -> Connect:
+    options: dict[str, Any] = {
+        "host": parts.hostname,
+        "port": parts.port,
+        "user": unquote(parts.username) if parts.username else None,
+        "password": unquote(parts.password) if parts.password else None,
+        "database": unquote(parts.path[1:]) or None,
+        "charset": "utf8mb4",
+        "connect_timeout": _CONNECT_SECONDS,
+        **dict(parse_qsl(parts.query)),
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    return lambda: module.connect(**given)

@@ -1,0 +1,140 @@
+"""Sends the batches of an outbox to a server, and decides what is to become of them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+
+from pinlater.client.client import Client
+from pinlater.client.servers import ServerSet
+from pinlater.errors import (
+    CallError,
+    CallUnsendable,
+    ClientError,
+    JobError,
+    NoHealthyShards,
+    PinLaterError,
+    ProtocolError,
+    QueueNameInvalid,
+    QueueNotFound,
+    ServerError,
+    ShardConnectionFailed,
+)
+from pinlater.jobs.follow_ups import KEPT_MS
+from pinlater.outbox.batch import Batch
+from pinlater.outbox.turn import Settlement
+from pinlater.protocol.repeating import never
+from pinlater.protocol.stored_jobs import needs_its_shard
+
+_TIMEOUT_SECONDS = 10.0
+_PATIENCE_SECONDS = 0.5
+_FIRST_PAUSE_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 2.0
+_MOST_TRIES = 5
+_SECONDS_BETWEEN_WARNINGS = 60.0
+
+log = logging.getLogger("pinlater.outbox")
+
+
+class DeliveryClient(Client):
+    """A client that makes calls under given keys, and repeats them only where a server knows them again."""
+
+    def __init__(self, servers: ServerSet, source: str | None = None) -> None:
+        super().__init__(servers, source=source, timeout=_TIMEOUT_SECONDS, patience=_PATIENCE_SECONDS)
+
+    def deliver(self, batch: Batch) -> None:
+        """Enqueue the jobs of a batch, unless a call with its key has done so.
+
+        Raises:
+            BodyInvalid: a newer version has stored a row.
+            PinLaterError: as in ``Client.enqueue``.
+        """
+        call = self._calls.enqueue_batch_once(
+            batch.queue, batch.jobs(), batch.key, is_repeat=batch.is_repeat, keep_result_ms=KEPT_MS
+        )
+        self._execute(replace(call, is_repeatable=never))
+
+
+class Delivery:
+    """Delivers batches in their order, and says what is to be written of them.
+
+    A batch that the server refuses is divided, until the bad job is alone; that one is left aside, and tried again
+    later. While no server answers, everything waits. An error of the server is taken for its trouble, unless it
+    meets one batch only.
+
+    Args:
+        client: of the servers.
+    """
+
+    def __init__(self, client: DeliveryClient) -> None:
+        self._client = client
+        self._tries = 0
+        self._is_server_suspect = False
+        self._pause_seconds = 0.0
+        self._next_warning = 0.0
+
+    def deliver(self, batches: list[Batch]) -> Settlement:
+        """Send batches until no server answers; return what became of them."""
+        settlement = Settlement()
+        divided: set[str] = set()
+        for batch in batches:
+            if batch.queue in divided:
+                continue  # what comes before it in its queue is to be tried again first
+            if not self._send(batch, settlement):
+                break
+            if batch in settlement.divided:
+                divided.add(batch.queue)
+        return settlement
+
+    def _send(self, batch: Batch, settlement: Settlement) -> bool:
+        """Send a batch; return whether the next one may be sent."""
+        if batch.is_repeat and batch.age_seconds * 1000 > KEPT_MS:
+            log.warning(
+                "%d jobs for queue %s were sent more than a day ago, and nobody knows whether they arrived: they are "
+                "sent again, and may be stored twice", len(batch.ids), batch.queue,
+            )  # fmt: skip
+        try:
+            self._client.deliver(batch)
+        except (ClientError, CallUnsendable, JobError) as error:
+            is_of_all = isinstance(error, (QueueNotFound, QueueNameInvalid))
+            self._refuse(batch, error, settlement, may_divide=not is_of_all)
+        except PinLaterError as error:
+            return self._go_on_after(error, batch, settlement)
+        else:
+            settlement.delivered.append(batch)
+            self._is_server_suspect = False
+        self._tries, self._pause_seconds, self._next_warning = 0, 0.0, 0.0
+        return True
+
+    def _go_on_after(self, error: PinLaterError, batch: Batch, settlement: Settlement) -> bool:
+        """Wait for the server, or leave the batch aside whose error it is; return whether to send the next one."""
+        is_outage = isinstance(error, (NoHealthyShards, ShardConnectionFailed)) or (
+            isinstance(error, CallError) and not isinstance(error, ProtocolError)
+        )
+        self._tries += 1
+        if is_outage or self._is_server_suspect or self._tries < _MOST_TRIES:
+            self._wait(error, settlement)
+            return False
+        # Of several shards, one may have stored its part of jobs with keys: only the same call completes them.
+        is_whole = isinstance(error, ServerError) and not any(map(needs_its_shard, batch.jobs()))
+        self._refuse(batch, error, settlement, may_divide=is_whole)
+        self._is_server_suspect, self._tries = True, 0
+        return True
+
+    def _wait(self, error: PinLaterError, settlement: Settlement) -> None:
+        self._pause_seconds = min(max(self._pause_seconds * 2, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
+        settlement.pause_seconds = self._pause_seconds
+        if time.monotonic() >= self._next_warning:
+            log.warning("jobs wait in the outbox: %s", error)
+            self._next_warning = time.monotonic() + _SECONDS_BETWEEN_WARNINGS
+
+    def _refuse(self, batch: Batch, error: PinLaterError, settlement: Settlement, *, may_divide: bool) -> None:
+        if may_divide and len(batch.ids) > 1:
+            settlement.divided.append(batch)
+            return
+        settlement.refused.append((batch, f"{type(error).__name__}: {error}"))
+        log.error(
+            "%d jobs for queue %s cannot be delivered, rows %s; they are tried again later: %s",
+            len(batch.ids), batch.queue, ", ".join(map(str, batch.ids[:10])), error,
+        )  # fmt: skip

@@ -1,0 +1,153 @@
+"""Stores jobs in a table of the user's database, in the user's transaction."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, Unpack
+
+from pinlater.client.jobs import JobEncoder, encoder
+from pinlater.client.tracing_hooks import enqueue_tracer
+from pinlater.jobs.enqueue_options import EnqueueManyOptions, EnqueueOptions
+from pinlater.jobs.job import Job
+from pinlater.outbox import dialects
+from pinlater.outbox.sessions import OpenTransaction, open_transaction
+from pinlater.protocol.stored_jobs import stored_fields
+
+DEFAULT_TABLE = "pinlater_outbox"
+
+_MOST_ROWS = 100
+_MOST_BYTES = 1 << 20
+
+
+class Outbox:
+    """A table of your own database in which jobs wait for a ``Relay``, which delivers them to a server.
+
+    A job is stored by your transaction: if you commit, the job will be enqueued, once; if you roll back, it never was.
+
+    ::
+
+        outbox = Outbox()
+        with engine.begin() as connection:
+            connection.execute(insert(orders).values(number=42))
+            outbox.enqueue(connection, SendInvoice(order=42))
+
+    Args:
+        table: name of the table, with a schema before it if need be.
+        notify: whether PostgreSQL tells the relay of new jobs when they are committed, by NOTIFY. Transactions that do
+            commit one after the other; without, the relay looks by itself every 10 ms.
+        tracing: make a span of each enqueue, and send its context with the jobs; see ``pinlater.tracing``.
+
+    Attributes:
+        table: name of the table.
+        notify: whether PostgreSQL tells the relay.
+
+    Raises:
+        ConfigError: the name cannot be that of a table.
+        ImportError: ``tracing`` needs ``pinlater[otel]``.
+    """
+
+    def __init__(self, table: str = DEFAULT_TABLE, *, notify: bool = True, tracing: bool = False) -> None:
+        self.table = dialects.check_table(table)
+        self.notify = notify
+        self._trace_enqueue = enqueue_tracer(is_on=tracing)
+
+    def enqueue(self, connection: Any, job: Job, **options: Unpack[EnqueueOptions]) -> None:
+        """Store a job in the transaction of ``connection``, which you commit; ``delay`` counts from this call.
+
+        Args:
+            connection: that of a driver (sqlite3, psycopg, psycopg2, PyMySQL, mysqlclient ...); a ``Session`` or
+                ``Connection`` of SQLAlchemy; ``connection`` or ``transaction`` of ``django.db``.
+            job: the job.
+            options: those of ``Client.enqueue``, such as ``delay=60``.
+
+        Raises:
+            ValueError, TypeError, BodyInvalid: as in ``Client.enqueue``; nothing was stored.
+            TypeError: ``connection`` is none of these; the message says what to write.
+        """
+        self._store(open_transaction(connection), [self._row(job, options)])
+
+    def enqueue_many(self, connection: Any, jobs: Iterable[Job], **options: Unpack[EnqueueManyOptions]) -> int:
+        """Store many jobs in the transaction of ``connection``, a hundred by one statement; return how many.
+
+        Args:
+            connection: as in ``enqueue``.
+            jobs: the jobs, from any iterable.
+            options: those of ``Client.enqueue_many``.
+
+        Raises:
+            Exception: as in ``enqueue``.
+        """
+        transaction, stored = open_transaction(connection), 0
+        with self._trace_enqueue(options.get("queue")) as trace:
+            encode = encoder(options, trace.trace)
+            queues: set[str] = set()
+            for rows in _chunks(_row_of(encode, job) for job in jobs):
+                self._store(transaction, rows)
+                stored += len(rows)
+                queues.update(row[0] for row in rows)
+            trace.record_stored(queues, stored)
+        return stored
+
+    def insert(
+        self, job: Job, *, database: str, paramstyle: str = "pyformat", **options: Unpack[EnqueueOptions]
+    ) -> tuple[str, list[Any]]:
+        """Return the statement that stores a job and its parameters, for a driver that ``enqueue`` does not know.
+
+        Args:
+            job: the job.
+            database: ``"postgresql"``, ``"mysql"`` or ``"sqlite"``.
+            paramstyle: how the driver writes parameters: ``"pyformat"`` (``%s``), ``"qmark"`` (``?``), ``"numeric"``
+                (``:1``) or ``"numeric_dollar"`` (``$1``, as asyncpg does).
+            options: those of ``Client.enqueue``.
+
+        Raises:
+            ValueError, TypeError, BodyInvalid: as in ``Client.enqueue``.
+            ConfigError: there is no such database or style.
+        """
+        dialect = dialects.dialect_of(database)
+        sql = dialects.insert(dialect, self.table, 1, paramstyle, notify=self.notify)
+        return sql, list(self._row(job, options))
+
+    def create_table(self, database: str) -> str:
+        """Return the SQL that creates the table, for your migrations; ``pinlater outbox-table`` prints it.
+
+        Args:
+            database: ``"postgresql"``, ``"mysql"`` (also for MariaDB) or ``"sqlite"``.
+
+        Raises:
+            ConfigError: there is no outbox for such a database.
+        """
+        return dialects.create_table(dialects.dialect_of(database), self.table)
+
+    def _row(self, job: Job, options: EnqueueOptions) -> tuple[Any, ...]:
+        queue = options.get("queue") or getattr(getattr(job, "job_options", None), "queue", None)
+        with self._trace_enqueue(queue) as trace:
+            row = _row_of(encoder(options, trace.trace), job)
+            trace.record_stored([row[0]], 1)
+        return row
+
+    def _store(self, transaction: OpenTransaction, rows: list[tuple[Any, ...]]) -> None:
+        sql = dialects.insert(transaction.dialect, self.table, len(rows), transaction.paramstyle, notify=self.notify)
+        transaction.execute(sql, [value for row in rows for value in row])
+
+
+def _row_of(encode: JobEncoder, job: Job) -> tuple[Any, ...]:
+    struct = encode.struct(job)
+    options = json.dumps(stored_fields(struct), separators=(",", ":"))
+    return encode.queue_of(job), struct.body, options, int(time.time() * 1000)
+
+
+def _chunks(rows: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
+    """Yield rows in lists that one statement can take."""
+    chunk: list[tuple[Any, ...]] = []
+    size = 0
+    for row in rows:
+        if chunk and (len(chunk) >= _MOST_ROWS or size + len(row[1]) > _MOST_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(row)
+        size += len(row[1])
+    if chunk:
+        yield chunk

@@ -1,0 +1,58 @@
+"""The relay's connection to PostgreSQL."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from pinlater.outbox.database import POLL_SECONDS, Database
+from pinlater.outbox.waker import Waker
+
+_LONGEST_WAIT_SECONDS = 1.0
+"""Rows that somebody stored without NOTIFY are found after this time."""
+
+_KEEPALIVES = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3"
+"""The server soon notices that the machine of a relay is gone, and gives its lock to another one."""
+
+
+class PostgresqlDatabase(Database):
+    """A connection of psycopg or psycopg2 (or of pg8000, which is asked again and again)."""
+
+    def commit_by_itself(self) -> None:
+        """Let each statement be a transaction of its own."""
+        self._connection.autocommit = True
+        self._is_listening = self._is_notified = False
+
+    def lock(self, name: str) -> bool:
+        """Take an advisory lock of the session."""
+        self.run(_KEEPALIVES)
+        number = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
+        return bool(self.rows("SELECT pg_try_advisory_lock(?)", (number,))[0][0])
+
+    def listen(self, channel: str) -> None:
+        """LISTEN for what ``Outbox.enqueue`` notifies of."""
+        if hasattr(self._connection, "add_notify_handler"):
+            self._connection.add_notify_handler(self._note)
+        elif not hasattr(self._connection, "notifies"):
+            return
+        self.run(f'LISTEN "{channel}"')
+        self._is_listening = True
+
+    def _note(self, _: Any) -> None:
+        self._is_notified = True
+
+    def remember(self) -> None:
+        """Forget notifications: what they tell of is seen by the next query."""
+        self._is_notified = False
+        if isinstance(getattr(self._connection, "notifies", None), list):  # psycopg2
+            del self._connection.notifies[:]
+
+    def wait(self, waker: Waker, seconds: float) -> None:
+        """Wait for a notification; one may have come with the answer of the last query."""
+        notifies = getattr(self._connection, "notifies", None)
+        if self._is_notified or (isinstance(notifies, list) and notifies):
+            return
+        if self._is_listening:
+            waker.wait(min(seconds, _LONGEST_WAIT_SECONDS), self._connection.fileno())
+        else:
+            waker.wait(min(seconds, POLL_SECONDS))

@@ -1,0 +1,168 @@
+"""Delivers the jobs of an outbox to a server."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Any
+
+from pinlater.client.servers import ServerSet
+from pinlater.client.tls import TlsFiles
+from pinlater.outbox.batch import Batch
+from pinlater.outbox.connecting import connector, open_database
+from pinlater.outbox.database import Database
+from pinlater.outbox.delivery import Delivery, DeliveryClient
+from pinlater.outbox.outbox import Outbox
+from pinlater.outbox.sessions import is_of_database
+from pinlater.outbox.table import RowsChanged, Table
+from pinlater.outbox.turn import Settlement
+from pinlater.outbox.waker import Waker
+
+_BATCH_SIZE = 500
+_STANDBY_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
+"""How often rows are looked for that were refused, and whose time has come again."""
+
+_FIRST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 5.0
+
+log = logging.getLogger("pinlater.outbox")
+
+
+class Relay:
+    """Delivers the jobs of an outbox to a server, each once, those of a queue in their order, soon after the commit.
+
+    ``pinlater outbox-relay URL`` runs one as a program. Several relays of one table take turns: one delivers, the
+    others wait for its end. In a process of yours, run it in a thread::
+
+        relay = Relay(outbox, "postgresql://shop@db/shop")
+        threading.Thread(target=relay.run).start()
+        ...
+        relay.stop()
+
+    Args:
+        outbox: names the table.
+        database: a URL; an ``Engine`` of SQLAlchemy; ``connection`` of ``django.db``; or a function that returns a new
+            connection of a driver.
+        servers: as in ``Client``.
+        tls: as in ``Client``.
+        source: as in ``Client``.
+        batch_size: jobs that are delivered at once, at most.
+
+    Raises:
+        ConfigError: ``database`` or ``servers`` cannot be read, or there is no driver; the message says what to write.
+    """
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        database: Any,
+        servers: str | Sequence[str] | ServerSet | None = None,
+        *,
+        tls: TlsFiles | None = None,
+        source: str | None = None,
+        batch_size: int = _BATCH_SIZE,
+    ) -> None:
+        self._outbox = outbox
+        self._connect = connector(database)
+        self._client = DeliveryClient(ServerSet.of(servers, tls), source)
+        self._delivery = Delivery(self._client)
+        self._batch_size = batch_size
+        self._waker = Waker()
+        self._pause_seconds = 0.0
+        self._has_begun = False
+        self._delivered = 0
+
+    def run(self) -> int:
+        """Deliver jobs until ``stop`` is called, whatever happens to the database and the servers; return how many.
+
+        Raises:
+            ConfigError: the database can have no relay.
+            TypeError: the driver is not known.
+        """
+        return self._run(until_empty=False)
+
+    def run_until_empty(self) -> int:
+        """Deliver what is in the outbox now, and return how many jobs that were; refused ones stay in it."""
+        return self._run(until_empty=True)
+
+    def stop(self) -> None:
+        """End ``run`` after the present batch; from another thread or a signal handler."""
+        self._waker.set()
+
+    def _run(self, *, until_empty: bool) -> int:
+        self._delivered, is_done = 0, False
+        with self._waker, closing(self._client):
+            while not is_done and not self._waker.is_set:
+                try:
+                    with closing(open_database(self._connect)) as database:
+                        is_done = self._is_locked(database) and self._serve(database, until_empty=until_empty)
+                except Exception as error:
+                    if not is_of_database(error):
+                        raise
+                    self._wait_for_database(error)
+        return self._delivered
+
+    def _wait_for_database(self, error: Exception) -> None:
+        self._pause_seconds = min(max(self._pause_seconds * 2, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
+        log.warning(
+            "the database of the outbox: %s; is it running, and has it a table %s (pinlater outbox-table)? "
+            "Trying again in %.1f s", error, self._outbox.table, self._pause_seconds,
+        )  # fmt: skip
+        self._waker.wait(self._pause_seconds)
+
+    def _serve(self, database: Database, *, until_empty: bool) -> bool:
+        """Deliver until ``stop`` is called or, if asked for, nothing is left; return whether nothing is."""
+        if self._outbox.notify:
+            database.listen(self._outbox.table)
+        table = Table(database, self._outbox.table, self._batch_size)
+        before, retry_at, is_empty = Settlement(), 0.0, False
+        while not self._waker.is_set and not is_empty:
+            if time.monotonic() >= retry_at:
+                table.retry_refused()
+                self._is_at_work()
+                retry_at = time.monotonic() + _RETRY_SECONDS
+            if before or table.has_rows():
+                before = self._turn(table, before)
+            elif until_empty:
+                is_empty = True
+            else:
+                database.wait(self._waker, retry_at - time.monotonic())
+        if before:
+            self._settle(table, before)
+        return is_empty
+
+    def _is_at_work(self) -> None:
+        """Note that the table is there and the lock taken."""
+        if not self._has_begun:
+            log.info("delivers the jobs of %s", self._outbox.table)
+        self._has_begun, self._pause_seconds = True, 0.0
+
+    def _is_locked(self, database: Database) -> bool:
+        """Wait until no other relay delivers; return whether this one is to do so now."""
+        is_told = False
+        while not database.lock(self._outbox.table):
+            if not is_told:
+                log.info("another relay delivers the jobs of %s; waiting for its end", self._outbox.table)
+                is_told = True
+            if self._waker.wait(_STANDBY_SECONDS):
+                return False
+        return True
+
+    def _turn(self, table: Table, before: Settlement) -> Settlement:
+        """Write what became of the last batches, and deliver the next ones; return what became of these."""
+        try:
+            batches = self._settle(table, before, goes_on=True)
+        except RowsChanged:
+            return before
+        settlement = self._delivery.deliver(batches)
+        if settlement.pause_seconds:
+            self._waker.wait(settlement.pause_seconds)
+        return settlement
+
+    def _settle(self, table: Table, before: Settlement, *, goes_on: bool = False) -> list[Batch]:
+        batches = table.turn(before, goes_on=goes_on)
+        self._delivered += sum(len(batch.ids) for batch in before.delivered)
+        return batches

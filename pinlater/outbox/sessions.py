@@ -1,0 +1,109 @@
+"""The transactions of user programs: connections of drivers, sessions of SQLAlchemy, connections of Django."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import Any, NamedTuple
+
+from pinlater.outbox.dialects import Dialect, dialect_of
+
+DRIVERS = {
+    "sqlite3": "sqlite",
+    "psycopg": "postgresql",
+    "psycopg2": "postgresql",
+    "pg8000": "postgresql",
+    "pymysql": "mysql",
+    "MySQLdb": "mysql",
+    "mysql": "mysql",
+    "mariadb": "mysql",
+}
+"""Root module of a driver -> the database that it is for."""
+
+_RAISING = {*DRIVERS, "_mysql_exceptions", "sqlalchemy", "django"}
+_PARAMSTYLES = {"mysql": "pyformat"}
+"""Of drivers whose root module does not say it."""
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction of a user program that is under way.
+
+    Attributes:
+        dialect: of its database.
+        paramstyle: how its driver writes parameters, as in the DB-API.
+        execute: executes one statement in it.
+    """
+
+    dialect: Dialect
+    paramstyle: str
+    execute: Callable[[str, Sequence[Any]], object]
+
+
+def open_transaction(given: Any) -> OpenTransaction:
+    """Return the transaction of what a user has: a connection, a session, or Django's ``transaction``.
+
+    Raises:
+        TypeError: it is none of these, or asynchronous; the message says what to write.
+    """
+    if hasattr(given, "get_connection") and hasattr(given, "atomic"):
+        given = given.get_connection()  # django.db.transaction
+    if hasattr(given, "vendor") and hasattr(given, "in_atomic_block"):
+        return OpenTransaction(dialect_of(given.vendor), "format", _cursor_of(given))
+    _refuse_async(given)
+    if hasattr(given, "get_bind") and hasattr(given, "connection"):
+        given = given.connection()  # a session of SQLAlchemy
+    if hasattr(given, "exec_driver_sql"):
+        return OpenTransaction(dialect_of(given.dialect.name), given.dialect.paramstyle, _execute_in(given))
+    driver = driver_of(given)
+    if driver is None or not hasattr(given, "cursor"):
+        raise TypeError(
+            f"{type(given).__module__}.{type(given).__name__} is no connection that an outbox can use; give a "
+            f"connection of {', '.join(DRIVERS)}, a Session or Connection of SQLAlchemy, or a connection of Django"
+        )
+    return OpenTransaction(dialect_of(DRIVERS[driver]), paramstyle_of(driver), _cursor_of(given))
+
+
+def driver_of(connection: Any) -> str | None:
+    """Return the root module of a connection's driver; None if it is not known."""
+    roots = (kind.__module__.partition(".")[0] for kind in connection.__class__.__mro__)
+    return next((root for root in roots if root in DRIVERS), None)
+
+
+def is_of_database(error: Exception) -> bool:
+    """Tell whether a driver, or what hands out its connections, has raised an error."""
+    roots = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+    return isinstance(error, OSError) or not roots.isdisjoint(_RAISING)
+
+
+def paramstyle_of(driver: str) -> str:
+    """Return how a driver writes parameters."""
+    return _PARAMSTYLES.get(driver) or str(getattr(sys.modules[driver], "paramstyle", "pyformat"))
+
+
+def _refuse_async(given: Any) -> None:
+    names = ("execute", "connection", "fetchrow")
+    if not any(inspect.iscoroutinefunction(getattr(given, name, None)) for name in names):
+        return
+    if hasattr(given, "run_sync"):
+        raise TypeError("an AsyncSession is not used as it is; write: await session.run_sync(outbox.enqueue, job)")
+    raise TypeError(
+        f"{type(given).__module__}.{type(given).__name__} is asynchronous; execute the statement of Outbox.insert "
+        "on it yourself: await connection.execute(*outbox.insert(job, ...))"
+    )
+
+
+def _cursor_of(connection: Any) -> Callable[[str, Sequence[Any]], object]:
+    def execute(sql: str, parameters: Sequence[Any]) -> None:
+        with closing(connection.cursor()) as cursor:
+            cursor.execute(sql, tuple(parameters))
+
+    return execute
+
+
+def _execute_in(connection: Any) -> Callable[[str, Sequence[Any]], object]:
+    def execute(sql: str, parameters: Sequence[Any]) -> None:
+        connection.exec_driver_sql(sql, tuple(parameters)).close()
+
+    return execute

@@ -1,0 +1,192 @@
+"""The rows of an outbox, as the relay reads and changes them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from pinlater.client.batches import MAX_BATCH_BYTES
+from pinlater.outbox.batch import Batch
+from pinlater.outbox.database import Database
+from pinlater.outbox.dialects import id_list
+from pinlater.outbox.turn import Settlement
+from pinlater.protocol.idempotency import new_key
+
+_FIRST_RETRY_SECONDS = 10.0
+_LONGEST_RETRY_SECONDS = 300.0
+_MOST_ERROR_CHARACTERS = 2000
+_MOST_RETRIED = 1000
+
+# ``retry_at_ms`` is 0 for rows that are to be delivered now; the index serves them in their order. Rows are locked by
+# their ids alone: a lock on a range of the index would keep users from storing more.
+_ANY = "SELECT 1 FROM {table} WHERE retry_at_ms = 0 LIMIT 1"
+_NEXT = "SELECT id, call_key, queue, length(body) FROM {table} WHERE retry_at_ms = 0 ORDER BY id LIMIT {limit}"
+_OF_CALL = "SELECT id FROM {table} WHERE call_key = ? AND retry_at_ms = 0 ORDER BY id"
+_LOAD = "SELECT id, body, options FROM {table} WHERE id IN ({ids})"
+_MARK = "UPDATE {table} SET call_key = ? WHERE id IN ({ids}) AND call_key IS NULL"
+_DIVIDE = "UPDATE {table} SET call_key = ? WHERE id IN ({ids}) AND call_key = ?"
+_DELETE = "DELETE FROM {table} WHERE id IN ({ids}) AND call_key = ?"
+_REFUSALS = "SELECT max(refusals) FROM {table} WHERE id IN ({ids})"
+_REFUSE = "UPDATE {table} SET retry_at_ms = ?, refusals = refusals + 1, error = ? WHERE id IN ({ids}) AND call_key = ?"
+_DUE_AGAIN = "SELECT id FROM {table} WHERE retry_at_ms > 0 AND retry_at_ms <= ? ORDER BY retry_at_ms LIMIT {limit}"
+_RETRY = "UPDATE {table} SET retry_at_ms = 0 WHERE id IN ({ids})"
+_TOTALS = "SELECT count(*), min(enqueued_at_ms), count(error) FROM {table}"
+_REFUSED = (
+    "SELECT id, queue, enqueued_at_ms, refusals, retry_at_ms, error FROM {table} WHERE error IS NOT NULL "
+    "ORDER BY id LIMIT {limit}"
+)
+
+
+class RowsChanged(Exception):
+    """Somebody else has changed or deleted rows; look at them again."""
+
+
+class RefusedRow(NamedTuple):
+    """A job that the server has refused.
+
+    Attributes:
+        id: of its row.
+        queue: that it is for.
+        enqueued_at_ms: when it was stored, epoch milliseconds.
+        refusals: how often it was refused.
+        retry_at_ms: when it is tried again, epoch milliseconds; 0: now.
+        error: why it was refused the last time.
+    """
+
+    id: int
+    queue: str
+    enqueued_at_ms: int
+    refusals: int
+    retry_at_ms: int
+    error: str
+
+
+class Waiting(NamedTuple):
+    """What waits in an outbox.
+
+    Attributes:
+        jobs: how many jobs are in it.
+        oldest_ms: when the oldest was stored, epoch milliseconds; None if there is none.
+        refused: how many of them the server has refused.
+    """
+
+    jobs: int
+    oldest_ms: int | None
+    refused: int
+
+
+class Table:
+    """The table of an outbox.
+
+    Args:
+        database: the relay's connection.
+        name: of the table.
+        batch_size: rows in a turn, at most.
+    """
+
+    def __init__(self, database: Database, name: str, batch_size: int) -> None:
+        self._database = database
+        self._name = name
+        self._batch_size = batch_size
+
+    def has_rows(self) -> bool:
+        """Tell whether there is a row to be delivered."""
+        self._database.remember()
+        return bool(self._rows(_ANY))
+
+    def turn(self, before: Settlement, *, goes_on: bool = True) -> list[Batch]:
+        """Write what became of the batches before, and return the next ones, whose keys are stored when this returns.
+
+        Args:
+            before: what became of them.
+            goes_on: return the next ones; otherwise none.
+
+        Raises:
+            RowsChanged: rows are not as they were; nothing was written.
+        """
+        with self._database.transaction():
+            self._settle(before)
+            batches = self._claim() if goes_on else []
+        for batch in batches:
+            self._load(batch)
+        return [batch for batch in batches if batch.ids]
+
+    def retry_refused(self) -> None:
+        """Let refused rows be tried again whose time has come."""
+        ids = [row[0] for row in self._rows(_DUE_AGAIN, int(time.time() * 1000), limit=_MOST_RETRIED)]
+        if ids:
+            self._run(_RETRY, ids=ids)
+
+    def waiting(self) -> Waiting:
+        """Return what waits in the table."""
+        return Waiting(*self._rows(_TOTALS)[0])
+
+    def refused(self, limit: int) -> list[RefusedRow]:
+        """Return rows that the server has refused, the oldest first."""
+        return [RefusedRow(*row) for row in self._rows(_REFUSED, limit=limit)]
+
+    def _settle(self, before: Settlement) -> None:
+        for batch in before.delivered:
+            self._run(_DELETE, batch.key, ids=batch.ids)
+        for batch in before.divided:
+            middle = len(batch.ids) // 2
+            for ids in (batch.ids[:middle], batch.ids[middle:]):
+                self._run(_DIVIDE, new_key(), batch.key, ids=ids)
+        for batch, error in before.refused:
+            [[refusals]] = self._rows(_REFUSALS, ids=batch.ids)
+            wait = min(_FIRST_RETRY_SECONDS * 2 ** min(refusals or 0, 10), _LONGEST_RETRY_SECONDS)
+            retry_at_ms = int((time.time() + wait) * 1000)
+            self._run(_REFUSE, retry_at_ms, error[:_MOST_ERROR_CHARACTERS], batch.key, ids=batch.ids)
+
+    def _claim(self) -> list[Batch]:
+        """Gather the first rows into batches, one for each queue, and store the keys of those that are new.
+
+        A row that has a key was sent with others under it, or was to be: it is sent with these and no others.
+        """
+        found = self._rows(_NEXT, limit=self._batch_size)
+        rows = list(_within(found, MAX_BATCH_BYTES))
+        batches: dict[bytes | str, Batch] = {}  # by key if it has one, else by queue
+        for row_id, key, queue, _ in rows:
+            mark = queue if key is None else key
+            if mark not in batches:
+                batches[mark] = Batch(key or new_key(), queue, is_repeat=key is not None)
+            batches[mark].ids.append(row_id)
+        for batch in batches.values():
+            if not batch.is_repeat:
+                self._mark(batch)
+            elif len(rows) < len(found) or len(found) >= self._batch_size:  # others of its rows may come later
+                batch.ids = [row[0] for row in self._rows(_OF_CALL, batch.key)]
+        return list(batches.values())
+
+    def _mark(self, batch: Batch) -> None:
+        """Store the key of a new batch."""
+        if self._run(_MARK, batch.key, ids=batch.ids) != len(batch.ids):
+            raise RowsChanged
+
+    def _load(self, batch: Batch) -> None:
+        """Read the bodies, which are left alone until it is known which of them fit into memory."""
+        found = {row_id: (body, options) for row_id, body, options in self._rows(_LOAD, ids=batch.ids)}
+        batch.ids = [row_id for row_id in batch.ids if row_id in found]
+        batch.stored = [found[row_id] for row_id in batch.ids]
+
+    def _rows(self, sql: str, *parameters: Any, **texts: Any) -> list[tuple[Any, ...]]:
+        return self._database.rows(self._written(sql, texts), parameters)
+
+    def _run(self, sql: str, *parameters: Any, **texts: Any) -> int:
+        return self._database.run(self._written(sql, texts), parameters)
+
+    def _written(self, sql: str, texts: dict[str, Any]) -> str:
+        if "ids" in texts:
+            texts["ids"] = id_list(texts["ids"])
+        return sql.format(table=self._name, **texts)
+
+
+def _within(rows: Iterable[tuple[Any, ...]], most_bytes: int) -> Iterator[tuple[Any, ...]]:
+    """Yield rows as long as their bodies fit into memory, but at least one."""
+    total = 0
+    for row in rows:
+        if total and total + row[3] > most_bytes:
+            return
+        total += row[3]
+        yield row

@@ -1,0 +1,37 @@
+"""Structs of jobs to enqueue <-> what a table of another database keeps of them until they are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pinlater.errors import BodyInvalid
+from pinlater.protocol.messages import PinLaterJob
+
+_DEFAULTS: dict[str, Any] = dict(getattr(PinLaterJob, "default_spec"))  # noqa: B009 - set when the class is made
+
+
+def stored_fields(job: PinLaterJob) -> dict[str, Any]:
+    """Return the fields of a job, by their names on the wire, except its body and what is as the contract says."""
+    fields = {name: getattr(job, name) for name in _DEFAULTS if name != "body"}
+    return {name: value for name, value in fields.items() if value != _DEFAULTS[name]}
+
+
+def stored_job(body: bytes, fields: Mapping[str, Any]) -> PinLaterJob:
+    """Make the job of its body and of what ``stored_fields`` returned.
+
+    Raises:
+        BodyInvalid: it has fields that this version does not know.
+    """
+    unknown = fields.keys() - _DEFAULTS.keys()
+    if unknown:
+        raise BodyInvalid(
+            f"the job has fields that this version of PinLater does not know: {', '.join(sorted(unknown))}; "
+            "update the relay"
+        )
+    return PinLaterJob(body, **fields)
+
+
+def needs_its_shard(job: PinLaterJob) -> bool:
+    """Tell whether a key decides on which shard of a store the job is."""
+    return job.uniqueKey is not None or job.key is not None

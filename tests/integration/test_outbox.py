@@ -1,0 +1,117 @@
+"""Outboxes in SQLite, MariaDB and PostgreSQL: each job that was committed is stored once, in order."""
+
+import os
+import threading
+from contextlib import closing
+
+import pytest
+
+from pinlater import JobState
+from pinlater.testing import LocalServer
+from tests.support.outboxes import KINDS, POINTS, Numbered, OutboxHome, delivered
+from tests.support.server import wait_for
+
+ROUNDS = int(os.environ.get("PINLATER_OUTBOX_KILLS", "1"))
+"""How often a relay is killed at each point."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with LocalServer(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server):
+    """A client of the server, whose queue is empty."""
+    client = server.client(Numbered)
+    delivered(client)
+    return client
+
+
+@pytest.fixture(params=KINDS)
+def home(request, tmp_path):
+    return OutboxHome(request.param, tmp_path)
+
+
+def test_what_is_committed_is_delivered_in_order_and_what_is_rolled_back_is_not(home, server, client):
+    with closing(home.connect()) as connection:
+        home.outbox.enqueue(connection, Numbered(n=1))
+        connection.rollback()
+        home.outbox.enqueue(connection, Numbered(n=2))
+        assert home.outbox.enqueue_many(connection, [Numbered(n=n) for n in range(3, 253)]) == 250
+        connection.commit()
+        assert home.relay(server, batch_size=100).run_until_empty() == 251
+    assert delivered(client) == list(range(2, 253))
+    assert home.rows("SELECT id FROM TABLE") == []
+
+
+def test_a_relay_that_waits_delivers_what_is_committed(home, server, client):
+    relay = home.relay(server)
+    thread = threading.Thread(target=relay.run)
+    thread.start()
+    try:
+        for n in range(3):
+            home.enqueue(n)
+            wait_for(lambda n=n: client.count("numbered", JobState.PENDING) == n + 1)
+    finally:
+        relay.stop()
+        thread.join()
+    assert delivered(client) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("home", ["mysql", "postgresql"], indirect=True)  # in SQLite, one transaction writes at a time
+def test_a_row_that_is_committed_late_is_not_skipped(home, server, client):
+    with closing(home.connect()) as late:
+        home.outbox.enqueue(late, Numbered(n=1))
+        home.enqueue(2)
+        assert home.relay(server).run_until_empty() == 1
+        late.commit()
+    assert home.relay(server).run_until_empty() == 1
+    assert delivered(client) == [2, 1]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_relay_that_is_killed_delivers_each_job_once_and_in_order(home, server, client, point):
+    for number in range(ROUNDS):
+        home.enqueue(*range(number * 3, number * 3 + 3))
+        home.killed_relay(server, point)
+        home.enqueue(-number - 1, queue="others")  # the next relay finds more than the first has sent
+    home.relay(server).run_until_empty()
+    assert delivered(client) == list(range(ROUNDS * 3))
+    assert delivered(client, "others") == [-number - 1 for number in range(ROUNDS)]
+    assert home.rows("SELECT id FROM TABLE") == []
+
+
+def test_relays_take_turns(home, server, client):
+    first, second = home.relay(server), home.relay(server)
+    threads = [threading.Thread(target=relay.run) for relay in (first, second)]
+    threads[0].start()
+    home.enqueue(1)
+    wait_for(lambda: client.count("numbered", JobState.PENDING) == 1)
+    threads[1].start()
+    home.enqueue(*range(2, 40))
+    wait_for(lambda: client.count("numbered", JobState.PENDING) == 39)
+    first.stop()
+    threads[0].join()
+    home.enqueue(40)  # which the second one delivers, since the first has ended
+    wait_for(lambda: client.count("numbered", JobState.PENDING) == 40)
+    second.stop()
+    threads[1].join()
+    assert delivered(client) == list(range(1, 41))
+
+
+def test_a_job_that_the_server_refuses_is_left_aside_and_delivered_when_it_can_be(home, server, client):
+    with closing(home.connect()) as connection:
+        home.outbox.enqueue_many(connection, [Numbered(n=1), Numbered(n=2)])
+        home.outbox.enqueue(connection, Numbered(n=3), unique="x" * 201)
+        home.outbox.enqueue(connection, Numbered(n=4))
+        connection.commit()
+    assert home.relay(server).run_until_empty() == 3
+    assert delivered(client) == [1, 2, 4]
+    [(error, refusals)] = home.rows("SELECT error, refusals FROM TABLE")
+    assert "201 characters" in error
+    assert refusals == 1
+    home.change("UPDATE TABLE SET options = '{}', retry_at_ms = 1")
+    assert home.relay(server).run_until_empty() == 1
+    assert delivered(client) == [3]

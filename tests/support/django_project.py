@@ -1,0 +1,20 @@
+"""A project of Django, as far as an outbox needs one: settings with one SQLite database."""
+
+import django
+from django.conf import settings
+from django.db import connections
+
+
+def use_database(path):
+    """Let the project have its data in that file; return its connection."""
+    if not settings.configured:
+        settings.configure(
+            DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+            INSTALLED_APPS=[],
+            USE_TZ=True,
+        )
+        django.setup()
+    connection = connections["default"]
+    connection.close()
+    connection.settings_dict["NAME"] = str(path)
+    return connection

@@ -1,0 +1,137 @@
+"""What becomes of a batch that the server refuses, or that meets a server in trouble."""
+
+import json
+
+import pytest
+
+from pinlater.errors import (
+    BodyInvalid,
+    CallTimeout,
+    CallUnsendable,
+    EnqueueRejected,
+    NoHealthyShards,
+    NotConnected,
+    ProtocolError,
+    QueueNotFound,
+    UnknownError,
+)
+from pinlater.outbox.batch import Batch
+from pinlater.outbox.delivery import Delivery
+from pinlater.protocol.idempotency import new_key
+
+
+class Servers:
+    """A client whose servers answer as a function says: what it returns is raised."""
+
+    def __init__(self, answer):
+        self.answer = answer
+        self.sent = []
+
+    def deliver(self, batch):
+        self.sent.append(batch.ids)
+        error = self.answer(batch)
+        if error is not None:
+            raise error
+
+
+def batch(*ids, queue="mail", **options):
+    stored = [(b"{}", json.dumps(options))] * len(ids)
+    return Batch(new_key(), queue, is_repeat=False, ids=list(ids), stored=stored)
+
+
+def test_batches_are_sent_in_order_and_are_to_be_deleted():
+    servers, batches = Servers(lambda _: None), [batch(1, 3), batch(2, queue="sms")]
+    settlement = Delivery(servers).deliver(batches)
+    assert settlement.delivered == batches
+    assert servers.sent == [[1, 3], [2]]
+
+
+@pytest.mark.parametrize("error", [EnqueueRejected("too large"), CallUnsendable("too large"), BodyInvalid("newer")])
+def test_a_refused_batch_is_divided_and_what_follows_in_its_queue_waits(error):
+    batches = [batch(1, 2), batch(5, queue="sms"), batch(3, 4)]
+    servers = Servers(lambda each: error if each is batches[0] else None)
+    settlement = Delivery(servers).deliver(batches)
+    assert settlement.divided == [batches[0]]
+    assert settlement.delivered == [batches[1]]
+    assert servers.sent == [[1, 2], [5]]
+
+
+def test_a_job_that_is_refused_alone_is_left_aside_and_the_others_go_on(caplog):
+    batches = [batch(1), batch(2)]
+    servers = Servers(lambda each: EnqueueRejected("the key is too long") if each is batches[0] else None)
+    settlement = Delivery(servers).deliver(batches)
+    assert settlement.refused == [(batches[0], "EnqueueRejected: the key is too long")]
+    assert settlement.delivered == [batches[1]]
+    assert "1 jobs for queue mail cannot be delivered, rows 1" in caplog.text
+
+
+def test_a_queue_that_is_not_there_leaves_the_whole_batch_aside():
+    refused = batch(1, 2)
+    settlement = Delivery(Servers(lambda _: QueueNotFound("mail"))).deliver([refused])
+    assert [each for each, _ in settlement.refused] == [refused]
+
+
+@pytest.mark.parametrize("error", [NotConnected("refused"), CallTimeout("late"), NoHealthyShards("none")])
+def test_while_no_server_answers_everything_waits(error, caplog):
+    servers = Servers(lambda _: error)
+    delivery = Delivery(servers)
+    pauses = []
+    for _ in range(10):
+        settlement = delivery.deliver([batch(1), batch(2)])
+        assert not settlement
+        pauses.append(settlement.pause_seconds)
+    assert servers.sent == [[1]] * 10
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == 2.0
+    assert caplog.text.count("jobs wait in the outbox") == 1
+
+
+def test_after_an_outage_the_pauses_begin_anew():
+    servers = Servers(lambda _: NotConnected("refused"))
+    delivery = Delivery(servers)
+    first = delivery.deliver([batch(1)]).pause_seconds
+    delivery.deliver([batch(1)])
+    servers.answer = lambda _: None
+    assert delivery.deliver([batch(1)]).pause_seconds == 0
+    servers.answer = lambda _: NotConnected("refused")
+    assert delivery.deliver([batch(1)]).pause_seconds == first
+
+
+def settled(delivery, batches):
+    """Deliver until something is settled."""
+    while not (settlement := delivery.deliver(batches)):
+        pass
+    return settlement
+
+
+@pytest.mark.parametrize("error", [UnknownError("the store failed"), ProtocolError("not understood")])
+def test_an_error_that_one_job_alone_meets_leaves_it_aside(error):
+    bad, good = batch(1), batch(2)
+    servers = Servers(lambda each: error if each is bad else None)
+    settlement = settled(Delivery(servers), [bad, good])
+    assert [each for each, _ in settlement.refused] == [bad]
+    assert settlement.delivered == [good]
+    assert servers.sent.count([1]) > 1
+
+
+def test_an_error_that_all_jobs_meet_is_of_the_server_and_they_wait():
+    servers = Servers(lambda _: UnknownError("the disk is full"))
+    delivery = Delivery(servers)
+    settlement = settled(delivery, [batch(1), batch(2)])
+    assert [each.ids for each, _ in settlement.refused] == [[1]]
+    assert settlement.pause_seconds > 0
+    assert not any(delivery.deliver([batch(2), batch(3)]) for _ in range(20))
+
+
+def test_an_error_of_the_server_divides_only_jobs_without_keys():
+    """Shards may have stored their parts of the others, which only the same call can complete."""
+    plain, keyed = batch(1, 2), batch(1, 2, key="ada")
+    for bad, divided in ((plain, [plain]), (keyed, [])):
+        settlement = settled(Delivery(Servers(lambda _: UnknownError("the store failed"))), [bad])
+        assert settlement.divided == divided
+
+
+def test_what_was_sent_more_than_a_day_ago_is_said_to_be_uncertain(caplog):
+    old = Batch(bytes(16), "mail", is_repeat=True, ids=[1], stored=[(b"{}", "{}")])
+    Delivery(Servers(lambda _: None)).deliver([old])
+    assert "may be stored twice" in caplog.text
