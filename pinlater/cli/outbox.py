@@ -1,0 +1,169 @@
+"""``pinlater outbox-table``, ``outbox-relay`` and ``outbox``: jobs in a table of the user's database."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Callable
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pinlater.cli.command import Session, command
+from pinlater.cli.output import moment, print_fields, print_json, some_jobs, visible
+
+if TYPE_CHECKING:
+    from pinlater.outbox import Relay
+    from pinlater.outbox.table import RefusedRow, Waiting
+
+_TABLE = "pinlater_outbox"
+_MOST_REFUSED = 100
+_LINE = "%(asctime)s %(levelname)s %(process)d %(message)s"
+
+_with_table = click.option("--table", default=_TABLE, show_default=True, metavar="NAME", help="Name of the table.")
+
+
+def _with_database(function: Callable[..., Any]) -> Callable[..., Any]:
+    return click.argument("database", metavar="URL", envvar="PINLATER_OUTBOX_DATABASE")(function)
+
+
+@command(
+    "outbox-table",
+    common=("as_json",),
+    examples="""
+    pinlater outbox-table postgresql | psql shop
+    pinlater outbox-table mysql --table shop.outbox
+    pinlater outbox-table sqlite | sqlite3 shop.db
+    """,
+)
+@click.argument("database", type=click.Choice(["postgresql", "mysql", "sqlite"]))
+@_with_table
+@click.pass_obj
+def outbox_table(session: Session, /, *, database: str, table: str) -> None:
+    """Print the SQL that creates the table of an outbox.
+
+    Put it into a migration of your database. mysql is also for MariaDB.
+    """
+    from pinlater.outbox import Outbox
+
+    sql = Outbox(table).create_table(database)
+    if session.as_json:
+        print_json({"sql": sql})
+    else:
+        click.echo(sql, nl=False)
+
+
+@command(
+    "outbox-relay",
+    common=("servers", "tls_ca", "tls_cert", "tls_key", "as_json"),
+    examples="""
+    pinlater outbox-relay postgresql://shop@db.example.com/shop --server queue1.example.com:9010
+    pinlater outbox-relay mysql://shop:secret@db.example.com/shop
+    pinlater outbox-relay sqlite:////var/lib/shop/shop.db
+    pinlater outbox-relay --burst sqlite:///shop.db
+    """,
+)
+@_with_database
+@_with_table
+@click.option("--burst", is_flag=True, help="Exit when the outbox is empty.")
+@click.option(
+    "--no-notify",
+    is_flag=True,
+    help="The programs use Outbox(notify=False), so look for jobs every 10 ms (PostgreSQL).",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["plain", "json"]),
+    default="plain",
+    help="Format of log lines on stderr.  [default: plain]",
+)
+@click.pass_obj
+def outbox_relay(
+    session: Session, /, *, database: str, table: str, burst: bool, no_notify: bool, log_format: str
+) -> None:
+    """Deliver the jobs of an outbox.
+
+    The jobs that programs have stored in the table with their own commits go to the servers, each once, those of a
+    queue in their order, until TERM or INT. Several relays of a table take turns. URL may also be in the environment as
+    PINLATER_OUTBOX_DATABASE, where other users of the machine do not see its password. Drivers: psycopg or psycopg2,
+    PyMySQL or mysqlclient.
+
+    A job that the servers refuse stays in the table with the error, and is tried again every few minutes; see
+    pinlater outbox.
+    """
+    from pinlater.outbox import Outbox, Relay
+
+    _set_up_logs(log_format)
+    relay = Relay(Outbox(table, notify=not no_notify), database, session.server_set())
+    delivered = _run(relay, burst=burst)
+    if session.as_json:
+        print_json({"delivered": delivered})
+    else:
+        click.echo(f"{some_jobs(delivered)} delivered")
+
+
+def _run(relay: Relay, *, burst: bool) -> int:
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, lambda *_: relay.stop()) for number in numbers]
+    try:
+        return relay.run_until_empty() if burst else relay.run()
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def _set_up_logs(log_format: str) -> None:
+    from pinlater.logs import JsonFormatter, configure_logging
+
+    configure_logging("INFO", JsonFormatter() if log_format == "json" else logging.Formatter(_LINE))
+
+
+@command(
+    "outbox",
+    common=("as_json",),
+    examples="""
+    pinlater outbox sqlite:///shop.db
+    pinlater outbox postgresql://shop@db.example.com/shop --json
+    """,
+)
+@_with_database
+@_with_table
+@click.pass_obj
+def outbox(session: Session, /, *, database: str, table: str) -> None:
+    """Show what waits in an outbox, and what was refused.
+
+    Prints how many jobs wait, since when the oldest does, and the first 100 that the servers have refused. Those are
+    tried again by themselves; to give one up, delete its row.
+    """
+    from pinlater.outbox.connecting import connector, open_database
+    from pinlater.outbox.dialects import check_table
+    from pinlater.outbox.sessions import is_of_database
+    from pinlater.outbox.table import Table
+
+    connect = connector(database)
+    try:
+        with closing(open_database(connect)) as opened:
+            rows = Table(opened, check_table(table), batch_size=1)
+            waiting, refused = rows.waiting(), rows.refused(_MOST_REFUSED)
+    except Exception as error:
+        if not is_of_database(error):
+            raise
+        raise click.ClickException(f"the database: {error}; create the table with: pinlater outbox-table") from error
+    if session.as_json:
+        print_json({**waiting._asdict(), "rows": [row._asdict() for row in refused]})
+    else:
+        _print(waiting, refused)
+
+
+def _print(waiting: Waiting, refused: list[RefusedRow]) -> None:
+    print_fields(
+        [
+            ("waiting", some_jobs(waiting.jobs)),
+            ("oldest", moment(waiting.oldest_ms)),
+            ("refused", some_jobs(waiting.refused)),
+        ]
+    )
+    for row in refused:
+        again = f"again at {moment(row.retry_at_ms)}" if row.retry_at_ms else "being tried again"
+        click.echo(f"row {row.id} for queue {row.queue}, refused {row.refusals} times, {again}: {visible(row.error)}")
