@@ -24,6 +24,7 @@ from tests.support import spans
 
 STATES = {"IN_PROGRESS"}
 VARIABLES = {
+    "PINLATER_OUTBOX_DATABASE",
     "PINLATER_SERVERS",
     "PINLATER_TLS_CA",
     "PINLATER_TLS_CERT",
