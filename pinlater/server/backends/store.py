@@ -39,7 +39,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from pinlater.errors import QueueNotFound
+from pinlater.errors import EnqueueRejected, QueueNotFound
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
@@ -62,6 +62,13 @@ from pinlater.server.backends.records import (
 def queue_not_found(queue: str) -> QueueNotFound:
     """Return the error for a queue that does not exist."""
     return QueueNotFound(f"there is no queue {queue!r}; create it first (pinlater create-queue {queue})")
+
+
+def parent_refused(parent: str) -> EnqueueRejected:
+    """Return the error for a job whose parent gets no more children."""
+    return EnqueueRejected(
+        f"job {parent}, the parent of a new job, is not there, has finished or is asked to stop, so nothing was stored"
+    )
 
 
 class PollIntervals(NamedTuple):

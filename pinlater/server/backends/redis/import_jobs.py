@@ -7,9 +7,9 @@ from typing import Any
 
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord
-from pinlater.protocol.messages import IN_PROGRESS, PENDING
+from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.records import IdempotencyKey
-from pinlater.server.backends.redis.lifecycle import key_arguments, keyed_mark, pack, parse_result
+from pinlater.server.backends.redis.lifecycle import key_arguments, mark, pack, parse_result
 from pinlater.server.backends.redis.records import stored_key, time_argument
 from pinlater.server.backends.redis.script_calls import ScriptRunner
 
@@ -19,16 +19,25 @@ async def import_jobs(
 ) -> list[str]:
     """Import jobs: nothing -> their former state; repeatable with an idempotency key only. Return their descriptors."""
     priorities = [JobDescriptor.parse(job.descriptor).priority for job in jobs]
-    packed = pack([_argument(job, priority) for job, priority in zip(jobs, priorities, strict=True)])
-    mark = keyed_mark(is_keyed=any(job.key is not None for job in jobs))
-    arguments = (*key_arguments(once), packed, *(job.body or b"" for job in jobs), *mark)
+    values = [job.body or b"" for job in jobs]
+    items = []
+    for job, priority in zip(jobs, priorities, strict=True):
+        has_result = job.state == SUCCEEDED and job.result is not None
+        if has_result:
+            values.append(job.result or b"")
+        argument = _argument(job, priority)
+        items.append((*argument, len(values) if has_result else None, job.is_cancelled and argument[1] == FAILED))
+    last = mark(is_keyed=any(job.key is not None for job in jobs))
+    arguments = (*key_arguments(once), pack(items), *values, *last)
     is_repeatable = once is not None
     result = await scripts.run("import_jobs", queue, *arguments, is_repeatable=is_repeatable)
     return parse_result(result).names(f"{queue}:s{scripts.name}:p", priorities)
 
 
 def _argument(job: JobRecord, priority: int) -> tuple[Any, ...]:
-    state = PENDING if job.state == IN_PROGRESS else job.state
+    state = job.state
+    if state == IN_PROGRESS:  # its holder knows nothing of this store
+        state = FAILED if job.is_cancelled else PENDING
     times = (time_argument(time_ms) for time_ms in (job.created_at_ms, job.run_after_ms, job.updated_at_ms))
     key = job.unique if state == PENDING else None
     shared = None if job.key is None else stored_key(job.key)

@@ -1,5 +1,7 @@
 """Job notifications between servers: whoever makes a job claimable publishes that, and the other servers subscribe.
 
+So does whoever asks running jobs to stop.
+
 Nothing depends on a message: if one is lost, a waiting dequeue finds the job at its next poll.
 """
 
@@ -8,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from redis.asyncio import Connection
@@ -29,6 +33,12 @@ _IDLE_SECONDS = 5.0
 
 _RECONNECT_SECONDS = (0.1, 2.0)
 """Backoff between connections: the first one, and the longest; it doubles in between."""
+
+_CANCELLED = (b"", b"cancelled")
+"""In the places of queue and time: another field with descriptors follows, so older versions drop the message."""
+
+_CANCELLED_AT_ONCE = 500
+"""Descriptors of a message."""
 
 
 class JobChannel:
@@ -54,6 +64,7 @@ class JobChannel:
         self._is_subscribed = False
         self._is_failure_logged = False
         self._to_publish: dict[str, int | None] = {}
+        self._cancelled: list[str] = []
         self._publisher: asyncio.Task[None] | None = None
         self._subscriber: asyncio.Task[None] | None = None
 
@@ -78,22 +89,34 @@ class JobChannel:
             return
         known = self._to_publish.get(queue, due_ms)
         self._to_publish[queue] = None if due_ms is None or known is None else min(due_ms, known)
+        self._start_publisher()
+
+    def publish_cancelled(self, descriptors: Sequence[str]) -> None:
+        """Publish that running jobs were asked to stop."""
+        if descriptors and self._is_enabled and not self._is_alone:
+            self._cancelled += descriptors
+            self._start_publisher()
+
+    def _start_publisher(self) -> None:
         if self._publisher is None:
             self._publisher = asyncio.create_task(self._run_publisher())
 
     async def _run_publisher(self) -> None:
         try:
-            while self._to_publish:
+            while self._to_publish or self._cancelled:
                 batch, self._to_publish = self._to_publish, {}
+                cancelled, self._cancelled = self._cancelled, []
+                for start in range(0, len(cancelled), _CANCELLED_AT_ONCE):
+                    await self._publish(_cancel_message(self._server_id, cancelled[start : start + _CANCELLED_AT_ONCE]))
                 for queue, due_ms in batch.items():
-                    await self._publish(queue, due_ms)
+                    await self._publish(_message(self._server_id, queue, due_ms))
                 await asyncio.sleep(_PUBLISH_INTERVAL_SECONDS)
         finally:
             self._publisher = None
 
-    async def _publish(self, queue: str, due_ms: int | None) -> None:
+    async def _publish(self, message: bytes) -> None:
         try:
-            receivers = await self._command("PUBLISH", self._channel, _message(self._server_id, queue, due_ms))
+            receivers = await self._command("PUBLISH", self._channel, message)
         except ServiceError as error:
             log.debug("shard %s: a job notification was not published: %s", self._name, error)
         else:
@@ -154,15 +177,33 @@ class JobChannel:
 
     def _handle(self, message: Any) -> None:
         try:
-            sender, queue, due = message.split(b" ")
-            name, due_ms = queue.decode(), int(due) if due else None
-        except ValueError:
-            return  # of a later version with more fields, or of another program
-        if sender == self._server_id:
-            return
-        self._is_alone = False
-        if name:
-            self._notifications.on_jobs(name, due_ms, [JobLocation(self._name)])
+            sender, *fields = message.split(b" ")
+            heard = self._reader(*fields)
+        except (TypeError, ValueError):
+            return  # of a later version with other fields, or of another program
+        if sender != self._server_id:
+            self._is_alone = False
+            heard()
+
+    def _reader(self, queue: bytes, due: bytes, *others: bytes) -> Callable[[], None]:
+        """Return what to do about a message with these fields.
+
+        Raises:
+            TypeError, ValueError: it has other fields than this version knows.
+        """
+        if others:
+            (names,) = others
+            if (queue, due) != _CANCELLED:
+                raise ValueError(queue)
+            return partial(self._notifications.on_cancelled, names.decode().split(","))
+        name, due_ms = queue.decode(), int(due) if due else None
+        if not name:
+            return lambda: None  # a greeting
+        return partial(self._notifications.on_jobs, name, due_ms, [JobLocation(self._name)])
+
+
+def _cancel_message(server_id: bytes, descriptors: Sequence[str]) -> bytes:
+    return b" ".join((server_id, *_CANCELLED, ",".join(descriptors).encode()))
 
 
 def _message(server_id: bytes, queue: str, due_ms: int | None) -> bytes:

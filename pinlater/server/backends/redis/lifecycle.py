@@ -16,7 +16,7 @@ from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import NewJob
 from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, Dequeued, IdempotencyKey, Settled
-from pinlater.server.backends.redis.records import MAX_EXACT, retry_time, stored_key, time_argument
+from pinlater.server.backends.redis.records import MAX_EXACT, retry_time, stored_key, stored_parent, time_argument
 from pinlater.server.backends.redis.script_calls import ScriptRunner
 from pinlater.server.backends.sharded import CallResult
 from pinlater.server.backends.token_bucket import Tokens, interval_us, most_saved_us
@@ -25,7 +25,7 @@ pack = msgspec.msgpack.Encoder().encode
 
 _columns = msgspec.json.Decoder(list[list[int]]).decode
 
-_NO_JOBS: tuple[Any, ...] = ((), (), (), (), (), {}, False, 0)
+_NO_JOBS: tuple[Any, ...] = ((), (), (), (), (), {}, {}, {}, 0)
 
 _body = attrgetter("body")
 _priority = attrgetter("priority")
@@ -46,21 +46,23 @@ async def enqueue(scripts: ScriptRunner, queue: str, jobs: Sequence[NewJob], onc
     """Store jobs: nothing -> PENDING; repeatable with an idempotency key only. Return their descriptors."""
     rules = {number: job.unique_rule for number, job in enumerate(jobs, 1) if job.unique_rule is not None}
     keys = {number: stored_key(job.key) for number, job in enumerate(jobs, 1) if job.key is not None}
+    parents = {number: stored_parent(job.parent) for number, job in enumerate(jobs, 1) if job.parent is not None}
     is_keyed = bool(keys or rules)  # a job that is replaced may have a key
     try:
-        last_columns = (rules, keys if is_keyed else False, len(jobs))
+        last_columns = (rules, keys, parents, len(jobs))
         packed = pack((*zip(*map(_argument, jobs), strict=True), *last_columns) if jobs else _NO_JOBS)
     except OverflowError as error:
         raise UnknownError(f"a job cannot be stored, so nothing was changed: {error}") from None
-    arguments = (*key_arguments(once), packed, *map(_body, jobs), *keyed_mark(is_keyed=is_keyed))
+    arguments = (*key_arguments(once), packed, *map(_body, jobs), *mark(is_keyed=is_keyed, is_linked=bool(parents)))
     is_repeatable = once is not None
     result = await scripts.run("enqueue", queue, *arguments, is_repeatable=is_repeatable)
     return parse_result(result).names(f"{queue}:s{scripts.name}:p", map(_priority, jobs))
 
 
-def keyed_mark(*, is_keyed: bool) -> tuple[str, ...]:
-    """Return the last argument of a script that stores jobs: whether keys have to do with it."""
-    return ("keyed",) if is_keyed else ()
+def mark(*, is_keyed: bool = False, is_linked: bool = False) -> tuple[str, ...]:
+    """Return the last argument of a script that keys, or links, have to do with, which it might not find by itself."""
+    words = ("keyed",) * is_keyed + ("links",) * is_linked
+    return (" ".join(words),) if words else ()
 
 
 def parse_result(result: Sequence[bytes]) -> CallResult:
@@ -162,16 +164,24 @@ async def ack(
     """
     groups: defaultdict[tuple[str | None, int], list[int]] = defaultdict(list)
     singles: list[tuple[Any, ...]] = []
+    results: list[bytes] = []
     for item in succeeded:
-        (_, _, priority, local_id), claim_descriptor, status, *_ = item
-        if status:
-            singles.append(_single_ack(item, is_success=True))
+        (_, _, priority, local_id), claim_descriptor, status, _, _, result, _ = item
+        if result is not None:
+            results.append(result)
+            singles.append((*_single_ack(item, is_success=True), len(results), False))
+        elif status:
+            singles.append((*_single_ack(item, is_success=True), None, False))
         else:
             groups[claim_descriptor, priority].append(local_id)
-    singles += (_single_ack(item, is_success=False) for item in failed)
+    singles += ((*_single_ack(item, is_success=False), None, item.is_cancelled) for item in failed)
     packed = pack(([(*key, ids) for key, ids in groups.items()], singles))
+    last = (*results, *mark(is_linked=any(item.is_cancelled for item in failed)))
     is_repeatable = all(item.claim is not None for item in failed)
-    now, changed, given_up, through = await scripts.run("ack", queue, packed, is_repeatable=is_repeatable)
+    now, changed, given_up, through, *woken = await scripts.run(
+        "ack", queue, packed, *last, is_repeatable=is_repeatable
+    )
+    scripts.tell_woken(woken)
     due = min((retry_time(int(now), item.retry_delay_ms) for item in failed if not item.is_final), default=None)
     stale = len(succeeded) + len(failed) - changed
     return Settled(changed, stale, due, failed=given_up, let_through=through)
@@ -197,17 +207,20 @@ async def checkpoint(scripts: ScriptRunner, queue: str, checkpoints: Sequence[St
             time_argument(item.run_after_ms),
             item.attempts,
             item.status,
+            item.waits_for or None,
         )
         for item in checkpoints
     ]
+    last = (*bodies, *mark(is_linked=any(item.waits_for for item in checkpoints)))
     is_repeatable = all(item.is_repeatable for item in checkpoints)
-    now, changed, moved, lost, through = await scripts.run(
-        "checkpoint", queue, pack(items), *bodies, is_repeatable=is_repeatable
+    now, changed, moved, lost, fulfilled, asked, through, *woken = await scripts.run(
+        "checkpoint", queue, pack(items), *last, is_repeatable=is_repeatable
     )
-    dues = (checkpoints[index].run_after_ms for index in moved)
+    scripts.tell_woken(woken)
+    dues = (None if index in fulfilled else checkpoints[index].run_after_ms for index in moved)
     due = min((int(now) if due is None else due for due in dues), default=None)
-    lost_jobs = tuple(checkpoints[index].job for index in lost)
-    return Settled(changed, len(checkpoints) - changed, due, lost_jobs, let_through=through)
+    lost_jobs, asked_jobs = (tuple(checkpoints[index].job for index in some) for some in (lost, asked))
+    return Settled(changed, len(checkpoints) - changed, due, lost_jobs, let_through=through, cancelled=asked_jobs)
 
 
 async def release(scripts: ScriptRunner, queue: str, *, by: str, which: str, spared: bytes = NO_IDS) -> int:
@@ -226,7 +239,8 @@ async def release(scripts: ScriptRunner, queue: str, *, by: str, which: str, spa
     released, cursor = 0, b"0"
     number: int
     while True:
-        cursor, number = await scripts.run("release_claims", queue, by, which, cursor, _RELEASE_PAGE, spared)
+        cursor, number, *woken = await scripts.run("release_claims", queue, by, which, cursor, _RELEASE_PAGE, spared)
+        scripts.tell_woken(woken)
         released += number
         if cursor == b"0":
             return released

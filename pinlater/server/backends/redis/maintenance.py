@@ -142,9 +142,10 @@ async def _delete_page(
     """Return how many jobs were deleted now, and by all calls with this key; ``most`` None: the first deletes all."""
     result_arguments = (*key_arguments(once), "" if most is None else most)
     job_arguments = (deletion.state, deletion.priority, pack(deletion.ids))
-    page, total = await scripts.run(
+    page, total, *woken = await scripts.run(
         "delete_jobs", queue, *result_arguments, *job_arguments, is_repeatable=once is not None
     )
+    scripts.tell_woken(woken)
     return page, total
 
 
@@ -169,9 +170,10 @@ async def _reap_queue(scripts: ScriptRunner, queue: str, limit: int, grace: Expi
     retried = failed = skipped = 0
     while True:
         size = min(limit - retried - failed, PAGE_JOBS)
-        seen, spared, page_retried, page_failed = await scripts.run(
+        seen, spared, page_retried, page_failed, *woken = await scripts.run(
             "reap_expired", queue, size, skipped, grace.age_ms, grace.quiet_ms, at=grace.asked_at
         )
+        scripts.tell_woken(woken)
         retried, failed, skipped = retried + page_retried, failed + page_failed, skipped + spared
         if seen < size or retried + failed >= limit:
             return Expired(queue, retried, failed)

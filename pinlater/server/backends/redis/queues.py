@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from pinlater.errors import QueueNotFound
 from pinlater.model.queues import QueueChange, QueueSettings
+from pinlater.server.backends.redis.messages import drop_leftovers
 from pinlater.server.backends.redis.script_calls import ALL_QUEUES, ScriptRunner
 
 _REFRESH_SECONDS = 10.0
@@ -49,6 +50,7 @@ class RedisQueues:
         """Delete a queue, if it exists."""
         with contextlib.suppress(QueueNotFound):
             await self._scripts.run("delete_queue", queue)
+            await drop_leftovers(self._scripts)
         await self._command("SREM", self._names_key, queue)
         await self._command("INCR", self._changes_key)
         if await self._command("EXISTS", self._scripts.queue_key(queue)):  # created again meanwhile

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from pinlater.errors import QueueNotFound
@@ -57,35 +59,40 @@ class RedisSearch(NamedTuple):
 
 
 async def lookup(
-    scripts: ScriptRunner, queue: str, jobs: Sequence[JobDescriptor], *, include_body: bool
+    scripts: ScriptRunner, jobs: Sequence[JobDescriptor], *, include_body: bool, include_result: bool
 ) -> list[JobRecord | None]:
-    """Return the records of jobs of one queue; None for those that do not exist."""
-    page_size = _LOOKUP_BODIES if include_body else PAGE_JOBS
-    found: list[JobRecord | None] = []
-    try:
-        for start in range(0, len(jobs), page_size):
-            found += await _lookup_page(scripts, queue, jobs[start : start + page_size], include_body)
-    except QueueNotFound:
-        return [None] * len(jobs)
-    return found
+    """Return the records of jobs; None for those that do not exist."""
+    page_size = _LOOKUP_BODIES if include_body or include_result else PAGE_JOBS
+    options = ["1" if is_wanted else "" for is_wanted in (include_body, include_result)]
+    places: defaultdict[str, list[int]] = defaultdict(list)
+    for place, job in enumerate(jobs):
+        places[job.queue].append(place)
+    records: list[JobRecord | None] = [None] * len(jobs)
+    for queue, own in places.items():
+        with suppress(QueueNotFound):
+            for start in range(0, len(own), page_size):
+                page = own[start : start + page_size]
+                found = await _lookup_page(scripts, queue, [jobs[place] for place in page], options)
+                for place, record in zip(page, found, strict=True):
+                    records[place] = record
+    return records
 
 
 async def _lookup_page(
-    scripts: ScriptRunner, queue: str, jobs: Sequence[JobDescriptor], include_body: bool
+    scripts: ScriptRunner, queue: str, jobs: Sequence[JobDescriptor], options: Sequence[str]
 ) -> list[JobRecord | None]:
-    *columns, bodies = await scripts.run("lookup_jobs", queue, pack_ids(jobs), "1" if include_body else "")
+    columns = await scripts.run("lookup_jobs", queue, pack_ids(jobs), *options)
     head = f"{queue}:s{scripts.name}:p"
-    return [
-        _matching_record(head, job, row) for job, *row in zip(jobs, *columns, bodies or [None] * len(jobs), strict=True)
-    ]
+    given = (column or [None] * len(jobs) for column in columns)
+    return [_matching_record(head, job, row) for job, *row in zip(jobs, *given, strict=True)]
 
 
 def _matching_record(head: str, job: JobDescriptor, row: Sequence[bytes | None]) -> JobRecord | None:
-    line, *texts, body = row
+    line, *texts, result, body = row
     if line is None:
         return None
     found = parse_job(head, b" %d" % job.local_id, line, texts)
-    return found.record._replace(body=body) if found.priority == job.priority else None
+    return found.record._replace(body=body, result=result) if found.priority == job.priority else None
 
 
 async def count(scripts: ScriptRunner, search: RedisSearch, cap: int) -> int:

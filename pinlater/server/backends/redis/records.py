@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
+from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord
 from pinlater.model.keys import JobKey
-from pinlater.protocol.messages import FAILED, PENDING, SUCCEEDED
+from pinlater.model.messages import MessageWait, Parent
+from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.key_turns import job_key, stored_limit
 
 KINDS = {PENDING: "p", SUCCEEDED: "s", FAILED: "f"}
@@ -49,31 +53,58 @@ def parse_job(head: str, member: bytes, line: bytes, texts: Sequence[bytes | Non
         head: of its descriptor: ``queue:s<shard>:p``.
         member: its name in the sorted sets.
         line: its record.
-        texts: what it has of custom status, unique key, and limit and text of the key that it shares.
+        texts: what it has of custom status, unique key, limit and text of the key that it shares, and links.
     """
-    status, unique_key, key = texts
+    status, unique_key, key, packed = texts
     state, priority, allowed, remaining, created, run_after, updated, _, size, claim = line.split(b" ", 9)
     local_id, level = int(member[1:]), int(priority)
-    return StoredJob(
-        member,
-        local_id,
-        level,
-        int(size),
-        JobRecord(
-            f"{head}{level}:{local_id}",
-            int(state),
-            int(allowed),
-            int(remaining),
-            (status or b"").decode(),
-            int(created),
-            int(run_after),
-            int(updated),
-            claim.decode() or None,
-            None,
-            None if unique_key is None else unique_key.decode(),
-            None if key is None else _parse_key(key),
-        ),
+    record = JobRecord(
+        f"{head}{level}:{local_id}",
+        int(state),
+        int(allowed),
+        int(remaining),
+        (status or b"").decode(),
+        int(created),
+        int(run_after),
+        int(updated),
+        claim.decode() or None,
+        None,
+        None if unique_key is None else unique_key.decode(),
+        None if key is None else _parse_key(key),
     )
+    if packed is not None:
+        record = _with_links(record, _links(packed), head)
+    return StoredJob(member, local_id, level, int(size), record)
+
+
+class _Links(msgspec.Struct):
+    """What ties a job to others, see ``scripts/parts/links.lua``."""
+
+    p: tuple[str, int, int, str, int] | None = None
+    w: Sequence[MessageWait] = ()
+    c: bool = False
+
+
+_links = msgspec.msgpack.Decoder(_Links).decode
+
+
+def _with_links(record: JobRecord, links: _Links, head: str) -> JobRecord:
+    parent = None
+    if links.p is not None:
+        queue, priority, local_id, name, position = links.p
+        shard = head.split(":")[1][1:]
+        parent = Parent(str(JobDescriptor(queue, shard, priority, local_id)), name, position)
+    return record._replace(
+        is_cancelled=links.c and record.state in (FAILED, IN_PROGRESS),
+        parent=parent,
+        waits_for=tuple(links.w) if record.state == PENDING else (),
+    )
+
+
+def stored_parent(parent: Parent) -> tuple[str, int, int, str, int]:
+    """Return a parent as scripts take it."""
+    queue, _, priority, local_id = JobDescriptor.parse(parent.descriptor)
+    return queue, priority, local_id, parent.name, parent.position
 
 
 def _parse_key(stored: bytes) -> JobKey | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from redis.exceptions import (
     ClusterDownError,
@@ -23,7 +23,7 @@ from pinlater.server.backends.redis.cluster import key_moved
 from pinlater.server.backends.redis.connection import CALL_SECONDS, SharedConnection
 from pinlater.server.backends.redis.scripts import scripts
 from pinlater.server.backends.sharded import ShardUnreachable
-from pinlater.server.backends.store import queue_not_found
+from pinlater.server.backends.store import parent_refused, queue_not_found
 
 PREFIX = "pinlater:"
 """Of all keys, so that other programs may use the same server."""
@@ -38,6 +38,20 @@ _REJECTING_WRITES = ("MISCONF", "NOREPLICAS")
 """Errors of a server that accepts no writes: its disk is full or replicas are missing. Nothing was changed."""
 
 
+class Woken(NamedTuple):
+    """A job whose sleep was ended by a message, and as many others of its key as that has let through.
+
+    Attributes:
+        queue: of the jobs.
+        priority: of the job.
+        jobs: how many may be claimed now.
+    """
+
+    queue: str
+    priority: int
+    jobs: int
+
+
 class ScriptRunner:
     """Runs scripts and commands on one shard.
 
@@ -45,12 +59,29 @@ class ScriptRunner:
         name: of the shard.
         connection: to the shard.
         now: returns the time argument of scripts, see ``clock.lua``.
+        on_woken: receives what scripts return of the sleeps that they have ended; see ``tell_woken``.
     """
 
-    def __init__(self, name: str, connection: SharedConnection, now: Callable[[], int | str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        connection: SharedConnection,
+        now: Callable[[], int | str],
+        on_woken: Callable[[list[Woken]], None] = lambda _: None,
+    ) -> None:
         self.name = name
         self._connection = connection
         self.now = now
+        self._on_woken = on_woken
+
+    def tell_woken(self, last_values: Sequence[Any]) -> None:
+        """Tell of the sleeps that a script has ended.
+
+        Args:
+            last_values: of its answer: nothing, or a list of queue, priority and number of jobs of each.
+        """
+        if last_values and last_values[0]:
+            self._on_woken([Woken(queue.decode(), priority, count) for queue, priority, count in last_values[0]])
 
     def queue_key(self, queue: str) -> str:
         """Return the prefix of all keys of a queue."""
@@ -98,6 +129,7 @@ class ScriptRunner:
 
         Raises:
             QueueNotFound: the shard does not have the queue.
+            EnqueueRejected: a new job has a parent that gets no more children.
             ShardUnreachable: nothing was changed.
             ShardConnectionFailed: it is unknown whether anything was changed.
             UnknownError: the shard refused; nothing was changed.
@@ -134,6 +166,8 @@ class ScriptRunner:
         text = str(error)
         if text.startswith("NOQUEUE"):
             return queue_not_found(queue)
+        if text.startswith("NOPARENT"):
+            return parent_refused(text.split()[1])
         if isinstance(error, _WRONG_SERVER) or "-READONLY " in text:  # before Redis 7, errors in scripts come wrapped
             self._connection.disconnect()
             if isinstance(error, MovedError):

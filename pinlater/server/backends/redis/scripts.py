@@ -30,9 +30,9 @@ def scripts() -> dict[str, Script]:
 
 
 def _assemble(path: Path) -> Script:
-    """Prepend the parts that a script lists; all scripts but standalone ones start with ``clock`` and ``queue``."""
+    """Prepend the parts that a script lists; standalone ones start with no others."""
     own = path.read_text(encoding="utf-8")
-    parts = [] if _STANDALONE.search(own) else ["clock", "queue"]
+    parts = [] if _STANDALONE.search(own) else ["clock", "queue", "chunks"]
     for match in _PARTS.finditer(own):
         parts += match[1].split()
     texts = [(_FOLDER / "parts" / f"{part}.lua").read_text(encoding="utf-8") for part in parts]

@@ -1,10 +1,9 @@
-# ruff: noqa: ARG002
 """A shard in a Redis or Valkey server: each verb of the contract is one script, or several pages of one."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -31,7 +30,7 @@ from pinlater.server.backends.records import (
     Settled,
     StoreSize,
 )
-from pinlater.server.backends.redis import import_jobs, lifecycle, maintenance, reads, reports
+from pinlater.server.backends.redis import import_jobs, lifecycle, maintenance, messages, reads, reports
 from pinlater.server.backends.redis.connection import SharedConnection
 from pinlater.server.backends.redis.due_index import DueIndex
 from pinlater.server.backends.redis.durability import DurabilityCheck
@@ -41,7 +40,7 @@ from pinlater.server.backends.redis.job_notifications import JobChannel
 from pinlater.server.backends.redis.orphaned_claims import RedisOrphanedClaims
 from pinlater.server.backends.redis.queues import RedisQueues
 from pinlater.server.backends.redis.resp import RespConnection
-from pinlater.server.backends.redis.script_calls import ScriptRunner
+from pinlater.server.backends.redis.script_calls import ScriptRunner, Woken
 from pinlater.server.backends.sharded import (
     CallResult,
     ClockRecord,
@@ -97,8 +96,8 @@ class RedisShard:
         self._slow_connection = SharedConnection(name, endpoint, self._slow_handshake)
         self._clock = ShardClock()
         now = now_ms or self._steady_now
-        self._scripts = ScriptRunner(name, self._connection, now)
-        self._slow_scripts = ScriptRunner(name, self._slow_connection, now)
+        self._scripts = ScriptRunner(name, self._connection, now, self._notify_woken)
+        self._slow_scripts = ScriptRunner(name, self._slow_connection, now, self._notify_woken)
         self._queues = RedisQueues(self._slow_scripts)
         self._due_index = DueIndex(self._slow_scripts, self._queues.names)
         self._durability = DurabilityCheck(name)
@@ -261,38 +260,31 @@ class RedisShard:
         return settled
 
     async def cancel_jobs(self, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
-        raise UnknownError("this store cannot cancel jobs yet")
+        cancelled = await messages.cancel(self._scripts, queue, jobs, status)
+        self._notify(queue, cancelled.let_through)
+        self._channel.publish_cancelled([str(job) for job in cancelled.asked])
+        return cancelled
+
+    async def release_claims(self, queue: str, source: str) -> int:
+        return self._notify(queue, await lifecycle.release(self._slow_scripts, queue, by="source", which=source))
 
     async def send_message(self, job: JobDescriptor, message: Message) -> bool:
-        raise UnknownError("this store has no messages yet")
+        return await messages.send(self._scripts, job, message)
 
     async def read_messages(
         self, job: JobDescriptor, name: str, after: int, limit: int, max_bytes: int = MAX_ANSWER_BYTES
     ) -> list[ReceivedMessage]:
-        raise UnknownError("this store has no messages yet")
+        return await messages.read(self._slow_scripts, job, name, after=after, limit=limit, max_bytes=max_bytes)
 
     async def unfinished_children(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
-        raise UnknownError("this store has no children yet")
-
-    async def release_claims(self, queue: str, source: str) -> int:
-        released = await lifecycle.release(self._slow_scripts, queue, by="source", which=source)
-        return self._notify(queue, released)
+        return await messages.unfinished_children(self._slow_scripts, parents, limit)
 
     # Reads
 
     async def lookup_jobs(
         self, jobs: Sequence[JobDescriptor], *, include_body: bool, include_result: bool = False
     ) -> list[JobRecord | None]:
-        by_queue: defaultdict[str, list[int]] = defaultdict(list)
-        for at, job in enumerate(jobs):
-            by_queue[job.queue].append(at)
-        records: list[JobRecord | None] = [None] * len(jobs)
-        for queue, indexes in by_queue.items():
-            wanted = [jobs[at] for at in indexes]
-            found = await reads.lookup(self._slow_scripts, queue, wanted, include_body=include_body)
-            for at, record in zip(indexes, found, strict=True):
-                records[at] = record
-        return records
+        return await reads.lookup(self._slow_scripts, jobs, include_body=include_body, include_result=include_result)
 
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
         return await reads.count(self._slow_scripts, await self._search(queue, which), self._count_limit)
@@ -333,6 +325,16 @@ class RedisShard:
         """Notify all servers, this one included, of jobs that were released without a call."""
         self._notifications.on_jobs(queue, None, [JobLocation(self.name)])
         self._channel.publish(queue)
+
+    def _notify_woken(self, woken: list[Woken]) -> None:
+        """Notify all servers, this one included, of jobs whose sleep was ended."""
+        counts: Counter[str] = Counter()
+        for queue, _, jobs in woken:
+            counts[queue] += jobs
+        for queue, count in counts.items():
+            where = {JobLocation(self.name, priority) for name, priority, _ in woken if name == queue}
+            self._notifications.on_woken(queue, count, where)
+            self._channel.publish(queue)
 
     def _notify(self, queue: str, moved: int, due_ms: int | None = None) -> int:
         if moved:
@@ -381,7 +383,8 @@ class RedisShard:
             self._slow_scripts, self._due_index, succeeded_ttl_ms, failed_ttl_ms, limit
         )
 
-    async def forget_results(self, limit: int) -> int:
+    async def forget_results(self, limit: int) -> int:  # noqa: ARG002
+        await messages.drop_leftovers(self._slow_scripts)  # of a server that died while it deleted a queue
         return 0
 
     async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:

@@ -1,8 +1,11 @@
 -- IN_PROGRESS -> SUCCEEDED; or PENDING after the delay, with one attempt less; or FAILED after the last attempt.
 -- ARGV[2]: MessagePack {groups, singles}. A group is successes without a status: {claim or nil, priority, ids}. A
--- single is any other ack: {is_success, id, priority, claim or nil, status, delay in ms, is_final}.
--- Returns {now, number of jobs changed, number of those that are now FAILED, number of others let through}.
--- parts: records has_keys keys due_index changes custom_status
+-- single is any other ack: {is_success, id, priority, claim or nil, status, delay in ms, is_final, index of the result or
+-- nil, whether it was cancelled}. ARGV[3] on: the results, then "links" if any was cancelled.
+-- A job that is asked to stop is FAILED instead of PENDING.
+-- Returns {now, number of jobs changed, number of those that are now FAILED, number of others let through, ended sleeps:
+-- see links.lua}.
+-- parts: records features keys due_index changes custom_status inboxes links
 local request = cmsgpack.unpack(ARGV[2])
 local groups, singles = request[1], request[2]
 local LAST_EXACT, END_OF_TIME = 2 ^ 53, '9223372036854775807'
@@ -24,6 +27,10 @@ local befores = read_fields(JOBS, members)
 for at, line in ipairs(befores) do
   lines[members[at]] = line
 end
+if linked then
+  linked.read(members)
+end
+local results = {}
 
 -- Returns the fields of a job if this claim (nil: any claim) holds it; nothing otherwise.
 local function held_fields(member, wanted_priority, wanted_claim)
@@ -46,6 +53,7 @@ local function succeed(member, priority, allowed, remaining, created, run_after,
   changed = changed + 1
 end
 
+-- Returns whether the job is FAILED now.
 local function fail(member, delay, is_final, ...)
   local retry_at = now + math.max(delay, 0)
   local text = retry_at < LAST_EXACT and string.format('%d', retry_at) or END_OF_TIME
@@ -53,6 +61,7 @@ local function fail(member, delay, is_final, ...)
   lines[member], is_last = end_attempt(member, is_final, text, ...)
   changed = changed + 1
   failed = failed + (is_last and 1 or 0)
+  return is_last
 end
 
 for _, group in ipairs(groups) do
@@ -60,22 +69,40 @@ for _, group in ipairs(groups) do
     local priority, allowed, remaining, created, run_after, lease, bytes, claim = held_fields(member, group[2], group[1])
     if priority then
       succeed(member, priority, allowed, remaining, created, run_after, lease, bytes, claim)
+      if linked then
+        linked.note(member, priority, SUCCEEDED)
+      end
     end
   end
 end
 for _, item in ipairs(singles) do
-  local is_success, member, status = item[1], item[2], item[5]
+  local is_success, member, status, result = item[1], item[2], item[5], item[8] and ARGV[item[8] + 2]
   local priority, allowed, remaining, created, run_after, lease, bytes, claim = held_fields(member, item[3], item[4])
   if priority then
+    local state = SUCCEEDED
     if is_success then
       succeed(member, priority, allowed, remaining, created, run_after, lease, bytes, claim)
     else
-      fail(member, item[6], item[7], priority, allowed, remaining, created, run_after, lease, bytes, claim)
+      if item[9] then
+        linked.mark(member, priority)
+      end
+      local is_final = item[7] or linked and linked.is_cancelled(member)
+      state = fail(member, item[6], is_final, priority, allowed, remaining, created, run_after, lease, bytes, claim)
+        and FAILED or PENDING
     end
     if status ~= '' then
       extend_status(member, '', status)
     end
+    if result then
+      results[#results + 1] = member
+      results[#results + 1] = result
+    end
+    if linked then
+      linked.note(member, priority, state, result)
+    end
   end
 end
 apply_changes()
-return {NOW, changed, failed, keyed and keyed.note_and_turn(members, befores) or 0}
+call_in_chunks('HSET', prefix .. 'results', results)
+local through = keyed and keyed.note_and_turn(members, befores) or 0
+return {NOW, changed, failed, through, linked and linked.tell()}

@@ -1,10 +1,12 @@
 -- IN_PROGRESS -> IN_PROGRESS with a new lease, or PENDING with no attempt spent; only for the holder of the claim.
 -- ARGV[2]: MessagePack, a list of {id, priority, claim or nil, source, index of the body or nil, whether to move to
--- PENDING, run_after or nil (unchanged if there is a claim, else now), attempts or nil, status to prepend}. ARGV[3]
--- on: the bodies.
--- Returns {now, number of jobs changed, list indexes of those moved to PENDING, list indexes of the others that the
--- claim no longer holds, number of other jobs let through}.
--- parts: records has_keys keys due_index changes custom_status claim_source
+-- PENDING, run_after or nil (unchanged if there is a claim, else now), attempts or nil, status to prepend, waits or nil:
+-- it sleeps until one is fulfilled, see links.lua}. ARGV[3] on: the bodies, then "links" if any job waits so.
+-- A job that is asked to stop is FAILED instead of PENDING.
+-- Returns {now, number of jobs changed, list indexes of those moved to PENDING, of the others that the claim no longer
+-- holds, of those moved whose waits are fulfilled, of those that are held and asked to stop; number of other jobs let
+-- through, ended sleeps: see links.lua}.
+-- parts: records features keys due_index changes custom_status claim_source inboxes links
 local items = cmsgpack.unpack(ARGV[2])
 local members, lines = {}, {}
 for at, item in ipairs(items) do
@@ -14,6 +16,9 @@ local befores = read_fields(JOBS, members)
 for at, line in ipairs(befores) do
   lines[members[at]] = line
 end
+if linked then
+  linked.read(members)
+end
 
 local function is_held(claim, item)
   if item[3] then
@@ -22,7 +27,25 @@ local function is_held(claim, item)
   return source_of(claim) == item[4]
 end
 
-local changed, back, lost = 0, {}, {}
+local changed, back, lost, fulfilled, asked = 0, {}, {}, {}, {}
+
+-- IN_PROGRESS -> FAILED instead of PENDING.
+local function stop(member, ...)
+  lines[member] = end_attempt(member, true, NOW, ...)
+  linked.note(member, (...), FAILED)
+end
+
+-- Notes that a job is given back; returns whether it is due at once.
+local function note_back(at, member, priority, waits)
+  back[#back + 1] = at - 1
+  if linked then
+    linked.note(member, priority, PENDING)
+  end
+  if waits and not linked.sleep(member, waits) then
+    fulfilled[#fulfilled + 1] = at - 1
+    return true
+  end
+end
 for at, item in ipairs(items) do
   local member = members[at]
   local line = lines[member]
@@ -41,20 +64,27 @@ for at, item in ipairs(items) do
     if status ~= '' then
       extend_status(member, status, '')
     end
-    if is_back then
-      state, claim = PENDING, ''
-      add_member(prefix .. 'p' .. priority, run_after, member)
-      leaving[#leaving + 1] = member
-      back[#back + 1] = at - 1
+    local is_asked = linked and linked.is_cancelled(member)
+    if is_back and is_asked then
+      stop(member, priority, allowed, remaining, created, run_after, lease, bytes, claim)
     else
-      add_member(CLAIMS, string.format('%d', now + lease), member)
+      if is_back then
+        state, claim = PENDING, ''
+        run_after = note_back(at, member, priority, item[10]) and NOW or run_after
+        add_member(prefix .. 'p' .. priority, run_after, member)
+        leaving[#leaving + 1] = member
+      else
+        add_member(CLAIMS, string.format('%d', now + lease), member)
+        asked[#asked + 1] = is_asked and at - 1 or nil
+      end
+      lines[member] = record(state, priority, allowed, remaining, created, run_after, NOW, lease, bytes, claim)
+      write_record(member, lines[member])
     end
-    lines[member] = record(state, priority, allowed, remaining, created, run_after, NOW, lease, bytes, claim)
-    write_record(member, lines[member])
     changed = changed + 1
   elseif not item[6] then
     lost[#lost + 1] = at - 1
   end
 end
 apply_changes()
-return {NOW, changed, back, lost, keyed and keyed.note_and_turn(members, befores) or 0}
+local through = keyed and keyed.note_and_turn(members, befores) or 0
+return {NOW, changed, back, lost, fulfilled, asked, through, linked and linked.tell()}

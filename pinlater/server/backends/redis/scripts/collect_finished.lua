@@ -1,7 +1,7 @@
 -- SUCCEEDED or FAILED for longer than an age -> deleted, the oldest first.
 -- ARGV[2] "s" or "f": succeeded or failed; [3] minimum age in ms; [4] limit.
 -- Returns the number of jobs deleted.
--- parts: due_index
+-- parts: due_index forget_links
 local kind = ARGV[2]
 local by_finish = prefix .. string.upper(kind)
 local before = '(' .. string.format('%d', now - ARGV[3])
@@ -25,5 +25,9 @@ call_in_chunks('HDEL', JOBS, members)
 call_in_chunks('HDEL', prefix .. 'bodies', members)
 call_in_chunks('HDEL', prefix .. 'status', members)
 call_in_chunks('HDEL', prefix .. 'job_keys', members)
+if redis.call('EXISTS', prefix .. 'links', prefix .. 'results') > 0 then
+  forget_links(prefix, members)
+  call_in_chunks('HDEL', prefix .. 'results', members)
+end
 reindex_due(string.upper(kind))
 return #members

@@ -1,8 +1,8 @@
 -- Jobs that are still in a state -> deleted. ARGV[2] idempotency key or empty, [3] how long its result is kept, in
 -- ms, [4] most jobs over all calls with this key, or empty: the first call deletes all; [5] state, [6] priority;
 -- [7]: MessagePack, a list of ids.
--- Returns {number deleted now, number deleted by all calls with the key}.
--- parts: records has_keys keys due_index changes call_results
+-- Returns {number deleted now, number deleted by all calls with the key, ended sleeps: see links.lua}.
+-- parts: records features keys due_index changes inboxes links forget_links call_results
 local before, most = find_result(ARGV[2]), tonumber(ARGV[4])
 if before and not most then
   return {0, before}
@@ -28,6 +28,16 @@ for _, place in ipairs(places[ARGV[5]]) do
   call_in_chunks('ZREM', prefix .. place, deleted)
 end
 delete_unique_keys(deleted, true)
+if linked then
+  linked.read(deleted)
+  for at = 1, ARGV[5] < SUCCEEDED and #deleted or 0 do
+    linked.note_deleted(deleted[at], ARGV[6])
+  end
+  forget_links(prefix, deleted)
+end
+if ARGV[5] == SUCCEEDED then
+  call_in_chunks('HDEL', prefix .. 'results', deleted)
+end
 call_in_chunks('HDEL', JOBS, deleted)
 call_in_chunks('HDEL', prefix .. 'bodies', deleted)
 call_in_chunks('HDEL', prefix .. 'status', deleted)
@@ -35,5 +45,6 @@ if keyed then
   keyed.note_and_turn(deleted, lines)
   call_in_chunks('HDEL', prefix .. 'job_keys', deleted)
 end
+local woken = linked and linked.tell()
 store_result(ARGV[2], ARGV[3], before + #deleted)
-return {#deleted, before + #deleted}
+return {#deleted, before + #deleted, woken}

@@ -1,8 +1,14 @@
 -- A queue with all its jobs -> none. Redis frees large keys in a background thread, so millions of jobs take no longer.
--- Descriptors of this generation find nothing in the next one.
+-- Descriptors of this generation find nothing in the next one. Links and statuses stay for drop_links, if there are links.
 -- parts: due_index
 local keys = {KEYS[1], JOBS, CLAIMS}
-for _, name in ipairs({'bodies', 'status', 'unique', 'keys', 'job_keys', 'turns', 'settings', 'bucket', 'lock', 'S', 'F'}) do
+local names = {'bodies', 'unique', 'keys', 'job_keys', 'turns', 'settings', 'bucket', 'lock', 'S', 'F', 'results'}
+if redis.call('EXISTS', prefix .. 'links') == 1 then
+  redis.call('SADD', SHARD .. '}:leftovers', prefix)
+else
+  names[#names + 1] = 'status'
+end
+for _, name in ipairs(names) do
   keys[#keys + 1] = prefix .. name
 end
 for priority = 1, 127 do

@@ -2,17 +2,22 @@
 -- ARGV[2] idempotency key or empty, [3] how long its result is kept, in ms. [4]: MessagePack, one column each for
 -- priority, run_after or nil, attempts, status, unique key or nil, then the rules of jobs with one (number of the job in
 -- the call -> {until_started, period in ms, 1: replace or 2: debounce, longest delay in ms or nil}), then the keys that
--- jobs share (number -> {text, limit or nil}), then the number of jobs; a run_after beyond 2^53 is a string. ARGV[5] on:
--- the bodies, then "keyed" if any job shares a key or has a rule; only then there are keys.
+-- jobs share (number -> {text, limit or nil}), then parents (number -> as in links.lua), then the number of jobs; a
+-- run_after beyond 2^53 is a string. ARGV[5] on: the bodies, then "keyed" if any job shares a key or has a rule, "links"
+-- if any has a parent, or "keyed links"; only then there are keys and parents.
 -- Returns the id before the first new one, then for each duplicate of an existing job: its index in the call, and
 -- the priority and member of the existing job.
--- parts: records new_keys keys unique_keys call_results
+-- parts: records new_features keys unique_keys inboxes parents call_results
 local known = find_result(ARGV[2])
 if known then
   return known
 end
 local columns = cmsgpack.unpack(ARGV[4])
-local priorities, run_afters, attempts, statuses, keys, rules, shared_keys, count = unpack(columns)
+local priorities, run_afters, attempts, statuses, keys, rules, shared_keys, parents, count = unpack(columns)
+local refused = families and families.check(parents)
+if refused then
+  return {err = refused}
+end
 local last = redis.call('INCRBY', KEYS[1] .. ':ids', count)
 local first = last - count
 local result = {string.format('%d', first)}
@@ -88,6 +93,9 @@ for number = 1, count do
       pending[priority] = scores
     end
     store_key(key, priority, member, rule)
+    if families then
+      families.add(parents[number], priority, member)
+    end
     if statuses[number] ~= '' then
       texts[#texts + 1] = member
       texts[#texts + 1] = statuses[number]
@@ -100,6 +108,9 @@ for number = 1, count do
   end
 end
 store()
+if families then
+  families.store()
+end
 if keyed then
   keyed.turn()
 end

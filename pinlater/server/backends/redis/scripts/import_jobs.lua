@@ -1,10 +1,10 @@
 -- Nothing -> the state and history that a job had in another store; all jobs of a call or none.
 -- ARGV[2] idempotency key or empty, [3] how long its result is kept, in ms. [4]: MessagePack, a list of {priority,
 -- state (none is IN_PROGRESS), attempts allowed, attempts remaining, status, created, run_after, updated, unique key
--- or nil, key that is shared: nil or {text, limit or nil}}; a time beyond 2^53 is a string. ARGV[5] on: the bodies, then
--- "keyed" if any of the jobs shares a key.
+-- or nil, key that is shared: nil or {text, limit or nil}, index of the result or nil, whether it was cancelled}; a time
+-- beyond 2^53 is a string. ARGV[5] on: the bodies, the results, then "keyed" if any of the jobs shares a key.
 -- Returns the same as enqueue.
--- parts: records new_keys keys due_index changes unique_keys call_results
+-- parts: records new_features keys due_index changes unique_keys call_results
 local known = find_result(ARGV[2])
 if known then
   return known
@@ -13,7 +13,7 @@ local jobs = cmsgpack.unpack(ARGV[4])
 local first = redis.call('INCRBY', KEYS[1] .. ':ids', #jobs) - #jobs
 local result = {string.format('%d', first)}
 local KINDS = {[PENDING] = 'p', [SUCCEEDED] = 's', [FAILED] = 'f'}
-local bodies, statuses = {}, {}
+local bodies, statuses, results, links = {}, {}, {}, {}
 for number, job in ipairs(jobs) do
   local priority, state, status, key = job[1], string.format('%d', job[2]), job[5], job[9]
   if not is_duplicate(key, number, result, nil, true) then
@@ -39,10 +39,20 @@ for number, job in ipairs(jobs) do
       statuses[#statuses + 1] = member
       statuses[#statuses + 1] = status
     end
+    if job[11] then
+      results[#results + 1] = member
+      results[#results + 1] = ARGV[job[11] + 4]
+    end
+    if job[12] then
+      links[#links + 1] = member
+      links[#links + 1] = cmsgpack.pack({c = true})
+    end
   end
 end
 call_in_chunks('HSET', prefix .. 'bodies', bodies)
 call_in_chunks('HSET', prefix .. 'status', statuses)
+call_in_chunks('HSET', prefix .. 'results', results)
+call_in_chunks('HSET', prefix .. 'links', links)
 apply_changes()
 if keyed then
   keyed.turn()

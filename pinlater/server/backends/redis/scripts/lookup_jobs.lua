@@ -1,5 +1,6 @@
--- Reads jobs. ARGV[2]: MessagePack, a list of ids; [3] "1": with bodies.
--- Returns {records, statuses, unique keys, keys, bodies}, in the order of the ids; false for what does not exist.
+-- Reads jobs. ARGV[2]: MessagePack, a list of ids; [3] "1": with bodies; [4] "1": with results.
+-- Returns {records, statuses, unique keys, keys, links, results, bodies}, in the order of the ids; false for what does not
+-- exist, or was not asked for.
 -- parts: records
 local members = {}
 for at, id in ipairs(cmsgpack.unpack(ARGV[2])) do
@@ -7,5 +8,6 @@ for at, id in ipairs(cmsgpack.unpack(ARGV[2])) do
 end
 return {
   read_fields(JOBS, members), read_fields(prefix .. 'status', members), read_fields(prefix .. 'keys', members),
-  read_fields(prefix .. 'job_keys', members), ARGV[3] == '1' and read_fields(prefix .. 'bodies', members)
+  read_fields(prefix .. 'job_keys', members), read_fields(prefix .. 'links', members),
+  ARGV[4] == '1' and read_fields(prefix .. 'results', members), ARGV[3] == '1' and read_fields(prefix .. 'bodies', members)
 }

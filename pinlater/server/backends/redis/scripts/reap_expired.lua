@@ -1,13 +1,16 @@
--- IN_PROGRESS with an expired claim -> PENDING with one attempt less, or FAILED after the last; longest expired
--- first.
+-- IN_PROGRESS with an expired claim -> PENDING with one attempt less, or FAILED after the last, or if it is asked to stop;
+-- longest expired first.
 -- ARGV[2] number of claims to read, [3] number to skip before them; [4] age of the server and [5] its grace period,
 -- in ms: while the server is younger, claims whose lease is longer than its age are spared.
--- Returns {claims read, claims spared, jobs now PENDING, jobs now FAILED}.
--- parts: records has_keys keys due_index changes
+-- Returns {claims read, claims spared, jobs now PENDING, jobs now FAILED, ended sleeps: see links.lua}.
+-- parts: records features keys due_index changes inboxes links
 local age, quiet = tonumber(ARGV[4]), tonumber(ARGV[5])
 local members = redis.call('ZRANGEBYSCORE', CLAIMS, '-inf', NOW, 'LIMIT', ARGV[3], ARGV[2])
 local spared, retried, failed = 0, 0, 0
 local lines = read_fields(JOBS, members)
+if linked then
+  linked.read(members)
+end
 for at, line in ipairs(lines) do
   local _, priority, allowed, remaining, created, run_after, _, lease, bytes, claim = string.match(line or '', RECORD)
   if not claim then
@@ -15,8 +18,12 @@ for at, line in ipairs(lines) do
   elseif age < quiet and math.min(tonumber(lease), quiet) > age then
     spared = spared + 1
   else
+    local is_final = linked and linked.is_cancelled(members[at])
     local _, is_last =
-      end_attempt(members[at], false, NOW, priority, allowed, remaining, created, run_after, lease, bytes, claim)
+      end_attempt(members[at], is_final, NOW, priority, allowed, remaining, created, run_after, lease, bytes, claim)
+    if linked then
+      linked.note(members[at], priority, is_last and FAILED or PENDING)
+    end
     if is_last then
       failed = failed + 1
     else
@@ -29,4 +36,4 @@ if keyed then
   keyed.note_and_turn(members, lines)
 end
 reindex_due('claims')
-return {#members, spared, retried, failed}
+return {#members, spared, retried, failed, linked and linked.tell()}

@@ -2,12 +2,15 @@
 -- is kept, in ms, [4] most jobs over all calls with this key; [5] priority, [6] attempts, [7] run_after or empty for
 -- now, [8] limit.
 -- Returns {number moved now, number moved by all calls with the key}.
--- parts: records has_keys keys due_index changes retry call_results
+-- parts: records features keys due_index changes inboxes links retry call_results
 local before = find_result(ARGV[2]) or 0
 local run_after = ARGV[7] ~= '' and ARGV[7] or NOW
 local key, most = prefix .. 'f' .. ARGV[5], math.min(tonumber(ARGV[8]), ARGV[4] - before)
 local members = most > 0 and redis.call('ZRANGE', key, 0, most - 1) or {}
 local lines = read_fields(JOBS, members)
+if linked then
+  linked.read(members)
+end
 for at, line in ipairs(lines) do
   if line then
     retry(members[at], line, ARGV[6], run_after)
@@ -20,6 +23,9 @@ end
 apply_changes()
 if keyed then
   keyed.note_and_turn(members, lines)
+end
+if linked then
+  linked.tell()
 end
 store_result(ARGV[2], ARGV[3], before + #members)
 return {#members, before + #members}

@@ -2,7 +2,7 @@
 -- long its result is kept, in ms; [4] attempts, [5] run_after or empty for now, [6]: MessagePack, a list of
 -- {priority, id}.
 -- Returns the number of jobs moved.
--- parts: records has_keys keys due_index changes retry call_results
+-- parts: records features keys due_index changes inboxes links retry call_results
 local known = find_result(ARGV[2])
 if known then
   return known
@@ -14,6 +14,9 @@ for at, job in ipairs(jobs) do
 end
 local moved = 0
 local lines = read_fields(JOBS, members)
+if linked then
+  linked.read(members)
+end
 for at, line in ipairs(lines) do
   local state, priority = string.match(line or '', '^(%d) (%d+)')
   -- A job that is given twice is no longer among the failed ones the second time.
@@ -27,6 +30,9 @@ end
 apply_changes()
 if keyed then
   keyed.note_and_turn(members, lines)
+end
+if linked then
+  linked.tell()
 end
 store_result(ARGV[2], ARGV[3], moved)
 return moved

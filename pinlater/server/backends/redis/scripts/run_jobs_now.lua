@@ -1,7 +1,7 @@
 -- Those of the given jobs that are PENDING and not due -> due now, otherwise unchanged; one that waits for its key
 -- stays in line. ARGV[2] idempotency key or empty, [3] how long its result is kept, in ms; [4]: MessagePack, a list of
 -- {priority, id}. Returns the number of jobs changed.
--- parts: records has_keys keys due_index changes call_results
+-- parts: records features keys due_index changes call_results
 local known = find_result(ARGV[2])
 if known then
   return known

@@ -1,7 +1,7 @@
 -- Reads one page of the jobs of one state and priority, latest run_after first.
 -- ARGV[2] "p", "s" or "f": pending, succeeded or failed; [3] priority; [4] "due", "future" or empty for both; [5]
 -- run_after and [6] id of the last job of the previous page, empty at the start; [7] limit.
--- Returns {now, members, records, statuses, unique keys, keys}; fewer jobs than the limit at the end.
+-- Returns {now, members, records, statuses, unique keys, keys, links}; fewer jobs than the limit at the end.
 local key = prefix .. ARGV[2] .. ARGV[3]
 local low, start = '-inf', 0
 if ARGV[4] == 'due' then
@@ -37,5 +37,6 @@ if last < start then
 end
 return {
   NOW, members, read_fields(JOBS, members), read_fields(prefix .. 'status', members),
-  read_fields(prefix .. 'keys', members), read_fields(prefix .. 'job_keys', members)
+  read_fields(prefix .. 'keys', members), read_fields(prefix .. 'job_keys', members),
+  read_fields(prefix .. 'links', members)
 }

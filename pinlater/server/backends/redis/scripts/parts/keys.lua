@@ -5,230 +5,242 @@
 -- A job that waits for its key has WAITS added to its run_after. So the jobs of a key follow each other: claimed, let
 -- through, waiting. Whose turn it is, is decided as in key_turns.py.
 --
--- Functions about them are in "keyed", which is nil if there is nothing to be done about keys: even to define a function
--- would cost jobs without keys something. The part before this one decides that.
-local keyed
-if HAS_SHARED_KEYS then
-  keyed = {}
-  local JOB_KEYS, TURNS = prefix .. 'job_keys', prefix .. 'turns'
-  local WAITS, TURN_JOBS, AT_ONCE, MOST_REPAIRED, ORDERED = 4503599627370496, 1, 10, 100, 0
-  local changed_keys = {}
+-- Functions about those of this queue are in "keyed", which is nil if there is nothing to be done about keys: even to
+-- define a function would cost jobs without keys something. The part before this one decides that. A script that sends
+-- messages to jobs of other queues opens theirs.
+local keyed, open_keys
+if HAS_SHARED_KEYS or HAS_LINKS then
+  -- Returns the functions for the queue whose keys begin with this prefix.
+  function open_keys(prefix, JOBS)
+    local keyed = {}
+    local JOB_KEYS, TURNS = prefix .. 'job_keys', prefix .. 'turns'
+    local WAITS, TURN_JOBS, AT_ONCE, MOST_REPAIRED, ORDERED = 4503599627370496, 1, 10, 100, 0
+    local changed_keys = {}
 
-  -- Returns limit and text of a key.
-  local function parse_key(value)
-    local limit, text = string.match(value, '^(%d*) (.*)$')
-    return tonumber(limit), text
-  end
-
-  local function entry_of(text, member, state, run_after)
-    if state == IN_PROGRESS then
-      return text .. '\0c' .. member
+    -- Returns limit and text of a key.
+    local function parse_key(value)
+      local limit, text = string.match(value, '^(%d*) (.*)$')
+      return tonumber(limit), text
     end
-    return state == PENDING and text .. '\0p' .. string.format('%016d', run_after) .. member
-  end
 
-  local function pending_from(text, run_after)
-    return '[' .. text .. '\0p' .. string.format('%016d', run_after)
-  end
-
-  -- Returns when a job is due, whether it waits or not; within what can be told from waiting.
-  local function without_wait(run_after)
-    local due = tonumber(run_after)
-    return math.min(math.max(due >= WAITS and due - WAITS or due, 0), WAITS - 1)
-  end
-
-  -- Changes the run_after of a PENDING job; returns the new one as text.
-  local function put_at(member, line, run_after)
-    local _, priority, allowed, remaining, created, _, updated, lease, bytes, claim = string.match(line, RECORD)
-    local text = string.format('%d', run_after)
-    redis.call('HSET', JOBS, member,
-      record(PENDING, priority, allowed, remaining, created, text, updated, lease, bytes, claim))
-    redis.call('ZADD', prefix .. 'p' .. priority, text, member)
-    return text
-  end
-
-  -- Puts a job that a script has made PENDING in line; one that was let through before stays so. Returns its state and
-  -- run_after.
-  local function put_in_line(member, line, was_state, was_run_after)
-    local state, _, _, _, _, run_after = string.match(line or '', RECORD)
-    if state == PENDING then
-      local is_through = was_state == IN_PROGRESS or was_state == PENDING and tonumber(was_run_after) < WAITS
-      local due = is_through and math.min(math.max(run_after, 0), WAITS - 1) or without_wait(run_after) + WAITS
-      if due ~= tonumber(run_after) then
-        run_after = put_at(member, line, due)
+    local function entry_of(text, member, state, run_after)
+      if state == IN_PROGRESS then
+        return text .. '\0c' .. member
       end
+      return state == PENDING and text .. '\0p' .. string.format('%016d', run_after) .. member
     end
-    return state, run_after
-  end
 
-  -- Reads entries of PENDING jobs of a key: member, run_after without what is added while it waits, limit.
-  local function read_jobs(text, entries)
-    local jobs, members = {}, {}
-    for at, entry in ipairs(entries) do
-      local run_after = tonumber(string.sub(entry, #text + 3, #text + 18))
-      members[at] = string.sub(entry, #text + 19)
-      jobs[at] = {entry = entry, member = members[at], run_after = run_after % WAITS}
+    local function pending_from(text, run_after)
+      return '[' .. text .. '\0p' .. string.format('%016d', run_after)
     end
-    for at, value in ipairs(read_fields(JOB_KEYS, members)) do
-      jobs[at].limit = value and parse_key(value)
-    end
-    return jobs
-  end
 
-  -- Reads the jobs that are let through and not due, latest first; at most one ordered job is let through at once.
-  local function read_scheduled(text)
-    local first, past = pending_from(text, now + 1), '(' .. string.sub(pending_from(text, WAITS), 2)
-    local jobs = read_jobs(text, redis.call('ZREVRANGEBYLEX', TURNS, past, first, 'LIMIT', 0, AT_ONCE + 1))
-    for at = #jobs, 1, -1 do
-      if jobs[at].limit == ORDERED then
-        table.remove(jobs, at)
-      end
+    -- Returns when a job is due, whether it waits or not; within what can be told from waiting.
+    local function without_wait(run_after)
+      local due = tonumber(run_after)
+      return math.min(math.max(due >= WAITS and due - WAITS or due, 0), WAITS - 1)
     end
-    return jobs
-  end
 
-  local function move(text, job, run_after)
-    redis.call('ZREM', TURNS, job.entry)
-    local line = redis.call('HGET', JOBS, job.member)
-    if line then
-      redis.call('ZADD', TURNS, 0, entry_of(text, job.member, PENDING, put_at(job.member, line, run_after)))
+    -- Changes the run_after of a PENDING job; returns the new one as text.
+    local function put_at(member, line, run_after)
+      local _, priority, allowed, remaining, created, _, updated, lease, bytes, claim = string.match(line, RECORD)
+      local text = string.format('%d', run_after)
+      redis.call('HSET', JOBS, member,
+        record(PENDING, priority, allowed, remaining, created, text, updated, lease, bytes, claim))
+      redis.call('ZADD', prefix .. 'p' .. priority, text, member)
+      return text
     end
-  end
 
-  -- Servers of earlier versions claim and end jobs without noting it here. Makes good what they have left of the first
-  -- jobs of a key; returns whether there was anything.
-  local function repair(text)
-    local past, members, is_changed = '(' .. string.sub(pending_from(text, WAITS), 2), {}, false
-    local entries = redis.call('ZRANGEBYLEX', TURNS, '[' .. text .. '\0c', past, 'LIMIT', 0, MOST_REPAIRED)
-    for at, entry in ipairs(entries) do
-      local kind = string.sub(entry, #text + 2, #text + 2)
-      members[at] = string.sub(entry, #text + (kind == 'c' and 3 or 19))
-    end
-    for at, line in ipairs(read_fields(JOBS, members)) do
+    -- Puts a job that a script has made PENDING in line; one that was let through before stays so. Returns its state and
+    -- run_after.
+    local function put_in_line(member, line, was_state, was_run_after)
       local state, _, _, _, _, run_after = string.match(line or '', RECORD)
-      local right = entry_of(text, members[at], state, run_after)
-      if right ~= entries[at] then
-        is_changed = true
-        redis.call('ZREM', TURNS, entries[at])
-        if right then
-          redis.call('ZADD', TURNS, 0, right)
+      if state == PENDING then
+        local is_through = was_state == IN_PROGRESS or was_state == PENDING and tonumber(was_run_after) < WAITS
+        local due = is_through and math.min(math.max(run_after, 0), WAITS - 1) or without_wait(run_after) + WAITS
+        if due ~= tonumber(run_after) then
+          run_after = put_at(member, line, due)
         end
       end
+      return state, run_after
     end
-    return is_changed
-  end
 
-  -- Lets the next jobs of a key through. Returns their number, how many of them are due, and whether there may be more.
-  local function let_some_through(text, turn_jobs)
-    local first_waiting = pending_from(text, WAITS)
-    local waiting = redis.call('ZRANGEBYLEX', TURNS, first_waiting, '(' .. text .. '\1', 'LIMIT', 0, AT_ONCE)
-    if #waiting == 0 then
-      return 0, 0, false
-    end
-    local before_waiting = '(' .. string.sub(first_waiting, 2)
-    local running = redis.call('ZLEXCOUNT', TURNS, '[' .. text .. '\0c', '(' .. text .. '\0p')
-    local pending = redis.call('ZLEXCOUNT', TURNS, '[' .. text .. '\0p', before_waiting)
-    local scheduled
-    local through, due = 0, 0
-    for _, job in ipairs(read_jobs(text, waiting)) do
-      local most = job.limit and math.max(job.limit, 1) or turn_jobs
-      if pending + (job.limit and running or 0) < most then
-        pending = pending + 1
-      else
-        scheduled = scheduled or read_scheduled(text)
-        local other = scheduled[1]
-        if not other or job.limit == ORDERED or job.run_after > other.run_after
-          or job.run_after == other.run_after and job.member > other.member then
-          return through, due, repair(text)
-        end
-        table.remove(scheduled, 1)
-        move(text, other, other.run_after + WAITS)
+    -- Reads entries of PENDING jobs of a key: member, run_after without what is added while it waits, limit.
+    local function read_jobs(text, entries)
+      local jobs, members = {}, {}
+      for at, entry in ipairs(entries) do
+        local run_after = tonumber(string.sub(entry, #text + 3, #text + 18))
+        members[at] = string.sub(entry, #text + 19)
+        jobs[at] = {entry = entry, member = members[at], run_after = run_after % WAITS}
       end
-      move(text, job, math.max(job.run_after, now))
-      through = through + 1
-      due = due + (job.run_after <= now and 1 or 0)
-    end
-    return through, due, #waiting == AT_ONCE
-  end
-
-  -- Remembers the key of a new job.
-  function keyed.remember(member, text, limit)
-    redis.call('HSET', JOB_KEYS, member, (limit and string.format('%d', limit) or '') .. ' ' .. text)
-  end
-
-  -- Remembers the key of a new PENDING job, and puts it in line; returns the run_after to store it with.
-  function keyed.add(member, text, limit, run_after)
-    local due = without_wait(run_after) + WAITS
-    if limit == ORDERED then
-      local last = redis.call('ZREVRANGEBYLEX', TURNS, '(' .. text .. '\1', '[' .. text .. '\0p', 'LIMIT', 0, 1)[1]
-      due = math.max(due, last and tonumber(string.sub(last, #text + 3, #text + 18)) or 0)
-    end
-    keyed.remember(member, text, limit)
-    redis.call('ZADD', TURNS, 0, entry_of(text, member, PENDING, due))
-    changed_keys[text] = true
-    return string.format('%d', due)
-  end
-
-  -- Notes what has become of jobs, given their records as they were.
-  function keyed.note(members, lines)
-    local own, texts, befores, seen = {}, {}, {}, {}
-    for at, value in ipairs(read_fields(JOB_KEYS, members)) do
-      if value and not seen[members[at]] then
-        local size = #own + 1
-        seen[members[at]], own[size], befores[size] = true, members[at], lines[at] or ''
-        texts[size] = select(2, parse_key(value))
+      for at, value in ipairs(read_fields(JOB_KEYS, members)) do
+        jobs[at].limit = value and parse_key(value)
       end
+      return jobs
     end
-    local removed, added = {}, {}
-    for at, line in ipairs(read_fields(JOBS, own)) do
-      local member, text = own[at], texts[at]
-      local was, _, _, _, _, was_run_after = string.match(befores[at], RECORD)
-      local old = entry_of(text, member, was, was_run_after)
-      local new = entry_of(text, member, put_in_line(member, line, was, was_run_after))
-      if old ~= new then
-        changed_keys[text] = true
-        removed[#removed + 1] = old or nil
-        if new then
-          added[#added + 1] = 0
-          added[#added + 1] = new
+
+    -- Reads the jobs that are let through and not due, latest first; at most one ordered job is let through at once.
+    local function read_scheduled(text)
+      local first, past = pending_from(text, now + 1), '(' .. string.sub(pending_from(text, WAITS), 2)
+      local jobs = read_jobs(text, redis.call('ZREVRANGEBYLEX', TURNS, past, first, 'LIMIT', 0, AT_ONCE + 1))
+      for at = #jobs, 1, -1 do
+        if jobs[at].limit == ORDERED then
+          table.remove(jobs, at)
         end
       end
+      return jobs
     end
-    call_in_chunks('ZREM', TURNS, removed)
-    call_in_chunks('ZADD', TURNS, added)
-  end
 
-  -- Returns whether a PENDING job can be made due earlier; one that waits for an ordered key keeps its place.
-  function keyed.is_later(member, run_after)
-    local value = redis.call('HGET', JOB_KEYS, member)
-    if not value or tonumber(run_after) < WAITS then
-      return tonumber(run_after) > now
+    local function move(text, job, run_after)
+      redis.call('ZREM', TURNS, job.entry)
+      local line = redis.call('HGET', JOBS, job.member)
+      if line then
+        redis.call('ZADD', TURNS, 0, entry_of(text, job.member, PENDING, put_at(job.member, line, run_after)))
+      end
     end
-    return parse_key(value) ~= ORDERED and without_wait(run_after) > now
-  end
 
-  -- Lets jobs of the keys that were noted through. Returns how many, and how many of them are due. wanted is how many a
-  -- dequeue could still take, and found no other job for.
-  function keyed.turn(wanted)
-    local keys, through, due = 0, 0, 0
-    for _ in pairs(changed_keys) do
-      keys = keys + 1
+    -- Servers of earlier versions claim and end jobs without noting it here. Makes good what they have left of the first
+    -- jobs of a key; returns whether there was anything.
+    local function repair(text)
+      local past, members, is_changed = '(' .. string.sub(pending_from(text, WAITS), 2), {}, false
+      local entries = redis.call('ZRANGEBYLEX', TURNS, '[' .. text .. '\0c', past, 'LIMIT', 0, MOST_REPAIRED)
+      for at, entry in ipairs(entries) do
+        local kind = string.sub(entry, #text + 2, #text + 2)
+        members[at] = string.sub(entry, #text + (kind == 'c' and 3 or 19))
+      end
+      for at, line in ipairs(read_fields(JOBS, members)) do
+        local state, _, _, _, _, run_after = string.match(line or '', RECORD)
+        local right = entry_of(text, members[at], state, run_after)
+        if right ~= entries[at] then
+          is_changed = true
+          redis.call('ZREM', TURNS, entries[at])
+          if right then
+            redis.call('ZADD', TURNS, 0, right)
+          end
+        end
+      end
+      return is_changed
     end
-    local turn_jobs = math.max(TURN_JOBS, math.floor((wanted or 0) / keys))
-    for text in pairs(changed_keys) do
-      local some, some_due, is_more
-      repeat
-        some, some_due, is_more = let_some_through(text, turn_jobs)
-        through, due = through + some, due + some_due
-      until not is_more
-    end
-    changed_keys = {}
-    return through, due
-  end
 
-  -- Does both, and returns how many are let through.
-  function keyed.note_and_turn(members, lines)
-    keyed.note(members, lines)
-    return (keyed.turn())
+    -- Lets the next jobs of a key through. Returns their number, how many of them are due, and whether there may be more.
+    local function let_some_through(text, turn_jobs)
+      local first_waiting = pending_from(text, WAITS)
+      local waiting = redis.call('ZRANGEBYLEX', TURNS, first_waiting, '(' .. text .. '\1', 'LIMIT', 0, AT_ONCE)
+      if #waiting == 0 then
+        return 0, 0, false
+      end
+      local before_waiting = '(' .. string.sub(first_waiting, 2)
+      local running = redis.call('ZLEXCOUNT', TURNS, '[' .. text .. '\0c', '(' .. text .. '\0p')
+      local pending = redis.call('ZLEXCOUNT', TURNS, '[' .. text .. '\0p', before_waiting)
+      local scheduled
+      local through, due = 0, 0
+      for _, job in ipairs(read_jobs(text, waiting)) do
+        local most = job.limit and math.max(job.limit, 1) or turn_jobs
+        if pending + (job.limit and running or 0) < most then
+          pending = pending + 1
+        else
+          scheduled = scheduled or read_scheduled(text)
+          local other = scheduled[1]
+          if not other or job.limit == ORDERED or job.run_after > other.run_after
+            or job.run_after == other.run_after and job.member > other.member then
+            return through, due, repair(text)
+          end
+          table.remove(scheduled, 1)
+          move(text, other, other.run_after + WAITS)
+        end
+        move(text, job, math.max(job.run_after, now))
+        through = through + 1
+        due = due + (job.run_after <= now and 1 or 0)
+      end
+      return through, due, #waiting == AT_ONCE
+    end
+
+    -- Remembers the key of a new job.
+    function keyed.remember(member, text, limit)
+      redis.call('HSET', JOB_KEYS, member, (limit and string.format('%d', limit) or '') .. ' ' .. text)
+    end
+
+    -- Remembers the key of a new PENDING job, and puts it in line; returns the run_after to store it with.
+    function keyed.add(member, text, limit, run_after)
+      local due = without_wait(run_after) + WAITS
+      if limit == ORDERED then
+        local last = redis.call('ZREVRANGEBYLEX', TURNS, '(' .. text .. '\1', '[' .. text .. '\0p', 'LIMIT', 0, 1)[1]
+        due = math.max(due, last and tonumber(string.sub(last, #text + 3, #text + 18)) or 0)
+      end
+      keyed.remember(member, text, limit)
+      redis.call('ZADD', TURNS, 0, entry_of(text, member, PENDING, due))
+      changed_keys[text] = true
+      return string.format('%d', due)
+    end
+
+    -- Notes what has become of jobs, given their records as they were.
+    function keyed.note(members, lines)
+      local own, texts, befores, seen = {}, {}, {}, {}
+      for at, value in ipairs(read_fields(JOB_KEYS, members)) do
+        if value and not seen[members[at]] then
+          local size = #own + 1
+          seen[members[at]], own[size], befores[size] = true, members[at], lines[at] or ''
+          texts[size] = select(2, parse_key(value))
+        end
+      end
+      local removed, added = {}, {}
+      for at, line in ipairs(read_fields(JOBS, own)) do
+        local member, text = own[at], texts[at]
+        local was, _, _, _, _, was_run_after = string.match(befores[at], RECORD)
+        local old = entry_of(text, member, was, was_run_after)
+        local new = entry_of(text, member, put_in_line(member, line, was, was_run_after))
+        if old ~= new then
+          changed_keys[text] = true
+          removed[#removed + 1] = old or nil
+          if new then
+            added[#added + 1] = 0
+            added[#added + 1] = new
+          end
+        end
+      end
+      call_in_chunks('ZREM', TURNS, removed)
+      call_in_chunks('ZADD', TURNS, added)
+    end
+
+    -- Returns whether a PENDING job can be made due earlier; one that waits for an ordered key keeps its place.
+    function keyed.is_later(member, run_after)
+      local value = redis.call('HGET', JOB_KEYS, member)
+      if not value or tonumber(run_after) < WAITS then
+        return tonumber(run_after) > now
+      end
+      return parse_key(value) ~= ORDERED and without_wait(run_after) > now
+    end
+
+    -- Returns when a PENDING job is due, without what is added while it waits for its key.
+    function keyed.when_let_through(member, run_after)
+      local is_keyed = tonumber(run_after) >= WAITS and redis.call('HEXISTS', JOB_KEYS, member) == 1
+      return is_keyed and string.format('%d', without_wait(run_after)) or run_after
+    end
+
+    -- Lets jobs of the keys that were noted through. Returns how many, and how many of them are due. wanted is how many a
+    -- dequeue could still take, and found no other job for.
+    function keyed.turn(wanted)
+      local keys, through, due = 0, 0, 0
+      for _ in pairs(changed_keys) do
+        keys = keys + 1
+      end
+      local turn_jobs = math.max(TURN_JOBS, math.floor((wanted or 0) / keys))
+      for text in pairs(changed_keys) do
+        local some, some_due, is_more
+        repeat
+          some, some_due, is_more = let_some_through(text, turn_jobs)
+          through, due = through + some, due + some_due
+        until not is_more
+      end
+      changed_keys = {}
+      return through, due
+    end
+
+    -- Does both, and returns how many are let through.
+    function keyed.note_and_turn(members, lines)
+      keyed.note(members, lines)
+      return (keyed.turn())
+    end
+    return keyed
   end
+  keyed = HAS_SHARED_KEYS and open_keys(prefix, JOBS) or nil
 end

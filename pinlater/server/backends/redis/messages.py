@@ -1,0 +1,108 @@
+"""Messages to jobs, their children and their cancellation; see ``scripts/parts/inboxes.lua`` and ``links.lua``."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+
+from pinlater.errors import QueueNotFound
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.messages import Message, ReceivedMessage
+from pinlater.server.backends.records import Cancelled
+from pinlater.server.backends.redis.lifecycle import mark, pack, pack_ids
+from pinlater.server.backends.redis.reads import PAGE_JOBS
+from pinlater.server.backends.redis.script_calls import ScriptRunner
+
+_OVERHEAD_BYTES = 50
+"""Of a message in an answer, beside its id and payload."""
+
+_LINKED = mark(is_linked=True)
+
+
+async def cancel(scripts: ScriptRunner, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
+    """Cancel jobs of a queue: PENDING -> FAILED; IN_PROGRESS -> the same, asked to stop; page by page."""
+    ended: list[JobDescriptor] = []
+    asked: list[JobDescriptor] = []
+    let_through = 0
+    for start in range(0, max(len(jobs), 1), PAGE_JOBS):  # without jobs, a missing queue is still an error
+        page = jobs[start : start + PAGE_JOBS]
+        packed = pack([(job.priority, job.local_id) for job in page])
+        some_ended, some_asked, through, *woken = await scripts.run("cancel_jobs", queue, packed, status, *_LINKED)
+        scripts.tell_woken(woken)
+        ended += (page[index] for index in some_ended)
+        asked += (page[index] for index in some_asked)
+        let_through += through
+    return Cancelled(tuple(ended), tuple(asked), let_through)
+
+
+async def send(scripts: ScriptRunner, job: JobDescriptor, message: Message) -> bool:
+    """Store a message to a job; return False if it is not there or has finished."""
+    name, message_id, payload, kind = message
+    arguments = (job.queue, job.priority, job.local_id, name, message_id, int(kind), payload, *_LINKED)
+    try:
+        is_there, *woken = await scripts.run("send_message", job.queue, *arguments)
+    except QueueNotFound:
+        return False
+    scripts.tell_woken(woken)
+    return bool(is_there)
+
+
+async def read(
+    scripts: ScriptRunner, job: JobDescriptor, name: str, *, after: int, limit: int, max_bytes: int
+) -> list[ReceivedMessage]:
+    """Return messages of a job by their numbers, page by page."""
+    found: list[ReceivedMessage] = []
+    while len(found) < limit:
+        size = min(limit - len(found), PAGE_JOBS)
+        last = after + len(found)
+        is_first = "1" if not found else ""
+        arguments = (job.priority, job.local_id, name, last, size, max_bytes, _OVERHEAD_BYTES, is_first)
+        try:
+            page = await scripts.run("read_messages", job.queue, *arguments)
+        except QueueNotFound:
+            break
+        found += (_message(number, stored) for number, stored in enumerate(page, last + 1))
+        max_bytes -= sum(map(len, page)) + _OVERHEAD_BYTES * len(page)
+        if len(page) < size:
+            break
+    return found
+
+
+def _message(number: int, stored: bytes) -> ReceivedMessage:
+    message_id, _, payload = stored[1:].partition(b"\0")
+    return ReceivedMessage(number, message_id.decode(), payload, int(stored[:1]))
+
+
+async def unfinished_children(
+    scripts: ScriptRunner, parents: Sequence[JobDescriptor], limit: int
+) -> list[JobDescriptor]:
+    """Return up to ``limit`` jobs with these parents that run or wait and are not asked to stop."""
+    by_queue: defaultdict[str, list[JobDescriptor]] = defaultdict(list)
+    for parent in parents:
+        by_queue[parent.queue].append(parent)
+    found: list[JobDescriptor] = []
+    for queue, some in by_queue.items():
+        with suppress(QueueNotFound):
+            for start in range(0, len(some), PAGE_JOBS):
+                page = pack_ids(some[start : start + PAGE_JOBS])
+                children = await scripts.run("open_children", queue, page, limit - len(found), *_LINKED)
+                found += (_child(scripts.name, child) for child in children)
+    return found
+
+
+def _child(shard: str, child: bytes) -> JobDescriptor:
+    queue, priority, member = child.decode().split(":")
+    return JobDescriptor(queue, shard, int(priority), int(member[1:]))
+
+
+async def drop_leftovers(scripts: ScriptRunner) -> None:
+    """Delete what the jobs of deleted queues had of their own, and tell their parents, in steps."""
+    key = "leftovers"
+    while (dead := await scripts.command("SRANDMEMBER", scripts.shard_key(key))) is not None:
+        cursor = b"0"
+        while True:
+            cursor, *woken = await scripts.run_for_shard("drop_links", key, dead, cursor, PAGE_JOBS)
+            scripts.tell_woken(woken)
+            if cursor == b"0":
+                break

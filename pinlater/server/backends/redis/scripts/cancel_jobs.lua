@@ -1,0 +1,56 @@
+-- PENDING -> FAILED, marked as cancelled; IN_PROGRESS -> the same, asked to stop.
+-- ARGV[2]: MessagePack, a list of {priority, id}; [3] text to append to the status of jobs that were not asked or cancelled
+-- before; [4] "links".
+-- Returns {list indexes of the jobs that are cancelled, of those that are asked to stop, be it by an earlier call; number
+-- of other jobs let through, ended sleeps: see links.lua}.
+-- parts: records features keys due_index changes custom_status inboxes links
+local jobs, members = cmsgpack.unpack(ARGV[2]), {}
+for at, job in ipairs(jobs) do
+  members[at] = member_of(job[2])
+end
+local befores = read_fields(JOBS, members)
+linked.read(members)
+local ended, asked, is_done, waiting = {}, {}, {}, {}
+
+local function note_status(member)
+  if ARGV[3] ~= '' then
+    extend_status(member, '', ARGV[3])
+  end
+end
+
+local function cancel(member, priority, ...)
+  local key = prefix .. 'p' .. priority
+  waiting[key] = waiting[key] or {}
+  waiting[key][#waiting[key] + 1] = member
+  end_attempt(member, true, NOW, priority, ...)
+  note_status(member)
+  linked.mark(member, priority)
+  linked.note(member, priority, FAILED)
+end
+
+for at, line in ipairs(befores) do
+  local member = members[at]
+  local state, priority, allowed, remaining, created, run_after, _, lease, bytes, claim = string.match(line or '', RECORD)
+  if tonumber(priority) == jobs[at][1] and not is_done[member] then
+    is_done[member] = true
+    if state == IN_PROGRESS then
+      asked[#asked + 1] = at - 1
+      if not linked.is_cancelled(member) then
+        note_status(member)
+        linked.mark(member, priority)
+      end
+    elseif state == PENDING then
+      ended[#ended + 1] = at - 1
+      run_after = keyed and keyed.when_let_through(member, run_after) or run_after
+      cancel(member, priority, allowed, remaining, created, run_after, lease, bytes, claim)
+    elseif state == FAILED and linked.is_cancelled(member) then
+      ended[#ended + 1] = at - 1
+    end
+  end
+end
+for key, list in pairs(waiting) do
+  call_in_chunks('ZREM', key, list)
+end
+apply_changes()
+local through = keyed and keyed.note_and_turn(members, befores) or 0
+return {ended, asked, through, linked.tell()}

@@ -1,0 +1,23 @@
+-- Deletes what jobs of a deleted queue had of their own, and tells their parents; one page of it. KEYS[1] is a set of what
+-- the keys of such queues begin with; ARGV[2] one of these; [3] cursor, "0" to start; [4] number of links to read.
+-- Returns {cursor of the next page, "0" at the end; ended sleeps: see links.lua}.
+-- standalone
+-- parts: clock chunks no_queue records keys inboxes forget_links
+local dead = ARGV[2]
+local step = redis.call('HSCAN', dead .. 'links', ARGV[3], 'COUNT', ARGV[4])
+local members = {}
+for at = 1, #step[2], 2 do
+  local member = step[2][at]
+  members[#members + 1] = member
+  local parent = cmsgpack.unpack(step[2][at + 1]).p
+  if parent then -- if it was told of the end of this job, it has this message already
+    local position = string.format('%d', parent[5])
+    inboxes.deliver(parent[1], parent[2], parent[3], {[parent[4]] = {{position, DELETED, inboxes.end_of_status(dead, member)}}})
+  end
+end
+forget_links(dead, members)
+if step[1] == '0' then
+  redis.call('UNLINK', dead .. 'links', dead .. 'status')
+  redis.call('SREM', KEYS[1], dead)
+end
+return {step[1], inboxes.woken}

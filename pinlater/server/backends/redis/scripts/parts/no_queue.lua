@@ -1,0 +1,3 @@
+-- For a script about no queue that sends messages to jobs.
+local prefix, JOBS = '', ''
+local HAS_KEYS, HAS_SHARED_KEYS, HAS_LINKS = false, false, true

@@ -1,0 +1,19 @@
+-- Reads messages of a job. ARGV[2] its priority, [3] its id; [4] their name; [5] number of the last one that is not
+-- wanted; [6] most messages; [7] most bytes, [8] bytes per message in addition; [9] "1": the first need not fit.
+-- Returns them in the order of their numbers, each as in inboxes.lua.
+-- parts: records
+local member, after, left = member_of(tonumber(ARGV[3])), tonumber(ARGV[5]), tonumber(ARGV[7])
+local inbox, found = prefix .. 'inbox:' .. member, {}
+if string.match(redis.call('HGET', JOBS, member) or '', '^%d (%d+)') ~= ARGV[2] then
+  return found
+end
+local last = math.min(tonumber(redis.call('HGET', inbox, 'n' .. ARGV[4]) or 0), after + ARGV[6])
+for number = after + 1, last do
+  local message = redis.call('HGET', inbox, 'm' .. ARGV[4] .. '\0' .. string.format('%d', number))
+  left = left - #message - ARGV[8]
+  if left < 0 and (#found > 0 or ARGV[9] == '') then
+    break
+  end
+  found[#found + 1] = message
+end
+return found
