@@ -104,7 +104,7 @@ def _on_commit(metrics: Metrics) -> Callable[[CommitStats], None]:
 
 
 def _open_sqlite(settings: Settings, metrics: Metrics) -> OpenedStore:
-    clock = SteadyClock()
+    clock, notifications = SteadyClock(), JobNotifications()
     backend = SqliteStore(
         settings.data_dir,
         priority_levels=settings.priority_levels,
@@ -113,9 +113,10 @@ def _open_sqlite(settings: Settings, metrics: Metrics) -> OpenedStore:
         count_limit=settings.count_limit,
         regex_seconds=settings.regex_timeout_seconds,
         on_commit=_on_commit(metrics),
+        notifications=notifications,
     )
     tasks = (backend.files.run(), backend.writes.run())
-    return OpenedStore(backend, clock.now_ms, tasks, str(settings.data_dir), JobNotifications(), notifies_servers=True)
+    return OpenedStore(backend, clock.now_ms, tasks, str(settings.data_dir), notifications, notifies_servers=True)
 
 
 async def _open_sharded(settings: Settings, file: Path, metrics: Metrics) -> OpenedStore:

@@ -6,11 +6,14 @@ import itertools
 from pinlater.model.attempts import StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import NewJob
+from pinlater.model.messages import Message, MessageKind, MessageWait
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.records import Claim, JobFilter
 
 START_MS = 1_700_000_000_000
 LEASE_MS = 180_000
+FAR_MS = START_MS + 10**11
+"""Later than any test looks."""
 QUEUE = "emails"
 STATES = (PENDING, IN_PROGRESS, SUCCEEDED, FAILED)
 
@@ -35,9 +38,18 @@ class FakeClock:
 
 
 def new_job(
-    body=b"body", *, priority=1, run_after_ms=None, attempts=2, status="", unique_key=None, rule=None, key=None
+    body=b"body",
+    *,
+    priority=1,
+    run_after_ms=None,
+    attempts=2,
+    status="",
+    unique_key=None,
+    rule=None,
+    key=None,
+    parent=None,
 ):
-    return NewJob(body, priority, run_after_ms, attempts, status, unique_key, rule, key)
+    return NewJob(body, priority, run_after_ms, attempts, status, unique_key, rule, key, parent)
 
 
 class Bench:
@@ -120,9 +132,10 @@ class Bench:
         assert [job.descriptor for job in self.dequeue_jobs(QUEUE, 1, claim).jobs] == [descriptor]
         return descriptor, claim.descriptor
 
-    def look(self, descriptor, *, include_body=True):
+    def look(self, descriptor, *, include_body=True, include_result=False):
         """Return the record of a job, or None."""
-        return self.lookup_jobs([JobDescriptor.parse(descriptor)], include_body=include_body)[0]
+        job = JobDescriptor.parse(descriptor)
+        return self.lookup_jobs([job], include_body=include_body, include_result=include_result)[0]
 
     def state(self, descriptor):
         record = self.look(descriptor)
@@ -141,6 +154,36 @@ class Bench:
         """Bring a job to its end; return its descriptor."""
         descriptor, _ = self.started(**options)
         self.ack(descriptor) if state == SUCCEEDED else self.fail(descriptor, is_final=True)
+        return descriptor
+
+    def cancel(self, *descriptors, queue=QUEUE, status=""):
+        return self.cancel_jobs(queue, [*map(JobDescriptor.parse, descriptors)], status)
+
+    def send(self, descriptor, name="go", message_id="1", payload=b"", kind=MessageKind.EVENT):
+        """Send a message; return whether the job has it."""
+        return self.send_message(JobDescriptor.parse(descriptor), Message(name, message_id, payload, kind))
+
+    def read(self, descriptor, name="go", *, after=0, limit=1000, **options):
+        """Return messages of a job."""
+        return self.read_messages(JobDescriptor.parse(descriptor), name, after, limit, **options)
+
+    def sleep(self, descriptor, *waits, claim=None, until_ms=FAR_MS, queue=QUEUE, **options):
+        """Give a job back until one of the waits, pairs of a name and a number, is fulfilled."""
+        waits_for = [MessageWait(*wait) for wait in waits]
+        return self.checkpoint(
+            descriptor,
+            claim=claim,
+            move_to_pending=True,
+            run_after_ms=until_ms,
+            waits_for=waits_for,
+            queue=queue,
+            **options,
+        )
+
+    def asleep(self, *waits, until_ms=FAR_MS, **options):
+        """Enqueue a job, claim it and let it sleep; return its descriptor."""
+        descriptor, claim = self.started(**options)
+        assert self.sleep(descriptor, *waits, claim=claim, until_ms=until_ms).changed == 1
         return descriptor
 
     def reap(self, limit=1000, *, server_age_ms=10**12, quiet_ms=LEASE_MS):
@@ -168,8 +211,9 @@ async def _hold(awaitable):
     return await awaitable
 
 
-def ack_of(descriptor, *, claim=None, status="", retry_delay_ms=0, is_final=False):
-    return StoredAck(JobDescriptor.parse(descriptor), claim, status, retry_delay_ms, is_final)
+def ack_of(descriptor, *, claim=None, status="", retry_delay_ms=0, is_final=False, result=None, is_cancelled=False):
+    job = JobDescriptor.parse(descriptor)
+    return StoredAck(job, claim, status, retry_delay_ms, is_final, result, is_cancelled)
 
 
 def checkpoint_of(
@@ -182,7 +226,7 @@ def checkpoint_of(
     run_after_ms=None,
     attempts=None,
     status="",
+    waits_for=(),
 ):
-    return StoredCheckpoint(
-        JobDescriptor.parse(descriptor), claim, source, body, move_to_pending, run_after_ms, attempts, status
-    )
+    job = JobDescriptor.parse(descriptor)
+    return StoredCheckpoint(job, claim, source, body, move_to_pending, run_after_ms, attempts, status, waits_for)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.mysql import MysqlOptions, MysqlShardFactory
 from pinlater.server.backends.redis import RedisEndpoint, RedisShard
 from pinlater.server.backends.sharded import ShardedStore, ShardSpec
@@ -27,6 +28,7 @@ class SqliteHome:
     def __init__(self, folder):
         self._folder = folder
         self._lives = 0
+        self.notifications = JobNotifications()
 
     @property
     def _data_dir(self):
@@ -40,6 +42,7 @@ class SqliteHome:
             synchronous="OFF",
             count_limit=50,
             regex_seconds=SEARCH_SECONDS,
+            notifications=self.notifications,
         )
 
     def lose(self):
@@ -55,11 +58,12 @@ class RedisHome:
     def __init__(self, folder, shards=1):
         self._names = [str(number + 1) for number in range(shards)]
         self._service = shared_redis_service("stores")
+        self.notifications = JobNotifications()
         with self._service.client() as client:
             client.flushall()
 
     def open(self, clock):
-        backend = ShardedStore("redis", functools.partial(_redis_shard, clock), has_keys=True)
+        backend = ShardedStore("redis", functools.partial(_redis_shard, clock, self.notifications), has_keys=True)
         place = RedisEndpoint(("127.0.0.1", self._service.port))
         backend.update([ShardSpec(name, place) for name in self._names])
         return backend
@@ -68,7 +72,7 @@ class RedisHome:
         pass
 
 
-def _redis_shard(clock, spec):
+def _redis_shard(clock, notifications, spec):
     return RedisShard(
         spec.name,
         spec.endpoint,
@@ -76,6 +80,7 @@ def _redis_shard(clock, spec):
         count_limit=50,
         regex_seconds=SEARCH_SECONDS,
         now_ms=clock,
+        notifications=notifications,
     )
 
 
@@ -86,9 +91,12 @@ class MysqlHome:
         self._names = [str(number + 1) for number in range(shards)]
         self._place = endpoint_of(shared_service())
         self._prefix = fresh_prefix()
+        self.notifications = JobNotifications()
 
     def open(self, clock):
-        options = MysqlOptions(PRIORITY_LEVELS, clock, count_limit=50, regex_seconds=SEARCH_SECONDS)
+        options = MysqlOptions(
+            PRIORITY_LEVELS, clock, count_limit=50, regex_seconds=SEARCH_SECONDS, notifications=self.notifications
+        )
         self._factory = MysqlShardFactory(options, connections=8, database_prefix=self._prefix)
         fleet = ShardedStore("mysql", self._factory, has_keys=True)
         fleet.update([ShardSpec(name, self._place) for name in self._names])

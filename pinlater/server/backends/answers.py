@@ -1,10 +1,11 @@
-"""How many of the jobs that were found go into the answer of one dequeue."""
+"""How many of the jobs or messages that were found go into one answer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from pinlater.server.backends.records import JOB_OVERHEAD_BYTES
+from pinlater.model.messages import ReceivedMessage
+from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, MESSAGE_OVERHEAD_BYTES
 
 
 def end_of_answer(sizes: Sequence[int], start: int, limit: int, max_bytes: int) -> tuple[int, bool]:
@@ -23,3 +24,15 @@ def end_of_answer(sizes: Sequence[int], start: int, limit: int, max_bytes: int) 
             break
         end += 1
     return end, end < len(sizes) or end - start >= limit
+
+
+def fitting_messages(found: Iterable[ReceivedMessage], max_bytes: int) -> list[ReceivedMessage]:
+    """Return the first messages that fit into so many bytes, but at least one; no more are taken than one too many."""
+    messages: list[ReceivedMessage] = []
+    room = max_bytes
+    for message in found:
+        room -= len(message.payload) + len(message.id.encode()) + MESSAGE_OVERHEAD_BYTES
+        if room < 0 and messages:
+            break
+        messages.append(message)
+    return messages

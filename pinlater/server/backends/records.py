@@ -29,6 +29,9 @@ MAX_UNIQUE_PERIOD_MS = 366 * 86_400_000
 JOB_OVERHEAD_BYTES = 300
 """Of a job in a dequeue's answer, beside its body: descriptor twice, claim, numbers."""
 
+MESSAGE_OVERHEAD_BYTES = 50
+"""Of a message in an answer, beside its id and payload: number, kind, heads of fields."""
+
 IDEMPOTENCY_KEY_BYTES = 16
 """Length of an idempotency key. Keys that begin with the time are appended to an index, which is cheap."""
 

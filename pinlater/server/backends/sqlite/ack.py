@@ -11,6 +11,7 @@ import msgspec
 
 from pinlater.model.attempts import StoredAck
 from pinlater.server.backends.records import Settled
+from pinlater.server.backends.sqlite.children import tell_ended
 from pinlater.server.backends.sqlite.keys import keys_of, let_next_through
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
@@ -21,6 +22,7 @@ _END_ONE = QUERIES["end_job"]
 _FAIL_ONE = QUERIES["fail_job"]
 _CLAIMS = QUERIES["claims_of_jobs"]
 _SUCCEED_HELD = QUERIES["succeed_held_jobs"]
+_SET_RESULT = QUERIES["set_result"]
 _LAST_MS = 2**63 - 1
 
 _MAX_GROUPED_ACKS = 10
@@ -39,12 +41,21 @@ class SqliteAckRequest(NamedTuple):
 
 def ack_jobs(transaction: SqliteTransaction, requests: Sequence[SqliteAckRequest]) -> list[Settled]:
     """Ack the jobs of each call; those that are not in progress, or under another claim, stay as they are."""
-    if len(requests) == 1:
-        return [_ack_call(transaction, requests[0])]
+    settled = [_ack_call(transaction, requests[0])] if len(requests) == 1 else _ack_calls(transaction, requests)
+    if transaction.queues.with_parents:  # after all acks: many children of one parent may be among them
+        ended: defaultdict[int, list[int]] = defaultdict(list)
+        for queue_id, *acks in requests:
+            ended[queue_id] += (ack.job.local_id for some in acks for ack in some)
+        for queue_id, ids in ended.items():
+            tell_ended(transaction, queue_id, ids)
+    return settled
+
+
+def _ack_calls(transaction: SqliteTransaction, requests: Sequence[SqliteAckRequest]) -> list[Settled]:
     settled: list[Settled] = []
     for queue_id, group in groupby(requests, _group_of):
         calls = list(group)
-        if queue_id is not None and queue_id not in transaction.keyed_queues and len(calls) > 1:
+        if queue_id is not None and queue_id not in transaction.queues.keyed and len(calls) > 1:
             settled += _succeed_calls(transaction, calls)
         else:
             settled += [_ack_call(transaction, call) for call in calls]
@@ -61,23 +72,28 @@ def _group_of(request: SqliteAckRequest) -> int | None:
 
 
 def _succeed_calls(transaction: SqliteTransaction, calls: Sequence[SqliteAckRequest]) -> list[Settled]:
-    """Mark jobs of several calls for one queue SUCCEEDED, with two statements for all of them."""
+    """Mark jobs of several calls for one queue SUCCEEDED, with two statements for all of them, and one for results."""
     wanted = id_list(ack.job.local_id for call in calls for ack in call.succeeded)
     [(rows,)] = transaction.rows(_CLAIMS, (calls[0].queue_id, wanted))
     held = {local_id: (priority, claim) for local_id, priority, claim in _held_jobs(rows)}
     ids: list[int] = []
+    results: list[tuple[int, bytes]] = []
     settled: list[Settled] = []
     for call in calls:
         before = len(ids)
-        for (_, _, priority, local_id), claim, *_ in call.succeeded:
+        for (_, _, priority, local_id), claim, _, _, _, result, _ in call.succeeded:
             holder = held.get(local_id)
             if holder is not None and holder[0] == priority and (claim is None or holder[1] == claim):
                 del held[local_id]  # a second ack of it is stale
                 ids.append(local_id)
+                if result is not None:
+                    results.append((local_id, result))
         changed = len(ids) - before
         settled.append(Settled(changed, len(call.succeeded) - changed, None))
     if ids:
         transaction.run(_SUCCEED_HELD, (transaction.now, id_list(ids)))
+    if results:
+        transaction.run_many(_SET_RESULT, results)
     return settled
 
 
@@ -98,12 +114,12 @@ def _retry_at(now: int, delay_ms: int) -> int:
 
 
 def _succeed(transaction: SqliteTransaction, queue_id: int, acks: Sequence[StoredAck]) -> int:
-    """Mark jobs SUCCEEDED; acks without a status text that share a claim go in one statement."""
+    """Mark jobs SUCCEEDED; acks without a status text or result that share a claim go in one statement."""
     alike: defaultdict[tuple[str | None, int], list[int]] = defaultdict(list)
     apart: list[tuple[object, ...]] = []
-    for (_, _, priority, local_id), claim, status, *_ in acks:
-        if status:
-            apart.append((queue_id, transaction.now, local_id, claim, priority, status))
+    for (_, _, priority, local_id), claim, status, _, _, result, _ in acks:
+        if status or result is not None:
+            apart.append((queue_id, transaction.now, local_id, claim, priority, status, result))
         else:
             alike[claim, priority].append(local_id)
     changed = sum(
@@ -119,11 +135,11 @@ def _fail(transaction: SqliteTransaction, queue_id: int, acks: Sequence[StoredAc
         return 0, 0
     now = transaction.now
     rows = [
-        (queue_id, now, local_id, claim, priority, status, _retry_at(now, delay), is_final)
-        for (_, _, priority, local_id), claim, status, delay, is_final, *_ in acks
+        (queue_id, now, local_id, claim, priority, status, _retry_at(now, delay), is_final, is_cancelled)
+        for (_, _, priority, local_id), claim, status, delay, is_final, _, is_cancelled in acks
     ]
-    again = [row[:-1] for row in rows if not row[-1]]
+    again = [row[:-2] for row in rows if not row[-2]]
     retried = transaction.run_many(_FAIL_ONE, again) if again else 0
     if retried == len(rows):
         return 0, retried
-    return transaction.run_many(_END_ONE, [(*row[:-2], row[-1]) for row in rows]), retried
+    return transaction.run_many(_END_ONE, [(*row[:6], *row[-2:]) for row in rows]), retried

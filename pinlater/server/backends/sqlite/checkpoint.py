@@ -10,7 +10,10 @@ from pinlater.model.attempts import StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.claim_names import source_of
 from pinlater.server.backends.records import Settled
+from pinlater.server.backends.sqlite.cancel import asked_of
+from pinlater.server.backends.sqlite.children import tell_ended
 from pinlater.server.backends.sqlite.keys import keys_of, let_next_through
+from pinlater.server.backends.sqlite.messages import is_fulfilled, waits_column
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
 
@@ -44,24 +47,47 @@ def release(transaction: SqliteTransaction, requests: Sequence[ReleaseRequest]) 
 
 
 def _checkpoint_call(transaction: SqliteTransaction, request: SqliteCheckpointRequest) -> Settled:
+    queue_id, items = request
     renewals: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
     changed = 0
-    due: int | None = None
-    for item in request.checkpoints:
+    dues: list[int] = []
+    for item in items:
         if item.claim is not None and item.is_renewal:
             renewals[item.claim, item.job.priority].append(item.job.local_id)
-        elif _apply(transaction, request.queue_id, item):
+        elif _is_holder(transaction, queue_id, item):
             changed += 1
+            due = _apply(transaction, queue_id, item)
             if item.move_to_pending:
-                run_after = transaction.now if item.run_after_ms is None else item.run_after_ms
-                due = run_after if due is None else min(due, run_after)
+                dues.append(transaction.now if due is None else due)
     for (claim, priority), ids in renewals.items():
-        changed += transaction.run(_RENEW, (request.queue_id, transaction.now, id_list(ids), claim, priority))
-    stale = len(request.checkpoints) - changed
-    lost = _lost(transaction, request) if stale else ()
-    given_back = [item.job.local_id for item in request.checkpoints if item.move_to_pending]
-    through = let_next_through(transaction, keys_of(transaction, request.queue_id, given_back)) if given_back else 0
-    return Settled(changed, stale, due, lost, let_through=through)
+        changed += transaction.run(_RENEW, (queue_id, transaction.now, id_list(ids), claim, priority))
+    stale = len(items) - changed
+    given_back = [item.job.local_id for item in items if item.move_to_pending]
+    through = _ended(transaction, queue_id, given_back) if given_back else 0
+    return Settled(
+        changed,
+        stale,
+        min(dues, default=None),
+        _lost(transaction, request) if stale else (),
+        let_through=through,
+        cancelled=_asked(transaction, request),
+    )
+
+
+def _ended(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int]) -> int:
+    """Tell the parents of jobs that were to be given back, if they ended so; return how many of a key are let through.
+
+    Those that are asked to stop are FAILED.
+    """
+    tell_ended(transaction, queue_id, ids)
+    return let_next_through(transaction, keys_of(transaction, queue_id, ids))
+
+
+def _asked(transaction: SqliteTransaction, request: SqliteCheckpointRequest) -> tuple[JobDescriptor, ...]:
+    """Return the jobs that are held as their checkpoints say, and asked to stop."""
+    queue_id, items = request
+    asked = asked_of(transaction, queue_id, (item.job.local_id for item in items))
+    return tuple(item.job for item in items if item.job.local_id in asked and _holds(item, asked[item.job.local_id]))
 
 
 def _lost(transaction: SqliteTransaction, request: SqliteCheckpointRequest) -> tuple[JobDescriptor, ...]:
@@ -73,32 +99,35 @@ def _lost(transaction: SqliteTransaction, request: SqliteCheckpointRequest) -> t
     )
 
 
-def _apply(transaction: SqliteTransaction, queue_id: int, item: StoredCheckpoint) -> bool:
-    if not _is_holder(transaction, queue_id, item):
-        return False
-    transaction.run(
-        _CHECKPOINT,
-        (
-            queue_id,
-            transaction.now,
-            item.job.local_id,
-            item.body,
-            item.move_to_pending,
-            item.new_run_after_ms(transaction.now),
-            item.attempts,
-            item.status,
-        ),
-    )
-    return True
+def _apply(transaction: SqliteTransaction, queue_id: int, item: StoredCheckpoint) -> int | None:
+    """Change a job that is held; return when it is due, None if it keeps its place."""
+    now, local_id = transaction.now, item.job.local_id
+    due = item.new_run_after_ms(now)
+    if item.waits_for and is_fulfilled(transaction, local_id, item.waits_for):
+        due = now if due is None else min(due, now)
+    waits = waits_column(item.waits_for)
+    changes = (item.body, item.move_to_pending, due, item.attempts, item.status, waits)
+    transaction.run(_CHECKPOINT, (queue_id, now, local_id, *changes))
+    return due
 
 
 def _is_holder(transaction: SqliteTransaction, queue_id: int, item: StoredCheckpoint) -> bool:
-    for (claim,) in transaction.rows(_HOLDER, (queue_id, item.job.local_id, item.job.priority)):
-        return bool(claim == item.claim if item.claim is not None else source_of(claim) == item.source)
-    return False
+    rows = transaction.rows(_HOLDER, (queue_id, item.job.local_id, item.job.priority))
+    return bool(rows) and _holds(item, rows[0][0])
+
+
+def _holds(item: StoredCheckpoint, claim: str) -> bool:
+    return bool(claim == item.claim if item.claim is not None else source_of(claim) == item.source)
 
 
 def _release_one(transaction: SqliteTransaction, request: ReleaseRequest) -> int:
-    held = transaction.rows(QUERIES["claims_of_queue"], (request.queue_id,))
-    ids = [local_id for local_id, claim in held if source_of(claim) == request.source]
-    return transaction.run(QUERIES["release_jobs"], (request.queue_id, transaction.now, id_list(ids))) if ids else 0
+    queue_id, source = request
+    held = transaction.rows(QUERIES["claims_of_queue"], (queue_id,))
+    ids = [local_id for local_id, claim in held if source_of(claim) == source]
+    if not ids:
+        return 0
+    asked = list(asked_of(transaction, queue_id, ids))
+    released = transaction.run(QUERIES["release_jobs"], (queue_id, transaction.now, id_list(ids)))
+    if asked:
+        _ended(transaction, queue_id, asked)
+    return released

@@ -48,7 +48,7 @@ def claim_jobs(transaction: SqliteTransaction, requests: Sequence[SqliteClaimReq
     results: list[Dequeued] = []
     for queue_id, group in groupby(requests, _group_of):
         dequeues = list(group)
-        may_share = queue_id is not None and queue_id not in transaction.keyed_queues and len(dequeues) > 1
+        may_share = queue_id is not None and queue_id not in transaction.queues.keyed and len(dequeues) > 1
         shared = _claim_shared(transaction, dequeues) if may_share else None
         results += [_claim_one(transaction, dequeue) for dequeue in dequeues] if shared is None else shared
     return results

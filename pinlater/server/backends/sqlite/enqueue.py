@@ -6,9 +6,11 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from pinlater.errors import EnqueueRejected
 from pinlater.model.jobs import NewJob
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite.call_results import NewResult, Place, find_places, save, save_new
+from pinlater.server.backends.sqlite.children import parent_columns, refusal
 from pinlater.server.backends.sqlite.keys import KeyLine, Keys, key_columns, keys_of_all, let_next_through
 from pinlater.server.backends.sqlite.queries import QUERIES, insert_jobs, insert_keyed_jobs
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
@@ -49,16 +51,21 @@ def _enqueue_one(
     return first_id
 
 
-def enqueue_keyed(transaction: SqliteTransaction, requests: Sequence[EnqueueRequest]) -> list[list[Place]]:
-    """Store jobs of which some have keys, unique or shared; return their places, or those of who holds their keys."""
+def enqueue_keyed(
+    transaction: SqliteTransaction, requests: Sequence[EnqueueRequest]
+) -> list[list[Place] | EnqueueRejected]:
+    """Store jobs of which some have keys, unique or shared, or parents.
+
+    Return their places, or those of who holds their unique keys; or why a call is refused.
+    """
     return [_enqueue_keyed_one(transaction, request) for request in requests]
 
 
-def _enqueue_keyed_one(transaction: SqliteTransaction, request: EnqueueRequest) -> list[Place]:
+def _enqueue_keyed_one(transaction: SqliteTransaction, request: EnqueueRequest) -> list[Place] | EnqueueRejected:
     queue_id, jobs, once = request
-    known = find_places(transaction, once, len(jobs))
-    if known is not None:
-        return known
+    answer = find_places(transaction, once, len(jobs)) or refusal(transaction, jobs)
+    if answer is not None:
+        return answer
     holders = holders_of_keys(transaction, queue_id, {job.unique for job in jobs if job.unique is not None})
     first_id = transaction.take_ids(len(jobs))  # those of jobs that exist already are never used
     fresh: list[NewJob] = []
@@ -117,11 +124,13 @@ def _keep_periods(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[
 def _insert_keyed(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[NewJob], first_id: int) -> Keys:
     """Insert jobs; return the keys that they wait for."""
     now, line = transaction.now, KeyLine(transaction, queue_id)
+    if any(job.parent is not None for job in jobs):
+        transaction.mark_with_parents(queue_id)
     for start in range(0, len(jobs), ROWS_PER_STATEMENT):
         chunk = jobs[start : start + ROWS_PER_STATEMENT]
         parameters: list[object] = [queue_id, now]
         for local_id, job in enumerate(chunk, first_id + start):
             parameters += (local_id, job.priority, line.run_after(job), job.attempts, job.status, job.body, job.unique)
-            parameters += key_columns(job)
+            parameters += (*key_columns(job), *parent_columns(job))
         transaction.run(insert_keyed_jobs(len(chunk)), parameters)
     return line.keys

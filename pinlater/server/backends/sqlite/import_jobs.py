@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord
-from pinlater.protocol.messages import IN_PROGRESS, PENDING
+from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite.call_results import Place, find_places, save
 from pinlater.server.backends.sqlite.enqueue import holders_of_keys
@@ -56,7 +56,10 @@ def _import(
 
 
 def _state_of(job: JobRecord) -> int:
-    return PENDING if job.state == IN_PROGRESS else job.state
+    """Return the state that a job is stored in; one that was asked to stop must not run again."""
+    if job.state != IN_PROGRESS:
+        return job.state
+    return FAILED if job.is_cancelled else PENDING
 
 
 def _key_of(job: JobRecord) -> str | None:
@@ -68,4 +71,4 @@ def _row(queue_id: int, place: Place, job: JobRecord, key: str | None, line: Key
     (priority, local_id), state = place, _state_of(job)
     times = line.run_after(job) if state == PENDING else job.run_after_ms, job.created_at_ms, job.updated_at_ms
     head = queue_id, local_id, state, priority, *times, job.attempts_allowed, job.attempts_remaining
-    return (*head, job.status, job.body or b"", key, *key_columns(job))
+    return (*head, job.status, job.body or b"", key, *key_columns(job), job.result, job.is_cancelled)

@@ -11,6 +11,7 @@ from pinlater.server.backends.sqlite.ack import SqliteAckRequest, ack_jobs
 from pinlater.server.backends.sqlite.checkpoint import SqliteCheckpointRequest, checkpoint
 from pinlater.server.backends.sqlite.claim import SqliteClaimRequest, claim_jobs
 from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue
+from pinlater.server.backends.sqlite.messages import SendRequest, send
 
 SLOW_SECONDS = 0.01
 """A commit in the event loop that takes longer has stopped it for too long."""
@@ -76,11 +77,17 @@ def _is_small_claim(request: SqliteClaimRequest) -> bool:
 
 
 def _is_small_ack(request: SqliteAckRequest) -> bool:
-    return len(request.succeeded) + len(request.failed) <= _MAX_JOBS
+    if len(request.succeeded) + len(request.failed) > _MAX_JOBS:
+        return False
+    return sum(len(ack.result) for ack in request.succeeded if ack.result) <= _MAX_BYTES
 
 
 def _is_small_checkpoint(request: SqliteCheckpointRequest) -> bool:
     return len(request.checkpoints) == 1 and len(request.checkpoints[0].body or b"") <= _MAX_BYTES
+
+
+def _is_small_message(request: SendRequest) -> bool:
+    return len(request.message.payload) <= _MAX_BYTES
 
 
 SMALL: Mapping[Callable[..., Any], Callable[[Any], bool]] = {
@@ -88,5 +95,6 @@ SMALL: Mapping[Callable[..., Any], Callable[[Any], bool]] = {
     claim_jobs: _is_small_claim,
     ack_jobs: _is_small_ack,
     checkpoint: _is_small_checkpoint,
+    send: _is_small_message,
 }
 """Which requests may be carried out in the event loop, by verb; those of other verbs may not."""

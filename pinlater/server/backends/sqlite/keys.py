@@ -27,13 +27,13 @@ Keys = dict[int, set[str]]
 
 def keys_of(transaction: SqliteTransaction, queue_id: int, ids: Iterable[int]) -> Keys:
     """Return the keys of these jobs of a queue; costs nothing in a queue whose jobs never had any."""
-    return keys_of_all(transaction, ids) if queue_id in transaction.keyed_queues else {}
+    return keys_of_all(transaction, ids) if queue_id in transaction.queues.keyed else {}
 
 
 def keys_of_all(transaction: SqliteTransaction, ids: Iterable[int]) -> Keys:
     """Return the keys of jobs of any queue."""
     found: defaultdict[int, set[str]] = defaultdict(set)
-    if transaction.keyed_queues:
+    if transaction.queues.keyed:
         for queue_id, key in transaction.rows(_KEYS_OF_JOBS, (id_list(ids),)):
             found[queue_id].add(key)
     return found

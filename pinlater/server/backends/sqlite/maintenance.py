@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pinlater.model.descriptor import JobDescriptor
@@ -11,7 +11,9 @@ from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.batches import STEP_JOBS
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite.call_results import find_number, save
-from pinlater.server.backends.sqlite.keys import keys_of, keys_of_all, let_next_through
+from pinlater.server.backends.sqlite.children import tell_deleted, tell_ended
+from pinlater.server.backends.sqlite.keys import Keys, keys_of, keys_of_all, let_next_through
+from pinlater.server.backends.sqlite.messages import forget_messages, forget_more
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
 
@@ -117,9 +119,9 @@ def _delete_one(transaction: SqliteTransaction, request: DeleteRequest) -> int:
     while ids and after < request.limit:  # other calls may have deleted some of them
         some, ids = ids[: request.limit - after], ids[request.limit - after :]
         listed = id_list(some)
-        keys = keys_of(transaction, request.queue_id, some)
-        _end_periods(transaction, request.queue_id, listed, request.state)
+        keys = _before_deletion(transaction, request.queue_id, some, request.state)
         after += transaction.run(QUERIES["delete_jobs"], (request.queue_id, listed, request.state))
+        forget_messages(transaction, request.queue_id, some)
         let_next_through(transaction, keys)
     return _save_total(transaction, request.once, after)
 
@@ -174,10 +176,12 @@ def _delete_these(
     known = find_number(transaction, once)
     if known is not None:
         return known
-    keys = keys_of(transaction, queue_id, _ids_of(jobs))
-    _end_periods(transaction, queue_id, id_list(_ids_of(jobs)), state)
-    rows = [(queue_id, job.local_id, job.priority, state) for job in jobs]
-    removed = transaction.run_many(QUERIES["delete_this_job"], rows)
+    rows = transaction.rows(QUERIES["states_of_jobs"], (queue_id, id_list(_ids_of(jobs))))
+    named = {(job.local_id, job.priority) for job in jobs}
+    ids = [local_id for local_id, priority, present, _ in rows if present == state and (local_id, priority) in named]
+    keys = _before_deletion(transaction, queue_id, ids, state)
+    removed = transaction.run(QUERIES["delete_jobs"], (queue_id, id_list(ids), state))
+    forget_messages(transaction, queue_id, ids)
     let_next_through(transaction, keys)
     return _save_total(transaction, once, removed)
 
@@ -186,10 +190,15 @@ def _ids_of(jobs: Sequence[JobDescriptor]) -> list[int]:
     return [job.local_id for job in jobs]
 
 
-def _end_periods(transaction: SqliteTransaction, queue_id: int, ids: str, state: int) -> None:
-    """End the periods of unique keys whose jobs are to be deleted, and have not finished."""
+def _before_deletion(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int], state: int) -> Keys:
+    """Prepare the deletion of those of some jobs that are in a state; return their keys.
+
+    If they have not finished, the periods of their unique keys end, and their parents are told.
+    """
     if state in {PENDING, IN_PROGRESS}:
-        transaction.run(QUERIES["end_periods"], (queue_id, ids, state))
+        transaction.run(QUERIES["end_periods"], (queue_id, id_list(ids), state))
+        tell_deleted(transaction, queue_id, ids, state)
+    return keys_of(transaction, queue_id, ids)
 
 
 def reap(transaction: SqliteTransaction, requests: Sequence[ReapRequest]) -> list[list[tuple[int, int, int]]]:
@@ -204,10 +213,20 @@ def _reap_one(transaction: SqliteTransaction, request: ReapRequest) -> list[tupl
         return []
     ids = [row[0] for row in rows]
     transaction.run(QUERIES["expire_jobs"], (transaction.now, id_list(ids)))
+    retried = Counter(queue_id for _, queue_id, is_retried in rows if is_retried)
+    failed = _by_queue((queue_id, local_id) for local_id, queue_id, is_retried in rows if not is_retried)
+    for queue_id, some in failed.items():
+        tell_ended(transaction, queue_id, some)
     let_next_through(transaction, keys_of_all(transaction, ids))
-    retried = Counter(queue_id for _, queue_id, remaining in rows if remaining > 1)
-    failed = Counter(queue_id for _, queue_id, remaining in rows if remaining <= 1)
-    return [(queue_id, retried[queue_id], failed[queue_id]) for queue_id in retried.keys() | failed.keys()]
+    return [(queue_id, retried[queue_id], len(failed.get(queue_id, ()))) for queue_id in retried.keys() | failed.keys()]
+
+
+def _by_queue(rows: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
+    """Return the ids of jobs by their queues' ids."""
+    found: defaultdict[int, list[int]] = defaultdict(list)
+    for queue_id, local_id in rows:
+        found[queue_id].append(local_id)
+    return found
 
 
 def collect(transaction: SqliteTransaction, requests: Sequence[CollectRequest]) -> list[list[tuple[int, int, int]]]:
@@ -221,17 +240,29 @@ def collect(transaction: SqliteTransaction, requests: Sequence[CollectRequest]) 
 def _collect_one(transaction: SqliteTransaction, request: CollectRequest) -> list[tuple[int, int, int]]:
     sql, now = QUERIES["collect_finished"], transaction.now
     succeeded, failed = (
-        Counter(row[0] for row in transaction.rows(sql, (state, now - ttl_ms, request.limit)))
+        _by_queue(transaction.rows(sql, (state, now - ttl_ms, request.limit)))
         for state, ttl_ms in ((SUCCEEDED, request.succeeded_ttl_ms), (FAILED, request.failed_ttl_ms))
     )
+    for gone in (succeeded, failed):
+        for queue_id, ids in gone.items():
+            forget_messages(transaction, queue_id, ids)
     for (queue_id,) in transaction.rows(QUERIES["deleted_queues"]):
         _sweep(transaction, queue_id, request.limit)
-    return [(queue_id, succeeded[queue_id], failed[queue_id]) for queue_id in succeeded.keys() | failed.keys()]
+    if transaction.queues.with_messages:
+        forget_more(transaction)
+    return [
+        (queue_id, len(succeeded.get(queue_id, ())), len(failed.get(queue_id, ())))
+        for queue_id in succeeded.keys() | failed.keys()
+    ]
 
 
 def _sweep(transaction: SqliteTransaction, queue_id: int, limit: int) -> None:
     rows = transaction.rows(QUERIES["oldest_of_queue"], (queue_id, limit))
     if rows:
-        transaction.run(QUERIES["delete_by_id"], (id_list(row[0] for row in rows),))
+        ids = [row[0] for row in rows]
+        for state in (PENDING, IN_PROGRESS):
+            tell_deleted(transaction, queue_id, ids, state)
+        transaction.run(QUERIES["delete_by_id"], (id_list(ids),))
+        forget_messages(transaction, queue_id, ids)
     else:
         transaction.run(QUERIES["forget_queue"], (queue_id,))

@@ -10,7 +10,9 @@ _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n?", re.MULTILINE)
 
 _pieces = _NAME.split(Path(__file__).with_name("queries.sql").read_text(encoding="utf-8"))
-QUERIES = {name: _COMMENT.sub("", text).strip() for name, text in zip(_pieces[1::2], _pieces[2::2], strict=True)}
+_texts = {name: _COMMENT.sub("", text).strip() for name, text in zip(_pieces[1::2], _pieces[2::2], strict=True)}
+_record_columns = _texts.pop("record_columns")
+QUERIES = {name: text.replace("{record_columns}", _record_columns) for name, text in _texts.items()}
 """Name -> SQL text."""
 
 
@@ -41,10 +43,10 @@ def insert_results(rows: int) -> str:
 
 @lru_cache(maxsize=128)
 def insert_keyed_jobs(rows: int) -> str:
-    """Return the same for jobs of which some have keys, with nine parameters a row."""
+    """Return the same for jobs of which some have keys or parents, with eleven parameters a row."""
     values = ", ".join(
         f"(?{n}, ?1, 0, ?{n + 1}, ?{n + 2}, ?2, ?2, ?{n + 3}, ?{n + 3}, ?{n + 4}, ?{n + 5}, "
-        f"?{n + 6}, ?{n + 7}, ?{n + 8})"
-        for n in range(3, 3 + 9 * rows, 9)
+        f"?{n + 6}, ?{n + 7}, ?{n + 8}, ?{n + 9}, ?{n + 10})"
+        for n in range(3, 3 + 11 * rows, 11)
     )
     return QUERIES["insert_keyed_jobs"] + " " + values

@@ -4,6 +4,13 @@
 -- addressed by id, so that it never walks an index instead; unlikely() so that it narrows by `state = …` and not by
 -- the `state >= 2` that only tells which index applies.
 
+-- {record_columns} stands for the piece of that name.
+
+-- name: record_columns
+-- What a record is made of, but for the result: ?4 whether the body is wanted.
+id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
+       claim, iif(?4, body, NULL), unique_key, job_key, key_limit, is_cancelled, parent, waits_for
+
 -- name: insert_jobs
 -- Completed by queries.insert_jobs(): VALUES rows follow.
 INSERT INTO jobs (id, queue_id, state, priority, run_after, created_at, updated_at,
@@ -13,7 +20,8 @@ VALUES
 -- name: insert_keyed_jobs
 -- Completed by queries.insert_keyed_jobs(). Apart from the one above, since NULL is not worth a parameter.
 INSERT INTO jobs (id, queue_id, state, priority, run_after, created_at, updated_at,
-                  attempts_allowed, attempts_remaining, custom_status, body, unique_key, job_key, key_limit)
+                  attempts_allowed, attempts_remaining, custom_status, body, unique_key, job_key, key_limit,
+                  parent_id, parent)
 VALUES
 
 -- name: insert_claimed_job
@@ -24,10 +32,11 @@ VALUES (?3, ?1, 1, ?4, ?2, ?2, ?2, ?5, ?5, ?6, ?7, ?8, ?9, ?10)
 
 -- name: import_job
 -- A job with a past: ?2 id, ?3 state, ?4 priority, ?5 run after, ?6 created at, ?7 updated at, ?8 attempts allowed,
--- ?9 attempts remaining, ?10 status, ?11 body, ?12 unique key, ?13 key, ?14 its limit.
+-- ?9 attempts remaining, ?10 status, ?11 body, ?12 unique key, ?13 key, ?14 its limit, ?15 result, ?16 is cancelled.
 INSERT INTO jobs (queue_id, id, state, priority, run_after, created_at, updated_at,
-                  attempts_allowed, attempts_remaining, custom_status, body, unique_key, job_key, key_limit)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+                  attempts_allowed, attempts_remaining, custom_status, body, unique_key, job_key, key_limit,
+                  result, is_cancelled)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
 
 -- name: unique_jobs
 -- The jobs that have these keys: ?2 keys as a JSON list. A job that was ever claimed has a lease.
@@ -69,11 +78,20 @@ WHERE id = ?1 AND state = 0
 -- Started jobs give up their unique keys: ?1 ids as a JSON list.
 UPDATE jobs NOT INDEXED SET unique_key = NULL WHERE id IN (SELECT value FROM json_each(?1))
 
--- name: keyed_queues
-SELECT id FROM queues WHERE has_keys
+-- name: queue_traits
+SELECT id, has_keys, has_parents, has_messages, has_cancelled FROM queues
 
--- name: mark_keyed
+-- name: mark_has_keys
 UPDATE queues SET has_keys = 1 WHERE id = ?1 AND NOT has_keys
+
+-- name: mark_has_parents
+UPDATE queues SET has_parents = 1 WHERE id = ?1 AND NOT has_parents
+
+-- name: mark_has_messages
+UPDATE queues SET has_messages = 1 WHERE id = ?1 AND NOT has_messages
+
+-- name: mark_has_cancelled
+UPDATE queues SET has_cancelled = 1 WHERE id = ?1 AND NOT has_cancelled
 
 -- name: keys_of_jobs
 -- Queues and keys: ?1 ids as a JSON list.
@@ -130,13 +148,15 @@ SELECT count(*) FROM jobs INDEXED BY jobs_claimed WHERE state = 1 AND queue_id =
 
 -- name: claim_jobs
 -- Those of them that fit into the answer: ?1 now, ?2 claim, ?3 expires, ?4 lease, ?5 ids as a JSON list.
-UPDATE jobs NOT INDEXED SET state = 1, claim = ?2, claim_expires = ?3, claim_lease = ?4, updated_at = ?1
+UPDATE jobs NOT INDEXED
+SET state = 1, claim = ?2, claim_expires = ?3, claim_lease = ?4, updated_at = ?1, waits_for = NULL
 WHERE id IN (SELECT value FROM json_each(?5))
 
 -- name: claim_jobs_of_many
 -- The same for several dequeues: ?1 now, ?2 claims of jobs as a JSON list of [id, claim, lease].
 UPDATE jobs NOT INDEXED
-SET state = 1, claim = wanted.claim, claim_expires = ?1 + wanted.lease, claim_lease = wanted.lease, updated_at = ?1
+SET state = 1, claim = wanted.claim, claim_expires = ?1 + wanted.lease, claim_lease = wanted.lease, updated_at = ?1,
+    waits_for = NULL
 FROM (
     SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS claim, json_extract(value, '$[2]') AS lease
     FROM json_each(?2)
@@ -155,14 +175,14 @@ ORDER BY run_after LIMIT 1
 
 -- name: succeed_jobs
 -- Success acks of one claim and priority, as a JSON list of ids: ?3 ids, ?4 claim or NULL for any, ?5 priority.
-UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?2, claim_expires = NULL, unique_key = NULL
+UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?2, claim_expires = NULL, unique_key = NULL, is_cancelled = 0
 WHERE id IN (SELECT value FROM json_each(?3))
   AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL OR claim = ?4)
 
 -- name: succeed_job
--- One success ack with a status: ?3 id, ?4 claim or NULL, ?5 priority, ?6 status.
-UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?2, claim_expires = NULL, unique_key = NULL,
-                custom_status = substr(custom_status || ?6, 1, 5000)
+-- One success ack with a status or a result: ?3 id, ?4 claim or NULL, ?5 priority, ?6 status, ?7 result.
+UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?2, claim_expires = NULL, unique_key = NULL, is_cancelled = 0,
+                custom_status = substr(custom_status || ?6, 1, 5000), result = ?7
 WHERE id = ?3 AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL OR claim = ?4)
 
 -- name: claims_of_jobs
@@ -173,8 +193,12 @@ WHERE state = 1 AND queue_id = ?1
 
 -- name: succeed_held_jobs
 -- Success acks whose claims were checked before: ?1 now, ?2 ids as a JSON list.
-UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?1, claim_expires = NULL, unique_key = NULL
+UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?1, claim_expires = NULL, unique_key = NULL, is_cancelled = 0
 WHERE id IN (SELECT value FROM json_each(?2))
+
+-- name: set_result
+-- Of a job that is SUCCEEDED since a moment ago: ?1 id, ?2 result.
+UPDATE jobs NOT INDEXED SET result = ?2 WHERE id = ?1
 
 -- name: fail_job
 -- One failure ack of a job with attempts left: PENDING at ?7, one attempt less, claim cleared. ?3 id, ?4 claim or NULL,
@@ -188,19 +212,21 @@ UPDATE jobs NOT INDEXED SET
     updated_at = ?2,
     custom_status = substr(custom_status || ?6, 1, 5000)
 WHERE id = ?3 AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL OR claim = ?4)
-  AND attempts_remaining > 1
+  AND attempts_remaining > 1 AND is_cancelled = 0
 
 -- name: end_job
--- One failure ack that is the job's last, if ?7 whatever attempts are left: FAILED, claim kept, key forgotten.
+-- One failure ack that is the job's last, if ?7 whatever attempts are left: FAILED, claim kept, key forgotten. ?8 whether
+-- it was cancelled.
 UPDATE jobs NOT INDEXED SET
     state = 3,
     unique_key = NULL,
     attempts_remaining = 0,
     claim_expires = NULL,
     updated_at = ?2,
-    custom_status = substr(custom_status || ?6, 1, 5000)
+    custom_status = substr(custom_status || ?6, 1, 5000),
+    is_cancelled = max(is_cancelled, ?8)
 WHERE id = ?3 AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL OR claim = ?4)
-  AND (?7 OR attempts_remaining <= 1)
+  AND (?7 OR attempts_remaining <= 1 OR is_cancelled = 1)
 
 -- name: claim_of_job
 -- Who holds a job: ?2 id, ?3 priority.
@@ -208,17 +234,21 @@ SELECT claim FROM jobs NOT INDEXED WHERE id = ?2 AND state = 1 AND queue_id = ?1
 
 -- name: checkpoint_job
 -- The claim was checked before: ?3 id, ?4 body or NULL, ?5 whether back to PENDING, ?6 run after or NULL,
--- ?7 attempts or NULL, ?8 status to prepend.
+-- ?7 attempts or NULL, ?8 status to prepend, ?9 what it waits for, or NULL. Back to PENDING is FAILED if it is asked to
+-- stop.
 UPDATE jobs NOT INDEXED SET
     body = coalesce(?4, body),
-    state = iif(?5, 0, 1),
-    run_after = iif(job_key IS NULL, coalesce(?6, run_after), min(coalesce(?6, run_after), 4503599627370496 - 1)),
+    state = iif(?5, iif(is_cancelled, 3, 0), 1),
+    run_after = iif(?5 AND is_cancelled, run_after,
+        iif(job_key IS NULL, coalesce(?6, run_after), min(coalesce(?6, run_after), 4503599627370496 - 1))),
     attempts_allowed = coalesce(?7, attempts_allowed),
     attempts_remaining = coalesce(?7, attempts_remaining),
-    claim = iif(?5, NULL, claim),
+    claim = iif(?5 AND is_cancelled = 0, NULL, claim),
     claim_expires = iif(?5, NULL, ?2 + claim_lease),
     updated_at = ?2,
-    custom_status = substr(?8 || custom_status, 1, 5000)
+    custom_status = substr(?8 || custom_status, 1, 5000),
+    unique_key = iif(?5 AND is_cancelled, NULL, unique_key),
+    waits_for = iif(is_cancelled, NULL, ?9)
 WHERE id = ?3 AND state = 1 AND queue_id = ?1
 
 -- name: renew_jobs
@@ -233,13 +263,22 @@ SELECT id, claim FROM jobs INDEXED BY jobs_claimed WHERE state = 1 AND queue_id 
 
 -- name: release_jobs
 -- ?3 ids as a JSON list.
-UPDATE jobs NOT INDEXED SET state = 0, claim = NULL, claim_expires = NULL, updated_at = ?2
+UPDATE jobs NOT INDEXED SET
+    state = iif(is_cancelled, 3, 0),
+    claim = iif(is_cancelled, claim, NULL),
+    claim_expires = NULL,
+    updated_at = ?2,
+    unique_key = iif(is_cancelled, NULL, unique_key)
 WHERE id IN (SELECT value FROM json_each(?3)) AND state = 1 AND queue_id = ?1
 
+-- name: asked_of_queue
+-- Which of these claimed jobs are asked to stop, and their claims: ?2 ids as a JSON list.
+SELECT jobs.id, jobs.claim FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
+WHERE jobs.state = 1 AND jobs.queue_id = ?1 AND jobs.is_cancelled = 1
+
 -- name: lookup_job
--- ?2 id, ?3 priority, ?4 whether the body is wanted.
-SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, iif(?4, body, NULL), unique_key, job_key, key_limit
+-- ?2 id, ?3 priority, ?4 whether the body is wanted, ?5 whether the result is.
+SELECT {record_columns}, iif(?5, result, NULL)
 FROM jobs NOT INDEXED WHERE id = ?2 AND queue_id = ?1 AND priority = ?3
 
 -- name: count_pending
@@ -264,44 +303,38 @@ SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_finished
     WHERE state >= 2 AND unlikely(state = ?6) AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after <= ?4 LIMIT ?5)
 
 -- name: scan_pending
--- Latest run_after first: ?2 priority, ?3 the least run_after, ?4 limit, ?5 and ?6 the position (run_after, id) before
--- which to go on, ?7 whether the body is wanted.
+-- Latest run_after first: ?2 priority, ?3 the least run_after, ?4 whether the body is wanted, ?5 and ?6 the position
+-- (run_after, id) before which to go on, ?7 limit.
 -- Those of the same run_after are found for themselves, since no index narrows by both at once.
-SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, iif(?7, body, NULL), unique_key, job_key, key_limit
+SELECT {record_columns}, NULL
 FROM jobs INDEXED BY jobs_pending
 WHERE state = 0 AND queue_id = ?1 AND priority = ?2 AND run_after = ?5 AND ?5 >= ?3 AND id < ?6
 UNION ALL
-SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, iif(?7, body, NULL), unique_key, job_key, key_limit
+SELECT {record_columns}, NULL
 FROM jobs INDEXED BY jobs_pending
 WHERE state = 0 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after < ?5
-ORDER BY run_after DESC, id DESC LIMIT ?4
+ORDER BY run_after DESC, id DESC LIMIT ?7
 
 -- name: scan_claimed
-SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, iif(?7, body, NULL), unique_key, job_key, key_limit
+SELECT {record_columns}, NULL
 FROM jobs INDEXED BY jobs_claimed
 WHERE state = 1 AND queue_id = ?1 AND priority = ?2 AND run_after = ?5 AND ?5 >= ?3 AND id < ?6
 UNION ALL
-SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, iif(?7, body, NULL), unique_key, job_key, key_limit
+SELECT {record_columns}, NULL
 FROM jobs INDEXED BY jobs_claimed
 WHERE state = 1 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after < ?5
-ORDER BY run_after DESC, id DESC LIMIT ?4
+ORDER BY run_after DESC, id DESC LIMIT ?7
 
 -- name: scan_finished
 -- ?8 state.
-SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, iif(?7, body, NULL), unique_key, job_key, key_limit
+SELECT {record_columns}, NULL
 FROM jobs INDEXED BY jobs_finished
 WHERE state >= 2 AND unlikely(state = ?8) AND queue_id = ?1 AND priority = ?2 AND run_after = ?5 AND ?5 >= ?3 AND id < ?6
 UNION ALL
-SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, iif(?7, body, NULL), unique_key, job_key, key_limit
+SELECT {record_columns}, NULL
 FROM jobs INDEXED BY jobs_finished
 WHERE state >= 2 AND unlikely(state = ?8) AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after < ?5
-ORDER BY run_after DESC, id DESC LIMIT ?4
+ORDER BY run_after DESC, id DESC LIMIT ?7
 
 -- name: failed_jobs
 -- Those to retry: ?2 priority, ?3 limit.
@@ -311,9 +344,91 @@ ORDER BY run_after, id LIMIT ?3
 
 -- name: retry_jobs
 -- ?3 ids as a JSON list, ?4 attempts, ?5 run after.
-UPDATE jobs NOT INDEXED SET state = 0, attempts_remaining = ?4, updated_at = ?2,
+UPDATE jobs NOT INDEXED SET state = 0, attempts_remaining = ?4, updated_at = ?2, is_cancelled = 0,
     run_after = iif(job_key IS NULL, ?5, min(?5, 4503599627370496 - 1) + 4503599627370496)
 WHERE id IN (SELECT value FROM json_each(?3)) AND state = 3
+
+-- name: states_of_jobs
+-- ?2 ids as a JSON list.
+SELECT jobs.id, priority, state, is_cancelled FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
+WHERE queue_id = ?1
+
+-- name: cancel_pending
+-- ?1 now, ?2 ids as a JSON list, ?3 status.
+UPDATE jobs NOT INDEXED SET
+    state = 3,
+    is_cancelled = 1,
+    unique_key = NULL,
+    waits_for = NULL,
+    run_after = run_after - iif(run_after >= 4503599627370496 AND job_key IS NOT NULL, 4503599627370496, 0),
+    updated_at = ?1,
+    custom_status = substr(custom_status || ?3, 1, 5000)
+WHERE id IN (SELECT value FROM json_each(?2))
+
+-- name: ask_to_stop
+-- ?1 now, ?2 ids as a JSON list, ?3 status.
+UPDATE jobs NOT INDEXED SET is_cancelled = 1, updated_at = ?1, custom_status = substr(custom_status || ?3, 1, 5000)
+WHERE id IN (SELECT value FROM json_each(?2))
+
+-- name: parent_to_be
+-- Whether a job may get children: ?1 queue, ?2 id, ?3 priority.
+SELECT 1 FROM jobs NOT INDEXED JOIN queues ON queues.id = jobs.queue_id
+WHERE jobs.id = ?2 AND jobs.priority = ?3 AND queues.name = ?1 AND jobs.state <= 1 AND jobs.is_cancelled = 0
+
+-- name: told_by_jobs
+-- What jobs tell their parents: ?2 ids as a JSON list, ?3 and ?4 the least and the largest state.
+SELECT jobs.parent_id, jobs.parent, state, is_cancelled, result, iif(state = 2, '', custom_status)
+FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
+WHERE parent_id IS NOT NULL AND state >= ?3 AND state <= ?4 AND queue_id = ?1
+
+-- name: receivers
+-- Jobs that take messages: ?1 ids as a JSON list.
+SELECT jobs.id, jobs.queue_id, jobs.priority, jobs.waits_for
+FROM json_each(?1) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
+WHERE jobs.state <= 1
+
+-- name: unfinished_children
+-- ?1 ids of parents as a JSON list, ?2 limit.
+SELECT queues.name, jobs.priority, jobs.id
+FROM json_each(?1) CROSS JOIN jobs INDEXED BY jobs_children ON jobs.parent_id = value
+CROSS JOIN queues ON queues.id = jobs.queue_id
+WHERE jobs.parent_id IS NOT NULL AND jobs.state <= 1 AND jobs.is_cancelled = 0 AND queues.name IS NOT NULL LIMIT ?2
+
+-- name: store_message
+-- Unless there is one with its id: ?1 job, ?2 name, ?3 id, ?4 payload, ?5 kind.
+INSERT OR IGNORE INTO messages (job_id, name, number, id, payload, kind)
+VALUES (?1, ?2, coalesce((SELECT max(number) FROM messages WHERE job_id = ?1 AND name = ?2), 0) + 1, ?3, ?4, ?5)
+
+-- name: count_messages
+-- ?1 job, ?2 name.
+SELECT max(number) FROM messages WHERE job_id = ?1 AND name = ?2
+
+-- name: messages
+-- ?1 queue id, ?2 job, ?3 priority, ?4 name, ?5 after, ?6 limit.
+SELECT number, id, payload, kind FROM messages
+WHERE job_id = ?2 AND name = ?4 AND number > ?5
+  AND EXISTS (SELECT 1 FROM jobs NOT INDEXED WHERE jobs.id = ?2 AND queue_id = ?1 AND priority = ?3)
+ORDER BY number LIMIT ?6
+
+-- name: note_deleted_receivers
+-- Those of these jobs that are gone and have messages: ?1 ids as a JSON list.
+INSERT INTO deleted_receivers (job_id) SELECT value FROM json_each(?1)
+WHERE EXISTS (SELECT 1 FROM messages WHERE job_id = value)
+  AND NOT EXISTS (SELECT 1 FROM jobs NOT INDEXED WHERE id = value)
+
+-- name: forget_messages
+-- Of deleted jobs: ?1 limit.
+DELETE FROM messages WHERE (job_id, name, number) IN (
+    SELECT messages.job_id, name, number FROM deleted_receivers CROSS JOIN messages
+    ON messages.job_id = deleted_receivers.job_id LIMIT ?1
+)
+
+-- name: forget_receivers
+-- ?1 limit.
+DELETE FROM deleted_receivers WHERE job_id IN (
+    SELECT job_id FROM deleted_receivers
+    WHERE NOT EXISTS (SELECT 1 FROM messages WHERE messages.job_id = deleted_receivers.job_id) LIMIT ?1
+)
 
 -- name: delete_jobs
 -- ?1 queue id, ?2 ids as a JSON list, ?3 state.
@@ -321,7 +436,7 @@ DELETE FROM jobs NOT INDEXED WHERE id IN (SELECT value FROM json_each(?2)) AND s
 
 -- name: retry_this_job
 -- ?3 id, ?4 priority, ?5 attempts, ?6 run after.
-UPDATE jobs NOT INDEXED SET state = 0, attempts_remaining = ?5, updated_at = ?2,
+UPDATE jobs NOT INDEXED SET state = 0, attempts_remaining = ?5, updated_at = ?2, is_cancelled = 0,
     run_after = iif(job_key IS NULL, ?6, min(?6, 4503599627370496 - 1) + 4503599627370496)
 WHERE id = ?3 AND state = 3 AND queue_id = ?1 AND priority = ?4
 
@@ -332,23 +447,20 @@ WHERE id = ?3 AND state = 0 AND queue_id = ?1 AND priority = ?4
   AND run_after > ?2 + iif(job_key IS NOT NULL AND run_after >= 4503599627370496, 4503599627370496, 0)
   AND NOT (job_key IS NOT NULL AND run_after >= 4503599627370496 AND key_limit IS 0)
 
--- name: delete_this_job
--- ?2 id, ?3 priority, ?4 state.
-DELETE FROM jobs NOT INDEXED WHERE id = ?2 AND state = ?4 AND queue_id = ?1 AND priority = ?3
-
 -- name: expired_claims
+-- With whether they are retried.
 -- ?1 now, ?2 age of the server, ?3 longest lease that is waited for after a start, ?4 limit.
-SELECT id, queue_id, attempts_remaining FROM jobs INDEXED BY jobs_claimed
+SELECT id, queue_id, is_cancelled = 0 AND attempts_remaining > 1 FROM jobs INDEXED BY jobs_claimed
 WHERE state = 1 AND claim_expires <= ?1 AND (?2 >= ?3 OR min(claim_lease, ?3) <= ?2)
 ORDER BY claim_expires LIMIT ?4
 
 -- name: expire_jobs
 -- ?1 now, ?2 ids as a JSON list.
 UPDATE jobs NOT INDEXED SET
-    state = iif(attempts_remaining <= 1, 3, 0),
-    run_after = iif(attempts_remaining <= 1, run_after, ?1),
-    claim = iif(attempts_remaining <= 1, claim, NULL),
-    unique_key = iif(attempts_remaining <= 1, NULL, unique_key),
+    state = iif(attempts_remaining <= 1 OR is_cancelled, 3, 0),
+    run_after = iif(attempts_remaining <= 1 OR is_cancelled, run_after, ?1),
+    claim = iif(attempts_remaining <= 1 OR is_cancelled, claim, NULL),
+    unique_key = iif(attempts_remaining <= 1 OR is_cancelled, NULL, unique_key),
     attempts_remaining = max(attempts_remaining - 1, 0),
     claim_expires = NULL,
     updated_at = ?1
@@ -360,7 +472,7 @@ DELETE FROM jobs NOT INDEXED WHERE id IN (
     SELECT id FROM jobs INDEXED BY jobs_settled
     WHERE state >= 2 AND unlikely(state = ?1) AND updated_at < ?2 ORDER BY updated_at LIMIT ?3
 )
-RETURNING queue_id
+RETURNING queue_id, id
 
 -- name: oldest_of_queue
 -- Jobs of a deleted queue, state by state so that the indexes serve: ?1 queue id, ?2 limit.

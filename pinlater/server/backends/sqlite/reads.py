@@ -13,7 +13,9 @@ from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.key_turns import job_key
 from pinlater.server.backends.records import RETRIES_LOOKED_AT
 from pinlater.server.backends.search import JobSearch, Queue
+from pinlater.server.backends.sqlite.children import parent_of
 from pinlater.server.backends.sqlite.claimable import walk_claimable
+from pinlater.server.backends.sqlite.messages import waits_of
 from pinlater.server.backends.sqlite.queries import QUERIES
 
 _BEGIN, _END = -(2**63), 2**63 - 1
@@ -46,23 +48,27 @@ def peek(connection: sqlite3.Connection, queue: Queue, now: int, limit: int, max
 
 
 def lookup(
-    connection: sqlite3.Connection, addresses: Sequence[tuple[Queue, int, int] | None], include_body: bool
+    connection: sqlite3.Connection,
+    addresses: Sequence[tuple[Queue, int, int] | None],
+    include_body: bool,
+    include_result: bool,
 ) -> list[JobRecord | None]:
     """Return the records at the addresses (queue, priority, id); None for those that do not exist."""
-    return [address and _lookup_one(connection, *address, include_body) for address in addresses]
+    return [address and _lookup_one(connection, address, (include_body, include_result)) for address in addresses]
 
 
 def _lookup_one(
-    connection: sqlite3.Connection, queue: Queue, priority: int, local_id: int, include_body: bool
+    connection: sqlite3.Connection, address: tuple[Queue, int, int], wanted: tuple[bool, bool]
 ) -> JobRecord | None:
-    row = connection.execute(QUERIES["lookup_job"], (queue.id, local_id, priority, include_body)).fetchone()
+    queue, priority, local_id = address
+    row = connection.execute(QUERIES["lookup_job"], (queue.id, local_id, priority, *wanted)).fetchone()
     return None if row is None else _record(queue, row)
 
 
 def _record(queue: Queue, row: Any) -> JobRecord:
-    local_id, state, priority, *rest, key, limit = row  # the others are in the order of the record
-    fields: tuple[Any, ...] = (f"{queue.name}:s1:p{priority}:{local_id}", state, *rest, job_key(key, limit))
-    return JobRecord(*fields)
+    local_id, state, priority, *rest, key, limit, is_cancelled, parent, waits, result = row
+    head = f"{queue.name}:s1:p{priority}:{local_id}", state, *rest, job_key(key, limit)  # in the order of the record
+    return JobRecord._make((*head, result, bool(is_cancelled), parent_of(parent), waits_of(waits)))
 
 
 def count(connection: sqlite3.Connection, search: JobSearch, cap: int) -> int:
@@ -153,5 +159,5 @@ def page(
     first, last = search.bounds
     run_after, local_id, _ = min(position or Position(last, _END), Position(last, _END))
     wants_body = bool(search.which.body_regex)
-    parameters = (search.queue.id, priority, first, at_once, run_after, local_id, wants_body, *more)
+    parameters = (search.queue.id, priority, first, wants_body, run_after, local_id, at_once, *more)
     return connection.execute(QUERIES[f"scan_{kind}"], parameters).fetchall()

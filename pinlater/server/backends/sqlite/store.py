@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002
 """The SQLite store: names become ids here, and work goes to the writer or the readers."""
 
 from __future__ import annotations
@@ -17,23 +16,23 @@ from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
 from pinlater.model.messages import Message, ReceivedMessage
 from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.protocol.messages import PENDING
+from pinlater.server.backends.job_notifications import JobLocation, JobNotifications
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
     Cancelled,
     Claim,
-    Collected,
     CommitStats,
     Dequeued,
-    Expired,
     IdempotencyKey,
     JobFilter,
     KeptReport,
     Settled,
     StoreSize,
 )
-from pinlater.server.backends.search import JobSearch, Queue
-from pinlater.server.backends.sqlite import call_results, delete_jobs, maintenance, queues, reads, reports
+from pinlater.server.backends.search import Queue
+from pinlater.server.backends.sqlite import call_results, children, maintenance, messages, queues, reads, reports
 from pinlater.server.backends.sqlite.ack import SqliteAckRequest, ack_jobs
+from pinlater.server.backends.sqlite.cancel import CancelRequest, cancel
 from pinlater.server.backends.sqlite.checkpoint import ReleaseRequest, SqliteCheckpointRequest, checkpoint, release
 from pinlater.server.backends.sqlite.claim import SqliteClaimRequest, claim_jobs
 from pinlater.server.backends.sqlite.database import SqliteDatabase
@@ -42,16 +41,18 @@ from pinlater.server.backends.sqlite.enqueue_claimed import enqueue_and_claim
 from pinlater.server.backends.sqlite.file_watch import FileWatch
 from pinlater.server.backends.sqlite.import_jobs import ImportRequest, import_jobs
 from pinlater.server.backends.sqlite.inline_commits import SMALL
-from pinlater.server.backends.sqlite.only_shard import SHARD, OnlyServer, check_shard, checked, ours
+from pinlater.server.backends.sqlite.messages import MessagePage, SendRequest, send
+from pinlater.server.backends.sqlite.only_shard import SHARD, check_shard, checked, ours
+from pinlater.server.backends.sqlite.operator_verbs import OperatorVerbs
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.queues import create, drop
 from pinlater.server.backends.sqlite.readers import Readers
 from pinlater.server.backends.sqlite.write_watch import WriteWatch
-from pinlater.server.backends.sqlite.writer import Verb, Writer
-from pinlater.server.backends.store import Capabilities, PollIntervals, queue_not_found
+from pinlater.server.backends.sqlite.writer import Verb, Woken, Writer
+from pinlater.server.backends.store import Capabilities, PollIntervals
 from pinlater.server.metrics.shard_state import ShardState
 
-_unique_key_of, _key_of = attrgetter("unique"), attrgetter("key")  # in C: every job passes here
+_unique_key_of, _key_of, _parent_of = map(attrgetter, ("unique", "key", "parent"))  # in C: every job passes here
 
 FILE_NAME = "pinlater.db"
 
@@ -64,6 +65,8 @@ _VERBS = (
     ack_jobs,
     checkpoint,
     release,
+    cancel,
+    send,
     enqueue,
     enqueue_keyed,
     import_jobs,
@@ -85,7 +88,7 @@ transaction mean a queue that is deleted and then made anew.
 """
 
 
-class SqliteStore(OnlyServer):
+class SqliteStore(OperatorVerbs):
     """Jobs in one file.
 
     Make it within the event loop that is to use it.
@@ -101,6 +104,7 @@ class SqliteStore(OnlyServer):
         count_limit: counts stop at this number per priority.
         regex_seconds: time for the body patterns of one call.
         on_commit: is told of each transaction.
+        notifications: are called for sleeping jobs that messages have made due.
 
     Raises:
         ConfigError: the file cannot be used.
@@ -123,6 +127,7 @@ class SqliteStore(OnlyServer):
         count_limit: int = 100_000,
         regex_seconds: float = 2.0,
         on_commit: Callable[[CommitStats], None] = lambda _: None,
+        notifications: JobNotifications | None = None,
     ) -> None:
         self._priority_levels = priority_levels
         self._now_ms = now_ms
@@ -136,7 +141,8 @@ class SqliteStore(OnlyServer):
         }
         self.writes = WriteWatch(self._write_nothing, now_ms)
         self._on_commit = on_commit
-        self._writer = Writer(connection, _VERBS, now_ms, self._committed, small=SMALL, joint=_JOINT)
+        self._notifications = notifications or JobNotifications()
+        self._writer = Writer(connection, _VERBS, now_ms, self._committed, self._woken, small=SMALL, joint=_JOINT)
         self._readers = Readers(self._store.reader)
         self._renewals_failed_at = -math.inf
 
@@ -158,6 +164,12 @@ class SqliteStore(OnlyServer):
         if stats.is_failed:
             self.writes.request_test()
         self._on_commit(stats)
+
+    def _woken(self, woken: Woken) -> None:
+        names = self._names_by_id()
+        for (queue_id, priority), count in woken.items():
+            if queue_id in names and count:
+                self._notifications.on_woken(names[queue_id], count, [JobLocation(SHARD, priority)])
 
     async def _write_nothing(self) -> None:
         """Store a report that has expired already, and is deleted in the same transaction."""
@@ -207,12 +219,6 @@ class SqliteStore(OnlyServer):
         prefixes = tuple(f"{name}:s{SHARD}:p{priority}:" for priority in range(1, self._priority_levels + 1))
         return Queue(queue_id, name, prefixes)
 
-    def _named(self, queue: str) -> Queue:
-        try:
-            return self._queues[queue]
-        except KeyError:
-            raise queue_not_found(queue) from None
-
     # The life of jobs
 
     async def enqueue_jobs(
@@ -223,7 +229,7 @@ class SqliteStore(OnlyServer):
         if not jobs:
             return []
         prefixes, request = at.prefixes, EnqueueRequest(at.id, jobs, once)
-        if any(map(_unique_key_of, jobs)) or any(map(_key_of, jobs)):
+        if any(map(_unique_key_of, jobs)) or any(map(_key_of, jobs)) or any(map(_parent_of, jobs)):
             places = await self._writer.submit(enqueue_keyed, request)
             return [f"{prefixes[priority - 1]}{local_id}" for priority, local_id in places]
         first_id = await self._writer.submit(enqueue, request)
@@ -281,22 +287,35 @@ class SqliteStore(OnlyServer):
         return result
 
     async def cancel_jobs(self, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
-        raise UnknownError("this store cannot cancel jobs yet")
-
-    async def send_message(self, job: JobDescriptor, message: Message) -> bool:
-        raise UnknownError("this store has no messages yet")
-
-    async def read_messages(
-        self, job: JobDescriptor, name: str, after: int, limit: int, max_bytes: int = MAX_ANSWER_BYTES
-    ) -> list[ReceivedMessage]:
-        raise UnknownError("this store has no messages yet")
-
-    async def unfinished_children(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
-        raise UnknownError("this store has no children yet")
+        request = CancelRequest(self._named(queue).id, checked(jobs), status)
+        cancelled: Cancelled = await self._writer.submit(cancel, request)
+        return cancelled
 
     async def release_claims(self, queue: str, source: str) -> int:
         released: int = await self._writer.submit(release, ReleaseRequest(self._named(queue).id, source))
         return released
+
+    # Messages
+
+    async def send_message(self, job: JobDescriptor, message: Message) -> bool:
+        at = self._queues.get(job.queue)
+        if at is None:
+            return False
+        check_shard(job)
+        is_stored: bool = await self._writer.submit(send, SendRequest(at.id, job.priority, job.local_id, message))
+        return is_stored
+
+    async def read_messages(
+        self, job: JobDescriptor, name: str, after: int, limit: int, max_bytes: int = MAX_ANSWER_BYTES
+    ) -> list[ReceivedMessage]:
+        at = self._queues.get(job.queue)
+        if at is None:
+            return []
+        check_shard(job)
+        return await self._readers.run(messages.read, at, job, name, MessagePage(after, limit, max_bytes))
+
+    async def unfinished_children(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
+        return await self._readers.run(children.unfinished, checked(parents), limit)
 
     # Reads
 
@@ -307,7 +326,7 @@ class SqliteStore(OnlyServer):
             (queue, job.priority, job.local_id) if (queue := self._queues.get(job.queue)) else None
             for job in checked(jobs)
         ]
-        return await self._readers.run(reads.lookup, addresses, include_body)
+        return await self._readers.run(reads.lookup, addresses, include_body, include_result)
 
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
         return await self._readers.run(reads.count, self._search(queue, which), self._count_limit)
@@ -325,78 +344,7 @@ class SqliteStore(OnlyServer):
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> RecordPage:
         return await self._readers.run(reads.scan, self._search(queue, which), limit, position)
 
-    def _search(self, queue: str, which: JobFilter) -> JobSearch:
-        return JobSearch(self._named(queue), which, self._now_ms(), self._regex_seconds)
-
-    # Changes by operators, and maintenance by the monitor
-
-    async def retry_failed_jobs(
-        self,
-        queue: str,
-        priority: int,
-        attempts: int,
-        run_after_ms: int | None,
-        limit: int,
-        *,
-        once: IdempotencyKey | None = None,
-    ) -> int:
-        request = maintenance.SqliteRetryRequest(self._named(queue).id, priority, attempts, run_after_ms, limit, once)
-        while True:
-            moved, is_over = await self._writer.submit(maintenance.retry, request)
-            if is_over:
-                return int(moved)
-            request = request._replace(so_far=moved)
-
-    async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: IdempotencyKey | None = None) -> int:
-        return await delete_jobs.delete(self._readers, self._writer, self._search(queue, which), limit, once)
-
-    async def retry_these_jobs(
-        self,
-        queue: str,
-        jobs: Sequence[JobDescriptor],
-        attempts: int,
-        run_after_ms: int | None,
-        *,
-        once: IdempotencyKey | None = None,
-    ) -> int:
-        request = maintenance.RetryTheseRequest(self._named(queue).id, checked(jobs), attempts, run_after_ms, once)
-        moved: int = await self._writer.submit(maintenance.retry_these, request)
-        return moved
-
-    async def run_jobs_now(
-        self, queue: str, jobs: Sequence[JobDescriptor], *, once: IdempotencyKey | None = None
-    ) -> int:
-        request = maintenance.RunNowRequest(self._named(queue).id, checked(jobs), once)
-        moved: int = await self._writer.submit(maintenance.run_now, request)
-        return moved
-
-    async def delete_these_jobs(
-        self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: IdempotencyKey | None = None
-    ) -> int:
-        request = maintenance.DeleteTheseRequest(self._named(queue).id, checked(jobs), state, once)
-        deleted: int = await self._writer.submit(maintenance.delete_these, request)
-        return deleted
-
-    async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
-        asked_ms = self._now_ms()
-        # While the disk was full, no claim could be renewed: as after a start of the server, their holders get time to.
-        age_ms = int(min(server_age_ms, (time.monotonic() - self._renewals_failed_at) * 1000))
-        reaped = await self._writer.submit(maintenance.reap, maintenance.ReapRequest(asked_ms, limit, age_ms, quiet_ms))
-        names = self._names_by_id()
-        return [Expired(names[queue_id], retried, failed) for queue_id, retried, failed in reaped if queue_id in names]
-
-    def _names_by_id(self) -> dict[int, str]:
-        return {queue.id: queue.name for queue in self._queues.values()}
-
-    async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
-        request = maintenance.CollectRequest(succeeded_ttl_ms, failed_ttl_ms, limit)
-        collected = await self._writer.submit(maintenance.collect, request)
-        names = self._names_by_id()
-        return [
-            Collected(names[queue_id], succeeded, failed)
-            for queue_id, succeeded, failed in collected
-            if queue_id in names
-        ]
+    # Changes by operators, expiry and collection: see ``OperatorVerbs``
 
     async def forget_results(self, limit: int) -> int:
         forgotten: int = await self._writer.submit(call_results.forget, limit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -39,31 +40,69 @@ class IdBlock:
         self._end = 0
 
 
+class QueueTraits:
+    """Which queues have jobs that use what few use, by the queues' ids; the others are spared statements for that.
+
+    Attributes:
+        keyed: a job of them ever had a key.
+        with_parents: had a parent.
+        with_messages: had a message.
+        with_cancelled: was asked to stop.
+    """
+
+    __slots__ = ("keyed", "with_cancelled", "with_messages", "with_parents")
+
+    def __init__(self, rows: Iterable[tuple[int, int, int, int, int]] = ()) -> None:
+        found = list(rows)
+        self.keyed, self.with_parents, self.with_messages, self.with_cancelled = (
+            {row[0] for row in found if row[column]} for column in range(1, 5)
+        )
+
+
 class SqliteTransaction:
     """One write transaction.
 
     Attributes:
         now: its time in epoch milliseconds, the same for all its verbs.
         ids: source of job ids.
-        keyed_queues: ids of the queues of which a job ever had a key.
+        queues: what their jobs use.
+        woken: how many sleeping jobs messages have made due, by queue id and priority.
     """
 
-    __slots__ = ("_connection", "ids", "keyed_queues", "now")
+    __slots__ = ("_connection", "ids", "now", "queues", "woken")
 
-    def __init__(self, connection: sqlite3.Connection, now: int, ids: IdBlock, keyed_queues: set[int]) -> None:
+    def __init__(self, connection: sqlite3.Connection, now: int, ids: IdBlock, queues: QueueTraits) -> None:
         self._connection = connection
         self.now = now
         self.ids = ids
-        self.keyed_queues = keyed_queues
+        self.queues = queues
+        self.woken: Counter[tuple[int, int]] = Counter()
 
     def take_ids(self, count: int) -> int:
         """Return the first of ``count`` new job ids."""
         return self.ids.take(self._connection, count)
 
+    # Each of these is recorded each time, since an earlier transaction may have been undone.
+
     def mark_keyed(self, queue_id: int) -> None:
-        """Record that a queue has jobs with keys; each time, since an earlier transaction may have been undone."""
-        self.run(QUERIES["mark_keyed"], (queue_id,))
-        self.keyed_queues.add(queue_id)
+        """Record that a queue has jobs with keys."""
+        self.run(QUERIES["mark_has_keys"], (queue_id,))
+        self.queues.keyed.add(queue_id)
+
+    def mark_with_parents(self, queue_id: int) -> None:
+        """Record that a queue has jobs with parents."""
+        self.run(QUERIES["mark_has_parents"], (queue_id,))
+        self.queues.with_parents.add(queue_id)
+
+    def mark_with_messages(self, queue_id: int) -> None:
+        """Record that a queue has jobs with messages."""
+        self.run(QUERIES["mark_has_messages"], (queue_id,))
+        self.queues.with_messages.add(queue_id)
+
+    def mark_with_cancelled(self, queue_id: int) -> None:
+        """Record that a queue has jobs that are asked to stop."""
+        self.run(QUERIES["mark_has_cancelled"], (queue_id,))
+        self.queues.with_cancelled.add(queue_id)
 
     def run(self, sql: str, parameters: Iterable[Any]) -> int:
         """Execute a statement; return how many rows it changed."""

@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pinlater.errors import ServiceError, UnknownError
@@ -26,11 +27,14 @@ from pinlater.server.backends.sqlite import inline_commits
 from pinlater.server.backends.sqlite.database import BUSY_TIMEOUT_MS, CHECKPOINT_PAGES
 from pinlater.server.backends.sqlite.inline_commits import InlineCommits
 from pinlater.server.backends.sqlite.queries import QUERIES
-from pinlater.server.backends.sqlite.transaction import IdBlock, SqliteTransaction
+from pinlater.server.backends.sqlite.transaction import IdBlock, QueueTraits, SqliteTransaction
 from pinlater.server.log_rate_limit import LogRateLimit
 
 log = logging.getLogger(__name__)
 log.addFilter(LogRateLimit())
+
+Woken = Mapping[tuple[int, int], int]
+"""How many sleeping jobs messages have made due, by queue id and priority."""
 
 Verb = Callable[[SqliteTransaction, Sequence[Any]], Sequence[Any]]
 """Carries out all requests of one kind in a transaction; returns a result for each."""
@@ -50,6 +54,11 @@ class _Item(NamedTuple):
     future: asyncio.Future[Any]
 
 
+class _Commit(NamedTuple):
+    stats: CommitStats
+    woken: Woken = MappingProxyType({})
+
+
 class Writer:
     """Carries out verbs in transactions, in a thread of its own or, if that is quicker, in the event loop.
 
@@ -59,6 +68,7 @@ class Writer:
             stands before what claims, so that a job stored for a waiting dequeue is handed over at once.
         now_ms: the clock of the store.
         on_commit: is told of each transaction, in the event loop.
+        on_woken: is told of sleeping jobs that a transaction has made due, after its callers have their results.
         small: by verb, whether a request may be carried out in the event loop; those of other verbs may not.
         joint: by two verbs, the one that carries out a request of each, if a transaction has no others.
 
@@ -72,6 +82,7 @@ class Writer:
         verbs: Sequence[Verb],
         now_ms: Callable[[], int],
         on_commit: Callable[[CommitStats], None],
+        on_woken: Callable[[Woken], None],
         *,
         small: Mapping[Verb, Callable[[Any], bool]],
         joint: Mapping[tuple[Verb, Verb], Verb],
@@ -80,13 +91,14 @@ class Writer:
         self._order = {verb: position for position, verb in enumerate(verbs)}
         self._now_ms = now_ms
         self._on_commit = on_commit
+        self._on_woken = on_woken
         self._small = small
         self._joint = joint
         self._inline_commits = InlineCommits()
         self._is_set_for_loop = False
         self._is_closing = False
         self._ids = IdBlock()
-        self._keyed_queues = {queue_id for (queue_id,) in connection.execute(QUERIES["keyed_queues"])}
+        self._queues = QueueTraits(connection.execute(QUERIES["queue_traits"]))
         self._loop = asyncio.get_running_loop()
         self._pending: list[_Item] = []
         self._inbox: queue.SimpleQueue[list[_Item] | None] = queue.SimpleQueue()
@@ -125,7 +137,7 @@ class Writer:
             self._inbox.put(batch)
             return
         batch.sort(key=itemgetter(0))
-        commits: list[CommitStats] = []
+        commits: list[_Commit] = []
         self._ended(self._transact(batch, commits, begun=started), commits, is_inline=True)
 
     def _may_be_inline(self, batch: list[_Item]) -> bool:
@@ -148,7 +160,7 @@ class Writer:
         self._connection.execute("BEGIN IMMEDIATE")
 
     def _transact(
-        self, batch: list[_Item], commits: list[CommitStats], begun: float | None = None
+        self, batch: list[_Item], commits: list[_Commit], begun: float | None = None
     ) -> list[tuple[_Item, Any]]:
         """Carry out requests in one transaction; return each with its exception, or with its committed result.
 
@@ -159,17 +171,18 @@ class Writer:
         try:
             if begun is None:
                 self._begin(for_loop=False)
-            outcome = self._run(batch, SqliteTransaction(connection, self._now_ms(), self._ids, self._keyed_queues))
+            transaction = SqliteTransaction(connection, self._now_ms(), self._ids, self._queues)
+            outcome = self._run(batch, transaction)
             connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - raised to the callers
             self._roll_back()
             if isinstance(error, sqlite3.Error):
                 seconds, claims = time.perf_counter() - started, _claims_in(outcome)
-                commits.append(CommitStats(len(batch), seconds, is_failed=True, claims_undone=claims))
+                commits.append(_Commit(CommitStats(len(batch), seconds, is_failed=True, claims_undone=claims)))
             if len(batch) > 1:  # one request's fault must not hurt the others: each by itself
                 return [result for item in batch for result in self._transact([item], commits)]
             return [(item, _translate(error)) for item in batch]
-        commits.append(CommitStats(len(batch), time.perf_counter() - started))
+        commits.append(_Commit(CommitStats(len(batch), time.perf_counter() - started), transaction.woken))
         return outcome
 
     def _run(self, batch: list[_Item], transaction: SqliteTransaction) -> list[tuple[_Item, Any]]:
@@ -216,7 +229,7 @@ class Writer:
 
     def _write(self, batch: list[_Item]) -> None:
         batch.sort(key=itemgetter(0))  # stable: requests of a kind keep their order
-        commits: list[CommitStats] = []
+        commits: list[_Commit] = []
         outcome = self._transact(batch, commits)
         try:
             self._loop.call_soon_threadsafe(self._ended, outcome, commits)
@@ -225,9 +238,9 @@ class Writer:
 
     # In the event loop
 
-    def _ended(self, outcome: list[tuple[_Item, Any]], commits: list[CommitStats], *, is_inline: bool = False) -> None:
+    def _ended(self, outcome: list[tuple[_Item, Any]], commits: list[_Commit], *, is_inline: bool = False) -> None:
         self.waiting -= len(outcome)
-        for stats in commits:
+        for stats, _ in commits:
             self._inline_commits.record(stats, is_inline=is_inline)
             self._on_commit(stats)
         for item, result in outcome:
@@ -238,6 +251,10 @@ class Writer:
                 future.set_exception(result)
             else:
                 future.set_result(result)
+        for _, woken in commits:
+            if woken:
+                # One turn of the loop later: a dequeue that found nothing before has to know that first.
+                self._loop.call_soon(self._on_woken, woken)
 
 
 def _claims_in(outcome: list[tuple[_Item, Any]]) -> int:

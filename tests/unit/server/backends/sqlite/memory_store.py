@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pinlater.server.backends.sqlite.claim import SqliteClaimRequest
 from pinlater.server.backends.sqlite.database import SCHEMA_VERSION
 from pinlater.server.backends.sqlite.queries import schema
-from pinlater.server.backends.sqlite.transaction import IdBlock, SqliteTransaction
+from pinlater.server.backends.sqlite.transaction import IdBlock, QueueTraits, SqliteTransaction
 
 NOW = 1_000_000
 PREFIXES = ("q:s1:p1:", "q:s1:p2:")
@@ -56,7 +56,7 @@ class Store:
             )
         self.statements = []
         self._connection.set_trace_callback(self.statements.append)
-        self.transaction = SqliteTransaction(self._connection, NOW, IdBlock(), set())
+        self.transaction = SqliteTransaction(self._connection, NOW, IdBlock(), QueueTraits())
 
     def content(self):
         return self._connection.execute("SELECT * FROM jobs ORDER BY id").fetchall()

@@ -34,6 +34,14 @@ FROM n
 """
 """Jobs of one millisecond."""
 
+FILL_CHILDREN = "UPDATE jobs SET parent_id = 7, parent = '[]' WHERE id % 2 = 0 AND id > 200000"
+
+FILL_MESSAGES = """
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50000)
+INSERT INTO messages (job_id, name, number, id, kind, payload) SELECT 7, 'join', i, i, 1, x'00' FROM n
+"""
+"""Of a job with many children."""
+
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
@@ -51,6 +59,8 @@ def store(tmp_path_factory):
     ):
         connection.execute(FILL, {"rows": ROWS[kind], "state": state, "run_after": run_after, "now": NOW})
     connection.execute(FILL_ALIKE, {"now": NOW})
+    connection.execute(FILL_CHILDREN)
+    connection.execute(FILL_MESSAGES)
     connection.execute("COMMIT")
     yield connection
     connection.close()
@@ -63,8 +73,8 @@ def _plan(store, name):
 
 
 STATEMENTS = sorted(QUERIES.keys() - {"insert_jobs", "insert_keyed_jobs", "insert_results"})
-SMALL = ("json_each", "queues", "settings", "CONSTANT ROW", "(subquery")
-"""What may be scanned: what a call brings along, and tables with a row per queue."""
+SMALL = ("json_each", "queues", "settings", "deleted_receivers", "CONSTANT ROW", "(subquery")
+"""What may be scanned: what a call brings along, tables with a row per queue, and work that is left."""
 
 BY_WALK = {"claimed_of_queue", "claims_of_queue", "count_claimed", "scan_claimed", "oldest_of_queue", "states_in_use"}
 """These walk over what workers hold at the moment: an index with nothing else in it."""
@@ -97,6 +107,10 @@ def test_no_statement_sorts(store, name):
         "through_of_key": "jobs_keyed (queue_id=? AND job_key=? AND state=? AND run_after<?)",
         "scheduled_of_key": "jobs_keyed (queue_id=? AND job_key=? AND state=? AND run_after>? AND run_after<?)",
         "last_of_key": "jobs_keyed (queue_id=? AND job_key=? AND state=?)",
+        "unfinished_children": "jobs_children (parent_id=?)",
+        "count_messages": "PRIMARY KEY (job_id=? AND name=?)",
+        "messages": "PRIMARY KEY (job_id=? AND name=? AND number>?)",
+        "forget_messages": "messages_by_id (job_id=?)",
         "scan_pending": "jobs_pending (queue_id=? AND priority=? AND run_after>? AND run_after<?)",
         "count_finished": "jobs_finished (queue_id=? AND state=? AND priority=? AND run_after>? AND run_after<?)",
         "scan_finished": "jobs_finished (queue_id=? AND state=? AND priority=? AND run_after>? AND run_after<?)",
@@ -126,7 +140,14 @@ def test_the_index_narrows_by_all_that_it_can(store, name, index):
         "retry_jobs",
         "delete_jobs",
         "retry_this_job",
-        "delete_this_job",
+        "set_result",
+        "asked_of_queue",
+        "states_of_jobs",
+        "cancel_pending",
+        "ask_to_stop",
+        "told_by_jobs",
+        "receivers",
+        "parent_to_be",
         "expire_jobs",
         "delete_by_id",
     ],
@@ -177,17 +198,24 @@ class _Steps:
         ("collect_finished", (SUCCEEDED, NOW, 10), 10, 40),
         ("collect_finished", (FAILED, 0, 10), 0, 2),
         ("failed_jobs", (1, 1, 10), 10, 10),
-        ("scan_pending", (1, 1, 0, 10, ALL, ALL, False), 10, 10),
-        ("scan_pending", (1, 1, 0, 10, NOW + 50_000, 5, False), 10, 10),
-        ("scan_pending", (3, 1, 0, 10, NOW, 264_000, False), 10, 10),
+        ("scan_pending", (1, 1, 0, False, ALL, ALL, 10), 10, 10),
+        ("scan_pending", (1, 1, 0, False, NOW + 50_000, 5, 10), 10, 10),
+        ("scan_pending", (3, 1, 0, False, NOW, 264_000, 10), 10, 10),
         ("count_pending", (1, 1, NOW + 1, NOW + 60, 1000), 1, 10),
         ("count_retried", (1, 1, 0, ALL, 10), 1, 10),
         ("oldest_of_queue", (1, 10), 10, 10),
         ("next_job_id", (), 1, 2),
-        ("scan_finished", (1, 1, 0, 10, NOW - 70_000, 5, False, FAILED), 10, 10),
-        ("scan_finished", (3, 1, 0, 10, NOW, 264_000, False, FAILED), 10, 10),
+        ("scan_finished", (1, 1, 0, False, NOW - 70_000, 5, 10, FAILED), 10, 10),
+        ("scan_finished", (3, 1, 0, False, NOW, 264_000, 10, FAILED), 10, 10),
         ("count_finished", (1, 1, NOW - 99_970, NOW - 99_900, 1000, FAILED), 1, 10),
-        ("lookup_job", (2, 100_001, 2, True), 1, 2),
+        ("lookup_job", (2, 100_001, 2, True, True), 1, 2),
+        ("store_message", (7, "join", "new", b"", 1), 0, 2),
+        ("count_messages", (7, "join"), 1, 2),
+        ("messages", (2, 7, 2, "join", 40_000, 10), 10, 10),
+        ("receivers", ("[2, 4]",), 2, 2),
+        ("told_by_jobs", (1, "[202002, 202004, 7]", 2, 3), 2, 2),
+        ("unfinished_children", ("[7]", 10), 10, 5),
+        ("asked_of_queue", (1, "[200008, 200010, 200012]"), 0, 2),
         ("unique_jobs", (1, '["key 800 0", "key 1600 1", "key 1", "none"]'), 2, 10),
         ("succeed_jobs", (1, NOW, "[200008, 200010, 200012]", None, 3), 0, 10),
     ],

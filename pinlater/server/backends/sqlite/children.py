@@ -1,0 +1,92 @@
+"""Children: their parents are checked when they are stored, and told of their end in the transaction of that end."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from pinlater.errors import EnqueueRejected
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.jobs import NewJob
+from pinlater.model.messages import Message, MessageKind, Parent
+from pinlater.protocol.messages import FAILED, SUCCEEDED
+from pinlater.server.backends.sqlite.messages import deliver, receivers_of
+from pinlater.server.backends.sqlite.only_shard import SHARD
+from pinlater.server.backends.sqlite.queries import QUERIES
+from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
+
+_PARENT_TO_BE = QUERIES["parent_to_be"]
+_TOLD = QUERIES["told_by_jobs"]
+
+_TOLD_CHARACTERS = 4000
+"""So much of the end of a child's custom status is told."""
+
+_parent = msgspec.json.Decoder(Parent).decode
+
+
+def parent_columns(job: NewJob) -> tuple[int | None, str | None]:
+    """Return what is stored of a job's parent."""
+    if job.parent is None:
+        return None, None
+    return JobDescriptor.parse(job.parent.descriptor).local_id, msgspec.json.encode(job.parent).decode()
+
+
+def parent_of(column: str | None) -> Parent | None:
+    """Return the parent of a stored job."""
+    return None if column is None else _parent(column)
+
+
+def refusal(transaction: SqliteTransaction, jobs: Iterable[NewJob]) -> EnqueueRejected | None:
+    """Return why jobs cannot be stored: one has a parent that is not there, or is to run no more; else None."""
+    for descriptor in {job.parent.descriptor for job in jobs if job.parent is not None}:
+        queue, shard, priority, local_id = JobDescriptor.parse(descriptor)
+        if shard != SHARD or not transaction.rows(_PARENT_TO_BE, (queue, local_id, priority)):
+            return EnqueueRejected(
+                f"the parent {descriptor} is not there, has finished or is asked to stop; nothing was stored"
+            )
+    return None
+
+
+def tell_ended(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int]) -> None:
+    """Tell the parents of those of some jobs that are SUCCEEDED or FAILED; costs nothing in a queue without children.
+
+    Once for each child: a second message would have the same id.
+    """
+    if ids and queue_id in transaction.queues.with_parents:
+        _tell(transaction, queue_id, ids, SUCCEEDED, FAILED)
+
+
+def tell_deleted(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int], state: int) -> None:
+    """Tell the parents of jobs that are to be deleted in a state; nothing, if they have finished."""
+    if ids and state < SUCCEEDED and queue_id in transaction.queues.with_parents:
+        _tell(transaction, queue_id, ids, state, state)
+
+
+def _tell(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int], first_state: int, last_state: int) -> None:
+    mail: defaultdict[int, list[Message]] = defaultdict(list)
+    for parent_id, column, state, is_cancelled, result, status in transaction.rows(
+        _TOLD, (queue_id, id_list(ids), first_state, last_state)
+    ):
+        _, name, position = _parent(column)
+        payload = (result or b"") if state == SUCCEEDED else status[-_TOLD_CHARACTERS:].encode()
+        mail[parent_id].append(Message(name, str(position), payload, _kind(state, is_cancelled=is_cancelled)))
+    if mail:
+        deliver(transaction, mail, receivers_of(transaction, mail))
+
+
+def _kind(state: int, *, is_cancelled: bool) -> MessageKind:
+    if state == SUCCEEDED:
+        return MessageKind.SUCCEEDED
+    if state == FAILED:
+        return MessageKind.CANCELLED if is_cancelled else MessageKind.FAILED
+    return MessageKind.DELETED
+
+
+def unfinished(connection: sqlite3.Connection, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
+    """Return up to ``limit`` children that run or wait, and were not asked to stop."""
+    wanted = id_list(parent.local_id for parent in parents)
+    rows = connection.execute(QUERIES["unfinished_children"], (wanted, limit)).fetchall()
+    return [JobDescriptor(queue, SHARD, priority, local_id) for queue, priority, local_id in rows]

@@ -1,0 +1,147 @@
+"""Messages to jobs: stored, and a sleeping job that waits for them made due, in one transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.messages import Message, MessageWait, ReceivedMessage
+from pinlater.server.backends.answers import fitting_messages
+from pinlater.server.backends.search import Queue
+from pinlater.server.backends.sqlite.keys import keys_of, let_next_through
+from pinlater.server.backends.sqlite.queries import QUERIES
+from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
+
+_RECEIVERS = QUERIES["receivers"]
+_STORE = QUERIES["store_message"]
+_COUNT = QUERIES["count_messages"]
+_RUN_NOW = QUERIES["run_this_job_now"]
+
+_FORGOTTEN_AT_ONCE = 10_000
+"""Most messages that one transaction deletes: a job may have many."""
+
+_waits = msgspec.json.Decoder(list[MessageWait]).decode
+
+
+class SendRequest(NamedTuple):
+    """A message to one job."""
+
+    queue_id: int
+    priority: int
+    job_id: int
+    message: Message
+
+
+class MessagePage(NamedTuple):
+    """Which messages are read: up to ``limit`` with a larger number than ``after``."""
+
+    after: int
+    limit: int
+    max_bytes: int
+
+
+class _Receiver(NamedTuple):
+    """A job that has not finished; ``waits_for`` as it is stored."""
+
+    job_id: int
+    queue_id: int
+    priority: int
+    waits_for: str | None
+
+
+Mail = dict[int, list[Message]]
+"""Messages by the ids of the jobs that get them."""
+
+
+def send(transaction: SqliteTransaction, requests: Sequence[SendRequest]) -> list[bool]:
+    """Store messages; return of each whether its job has it."""
+    receivers = {one.job_id: one for one in receivers_of(transaction, {request.job_id for request in requests})}
+    mail: defaultdict[int, list[Message]] = defaultdict(list)
+    results: list[bool] = []
+    for request in requests:
+        receiver = receivers.get(request.job_id)
+        is_there = receiver is not None and receiver[1:3] == request[:2]
+        if is_there:
+            mail[request.job_id].append(request.message)
+        results.append(is_there)
+    deliver(transaction, mail, receivers.values())
+    return results
+
+
+def receivers_of(transaction: SqliteTransaction, job_ids: Iterable[int]) -> list[_Receiver]:
+    """Return those of some jobs that take messages."""
+    return [_Receiver(*row) for row in transaction.rows(_RECEIVERS, (id_list(job_ids),))]
+
+
+def deliver(transaction: SqliteTransaction, mail: Mail, receivers: Iterable[_Receiver]) -> None:
+    """Store messages for those jobs that take them, and make those due whose sleep they end."""
+    reached = [receiver for receiver in receivers if receiver.job_id in mail]
+    rows = [(receiver.job_id, *message) for receiver in reached for message in mail[receiver.job_id]]
+    if not rows:
+        return
+    for queue_id in {receiver.queue_id for receiver in reached}:
+        transaction.mark_with_messages(queue_id)
+    transaction.run_many(_STORE, rows)
+    woken: defaultdict[int, list[_Receiver]] = defaultdict(list)
+    for receiver in reached:
+        if receiver.waits_for is not None:
+            waits, names = _waits(receiver.waits_for), {message.name for message in mail[receiver.job_id]}
+            if is_fulfilled(transaction, receiver.job_id, [wait for wait in waits if wait.name in names]):
+                woken[receiver.queue_id].append(receiver)
+    for queue_id, sleepers in woken.items():
+        _wake(transaction, queue_id, sleepers)
+
+
+def is_fulfilled(transaction: SqliteTransaction, job_id: int, waits: Iterable[MessageWait]) -> bool:
+    """Return whether as many messages have arrived for a job as one of its waits says."""
+    for name, number in waits:
+        [(count,)] = transaction.rows(_COUNT, (job_id, name))
+        if (count or 0) >= number:
+            return True
+    return False
+
+
+def _wake(transaction: SqliteTransaction, queue_id: int, sleepers: Sequence[_Receiver]) -> None:
+    """Make sleeping jobs of one queue due, except those that are already."""
+    for job_id, _, priority, _ in sleepers:
+        transaction.woken[queue_id, priority] += transaction.run(
+            _RUN_NOW, (queue_id, transaction.now, job_id, priority)
+        )
+    let_next_through(transaction, keys_of(transaction, queue_id, (sleeper.job_id for sleeper in sleepers)))
+
+
+def waits_column(waits: Sequence[MessageWait]) -> str | None:
+    """Return what is stored of what a job waits for."""
+    return msgspec.json.encode(waits).decode() if waits else None
+
+
+def waits_of(column: str | None) -> tuple[MessageWait, ...]:
+    """Return what a stored job waits for."""
+    return () if column is None else tuple(_waits(column))
+
+
+def forget_messages(transaction: SqliteTransaction, queue_id: int, job_ids: Sequence[int]) -> None:
+    """Delete the messages of those of these jobs that are gone; of jobs with many, the monitor deletes the rest."""
+    if queue_id in transaction.queues.with_messages and job_ids:
+        transaction.run(QUERIES["note_deleted_receivers"], (id_list(job_ids),))
+        forget_more(transaction)
+
+
+def forget_more(transaction: SqliteTransaction) -> None:
+    """Delete some more messages of jobs that are gone."""
+    transaction.run(QUERIES["forget_messages"], (_FORGOTTEN_AT_ONCE,))
+    transaction.run(QUERIES["forget_receivers"], (_FORGOTTEN_AT_ONCE,))
+
+
+def read(
+    connection: sqlite3.Connection, queue: Queue, job: JobDescriptor, name: str, page: MessagePage
+) -> list[ReceivedMessage]:
+    """Return messages of a job, in the order of their numbers."""
+    parameters = (queue.id, job.local_id, job.priority, name, page.after, page.limit)
+    rows = connection.execute(QUERIES["messages"], parameters)
+    return fitting_messages((ReceivedMessage(*row) for row in rows), page.max_bytes)

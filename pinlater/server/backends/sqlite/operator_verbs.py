@@ -1,0 +1,103 @@
+"""Verbs that change jobs without a worker: by operators, and by the monitor."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.server.backends.records import Collected, Expired, IdempotencyKey, JobFilter
+from pinlater.server.backends.search import JobSearch, Queue
+from pinlater.server.backends.sqlite import delete_jobs, maintenance
+from pinlater.server.backends.sqlite.only_shard import OnlyServer, checked
+from pinlater.server.backends.sqlite.readers import Readers
+from pinlater.server.backends.sqlite.writer import Writer
+from pinlater.server.backends.store import queue_not_found
+
+
+class OperatorVerbs(OnlyServer):
+    """The part of the SQLite store that retries, deletes, ends and collects jobs."""
+
+    _queues: dict[str, Queue]
+    _writer: Writer
+    _readers: Readers
+    _now_ms: Callable[[], int]
+    _regex_seconds: float
+    _renewals_failed_at: float
+
+    def _named(self, queue: str) -> Queue:
+        try:
+            return self._queues[queue]
+        except KeyError:
+            raise queue_not_found(queue) from None
+
+    def _names_by_id(self) -> dict[int, str]:
+        return {queue.id: queue.name for queue in self._queues.values()}
+
+    def _search(self, queue: str, which: JobFilter) -> JobSearch:
+        return JobSearch(self._named(queue), which, self._now_ms(), self._regex_seconds)
+
+    async def retry_failed_jobs(
+        self,
+        queue: str,
+        priority: int,
+        attempts: int,
+        run_after_ms: int | None,
+        limit: int,
+        *,
+        once: IdempotencyKey | None = None,
+    ) -> int:
+        request = maintenance.SqliteRetryRequest(self._named(queue).id, priority, attempts, run_after_ms, limit, once)
+        while True:
+            moved, is_over = await self._writer.submit(maintenance.retry, request)
+            if is_over:
+                return int(moved)
+            request = request._replace(so_far=moved)
+
+    async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: IdempotencyKey | None = None) -> int:
+        return await delete_jobs.delete(self._readers, self._writer, self._search(queue, which), limit, once)
+
+    async def retry_these_jobs(
+        self,
+        queue: str,
+        jobs: Sequence[JobDescriptor],
+        attempts: int,
+        run_after_ms: int | None,
+        *,
+        once: IdempotencyKey | None = None,
+    ) -> int:
+        request = maintenance.RetryTheseRequest(self._named(queue).id, checked(jobs), attempts, run_after_ms, once)
+        moved: int = await self._writer.submit(maintenance.retry_these, request)
+        return moved
+
+    async def run_jobs_now(
+        self, queue: str, jobs: Sequence[JobDescriptor], *, once: IdempotencyKey | None = None
+    ) -> int:
+        request = maintenance.RunNowRequest(self._named(queue).id, checked(jobs), once)
+        moved: int = await self._writer.submit(maintenance.run_now, request)
+        return moved
+
+    async def delete_these_jobs(
+        self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: IdempotencyKey | None = None
+    ) -> int:
+        request = maintenance.DeleteTheseRequest(self._named(queue).id, checked(jobs), state, once)
+        deleted: int = await self._writer.submit(maintenance.delete_these, request)
+        return deleted
+
+    async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
+        asked_ms = self._now_ms()
+        # While the disk was full, no claim could be renewed: as after a start of the server, their holders get time to.
+        age_ms = int(min(server_age_ms, (time.monotonic() - self._renewals_failed_at) * 1000))
+        reaped = await self._writer.submit(maintenance.reap, maintenance.ReapRequest(asked_ms, limit, age_ms, quiet_ms))
+        names = self._names_by_id()
+        return [Expired(names[queue_id], retried, failed) for queue_id, retried, failed in reaped if queue_id in names]
+
+    async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
+        request = maintenance.CollectRequest(succeeded_ttl_ms, failed_ttl_ms, limit)
+        collected = await self._writer.submit(maintenance.collect, request)
+        names = self._names_by_id()
+        return [
+            Collected(names[queue_id], succeeded, failed)
+            for queue_id, succeeded, failed in collected
+            if queue_id in names
+        ]
