@@ -16,7 +16,8 @@ def test_a_claimed_job_is_in_progress_and_costs_no_attempt(backend):
     (job,) = backend.dequeue_jobs(QUEUE, 10, claim).jobs
     assert job == (descriptor, b"hello", 3, 3, created, created)
     assert backend.look(descriptor) == (
-        descriptor, IN_PROGRESS, 3, 3, "new", created, created, now, claim.descriptor, b"hello", None, None,
+        descriptor, IN_PROGRESS, 3, 3, "new", created, created, now, claim.descriptor, b"hello", None, None, None,
+        False, None, (),
     )  # fmt: skip
     assert backend.counts() == (0, 1, 0, 0)
 

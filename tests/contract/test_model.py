@@ -370,7 +370,7 @@ class Comparison(RuleBasedStateMachine):
     def _compare(name, job, record):
         expected = (
             name, job.state, job.allowed, job.remaining, job.status,
-            job.created_at, job.run_after, job.updated_at, job.claim, job.body, job.key, None,
+            job.created_at, job.run_after, job.updated_at, job.claim, job.body, job.key, None, None, False, None, (),
         )  # fmt: skip
         assert record == expected
 

@@ -1,0 +1,594 @@
+"""Children: whatever ends one tells its parent, once; a parent that sleeps until they have ended misses none."""
+
+import pytest
+
+from pinlater.errors import EnqueueRejected
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.keys import JobKey
+from pinlater.model.messages import MessageKind, MessageWait, Parent, ReceivedMessage
+from pinlater.protocol.messages import IN_PROGRESS, PENDING, SUCCEEDED
+from tests.contract.test_idempotency import again, new_key
+from tests.contract.test_import import record
+from tests.contract.test_messages import Woken
+from tests.support.bench import FAR_MS, LEASE_MS, QUEUE, Bench, ack_of, checkpoint_of, new_job
+from tests.support.stores import SHARDED_STORES
+
+OTHER = "thumbnails"
+
+
+@pytest.fixture
+def backend(backend):
+    """A bench with a second queue."""
+    backend.create_queue(OTHER)
+    return backend
+
+
+@pytest.fixture
+def woken(backend):
+    return Woken(backend)
+
+
+def child_of(parent, position=0, *, name="resize", **options):
+    return new_job(parent=Parent(parent, name, position), **options)
+
+
+def running_parent(backend, **options):
+    """Return a job that runs, and its claim."""
+    return backend.started(b"parent", attempts=5, **options)
+
+
+def started_child(backend, parent, position=0, *, lease_ms=LEASE_MS, **options):
+    """Enqueue a child in the other queue and claim it; return its descriptor."""
+    (child,) = backend.put(child_of(parent, position, **options), queue=OTHER)
+    assert backend.take_names(queue=OTHER, lease_ms=lease_ms) == [child]
+    return child
+
+
+def told(backend, parent, name="resize"):
+    """Return what the parent was told, by position."""
+    found = backend.read(parent, name)
+    assert [one.number for one in found] == list(range(1, len(found) + 1))
+    return {int(one.id): (one.kind, one.payload) for one in found}
+
+
+def delete_these(backend, *names, state=PENDING, queue=OTHER):
+    return backend.delete_these_jobs(queue, [*map(JobDescriptor.parse, names)], state)
+
+
+# What a child is
+
+
+def test_a_child_shows_its_parent(backend):
+    parent, _ = running_parent(backend)
+    name = "🚀 " * 66 + "é"
+    (child,) = backend.put(child_of(parent, 2**31 - 1, name=name, priority=2), queue=OTHER)
+    assert backend.look(child).parent == Parent(parent, name, 2**31 - 1)
+    assert [job.parent for job in backend.scan(queue=OTHER).jobs] == [Parent(parent, name, 2**31 - 1)]
+    assert backend.look(parent).parent is None
+    backend.crash()
+    assert backend.look(child).parent == Parent(parent, name, 2**31 - 1)
+
+
+def test_a_child_is_else_a_job_like_others(backend):
+    parent, _ = running_parent(backend)
+    names = backend.put(
+        child_of(parent, 0, body=b"hello", priority=2, attempts=3, status="new"),
+        new_job(b"no child"),
+        child_of(parent, 1, run_after_ms=FAR_MS),
+        queue=OTHER,
+    )
+    taken = backend.take(queue=OTHER)
+    assert [job.descriptor for job in taken] == [names[1], names[0]]
+    assert (taken[1].body, taken[1].attempts_allowed) == (b"hello", 3)
+    backend.ack(names[1], queue=OTHER)
+    assert told(backend, parent) == {}
+
+
+def test_children_may_have_keys(backend):
+    parent, _ = running_parent(backend)
+    first, second = backend.put(*[child_of(parent, at, key=JobKey("a", 1)) for at in range(2)], queue=OTHER)
+    assert backend.take_names(queue=OTHER) == [first]
+    backend.ack(first, queue=OTHER)
+    assert backend.take_names(queue=OTHER) == [second]
+    backend.ack(second, queue=OTHER)
+    assert told(backend, parent).keys() == {0, 1}
+
+
+# How each end is told
+
+
+def give_back(backend, name):
+    backend.checkpoint(name, queue=OTHER, move_to_pending=True)
+
+
+def expire(backend):
+    backend.clock.advance(LEASE_MS)
+    backend.reap()
+
+
+ENDS = {
+    "succeeded": (lambda b, name: b.ack(name, queue=OTHER, result=b"\xff\0"), MessageKind.SUCCEEDED, b"\xff\0"),
+    "succeeded without a result": (lambda b, name: b.ack(name, queue=OTHER), MessageKind.SUCCEEDED, b""),
+    "succeeded with a status": (
+        lambda b, name: b.ack(name, queue=OTHER, status="ok", result=b"1"), MessageKind.SUCCEEDED, b"1",
+    ),
+    "failed for good": (
+        lambda b, name: b.fail(name, queue=OTHER, is_final=True, status="why"), MessageKind.FAILED, b"new;why",
+    ),
+    "failed at last": (
+        lambda b, name: (
+            b.fail(name, queue=OTHER), b.take(queue=OTHER), b.fail(name, queue=OTHER, status="why"),
+        ), MessageKind.FAILED, b"new;why",
+    ),
+    "failed as cancelled": (
+        lambda b, name: b.fail(name, queue=OTHER, is_final=True, is_cancelled=True), MessageKind.CANCELLED, b"new;",
+    ),
+    "expired at last": (
+        lambda b, name: (b.fail(name, queue=OTHER), b.take(queue=OTHER), expire(b)), MessageKind.FAILED, b"new;",
+    ),
+    "cancelled": (
+        lambda b, name: (give_back(b, name), b.cancel(name, queue=OTHER, status="x")), MessageKind.CANCELLED, b"new;x",
+    ),
+    "asked to stop, and failed": (
+        lambda b, name: (b.cancel(name, queue=OTHER), b.fail(name, queue=OTHER)), MessageKind.CANCELLED, b"new;",
+    ),
+    "asked to stop, and given back": (
+        lambda b, name: (b.cancel(name, queue=OTHER), give_back(b, name)), MessageKind.CANCELLED, b"new;",
+    ),
+    "asked to stop, and released": (
+        lambda b, name: (b.cancel(name, queue=OTHER), b.release_claims(OTHER, "worker")),
+        MessageKind.CANCELLED, b"new;",
+    ),
+    "asked to stop, and expired": (
+        lambda b, name: (b.cancel(name, queue=OTHER), expire(b)), MessageKind.CANCELLED, b"new;",
+    ),
+    "asked to stop, but succeeded": (
+        lambda b, name: (b.cancel(name, queue=OTHER), b.ack(name, queue=OTHER, result=b"1")),
+        MessageKind.SUCCEEDED, b"1",
+    ),
+    "deleted while it ran": (lambda b, _: b.delete(IN_PROGRESS, queue=OTHER), MessageKind.DELETED, b"new;"),
+    "deleted by name while it ran": (
+        lambda b, name: delete_these(b, name, state=IN_PROGRESS), MessageKind.DELETED, b"new;",
+    ),
+    "deleted while it waited": (
+        lambda b, name: (give_back(b, name), b.delete(queue=OTHER)),
+        MessageKind.DELETED, b"new;",
+    ),
+    "deleted by name while it waited": (
+        lambda b, name: (give_back(b, name), delete_these(b, name)),
+        MessageKind.DELETED, b"new;",
+    ),
+    "deleted with its queue": (
+        lambda b, _: (b.delete_queue(OTHER), b.collect_finished(10**9, 10**9, 100)), MessageKind.DELETED, b"new;",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("end", "kind", "payload"), ENDS.values(), ids=ENDS)
+def test_the_parent_is_told_of_each_end_and_wakes(backend, woken, end, kind, payload):
+    parent, claim = running_parent(backend, lease_ms=10**9)
+    child = started_child(backend, parent, 7, status="new;", attempts=2)
+    backend.sleep(parent, ("resize", 1), claim=claim)
+    assert backend.take() == []
+    end(backend, child)
+    assert backend.read(parent, "resize") == [ReceivedMessage(1, "7", payload, kind)]
+    assert backend.take_names() == [parent]
+    woken.wait_for((QUEUE, 1))
+
+
+NO_ENDS = {
+    "failed, to be retried": lambda b, name: b.fail(name, queue=OTHER),
+    "given back": give_back,
+    "released": lambda b, _: b.release_claims(OTHER, "worker"),
+    "expired, to be retried": lambda b, _: expire(b),
+    "asked to stop": lambda b, name: b.cancel(name, queue=OTHER),
+    "renewed": lambda b, name: b.checkpoint(name, queue=OTHER, body=b"new"),
+}
+
+
+@pytest.mark.parametrize("way", NO_ENDS.values(), ids=NO_ENDS)
+def test_nothing_is_told_before_the_end(backend, way):
+    parent, claim = running_parent(backend, lease_ms=10**9)
+    child = started_child(backend, parent, attempts=2)
+    backend.sleep(parent, ("resize", 1), claim=claim)
+    way(backend, child)
+    assert told(backend, parent) == {}
+    assert backend.take() == []
+
+
+def test_a_stale_ack_tells_nothing(backend):
+    parent, _ = running_parent(backend, lease_ms=10**9)
+    child = started_child(backend, parent)
+    claim = backend.claim().descriptor
+    backend.ack(child, queue=OTHER, claim=claim, result=b"1")
+    backend.fail(child, queue=OTHER, claim=claim, is_final=True)
+    assert told(backend, parent) == {}
+
+
+@pytest.mark.parametrize("text", ["x", "é", "🚀"])
+def test_of_a_long_status_the_end_is_told(backend, text):
+    parent, _ = running_parent(backend)
+    child = started_child(backend, parent, status="a" * 900 + text * 4000)
+    backend.fail(child, queue=OTHER, is_final=True, status="why")
+    assert told(backend, parent) == {0: (MessageKind.FAILED, (text * 3997 + "why").encode())}
+
+
+# Once
+
+
+def test_what_becomes_of_a_child_after_its_end_is_not_told(backend):
+    parent, claim = running_parent(backend, lease_ms=10**9)
+    first, second = (started_child(backend, parent, at) for at in range(2))
+    backend.ack(first, queue=OTHER, result=b"1")
+    backend.fail(second, queue=OTHER, is_final=True)
+    backend.sleep(parent, ("resize", 3), claim=claim)
+    before = told(backend, parent)
+    backend.clock.advance(10)
+    assert backend.delete(SUCCEEDED, queue=OTHER) == 1
+    assert [tuple(one) for one in backend.collect_finished(1, 1, 10)] == [(OTHER, 0, 1)]
+    assert told(backend, parent) == before
+    assert backend.take() == []
+
+
+def test_a_child_that_is_retried_by_hand_tells_nothing_again(backend):
+    parent, _ = running_parent(backend, lease_ms=10**9)
+    child = started_child(backend, parent)
+    backend.fail(child, queue=OTHER, is_final=True, status="why")
+    backend.retry(queue=OTHER)
+    assert backend.take_names(queue=OTHER) == [child]
+    backend.ack(child, queue=OTHER, result=b"1")
+    assert told(backend, parent) == {0: (MessageKind.FAILED, b"why")}
+    assert backend.send(parent, "resize", "1")
+    assert [one.number for one in backend.read(parent, "resize")] == [1, 2]
+
+
+def test_a_message_that_was_sent_with_the_id_of_a_child_stands(backend):
+    parent, _ = running_parent(backend)
+    child = started_child(backend, parent)
+    backend.send(parent, "resize", "0", b"said already")
+    backend.ack(child, queue=OTHER)
+    assert told(backend, parent) == {0: (MessageKind.EVENT, b"said already")}
+
+
+# Races with the parent
+
+
+def test_children_that_end_before_the_parent_sleeps(backend):
+    parent, claim = running_parent(backend)
+    children = backend.put(*[child_of(parent, at) for at in range(3)], queue=OTHER)
+    backend.take(queue=OTHER)
+    backend.ack(*children, queue=OTHER)
+    settled = backend.sleep(parent, ("resize", 3), claim=claim)
+    assert settled.due_ms == backend.clock.now_ms
+    assert backend.take_names() == [parent]
+
+
+def test_children_that_end_before_and_after(backend, woken):
+    parent, claim = running_parent(backend)
+    children = backend.put(*[child_of(parent, at) for at in range(3)], queue=OTHER)
+    backend.take(queue=OTHER)
+    backend.ack(children[1], queue=OTHER)
+    backend.sleep(parent, ("resize", 3), claim=claim)
+    backend.ack(children[0], queue=OTHER)
+    assert backend.take() == []
+    backend.ack(children[2], queue=OTHER)
+    woken.wait_for((QUEUE, 1))
+    assert backend.take_names() == [parent]
+    assert told(backend, parent).keys() == {0, 1, 2}
+
+
+def test_the_last_child_ends_at_the_moment_when_the_parent_falls_asleep(backend):
+    for at in range(5):
+        parent, claim = running_parent(backend)
+        child = started_child(backend, parent)
+        waits = [MessageWait("resize", 1)]
+        item = checkpoint_of(parent, claim=claim, move_to_pending=True, run_after_ms=FAR_MS, waits_for=waits)
+        calls = [
+            lambda item=item: backend.backend.checkpoint_jobs(QUEUE, [item]),
+            lambda name=child: backend.backend.ack_dequeued_jobs(OTHER, [ack_of(name)], []),
+        ]
+        settled = backend.together(*(calls if at % 2 else calls[::-1]))
+        assert [one.changed for one in settled] == [1, 1]
+        assert backend.take_names() == [parent]
+
+
+def test_a_parent_that_is_gone_or_has_finished_is_told_nothing(backend):
+    finished, gone = running_parent(backend)[0], running_parent(backend)[0]
+    children = [started_child(backend, parent) for parent in (finished, gone)]
+    backend.ack(finished)
+    backend.delete(IN_PROGRESS)
+    for end in (lambda: backend.ack(children[0], queue=OTHER), lambda: backend.delete(IN_PROGRESS, queue=OTHER)):
+        assert end()
+    assert told(backend, finished) == told(backend, gone) == {}
+    assert backend.state(children[0]) == SUCCEEDED
+
+
+def test_a_parent_in_a_deleted_queue(backend):
+    parent, _ = running_parent(backend)
+    child = started_child(backend, parent)
+    backend.delete_queue(QUEUE)
+    assert backend.ack(child, queue=OTHER).changed == 1
+    backend.collect_finished(10**9, 10**9, 100)
+    backend.create_queue(QUEUE)
+    assert backend.read(parent, "resize") == []
+
+
+# Refused
+
+
+def test_a_job_whose_parent_is_not_there_is_refused_with_its_whole_call(backend):
+    parent, _ = running_parent(backend, priority=2)
+    number = parent.rpartition(":")[2]
+    backend.create_queue("deleted")
+    in_deleted = backend.put_one(queue="deleted")
+    backend.delete_queue("deleted")
+    for wrong in (
+        f"{QUEUE}:s1:p1:{number}", f"{OTHER}:s1:p2:{number}", f"{QUEUE}:s1:p2:999999", f"nowhere:s1:p2:{number}",
+        in_deleted,
+    ):  # fmt: skip
+        with pytest.raises(EnqueueRejected):
+            backend.put(new_job(), child_of(parent, 0), child_of(wrong, 1), queue=OTHER)
+    assert backend.counts(OTHER) == (0, 0, 0, 0)
+    assert told(backend, parent) == {}
+
+
+ENDED = {
+    "succeeded": lambda backend, name: backend.ack(name),
+    "failed": lambda backend, name: backend.fail(name, is_final=True),
+    "asked to stop": lambda backend, name: backend.cancel(name),
+    "cancelled": lambda backend, name: (backend.checkpoint(name, move_to_pending=True), backend.cancel(name)),
+    "deleted": lambda backend, _: backend.delete(IN_PROGRESS),
+}
+
+
+@pytest.mark.parametrize("way", ENDED.values(), ids=ENDED)
+def test_a_job_whose_parent_is_to_run_no_more_is_refused(backend, way):
+    parent, _ = running_parent(backend)
+    before = new_key()
+    assert len(backend.enqueue_jobs(OTHER, [child_of(parent)], once=before)) == 1
+    way(backend, parent)
+    with pytest.raises(EnqueueRejected):
+        backend.put(child_of(parent, 1), new_job(), queue=OTHER)
+    with pytest.raises(EnqueueRejected):
+        backend.enqueue_jobs(OTHER, [child_of(parent, 1), new_job()], once=new_key())
+    assert sum(backend.counts(OTHER)) == 1
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_call_that_was_carried_out_is_answered_although_the_parent_has_finished(backend, count):
+    parent, _ = running_parent(backend)
+    key, jobs = new_key(), [child_of(parent, at) for at in range(count)]
+    names = backend.enqueue_jobs(OTHER, jobs, once=key)
+    assert backend.enqueue_jobs(OTHER, jobs, once=again(key)) == names
+    backend.ack(parent)
+    assert backend.enqueue_jobs(OTHER, jobs, once=again(key)) == names
+    assert sum(backend.counts(OTHER)) == count
+
+
+def test_the_fault_of_one_call_does_not_touch_those_beside_it(backend):
+    parent, _ = running_parent(backend)
+
+    def put(*jobs):
+        return lambda: backend.backend.enqueue_jobs(OTHER, jobs)
+
+    refused, *good = backend.together(
+        put(child_of(f"{QUEUE}:s1:p1:999999"), new_job()), put(child_of(parent)), put(new_job()), put(new_job())
+    )
+    assert isinstance(refused, EnqueueRejected)
+    assert [len(names) for names in good] == [1, 1, 1]
+    assert backend.counts(OTHER) == (3, 0, 0, 0)
+
+
+@pytest.mark.parametrize("is_asleep", [False, True])
+def test_a_parent_that_waits_may_get_children(backend, is_asleep):
+    parent = backend.asleep(("resize", 1)) if is_asleep else backend.put_one(run_after_ms=FAR_MS)
+    started_child(backend, parent)
+
+
+# Families
+
+
+def test_a_parent_and_its_children_in_one_queue_and_of_any_priority(backend):
+    parent, claim = running_parent(backend, priority=3)
+    children = backend.put(*[child_of(parent, at, priority=at % 3 + 1) for at in range(9)])
+    assert sorted(backend.take_names()) == sorted(children)
+    backend.sleep(parent, ("resize", 9), claim=claim)
+    backend.ack_dequeued_jobs(
+        QUEUE,
+        [ack_of(name, result=b"%d" % at) for at, name in enumerate(children) if at % 2],
+        [ack_of(name, is_final=True) for at, name in enumerate(children) if not at % 2],
+    )
+    assert backend.take_names() == [parent]
+    assert told(backend, parent) == {
+        at: (MessageKind.SUCCEEDED, b"%d" % at) if at % 2 else (MessageKind.FAILED, b"") for at in range(9)
+    }
+
+
+def test_grandchildren_tell_their_own_parent(backend):
+    parent, claim = running_parent(backend)
+    child = started_child(backend, parent)
+    (grandchild,) = backend.put(child_of(child, 5, name="crop"), queue=OTHER)
+    backend.sleep(parent, ("resize", 1), claim=claim)
+    backend.sleep(child, ("crop", 1), queue=OTHER)
+    assert backend.take_names(queue=OTHER) == [grandchild]
+    backend.ack(grandchild, queue=OTHER, result=b"cropped")
+    assert backend.take() == []
+    assert backend.take_names(queue=OTHER) == [child]
+    assert told(backend, child, "crop") == {5: (MessageKind.SUCCEEDED, b"cropped")}
+    backend.ack(child, queue=OTHER, result=b"resized")
+    assert backend.take_names() == [parent]
+    assert told(backend, parent) == {0: (MessageKind.SUCCEEDED, b"resized")}
+
+
+def test_a_parent_and_its_child_that_end_in_one_call(backend):
+    parent, _ = running_parent(backend)
+    (child,) = backend.put(child_of(parent))
+    backend.take()
+    assert backend.ack(child, parent).changed == 2
+    assert backend.state(parent) == backend.state(child) == SUCCEEDED
+
+
+def test_children_of_several_parents_that_end_in_one_moment(backend, woken):
+    parents = [running_parent(backend)[0] for _ in range(3)]
+    children = backend.put(*[child_of(parent, at) for at in range(10) for parent in parents], queue=OTHER)
+    backend.take(queue=OTHER)
+    for parent in parents:
+        backend.sleep(parent, ("resize", 10))
+    calls = [
+        lambda some=children[at : at + 3]: backend.backend.ack_dequeued_jobs(
+            OTHER, [ack_of(name, result=name.encode()) for name in some], []
+        )
+        for at in range(0, 30, 3)
+    ]
+    assert [one.changed for one in backend.together(*calls)] == [3] * 10
+    assert sorted(backend.take_names()) == sorted(parents)
+    for at, parent in enumerate(parents):
+        results = {int(one.id): one.payload.decode() for one in backend.read(parent, "resize")}
+        assert results == dict(enumerate(children[at::3]))
+    assert sum(count for _, count in woken.heard) == 3
+
+
+def test_names_of_children_are_counted_apart(backend):
+    parent, claim = running_parent(backend)
+    first, second = backend.put(child_of(parent, name="a"), child_of(parent, name="b"), queue=OTHER)
+    backend.take(queue=OTHER)
+    backend.sleep(parent, ("b", 1), claim=claim)
+    backend.ack(first, queue=OTHER)
+    assert backend.take() == []
+    backend.ack(second, queue=OTHER)
+    assert backend.take_names() == [parent]
+    assert told(backend, parent, "a").keys() == told(backend, parent, "b").keys() == {0}
+
+
+def test_many_children_of_one_parent(backend, woken):
+    parent, claim = running_parent(backend)
+    children = backend.put(*[child_of(parent, at) for at in range(600)], queue=OTHER)
+    assert [backend.look(children[at]).parent.position for at in (0, 599)] == [0, 599]
+    backend.take(600, queue=OTHER)
+    backend.sleep(parent, ("resize", 600), claim=claim)
+    for start in range(0, 600, 200):
+        assert backend.take() == []
+        backend.ack(*children[start : start + 200], queue=OTHER, result=b"x" * 100)
+    woken.wait_for((QUEUE, 1))
+    assert backend.take_names() == [parent]
+    assert told(backend, parent) == dict.fromkeys(range(600), (MessageKind.SUCCEEDED, b"x" * 100))
+
+
+def test_a_child_that_a_dequeue_waits_for(backend):
+    """Stores may take a short cut for a job that is handed out at once."""
+    parent, claim = running_parent(backend)
+    (child,), dequeued = backend.together(
+        lambda: backend.backend.enqueue_jobs(OTHER, [child_of(parent)]),
+        lambda: backend.backend.dequeue_jobs(OTHER, 1, backend.claim()),
+    )
+    assert [job.descriptor for job in dequeued.jobs or backend.take(queue=OTHER)] == [child]
+    assert backend.look(child).parent == Parent(parent, "resize", 0)
+    backend.sleep(parent, ("resize", 1), claim=claim)
+    backend.ack(child, queue=OTHER)
+    assert backend.take_names() == [parent]
+
+
+def test_a_parent_with_a_key_is_woken(backend):
+    parent = backend.asleep(("resize", 1), key=JobKey("a", 1))
+    follower = backend.put_one(key=JobKey("a", 1))
+    assert backend.take_names() == [follower]
+    child = started_child(backend, parent)
+    backend.ack(child, queue=OTHER)
+    assert backend.take() == []
+    backend.ack(follower)
+    assert backend.take_names() == [parent]
+
+
+def test_children_survive_a_crash(backend):
+    parent, claim = running_parent(backend)
+    child = started_child(backend, parent)
+    backend.crash()
+    backend.sleep(parent, ("resize", 1), claim=claim)
+    backend.crash()
+    backend.ack(child, queue=OTHER, result=b"1")
+    backend.crash()
+    assert backend.take_names() == [parent]
+    assert told(backend, parent) == {0: (MessageKind.SUCCEEDED, b"1")}
+
+
+def test_an_imported_job_has_no_parent(backend):
+    parent, _ = running_parent(backend)
+    given = record()._replace(parent=Parent(parent, "resize", 0))
+    (name,) = backend.import_jobs(OTHER, [given])
+    assert backend.look(name).parent is None
+
+
+# Who is left
+
+
+def unfinished(backend, *parents, limit=100):
+    return sorted(map(str, backend.unfinished_children([*map(JobDescriptor.parse, parents)], limit)))
+
+
+def test_children_that_run_or_wait_are_found_in_any_queue(backend):
+    parent, _ = running_parent(backend)
+    other, _ = running_parent(backend)
+    (here,) = backend.put(child_of(parent, 0, run_after_ms=FAR_MS, priority=2))
+    runs, done, failed, waits = backend.put(*[child_of(parent, at) for at in range(4)], queue=OTHER)
+    assert backend.take_names(3, queue=OTHER) == [runs, done, failed]
+    (of_other,) = backend.put(child_of(other), queue=OTHER)
+    backend.ack(done, queue=OTHER)
+    backend.fail(failed, queue=OTHER, is_final=True)
+    assert unfinished(backend, parent) == sorted([here, runs, waits])
+    assert unfinished(backend, other) == [of_other]
+    assert unfinished(backend, parent, other) == sorted([here, runs, waits, of_other])
+    assert unfinished(backend, waits) == unfinished(backend) == []
+    assert len(unfinished(backend, parent, other, limit=2)) == 2
+
+
+def test_children_that_are_cancelled_or_asked_to_stop_are_not(backend):
+    parent, _ = running_parent(backend)
+    runs, waits = backend.put(*[child_of(parent, at) for at in range(2)], queue=OTHER)
+    backend.take(1, queue=OTHER)
+    backend.cancel(runs, waits, queue=OTHER)
+    assert unfinished(backend, parent) == []
+    backend.retry(queue=OTHER)
+    assert unfinished(backend, parent) == [waits]
+
+
+def test_children_of_a_parent_that_has_ended_are_found(backend):
+    parent, _ = running_parent(backend)
+    (child,) = backend.put(child_of(parent), queue=OTHER)
+    backend.cancel(parent)
+    backend.fail(parent)
+    assert unfinished(backend, parent) == [child]
+
+
+# Several shards
+
+
+@pytest.fixture(params=SHARDED_STORES)
+def two_shards(request, tmp_path):
+    bench = Bench(SHARDED_STORES[request.param].home(tmp_path / "store", shards=2))
+    bench.create_queue(QUEUE)
+    bench.create_queue(OTHER)
+    yield bench
+    bench.end()
+
+
+def test_children_are_kept_where_their_parent_is(two_shards):
+    parents = [two_shards.put_one() for _ in range(12)]
+    assert len({JobDescriptor.parse(name).shard for name in parents}) == 2
+    two_shards.take()
+    children = two_shards.put(*[child_of(name, 3) for name in parents], new_job(), queue=OTHER)[:-1]
+    shards = [[JobDescriptor.parse(name).shard for name in names] for names in (parents, children)]
+    assert shards[0] == shards[1]
+    assert unfinished(two_shards, *parents) == sorted(children)
+    taken = []
+    while more := two_shards.take_names(queue=OTHER):
+        taken += more
+    assert sorted(name for name in taken if two_shards.look(name).parent) == sorted(children)
+    for name in parents:
+        two_shards.sleep(name, ("resize", 1))
+    two_shards.ack(*children, queue=OTHER)
+    woken = []
+    while more := two_shards.take_names():
+        woken += more
+    assert sorted(woken) == sorted(parents)
+    cancelled = two_shards.cancel(*parents)
+    assert sorted(map(str, cancelled.asked)) == sorted(parents)
