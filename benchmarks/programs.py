@@ -214,3 +214,16 @@ def _environment() -> dict[str, str]:
     ours = {key: value for key, value in os.environ.items() if not key.startswith("PINLATER_")}
     path = [str(_CHECKOUT), str(_CHECKOUT / "supervisor"), *filter(None, [ours.get("PYTHONPATH")])]
     return ours | {"PYTHONPATH": os.pathsep.join(path)}
+
+
+class OutboxRelay(_Program):
+    """``pinlater outbox-relay`` of a database.
+
+    Args:
+        url: of the database.
+        address: of the server.
+        log: file for what it writes.
+    """
+
+    def __init__(self, url: str, address: Address, log: Path) -> None:
+        super().__init__("pinlater.cli", ["outbox-relay", url, "--server", str(address)], log)

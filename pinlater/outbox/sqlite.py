@@ -41,7 +41,7 @@ class SqliteDatabase(Database):
         self._version = self._version_of_file()
 
     def _version_of_file(self) -> int:
-        return int(self.rows("PRAGMA data_version")[0][0])
+        return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
 
     def wait(self, waker: Waker, seconds: float) -> None:
         """Look at the version of the file until it changes."""

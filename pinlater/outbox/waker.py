@@ -15,10 +15,12 @@ class Waker:
         self.is_set = False
         self._lock = threading.RLock()  # a signal handler may interrupt its own thread
         self._pipe: tuple[int, int] | None = None
+        self._poll = select.poll()
 
     def __enter__(self) -> Self:
         with self._lock:
             self._pipe = os.pipe()
+            self._poll.register(self._pipe[0], select.POLLIN)
             if self.is_set:
                 os.write(self._pipe[1], b"!")
         return self
@@ -26,6 +28,7 @@ class Waker:
     def __exit__(self, *_: object) -> None:
         with self._lock:
             if self._pipe is not None:
+                self._poll.unregister(self._pipe[0])
                 for end in self._pipe:
                     os.close(end)
             self._pipe, self.is_set = None, False
@@ -37,10 +40,12 @@ class Waker:
                 os.write(self._pipe[1], b"!")
             self.is_set = True
 
-    def wait(self, seconds: float, *files: int) -> bool:
-        """Wait until it is set, or one of some file descriptors can be read; return whether that was so in time."""
-        assert self._pipe is not None
-        poll = select.poll()
-        for file in (self._pipe[0], *files):
-            poll.register(file, select.POLLIN)
-        return bool(poll.poll(max(seconds, 0.0) * 1000))
+    def wait(self, seconds: float, file: int | None = None) -> bool:
+        """Wait until it is set, or a file descriptor can be read; return whether that was so in time."""
+        if file is not None:
+            self._poll.register(file, select.POLLIN)
+        try:
+            return bool(self._poll.poll(max(seconds, 0.0) * 1000))
+        finally:
+            if file is not None:
+                self._poll.unregister(file)

@@ -1,6 +1,8 @@
 """Outboxes in SQLite, MariaDB and PostgreSQL: each job that was committed is stored once, in order."""
 
 import os
+import subprocess
+import sys
 import threading
 from contextlib import closing
 
@@ -9,9 +11,9 @@ import pytest
 from pinlater import JobState
 from pinlater.testing import LocalServer
 from tests.support.outboxes import KINDS, POINTS, Numbered, OutboxHome, delivered
-from tests.support.server import wait_for
+from tests.support.server import environment, wait_for
 
-ROUNDS = int(os.environ.get("PINLATER_OUTBOX_KILLS", "1"))
+ROUNDS = int(os.environ.get("PINLATER_OUTBOX_KILLS", "2"))
 """How often a relay is killed at each point."""
 
 
@@ -75,12 +77,57 @@ def test_a_row_that_is_committed_late_is_not_skipped(home, server, client):
 def test_a_relay_that_is_killed_delivers_each_job_once_and_in_order(home, server, client, point):
     for number in range(ROUNDS):
         home.enqueue(*range(number * 3, number * 3 + 3))
-        home.killed_relay(server, point)
-        home.enqueue(-number - 1, queue="others")  # the next relay finds more than the first has sent
+        home.killed_relay(server, point, times=1 + number % 2)
+        home.enqueue(-number - 1, queue="others")  # the next relay finds more than this one has sent
     home.relay(server).run_until_empty()
     assert delivered(client) == list(range(ROUNDS * 3))
     assert delivered(client, "others") == [-number - 1 for number in range(ROUNDS)]
     assert home.rows("SELECT id FROM TABLE") == []
+
+
+def test_a_relay_whose_connection_is_cut_connects_again(server, client, tmp_path):
+    home = OutboxHome("postgresql", tmp_path)
+    relay = home.relay(server)
+    thread = threading.Thread(target=relay.run)
+    thread.start()
+    try:
+        for n in range(3):
+            home.enqueue(n)
+            wait_for(lambda n=n: client.count("numbered", JobState.PENDING) == n + 1)
+            home.change(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT 1 FROM TABLE%'"
+            )
+    finally:
+        relay.stop()
+        thread.join()
+    assert delivered(client) == [0, 1, 2]
+
+
+def test_the_program_delivers_until_it_is_told_to_stop(server, client, tmp_path):
+    home = OutboxHome("sqlite", tmp_path)
+    command = [sys.executable, "-m", "pinlater.cli", "outbox-relay", "--table", home.outbox.table]
+    known = {"PINLATER_OUTBOX_DATABASE": home.url, "PINLATER_SERVERS": server.address}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment() | known) as program:
+        home.enqueue(1, 2)
+        wait_for(lambda: client.count("numbered", JobState.PENDING) == 2)
+        program.terminate()
+        assert program.communicate()[0] == "2 jobs delivered\n"
+    assert program.returncode == 0
+
+
+def test_jobs_wait_while_there_is_no_server(home, server, client, tmp_path):
+    with LocalServer(tmp_path / "server") as other:
+        pass
+    relay = home.relay(other)
+    thread = threading.Thread(target=relay.run)
+    thread.start()
+    home.enqueue(*range(3))
+    wait_for(lambda: home.rows("SELECT count(call_key) FROM TABLE") == [(3,)])
+    relay.stop()
+    thread.join()
+    assert home.rows("SELECT error FROM TABLE") == [(None,)] * 3
+    assert home.relay(server).run_until_empty() == 3
+    assert delivered(client) == [0, 1, 2]
 
 
 def test_relays_take_turns(home, server, client):

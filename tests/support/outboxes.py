@@ -95,9 +95,10 @@ class OutboxHome:
             cursor.execute(sql.replace("TABLE", self.outbox.table))
             connection.commit()
 
-    def killed_relay(self, server, point):
-        """Run a relay that kills itself at a point."""
-        process = _forks.Process(target=_relay_until, args=(self.outbox.table, self.url, server.address, point))
+    def killed_relay(self, server, point, times=1):
+        """Run a relay that kills itself when it comes to a point for so many times."""
+        given = self.outbox.table, self.url, server.address, point, times
+        process = _forks.Process(target=_relay_until, args=given)
         process.start()
         process.join(60)
         assert process.exitcode == -signal.SIGKILL, point
@@ -111,45 +112,41 @@ def delivered(client, queue="numbered"):
     return numbers
 
 
-def _relay_until(table, url, address, point):
-    """Run a relay until it comes to a point, in a process that is to die there."""
+def _relay_until(table, url, address, point, times):
+    """Run a relay of small batches until it comes to a point, in a process that is to die there."""
+    left = [times]
+
+    def pass_point():
+        left[0] -= 1
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
     if point == "before the send":
-        DeliveryClient.deliver = _die
+        DeliveryClient.deliver = _before(DeliveryClient.deliver, lambda *_: pass_point())
     elif point == "after the send":
-        Connection.send = _then_die(Connection.send, lambda _, method, *__: method == "enqueueJobs")
+        Connection.send = _after(Connection.send, lambda _, method, *__: method == "enqueueJobs" and pass_point())
     elif point == "after the answer":
-        DeliveryClient.deliver = _then_die(DeliveryClient.deliver, lambda *_: True)
+        DeliveryClient.deliver = _after(DeliveryClient.deliver, lambda *_: pass_point())
     else:
-        Database.run = _dying_run(is_before=point == "before the commit")
-    Relay(Outbox(table), url, address).run()
+        said = []
+        around = _before if point == "before the commit" else _after
+        Database.run = around(Database.run, lambda _, sql, *__: sql == "COMMIT" and "DELETE" in said and pass_point())
+        Database.run = _before(Database.run, lambda _, sql, *__: said.append(sql.partition(" ")[0]))
+    Relay(Outbox(table), url, address, batch_size=2).run()
 
 
-def _die(*_):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _then_die(function, condition):
+def _before(function, do):
     def call(*args, **kwargs):
-        result = function(*args, **kwargs)
-        if condition(*args):
-            _die()
-        return result
+        do(*args)
+        return function(*args, **kwargs)
 
     return call
 
 
-def _dying_run(*, is_before):
-    """Return what executes statements, and dies at the commit after a deletion."""
-    run, said = Database.run, []
-
-    def call(database, sql, parameters=()):
-        is_end = sql == "COMMIT" and any(each.startswith("DELETE") for each in said)
-        said.append(sql)
-        if is_end and is_before:
-            _die()
-        result = run(database, sql, parameters)
-        if is_end:
-            _die()
+def _after(function, do):
+    def call(*args, **kwargs):
+        result = function(*args, **kwargs)
+        do(*args)
         return result
 
     return call

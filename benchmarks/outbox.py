@@ -1,0 +1,153 @@
+"""Measures an outbox: from the commit to the job in a worker's hands, how fast many rows go, what an idle relay costs.
+
+    python -m benchmarks.outbox
+    python -m benchmarks.outbox postgresql://me@localhost/test
+    python -m benchmarks.outbox mysql://me:secret@localhost/test
+
+Without a URL, the database is an SQLite file. The table ``pinlater_outbox`` is made for it, and dropped in the end.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+
+from benchmarks.__main__ import durable_folder
+from benchmarks.figures import Figure, percentile
+from benchmarks.machine import describe_machine
+from benchmarks.programs import OutboxRelay, Server
+from pinlater import Client, Job, JobContext
+from pinlater.outbox import Outbox
+from pinlater.outbox.connecting import connector
+
+_LATENCIES, _ROWS = 2000, 50_000
+_IDLE_SECONDS = 20.0
+_LEAD_SECONDS = 1.0
+_LONGEST_GAP_SECONDS = 0.03
+
+
+class Numbered(Job, queue="numbered"):
+    """A job that says when it was committed."""
+
+    n: int
+
+    def run(self, context: JobContext) -> None:
+        """Do nothing."""
+
+
+@click.command()
+@click.argument("url", required=False)
+@click.option("--scale", type=click.FloatRange(0.001, 1.0), default=1.0, show_default=True, help="Share of the work.")
+@click.option("--folder", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Where the stores go.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def main(url: str | None, scale: float, folder: Path | None, as_json: bool) -> None:
+    """Measure the outbox of the database at URL; without, of an SQLite file."""
+    with tempfile.TemporaryDirectory(dir=folder or durable_folder()) as name:
+        home = Path(name)
+        url = url or _sqlite(home / "shop.db")
+        (home / "server").mkdir()
+        with Server(home / "server", []) as server, _table(url):
+            client = Client([str(server.address)], timeout=30)
+            client.create_queue("numbered")
+            with OutboxRelay(url, server.address, home / "relay.log") as relay:
+                figures = [
+                    *_latencies(url, client, max(int(_LATENCIES * scale), 20)),
+                    _idle(relay, max(_IDLE_SECONDS * scale, 1.0)),
+                    _rate(url, max(int(_ROWS * scale), 500)),
+                ]
+    if as_json:
+        print(json.dumps({"machine": describe_machine(), "figures": [figure.as_dict() for figure in figures]}))
+    else:
+        for figure in figures:
+            print(f"{figure.title:<50} {figure.value:>10,.2f} {figure.unit}")
+
+
+def _sqlite(path: Path) -> str:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = wal")
+    return f"sqlite:///{path}"
+
+
+@contextmanager
+def _table(url: str) -> Iterator[None]:
+    statements = Outbox().create_table(urlsplit(url).scheme.partition("+")[0]).split(";\n")
+    with closing(connector(url)()) as connection:
+        _execute(connection, *filter(None, statements))
+        yield
+        _execute(connection, "DROP TABLE pinlater_outbox")
+
+
+def _execute(connection: Any, *statements: str) -> None:
+    for statement in statements:
+        connection.cursor().execute(statement)
+    connection.commit()
+
+
+def _latencies(url: str, client: Client, number: int) -> list[Figure]:
+    """Commit jobs at random moments; note when a consumer that waits for them has each."""
+    arrived: dict[int, float] = {}
+    consumer = threading.Thread(target=_consume, args=(client, arrived, number))
+    consumer.start()
+    time.sleep(_LEAD_SECONDS)
+    outbox, committed, costs = Outbox(), [], []
+    with closing(connector(url)()) as connection:
+        for n in range(number):
+            time.sleep(random.random() * _LONGEST_GAP_SECONDS)
+            began = time.perf_counter()
+            outbox.enqueue(connection, Numbered(n=n))
+            costs.append((time.perf_counter() - began) * 1000)
+            connection.commit()
+            committed.append(time.perf_counter())
+    consumer.join()
+    waits = [(arrived[n] - committed[n]) * 1000 for n in range(number)]
+    return [
+        Figure("enqueue", "enqueue into the transaction, median", "ms", [percentile(costs, 50)]),
+        Figure("commit_to_worker_p50", "commit to job in a worker's hands, median", "ms", [percentile(waits, 50)]),
+        Figure("commit_to_worker_p99", "commit to job in a worker's hands, 99 of 100", "ms", [percentile(waits, 99)]),
+    ]
+
+
+def _consume(client: Client, arrived: dict[int, float], number: int) -> None:
+    while len(arrived) < number:
+        for job in client.dequeue_jobs("numbered", 100, wait=1.0):
+            arrived[json.loads(job.body)["n"]] = time.perf_counter()
+
+
+def _idle(relay: OutboxRelay, seconds: float) -> Figure:
+    before = relay.cpu_seconds()
+    time.sleep(seconds)
+    return Figure("idle", "idle relay", "% of a core", [(relay.cpu_seconds() - before) / seconds * 100])
+
+
+def _rate(url: str, number: int) -> Figure:
+    with closing(connector(url)()) as connection:
+        Outbox().enqueue_many(connection, (Numbered(n=n) for n in range(number)))
+        connection.commit()
+        began = time.perf_counter()
+        while _waiting(connection):
+            time.sleep(0.01)
+        return Figure("rate", "many rows", "jobs/s", [number / (time.perf_counter() - began)])
+
+
+def _waiting(connection: Any) -> bool:
+    cursor = connection.cursor()
+    cursor.execute("SELECT 1 FROM pinlater_outbox LIMIT 1")
+    found = cursor.fetchone() is not None
+    connection.commit()
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
