@@ -224,6 +224,8 @@ def jobs() -> str:
         described("jobs/job", "RawJob"),
         described("jobs/context", "JobContext"),
         described("jobs/retrying", "retrying"),
+        described("jobs/retrying", "timed"),
+        described("jobs/saga", "Saga"),
         "## Backoffs",
         *(described("model/backoff", name, level=3, methods=False) for name in ("Constant", "Linear", "Exponential")),
         "## What a job may raise, and meet",

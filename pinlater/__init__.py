@@ -18,8 +18,10 @@ from pinlater.errors import (
     JobWasCancelled,
     PinLaterError,
     Retry,
+    SagaUndone,
     StepMismatch,
     StepTimeout,
+    UndoFailed,
 )
 from pinlater.jobs.context import JobContext
 from pinlater.jobs.job import Job, RawJob
@@ -57,9 +59,11 @@ __all__ = [
     "PinLaterError",
     "RawJob",
     "Retry",
+    "SagaUndone",
     "StepMismatch",
     "StepTimeout",
     "TlsFiles",
+    "UndoFailed",
     "__version__",
     "retrying",
     "timed",

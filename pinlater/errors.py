@@ -24,6 +24,8 @@
     │   │   ├── JobStalled           it has made no progress for its stall_after
     │   │   └── JobExpired           its give_up_after is over, even if attempts remain
     │   ├── StepTimeout              a step has run longer than its timeout
+    │   ├── SagaUndone               the job has given up, and its sagas are undone
+    │   ├── UndoFailed               a step of a saga cannot be undone
     │   ├── StepMismatch             the code calls a step otherwise than it was recorded
     │   ├── BodyInvalid              the body does not decode into a known job class
     │   ├── BodyTooLarge             the body is larger than allowed
@@ -306,6 +308,14 @@ class StepTimeout(JobError):
     """
 
     step = ""
+
+
+class SagaUndone(JobError):
+    """Raised in a job that has given up, when it comes to its first unfinished step: its sagas are undone now."""
+
+
+class UndoFailed(JobError):
+    """A step of a saga cannot be undone; it is tried again as long as there are attempts."""
 
 
 class StepMismatch(JobError):

@@ -13,6 +13,7 @@ from pinlater.jobs.enqueue_options import FollowUpOptions
 if TYPE_CHECKING:
     from pinlater.errors import JobInterrupted
     from pinlater.jobs.job import Job
+    from pinlater.jobs.saga import Saga
     from pinlater.model.trace_context import RunTrace
 
 _P = ParamSpec("_P")
@@ -186,6 +187,33 @@ class JobContext(ABC):
         Raises:
             JobInterrupted: the attempt was interrupted before.
             BodyInvalid: the job is a ``RawJob``, whose body cannot hold the answer.
+        """
+
+    @abstractmethod
+    def saga(self) -> Saga:
+        """Return a block whose finished steps are undone, the last one first, if the job gives up before its end.
+
+        ::
+
+            with context.saga() as saga:
+                flight = saga.step("book flight", book_flight, self.trip, undo=cancel_flight)
+                saga.step("book hotel", book_hotel, self.trip, flight.arrival, undo=cancel_hotel)
+
+        ``undo`` is called with the step's result. An exception that leaves the block is a failed attempt, as without a
+        saga: as long as the job has attempts, the next one continues where this one stopped, and nothing is undone. If
+        the job catches the exception, the attempt fails all the same.
+
+        The job gives up when its last attempt fails, when it raises ``Discard`` or an exception of ``give_up_on``, or
+        when its ``give_up_after`` is over. Then it runs once more, with attempts for that, at least 5, and no
+        ``give_up_after``: finished steps return their results, and at the first thing that is not finished
+        ``SagaUndone`` is raised. When that leaves the block, each undo runs as a step of its own, ``undo book flight``:
+        once, and retried if it fails or its process dies. Then the exception goes on, and the job is FAILED.
+
+        Sleeps, drains and lost claims undo nothing. With coroutine functions for ``undo``, write
+        ``async with context.saga() as saga``.
+
+        Raises:
+            BodyInvalid: the job is a ``RawJob``, whose body cannot hold what is to be undone.
         """
 
     @abstractmethod

@@ -12,6 +12,7 @@ from typing import NoReturn, Self
 from pinlater.errors import JobInterrupted, StepMismatch, interruption_in
 from pinlater.jobs.context import JobContext
 from pinlater.jobs.step_deadline import StepDeadline
+from pinlater.model.body_metadata import SagaMark
 
 _lock = Lock()
 """Of all contexts, since it is taken where an attempt ends, and never for long."""
@@ -25,9 +26,12 @@ class InterruptibleContext(JobContext):
 
     Attributes:
         thread: identifies the thread that runs the job.
+        saga_failure: what has left a saga that is neither finished nor undone: the attempt fails of it, even if the job
+            catches it.
     """
 
     thread: int
+    saga_failure: BaseException | None = None
     _unattributed = 0
     """Number of interruptions raised in other threads of the job, outside of any known step."""
 
@@ -49,6 +53,18 @@ class InterruptibleContext(JobContext):
         if found is not None:
             self._mark_steps_cut()
             raise found.again() from found.__cause__
+
+    def new_saga_mark(self) -> SagaMark:
+        """Return the mark of a job that has nothing to undo yet."""
+        return SagaMark()
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Allow that something new is begun whose end will be recorded.
+
+        Raises:
+            SagaUndone: the job has given up, and begins nothing any more.
+        """
 
     @abstractmethod
     def limit_step(self, deadline: StepDeadline) -> AbstractContextManager[None]:

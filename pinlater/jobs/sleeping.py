@@ -33,11 +33,13 @@ def sleep_until(
     Raises:
         JobSleeps: it begins.
         JobInterrupted: the attempt was ended before.
+        SagaUndone: the job has given up.
         ValueError: the moment is no number, or more than 3000 years away, such as one in milliseconds.
     """
     context.go_on()
     if name in sleeps:  # a server hands the job out when it is due, so it need not be asked whose clock is right
         return
+    context.begin()
     wake_seconds = moment.timestamp() if isinstance(moment, datetime) else moment
     if not wake_seconds < _END_OF_TIME:
         raise ValueError(f"sleep_until({moment}) takes a datetime or epoch seconds; this is in the far future")

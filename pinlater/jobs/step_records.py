@@ -8,7 +8,7 @@ from logging import LoggerAdapter
 from typing import Any, NamedTuple
 
 from pinlater.errors import BodyInvalid, StepMismatch
-from pinlater.jobs.fingerprints import Fingerprints, call_text, fingerprint, shortened
+from pinlater.jobs.fingerprints import Fingerprints, call_text, shortened
 from pinlater.jobs.step_functions import name_of
 from pinlater.jobs.step_results import as_json, copied, misfit, typed_result
 from pinlater.model.body_metadata import BodyMetadata
@@ -26,6 +26,8 @@ class StepCall(NamedTuple):
         args: arguments of the function.
         kwargs: its keyword arguments.
         fingerprint: of function and arguments, as they were before the call.
+        on_finished: called when it has finished.
+        is_undo: whether it undoes another step.
     """
 
     key: str
@@ -33,14 +35,19 @@ class StepCall(NamedTuple):
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     fingerprint: str
-
-    @classmethod
-    def of(cls, key: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> StepCall:
-        """Return the step with its fingerprint."""
-        return cls(key, function, args, kwargs, fingerprint(function, args, kwargs))
+    on_finished: OnFinished
+    is_undo: bool = False
 
     def __str__(self) -> str:
         return call_text(self.function, self.args, self.kwargs)
+
+
+OnFinished = Callable[[StepCall, bool], object]
+"""Called when a step has finished, and whether that was just now: otherwise it was in an earlier attempt."""
+
+
+def ignore_finished(_call: StepCall, _is_news: bool) -> None:
+    """Do nothing."""
 
 
 class StepRecords:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pinlater.errors import JobInterrupted, JobSleeps, JobTimeout, Retry, StepMismatch, StepTimeout
+from pinlater.jobs.fingerprints import fingerprint
 from pinlater.jobs.interruptible import InterruptibleContext, StepRun
 from pinlater.jobs.name_counter import NameCounter
 from pinlater.jobs.options import JobOptions
@@ -16,7 +17,7 @@ from pinlater.jobs.retry_delay import bounded_ms, delay_ms
 from pinlater.jobs.retrying import Retrying, timeout_of
 from pinlater.jobs.step_deadline import StepDeadline
 from pinlater.jobs.step_functions import is_async
-from pinlater.jobs.step_records import MISSING, StepCall, StepRecords
+from pinlater.jobs.step_records import MISSING, OnFinished, StepCall, StepRecords, ignore_finished
 from pinlater.model.body_metadata import BodyMetadata
 
 
@@ -33,6 +34,8 @@ class Steps:
     Attributes:
         ran: names of the steps that were finished here, in order.
         names: counts the uses of names.
+        save: saves the record and what is kept.
+        save_awaited: the same, from a coroutine.
     """
 
     def __init__(
@@ -48,25 +51,60 @@ class Steps:
         self._records = StepRecords(metadata)
         self._tries = metadata.tries
         self._options = options
-        self._save = save
-        self._save_awaited = save_awaited
+        self.save = save
+        self.save_awaited = save_awaited
         self.names = NameCounter()
         self._under_way = 0
         self._longest_wake_ms = 0
         self._one_ended = asyncio.Event()
 
-    def run(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Run a step; see ``JobContext.step``. Return an awaitable for a coroutine function."""
+    def run(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        on_finished: OnFinished = ignore_finished,
+    ) -> Any:
+        """Run a step; see ``JobContext.step``. Return an awaitable for a coroutine function.
+
+        Args:
+            name: of the step.
+            function: what it does.
+            args: arguments of the function.
+            kwargs: its keyword arguments.
+            on_finished: called when the step has finished, before that is saved.
+        """
         key = self.names.next(name)  # now: several awaited at once end in any order, but they are named in one
-        call = StepCall.of(key, function, args, kwargs)
-        return self._run_awaited(call) if is_async(function) else self._run_now(call)
+        call = StepCall(key, function, args, kwargs, fingerprint(function, args, kwargs), on_finished)
+        return self._run(call)
+
+    def run_undo(self, key: str, undo: Callable[[Any], object], result: Any) -> Any:
+        """Run what undoes a step, as a step; return an awaitable for a coroutine function.
+
+        Args:
+            key: what it is kept under.
+            undo: what to call.
+            result: of the step that is undone.
+        """
+        found = fingerprint(undo, (result,), {})
+        return self._run(StepCall(key, undo, (result,), {}, found, ignore_finished, is_undo=True))
+
+    def result_of(self, call: StepCall) -> Any:
+        """Return the result of a finished step, as the job gets it."""
+        return self._recall(call)
+
+    def _run(self, call: StepCall) -> Any:
+        return self._run_awaited(call) if is_async(call.function) else self._run_now(call)
 
     def _run_now(self, call: StepCall) -> Any:
         self._context.go_on()
         if (result := self._recall(call)) is not MISSING:
             return result
+        if not call.is_undo:
+            self._context.begin()
         if self._context.is_draining:
-            self._save()
+            self.save()
             raise self._context.interrupt(JobInterrupted())
         try:
             found = self._called(call)
@@ -74,25 +112,27 @@ class Steps:
             if not isinstance(call.function, Retrying) or _is_of_outer_step(error, call):
                 raise
             wake_ms = self._failed(call.key, call.function, error)
-            self._save()
+            self.save()
             if wake_ms is None:
                 self._gave_up(call.key, call.function)
                 raise
             raise self._context.interrupt(JobSleeps(wake_ms)) from error
         result = self._finished(call, found)
-        self._save()
+        self.save()
         return result
 
     async def _run_awaited(self, call: StepCall) -> Any:
         self._context.go_on()
         if (result := self._recall(call)) is not MISSING:
             return result
+        if not call.is_undo:
+            self._context.begin()
         if self._context.is_draining:
             why = JobInterrupted()
             with self._recording_cancellation(why):
                 await self._others_ended()
                 self._context.go_on()
-                await self._save_awaited()
+                await self.save_awaited()
             raise self._context.interrupt(why)
         self._under_way += 1
         try:
@@ -103,19 +143,19 @@ class Steps:
             failure = error
         else:
             result = self._finished(call, found)
-            await self._save_awaited()
+            await self.save_awaited()
             return result
         finally:
             self._under_way -= 1
             self._one_ended.set()
         wake_ms = self._failed(call.key, call.function, failure)
         if wake_ms is None:
-            await self._save_awaited()
+            await self.save_awaited()
             self._gave_up(call.key, call.function)
             raise failure
         self._longest_wake_ms = max(self._longest_wake_ms, wake_ms)
         with self._recording_cancellation(JobSleeps(wake_ms)):
-            await self._save_awaited()
+            await self.save_awaited()
             await self._others_ended()
         raise self._context.interrupt(JobSleeps(self._longest_wake_ms)) from failure
 
@@ -152,9 +192,12 @@ class Steps:
     def _recall(self, call: StepCall) -> Any:
         """Return the result of a finished step, ``MISSING`` of another one."""
         try:
-            return self._records.recall(call)
+            result = self._records.recall(call)
         except StepMismatch as error:
             self._context.refuse_record(call.key, error)
+        if result is not MISSING:
+            call.on_finished(call, False)
+        return result
 
     def _failed(self, key: str, step: Retrying[..., Any], error: Exception) -> int | None:
         """Count a failed attempt of a step; return when it is retried, None for never."""
@@ -201,6 +244,7 @@ class Steps:
     def _finished(self, call: StepCall, result: Any) -> Any:
         """Record a result and return it as a later attempt will get it."""
         given = self._records.finish(call, result, self._context.log)
+        call.on_finished(call, True)
         self.ran.append(call.key)
         return given
 

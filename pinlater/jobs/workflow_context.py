@@ -8,15 +8,16 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from pinlater.errors import BodyInvalid
-from pinlater.jobs.interruptible import InterruptibleContext
+from pinlater.errors import BodyInvalid, SagaUndone
+from pinlater.jobs.interruptible import InterruptibleContext, StepRun
 from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.name_counter import NameCounter
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.run_keys import key_of
+from pinlater.jobs.saga import Saga
 from pinlater.jobs.sleeping import moment_after, sleep_until
 from pinlater.jobs.steps import Steps
-from pinlater.model.body_metadata import BodyMetadata
+from pinlater.model.body_metadata import BodyMetadata, SagaMark
 
 
 class WorkflowContext(InterruptibleContext):
@@ -88,6 +89,22 @@ class WorkflowContext(InterruptibleContext):
                 or self._follow_up_names.is_ahead(metadata.enqueued)
             )
         return patches[patch]
+
+    def saga(self) -> Saga:
+        """Return a saga; see ``JobContext.saga``."""
+        self._refuse_raw("a saga")
+        return Saga(self, self._metadata, self._steps)
+
+    @property
+    def saga_mark(self) -> SagaMark | None:
+        """What has to be undone if the job gives up."""
+        return self._metadata.saga
+
+    def begin(self) -> None:
+        """Raise ``SagaUndone`` if the job has given up; what is undone may be done by steps of its own."""
+        mark = self.saga_mark
+        if mark is not None and mark.why and StepRun.current(self) is None:
+            raise SagaUndone(f"the job gave up, and its sagas are undone: {mark.why}")
 
     @cached_property
     def _steps(self) -> Steps:

@@ -61,6 +61,27 @@ class Recurrence(msgspec.Struct, frozen=True, omit_defaults=True):
     failures: int = 0
 
 
+class SagaMark(msgspec.Struct, omit_defaults=True):
+    """What has to be undone if the job gives up.
+
+    The server is given spare attempts with the first step, so that a job whose process dies in its last attempt is not
+    FAILED before its sagas are undone. From then on, attempts are counted by what is kept here.
+
+    Attributes:
+        steps: names of finished steps, the first one to finish first.
+        why: why the job gave up; empty as long as it has not.
+        allowed: attempts of the job, without spare ones.
+        attempt: number of the attempt that got the spare ones.
+        given: attempts that the server allows since then, that one included; 0: no spare ones.
+    """
+
+    steps: list[str] = []
+    why: str = ""
+    allowed: int = 0
+    attempt: int = 0
+    given: int = 0
+
+
 class MismatchMark(msgspec.Struct, frozen=True):
     """Mark on a job that waits for code which fits its recorded steps.
 
@@ -100,6 +121,7 @@ class BodyMetadata(msgspec.Struct, omit_defaults=True):
         mismatch: the recorded step that the code did not fit when the job last ran.
         run_id: identity of this run, from which its keys are made; empty if none was asked for.
         patches: name of a patch -> whether this run follows it.
+        saga: what has to be undone if the job gives up.
     """
 
     steps: dict[str, Any] = msgspec.field(name=f"{_PREFIX}steps", default_factory=dict)
@@ -116,6 +138,7 @@ class BodyMetadata(msgspec.Struct, omit_defaults=True):
     mismatch: MismatchMark | None = msgspec.field(name=f"{_PREFIX}mismatch", default=None)
     run_id: str = msgspec.field(name=f"{_PREFIX}run", default="")
     patches: dict[str, bool] = msgspec.field(name=f"{_PREFIX}patches", default_factory=dict)
+    saga: SagaMark | None = msgspec.field(name=f"{_PREFIX}saga", default=None)
 
     @property
     def run(self) -> int:
@@ -159,6 +182,7 @@ class _MarkOnly(msgspec.Struct):
 
 _mark_decoder = msgspec.json.Decoder(_MarkOnly)
 _RECURRENCE_NAME = b'"$again"'
+_SAGA_NAME = b'"$saga"'
 _metadata_decoder = msgspec.json.Decoder(BodyMetadata)
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -182,6 +206,16 @@ def read_recurrence(body: bytes) -> Recurrence | None:
         return None
     try:
         return read_metadata(body).recurrence
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def read_saga(body: bytes) -> SagaMark | None:
+    """Return what a body says of sagas; None if it says nothing that can be read."""
+    if _SAGA_NAME not in body:  # cheaper than decoding
+        return None
+    try:
+        return read_metadata(body).saga
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

@@ -21,6 +21,7 @@ from pinlater.worker.claim_table.row import ClaimRow
 from pinlater.worker.claim_table.snapshot import SOLO_LAYOUT
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.runner import Runner
+from pinlater.worker.running.undoing import Undoing
 from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.outcome import Failure, Interruption, Result
 from pinlater.worker.session.outcome import Outcome as RunnersOutcome
@@ -32,8 +33,8 @@ MOST_RUNS = 1000
 _OF_A_JOB = (Exception, JobInterrupted, SystemExit, asyncio.CancelledError)
 """Exceptions of a job. Others, such as Ctrl-C and ``pytest.fail``, are meant for the test and pass through."""
 
-SaveBody = Callable[[ClaimedJob, bytes], object]
-"""Saves the body of a running job."""
+SaveBody = Callable[[ClaimedJob, bytes, int | None], object]
+"""Saves the body of a running job; a number are the attempts that it gets."""
 
 EnqueueJob = Callable[[str, PinLaterJob], str]
 """Enqueues a follow-up; returns its descriptor."""
@@ -65,6 +66,7 @@ class Outcome:
         body: the body from which an interrupted job continues, or with which a rescheduled one starts its next run.
         run_after_ms: when a sleeping or rescheduled job is due again; epoch milliseconds.
         next_attempts: number of attempts of the next run; None if there is none.
+        undoes: whether the job has given up, and has ``next_attempts`` to undo its sagas.
         result: what the job returned, if its class says of which type that is.
         result_bytes: the same as a worker sends it.
     """
@@ -80,6 +82,7 @@ class Outcome:
     body: bytes | None = None
     run_after_ms: int | None = None
     next_attempts: int | None = None
+    undoes: bool = False
     result: Any = None
     result_bytes: bytes | None = None
 
@@ -87,7 +90,7 @@ class Outcome:
     def runs_again(self) -> bool:
         """Whether the job has another attempt in this run."""
         if self.next_attempts is not None:
-            return False
+            return self.undoes
         if self.ending is Ending.FAILED:
             return self.attempt < self.attempts_allowed
         return self.ending is Ending.INTERRUPTED
@@ -135,7 +138,7 @@ class Attempts:
     def run(self, claimed: ClaimedJob) -> Outcome:
         """Run one attempt."""
         self._watched.job = self._watched.error = self._runner.error = self._runner.context = None
-        self._saver.keep = lambda body: self._save(claimed, body)
+        self._saver.keep = lambda body, attempts: self._save(claimed, body, attempts)
         batch = self._batch(claimed)
         try:
             ended = self._runner.run(batch, 0, monotonic_ns())
@@ -152,8 +155,8 @@ class Attempts:
         allowed, remaining = claimed.attempts_allowed or 1, claimed.attempts_remaining or 1
         job, error = self._watched.job, self._runner.error or self._watched.error
         attempt = allowed - remaining + 1
-        if self._runner.context is not None:  # of a periodic job, the server is told of more than there are
-            allowed = self._runner.context.attempts_allowed
+        if self._runner.context is not None:  # the server may be told of more than there are
+            attempt, allowed = self._runner.context.attempt, self._runner.context.attempts_allowed
         facts = (job, claimed.descriptor, attempt, allowed)
         if isinstance(ended, Failure):
             ending = Ending.DISCARDED if ended.delay_ms is None else Ending.FAILED
@@ -167,6 +170,7 @@ class Attempts:
                 body=ended.body,
                 run_after_ms=ended.run_after_ms,
                 next_attempts=ended.attempts,
+                undoes=isinstance(ended, Undoing),
             )
         if isinstance(ended, Result) and job is not None:
             result = decode_result(type(job), ended.result)
@@ -225,7 +229,7 @@ class _WatchedRunner(Runner):
 class _DirectSaver(Saver):
     """Passes bodies to a function instead of a server; never drains."""
 
-    keep: Callable[[bytes], object]
+    keep: Callable[[bytes, int | None], object]
 
     def __init__(self, enqueue: EnqueueJob) -> None:
         """Store the function; the worker's saver needs more."""
@@ -236,7 +240,8 @@ class _DirectSaver(Saver):
         return False
 
     def save(self, batch: DequeuedBatch, position: int, encode: Encode, patience_seconds: float) -> bool:  # noqa: ARG002
-        self.keep(encode())
+        body = encode()
+        self.keep(body, batch.new_attempts.get(position))
         return True
 
     def enqueue(self, follow_up: FollowUp, patience_seconds: float) -> str:  # noqa: ARG002

@@ -73,6 +73,7 @@ class FakeContext(WorkflowContext):
         patches: name of a patch -> whether this run follows it, for ``since``.
         draining_after: number of the checkpoint at which a drain interrupts the job; each step that is run is one.
         previous: context of the attempt before: all that it has recorded is there, what is given beside it counts more.
+        gave_up: why the job gave up after ``previous``: this attempt undoes its sagas; empty if it did not.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class FakeContext(WorkflowContext):
         patches: Mapping[str, bool] | None = None,
         draining_after: int | None = None,
         previous: FakeContext | None = None,
+        gave_up: str = "",
     ) -> None:
         self.thread = get_ident()
         self.descriptor = descriptor or f"{queue}:s1:p1:1"
@@ -106,6 +108,8 @@ class FakeContext(WorkflowContext):
         kept.sleeps = kept.sleeps if sleeps is None else dict(sleeps)
         kept.tries = kept.tries if tries is None else dict(tries)
         kept.patches = kept.patches if patches is None else dict(patches)
+        if kept.saga is not None and gave_up:
+            kept.saga.why = gave_up
         self._metadata = kept
         self.steps, self.sleeps, self.tries = kept.steps, kept.sleeps, kept.tries
         self.progress_reports: list[Progress] = []
@@ -160,6 +164,7 @@ class FakeContext(WorkflowContext):
         set_unique_key(options, key)
         encoding = encoder(options)
         if use not in self.enqueued:
+            self.begin()
             self.enqueued[use] = _decode(job, encoding.struct(job).body or b"")
             self._metadata.enqueued[use] = ""
             self._save()

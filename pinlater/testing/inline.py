@@ -88,12 +88,14 @@ class _InlineJob:
             self.body = outcome.body
         if outcome.run_after_ms is not None:
             self.run_after_ms = outcome.run_after_ms
-        if outcome.ending is Ending.FAILED:
+        if outcome.undoes:
+            self.attempts_allowed = self.attempts_remaining = outcome.next_attempts or 1
+        elif outcome.ending is Ending.FAILED:
             self.attempts_remaining -= 1
         elif outcome.ending is Ending.DISCARDED:
             self.attempts_remaining = 0
         self.result = outcome.result_bytes
-        self.was_rescheduled = outcome.next_attempts is not None
+        self.was_rescheduled = outcome.next_attempts is not None and not outcome.undoes
         if outcome.ending is Ending.SUCCEEDED:
             self.state = JobState.SUCCEEDED
         elif self.was_rescheduled:
@@ -257,8 +259,11 @@ class InlineClient(Client):
     def _enqueue_follow_up(self, queue: str, job: PinLaterJob) -> str:
         return self._execute(self._calls.enqueue_structs(queue, [job]))[0]
 
-    def _save(self, claimed: ClaimedJob, body: bytes) -> None:
-        self._jobs[claimed.descriptor].body = body
+    def _save(self, claimed: ClaimedJob, body: bytes, attempts: int | None) -> None:
+        job = self._jobs[claimed.descriptor]
+        job.body = body
+        if attempts is not None:
+            job.attempts_allowed = job.attempts_remaining = attempts
 
     # What a worker would do
 

@@ -63,25 +63,25 @@ class DoomedClient(InlineClient):
         self._saves = 0
         self._is_dead = False
 
-    def _save(self, claimed: ClaimedJob, body: bytes) -> None:
+    def _save(self, claimed: ClaimedJob, body: bytes, attempts: int | None) -> None:
         self._saves += 1
         number = self._saves
         self._pass(f"before save {number}")
-        super()._save(claimed, body)
+        super()._save(claimed, body, attempts)
         self._pass(f"after save {number}")
 
     def _run_attempt(self, claimed: ClaimedJob) -> Outcome:
-        allowed, remaining = claimed.attempts_allowed or 1, claimed.attempts_remaining or 1
-        attempt = allowed - remaining + 1
         try:
             outcome = super()._run_attempt(claimed)
-            self._pass(f"at the end of attempt {attempt}")
+            self._pass(f"at the end of attempt {outcome.attempt}")
         except BaseException:
             if not self._is_dead:
                 raise
         else:
             return outcome
         self._is_dead = False  # the next attempt has a new process
+        job = self._jobs[claimed.descriptor]
+        attempt, allowed = job.attempts_allowed - job.attempts_remaining + 1, job.attempts_allowed
         status = f"its process was killed {self.killed_at}\n"
         return Outcome(None, claimed.descriptor, attempt, allowed, Ending.FAILED, status=status)
 

@@ -145,9 +145,9 @@ class _ClientInTime(Client):
         for queue, jobs in periodic_jobs.by_queue(self._clock.now_ms()).items():
             self._execute(Calls(self.source).enqueue_structs(queue, jobs))
 
-    def save(self, job: ClaimedJob, body: bytes) -> None:
+    def save(self, job: ClaimedJob, body: bytes, attempts: int | None) -> None:
         """Save the body of a checkpoint."""
-        self.checkpoint(_queue_of(job), [Checkpoint(job.descriptor, job.claim, body)])
+        self.checkpoint(_queue_of(job), [Checkpoint(job.descriptor, job.claim, body, attempts=attempts)])
 
 
 class _CallsInTime(Calls):
@@ -181,7 +181,7 @@ def _report(client: Client, job: ClaimedJob, outcome: Outcome, ahead_ms: int) ->
     elif ending is Ending.INTERRUPTED:
         run_after_ms = job.run_after_ms if outcome.run_after_ms is None else outcome.run_after_ms + ahead_ms
         returned = Checkpoint(job.descriptor, job.claim, outcome.body, move_to_pending=True, run_after_ms=run_after_ms)
-        client.checkpoint(queue, [returned])
+        client.checkpoint(queue, [returned._replace(status=outcome.status or None)])
     else:
         is_final = ending is Ending.DISCARDED
         ack = Ack(job.descriptor, job.claim, outcome.status, outcome.retry_delay, final=is_final)

@@ -15,29 +15,26 @@ from typing import NoReturn, TypeVar, Unpack
 
 from pinlater.client.jobs import encoder, queue_of
 from pinlater.errors import ClaimLost, JobExpired, JobInterrupted, JobSleeps, StepMismatch
-from pinlater.jobs.body_codec import encode_body, options_of
+from pinlater.jobs.body_codec import options_of
 from pinlater.jobs.cursor import iterate
 from pinlater.jobs.enqueue_options import FollowUpOptions
 from pinlater.jobs.follow_ups import follow_up_key, idempotency_key, set_unique_key
-from pinlater.jobs.job import Job, RawJob
+from pinlater.jobs.job import Job
 from pinlater.jobs.next_run import NextRun, NextRunPlan
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.result_codec import encode_result
 from pinlater.jobs.run_keys import new_run_id
 from pinlater.jobs.step_deadline import StepDeadline
-from pinlater.jobs.workflow_context import WorkflowContext
 from pinlater.model.body_metadata import (
     METADATA_BYTE,
-    BodyMetadata,
     Progress,
     Recurrence,
-    read_metadata,
+    SagaMark,
     read_recurrence,
-    replace_metadata,
-    with_progress,
 )
 from pinlater.model.policy import may_have_policy
 from pinlater.model.trace_context import EnqueueTrace, UntracedEnqueue, read_trace_context, trace_log_fields
+from pinlater.worker.running.body_context import BodyContext
 from pinlater.worker.running.job_log import JobLog
 from pinlater.worker.running.mismatch import mismatch_wait
 from pinlater.worker.running.run_limits import RunLimits
@@ -46,6 +43,9 @@ from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.pipeline import CALL_SECONDS
 from pinlater.worker.session.saver import Encode, FollowUp, Saver
 
+SPARE_ATTEMPTS = 3
+"""Attempts that the server is given for a job with something to undo, on top of its own: it takes as many deaths of
+processes in a row to count as poison."""
 _RETRY_SECONDS = 1.0
 """Delay after a checkpoint that no server saved."""
 
@@ -54,7 +54,7 @@ _AT_ONCE = nullcontext()
 _T = TypeVar("_T")
 
 
-class RunContext(WorkflowContext):
+class RunContext(BodyContext):
     """Context of one attempt of one job.
 
     Args:
@@ -84,7 +84,6 @@ class RunContext(WorkflowContext):
     status_note = ""
     _next_save: float | None = None
     _sent_at: float | None = None
-    _body_when_interrupted = b""
 
     def __init__(
         self,
@@ -114,6 +113,7 @@ class RunContext(WorkflowContext):
             self.may_have_metadata = True
             if may_have_policy(body):
                 self.options = options_of(job, body)
+            self._count_attempts_without_spare()
 
     def __str__(self) -> str:
         return f"{self.descriptor} attempt {self.attempt}/{self.attempts_allowed}"
@@ -206,6 +206,7 @@ class RunContext(WorkflowContext):
         enqueued, use = self._metadata.enqueued, self._follow_up_names.next(name)
         if use in enqueued:
             return enqueued[use]
+        self.begin()
         key = follow_up_key(self.descriptor, self._metadata.run, use)
         set_unique_key(options, key)
         target = queue_of(job, options.get("queue"))
@@ -237,9 +238,6 @@ class RunContext(WorkflowContext):
         zone = UTC if schedule is None else schedule.zone
         return None if again is None else datetime.fromtimestamp(again.due_ms / 1000, zone)
 
-    def _running_job(self) -> Job:
-        return self._job
-
     @property
     def _running_options(self) -> JobOptions:
         return self.options
@@ -254,14 +252,12 @@ class RunContext(WorkflowContext):
             self.run_limits.record_progress(time.monotonic())
 
     @cached_property
-    def _metadata(self) -> BodyMetadata:  # type: ignore[override] # read when it is needed
-        return BodyMetadata() if isinstance(self._job, RawJob) else read_metadata(self._batch.bodies[self._position])
-
-    @cached_property
     def expires_ms(self) -> float:
         """Epoch milliseconds when the job's ``give_up_after`` ends; inf if not limited or not known."""
         seconds = self.options.give_up_after
-        if seconds is None:
+        if seconds is None or (
+            (mark := self.saga_mark) is not None and mark.why
+        ):  # what it did is undone, however late
             return inf
         again = self._again
         began_ms = self._batch.metadata[self._position].createdAtTimestampMillis if again is None else again.due_ms
@@ -307,6 +303,19 @@ class RunContext(WorkflowContext):
             self.note_interruption(ClaimLost(why))
         return is_news
 
+    def _count_attempts_without_spare(self) -> None:
+        mark, given = self.saga_mark, self.attempts_allowed
+        if mark is not None and mark.given == given:
+            self.attempt, self.attempts_allowed = mark.attempt + self.attempt - 1, mark.allowed
+
+    def new_saga_mark(self) -> SagaMark:
+        """Return a new mark, and have the server give the job spare attempts with the next checkpoint."""
+        if self.is_periodic:  # it has some anyway
+            return SagaMark()
+        given = self.attempts_allowed - self.attempt + 1 + SPARE_ATTEMPTS
+        self._batch.new_attempts = {**self._batch.new_attempts, self._position: given}
+        return SagaMark([], "", self.attempts_allowed, self.attempt, given)
+
     def limit_step(self, deadline: StepDeadline) -> AbstractContextManager[None]:
         """Return a block in which the deadline of a step is enforced."""
         return self._services.limit_step(deadline)
@@ -319,54 +328,6 @@ class RunContext(WorkflowContext):
             raise error
         self._metadata.mismatch, self.status_note = wait.mark, wait.status
         raise self.interrupt(JobSleeps(wait.until_ms)) from error
-
-    def note_interruption(self, why: JobInterrupted) -> None:
-        """Record that the attempt ends, and with which body."""
-        if self.interruption is None:
-            self._body_when_interrupted = self._last_body
-        super().note_interruption(why)
-
-    def body(self) -> bytes:
-        """Encode the job as it is now.
-
-        Raises:
-            BodyInvalid: it holds something that JSON cannot carry.
-        """
-        return encode_body(self._job, self._metadata)
-
-    def body_after(self, why: JobInterrupted) -> bytes:
-        """Return the body that an interrupted job resumes from.
-
-        If it swallowed the interruption, this is the record of then: what it wrote since may say that all is done.
-
-        Raises:
-            BodyInvalid: it holds something that JSON cannot carry.
-        """
-        if not why.was_swallowed:
-            return self.body()
-        body = self._body_when_interrupted
-        return body if isinstance(self._job, RawJob) else replace_metadata(body, self._metadata)
-
-    def body_of_next_run(self, due_ms: int) -> bytes:
-        """Return the body of the next run, which is due at epoch milliseconds ``due_ms``.
-
-        Raises:
-            BodyInvalid: the job holds something that JSON cannot carry.
-        """
-        return encode_body(self._job, self._for_next_run(due_ms))
-
-    def body_of_next_run_after_failure(self, due_ms: int, *, is_failure: bool) -> bytes:
-        """Return the body of the next run after a failed one, with the fields that another attempt would have had.
-
-        Args:
-            due_ms: epoch milliseconds.
-            is_failure: whether it is to be counted among the failed runs.
-        """
-        return replace_metadata(self._last_body, self._for_next_run(due_ms, is_failure=is_failure))
-
-    def _for_next_run(self, due_ms: int, *, is_failure: bool = False) -> BodyMetadata:
-        trace = None if self.run_trace is None else self.run_trace.context
-        return self._metadata.for_next_run(due_ms, trace, is_failure=is_failure)
 
     def _save_surely(self) -> bool:
         return self._save(self._patience_seconds)
@@ -391,14 +352,6 @@ class RunContext(WorkflowContext):
         self._sent_at = time.monotonic()
         with self._while_calling(patience_seconds):
             return self._saver.save(self._batch, self._position, encode, patience_seconds)
-
-    def _encoded(self) -> bytes:
-        self._last_body = body = self.body()
-        return body
-
-    def _encoded_progress(self) -> bytes:
-        progress = self._metadata.progress
-        return self._last_body if progress is None else with_progress(self._last_body, progress)
 
     def _while_calling(self, patience_seconds: float) -> AbstractContextManager[None]:
         """Return a context for a call to the server: the job does not stall while it waits."""

@@ -45,6 +45,7 @@ from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.run_limits import RunLimits
 from pinlater.worker.running.run_services import RunServices
 from pinlater.worker.running.tick import Tick, reset_body
+from pinlater.worker.running.undoing import SpentRun, is_spent, undo_before, undo_first
 from pinlater.worker.running.unknown import UnknownJobPolicy
 from pinlater.worker.session.batch import DequeuedBatch, queue_of
 from pinlater.worker.session.outcome import (
@@ -141,10 +142,15 @@ class Runner:
             batch.bodies[position] = body
         return body is not None
 
-    def _tick_of(self, job: Job, context: RunContext, body: bytes) -> Tick | None:
-        """Return the tick of a periodic job; None for other jobs."""
+    def _tick_of(self, job: Job, context: RunContext, body: bytes) -> Tick | SpentRun | None:
+        """Return the tick of a periodic job, or what stands for it if a job has no attempts; None for other jobs."""
         again = read_recurrence(body)
-        return Tick(job, context, again, self._now) if again is not None and again.schedule else None
+        if again is None or not again.schedule:
+            return SpentRun(context, int(self._now() * 1000)) if is_spent(context) else None
+        tick = Tick(job, context, again, self._now)
+        if tick.is_over and tick.outcome is not None:
+            tick.outcome = tick.after(undo_before(context, tick.outcome, int(self._now() * 1000)))
+        return tick
 
     def _attempt(
         self, job: Job, context: RunContext, batch: DequeuedBatch, position: int, now_ns: int
@@ -165,7 +171,8 @@ class Runner:
             return self._ended(job, context, error, now_ns)
         finally:
             self._running.job = None
-        is_plain = context.interruption is None and context.next_run is None and not batch.area.lost_batch_ns[position]
+        is_plain = context.interruption is None and context.next_run is None and context.saga_failure is None
+        is_plain = is_plain and not batch.area.lost_batch_ns[position]
         if is_plain and getpid() == self._pid:
             return None if context.result is None else Result(context.result)  # nearly always: this is the short way
         return self._ended(job, context, None, now_ns)
@@ -178,6 +185,8 @@ class Runner:
         if getpid() != self._pid:
             leave_fork(error)
         context.check_claim()
+        if error is None and context.interruption is None:
+            error = context.saga_failure  # the job has caught it, but what it has left is neither done nor undone
         if error is not None:
             why = swallowed_interruption(context, error) or context.interruption or interruption_in(error) or error
             return self._outcome_of(job, context, why, started_ns)
@@ -236,6 +245,12 @@ class Runner:
         return run_limits
 
     def _outcome_of(self, job: Job, context: RunContext, error: BaseException, started_ns: int) -> Outcome:
+        outcome = self._outcome_without_sagas(job, context, error, started_ns)
+        if isinstance(outcome, Failure):
+            return undo_first(context, outcome, error, int(self._now() * 1000))
+        return outcome
+
+    def _outcome_without_sagas(self, job: Job, context: RunContext, error: BaseException, started_ns: int) -> Outcome:
         seconds = (monotonic_ns() - started_ns) / 1e9
         if isinstance(error, ClaimLost):
             log.warning("%s stopped; its result is dropped: %s", job.job_options.name, error)

@@ -73,7 +73,8 @@ class Tick:
         options, claims = job.job_options, context.attempt
         schedule = options.schedule
         self._job, self._context, self._now = job, context, now
-        self.is_over, self.outcome = True, None
+        self.is_over = True
+        self.outcome: Outcome | None = None
         if schedule is None or schedule.text != again.schedule:
             log.info("%s ended: its schedule %r is from another deployment", options.name, again.schedule)
             return

@@ -10,6 +10,7 @@ from pinlater.worker.session.job_saves import JobSaves
 
 _NONE: dict[int, bytes] = {}
 """Of the batches without a result, which are most."""
+_NO_ATTEMPTS: dict[int, int] = {}
 
 
 class DequeuedBatch:
@@ -25,6 +26,7 @@ class DequeuedBatch:
         next: position of the next job to start.
         end: position after the last one to start.
         saves: those of its only job, of a batch that has one; None: none yet.
+        new_attempts: position of a job -> attempts that the server is to give it with its next checkpoint.
         results: position of a job that has succeeded -> its result, of the few that have one.
     """
 
@@ -37,6 +39,7 @@ class DequeuedBatch:
         "end",
         "fetched_ns",
         "metadata",
+        "new_attempts",
         "next",
         "results",
         "saves",
@@ -55,6 +58,7 @@ class DequeuedBatch:
         self.fetched_ns = area.fetched_ns
         self.saves: JobSaves | None = None
         self.results: dict[int, bytes] = _NONE
+        self.new_attempts: dict[int, int] = _NO_ATTEMPTS
         self._unsettled = len(self.descriptors)
 
     @property

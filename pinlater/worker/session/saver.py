@@ -261,7 +261,9 @@ class Saver:
 
     def _checkpoint(self, batch: DequeuedBatch, position: int, encode: Encode) -> Call[None]:
         descriptor = batch.descriptors[position]
-        checkpoint = Checkpoint(descriptor, batch.claim or None, encode())
+        body = encode()
+        attempts = batch.new_attempts.get(position)
+        checkpoint = Checkpoint(descriptor, batch.claim or None, body, attempts=attempts)
         return with_stale_claims(self._calls.checkpoint(queue_of(descriptor), [checkpoint]))
 
 

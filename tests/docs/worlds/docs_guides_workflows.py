@@ -67,6 +67,41 @@ def price_of(order):
     return 10
 
 
+def book_flight(city):
+    return f"flight to {city}"
+
+
+def book_hotel(city):
+    notes.append(f"room in {city}")
+    return f"room in {city}"
+
+
+def cancel_flight(flight):
+    notes.append(f"no {flight}")
+
+
+cancel_hotel = cancel_flight
+
+
+def refund(_):
+    raise AssertionError("it was never paid")
+
+
+def give_up(holiday):
+    """Let the charge fail."""
+    notes.clear()
+
+    def no_money(*_):
+        raise OSError("no money")
+
+    had, globals_of_page = holiday.run.__globals__["charge"], holiday.run.__globals__
+    globals_of_page["charge"] = no_money
+    with run_inline(holiday) as client:
+        client.enqueue(holiday(city="rome"))
+    globals_of_page["charge"] = had
+    assert notes == ["room in rome", "no room in rome", "no flight to rome"]
+
+
 def run_with_types(travel, rent, charged):
     mails.clear()
     with run_inline(travel, rent, charged) as client:
@@ -84,6 +119,8 @@ def run_with_types(travel, rent, charged):
 def afterwards(page, server):
     kinds = [page[name] for name in ("PublishAlbum", "CompareOffers", "Backup", "Close", "Invite")]
     album, compare, backup, close, invite = kinds
+    give_up(page["Holiday"])
+    notes.clear()
     run_with_types(page["Travel"], page["CollectRent"], page["Charge"])
     with run_inline(*kinds) as client:
         client.enqueue(album(album=7))

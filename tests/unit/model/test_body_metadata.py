@@ -11,6 +11,7 @@ from pinlater.model.body_metadata import (
     MismatchMark,
     Progress,
     Recurrence,
+    SagaMark,
     read_metadata,
     read_recurrence,
     replace_metadata,
@@ -32,6 +33,7 @@ SAMPLES = {
     "mismatch": MismatchMark("a", 5),
     "run_id": "x",
     "patches": {"a": True},
+    "saga": SagaMark(["a"]),
 }
 
 

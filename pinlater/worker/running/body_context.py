@@ -1,0 +1,102 @@
+"""The bodies that a running job goes on with: saved, interrupted, of the next run."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from pinlater.errors import JobInterrupted
+from pinlater.jobs.body_codec import encode_body
+from pinlater.jobs.job import Job, RawJob
+from pinlater.jobs.workflow_context import WorkflowContext
+from pinlater.model.body_metadata import (
+    BodyMetadata,
+    SagaMark,
+    read_metadata,
+    read_saga,
+    replace_metadata,
+    with_progress,
+)
+
+
+class BodyContext(WorkflowContext):
+    """A context that knows the body of its job, as it was dequeued or last saved."""
+
+    _job: Job
+    _last_body: bytes
+    _body_when_interrupted = b""
+
+    def _running_job(self) -> Job:
+        return self._job
+
+    @cached_property
+    def _metadata(self) -> BodyMetadata:  # type: ignore[override] # read when it is needed
+        return BodyMetadata() if isinstance(self._job, RawJob) else read_metadata(self._last_body)
+
+    @property
+    def saga_mark(self) -> SagaMark | None:
+        """What has to be undone if the job gives up."""
+        return self._metadata.saga if "_metadata" in self.__dict__ else read_saga(self._last_body)
+
+    def note_interruption(self, why: JobInterrupted) -> None:
+        """Record that the attempt ends, and with which body."""
+        if self.interruption is None:
+            self._body_when_interrupted = self._last_body
+        super().note_interruption(why)
+
+    def body(self) -> bytes:
+        """Encode the job as it is now.
+
+        Raises:
+            BodyInvalid: it holds something that JSON cannot carry.
+        """
+        return encode_body(self._job, self._metadata)
+
+    def body_after(self, why: JobInterrupted) -> bytes:
+        """Return the body that an interrupted job resumes from.
+
+        If it swallowed the interruption, this is the record of then: what it wrote since may say that all is done.
+
+        Raises:
+            BodyInvalid: it holds something that JSON cannot carry.
+        """
+        if not why.was_swallowed:
+            return self.body()
+        body = self._body_when_interrupted
+        return body if isinstance(self._job, RawJob) else replace_metadata(body, self._metadata)
+
+    def body_of_next_run(self, due_ms: int) -> bytes:
+        """Return the body of the next run, which is due at epoch milliseconds ``due_ms``.
+
+        Raises:
+            BodyInvalid: the job holds something that JSON cannot carry.
+        """
+        return encode_body(self._job, self._for_next_run(due_ms))
+
+    def body_of_next_run_after_failure(self, due_ms: int, *, is_failure: bool) -> bytes:
+        """Return the body of the next run after a failed one, with the fields that another attempt would have had.
+
+        Args:
+            due_ms: epoch milliseconds.
+            is_failure: whether it is to be counted among the failed runs.
+        """
+        return replace_metadata(self._last_body, self._for_next_run(due_ms, is_failure=is_failure))
+
+    def body_to_undo(self, why: str) -> bytes:
+        """Return the body with which the job undoes its sagas after it gave up."""
+        metadata = self._metadata
+        assert metadata.saga is not None
+        metadata.saga.why, metadata.saga.given = why, 0
+        metadata.tries.clear()
+        return replace_metadata(self._last_body, metadata)
+
+    def _for_next_run(self, due_ms: int, *, is_failure: bool = False) -> BodyMetadata:
+        trace = None if self.run_trace is None else self.run_trace.context
+        return self._metadata.for_next_run(due_ms, trace, is_failure=is_failure)
+
+    def _encoded(self) -> bytes:
+        self._last_body = body = self.body()
+        return body
+
+    def _encoded_progress(self) -> bytes:
+        progress = self._metadata.progress
+        return self._last_body if progress is None else with_progress(self._last_body, progress)

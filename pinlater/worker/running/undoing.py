@@ -1,0 +1,106 @@
+"""Lets a job that gives up undo its sagas before it ends."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from dataclasses import dataclass, replace
+
+from pinlater.jobs.retry_delay import delay_ms
+from pinlater.model.status import format_origin
+from pinlater.worker.running.run_context import RunContext
+from pinlater.worker.session.outcome import Failure, Interruption, Outcome, describe_error
+
+_LEAST_ATTEMPTS = 5
+"""Attempts to undo, also for a class that allows fewer to do."""
+_MOST_CHARACTERS = 500
+
+_DIED = "its process died in its last attempt, or its claim was lost"
+_FAILED = Failure("", None, ending="given_up")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Undoing(Interruption):
+    """The job has given up, and goes on to undo its sagas."""
+
+
+def undo_first(context: RunContext, outcome: Failure, error: BaseException, now_ms: int) -> Failure | Undoing:
+    """Return what becomes of a failed attempt, if its job may have sagas that are to be undone before it ends.
+
+    Args:
+        context: of the attempt.
+        outcome: what would become of it without sagas.
+        error: why it has failed.
+        now_ms: epoch milliseconds, as the server has them.
+    """
+    mark = context.saga_mark
+    if mark is None:
+        return outcome
+    if not mark.why:
+        is_last = outcome.delay_ms is None or context.is_last_attempt
+        if is_last and mark.steps:
+            return _begin(context, outcome, describe_error(error), now_ms)
+        return replace(outcome, delay_ms=None) if is_last else outcome  # whatever spare attempts the server has
+    if not mark.steps:
+        return replace(outcome, delay_ms=None, ending="given_up")
+    if not context.is_last_attempt and outcome.delay_ms is None:
+        return replace(outcome, delay_ms=delay_ms(context.options.backoff, context.attempt))
+    if context.is_last_attempt:
+        log.error("%s gives up to undo %s", context, ", ".join(map(repr, mark.steps)))
+        left = ", ".join(f"{key!r}" for key in mark.steps)
+        return replace(outcome, status=f"{outcome.status}not undone, and left so: {left}\n")
+    return outcome
+
+
+class SpentRun:
+    """A job that is handed out only because it has spare attempts, in place of a ``Tick``.
+
+    Attributes:
+        is_over: True: it is not run.
+        outcome: what becomes of it.
+    """
+
+    is_over = True
+
+    def __init__(self, context: RunContext, now_ms: int) -> None:
+        self.outcome: Outcome | None = undo_before(
+            context, Failure(f"{_origin(now_ms)} not run again: {_DIED}\n", None), now_ms
+        )
+
+    def after(self, outcome: Outcome | None) -> Outcome | None:
+        """Return an outcome as it is."""
+        return outcome
+
+
+def is_spent(context: RunContext) -> bool:
+    """Whether a job with spare attempts has no other ones any more."""
+    mark = context.saga_mark
+    return mark is not None and mark.given > 0 and context.attempt > context.attempts_allowed
+
+
+def undo_before(context: RunContext, outcome: Outcome, now_ms: int) -> Outcome:
+    """Return what becomes of a job that is not run because its attempts are spent.
+
+    Args:
+        context: of the attempt that it has no right to.
+        outcome: what would become of it without sagas.
+        now_ms: epoch milliseconds, as the server has them.
+    """
+    mark = context.saga_mark
+    if mark is None or mark.why or not mark.steps or not isinstance(outcome, Failure | Interruption):
+        return outcome
+    return _begin(context, replace(_FAILED, status=outcome.status), _DIED, now_ms)
+
+
+def _origin(now_ms: int) -> str:
+    return f"[{format_origin(socket.gethostname(), os.getpid(), now_ms / 1000)}]"
+
+
+def _begin(context: RunContext, outcome: Failure, why: str, now_ms: int) -> Undoing:
+    log.warning("%s gives up; its sagas are undone first", context)
+    body = context.body_to_undo(why[:_MOST_CHARACTERS])
+    attempts = max(context.attempts_allowed, _LEAST_ATTEMPTS)
+    return Undoing(body, now_ms, attempts, outcome.status, outcome.ending)
