@@ -60,6 +60,8 @@ def lock_shop(owner):
 
 
 def charge(*what):
+    if "flight to rome" in what:
+        raise OSError("no money")
     charges.append(what)
 
 
@@ -88,17 +90,8 @@ def refund(_):
 
 
 def give_up(holiday):
-    """Let the charge fail."""
-    notes.clear()
-
-    def no_money(*_):
-        raise OSError("no money")
-
-    had, globals_of_page = holiday.run.__globals__["charge"], holiday.run.__globals__
-    globals_of_page["charge"] = no_money
     with run_inline(holiday) as client:
         client.enqueue(holiday(city="rome"))
-    globals_of_page["charge"] = had
     assert notes == ["room in rome", "no room in rome", "no flight to rome"]
 
 
@@ -119,6 +112,7 @@ def run_with_types(travel, rent, charged):
 def afterwards(page, server):
     kinds = [page[name] for name in ("PublishAlbum", "CompareOffers", "Backup", "Close", "Invite")]
     album, compare, backup, close, invite = kinds
+    notes.clear()
     give_up(page["Holiday"])
     notes.clear()
     run_with_types(page["Travel"], page["CollectRent"], page["Charge"])
