@@ -207,7 +207,7 @@ async def checkpoint(scripts: ScriptRunner, queue: str, checkpoints: Sequence[St
             time_argument(item.run_after_ms),
             item.attempts,
             item.status,
-            item.waits_for or None,
+            *((item.waits_for,) if item.waits_for else ()),
         )
         for item in checkpoints
     ]
