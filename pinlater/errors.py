@@ -15,6 +15,7 @@
     │   │   ├── NotConnected         no server could be reached, so nothing was sent
     │   │   └── ServerStopping       the server is stopping, and has not carried out the call
     │   ├── CallTimeout              no reply came before the deadline
+    │   │   └── JobUnfinished        a job did not end in the time that somebody waited for it
     │   └── ProtocolError            the server sent an invalid or unexpected message
     │       └── CallUnsendable       the call is too large, or a value cannot be encoded
     ├── JobError                     about a single job
@@ -242,6 +243,10 @@ class ServerStopping(ServerUnavailable):
 
 class CallTimeout(CallError):
     """No reply came before the deadline of the call."""
+
+
+class JobUnfinished(CallTimeout):
+    """A job did not end in the time that somebody waited for it; it is not changed."""
 
 
 class ProtocolError(CallError):

@@ -11,7 +11,7 @@ import click
 from pinlater.cli.command import Session, command
 from pinlater.cli.output import print_json, some_jobs, state_text, visible
 from pinlater.durations import DURATION, parse_duration
-from pinlater.errors import JobError
+from pinlater.errors import EXIT_UNAVAILABLE, JobError, JobUnfinished
 from pinlater.model.state import JobState
 
 if TYPE_CHECKING:
@@ -110,20 +110,22 @@ def _json(text: str) -> Any:
     "--wait",
     type=parse_duration,
     metavar=DURATION,
-    default=0.0,
     help="Wait so long for the job to end, such as 30s or 5m.  [default: not at all]",
 )
 @click.pass_obj
-def result(session: Session, /, *, descriptor: str, wait: float) -> int:
+def result(session: Session, /, *, descriptor: str, wait: float | None) -> int:
     """Print what a job returned, as JSON.
 
     Exit status 1 if the job has failed, was cancelled or does not exist; 69 if it has not ended.
     """
     with session.client() as client:
         try:
-            value = client.handle(descriptor).result(wait)
+            value = client.handle(descriptor).result(wait or 0.0)
         except JobError as error:
             raise click.ClickException(str(error)) from error
+        except JobUnfinished as error:
+            click.echo(f"pinlater: {error}; wait for its end with --wait 30s", err=True)
+            return EXIT_UNAVAILABLE
     print_json(value)
     return 0
 

@@ -49,7 +49,7 @@ class JobHandle(Generic[Result_co]):
             timeout: seconds to wait; None: for ever.
 
         Raises:
-            CallTimeout: the job did not finish in time; it is not changed.
+            JobUnfinished: the job did not end in time, which is a ``CallTimeout``; it is not changed.
             LookupError: as in ``status``.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -75,7 +75,7 @@ class JobHandle(Generic[Result_co]):
         Raises:
             JobFailed: it has failed for good: ``JobWasCancelled`` if it was cancelled, ``JobGone`` if there is no such
                 job, or no longer.
-            CallTimeout: the job did not finish in time; it is not changed.
+            JobUnfinished: the job did not end in time, which is a ``CallTimeout``; it is not changed.
             ResultInvalid: the result does not fit the type that the class declares.
         """
         name = "" if self._kind is None else self._kind.job_options.name

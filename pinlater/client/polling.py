@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from pinlater.client.waits import waits_text
-from pinlater.errors import CallTimeout
+from pinlater.errors import JobUnfinished
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
@@ -52,7 +52,7 @@ def bounded(pause: float, deadline: float | None, info: JobInfo) -> float:
     """Return the seconds to sleep, at most until the deadline; None: there is none.
 
     Raises:
-        CallTimeout: the deadline has passed.
+        JobUnfinished: the deadline has passed.
     """
     if deadline is None:
         return pause
@@ -64,5 +64,5 @@ def bounded(pause: float, deadline: float | None, info: JobInfo) -> float:
             hint = "; it waits for other jobs of its key"
         if info.waits_for:
             hint = f"; it waits for {waits_text(info.waits_for)}"
-        raise CallTimeout(f"{info.descriptor} is still {info.state.name}{hint}")
+        raise JobUnfinished(f"{info.descriptor} is still {info.state.name}{hint}")
     return min(pause, remaining)

@@ -51,16 +51,52 @@ def test_a_walk_through_all_commands(tool):
     assert tool("count", "email")[0] == 1
 
 
-def test_jobs_that_have_not_begun_are_cancelled(tool):
+def test_jobs_are_cancelled(tool):
+    tool("create-queue", "stops")
+    first, second = (tool("enqueue", "stops", "x", *words)[1].strip() for words in ([], ["--delay", "600"]))
+    claimed = json.loads(tool("dequeue", "stops", "--json")[1])
+    assert tool("cancel", second, first, "--reason", "no need") == (0, "2 jobs cancelled\n", "")
+    assert "IN_PROGRESS (asked to stop)" in tool("lookup", first)[1]
+    assert "CANCELLED" in tool("lookup", second)[1]
+    assert "cancelled: no need" in tool("lookup", second)[1]
+    assert tool("ack", "stops", first, "--claim", claimed["claim"])[0] == 0
+    assert tool("cancel", first) == (1, "0 jobs cancelled\n", f"pinlater: {first} is SUCCEEDED\n")
+    status, out, err = tool("cancel", "stops:s1:p1:99999999", "--json")
+    assert (status, json.loads(out)) == (1, {"cancelled": [], "left": ["stops:s1:p1:99999999"]})
+    assert err == "pinlater: stops:s1:p1:99999999 does not exist\n"
+    assert tool("cancel", "stops")[0] == 1, "this is no descriptor"
+    for _ in range(3):
+        tool("enqueue", "stops", "x")
+    assert (
+        tool("cancel-jobs", "stops", "--state", "pending", "--limit", "2", "--dry-run")[1]
+        == "2 jobs would be cancelled\n"
+    )
+    assert tool("cancel-jobs", "stops", "--state", "pending", "--yes")[1] == "3 jobs cancelled\n"
+    tool("delete-queue", "stops")
+
+
+def test_results_are_printed_and_events_sent(tool):
+    tool("create-queue", "talks")
+    job = tool("enqueue", "talks", "x")[1].strip()
+    status, _, err = tool("result", job)
+    assert (status, "--wait" in err) == (69, True), "it has not ended"
+    assert tool("send", job, "approval", '{"by": "ada"}') == (0, "event sent\n", "")
+    assert tool("send", job, "approval", "ada")[0] == 2, "that is no JSON"
+    claimed = json.loads(tool("dequeue", "talks", "--json")[1])
+    assert tool("ack", "talks", job, "--claim", claimed["claim"])[0] == 0
+    assert tool("result", job, "--wait", "5s") == (0, "null\n", "")
+    assert tool("send", job, "approval")[::2] == (1, f"pinlater: {job} is SUCCEEDED\n")
+    other = tool("enqueue", "talks", "x")[1].strip()
+    tool("cancel", other)
+    status, _, err = tool("result", other)
+    assert (status, "was cancelled" in err) == (1, True)
+    tool("delete-queue", "talks")
+
+
+def test_jobs_that_wait_for_later_are_made_due(tool):
     tool("create-queue", "early")
-    first, second = (tool("enqueue", "early", "x", *words)[1].strip() for words in ([], ["--delay", "600"]))
+    first = tool("enqueue", "early", "x")[1].strip()
     assert tool("dequeue", "early")[0] == 0
-    status, out, err = tool("cancel", second, first)
-    assert (status, out, err) == (1, "1 job cancelled\n", f"pinlater: {first} is IN_PROGRESS\n")
-    status, out, err = tool("cancel", second, "--json")
-    assert (status, json.loads(out)) == (1, {"cancelled": [], "left": [second]})
-    assert err == f"pinlater: {second} does not exist\n"
-    assert tool("cancel", "early")[0] == 1, "this is no descriptor"
     third = tool("enqueue", "early", "later", "--delay", "600")[1].strip()
     assert tool("run-now", third) == (0, "1 job made due\n", "")
     assert tool("run-now", third) == (1, "0 jobs made due\n", f"pinlater: {third} is already due\n")

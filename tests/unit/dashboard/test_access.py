@@ -73,6 +73,8 @@ def test_addresses_change_nothing(browser, client):
         "/job/retry",
         "/job/run-now",
         "/job/delete",
+        "/job/cancel",
+        "/job/send",
         "/plans",
         "/plans/x/start",
     ):
@@ -140,6 +142,8 @@ def test_the_reader_password_gives_read_only_access(locked, client):
         "/job/delete": {"id": "pins:s1:p1:1", "state": "PENDING"},
         "/job/retry": {"id": "pins:s1:p1:1"},
         "/job/run-now": {"id": "pins:s1:p1:1"},
+        "/job/cancel": {"id": "pins:s1:p1:1"},
+        "/job/send": {"id": "pins:s1:p1:1", "event": "approval"},
         "/job/body": {"id": "pins:s1:p1:1"},
         "/plans": {"id": "pins:s1:p1:1", "action": "delete", "state": "PENDING"},
     }.items():
