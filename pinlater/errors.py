@@ -28,6 +28,10 @@
     │   ├── SagaUndone               the job has given up, and its sagas are undone
     │   ├── UndoFailed               a step of a saga cannot be undone
     │   ├── StepMismatch             the code calls a step otherwise than it was recorded
+    │   ├── WaitTimeout              what the job waits for has not come in time
+    │   │   ├── EventTimeout         an event
+    │   │   └── JoinTimeout          the end of the jobs that it has called
+    │   ├── EventInvalid             the value of an event does not fit its type
     │   ├── BodyInvalid              the body does not decode into a known job class
     │   ├── BodyTooLarge             the body is larger than allowed
     │   ├── ResultInvalid            what a job returned does not fit the result type of its class
@@ -328,6 +332,22 @@ class StepMismatch(JobError):
 
     In a worker the job waits, without spending attempts, for code that fits; see ``JobContext.step``.
     """
+
+
+class WaitTimeout(JobError):
+    """Raised in a job that waits with a ``timeout`` whose time is over."""
+
+
+class EventTimeout(WaitTimeout):
+    """No event came in time; one that comes later is for the job's next ``wait_for``."""
+
+
+class JoinTimeout(WaitTimeout):
+    """Not all called jobs have ended in time; they go on, and nobody gets their results."""
+
+
+class EventInvalid(JobError):
+    """The value of an event does not fit the type that the job waits for; the event counts as delivered."""
 
 
 class BodyInvalid(JobError):

@@ -24,6 +24,7 @@ from pinlater.jobs.enqueue_options import (
 from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.options import QUEUE_NAME, JobOptions
 from pinlater.model.body_metadata import BodyMetadata
+from pinlater.model.messages import Parent
 from pinlater.model.policy import PolicyOptions, make_policy
 from pinlater.protocol.conversion.jobs import new_job_struct
 from pinlater.protocol.conversion.values import milliseconds
@@ -102,8 +103,8 @@ class JobEncoder:
         """Return the queue that ``job`` goes to."""
         return queue_of(job, self._queue)
 
-    def struct(self, job: Job) -> PinLaterJob:
-        """Return what is sent of ``job``.
+    def struct(self, job: Job, parent: Parent | None = None) -> PinLaterJob:
+        """Return what is sent of ``job``, and of the parent that it tells of its end.
 
         Raises:
             ValueError: it would be due only when its ``give_up_after`` is over; or what is to be its key cannot be one.
@@ -126,9 +127,8 @@ class JobEncoder:
         unique = self._unique if self._unique_of is None else _key_by(self._unique_of, job)
         key = self._keys.key(job) if self._keys.are_given or options.key is not None else None
         priority, attempts = self._priority or options.priority, self._attempts or options.attempts
-        return new_job_struct(
-            body, priority, self._run_after_ms, attempts, self._status, unique=unique, rule=self._rule, key=key
-        )
+        told = body, priority, self._run_after_ms, attempts, self._status
+        return new_job_struct(*told, unique=unique, rule=self._rule, key=key, parent=parent)
 
     def _check_limits(self, job: Job, options: JobOptions) -> None:
         """Check the policy and the delay against a class, once for all of its jobs."""

@@ -6,12 +6,12 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, Unpack, overload
 
-from pinlater.jobs.enqueue_options import FollowUpOptions
+from pinlater.jobs.enqueue_options import CallOptions, FollowUpOptions
 
 if TYPE_CHECKING:
-    from pinlater.errors import JobInterrupted
+    from pinlater.errors import JobFailed, JobInterrupted
     from pinlater.jobs.job import Job
     from pinlater.jobs.saga import Saga
     from pinlater.model.trace_context import RunTrace
@@ -326,6 +326,129 @@ class JobContext(ABC):
             BodyInvalid: a field of ``job`` is not JSON, or this job is a ``RawJob``, whose body cannot hold it.
             QueueNotFound: the follow-up's queue does not exist.
             CallError, ServerError: no server stored it; do not catch this, and the next attempt tries again.
+        """
+
+    @abstractmethod
+    def call(
+        self, job: Job[_T], *, name: str | None = None, timeout: float | None = None, **options: Unpack[CallOptions]
+    ) -> _T:
+        """Call another job, and return its result when it has ended.
+
+        ::
+
+            size = context.call(Resize(photo=self.photo))
+
+        The job is enqueued once in a run. Until it has ended, this one sleeps: without process and lease, for days if
+        need be. Then ``run`` begins from the top, and the call returns. The result has the type that the class of the
+        job declares; without one, it is None.
+
+        Args:
+            job: what to run. It and its children are cancelled if this job is cancelled.
+            name: of the call; uses of a name are counted as in ``step``. By default the name of the job's class.
+            timeout: seconds from the first time that the run comes here.
+            options: keywords such as ``queue="gpu"``, see ``CallOptions``.
+
+        Raises:
+            JobFailed: the job has failed for good, was cancelled (``JobWasCancelled``) or deleted (``JobGone``). If
+                this is not caught, this job is given up: another attempt would find the same.
+            JoinTimeout: the job has not ended in time; it goes on. In later attempts it is raised again.
+            JobSleeps: this ends the attempt; do not catch it.
+            JobInterrupted: the attempt was interrupted before.
+            StepMismatch: it is another number of jobs than the first time that the run came here.
+            BodyInvalid: a field of ``job`` is not JSON, or this job is a ``RawJob``, whose body cannot hold it.
+            EnqueueRejected: the job is too large, for example.
+            CallError, ServerError: no server took it; do not catch this, and the next attempt tries again.
+        """
+
+    @overload
+    def call_all(
+        self,
+        jobs: Iterable[Job[_T]],
+        *,
+        name: str,
+        return_failures: Literal[False] = False,
+        timeout: float | None = None,
+        batch_size: int = 1000,
+        **options: Unpack[CallOptions],
+    ) -> list[_T]: ...
+
+    @overload
+    def call_all(
+        self,
+        jobs: Iterable[Job[_T]],
+        *,
+        name: str,
+        return_failures: Literal[True],
+        timeout: float | None = None,
+        batch_size: int = 1000,
+        **options: Unpack[CallOptions],
+    ) -> list[_T | JobFailed]: ...
+
+    @abstractmethod
+    def call_all(
+        self,
+        jobs: Iterable[Job[_T]],
+        *,
+        name: str,
+        return_failures: bool = False,
+        timeout: float | None = None,
+        batch_size: int = 1000,
+        **options: Unpack[CallOptions],
+    ) -> list[_T] | list[_T | JobFailed]:
+        """Call other jobs, and return their results when all have ended, in the order of the jobs.
+
+        ::
+
+            sizes = context.call_all([Resize(photo=photo) for photo in self.photos], name="resize")
+
+        As ``call``. The record of this job does not grow with the number of the others. Each attempt has to give the
+        same jobs: read what may change in a step before.
+
+        Args:
+            jobs: what to run, perhaps of several classes. None: nothing is waited for.
+            name: of the call; uses of a name are counted as in ``step``.
+            return_failures: return a ``JobFailed`` in the place of a job that has failed, instead of raising one.
+            timeout: seconds from the first time that the run comes here.
+            batch_size: number of jobs that are enqueued at once; after each batch, the progress is saved.
+            options: as of ``call``, for each of the jobs.
+
+        Raises:
+            JobFailed: all have ended, and some have failed; the error is that of the first. As in ``call``.
+            JoinTimeout: not all have ended in time; as in ``call``, like the other errors.
+        """
+
+    @overload
+    def wait_for(self, name: str, kind: type[_T], *, timeout: float | None = None) -> _T: ...
+
+    @overload
+    def wait_for(self, name: str, kind: Any = Any, *, timeout: float | None = None) -> Any: ...
+
+    @abstractmethod
+    def wait_for(self, name: str, kind: Any = Any, *, timeout: float | None = None) -> Any:
+        """Wait for an event, and return its value.
+
+        ::
+
+            approval = context.wait_for("approval", Approval, timeout=3 * 86400)
+
+        ``handle.send("approval", Approval(by="ada"))`` sends one, as do ``pinlater send`` and the dashboard. Until it
+        comes, this job sleeps without process and lease; then ``run`` begins from the top, and the call returns. Events
+        that came before the job waits are kept. The n-th use of a name gets the n-th event of that name, in all
+        attempts alike; the next run of a rescheduled job goes on after the last one.
+
+        Args:
+            name: of the event.
+            kind: type of the value, which is sent as JSON; left out, it consists of JSON's types.
+            timeout: seconds from the first time that the run comes here.
+
+        Raises:
+            EventTimeout: no event came in time. In later attempts it is raised again, whatever comes; an event that
+                comes later is for the next use of the name. If this is not caught, the job is given up.
+            EventInvalid: the value does not fit ``kind``; the next use of the name gets the next event.
+            JobSleeps: this ends the attempt; do not catch it.
+            JobInterrupted: the attempt was interrupted before.
+            BodyInvalid: the job is a ``RawJob``, whose body cannot hold what it waits for.
+            CallError, ServerError: no server has answered; do not catch this, and the next attempt tries again.
         """
 
     @abstractmethod

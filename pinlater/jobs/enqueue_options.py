@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Literal
+from typing import Literal, TypedDict
 
 from pinlater.jobs.job import Job
+from pinlater.model.backoff import Backoff
 from pinlater.model.policy import PolicyOptions
 
 UniqueOf = Callable[[Job], str | None]
@@ -17,6 +18,24 @@ KeyOf = Callable[[Job], str | None]
 
 UniqueUntil = Literal["finished", "started"]
 DuplicateAction = Literal["keep", "replace", "debounce"]
+
+
+class CallOptions(TypedDict, total=False):
+    """Options of ``JobContext.call`` and ``call_all``, for each of the called jobs: as in ``EnqueueOptions``.
+
+    ``timeout`` of a call limits the wait; that of a job's run is an option of its class.
+    """
+
+    queue: str | None
+    priority: int | None
+    attempts: int | None
+    delay: float | None
+    run_at: datetime | float | None
+    backoff: Backoff | None
+    stall_after: float | None
+    give_up_after: float | None
+    running_per_key: int | None
+    in_order: bool | None
 
 
 class _CommonOptions(PolicyOptions, total=False):

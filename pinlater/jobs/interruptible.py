@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
@@ -12,6 +13,7 @@ from typing import NoReturn, Self
 from pinlater.errors import JobInterrupted, StepMismatch, interruption_in
 from pinlater.jobs.context import JobContext
 from pinlater.jobs.step_deadline import StepDeadline
+from pinlater.jobs.waiting import JobWaits
 from pinlater.model.body_metadata import SagaMark
 
 _lock = Lock()
@@ -32,6 +34,8 @@ class InterruptibleContext(JobContext):
 
     thread: int
     saga_failure: BaseException | None = None
+    _waiting: frozenset[tuple[int, int]] = frozenset()
+    """Tasks and threads of the job that wait for messages."""
     _unattributed = 0
     """Number of interruptions raised in other threads of the job, outside of any known step."""
 
@@ -46,6 +50,20 @@ class InterruptibleContext(JobContext):
         with _lock:
             if self.interruption is None or why.weight > self.interruption.weight:
                 self.interruption = why
+            elif isinstance(why, JobWaits) and isinstance(self.interruption, JobWaits):
+                self.interruption = self.interruption.joined(why)
+
+    def wait(self, why: JobWaits) -> JobWaits:
+        """End the attempt and return ``why`` to raise; other tasks and threads of the job may begin to wait, too."""
+        with _lock:
+            self._waiting = self._waiting | {_task_id()}
+        self.interrupt(why)
+        return why
+
+    def go_on_to_wait(self) -> None:
+        """Raise the interruption again, unless it is that another task or thread of the job waits."""
+        if not isinstance(self.interruption, JobWaits) or _task_id() in self._waiting:
+            self.go_on()
 
     def go_on(self) -> None:
         """Raise the interruption again if there is one."""
@@ -135,6 +153,14 @@ class StepRun:
 
 
 _running: ContextVar[StepRun | None] = ContextVar("step that runs", default=None)
+
+
+def _task_id() -> tuple[int, int]:
+    """Return what identifies the thread and the task that call."""
+    try:
+        return get_ident(), id(asyncio.current_task())
+    except RuntimeError:  # no loop runs here
+        return get_ident(), 0
 
 
 def swallowed_interruption(context: JobContext, error: BaseException | None) -> JobInterrupted | None:

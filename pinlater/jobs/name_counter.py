@@ -9,6 +9,16 @@ from typing import Any
 _COUNTED = re.compile(r"(.*)#(\d+)", re.ASCII | re.DOTALL)
 
 
+def check_name(name: str) -> None:
+    """Refuse a name that looks like one that was counted.
+
+    Raises:
+        ValueError: it does.
+    """
+    if _COUNTED.fullmatch(name):
+        raise ValueError(f"name {name!r} ends like one of several uses of a name; write it without #number")
+
+
 class NameCounter:
     """Counts the uses of names within one attempt: ``load``, ``load#2``, ``load#3`` ..."""
 
@@ -21,8 +31,7 @@ class NameCounter:
         Raises:
             ValueError: ``name`` looks like one that was counted.
         """
-        if _COUNTED.fullmatch(name):
-            raise ValueError(f"name {name!r} ends like one of several uses of a name; write it without #number")
+        check_name(name)
         self._counts[name] = number = self._counts[name] + 1
         return name if number == 1 else f"{name}#{number}"
 

@@ -36,7 +36,7 @@ def sleep_until(
         SagaUndone: the job has given up.
         ValueError: the moment is no number, or more than 3000 years away, such as one in milliseconds.
     """
-    context.go_on()
+    context.go_on_to_wait()
     if name in sleeps:  # a server hands the job out when it is due, so it need not be asked whose clock is right
         return
     context.begin()

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar, Unpack
 
-from pinlater.errors import BodyInvalid, SagaUndone
+from pinlater.errors import BodyInvalid, JobFailed, SagaUndone, WaitTimeout
+from pinlater.jobs.child_calls import DEFAULT_BATCH, ChildCalls, Joined
+from pinlater.jobs.enqueue_options import CallOptions
+from pinlater.jobs.event_waits import EventWaits
 from pinlater.jobs.interruptible import InterruptibleContext, StepRun
 from pinlater.jobs.job import Job, RawJob
+from pinlater.jobs.message_link import MessageLink
 from pinlater.jobs.name_counter import NameCounter
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.run_keys import key_of
@@ -18,6 +22,8 @@ from pinlater.jobs.saga import Saga
 from pinlater.jobs.sleeping import moment_after, sleep_until
 from pinlater.jobs.steps import Steps
 from pinlater.model.body_metadata import BodyMetadata, SagaMark
+
+_T = TypeVar("_T")
 
 
 class WorkflowContext(InterruptibleContext):
@@ -76,6 +82,62 @@ class WorkflowContext(InterruptibleContext):
     def _new_run_id(self) -> str:
         """Return the identity of this run."""
 
+    # Other jobs and events
+
+    @property
+    @abstractmethod
+    def _link(self) -> MessageLink:
+        """What enqueues children and reads messages."""
+
+    def call(
+        self, job: Job[_T], *, name: str | None = None, timeout: float | None = None, **options: Unpack[CallOptions]
+    ) -> _T:
+        """Call another job; see ``JobContext.call``."""
+        joined = self._join([job], name or job.job_options.name, timeout, DEFAULT_BATCH, options)
+        result: _T = joined.results()[0]
+        return result
+
+    def call_all(
+        self,
+        jobs: Iterable[Job[Any]],
+        *,
+        name: str,
+        return_failures: bool = False,
+        timeout: float | None = None,
+        batch_size: int = DEFAULT_BATCH,
+        **options: Unpack[CallOptions],
+    ) -> list[Any]:
+        """Call other jobs; see ``JobContext.call_all``."""
+        joined = self._join(jobs, name, timeout, batch_size, options)
+        return joined.ends if return_failures else joined.results()
+
+    def _join(
+        self, jobs: Iterable[Job[Any]], name: str, timeout: float | None, batch_size: int, options: CallOptions
+    ) -> Joined:
+        self._refuse_raw("calls of other jobs")
+        self._record_progress()
+        return self._calls.join(jobs, name, timeout=timeout, batch_size=batch_size, options=options)
+
+    def wait_for(self, name: str, kind: Any = Any, *, timeout: float | None = None) -> Any:
+        """Wait for an event; see ``JobContext.wait_for``."""
+        self._refuse_raw("events")
+        self._record_progress()
+        return self._events.wait_for(name, kind, timeout)
+
+    @cached_property
+    def _calls(self) -> ChildCalls:
+        return ChildCalls(self, self._metadata, self._link, self._save_surely)
+
+    @cached_property
+    def _events(self) -> EventWaits:
+        return EventWaits(self, self._metadata, self._link, self._save_surely)
+
+    def is_settled(self, error: BaseException) -> bool:
+        """Whether an attempt has failed of what a wait has ended with, so that each further one would fail alike."""
+        if isinstance(error, JobFailed):
+            return "_calls" in self.__dict__ and any(error is failure for failure in self._calls.failures)
+        return isinstance(error, WaitTimeout)
+
     def since(self, patch: str) -> bool:
         """Tell whether this run follows a patch; see ``JobContext.since``."""
         self._refuse_raw("patches")
@@ -87,6 +149,7 @@ class WorkflowContext(InterruptibleContext):
                 or self._steps.names.is_ahead(metadata.tries)
                 or self._sleep_names.is_ahead(metadata.sleeps)
                 or self._follow_up_names.is_ahead(metadata.enqueued)
+                or (metadata.calls and self._calls.names.is_ahead(metadata.calls))
             )
         return patches[patch]
 

@@ -10,6 +10,7 @@ import msgspec
 
 from pinlater.errors import BodyInvalid
 from pinlater.model.policy import POLICY_FIELD, Policy
+from pinlater.model.wait_records import CallRecord, EventRecord
 
 _PREFIX = "$"
 
@@ -122,6 +123,8 @@ class BodyMetadata(msgspec.Struct, omit_defaults=True):
         run_id: identity of this run, from which its keys are made; empty if none was asked for.
         patches: name of a patch -> whether this run follows it.
         saga: what has to be undone if the job gives up.
+        calls: name of a call -> what is recorded of the jobs that it has called.
+        events: name of events -> which of them the job has got.
     """
 
     steps: dict[str, Any] = msgspec.field(name=f"{_PREFIX}steps", default_factory=dict)
@@ -139,6 +142,8 @@ class BodyMetadata(msgspec.Struct, omit_defaults=True):
     run_id: str = msgspec.field(name=f"{_PREFIX}run", default="")
     patches: dict[str, bool] = msgspec.field(name=f"{_PREFIX}patches", default_factory=dict)
     saga: SagaMark | None = msgspec.field(name=f"{_PREFIX}saga", default=None)
+    calls: dict[str, CallRecord] = msgspec.field(name=f"{_PREFIX}calls", default_factory=dict)
+    events: dict[str, EventRecord] = msgspec.field(name=f"{_PREFIX}events", default_factory=dict)
 
     @property
     def run(self) -> int:
@@ -158,7 +163,12 @@ class BodyMetadata(msgspec.Struct, omit_defaults=True):
         last = self.recurrence or Recurrence(due_ms)
         failures = last.failures + 1 if is_failure else 0
         following = Recurrence(due_ms, self.run + 1, last.schedule, failures)
-        return BodyMetadata(policy=self.policy, recurrence=following, previous=trace)
+        return BodyMetadata(policy=self.policy, recurrence=following, previous=trace, events=self._events_of_next_run())
+
+    def _events_of_next_run(self) -> dict[str, EventRecord]:
+        """Return which events this run has got: the next one gets those after them."""
+        got = {name: record.before + record.here for name, record in self.events.items()}
+        return {name: EventRecord(number) for name, number in got.items() if number}
 
 
 class UnreadableMark(msgspec.Struct, frozen=True):

@@ -50,7 +50,7 @@ class DeliveryClient(Client):
             BodyInvalid: a newer version has stored a row.
             PinLaterError: as in ``Client.enqueue``.
         """
-        call = self._calls.enqueue_batch_once(
+        call = self._calls.enqueue_once(
             batch.queue, batch.jobs(), batch.key, is_repeat=batch.is_repeat, keep_result_ms=KEPT_MS
         )
         self._execute(replace(call, is_repeatable=never))

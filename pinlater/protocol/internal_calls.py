@@ -29,15 +29,12 @@ class InternalCalls(CallSource):
         return (messages.PinLaterEnqueueRequest(queue, jobs),)
 
     def enqueue_once(
-        self, queue: str, job: messages.PinLaterJob, key: bytes, *, is_repeat: bool, keep_result_ms: int
-    ) -> Call[list[str]]:
-        """Build an enqueue that a server knows again by a key which outlives this process."""
-        return self.enqueue_batch_once(queue, [job], key, is_repeat=is_repeat, keep_result_ms=keep_result_ms)
-
-    def enqueue_batch_once(
         self, queue: str, jobs: list[messages.PinLaterJob], key: bytes, *, is_repeat: bool, keep_result_ms: int
     ) -> Call[list[str]]:
-        """Build such an enqueue of several jobs; under a key, they always have to be the same."""
+        """Build an enqueue that a server knows again by a key which outlives this process.
+
+        Under a key, the jobs always have to be the same.
+        """
         call = self.enqueue_structs(queue, jobs)
         call.arguments.context = self.new_context(key, is_repeat, keep_result_ms)
         return call

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from time import monotonic_ns, time
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from pinlater.errors import Discard, JobInterrupted, interruption_in
 from pinlater.jobs.body_codec import JobCodec
@@ -15,6 +15,7 @@ from pinlater.jobs.job import Job
 from pinlater.jobs.middleware import Middleware
 from pinlater.jobs.result_codec import decode_result
 from pinlater.model.attempts import ClaimedJob
+from pinlater.model.messages import MessageWait, ReceivedMessage
 from pinlater.protocol.conversion.jobs import claimed_reply
 from pinlater.protocol.messages import PinLaterJob
 from pinlater.worker.claim_table.row import ClaimRow
@@ -25,7 +26,7 @@ from pinlater.worker.running.undoing import Undoing
 from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.outcome import Failure, Interruption, Result
 from pinlater.worker.session.outcome import Outcome as RunnersOutcome
-from pinlater.worker.session.saver import Encode, FollowUp, Saver
+from pinlater.worker.session.saver import Encode, FollowUps, Saver
 
 MOST_RUNS = 1000
 """Most attempts in a test; more count as an endless loop."""
@@ -33,11 +34,18 @@ MOST_RUNS = 1000
 _OF_A_JOB = (Exception, JobInterrupted, SystemExit, asyncio.CancelledError)
 """Exceptions of a job. Others, such as Ctrl-C and ``pytest.fail``, are meant for the test and pass through."""
 
-SaveBody = Callable[[ClaimedJob, bytes, int | None], object]
-"""Saves the body of a running job; a number are the attempts that it gets."""
 
-EnqueueJob = Callable[[str, PinLaterJob], str]
-"""Enqueues a follow-up; returns its descriptor."""
+class ServerCalls(Protocol):
+    """What running jobs need of a server."""
+
+    def save(self, claimed: ClaimedJob, body: bytes, attempts: int | None) -> object:
+        """Save the body of a running job; a number are the attempts that it gets."""
+
+    def enqueue(self, queue: str, jobs: list[PinLaterJob], key: bytes) -> list[str]:
+        """Enqueue jobs, once for each key; return their descriptors."""
+
+    def read(self, descriptor: str, name: str, after: int, limit: int) -> list[ReceivedMessage]:
+        """Return messages of a job."""
 
 
 class Ending(StrEnum):
@@ -65,6 +73,7 @@ class Outcome:
         retry_delay: seconds until the next attempt.
         body: the body from which an interrupted job continues, or with which a rescheduled one starts its next run.
         run_after_ms: when a sleeping or rescheduled job is due again; epoch milliseconds.
+        waits_for: messages with which a sleeping job is due earlier.
         next_attempts: number of attempts of the next run; None if there is none.
         undoes: whether the job has given up, and has ``next_attempts`` to undo its sagas.
         result: what the job returned, if its class says of which type that is.
@@ -81,6 +90,7 @@ class Outcome:
     retry_delay: float = 0.0
     body: bytes | None = None
     run_after_ms: int | None = None
+    waits_for: Sequence[MessageWait] = ()
     next_attempts: int | None = None
     undoes: bool = False
     result: Any = None
@@ -104,8 +114,7 @@ class Attempts:
 
     Args:
         kinds: the known job classes.
-        save: saves the bodies of checkpoints and steps.
-        enqueue: enqueues follow-up jobs.
+        calls: what jobs need of a server.
         now: returns epoch seconds by the server's clock.
         middleware: middleware of each run, outermost first.
 
@@ -116,17 +125,16 @@ class Attempts:
     def __init__(
         self,
         kinds: Iterable[type[Job]],
-        save: SaveBody,
-        enqueue: EnqueueJob,
+        calls: ServerCalls,
         *,
         now: Callable[[], float] = time,
         middleware: Sequence[Middleware] = (),
     ) -> None:
         self.codec = JobCodec(kinds)
         self._watched = _WatchedCodec(kinds)
-        self._save = save
+        self._calls = calls
         self._row = ClaimRow(memoryview(bytearray(SOLO_LAYOUT.row_bytes)))
-        self._saver = _DirectSaver(enqueue)
+        self._saver = _DirectSaver(calls)
         self._runner = _WatchedRunner(self._watched, self.codec.names, self._saver, 0.0, now=now, middleware=middleware)
 
     def __enter__(self) -> Self:
@@ -138,7 +146,7 @@ class Attempts:
     def run(self, claimed: ClaimedJob) -> Outcome:
         """Run one attempt."""
         self._watched.job = self._watched.error = self._runner.error = self._runner.context = None
-        self._saver.keep = lambda body, attempts: self._save(claimed, body, attempts)
+        self._saver.keep = lambda body, attempts: self._calls.save(claimed, body, attempts)
         batch = self._batch(claimed)
         try:
             ended = self._runner.run(batch, 0, monotonic_ns())
@@ -169,6 +177,7 @@ class Attempts:
                 ended.status,
                 body=ended.body,
                 run_after_ms=ended.run_after_ms,
+                waits_for=ended.waits_for,
                 next_attempts=ended.attempts,
                 undoes=isinstance(ended, Undoing),
             )
@@ -231,9 +240,9 @@ class _DirectSaver(Saver):
 
     keep: Callable[[bytes, int | None], object]
 
-    def __init__(self, enqueue: EnqueueJob) -> None:
-        """Store the function; the worker's saver needs more."""
-        self._enqueue = enqueue
+    def __init__(self, calls: ServerCalls) -> None:
+        """Store the calls; the worker's saver needs more."""
+        self._direct = calls
 
     @property
     def is_draining(self) -> bool:
@@ -244,5 +253,15 @@ class _DirectSaver(Saver):
         self.keep(body, batch.new_attempts.get(position))
         return True
 
-    def enqueue(self, follow_up: FollowUp, patience_seconds: float) -> str:  # noqa: ARG002
-        return self._enqueue(follow_up.queue, follow_up.job)
+    def enqueue(self, follow_ups: FollowUps, patience_seconds: float) -> list[str]:  # noqa: ARG002
+        return self._direct.enqueue(follow_ups.queue, follow_ups.jobs, follow_ups.key)
+
+    def read_messages(
+        self,
+        descriptor: str,
+        name: str,
+        after: int,
+        limit: int,
+        patience_seconds: float,  # noqa: ARG002
+    ) -> list[ReceivedMessage]:
+        return self._direct.read(descriptor, name, after, limit)

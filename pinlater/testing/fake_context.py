@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from threading import get_ident
@@ -25,6 +25,7 @@ from pinlater.jobs.step_deadline import StepDeadline
 from pinlater.jobs.step_results import as_json
 from pinlater.jobs.workflow_context import WorkflowContext
 from pinlater.model.body_metadata import BodyMetadata, Progress
+from pinlater.testing.fake_link import FakeLink
 from pinlater.worker.running.step_limits import StepLimits
 
 _T = TypeVar("_T")
@@ -57,6 +58,7 @@ class FakeContext(WorkflowContext):
         next_run: ``after`` or ``at`` of the last ``reschedule``; None without one.
         tries: name of a ``retrying`` step that failed -> attempt of the job, and how often the step has failed in it.
         patches: name of a patch -> whether this run follows it.
+        called: name of a call -> the jobs that were called; the second use of a name is ``name#2``.
         interruption: what was raised to end the attempt; a worker ends it even if ``run`` swallows that and returns.
 
     Args:
@@ -71,6 +73,10 @@ class FakeContext(WorkflowContext):
         scheduled_for: the time that this run was planned for.
         tries: attempts that steps have spent, as in ``tries`` of the previous context.
         patches: name of a patch -> whether this run follows it, for ``since``.
+        results: name of a call -> what its jobs have returned, in their order; a ``JobFailed`` stands for one that has
+            failed. Without results, the job begins to wait: ``JobSleeps`` is raised.
+        events: name of events -> their values in the order of their arrival, for ``wait_for``.
+        timed_out: names of calls and events whose timeout is over; what is given of them has come before.
         draining_after: number of the checkpoint at which a drain interrupts the job; each step that is run is one.
         previous: context of the attempt before: all that it has recorded is there, what is given beside it counts more.
         gave_up: why the job gave up after ``previous``: this attempt undoes its sagas; empty if it did not.
@@ -90,6 +96,9 @@ class FakeContext(WorkflowContext):
         enqueued: Mapping[str, Job] | None = None,
         scheduled_for: datetime | None = None,
         patches: Mapping[str, bool] | None = None,
+        results: Mapping[str, Sequence[Any]] | None = None,
+        events: Mapping[str, Sequence[Any]] | None = None,
+        timed_out: Collection[str] = (),
         draining_after: int | None = None,
         previous: FakeContext | None = None,
         gave_up: str = "",
@@ -116,6 +125,8 @@ class FakeContext(WorkflowContext):
         self.patches = kept.patches
         self.enqueued: dict[str, Job] = dict(previous.enqueued if enqueued is None and previous else enqueued or {})
         kept.enqueued = dict.fromkeys(self.enqueued, "")
+        self._fake_link = FakeLink(results or {}, events or {}, timed_out)
+        self.called = self._fake_link.called
         self.next_run: NextRun | None = None
         self._scheduled_for = scheduled_for
         self._job = job
@@ -139,6 +150,10 @@ class FakeContext(WorkflowContext):
     def ran(self) -> list[str]:
         """Names of the steps that were run with this context, in order; without steps that were finished before."""
         return self._steps.ran
+
+    @property
+    def _link(self) -> FakeLink:
+        return self._fake_link
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
         """Record the job's progress; see ``JobContext.progress``."""

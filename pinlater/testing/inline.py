@@ -12,18 +12,23 @@ from typing import Any, TypeVar, Unpack
 
 from pinlater.client.client import Client
 from pinlater.client.tls import TlsFiles
+from pinlater.client.waits import waits_text
 from pinlater.jobs.enqueue_options import EnqueueManyOptions
 from pinlater.jobs.job import Job
 from pinlater.jobs.middleware import Middleware
 from pinlater.model.attempts import ClaimedJob
 from pinlater.model.jobs import JobInfo
 from pinlater.model.keys import JobKey
+from pinlater.model.messages import Message, MessageKind, MessageWait, Parent, ReceivedMessage
 from pinlater.model.state import JobState
 from pinlater.model.unique import OnDuplicate
 from pinlater.protocol.conversion.jobs import enqueue_reply, info_struct, job_key
-from pinlater.protocol.messages import PinLaterEnqueueResponse, PinLaterJob, PinLaterJobInfo
+from pinlater.protocol.conversion.messages import message as message_of
+from pinlater.protocol.conversion.messages import message_structs, parent_of
+from pinlater.protocol.messages import PinLaterEnqueueResponse, PinLaterJob, PinLaterJobInfo, PinLaterMessage
 from pinlater.protocol.operations import Call
 from pinlater.testing.attempts import MOST_RUNS, Attempts, Ending, Outcome
+from pinlater.testing.mailboxes import Mailboxes
 
 T = TypeVar("T")
 
@@ -43,7 +48,8 @@ def run_inline(
 
     Nothing waits: delays, run times, backoffs and sleeps are only recorded. A failed job is retried at once while
     attempts remain; a rescheduled one stays pending (to test its next runs, use ``pinlater_server``). Jobs that a job
-    enqueues run after it, in order, before the outermost ``enqueue`` returns.
+    enqueues or calls run after it, in order, before the outermost ``enqueue`` returns. A job that waits for an event
+    stays pending until ``handle.send`` sends one, or until ``client.advance`` reaches the end of its timeout.
 
     ``enqueue`` raises ``BodyInvalid`` for a job that a worker could not decode: one of another class, or with a field
     of the wrong type.
@@ -77,6 +83,9 @@ class _InlineJob:
     unique_until_ms: int = 0
     key: JobKey | None = None
     result: bytes | None = None
+    is_cancelled: bool = False
+    parent: Parent | None = None
+    waits_for: Sequence[MessageWait] = ()
 
     @property
     def has_succeeded(self) -> bool:
@@ -94,14 +103,14 @@ class _InlineJob:
             self.attempts_remaining -= 1
         elif outcome.ending is Ending.DISCARDED:
             self.attempts_remaining = 0
-        self.result = outcome.result_bytes
+        self.result, self.waits_for = outcome.result_bytes, outcome.waits_for
         self.was_rescheduled = outcome.next_attempts is not None and not outcome.undoes
         if outcome.ending is Ending.SUCCEEDED:
             self.state = JobState.SUCCEEDED
         elif self.was_rescheduled:
             self.state, self.attempts_remaining = JobState.PENDING, self.attempts_allowed
         else:
-            self.state = JobState.PENDING if outcome.runs_again else JobState.FAILED
+            self.state = JobState.PENDING if outcome.runs_again and not self.is_cancelled else JobState.FAILED
 
     def info(self, *, include_body: bool, include_result: bool = False) -> JobInfo:
         return JobInfo(
@@ -116,7 +125,20 @@ class _InlineJob:
             body=self.body if include_body else None,
             key=self.key,
             result=self.result if include_result else None,
+            is_cancelled=self.is_cancelled,
+            parent=self.parent,
+            waits_for=self.waits_for,
         )
+
+    def end_message(self) -> tuple[str, Message] | None:
+        """Return the descriptor of the parent, and what tells it of the end of this job; None if there is none."""
+        if self.parent is None:
+            return None
+        is_good = self.state is JobState.SUCCEEDED
+        failure = MessageKind.CANCELLED if self.is_cancelled else MessageKind.FAILED
+        kind = MessageKind.SUCCEEDED if is_good else failure
+        payload = self.result or b"" if is_good else self.status.encode()
+        return self.parent.descriptor, Message(self.parent.name, str(self.parent.position), payload, kind)
 
 
 def _now_ms() -> int:
@@ -138,7 +160,10 @@ class InlineClient(Client):
         super().__init__("localhost", source="inline", tls=TlsFiles())  # never connected to
         self.outcomes: list[Outcome] = []
         self._most_runs = most_runs
-        self._attempts = Attempts(kinds, self._save, self._enqueue_follow_up, middleware=middleware)
+        self._attempts = Attempts(kinds, _CallsOfJobs(self), now=self._now, middleware=middleware)
+        self._ahead_seconds = 0.0
+        self._mailboxes = Mailboxes()
+        self._stored_once: dict[bytes, list[str]] = {}
         self._numbers = itertools.count(1)
         self._jobs: dict[str, _InlineJob] = {}
         self._keyed: dict[tuple[str, str], _InlineJob] = {}
@@ -159,7 +184,7 @@ class InlineClient(Client):
         assert self._jobs, "no job was enqueued"
         failed = {job.descriptor: job for job in self._jobs.values() if not job.has_succeeded}
         if failed:
-            told = "\n".join(f"{job.descriptor}: {job.status}" for job in failed.values())
+            told = "\n".join(f"{job.descriptor}: {job.status}{_waits_of(job)}" for job in failed.values())
             errors = [outcome.error for outcome in self.outcomes if outcome.descriptor in failed]
             cause = errors[-1] if errors else None
             raise AssertionError(f"{len(failed)} of {len(self._jobs)} jobs did not succeed\n{told}") from cause
@@ -181,6 +206,23 @@ class InlineClient(Client):
                 progress(count)
         return count
 
+    def advance(self, seconds: float) -> None:
+        """Let time pass, and run the jobs whose wait for events or other jobs has timed out by then.
+
+        Raises:
+            ValueError: ``seconds`` is negative.
+        """
+        if not seconds >= 0:
+            raise ValueError(f"advance({seconds}): time never goes back")
+        self._ahead_seconds += seconds
+        for job in self._jobs.values():
+            if job.waits_for and job.run_after_ms <= self._now() * 1000:
+                self._wake(job)
+        self._run_due()
+
+    def _now(self) -> float:
+        return time.time() + self._ahead_seconds
+
     # What a server would do
 
     def _execute(self, call: Call[T]) -> T:
@@ -189,6 +231,9 @@ class InlineClient(Client):
             "enqueueJobs": self._enqueue,
             "lookupJobs": self._lookup,
             "deleteJobs": self._delete,
+            "cancelJobs": self._cancel,
+            "sendMessage": self._send,
+            "readMessages": self._read,
         }.get(call.method)
         if answer is None or (call.method == "deleteJobs" and call.arguments.request.jobDescriptors is None):
             raise RuntimeError(f"run_inline keeps no queues, so there is no {call.method}; use pinlater_server")
@@ -227,7 +272,7 @@ class InlineClient(Client):
         stored = _InlineJob(
             descriptor, body, allowed, allowed, job.runAfterTimestampMillis or now_ms, job.customStatus, now_ms
         )
-        stored.key = job_key(job)
+        stored.key, stored.parent = job_key(job), parent_of(job)
         self._jobs[descriptor] = stored
         if job.uniqueKey:
             stored.unique_until_ms = now_ms + (job.uniqueForMillis or 0)
@@ -251,13 +296,70 @@ class InlineClient(Client):
         known, state = self._jobs, arguments.request.jobState
         gone = [name for name in arguments.request.jobDescriptors if name in known and known[name].state == state]
         for name in gone:
-            del known[name]
+            job = known.pop(name)
+            if not job.state.is_final and job.parent is not None:
+                self._deliver(
+                    job.parent.descriptor,
+                    Message(job.parent.name, str(job.parent.position), b"", MessageKind.DELETED),
+                )
         self._due = deque(job for job in self._due if job.descriptor in known)
         self._keyed = {key: job for key, job in self._keyed.items() if job.descriptor in known}
         return len(gone)
 
-    def _enqueue_follow_up(self, queue: str, job: PinLaterJob) -> str:
-        return self._execute(self._calls.enqueue_structs(queue, [job]))[0]
+    def _cancel(self, arguments: Any) -> int:
+        """Cancel jobs and their children; one that runs can only succeed any more."""
+        request = arguments.request
+        found = [self._jobs[name] for name in request.jobDescriptors if name in self._jobs]
+        asked = [job for job in found if not job.state.is_final]
+        for job in asked:
+            job.is_cancelled = True
+            job.status += request.appendCustomStatus or ""
+            if job.state is JobState.PENDING:
+                job.state, job.waits_for = JobState.FAILED, ()
+                self._tell_parent(job)
+        self._due = deque(job for job in self._due if not job.state.is_final)
+        names = {job.descriptor for job in asked}
+        children = [job for job in self._jobs.values() if job.parent is not None and job.parent.descriptor in names]
+        if children:
+            request.jobDescriptors = [job.descriptor for job in children]
+            self._cancel(arguments)
+        self._run_due()
+        return len(asked)
+
+    def _tell_parent(self, job: _InlineJob) -> None:
+        if job.state.is_final and (told := job.end_message()) is not None:
+            self._deliver(*told)
+
+    def _enqueue_once(self, queue: str, jobs: list[PinLaterJob], key: bytes) -> list[str]:
+        """Enqueue jobs for a running one, once for each key."""
+        if key not in self._stored_once:
+            self._stored_once[key] = self._execute(self._calls.enqueue_structs(queue, jobs))
+        return self._stored_once[key]
+
+    def _send(self, arguments: Any) -> bool:
+        request = arguments.request
+        is_taken = self._deliver(request.jobDescriptor, message_of(request))
+        self._run_due()
+        return is_taken
+
+    def _read(self, arguments: Any) -> list[PinLaterMessage]:
+        asked = arguments.request
+        found = self._mailboxes.read(asked.jobDescriptor, asked.name, asked.after or 0, asked.limit)
+        return message_structs(found)
+
+    def _deliver(self, descriptor: str, message: Message) -> bool:
+        """Keep a message to a job, and wake the job if it waits for it; return False if it has ended or is gone."""
+        job = self._jobs.get(descriptor)
+        if job is None or job.state.is_final:
+            return False
+        self._mailboxes.put(descriptor, message)
+        if self._mailboxes.is_fulfilled(descriptor, job.waits_for):
+            self._wake(job)
+        return True
+
+    def _wake(self, job: _InlineJob) -> None:
+        job.waits_for = ()
+        self._due.append(job)
 
     def _save(self, claimed: ClaimedJob, body: bytes, attempts: int | None) -> None:
         job = self._jobs[claimed.descriptor]
@@ -289,8 +391,31 @@ class InlineClient(Client):
         outcome = self._run_attempt(claimed)
         job.record(outcome)
         self.outcomes.append(outcome)
-        if outcome.runs_again:
+        self._tell_parent(job)
+        if self._mailboxes.is_fulfilled(job.descriptor, job.waits_for):
+            job.waits_for = ()
+        if job.state is JobState.PENDING and outcome.runs_again and not job.waits_for:
             self._due.appendleft(job)
 
     def _run_attempt(self, claimed: ClaimedJob) -> Outcome:
         return self._attempts.run(claimed)
+
+
+class _CallsOfJobs:
+    """What running jobs need of a server."""
+
+    def __init__(self, client: InlineClient) -> None:
+        self._client = client
+
+    def save(self, claimed: ClaimedJob, body: bytes, attempts: int | None) -> None:
+        self._client._save(claimed, body, attempts)  # noqa: SLF001 - they are a pair
+
+    def enqueue(self, queue: str, jobs: list[PinLaterJob], key: bytes) -> list[str]:
+        return self._client._enqueue_once(queue, jobs, key)  # noqa: SLF001 - likewise
+
+    def read(self, descriptor: str, name: str, after: int, limit: int) -> list[ReceivedMessage]:
+        return self._client.read_messages(descriptor, name, after=after, limit=limit)
+
+
+def _waits_of(job: _InlineJob) -> str:
+    return f"waits for {waits_text(job.waits_for)}" if job.waits_for else ""

@@ -7,6 +7,7 @@ from itertools import count
 
 from pinlater.jobs.job import Job
 from pinlater.model.attempts import ClaimedJob
+from pinlater.protocol.messages import PinLaterJob
 from pinlater.testing.attempts import Ending, Outcome
 from pinlater.testing.inline import InlineClient
 
@@ -24,9 +25,10 @@ def killed_everywhere(*kinds: type[Job]) -> Iterator[DoomedClient]:
                 assert set(announced) == {"May"}, client.killed_at
 
     The points are all those at which a kill makes a difference: before and after each save of a step or a checkpoint,
-    and at the end of each attempt, before its ack. The last client kills nothing. A kill spends an attempt, so the job
-    needs one more than it would otherwise. The clients are those of ``run_inline``. An exception simulates the kill, so
-    the job's ``finally`` blocks run, unlike in a real kill.
+    before and after each enqueue of follow-ups and called jobs, and at the end of each attempt, before its ack. The
+    last client kills nothing. A kill spends an attempt, so the job needs one more than it would otherwise. The clients
+    are those of ``run_inline``. An exception simulates the kill, so the job's ``finally`` blocks run, unlike in a real
+    kill.
 
     Args:
         kinds: job classes that may be enqueued.
@@ -60,7 +62,7 @@ class DoomedClient(InlineClient):
         super().__init__(kinds)
         self.killed_at: str | None = None
         self._points_left = point
-        self._saves = 0
+        self._saves = self._enqueues = 0
         self._is_dead = False
 
     def _save(self, claimed: ClaimedJob, body: bytes, attempts: int | None) -> None:
@@ -69,6 +71,14 @@ class DoomedClient(InlineClient):
         self._pass(f"before save {number}")
         super()._save(claimed, body, attempts)
         self._pass(f"after save {number}")
+
+    def _enqueue_once(self, queue: str, jobs: list[PinLaterJob], key: bytes) -> list[str]:
+        self._enqueues += 1
+        number = self._enqueues
+        self._pass(f"before enqueue {number}")
+        stored = super()._enqueue_once(queue, jobs, key)
+        self._pass(f"after enqueue {number}")
+        return stored
 
     def _run_attempt(self, claimed: ClaimedJob) -> Outcome:
         try:

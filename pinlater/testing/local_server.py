@@ -10,8 +10,10 @@ from typing import Self
 
 from pinlater.client.client import Client
 from pinlater.client.tls import TlsFiles
+from pinlater.jobs.follow_ups import KEPT_MS
 from pinlater.jobs.job import Job
 from pinlater.model.attempts import Ack, Checkpoint, ClaimedJob
+from pinlater.model.messages import ReceivedMessage
 from pinlater.protocol.messages import PinLaterJob
 from pinlater.protocol.operations import Call, Calls
 from pinlater.server.config.settings import Settings
@@ -116,7 +118,7 @@ class LocalServer:
         """
         client = self.client(*kinds)
         outcomes: list[Outcome] = []
-        with Attempts(kinds, client.save, client.enqueue_struct, now=self._clock.now_seconds) as attempts:
+        with Attempts(kinds, _CallsOfJobs(client), now=self._clock.now_seconds) as attempts:
             first, *others = queues or attempts.codec.queues
             client.enqueue_periodic(FirstPeriodicJobs(attempts.codec.kinds, (first, *others)))
             while claimed := client.dequeue_jobs(first, 1, other_queues=others):
@@ -136,18 +138,31 @@ class _ClientInTime(Client):
         self._clock = clock
         self._calls = _CallsInTime(clock)
 
-    def enqueue_struct(self, queue: str, job: PinLaterJob) -> str:
-        """Enqueue a follow-up job."""
-        return self._execute(self._calls.enqueue_structs(queue, [job]))[0]
+    def enqueue_once(self, queue: str, jobs: list[PinLaterJob], key: bytes) -> list[str]:
+        """Enqueue follow-up jobs, once for each key."""
+        return self._execute(self._calls.enqueue_once(queue, jobs, key, is_repeat=False, keep_result_ms=KEPT_MS))
 
     def enqueue_periodic(self, periodic_jobs: FirstPeriodicJobs) -> None:
         """Enqueue periodic jobs by the server's clock."""
         for queue, jobs in periodic_jobs.by_queue(self._clock.now_ms()).items():
             self._execute(Calls(self.source).enqueue_structs(queue, jobs))
 
-    def save(self, job: ClaimedJob, body: bytes, attempts: int | None) -> None:
-        """Save the body of a checkpoint."""
-        self.checkpoint(_queue_of(job), [Checkpoint(job.descriptor, job.claim, body, attempts=attempts)])
+
+class _CallsOfJobs:
+    """What running jobs need of a server, as its client does it."""
+
+    def __init__(self, client: _ClientInTime) -> None:
+        self._client = client
+
+    def save(self, claimed: ClaimedJob, body: bytes, attempts: int | None) -> None:
+        saved = Checkpoint(claimed.descriptor, claimed.claim, body, attempts=attempts)
+        self._client.checkpoint(_queue_of(claimed), [saved])
+
+    def enqueue(self, queue: str, jobs: list[PinLaterJob], key: bytes) -> list[str]:
+        return self._client.enqueue_once(queue, jobs, key)
+
+    def read(self, descriptor: str, name: str, after: int, limit: int) -> list[ReceivedMessage]:
+        return self._client.read_messages(descriptor, name, after=after, limit=limit)
 
 
 class _CallsInTime(Calls):
@@ -177,11 +192,13 @@ def _report(client: Client, job: ClaimedJob, outcome: Outcome, ahead_ms: int) ->
         )
         client.checkpoint(queue, [again])
     elif ending is Ending.SUCCEEDED:
-        client.ack(queue, succeeded=[Ack(job.descriptor, job.claim)])
+        client.ack(queue, succeeded=[Ack(job.descriptor, job.claim, result=outcome.result_bytes)])
     elif ending is Ending.INTERRUPTED:
-        run_after_ms = job.run_after_ms if outcome.run_after_ms is None else outcome.run_after_ms + ahead_ms
-        returned = Checkpoint(job.descriptor, job.claim, outcome.body, move_to_pending=True, run_after_ms=run_after_ms)
-        client.checkpoint(queue, [returned._replace(status=outcome.status or None)])
+        run_after_ms = job.run_after_ms
+        if outcome.run_after_ms is not None:  # a wait counts from the time of the server's clock, a sleep does not
+            run_after_ms = outcome.run_after_ms + (0 if outcome.waits_for else ahead_ms)
+        told = outcome.body, True, run_after_ms, None, outcome.status or None
+        client.checkpoint(queue, [Checkpoint(job.descriptor, job.claim, *told, outcome.waits_for)])
     else:
         is_final = ending is Ending.DISCARDED
         ack = Ack(job.descriptor, job.claim, outcome.status, outcome.retry_delay, final=is_final)

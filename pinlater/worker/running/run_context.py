@@ -20,6 +20,7 @@ from pinlater.jobs.cursor import iterate
 from pinlater.jobs.enqueue_options import FollowUpOptions
 from pinlater.jobs.follow_ups import follow_up_key, idempotency_key, set_unique_key
 from pinlater.jobs.job import Job
+from pinlater.jobs.message_link import MessageLink
 from pinlater.jobs.next_run import NextRun, NextRunPlan
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.result_codec import encode_result
@@ -39,9 +40,10 @@ from pinlater.worker.running.job_log import JobLog
 from pinlater.worker.running.mismatch import mismatch_wait
 from pinlater.worker.running.run_limits import RunLimits
 from pinlater.worker.running.run_services import DEFAULT_SERVICES, RunServices
+from pinlater.worker.running.server_link import ServerLink
 from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.pipeline import CALL_SECONDS
-from pinlater.worker.session.saver import Encode, FollowUp, Saver
+from pinlater.worker.session.saver import Encode, FollowUps, Saver
 
 SPARE_ATTEMPTS = 3
 """Attempts that the server is given for a job with something to undo, on top of its own: it takes as many deaths of
@@ -212,16 +214,29 @@ class RunContext(BodyContext):
         target = queue_of(job, options.get("queue"))
         with self._sending(target) as sending:
             struct = encoder(options, sending.trace).struct(job)
-            follow_up = FollowUp(target, struct, self._idempotency_key(key), self.attempt > 1)
+            follow_up = FollowUps(target, [struct], self._idempotency_key(key), self.attempt > 1)
             with self._while_calling(self._patience_seconds):
-                descriptor = self._saver.enqueue(follow_up, self._patience_seconds)
+                [descriptor] = self._saver.enqueue(follow_up, self._patience_seconds)
             sending.record_stored([target], 1, descriptor)
         enqueued[use] = descriptor
         self._save_surely()
         return descriptor
 
     def _idempotency_key(self, key: str) -> bytes:
-        return idempotency_key(key, self._batch.metadata[self._position].createdAtTimestampMillis)
+        return idempotency_key(key, self._created_at_ms)
+
+    @property
+    def _created_at_ms(self) -> int | None:
+        created_at_ms: int | None = self._batch.metadata[self._position].createdAtTimestampMillis
+        return created_at_ms
+
+    @cached_property
+    def _link(self) -> MessageLink:
+        return ServerLink(
+            *(self.descriptor, self._created_at_ms, self.attempt > 1),
+            *(self._saver, self._patience_seconds, self._services.now),
+            *(self._while_calling, self._sending),
+        )
 
     def _sending(self, queue: str) -> EnqueueTrace:
         return UntracedEnqueue(self.trace_context) if self.run_trace is None else self.run_trace.trace_enqueue(queue)
@@ -243,9 +258,7 @@ class RunContext(BodyContext):
         return self.options
 
     def _new_run_id(self) -> str:
-        return new_run_id(
-            self.descriptor, self._batch.metadata[self._position].createdAtTimestampMillis, self._metadata.run
-        )
+        return new_run_id(self.descriptor, self._created_at_ms, self._metadata.run)
 
     def _record_progress(self) -> None:
         if self.run_limits is not None:

@@ -37,6 +37,7 @@ from pinlater.jobs.next_run import NextRunPlan
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.result_type import has_typed_result
 from pinlater.jobs.retry_delay import bounded_ms, delay_ms
+from pinlater.jobs.waiting import JobWaits
 from pinlater.model.body_metadata import read_recurrence
 from pinlater.worker import logs
 from pinlater.worker.running.coroutines import Coroutines
@@ -255,6 +256,8 @@ class Runner:
         if isinstance(error, ClaimLost):
             log.warning("%s stopped; its result is dropped: %s", job.job_options.name, error)
             return LostClaim()
+        if isinstance(error, JobWaits):  # which may end earlier than what it gives as its end
+            return self._interrupted(job, context, error, started_ns)
         if isinstance(error, JobSleeps) and error.until_ms >= context.expires_ms:
             cause = error.__cause__  # of a step that was to be tried again
             error = context.expired("it would sleep until") if cause is None else cause
@@ -267,6 +270,8 @@ class Runner:
             return Failure(status, None, ending="discarded")
         if isinstance(error, JobExpired | ResultTooLarge) or context.options.gives_up_on(error):
             return _given_up(job, context, error, seconds)
+        if context.is_settled(error):
+            return _given_up(job, context, error, seconds, " (final: no retry would help)")
         return self._failed(job, context, error, seconds)
 
     def _failed(self, job: Job, context: RunContext, error: BaseException, seconds: float) -> Failure:
@@ -286,6 +291,9 @@ class Runner:
             body = context.body_after(why)
         except BodyInvalid as error:
             return self._outcome_of(job, context, error, started_ns)
+        if isinstance(why, JobWaits):
+            log.info("%s %s", job.job_options.name, why)
+            return Interruption(body, int(min(why.until_ms, context.expires_ms)), waits_for=why.waits)
         if isinstance(why, JobSleeps):
             if isinstance(why.__cause__, StepMismatch):
                 log.warning("%s waits for other code, no attempt spent: %s", job.job_options.name, why.__cause__)

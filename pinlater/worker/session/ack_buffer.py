@@ -341,9 +341,8 @@ def _return_of(job: JobRef, interruption: Interruption | None) -> Checkpoint:
         return Checkpoint(descriptor, claim, move_to_pending=True, run_after_ms=due_ms)
     if interruption.run_after_ms is not None:
         due_ms = interruption.run_after_ms
-    return Checkpoint(
-        descriptor, claim, interruption.body, True, due_ms, interruption.attempts, interruption.status or None
-    )
+    told = interruption.body, True, due_ms, interruption.attempts, interruption.status or None
+    return Checkpoint(descriptor, claim, *told, waits_for=interruption.waits_for)
 
 
 def _count_acks(queue_acks: QueueAcks) -> int:

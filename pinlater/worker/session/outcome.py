@@ -7,11 +7,12 @@ import os
 import socket
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pinlater.jobs import middleware
+from pinlater.model.messages import MessageWait
 from pinlater.model.status import format_failure, format_origin, status_space
 from pinlater.protocol.conversion.acks import AckFields
 from pinlater.worker.claim_table.counters import UNKNOWN
@@ -54,6 +55,7 @@ class Interruption:
         attempts: of a job that has run and does so again: attempts of its next run.
         status: text to put in front of the job's custom status.
         failure: of a periodic job that goes on although its tick has failed: how that is counted; else empty.
+        waits_for: messages with which it goes on earlier.
     """
 
     body: bytes | None
@@ -61,6 +63,7 @@ class Interruption:
     attempts: int | None = None
     status: str = ""
     failure: str = ""
+    waits_for: Sequence[MessageWait] = ()
 
     @property
     def ending(self) -> str:

@@ -24,6 +24,7 @@ from pinlater.errors import (
 )
 from pinlater.jobs.follow_ups import KEPT_MS
 from pinlater.model.attempts import Checkpoint
+from pinlater.model.messages import ReceivedMessage
 from pinlater.protocol.idempotency import may_have_been_carried_out
 from pinlater.protocol.internal_calls import with_stale_claims
 from pinlater.protocol.messages import PinLaterJob
@@ -46,18 +47,18 @@ _PAUSE_FACTOR = 10
 log = logging.getLogger(__name__)
 
 
-class FollowUp(NamedTuple):
-    """A job that a running job enqueues.
+class FollowUps(NamedTuple):
+    """Jobs that a running job enqueues, all or none.
 
     Attributes:
         queue: queue to go to.
-        job: what is sent of it.
-        key: by which a server knows it again.
-        may_be_there: an earlier attempt may have enqueued it, on any shard.
+        jobs: what is sent of them.
+        key: by which a server knows the call again.
+        may_be_there: an earlier attempt may have enqueued them, on any shard.
     """
 
     queue: str
-    job: PinLaterJob
+    jobs: list[PinLaterJob]
     key: bytes
     may_be_there: bool
 
@@ -160,17 +161,29 @@ class Saver:
             return False
         return True
 
-    def enqueue(self, follow_up: FollowUp, patience_seconds: float) -> str:
-        """Enqueue a follow-up, once however often it is sent; return its descriptor.
+    def enqueue(self, follow_ups: FollowUps, patience_seconds: float) -> list[str]:
+        """Enqueue follow-ups, once however often that is sent; return their descriptors.
 
         Raises:
             ClientError: it is refused.
             CallError, ServerError: no server took it within ``patience_seconds``, as far as we know.
         """
-        queue, job, key, may_be_there = follow_up
-        call = self._calls.enqueue_once(queue, job, key, is_repeat=may_be_there, keep_result_ms=KEPT_MS)
-        descriptor: str = self._call_until_deadline(lambda: call, patience_seconds)[0]
-        return descriptor
+        queue, jobs, key, may_be_there = follow_ups
+        call = self._calls.enqueue_once(queue, jobs, key, is_repeat=may_be_there, keep_result_ms=KEPT_MS)
+        descriptors: list[str] = self._call_until_deadline(lambda: call, patience_seconds)
+        return descriptors
+
+    def read_messages(
+        self, descriptor: str, name: str, after: int, limit: int, patience_seconds: float
+    ) -> list[ReceivedMessage]:
+        """Return messages of a job; see ``Calls.read_messages``.
+
+        Raises:
+            CallError, ServiceError: no server has answered within ``patience_seconds``.
+        """
+        call = self._calls.read_messages(descriptor, name, after=after, limit=limit)
+        found: list[ReceivedMessage] = self._call_until_deadline(lambda: call, patience_seconds)
+        return found
 
     def _call_until_deadline(self, build: Callable[[], Call[Any]], patience_seconds: float) -> Any:
         """Make a call, again and again if need be; return what its reply means, or raise what the last one raised."""

@@ -64,9 +64,10 @@ class Saver:
         assert patience_seconds == 30.0
         if self.refusal is not None:
             raise self.refusal
-        self.said.append(follow_up[:2])
+        [job] = follow_up.jobs
+        self.said.append((follow_up.queue, job))
         self.keys.append(follow_up[2:])
-        return f"{follow_up.queue}:s1:p1:{len(self.said)}"
+        return [f"{follow_up.queue}:s1:p1:{len(self.said)}"]
 
 
 def worker_context(job, body=None, saver=None):

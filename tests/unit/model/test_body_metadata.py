@@ -17,6 +17,7 @@ from pinlater.model.body_metadata import (
     replace_metadata,
 )
 from pinlater.model.policy import Policy
+from pinlater.model.wait_records import CallRecord, EventRecord
 
 SAMPLES = {
     "steps": {"a": 1},
@@ -34,6 +35,8 @@ SAMPLES = {
     "run_id": "x",
     "patches": {"a": True},
     "saga": SagaMark(["a"]),
+    "calls": {"a": CallRecord(2, 1000)},
+    "events": {"a": EventRecord(1)},
 }
 
 

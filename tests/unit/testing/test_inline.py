@@ -255,7 +255,7 @@ def test_a_job_that_has_not_begun_can_be_cancelled():
         def run(self, context):
             follow_up = context.enqueue(Count(end=1), name="count", unique="only one")
             assert client.handle(follow_up).cancel(), "it waits for this one to end"
-            assert not client.handle(context.descriptor).cancel(), "it runs"
+            assert client.handle(follow_up).status().is_cancelled
 
     with run_inline(Cancelling, Count) as client:
         client.enqueue(Cancelling())

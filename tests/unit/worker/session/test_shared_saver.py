@@ -11,7 +11,7 @@ from pinlater.errors import BodyTooLarge, EnqueueRejected, QueueNotFound, Server
 from pinlater.protocol.messages import PinLaterEnqueueResponse, PinLaterJob
 from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.snapshot import RUNNING, SUCCEEDED
-from pinlater.worker.session.saver import FollowUp
+from pinlater.worker.session.saver import FollowUps
 from pinlater.worker.session.shared_saver import SharedSaver
 from pinlater.worker.session.waker import ThreadWaker
 from tests.unit.worker.fakes import FakeChild, FakePipeline, batch_of
@@ -290,7 +290,7 @@ def test_in_a_process_that_the_job_forks_nobody_waits(bench, monkeypatch):
 
 def test_other_calls_go_the_same_way(bench):
     results = []
-    follow_up = FollowUp("mail", PinLaterJob(b"{}"), b"a key of 16 byte", may_be_there=False)
+    follow_up = FollowUps("mail", [PinLaterJob(b"{}")], b"a key of 16 byte", may_be_there=False)
     thread = threading.Thread(target=lambda: results.append(bench.saver.enqueue(follow_up, 30.0)))
     thread.start()
     while not bench.pipeline.sent:
@@ -300,7 +300,7 @@ def test_other_calls_go_the_same_way(bench):
         bench.saver.send_queued()
     bench.pipeline.answer(PinLaterEnqueueResponse(["mail:s1:p1:1"]))
     thread.join(DEADLINE_SECONDS)
-    assert results == ["mail:s1:p1:1"]
+    assert results == [["mail:s1:p1:1"]]
     context = bench.pipeline.sent[-1][1].context
     assert (context.source, context.idempotencyKey, context.isRepeat) == ("me", b"a key of 16 byte", True)
     assert bench.pipeline.methods == ["enqueueJobs"] * 2

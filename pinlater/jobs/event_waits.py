@@ -1,0 +1,99 @@
+"""The events that a job waits for: the n-th use of a name in a run gets the n-th event of that name."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from pinlater.errors import EventInvalid, EventTimeout
+from pinlater.jobs.events import event_name
+from pinlater.jobs.interruptible import InterruptibleContext
+from pinlater.jobs.message_link import MessageLink
+from pinlater.jobs.name_counter import check_name
+from pinlater.jobs.waiting import ENDLESS_MS, JobWaits
+from pinlater.model.body_metadata import BodyMetadata
+from pinlater.model.messages import MessageWait, ReceivedMessage
+from pinlater.model.wait_records import EventRecord
+
+_PAGE = 1000
+
+
+class EventWaits:
+    """Waits for events in one attempt.
+
+    Args:
+        context: of the attempt.
+        metadata: where it is recorded what has come.
+        link: reads messages.
+        save: saves the record.
+    """
+
+    def __init__(
+        self, context: InterruptibleContext, metadata: BodyMetadata, link: MessageLink, save: Callable[[], object]
+    ) -> None:
+        self._context = context
+        self._records = metadata.events
+        self._link = link
+        self._save = save
+        self._uses: defaultdict[str, int] = defaultdict(int)
+        self._received: defaultdict[str, list[ReceivedMessage]] = defaultdict(list)
+
+    def wait_for(self, name: str, kind: Any, timeout: float | None) -> Any:
+        """Return the next event; see ``JobContext.wait_for``."""
+        check_name(name)
+        self._uses[name] = use = self._uses[name] + 1
+        self._context.go_on_to_wait()
+        record = self._records.get(name) or EventRecord()
+        if use in record.timeouts:
+            raise _timed_out(name)
+        wanted = record.wanted(use)
+        message = self._message(name, wanted, record.before)
+        if message is not None:
+            record.here = max(record.here, wanted - record.before)
+            self._records[name] = record
+            return _value(name, message, kind)
+        until_ms = self._until_ms(name, record, use, timeout)
+        raise self._context.wait(JobWaits([MessageWait(event_name(name), wanted)], until_ms))
+
+    def _message(self, name: str, wanted: int, before: int) -> ReceivedMessage | None:
+        """Return a message by its number, from 1; those that earlier runs got are never read again."""
+        received = self._received[name]
+        while wanted > before + len(received):
+            page = self._link.read(event_name(name), before + len(received), _PAGE)
+            if not page:
+                return None
+            received += page
+        return received[wanted - before - 1]
+
+    def _until_ms(self, name: str, record: EventRecord, use: int, timeout: float | None) -> int:
+        """Return when a wait ends that nothing has ended yet.
+
+        Raises:
+            EventTimeout: it has ended.
+        """
+        if timeout is None:
+            return ENDLESS_MS
+        if use not in record.until_ms:
+            record.until_ms[use] = self._link.now_ms() + int(timeout * 1000)
+            self._records[name] = record
+        until_ms = record.until_ms[use]
+        if not self._link.is_over(event_name(name), until_ms):
+            return until_ms
+        del record.until_ms[use]
+        record.timeouts.append(use)
+        self._save()  # first: whatever the job does now must not be undone by an event that comes late
+        raise _timed_out(name)
+
+
+def _timed_out(name: str) -> EventTimeout:
+    return EventTimeout(f"no event {name!r} came in time")
+
+
+def _value(name: str, message: ReceivedMessage, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(message.payload, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise EventInvalid(f"event {name!r} does not fit {getattr(kind, '__name__', kind)}: {error}") from error

@@ -1,0 +1,39 @@
+"""The interruption of a job that waits for messages, without a process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pinlater.errors import JobSleeps
+from pinlater.model.messages import MessageWait
+
+ENDLESS_MS = 32_503_680_000_000
+"""Epoch milliseconds, of the year 3000: when a job that waits without a limit is due at the latest."""
+
+
+class JobWaits(JobSleeps):
+    """Raised by ``call``, ``call_all`` and ``wait_for``: the job continues when one of its waits is over.
+
+    Args:
+        waits: what it waits for.
+        until_ms: when it continues at the latest, epoch milliseconds.
+    """
+
+    def __init__(self, waits: Sequence[MessageWait], until_ms: int = ENDLESS_MS) -> None:
+        super().__init__(until_ms)
+        told = " or ".join(f"{number} of {name}" for name, number in waits)
+        self.args = (f"waits for {told}",)
+        self.waits = tuple(waits)
+
+    @property
+    def weight(self) -> float:
+        """A sleep wins: a job that continues earlier would take it for over."""
+        return 0.5
+
+    def again(self) -> JobWaits:
+        """Return an equal interruption."""
+        return JobWaits(self.waits, self.until_ms)
+
+    def joined(self, other: JobWaits) -> JobWaits:
+        """Return the interruption of a job that waits for this or the other."""
+        return JobWaits((*self.waits, *other.waits), min(self.until_ms, other.until_ms))

@@ -1,0 +1,91 @@
+"""Ends of called jobs and events that a test gives to a ``FakeContext``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from itertools import count
+from typing import Any, cast
+
+import msgspec
+
+from pinlater.client.jobs import encoder
+from pinlater.errors import JobFailed, JobGone, JobWasCancelled
+from pinlater.jobs.body_codec import JobCodec
+from pinlater.jobs.enqueue_options import FollowUpOptions
+from pinlater.jobs.events import event_name
+from pinlater.jobs.job import Job
+from pinlater.jobs.message_link import Children
+from pinlater.model.messages import MessageKind, ReceivedMessage
+
+
+class FakeLink:
+    """A ``MessageLink`` without a server.
+
+    Args:
+        results: name of a call -> what its jobs have returned; a ``JobFailed`` stands for a job that has failed.
+        events: name of events -> their values, in the order of their arrival.
+        timed_out: names of calls and events for which nothing more comes before their timeout is over.
+
+    Attributes:
+        called: name of a call -> the jobs that were called.
+    """
+
+    def __init__(
+        self, results: Mapping[str, Sequence[Any]], events: Mapping[str, Sequence[Any]], timed_out: Collection[str]
+    ) -> None:
+        self.called: dict[str, list[Job]] = {}
+        self._messages = {
+            **{_call_name(name): [_end(at, end) for at, end in enumerate(ends)] for name, ends in results.items()},
+            **{event_name(name): [_event(at, value) for at, value in enumerate(sent)] for name, sent in events.items()},
+        }
+        self._timed_out = {found for name in timed_out for found in (_call_name(name), event_name(name))}
+        self._numbers = count(2)
+
+    def read(self, name: str, after: int, limit: int) -> list[ReceivedMessage]:
+        """Return what the test gave; see ``MessageLink``."""
+        return self._messages.get(name, [])[after : after + limit]
+
+    def enqueue(self, children: Children) -> list[str]:
+        """Record what was called; see ``MessageLink``."""
+        encoding, stored = encoder(cast(FollowUpOptions, children.options)), []
+        for job, parent in children.jobs:
+            body = encoding.struct(job, parent).body or b""
+            decoded = JobCodec([type(job)]).decode(job.job_options.queue, body)
+            self.called.setdefault(parent.name.split("/", 2)[2], []).append(decoded)
+            stored.append(f"{children.queue}:s1:p1:{next(self._numbers)}")
+        return stored
+
+    def now_ms(self) -> int:
+        """Return epoch milliseconds."""
+        return int(time.time() * 1000)
+
+    def is_over(self, name: str, until_ms: int) -> bool:  # noqa: ARG002 - the test says what is over
+        """Tell whether the test wants a wait to be over; see ``MessageLink``."""
+        return name in self._timed_out
+
+
+def _call_name(name: str) -> str:
+    return f"call/0/{name}"
+
+
+def _end(position: int, end: Any) -> ReceivedMessage:
+    kind, payload = MessageKind.SUCCEEDED, b""
+    if isinstance(end, JobFailed):
+        kind = (
+            MessageKind.CANCELLED
+            if isinstance(end, JobWasCancelled)
+            else MessageKind.DELETED
+            if isinstance(end, JobGone)
+            else MessageKind.FAILED
+        )
+        payload = (end.status or str(end)).encode()
+    elif isinstance(end, bytes):
+        payload = end
+    elif end is not None:
+        payload = msgspec.json.encode(end)
+    return ReceivedMessage(position + 1, str(position), payload, kind)
+
+
+def _event(position: int, value: Any) -> ReceivedMessage:
+    return ReceivedMessage(position + 1, str(position), msgspec.json.encode(value), MessageKind.EVENT)

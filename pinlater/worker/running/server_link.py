@@ -1,0 +1,67 @@
+"""Calls that a running job makes about other jobs and about messages to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import cast
+
+from pinlater.client.jobs import encoder
+from pinlater.jobs.enqueue_options import FollowUpOptions
+from pinlater.jobs.follow_ups import idempotency_key
+from pinlater.jobs.message_link import Children
+from pinlater.model.messages import ReceivedMessage
+from pinlater.model.trace_context import EnqueueTrace
+from pinlater.worker.session.saver import FollowUps, Saver
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLink:
+    """The ``MessageLink`` of an attempt.
+
+    Attributes:
+        descriptor: of the running job.
+        created_at_ms: when it was enqueued.
+        may_repeat: whether an earlier attempt may have made the same calls.
+        saver: sends the calls.
+        patience_seconds: how long to try when there is no server.
+        now: epoch seconds, as the server has them.
+        calling: returns a context for a call, while which the job does not stall.
+        tracing: returns the trace of an enqueue to a queue.
+    """
+
+    descriptor: str
+    created_at_ms: int | None
+    may_repeat: bool
+    saver: Saver
+    patience_seconds: float
+    now: Callable[[], float]
+    calling: Callable[[float], AbstractContextManager[None]]
+    tracing: Callable[[str], EnqueueTrace]
+
+    def read(self, name: str, after: int, limit: int) -> list[ReceivedMessage]:
+        """Read messages; see ``MessageLink``."""
+        with self.calling(self.patience_seconds):
+            return self.saver.read_messages(self.descriptor, name, after, limit, self.patience_seconds)
+
+    def enqueue(self, children: Children) -> list[str]:
+        """Enqueue children; see ``MessageLink``."""
+        with self.tracing(children.queue) as sending:
+            encoding = encoder(cast(FollowUpOptions, children.options), sending.trace)
+            structs = [encoding.struct(job, parent) for job, parent in children.jobs]
+            key = idempotency_key(children.key, self.created_at_ms)
+            with self.calling(self.patience_seconds):
+                stored = self.saver.enqueue(
+                    FollowUps(children.queue, structs, key, self.may_repeat), self.patience_seconds
+                )
+            sending.record_stored([children.queue], len(stored), stored[0] if len(stored) == 1 else "")
+        return stored
+
+    def now_ms(self) -> int:
+        """Return epoch milliseconds; see ``MessageLink``."""
+        return int(self.now() * 1000)
+
+    def is_over(self, name: str, until_ms: int) -> bool:  # noqa: ARG002 - all have the same clock
+        """Tell whether a wait is over; see ``MessageLink``."""
+        return self.now_ms() >= until_ms

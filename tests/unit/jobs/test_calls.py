@@ -1,0 +1,244 @@
+"""Jobs that call others, in every way in which an attempt can end."""
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+
+from pinlater.errors import (
+    JobFailed,
+    JobInterrupted,
+    JobSleeps,
+    JobWasCancelled,
+    JoinTimeout,
+    ResultInvalid,
+    StepMismatch,
+)
+from pinlater.jobs.child_calls import ChildCalls
+from pinlater.jobs.job import Job
+from pinlater.jobs.waiting import JobWaits
+from pinlater.model.messages import MessageWait
+from pinlater.model.wait_records import MOST_RANGES, CallRecord
+from pinlater.testing import FakeContext, killed_everywhere, run_inline
+
+ran = []
+
+
+@pytest.fixture(autouse=True)
+def forget():
+    ran.clear()
+
+
+@dataclass
+class Size:
+    width: int
+
+
+class Resize(Job[Size], queue="photos", attempts=2):
+    photo: int
+
+    def run(self, context):
+        ran.append(self.photo)
+        if self.photo < 0:
+            raise ValueError(f"no photo {self.photo}")
+        return Size(self.photo * 10)
+
+
+class Album(Job[list[int]], queue="albums"):
+    photos: list[int]
+
+    def run(self, context):
+        sizes = context.call_all([Resize(photo=photo) for photo in self.photos], name="resize", batch_size=2)
+        return [size.width for size in sizes]
+
+
+class Tolerant(Job[list[str]], queue="albums"):
+    photos: list[int]
+
+    def run(self, context):
+        ends = context.call_all([Resize(photo=photo) for photo in self.photos], name="resize", return_failures=True)
+        return [str(end) if isinstance(end, JobFailed) else f"{end.width} wide" for end in ends]
+
+
+class Cover(Job[Size], queue="albums"):
+    photo: int
+
+    def run(self, context):
+        return context.call(Resize(photo=self.photo))
+
+
+class Twice(Job[list[int]], queue="albums"):
+    """Calls one job after another under the same name, and a job that calls itself."""
+
+    def run(self, context):
+        return [context.call(Cover(photo=number), name="cover").width for number in (1, 2)]
+
+
+class AtOnce(Job[list[int]], queue="albums"):
+    async def run(self, context):
+        async def call(photo):
+            await asyncio.sleep(0)
+            return context.call(Resize(photo=photo), name=f"resize {photo}").width
+
+        return await asyncio.gather(call(1), call(2), call(3))
+
+
+def result_of(client, job):
+    return client.enqueue(job).result(timeout=0)
+
+
+def test_results_come_in_the_order_of_the_jobs():
+    with run_inline(Album, Resize) as client:
+        assert result_of(client, Album(photos=[3, 1, 2])) == [30, 10, 20]
+    assert ran == [3, 1, 2]
+
+
+def test_nothing_is_called_for_no_jobs():
+    with run_inline(Album, Resize) as client:
+        assert result_of(client, Album(photos=[])) == []
+
+
+def test_calls_can_be_made_one_after_the_other_and_by_called_jobs():
+    with run_inline(Twice, Cover, Resize) as client:
+        assert result_of(client, Twice()) == [10, 20]
+    assert ran == [1, 2]
+
+
+def test_a_failed_job_fails_its_parent_for_good_and_is_named():
+    with run_inline(Album, Resize) as client:
+        handle = client.enqueue(Album(photos=[1, -2, -3]))
+        status = handle.status()
+    assert "JobFailed: Resize photos:s1:p1:3 failed: ValueError: no photo -2" in status.status
+    assert status.attempts_remaining == 0
+    assert ran == [1, -2, -2, -3, -3], "all have ended"
+
+
+def test_failures_can_be_had_in_place_of_results():
+    with run_inline(Tolerant, Resize) as client:
+        found = result_of(client, Tolerant(photos=[1, -2]))
+    assert found == ["10 wide", "Resize photos:s1:p1:3 failed: ValueError: no photo -2"]
+
+
+def test_several_calls_at_once_are_all_under_way():
+    with run_inline(AtOnce, Resize) as client:
+        assert result_of(client, AtOnce()) == [10, 20, 30]
+        attempts = [outcome for outcome in client.outcomes if isinstance(outcome.job, AtOnce)]
+        assert {wait.name for wait in attempts[0].waits_for} == {f"call/0/resize {photo}" for photo in (1, 2, 3)}
+    assert ran == [1, 2, 3]
+
+
+@pytest.mark.parametrize("job", [Album(photos=[1, 2, 3]), Twice(), AtOnce()])
+def test_wherever_it_is_killed_each_job_is_called_once(job):
+    for client in killed_everywhere(type(job), Resize, Cover):
+        ran.clear()
+        handle = client.enqueue(job)
+        client.assert_succeeded()
+        assert handle.result(timeout=0) in ([10, 20, 30], [10, 20]), client.killed_at
+        called = [name for name in client._jobs if name.startswith("photos")]
+        assert len(called) == len(handle.result(timeout=0)), client.killed_at
+
+
+# The record
+
+
+def test_the_record_of_many_jobs_is_small():
+    context = FakeContext(job := Album(photos=list(range(5000))))
+    with pytest.raises(JobSleeps):
+        job.run(context)
+    assert len(context._body) - len(str(job.photos)) < 1000
+    assert len(context.called["resize"]) == 5000
+
+
+def test_a_kill_between_batches_repeats_the_last_one_with_its_key():
+    keys, stored, context = [], [], None
+
+    class Link:
+        def read(self, name, after, limit):
+            return []
+
+        def enqueue(self, children):
+            keys.append(children.key)
+            if len(keys) == 2:
+                raise KeyboardInterrupt
+            stored.append([parent.position for _, parent in children.jobs])
+            return [f"photos:s1:p1:{number}" for number in range(2)]
+
+    for _ in range(2):
+        context = FakeContext(Album(photos=[]), previous=context)
+        calls = ChildCalls(context, context._metadata, Link(), context._save)
+        with pytest.raises((KeyboardInterrupt, JobWaits)):
+            calls.join([Resize(photo=1)] * 4, "resize", timeout=None, batch_size=2 + len(keys), options={})
+    assert keys == [f"test:s1:p1:1/call/0/resize/{start}/photos" for start in (0, 2, 2)]
+    assert stored == [[0, 1], [2, 3]]
+
+
+def test_descriptors_of_children_are_kept_as_ranges_as_long_as_these_are_few():
+    record = CallRecord(1000, 500)
+    record.add(["q:s1:p1:7", "q:s1:p1:8", "q:s1:p2:9"])
+    assert record.ranges == [("q:s1:p1:7", 2), ("q:s1:p2:9", 1)]
+    assert record.descriptors() == ["q:s1:p1:7", "q:s1:p1:8", "q:s1:p2:9"]
+    many = CallRecord(1000, 500)
+    many.add([f"q:s1:p1:{number}" for number in range(0, 1000, 2)])
+    many.enqueued = 500
+    many.add(["q:s1:p1:1000"])
+    assert len(many.ranges) == MOST_RANGES
+
+
+def test_other_jobs_than_before_are_no_answer_to_the_same_call():
+    context = FakeContext(results={})
+    with pytest.raises(JobSleeps):
+        Album(photos=[1, 2]).run(context)
+    with pytest.raises(StepMismatch, match="of 3 jobs now, but 2 were called"):
+        Album(photos=[1, 2, 3]).run(FakeContext(previous=context))
+
+
+def test_a_drain_comes_between_batches():
+    context = FakeContext(job := Album(photos=[1, 2, 3, 4]), draining_after=2)
+    with pytest.raises(JobInterrupted) as caught:
+        job.run(context)
+    assert type(caught.value) is JobInterrupted
+    assert len(context.called["resize"]) == 2
+
+
+# With a fake context
+
+
+def test_results_can_be_given_to_a_fake_context():
+    context = FakeContext(results={"resize": [Size(5), Size(6)]})
+    assert Album(photos=[1, 2]).run(context) == [5, 6]
+    assert context.called == {"resize": [Resize(photo=1), Resize(photo=2)]}
+
+
+def test_a_fake_job_can_fail_or_be_cancelled():
+    context = FakeContext(results={"Resize": [JobWasCancelled("not needed")]})
+    with pytest.raises(JobWasCancelled, match="was cancelled: not needed"):
+        Cover(photo=1).run(context)
+
+
+def test_without_results_the_job_waits_for_all():
+    context = FakeContext()
+    with pytest.raises(JobWaits) as caught:
+        Album(photos=[1, 2]).run(context)
+    assert caught.value.waits == (MessageWait("call/0/resize", 2),)
+    with pytest.raises(JobWaits):
+        context.sleep_for(1, name="never")
+
+
+def test_a_given_result_has_to_fit_the_class():
+    with pytest.raises(ResultInvalid, match="does not fit its class"):
+        Cover(photo=1).run(FakeContext(results={"Resize": [5]}))
+
+
+def test_time_can_run_out_once_and_for_all():
+    class Impatient(Job[str], queue="albums"):
+        def run(self, context):
+            try:
+                context.call(Resize(photo=1), timeout=60)
+            except JoinTimeout as error:
+                return str(error)
+            raise AssertionError
+
+    context = FakeContext(timed_out=["Resize"])
+    assert Impatient().run(context) == "not all jobs of call 'Resize' have ended in time"
+    late = FakeContext(previous=context, results={"Resize": [Size(1)]})
+    assert Impatient().run(late) == "not all jobs of call 'Resize' have ended in time"
