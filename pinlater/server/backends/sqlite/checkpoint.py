@@ -87,6 +87,8 @@ def _asked(transaction: SqliteTransaction, request: SqliteCheckpointRequest) -> 
     """Return the jobs that are held as their checkpoints say, and asked to stop."""
     queue_id, items = request
     asked = asked_of(transaction, queue_id, (item.job.local_id for item in items))
+    if not asked:
+        return ()
     return tuple(item.job for item in items if item.job.local_id in asked and _holds(item, asked[item.job.local_id]))
 
 

@@ -24,13 +24,16 @@ _TOLD = QUERIES["told_by_jobs"]
 _TOLD_CHARACTERS = 4000
 """So much of the end of a child's custom status is told."""
 
+NO_PARENT = None, None
+"""What is stored of a job without a parent."""
+
 _parent = msgspec.json.Decoder(Parent).decode
 
 
 def parent_columns(job: NewJob) -> tuple[int | None, str | None]:
     """Return what is stored of a job's parent."""
     if job.parent is None:
-        return None, None
+        return NO_PARENT
     return JobDescriptor.parse(job.parent.descriptor).local_id, msgspec.json.encode(job.parent).decode()
 
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from pinlater.errors import EnqueueRejected
 from pinlater.model.jobs import NewJob
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite.call_results import NewResult, Place, find_places, save, save_new
-from pinlater.server.backends.sqlite.children import parent_columns, refusal
+from pinlater.server.backends.sqlite.children import NO_PARENT, parent_columns, refusal
 from pinlater.server.backends.sqlite.keys import KeyLine, Keys, key_columns, keys_of_all, let_next_through
 from pinlater.server.backends.sqlite.queries import QUERIES, insert_jobs, insert_keyed_jobs
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
 from pinlater.server.backends.unique_keys import KeyHolder, key_holders, replaced
 
 ROWS_PER_STATEMENT = 100
+
+_parent_of = attrgetter("parent")
 
 
 class EnqueueRequest(NamedTuple):
@@ -124,13 +127,15 @@ def _keep_periods(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[
 def _insert_keyed(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[NewJob], first_id: int) -> Keys:
     """Insert jobs; return the keys that they wait for."""
     now, line = transaction.now, KeyLine(transaction, queue_id)
-    if any(job.parent is not None for job in jobs):
+    has_parents = any(map(_parent_of, jobs))
+    if has_parents:
         transaction.mark_with_parents(queue_id)
     for start in range(0, len(jobs), ROWS_PER_STATEMENT):
         chunk = jobs[start : start + ROWS_PER_STATEMENT]
         parameters: list[object] = [queue_id, now]
         for local_id, job in enumerate(chunk, first_id + start):
             parameters += (local_id, job.priority, line.run_after(job), job.attempts, job.status, job.body, job.unique)
-            parameters += (*key_columns(job), *parent_columns(job))
+            parameters += key_columns(job)
+            parameters += parent_columns(job) if has_parents else NO_PARENT
         transaction.run(insert_keyed_jobs(len(chunk)), parameters)
     return line.keys

@@ -109,9 +109,8 @@ def is_fulfilled(transaction: SqliteTransaction, job_id: int, waits: Iterable[Me
 def _wake(transaction: SqliteTransaction, queue_id: int, sleepers: Sequence[_Receiver]) -> None:
     """Make sleeping jobs of one queue due, except those that are already."""
     for job_id, _, priority, _ in sleepers:
-        transaction.woken[queue_id, priority] += transaction.run(
-            _RUN_NOW, (queue_id, transaction.now, job_id, priority)
-        )
+        is_woken = transaction.run(_RUN_NOW, (queue_id, transaction.now, job_id, priority))
+        transaction.woken[queue_id, priority] = transaction.woken.get((queue_id, priority), 0) + is_woken
     let_next_through(transaction, keys_of(transaction, queue_id, (sleeper.job_id for sleeper in sleepers)))
 
 

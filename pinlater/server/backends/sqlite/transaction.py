@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -76,7 +75,7 @@ class SqliteTransaction:
         self.now = now
         self.ids = ids
         self.queues = queues
-        self.woken: Counter[tuple[int, int]] = Counter()
+        self.woken: dict[tuple[int, int], int] = {}
 
     def take_ids(self, count: int) -> int:
         """Return the first of ``count`` new job ids."""

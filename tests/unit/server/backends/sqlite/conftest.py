@@ -2,6 +2,7 @@
 
 import pytest
 
+from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.sqlite import SqliteStore
 from tests.support.bench import QUEUE, Bench
 
@@ -11,15 +12,24 @@ class Home:
 
     Attributes:
         commits: the ``CommitStats`` of their transactions; a test may clear it.
+        woken: what they say of sleeping jobs that messages have made due.
     """
 
     def __init__(self, folder):
         self.folder = folder
         self.commits = []
+        self.woken = []
+        self._notifications = JobNotifications()
+        self._notifications.on_woken = lambda *told: self.woken.append(told)
 
     def open(self, clock):
         return SqliteStore(
-            self.folder, priority_levels=3, now_ms=clock, synchronous="OFF", on_commit=self.commits.append
+            self.folder,
+            priority_levels=3,
+            now_ms=clock,
+            synchronous="OFF",
+            on_commit=self.commits.append,
+            notifications=self._notifications,
         )
 
 

@@ -1,11 +1,14 @@
 """Dequeues and acks that share statements: each gets what it would get by itself, in its turn."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pinlater.model.attempts import StoredAck
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.messages import MessageKind
 from pinlater.server.backends.sqlite.ack import SqliteAckRequest, ack_jobs
 from pinlater.server.backends.sqlite.claim import SqliteClaimRequest, claim_jobs
 from tests.unit.server.backends.sqlite.memory_store import (
@@ -26,6 +29,8 @@ acks = st.builds(
     st.sampled_from(["", "", "", "done"]),
     st.just(5),
     st.booleans(),
+    st.sampled_from([None, None, b"", b"\xff\0"]),
+    st.booleans(),
 )
 ack_calls = st.builds(
     SqliteAckRequest,
@@ -35,16 +40,25 @@ ack_calls = st.builds(
 )
 
 
-def assert_alike(verb, rows, requests):
+def assert_alike(verb, rows, requests, *, has_children=False):
     together, apart = Store(rows), Store(rows)
+    if has_children:
+        for store in (together, apart):
+            store.make_children(1, '[["join", 2]]')
     results = verb(together.transaction, requests)
     assert results == [verb(apart.transaction, [request])[0] for request in requests]
     assert together.content() == apart.content()
+    assert together.messages() == apart.messages()
 
 
 @given(st.lists(jobs, max_size=12), st.lists(ack_calls, max_size=8))
 def test_acks_of_many_calls_do_what_they_do_one_by_one(rows, requests):
     assert_alike(ack_jobs, rows, requests)
+
+
+@given(st.lists(jobs, max_size=12), st.lists(ack_calls, max_size=8))
+def test_acks_of_children_tell_their_parent_what_they_tell_it_one_by_one(rows, requests):
+    assert_alike(ack_jobs, rows, requests, has_children=True)
 
 
 @given(st.lists(jobs, max_size=30), st.lists(dequeues, max_size=8))
@@ -76,3 +90,16 @@ def test_acks_of_one_queue_share_statements():
     settled = ack_jobs(store.transaction, requests)
     assert [(one.changed, one.stale) for one in settled] == [(1, 0)] * 64
     assert len(store.statements) == 2
+
+
+def test_acks_of_children_share_statements_too():
+    store = Store([(1, 1, 1, NOW, CLAIMS[0], b"body", 2)] * 64)
+    parent = store.make_children(1, '[["join", 64]]')
+    acks = [StoredAck(JobDescriptor("q", "1", 1, n), CLAIMS[0], "", 0, False, b"%d" % n) for n in range(1, 65)]
+    settled = ack_jobs(store.transaction, [SqliteAckRequest(1, [ack], []) for ack in acks])
+    assert [one.changed for one in settled] == [1] * 64
+    own = [text for text in store.statements if not re.match("UPDATE jobs NOT INDEXED SET result|INSERT OR IGN", text)]
+    assert len(own) <= 8, "beside one for each result and message"
+    assert [row[4] for row in store.content() if row[0] == parent] == [NOW]
+    assert store.messages() == {str(n): (MessageKind.SUCCEEDED, b"%d" % n) for n in range(1, 65)}
+    assert store.transaction.woken == {(9, 1): 1}

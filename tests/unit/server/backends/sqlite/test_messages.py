@@ -1,0 +1,193 @@
+"""Messages of the SQLite store: what they cost the others, how they are deleted, and when a dequeue hears of them."""
+
+import asyncio
+import sqlite3
+
+import pytest
+
+from pinlater.errors import EnqueueRejected
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.messages import Message, MessageWait, Parent
+from pinlater.protocol.messages import IN_PROGRESS
+from pinlater.server.backends.job_notifications import JobLocation
+from pinlater.server.backends.sqlite import messages
+from tests.support.bench import FAR_MS, QUEUE, ack_of, checkpoint_of, new_job
+from tests.support.failing_commits import FailingCommits
+
+
+def rows(home, table):
+    """Return how many rows a table has."""
+    connection = sqlite3.connect(home.folder / "pinlater.db")
+    [(count,)] = connection.execute(f"SELECT count(*) FROM {table}").fetchall()
+    connection.close()
+    return count
+
+
+class Statements:
+    """Hears which statements the writer runs; nothing is in the works here, so its connection may be borrowed."""
+
+    def __init__(self, store):
+        self._connection = store.backend._writer._connection
+
+    def of(self, call):
+        """Return how many statements a call takes, beside those of the transaction."""
+        heard = []
+        self._connection.set_trace_callback(heard.append)
+        call()
+        self._connection.set_trace_callback(None)
+        return sum(not text.startswith(("BEGIN", "COMMIT", "PRAGMA", "--")) for text in heard)
+
+
+def test_what_others_use_costs_a_queue_without_nothing(store):
+    def costs():
+        statements = Statements(store)
+        names = store.put(*[new_job() for _ in range(4)])
+        claim = store.claim()
+        store.dequeue_jobs(QUEUE, 4, claim)
+        held = {"claim": claim.descriptor}
+        found = [
+            statements.of(call)
+            for call in (
+                lambda: store.checkpoint(names[0], **held),
+                lambda: store.checkpoint(names[0], **held, body=b"new"),
+                lambda: store.ack(names[0], **held),
+                lambda: store.fail(names[1], **held),
+                lambda: store.checkpoint(names[2], **held, move_to_pending=True),
+                lambda: store.release_claims(QUEUE, "worker"),
+                lambda: store.delete_these_jobs(QUEUE, [], IN_PROGRESS),
+                store.reap,
+            )
+        ]
+        assert store.delete() == 3
+        return found
+
+    before = costs()
+    store.create_queue("family")
+    parent = store.put_one(queue="family")
+    store.take(queue="family")
+    (child,) = store.put(new_job(parent=Parent(parent, "join", 0)), queue="family")
+    store.take(queue="family")
+    store.cancel(child, queue="family")
+    store.ack(child, queue="family")
+    assert costs() == before
+    assert before[:4] == [1, 2, 1, 1]
+
+
+@pytest.mark.parametrize("at_once", [10_000, 3])
+def test_nothing_is_left_of_deleted_jobs(store, home, monkeypatch, at_once):
+    monkeypatch.setattr(messages, "_FORGOTTEN_AT_ONCE", at_once)
+    names = store.put(*[new_job() for _ in range(4)])
+    store.take()
+    for name in names:
+        for number in range(5):
+            store.send(name, "go", str(number))
+    store.ack(names[0], names[1])
+    store.clock.advance(10)
+    store.collect_finished(1, 1, 1)
+    store.delete(IN_PROGRESS, limit=1)
+    assert rows(home, "messages") <= 20 - 2 * min(at_once, 5)
+    store.delete_queue(QUEUE)
+    rounds = 0
+    while rows(home, "messages") or rows(home, "deleted_receivers") or rows(home, "jobs"):
+        store.collect_finished(1, 1, 100)
+        rounds += 1
+    assert rounds <= (2 if at_once > 100 else 30)
+
+
+def test_what_is_left_of_a_job_with_many_messages_is_deleted_after_a_restart(store, home, monkeypatch):
+    monkeypatch.setattr(messages, "_FORGOTTEN_AT_ONCE", 2)
+    name, _ = store.started()
+    for number in range(9):
+        store.send(name, "go", str(number))
+    store.delete(IN_PROGRESS)
+    assert rows(home, "messages") == 7
+    store.reopen()
+    for _ in range(5):
+        store.collect_finished(1, 1, 10)
+    assert rows(home, "messages") == rows(home, "deleted_receivers") == 0
+
+
+def test_a_refused_call_costs_those_beside_it_no_commits(store, home):
+    def put(job):
+        return lambda: store.backend.enqueue_jobs(QUEUE, [job])
+
+    refused, *stored = store.together(
+        put(new_job(parent=Parent(f"{QUEUE}:s1:p1:99", "join", 0))), *[put(new_job()) for _ in range(10)]
+    )
+    assert isinstance(refused, EnqueueRejected)
+    assert len(stored) == 10
+    assert [commit.requests for commit in home.commits] == [11]
+
+
+def test_who_is_woken_is_said_once_for_each_commit_with_the_priority(store, home):
+    names = [store.asleep(("go", 1), priority=2) for _ in range(3)]
+    store.together(*[lambda name=name: store.backend.send_message(*_message_to(name)) for name in names])
+    store.run(asyncio.sleep(0))
+    assert home.woken == [(QUEUE, 3, [JobLocation("1", 2)])]
+
+
+def _message_to(name):
+    return JobDescriptor.parse(name), Message("go", "1", b"")
+
+
+def test_nobody_is_woken_by_a_commit_that_fails(store, home):
+    parent = store.asleep(("join", 1))
+    (child,) = store.put(new_job(parent=Parent(parent, "join", 0)))
+    store.take()
+    commits = FailingCommits.of(store.backend)
+    commits.fail_always()
+    store.together(lambda: store.backend.ack_dequeued_jobs(QUEUE, [ack_of(child)], []))
+    store.run(asyncio.sleep(0))
+    assert home.woken == []
+    commits.work_again()
+    store.ack(child)
+    store.run(asyncio.sleep(0))
+    assert home.woken == [(QUEUE, 1, [JobLocation("1", 1)])]
+
+
+def test_a_queue_that_learned_of_parents_in_a_commit_that_failed_learns_again(store):
+    """What is known of a queue in memory must be in the file, too, when it is opened again."""
+    parent, _ = store.started()
+    commits = FailingCommits.of(store.backend)
+    commits.fail_always()
+    job = new_job(parent=Parent(parent, "join", 0))
+    store.together(lambda: store.backend.enqueue_jobs(QUEUE, [job]))
+    commits.work_again()
+    (child,) = store.put(job)
+    store.take()
+    store.reopen()
+    store.ack(child)
+    assert len(store.read(parent, "join")) == 1
+
+
+def test_a_dequeue_that_found_nothing_knows_that_before_it_hears_of_a_woken_job(store, home):
+    """Otherwise it would wait for a job that is due already."""
+    parent = store.asleep(("join", 1))
+    store.create_queue("other")
+    (child,) = store.put(new_job(parent=Parent(parent, "join", 0)), queue="other")
+    order = []
+    home._notifications.on_woken = lambda *_: order.append("woken")
+
+    async def dequeue():
+        order.append((await store.backend.dequeue_jobs(QUEUE, 1, store.claim())).jobs)
+
+    store.together(dequeue, lambda: store.backend.delete_queue("other"))
+    order.clear()
+    store.together(dequeue, lambda: store.backend.collect_finished(10**9, 10**9, 10))
+    store.run(asyncio.sleep(0))
+    assert order == [[], "woken"]
+    assert child
+
+
+def test_a_sleep_and_what_ends_it_in_one_commit(store, home):
+    name, claim = store.started()
+    sleep = checkpoint_of(
+        name, claim=claim, move_to_pending=True, run_after_ms=FAR_MS, waits_for=[MessageWait("go", 1)]
+    )
+    dequeued = store.together(
+        lambda: store.backend.dequeue_jobs(QUEUE, 1, store.claim()),
+        lambda: store.backend.send_message(*_message_to(name)),
+        lambda: store.backend.checkpoint_jobs(QUEUE, [sleep]),
+    )[0]
+    assert [job.descriptor for job in dequeued.jobs] == [name]
+    assert len(home.commits) == 3
