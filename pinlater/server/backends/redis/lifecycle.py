@@ -162,20 +162,7 @@ async def ack(
 
     A failure without a claim is not repeatable: the second one would end the attempt of the next holder.
     """
-    groups: defaultdict[tuple[str | None, int], list[int]] = defaultdict(list)
-    singles: list[tuple[Any, ...]] = []
-    results: list[bytes] = []
-    for item in succeeded:
-        (_, _, priority, local_id), claim_descriptor, status, _, _, result, _ = item
-        if result is not None:
-            results.append(result)
-            singles.append((*_single_ack(item, is_success=True), len(results), False))
-        elif status:
-            singles.append((*_single_ack(item, is_success=True), None, False))
-        else:
-            groups[claim_descriptor, priority].append(local_id)
-    singles += ((*_single_ack(item, is_success=False), None, item.is_cancelled) for item in failed)
-    packed = pack(([(*key, ids) for key, ids in groups.items()], singles))
+    packed, results = _pack_acks(succeeded, failed)
     last = (*results, *mark(is_linked=any(item.is_cancelled for item in failed)))
     is_repeatable = all(item.claim is not None for item in failed)
     now, changed, given_up, through, *woken = await scripts.run(
@@ -187,9 +174,32 @@ async def ack(
     return Settled(changed, stale, due, failed=given_up, let_through=through)
 
 
-def _single_ack(item: StoredAck, *, is_success: bool) -> tuple[Any, ...]:
+def _pack_acks(succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]) -> tuple[bytes, list[bytes]]:
+    """Return acks as ``ack.lua`` takes them, and the results."""
+    groups: defaultdict[tuple[str | None, int, bool], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    singles: list[tuple[Any, ...]] = []
+    results: list[bytes] = []
+    for item in succeeded:
+        (_, _, priority, local_id), claim_descriptor, status, _, _, result, _ = item
+        if result is not None:
+            results.append(result)
+        if status:
+            singles.append((True, *_single_ack(item), None if result is None else len(results)))
+        else:
+            ids, indexes = groups[claim_descriptor, priority, result is not None]
+            ids.append(local_id)
+            indexes.append(len(results))
+    singles += ((False, *_single_ack(item), None, item.is_cancelled) for item in failed)
+    packed_groups = [
+        (claim_descriptor, priority, ids, indexes) if has_results else (claim_descriptor, priority, ids)
+        for (claim_descriptor, priority, has_results), (ids, indexes) in groups.items()
+    ]
+    return pack((packed_groups, singles)), results
+
+
+def _single_ack(item: StoredAck) -> tuple[Any, ...]:
     (_, _, priority, local_id), claim_descriptor, status, delay_ms, is_final, *_ = item
-    return is_success, local_id, priority, claim_descriptor, status, min(delay_ms, MAX_EXACT), is_final
+    return local_id, priority, claim_descriptor, status, min(delay_ms, MAX_EXACT), is_final
 
 
 async def checkpoint(scripts: ScriptRunner, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:

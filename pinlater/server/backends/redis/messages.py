@@ -12,6 +12,7 @@ from pinlater.model.messages import Message, ReceivedMessage
 from pinlater.server.backends.records import Cancelled
 from pinlater.server.backends.redis.lifecycle import mark, pack, pack_ids
 from pinlater.server.backends.redis.reads import PAGE_JOBS
+from pinlater.server.backends.redis.records import address_of
 from pinlater.server.backends.redis.script_calls import ScriptRunner
 
 _OVERHEAD_BYTES = 50
@@ -39,7 +40,7 @@ async def cancel(scripts: ScriptRunner, queue: str, jobs: Sequence[JobDescriptor
 async def send(scripts: ScriptRunner, job: JobDescriptor, message: Message) -> bool:
     """Store a message to a job; return False if it is not there or has finished."""
     name, message_id, payload, kind = message
-    arguments = (job.queue, job.priority, job.local_id, name, message_id, int(kind), payload, *_LINKED)
+    arguments = (address_of(job), name, message_id, int(kind), payload, *_LINKED)
     try:
         is_there, *woken = await scripts.run("send_message", job.queue, *arguments)
     except QueueNotFound:
@@ -92,8 +93,8 @@ async def unfinished_children(
 
 
 def _child(shard: str, child: bytes) -> JobDescriptor:
-    queue, priority, member = child.decode().split(":")
-    return JobDescriptor(queue, shard, int(priority), int(member[1:]))
+    queue, priority, local_id = child.decode().split()
+    return JobDescriptor(queue, shard, int(priority), int(local_id))
 
 
 async def drop_leftovers(scripts: ScriptRunner) -> None:

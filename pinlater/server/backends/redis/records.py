@@ -80,7 +80,7 @@ def parse_job(head: str, member: bytes, line: bytes, texts: Sequence[bytes | Non
 class _Links(msgspec.Struct):
     """What ties a job to others, see ``scripts/parts/links.lua``."""
 
-    p: tuple[str, int, int, str, int] | None = None
+    p: str | None = None
     w: Sequence[MessageWait] = ()
     c: bool = False
 
@@ -91,9 +91,9 @@ _links = msgspec.msgpack.Decoder(_Links).decode
 def _with_links(record: JobRecord, links: _Links, head: str) -> JobRecord:
     parent = None
     if links.p is not None:
-        queue, priority, local_id, name, position = links.p
-        shard = head.split(":")[1][1:]
-        parent = Parent(str(JobDescriptor(queue, shard, priority, local_id)), name, position)
+        queue, priority, local_id, position, name = links.p.split(" ", 4)
+        shard = head.split(":")[1]
+        parent = Parent(f"{queue}:{shard}:p{priority}:{local_id}", name, int(position))
     return record._replace(
         is_cancelled=links.c and record.state in (FAILED, IN_PROGRESS),
         parent=parent,
@@ -101,10 +101,14 @@ def _with_links(record: JobRecord, links: _Links, head: str) -> JobRecord:
     )
 
 
-def stored_parent(parent: Parent) -> tuple[str, int, int, str, int]:
+def stored_parent(parent: Parent) -> str:
     """Return a parent as scripts take it."""
-    queue, _, priority, local_id = JobDescriptor.parse(parent.descriptor)
-    return queue, priority, local_id, parent.name, parent.position
+    return f"{address_of(JobDescriptor.parse(parent.descriptor))} {parent.position} {parent.name}"
+
+
+def address_of(job: JobDescriptor) -> str:
+    """Return the address of a job on its shard, as scripts take it."""
+    return f"{job.queue} {job.priority} {job.local_id}"
 
 
 def _parse_key(stored: bytes) -> JobKey | None:

@@ -167,7 +167,8 @@ class ScriptRunner:
         if text.startswith("NOQUEUE"):
             return queue_not_found(queue)
         if text.startswith("NOPARENT"):
-            return parent_refused(text.split()[1])
+            _, queue_of_parent, priority, local_id = text.split()
+            return parent_refused(f"{queue_of_parent}:s{self.name}:p{priority}:{local_id}")
         if isinstance(error, _WRONG_SERVER) or "-READONLY " in text:  # before Redis 7, errors in scripts come wrapped
             self._connection.disconnect()
             if isinstance(error, MovedError):

@@ -1,5 +1,6 @@
 -- IN_PROGRESS -> SUCCEEDED; or PENDING after the delay, with one attempt less; or FAILED after the last attempt.
--- ARGV[2]: MessagePack {groups, singles}. A group is successes without a status: {claim or nil, priority, ids}. A
+-- ARGV[2]: MessagePack {groups, singles}. A group is successes without a status: {claim or nil, priority, ids, indexes of
+-- the results or nil: they have none}. A
 -- single is any other ack: {is_success, id, priority, claim or nil, status, delay in ms, is_final, index of the result or
 -- nil, whether it was cancelled}. ARGV[3] on: the results, then "links" if any was cancelled.
 -- A job that is asked to stop is FAILED instead of PENDING.
@@ -53,6 +54,13 @@ local function succeed(member, priority, allowed, remaining, created, run_after,
   changed = changed + 1
 end
 
+local function keep_result(member, index)
+  local result = ARGV[index + 2]
+  results[#results + 1] = member
+  results[#results + 1] = result
+  return result
+end
+
 -- Returns whether the job is FAILED now.
 local function fail(member, delay, is_final, ...)
   local retry_at = now + math.max(delay, 0)
@@ -65,18 +73,19 @@ local function fail(member, delay, is_final, ...)
 end
 
 for _, group in ipairs(groups) do
-  for _, member in ipairs(group[3]) do
+  for at, member in ipairs(group[3]) do
     local priority, allowed, remaining, created, run_after, lease, bytes, claim = held_fields(member, group[2], group[1])
     if priority then
       succeed(member, priority, allowed, remaining, created, run_after, lease, bytes, claim)
+      local result = group[4] and keep_result(member, group[4][at])
       if linked then
-        linked.note(member, priority, SUCCEEDED)
+        linked.note(member, priority, SUCCEEDED, result)
       end
     end
   end
 end
 for _, item in ipairs(singles) do
-  local is_success, member, status, result = item[1], item[2], item[5], item[8] and ARGV[item[8] + 2]
+  local is_success, member, status = item[1], item[2], item[5]
   local priority, allowed, remaining, created, run_after, lease, bytes, claim = held_fields(member, item[3], item[4])
   if priority then
     local state = SUCCEEDED
@@ -93,10 +102,7 @@ for _, item in ipairs(singles) do
     if status ~= '' then
       extend_status(member, '', status)
     end
-    if result then
-      results[#results + 1] = member
-      results[#results + 1] = result
-    end
+    local result = is_success and item[8] and keep_result(member, item[8])
     if linked then
       linked.note(member, priority, state, result)
     end

@@ -11,8 +11,8 @@ for at = 1, #step[2], 2 do
   members[#members + 1] = member
   local parent = cmsgpack.unpack(step[2][at + 1]).p
   if parent then -- if it was told of the end of this job, it has this message already
-    local position = string.format('%d', parent[5])
-    inboxes.deliver(parent[1], parent[2], parent[3], {[parent[4]] = {{position, DELETED, inboxes.end_of_status(dead, member)}}})
+    local address, position, name = string.match(parent, '^(%S+ %d+ %d+) (%d+) (.*)$')
+    inboxes.deliver(address, {[name] = {{position, DELETED, inboxes.end_of_status(dead, member)}}})
   end
 end
 forget_links(dead, members)

@@ -1,7 +1,7 @@
 -- Finds children of jobs that run or wait and are not asked to stop, in any queue. Children whose queue was deleted, and
 -- those that servers of earlier versions have ended, are forgotten on the way. ARGV[2]: MessagePack, a list of ids of
 -- parents; [3] limit; [4] "links".
--- Returns them, each as queue:priority:member.
+-- Returns their addresses, see inboxes.lua.
 -- parts: records features keys inboxes
 local found, left = {}, tonumber(ARGV[3])
 for _, id in ipairs(cmsgpack.unpack(ARGV[2])) do
@@ -10,7 +10,7 @@ for _, id in ipairs(cmsgpack.unpack(ARGV[2])) do
   repeat -- until some are found, or there are none
     some, gone = left > 0 and redis.call('SRANDMEMBER', key, left) or {}, {}
     for _, child in ipairs(some) do
-      if inboxes.is_child_open(child) then
+      if inboxes.is_open(child) then
         found[#found + 1] = child
       else
         gone[#gone + 1] = child

@@ -3,7 +3,8 @@
 --     "n" name             how many messages have ever come
 --     "i" name NUL id      empty; so a second one of the same id is noticed
 --     "m" name NUL number  a digit for its kind, id, NUL, payload
---   "children:" and its member, a set of its children that run or wait and are not asked to stop: queue:priority:member
+--   "children:" and its member, a set of the addresses of its children that run or wait and are not asked to stop
+-- The address of a job is its queue, priority and id, with blanks between.
 -- Functions about them are in "inboxes", which is nil if there are no links; see keys.lua for the reason.
 local inboxes
 local DELETED = '4'
@@ -12,18 +13,20 @@ if HAS_LINKS then
   local TOLD_CHARACTERS = 4000
   local SHARD, QUEUE = string.match(KEYS[1], '^([^{]*{[^:}]*)'), string.match(KEYS[1], ':([^:]*)}$')
 
-  -- Returns what all keys of a queue begin with; nothing if there is no such queue.
-  local function prefix_of(queue)
+  -- Returns what all keys of a job's queue begin with, nothing if there is no such queue; then its member, priority and
+  -- queue.
+  local function find(address)
+    local queue, priority, id = string.match(address, '^(%S+) (%d+) (%d+)$')
     local tag = SHARD .. ':' .. queue .. '}'
     local generation = redis.call('GET', tag)
-    return generation and tag .. ':' .. generation .. ':'
+    return generation and tag .. ':' .. generation .. ':', member_of(id), priority, queue
   end
 
   -- Returns the record of a job that has not finished, and its state.
   local function open_line(at, member, priority)
-    local line = redis.call('HGET', at .. 'jobs', member)
+    local line = at and redis.call('HGET', at .. 'jobs', member)
     local state, level = string.match(line or '', '^(%d) (%d+)')
-    if (state == PENDING or state == IN_PROGRESS) and tonumber(level) == priority then
+    if (state == PENDING or state == IN_PROGRESS) and level == priority then
       return line, state
     end
   end
@@ -97,9 +100,9 @@ if HAS_LINKS then
 
   -- Stores messages to a job that has not finished, by their names, and ends its sleep if that fulfils one of its waits.
   -- Returns whether there is such a job.
-  function inboxes.deliver(queue, priority, id, messages)
-    local at, member = prefix_of(queue), member_of(id)
-    local line, state = open_line(at or '', member, priority)
+  function inboxes.deliver(address, messages)
+    local at, member, priority, queue = find(address)
+    local line, state = open_line(at, member, priority)
     if not line then
       return false
     end
@@ -133,12 +136,10 @@ if HAS_LINKS then
     return false
   end
 
-  -- Returns the descriptor of a job that must not get children, since it is gone, has finished or is asked to stop.
-  function inboxes.barren(queue, priority, id)
-    local at, member = prefix_of(queue), member_of(id)
-    if not open_line(at or '', member, priority) or inboxes.read_link(at, member).c then
-      return string.format('%s:s%s:p%d:%d', queue, string.match(SHARD, '{(.*)$'), priority, id)
-    end
+  -- Returns whether a job runs or waits and is not asked to stop.
+  function inboxes.is_open(address)
+    local at, member, priority = find(address)
+    return open_line(at, member, priority) and not inboxes.read_link(at, member).c
   end
 
   -- Returns the last characters of a job's status: so much of it is told to its parent.
@@ -156,31 +157,24 @@ if HAS_LINKS then
     return string.sub(text, first)
   end
 
-  -- Returns a job of this queue as it stands in the set of children of its parent.
-  function inboxes.child_of(priority, member)
-    return QUEUE .. ':' .. priority .. ':' .. member
+  -- Returns the address of a job of this queue.
+  function inboxes.address_of(priority, member)
+    return QUEUE .. ' ' .. priority .. ' ' .. string.sub(member, 2)
   end
 
   -- Adds children to those of a job, if that has not finished.
-  function inboxes.add_children(queue, priority, id, children)
-    local at, member = prefix_of(queue), member_of(id)
-    if open_line(at or '', member, priority) then
+  function inboxes.add_children(address, children)
+    local at, member, priority = find(address)
+    if open_line(at, member, priority) then
       call_in_chunks('SADD', at .. 'children:' .. member, children)
       note_own_keys(at, member, inboxes.read_link(at, member))
     end
   end
 
-  function inboxes.remove_children(queue, id, children)
-    local at = #children > 0 and prefix_of(queue)
+  function inboxes.remove_children(address, children)
+    local at, member = find(address)
     if at then
-      call_in_chunks('SREM', at .. 'children:' .. member_of(id), children)
+      call_in_chunks('SREM', at .. 'children:' .. member, children)
     end
-  end
-
-  -- Returns whether a child, as in the set of children, runs or waits and is not asked to stop.
-  function inboxes.is_child_open(child)
-    local queue, priority, member = string.match(child, '^([^:]*):(%d+):(.*)$')
-    local at = prefix_of(queue)
-    return open_line(at or '', member, tonumber(priority)) and not inboxes.read_link(at, member).c
   end
 end

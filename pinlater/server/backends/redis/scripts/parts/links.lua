@@ -1,10 +1,11 @@
 -- What ties jobs of this queue to others. The hash "links" maps a member to a MessagePack map, until the job is deleted:
---   p  its parent: {queue, priority, id, name of the message, position}
+--   p  its parent, if it has one: address, position and name of the message to it, with blanks between
 --   w  what it waits for: a list of {message name, how many}; it counts while the job is PENDING, and whatever makes the
 --      job PENDING again takes it away, so that a claim need not
 --   c  true: it was cancelled, or is asked to stop
 --   k  true: it has keys of its own, see inboxes.lua
 -- Functions about them are in "linked", which is nil if there are none; see keys.lua for the reason.
+local PARENT = '^(%S+ %d+ %d+) (%d+) (.*)$'
 local linked
 if HAS_LINKS then
   linked = {}
@@ -30,12 +31,11 @@ if HAS_LINKS then
     if not parent then
       return
     end
-    local key = parent[1] .. ':' .. parent[3]
-    local news = parents[key]
-      or {queue = parent[1], priority = parent[2], id = parent[3], closed = {}, revived = {}, messages = {}}
-    parents[key] = news
-    news[change][#news[change] + 1] = inboxes.child_of(priority, member)
-    return news, parent[4], string.format('%d', parent[5])
+    local address, position, name = string.match(parent, PARENT)
+    local news = parents[address] or {closed = {}, revived = {}, messages = {}}
+    parents[address] = news
+    news[change][#news[change] + 1] = inboxes.address_of(priority, member)
+    return news, name, position
   end
 
   -- Marks a job as cancelled or asked to stop.
@@ -99,13 +99,13 @@ if HAS_LINKS then
   -- Tells parents of what was noted; after all other changes. Returns {queue, priority, number of jobs} for each sleep
   -- that this has ended; nil: none.
   function linked.tell()
-    for _, news in pairs(parents) do
-      inboxes.remove_children(news.queue, news.id, news.closed)
+    for address, news in pairs(parents) do
+      inboxes.remove_children(address, news.closed)
       if #news.revived > 0 then
-        inboxes.add_children(news.queue, news.priority, news.id, news.revived)
+        inboxes.add_children(address, news.revived)
       end
       if next(news.messages) then
-        inboxes.deliver(news.queue, news.priority, news.id, news.messages)
+        inboxes.deliver(address, news.messages)
       end
     end
     return #inboxes.woken > 0 and inboxes.woken or nil

@@ -1,4 +1,5 @@
--- Parents of new jobs. Functions about them are in "families", which is nil if no job has one; see keys.lua.
+-- Parents of new jobs, as in links.lua. Functions about them are in "families", which is nil if no job has one; see
+-- keys.lua for the reason.
 local families
 if HAS_LINKS then
   families = {}
@@ -6,15 +7,12 @@ if HAS_LINKS then
 
   -- Returns the error for the first parent that must not get children; nil: there is none.
   function families.check(parents)
-    local is_known = {}
     for _, parent in pairs(parents) do
-      local queue, priority, id = unpack(parent)
-      local key = queue .. ':' .. priority .. ':' .. id
-      local refused = not is_known[key] and inboxes.barren(queue, priority, id)
-      if refused then
-        return 'NOPARENT ' .. refused
+      local address = string.match(parent, '^%S+ %d+ %d+')
+      if not children[address] and not inboxes.is_open(address) then
+        return 'NOPARENT ' .. address
       end
-      is_known[key] = true
+      children[address] = {}
     end
   end
 
@@ -23,18 +21,16 @@ if HAS_LINKS then
     if parent then
       links[#links + 1] = member
       links[#links + 1] = cmsgpack.pack({p = parent})
-      local key = parent[1] .. ':' .. parent[3]
-      local family = children[key] or {parent = parent, members = {}}
-      children[key] = family
-      family.members[#family.members + 1] = inboxes.child_of(priority, member)
+      local own = children[string.match(parent, '^%S+ %d+ %d+')]
+      own[#own + 1] = inboxes.address_of(priority, member)
     end
   end
 
   -- Stores what was noted, after the jobs.
   function families.store()
     call_in_chunks('HSET', prefix .. 'links', links)
-    for _, family in pairs(children) do
-      inboxes.add_children(family.parent[1], family.parent[2], family.parent[3], family.members)
+    for address, own in pairs(children) do
+      inboxes.add_children(address, own)
     end
   end
 end
