@@ -26,6 +26,7 @@ from pinlater.cli.output import (
     print_json,
     progress_json,
     progress_text,
+    published_text,
     shortened,
     state_text,
     visible,
@@ -91,6 +92,8 @@ def _print_infos(session: Session, infos: list[JobInfo], *, body: bool, raw: boo
 
 def _metadata_json(info: JobInfo) -> dict[str, Any]:
     found: dict[str, Any] = {} if info.progress is None else {"progress": progress_json(info.progress)}
+    if info.published:
+        found["published"] = info.published
     if info.policy is not None:
         found["policy"] = policy_json(info.policy)
     return {**found, "failed_attempts": failures_json(info)} if info.failed_attempts else found
@@ -117,6 +120,8 @@ def _fields(info: JobInfo, *, body: bool) -> Iterable[tuple[str, str]]:
     yield "claim", visible(info.claim or "-")
     if info.progress:
         yield "progress", progress_text(info.progress)
+    if info.published:
+        yield "published", published_text(info.published)
     if info.policy:
         yield "policy", policy_text(info.policy)
     yield "status", visible(info.remark.strip() or "-")

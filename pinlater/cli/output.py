@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -104,6 +104,15 @@ def key_text(info: JobInfo) -> str:
     text, max_running, is_ordered = info.key
     rule = "one at a time, in order" if is_ordered else f"{max_running} at once" if max_running else "in turns"
     return f"{visible(text)} ({rule})"
+
+
+def published_text(fields: Mapping[str, Any]) -> str:
+    """Format the fields that a job has published: texts as they are, other values as JSON."""
+    texts = (
+        f"{name}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+        for name, value in fields.items()
+    )
+    return visible(", ".join(texts))
 
 
 def progress_json(progress: Progress) -> dict[str, Any]:

@@ -235,6 +235,22 @@ class JobContext(ABC):
         """
 
     @abstractmethod
+    def publish(self, **fields: Any) -> None:
+        """Show fields of the job's own choice, such as ``publish(stage="packing", boxes=3)``.
+
+        ``pinlater lookup``, the dashboard and ``handle.status(include_body=True).published`` show them, until the job
+        has succeeded. A field keeps its value until it is published anew; None removes it. Never interrupts the job:
+        the fields are sent at once, or if that was done within the last second, with the next save.
+
+        Args:
+            **fields: values that JSON can carry; all published fields of a job have room for 4096 bytes.
+
+        Raises:
+            ValueError: there is no room for them.
+            BodyInvalid: JSON cannot carry one, or the job is a ``RawJob``, whose body cannot hold them.
+        """
+
+    @abstractmethod
     def sleep_for(self, seconds: float, *, name: str) -> None:
         """End this attempt and continue in ``seconds``, perhaps in another process or after a deployment.
 

@@ -17,6 +17,7 @@ from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.message_link import MessageLink
 from pinlater.jobs.name_counter import NameCounter
 from pinlater.jobs.options import JobOptions
+from pinlater.jobs.published import publish
 from pinlater.jobs.run_keys import key_of
 from pinlater.jobs.saga import Saga
 from pinlater.jobs.sleeping import moment_after, sleep_until
@@ -152,6 +153,11 @@ class WorkflowContext(InterruptibleContext):
                 or (metadata.calls and self._calls.names.is_ahead(metadata.calls))
             )
         return patches[patch]
+
+    def publish(self, **fields: Any) -> None:
+        """Show fields; see ``JobContext.publish``."""
+        self._refuse_raw("published fields")
+        publish(self._metadata.published, fields)
 
     def saga(self) -> Saga:
         """Return a saga; see ``JobContext.saga``."""

@@ -125,6 +125,7 @@ class BodyMetadata(msgspec.Struct, omit_defaults=True):
         saga: what has to be undone if the job gives up.
         calls: name of a call -> what is recorded of the jobs that it has called.
         events: name of events -> which of them the job has got.
+        published: fields that the job shows of itself.
     """
 
     steps: dict[str, Any] = msgspec.field(name=f"{_PREFIX}steps", default_factory=dict)
@@ -144,6 +145,7 @@ class BodyMetadata(msgspec.Struct, omit_defaults=True):
     saga: SagaMark | None = msgspec.field(name=f"{_PREFIX}saga", default=None)
     calls: dict[str, CallRecord] = msgspec.field(name=f"{_PREFIX}calls", default_factory=dict)
     events: dict[str, EventRecord] = msgspec.field(name=f"{_PREFIX}events", default_factory=dict)
+    published: dict[str, Any] = msgspec.field(name=f"{_PREFIX}published", default_factory=dict)
 
     @property
     def run(self) -> int:
@@ -204,30 +206,29 @@ def read_metadata(body: bytes) -> BodyMetadata:
 
 def read_progress(body: bytes | None) -> Progress | None:
     """Return the progress in a body; None if it has none, or is not JSON."""
+    return _read_leniently(body).progress
+
+
+def read_published(body: bytes | None) -> dict[str, Any]:
+    """Return the published fields in a body; none if it has none, or is not JSON."""
+    return _read_leniently(body).published
+
+
+def _read_leniently(body: bytes | None) -> BodyMetadata:
     try:
-        return None if body is None else read_metadata(body).progress
+        return BodyMetadata() if body is None else read_metadata(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+        return BodyMetadata()
 
 
 def read_recurrence(body: bytes) -> Recurrence | None:
     """Return the recurrence in a body; None if the job was never rescheduled and is not periodic."""
-    if _RECURRENCE_NAME not in body:  # cheaper than decoding
-        return None
-    try:
-        return read_metadata(body).recurrence
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+    return _read_leniently(body).recurrence if _RECURRENCE_NAME in body else None  # cheaper than decoding
 
 
 def read_saga(body: bytes) -> SagaMark | None:
     """Return what a body says of sagas; None if it says nothing that can be read."""
-    if _SAGA_NAME not in body:  # cheaper than decoding
-        return None
-    try:
-        return read_metadata(body).saga
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+    return _read_leniently(body).saga if _SAGA_NAME in body else None  # cheaper than decoding
 
 
 def with_metadata(body: bytes, metadata: BodyMetadata) -> bytes:
@@ -242,9 +243,12 @@ def replace_metadata(body: bytes, metadata: BodyMetadata) -> bytes:
     return with_metadata(msgspec.json.encode(fields), metadata)
 
 
-def with_progress(body: bytes, progress: Progress) -> bytes:
-    """Return a body in which only the progress is replaced."""
-    return _with(body, f"{_PREFIX}progress", progress)
+def with_reports(body: bytes, metadata: BodyMetadata) -> bytes:
+    """Return a body in which only the progress and the published fields are replaced."""
+    reports: dict[str, object] = {f"{_PREFIX}published": metadata.published}
+    if metadata.progress is not None:
+        reports[f"{_PREFIX}progress"] = metadata.progress
+    return _with(body, reports)
 
 
 def with_policy(body: bytes, policy: Policy) -> bytes:
@@ -254,7 +258,7 @@ def with_policy(body: bytes, policy: Policy) -> bytes:
         BodyInvalid: the body is not a JSON object.
     """
     try:
-        return _with(body, POLICY_FIELD, policy)
+        return _with(body, {POLICY_FIELD: policy})
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BodyInvalid(f"a backoff or time limit needs a body that is a JSON object: {error}") from error
 
@@ -270,12 +274,12 @@ def read_unreadable_mark(body: bytes) -> UnreadableMark | None:
 def with_unreadable_mark(body: bytes, mark: UnreadableMark) -> bytes | None:
     """Return a body in which only the mark is replaced; None if the body is not a JSON object."""
     try:
-        return _with(body, _UNREADABLE_FIELD, mark)
+        return _with(body, {_UNREADABLE_FIELD: mark})
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
-def _with(body: bytes, name: str, value: object) -> bytes:
+def _with(body: bytes, values: Mapping[str, object]) -> bytes:
     fields = _fields_decoder.decode(body)
-    fields[name] = msgspec.Raw(msgspec.json.encode(value))
+    fields.update({name: msgspec.Raw(msgspec.json.encode(value)) for name, value in values.items()})
     return msgspec.json.encode(fields)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pinlater.errors import BodyInvalid
-from pinlater.model.body_metadata import Progress, read_progress
+from pinlater.model.body_metadata import Progress, read_progress, read_published
 from pinlater.model.keys import JobKey
 from pinlater.model.messages import MessageWait, Parent
 from pinlater.model.policy import Policy, read_policy
@@ -86,6 +86,11 @@ class JobInfo(NamedTuple):
     def progress(self) -> Progress | None:
         """How far the job said that it is; None if it said nothing, is done, or the body was not asked for."""
         return None if self.state is JobState.SUCCEEDED else read_progress(self.body)
+
+    @property
+    def published(self) -> dict[str, Any]:
+        """What the job has published; nothing if it is done, or the body was not asked for."""
+        return {} if self.state is JobState.SUCCEEDED else read_published(self.body)
 
     @property
     def failed_attempts(self) -> list[FailedAttempt]:

@@ -56,6 +56,7 @@ class FakeContext(WorkflowContext):
         sleeps: name of a sleep -> epoch milliseconds at which it ends.
         enqueued: name of a follow-up job -> the job.
         next_run: ``after`` or ``at`` of the last ``reschedule``; None without one.
+        published: fields that the job has published.
         tries: name of a ``retrying`` step that failed -> attempt of the job, and how often the step has failed in it.
         patches: name of a patch -> whether this run follows it.
         called: name of a call -> the jobs that were called; the second use of a name is ``name#2``.
@@ -122,7 +123,7 @@ class FakeContext(WorkflowContext):
         self._metadata = kept
         self.steps, self.sleeps, self.tries = kept.steps, kept.sleeps, kept.tries
         self.progress_reports: list[Progress] = []
-        self.patches = kept.patches
+        self.patches, self.published = kept.patches, kept.published
         self.enqueued: dict[str, Job] = dict(previous.enqueued if enqueued is None and previous else enqueued or {})
         kept.enqueued = dict.fromkeys(self.enqueued, "")
         self._fake_link = FakeLink(results or {}, events or {}, timed_out)

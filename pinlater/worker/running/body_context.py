@@ -14,7 +14,7 @@ from pinlater.model.body_metadata import (
     read_metadata,
     read_saga,
     replace_metadata,
-    with_progress,
+    with_reports,
 )
 
 
@@ -97,6 +97,5 @@ class BodyContext(WorkflowContext):
         self._last_body = body = self.body()
         return body
 
-    def _encoded_progress(self) -> bytes:
-        progress = self._metadata.progress
-        return self._last_body if progress is None else with_progress(self._last_body, progress)
+    def _encoded_reports(self) -> bytes:
+        return with_reports(self._last_body, self._metadata)

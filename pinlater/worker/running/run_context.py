@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from math import inf
 from threading import get_ident
-from typing import NoReturn, TypeVar, Unpack
+from typing import Any, NoReturn, TypeVar, Unpack
 
 from pinlater.client.jobs import encoder, queue_of
 from pinlater.errors import ClaimLost, JobExpired, JobInterrupted, JobSleeps, StepMismatch
@@ -51,6 +51,9 @@ processes in a row to count as poison."""
 _RETRY_SECONDS = 1.0
 """Delay after a checkpoint that no server saved."""
 
+_PUBLISH_SECONDS = 1.0
+"""Shortest time between two sends of published fields."""
+
 _AT_ONCE = nullcontext()
 
 _T = TypeVar("_T")
@@ -86,6 +89,7 @@ class RunContext(BodyContext):
     status_note = ""
     _next_save: float | None = None
     _sent_at: float | None = None
+    _published_at: float | None = None
 
     def __init__(
         self,
@@ -193,7 +197,16 @@ class RunContext(BodyContext):
             self._sent_at = now
         beats = 1 if self._next_save is None else 2  # with checkpoints it travels, unless these are rare
         if now >= self._sent_at + beats * self.options.heartbeat:
-            self._send(self._encoded_progress, 0.0)  # the record may be amid a change
+            self._send(self._encoded_reports, 0.0)  # the record may be amid a change
+
+    def publish(self, **fields: Any) -> None:
+        """Show fields; see ``JobContext.publish``."""
+        super().publish(**fields)
+        self._record_progress()
+        now = time.monotonic()
+        if self._published_at is None or now >= self._published_at + _PUBLISH_SECONDS:
+            self._published_at = now
+            self._send(self._encoded_reports, 0.0)
 
     def enqueue(
         self,

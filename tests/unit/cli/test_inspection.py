@@ -44,6 +44,13 @@ def test_lookup_shows_how_far_a_job_is(tool_run, server):
     assert json.loads(tool_run("lookup", "a", "--json", "--body")[1])["body"] == FAR.decode()
 
 
+def test_lookup_shows_what_a_job_has_published(tool_run, server):
+    server.answer = lambda _: {"a": info("a", state=1, body=b'{"$published":{"stage":"packing\\u001b","boxes":[3]}}')}
+    lines = [line.split(maxsplit=1) for line in tool_run("lookup", "a")[1].splitlines()]
+    assert ["published", r"stage=packing\x1b, boxes=[3]"] in lines
+    assert json.loads(tool_run("lookup", "a", "--json")[1])["published"] == {"stage": "packing\x1b", "boxes": [3]}
+
+
 @pytest.mark.parametrize("body", [b"", b"\xff", b"[]", b"{}", b'{"$progress":7}', b'{"$progress":{"done":-1}}'])
 def test_lookup_of_a_job_that_says_nothing_of_progress(tool_run, server, body):
     server.answer = lambda _: {"a": info("a", body=body)}

@@ -193,7 +193,7 @@ def test_a_job_shows_what_is_kept_in_its_body(browser, client):
         b'{"job":"Import","url":"https://example.com/",'
         b'"$steps":{"download":"/tmp/x"},"$sleeps":{"a while":99999999999999},'
         b'"$progress":{"done":30,"total":120,"note":"rows"},"$tries":{"check":[1,3]},"$enqueued":{"announce":"pins:s1:p1:7"},'
-        b'"$policy":{"timeout":30.0}}'
+        b'"$policy":{"timeout":30.0},"$published":{"stage":"packing <b>","boxes":[3,4]}}'
     )
     [descriptor] = client.enqueue_jobs("imports", [NewJob(body)])
     text = browser.get(f"/job?id={descriptor}").text
@@ -208,6 +208,8 @@ def test_a_job_shows_what_is_kept_in_its_body(browser, client):
         "3 times in attempt 1",
         "/job?id=pins%3As1%3Ap1%3A7",
         "timeout",
+        "stage: packing &lt;b&gt;",
+        "boxes: [3,4]",
     ):
         assert expected in html.unescape(text) or expected in text, expected
     assert "$steps" not in text

@@ -37,6 +37,7 @@ SAMPLES = {
     "saga": SagaMark(["a"]),
     "calls": {"a": CallRecord(2, 1000)},
     "events": {"a": EventRecord(1)},
+    "published": {"stage": "packing"},
 }
 
 

@@ -1,0 +1,43 @@
+"""What a running job shows of itself: a few small fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from pinlater.errors import BodyInvalid
+from pinlater.jobs.finite import NULL, refuse_non_finite
+
+MOST_BYTES = 4096
+"""Of all published fields of a job, as JSON: they travel with each save."""
+
+
+def publish(published: dict[str, Any], fields: Mapping[str, Any]) -> None:
+    """Change what a job has published.
+
+    Args:
+        published: the fields so far; changed unless an error is raised.
+        fields: new ones; one that is None is removed.
+
+    Raises:
+        BodyInvalid: JSON cannot carry a field.
+        ValueError: all together are too large.
+    """
+    try:
+        text = msgspec.json.encode(fields)
+        if NULL in text:
+            refuse_non_finite(fields)
+        new = published | msgspec.json.decode(text, type=dict[str, Any])
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise BodyInvalid(f"publish() takes what JSON can carry: {error}") from error
+    kept = {name: value for name, value in new.items() if value is not None}
+    size = len(msgspec.json.encode(kept))
+    if size > MOST_BYTES:
+        raise ValueError(
+            f"publish() shows {MOST_BYTES} bytes of JSON at most, and with {', '.join(fields)} there would be {size}; "
+            "publish where larger data is, or remove a field by None"
+        )
+    published.clear()
+    published.update(kept)
