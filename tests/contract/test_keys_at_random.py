@@ -98,7 +98,7 @@ class RandomCalls:
             self.end(name)
 
     def delete(self):
-        waiting = [name for name in self.keys if self.bench.state(name) == PENDING]
+        waiting = self.waiting()
         for name in self.random.sample(waiting, min(2, len(waiting))):
             self.bench.delete_these_jobs(QUEUE, [JobDescriptor.parse(name)], PENDING)
             self.end(name)
@@ -106,17 +106,28 @@ class RandomCalls:
     def retry_by_hand(self):
         for priority in (1, 2, 3):
             self.bench.retry(priority=priority, attempts=2, limit=3)
-        for name, key in self.keys.items():
-            if key is not None and key.is_ordered and name not in self.ordered and self.bench.state(name) == PENDING:
+        for name in self.waiting():
+            key = self.keys[name]
+            if key is not None and key.is_ordered and name not in self.ordered:
                 self.keys[name] = JobKey("ordered again")  # behind those that have come since: no order to check
+
+    def records(self):
+        """Look at all jobs, in one call: hundreds of calls would be most of what the test takes."""
+        return self.bench.lookup_jobs([JobDescriptor.parse(name) for name in self.keys], include_body=False)
+
+    def waiting(self):
+        return [
+            name
+            for name, record in zip(self.keys, self.records(), strict=True)
+            if record is not None and record.state == PENDING
+        ]
 
     def pass_time(self):
         self.bench.clock.advance(self.random.choice([1, 100, 4000]))
 
     def check_limits(self):
         through, running = defaultdict(int), defaultdict(int)
-        records = self.bench.lookup_jobs([JobDescriptor.parse(name) for name in self.keys], include_body=False)
-        for record in records:
+        for record in self.records():
             if record is None or record.key is None or record.key.max_running is None:
                 continue
             if record.state == IN_PROGRESS:
@@ -134,8 +145,9 @@ class RandomCalls:
             if not self.held and self.bench.count(PENDING) == 0:
                 return
             self.bench.clock.advance(500)
-            for name in sorted(self.held):
-                self.bench.ack(name)
+            names = sorted(self.held)
+            self.bench.ack(*names)
+            for name in names:
                 self.end(name)
         raise AssertionError(f"{self.bench.count(PENDING)} jobs were left")
 
