@@ -2,9 +2,6 @@
 
 import asyncio
 import contextlib
-import os
-import subprocess
-import sys
 import time
 from functools import partial
 
@@ -13,8 +10,9 @@ import pytest
 from pinlater import AsyncClient, Client, Job, JobState
 from pinlater.client import Ack, JobInfo, NewJob
 from tests.support.lossy_proxy import LossyProxy
-from tests.support.server import ROOT, ServerProcess
+from tests.support.server import ServerProcess
 from tests.support.stores import SHARED_STORES, STORES
+from tests.support.tool import run_tool
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -178,11 +176,10 @@ def test_a_deletion_removes_as_many_as_it_says(world, client):
 
 
 def test_the_tool_does_what_it_says(world):
-    environment = {**os.environ, "PINLATER_SERVERS": world.address, "PYTHONPATH": str(ROOT)}
-
     def tool(*words):
-        command = [sys.executable, "-m", "pinlater.cli", *words]
-        return subprocess.run(command, capture_output=True, env=environment, timeout=50, check=True).stdout.decode()
+        status, out, err = run_tool(*words, PINLATER_SERVERS=world.address)
+        assert (status, err) == (0, "")
+        return out
 
     with losing(world, b"enqueueJobs", 1):
         tool("enqueue", "pings", "{}")

@@ -1,15 +1,13 @@
 """Jobs chosen and moved with the tool, on a real server."""
 
+import functools
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
 from pinlater import Client, JobState
 from pinlater.client import Ack, JobKey, NewJob
-from tests.support.server import ROOT
+from tests.support.tool import run_tool
 
 PENDING, FAILED = JobState.PENDING, JobState.FAILED
 
@@ -26,15 +24,7 @@ def client(server):
 
 @pytest.fixture
 def tool(server):
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("PINLATER_")}
-    environment = kept | {"PINLATER_SERVERS": server.address, "PYTHONPATH": str(ROOT)}
-
-    def run(*words):
-        command = [sys.executable, "-m", "pinlater.cli", *words]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=50, check=False)
-        return done.returncode, done.stdout, done.stderr
-
-    return run
+    return functools.partial(run_tool, PINLATER_SERVERS=server.address)
 
 
 @pytest.fixture

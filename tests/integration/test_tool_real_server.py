@@ -1,5 +1,6 @@
-"""The tool as a program, against a real server."""
+"""The tool against a real server."""
 
+import functools
 import json
 import os
 import signal
@@ -9,23 +10,20 @@ import time
 
 import pytest
 
-from tests.support.server import ROOT, ServerProcess
+from tests.support.server import ROOT
+from tests.support.tool import run_tool
+
+PROGRAM = [sys.executable, "-m", "pinlater.cli"]
 
 
-@pytest.fixture(scope="module")
-def tool(tmp_path_factory):
-    server = ServerProcess(tmp_path_factory.mktemp("server"))
-    environment = {**os.environ, "PINLATER_SERVERS": server.address, "PYTHONPATH": str(ROOT)}
+@pytest.fixture
+def tool(server):
+    return functools.partial(run_tool, PINLATER_SERVERS=server.address, PINLATER_ADMIN_PASSWORD="open sesame")
 
-    def run(*words, data=b"", password="open sesame"):
-        command = [sys.executable, "-m", "pinlater.cli", *words]
-        full = environment | {"PINLATER_ADMIN_PASSWORD": password}
-        done = subprocess.run(command, input=data, capture_output=True, env=full, timeout=50, check=False)
-        return done.returncode, done.stdout.decode(), done.stderr.decode()
 
-    run.environment = environment
-    yield run
-    server.stop()
+@pytest.fixture
+def environment(server):
+    return {**os.environ, "PINLATER_SERVERS": server.address, "PYTHONPATH": str(ROOT)}
 
 
 def test_a_walk_through_all_commands(tool):
@@ -46,9 +44,24 @@ def test_a_walk_through_all_commands(tool):
     assert tool("dequeue", "email")[0] == 1
     assert tool("delete-jobs", "email", "--state", "succeeded", "--yes")[1] == "4 jobs deleted\n"
     assert tool("lookup", descriptor)[0] == 1
-    assert tool("delete-queue", "email", password="guessed")[0] == 1
+    assert tool("delete-queue", "email", PINLATER_ADMIN_PASSWORD="guessed")[0] == 1
     assert tool("delete-queue", "email")[0] == 0
     assert tool("count", "email")[0] == 1
+
+
+def test_the_program_reads_stdin_and_ends_with_the_status_of_its_command(tool, environment):
+    def program(*words, data=None):
+        done = subprocess.run(
+            [*PROGRAM, *words], input=data, capture_output=True, text=True, env=environment, timeout=50, check=False
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    tool("create-queue", "piped")
+    assert program("enqueue", "piped", "--json-lines", "-", data="1\n2\n3\n") == (0, "3 jobs enqueued\n", "")
+    status, out, err = program("count", "nowhere")
+    assert (status, out) == (1, "")
+    assert err.startswith("pinlater: there is no queue 'nowhere'")
+    tool("delete-queue", "piped")
 
 
 def test_jobs_are_cancelled(tool):
@@ -129,20 +142,10 @@ def test_load_there_and_back(tool):
     assert tool("count", "stress", "--state", "succeeded")[1] == "1000\n"
 
 
-def test_an_endless_load_ends_with_its_totals_on_interrupt(tool):
+def test_an_endless_load_ends_with_its_totals_on_interrupt(tool, environment):
     tool("create-queue", "stress")
-    command = [
-        sys.executable,
-        "-m",
-        "pinlater.cli",
-        "load",
-        "enqueue",
-        "stress",
-        "--num-queries",
-        "-1",
-        "--json",
-    ]
-    process = subprocess.Popen(command, env=tool.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    command = [*PROGRAM, "load", "enqueue", "stress", "--num-queries", "-1", "--json"]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         assert b"QPS: " in process.stderr.readline()
         process.send_signal(signal.SIGINT)
@@ -154,11 +157,11 @@ def test_an_endless_load_ends_with_its_totals_on_interrupt(tool):
     assert json.loads(out)["queries"] > 0
 
 
-def test_a_reader_that_has_seen_enough_is_no_error(tool):
+def test_a_reader_that_has_seen_enough_is_no_error(tool, environment):
     tool("create-queue", "long")
     tool("enqueue", "long", "--json-lines", "-", data=b"1\n" * 5000)
-    command = [sys.executable, "-m", "pinlater.cli", "scan", "long", "--all"]
-    process = subprocess.Popen(command, env=tool.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    command = [*PROGRAM, "scan", "long", "--all"]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout.readline().startswith(b"DESCRIPTOR")
     process.stdout.close()
     deadline = time.monotonic() + 20

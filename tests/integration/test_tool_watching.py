@@ -1,6 +1,7 @@
 """Watching and mending queues with the tool: top, tail, bulk retries and deletions, completion."""
 
 import fcntl
+import functools
 import json
 import os
 import pty
@@ -22,6 +23,7 @@ from pinlater.model.attempts import Ack
 from pinlater.model.jobs import NewJob
 from pinlater.model.state import JobState
 from tests.support.server import ROOT, wait_for
+from tests.support.tool import run_tool
 
 TOOL = [sys.executable, "-m", "pinlater.cli"]
 ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
@@ -40,12 +42,8 @@ def client(server):
 
 
 @pytest.fixture
-def tool(environment):
-    def run(*words):
-        done = subprocess.run([*TOOL, *words], capture_output=True, text=True, env=environment, timeout=50, check=False)
-        return done.returncode, done.stdout, done.stderr
-
-    return run
+def tool(server):
+    return functools.partial(run_tool, PINLATER_SERVERS=server.address)
 
 
 def failed(client, queue, *jobs):
