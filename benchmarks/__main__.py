@@ -35,7 +35,7 @@ from benchmarks.figures import Figure, cell_tables, table
 from benchmarks.machine import describe_machine, raise_open_files
 from benchmarks.programs import ProgramFailed
 from benchmarks.setting import Setting
-from benchmarks.stores import STORES
+from benchmarks.stores import KINDS, make_stores
 from benchmarks.viewers import PageFailed
 from pinlater.errors import PinLaterError
 
@@ -64,7 +64,7 @@ BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
 @click.argument("names", nargs=-1, type=click.Choice(list(BENCHMARKS)), metavar="[NAME]...")
 @click.option("--scale", type=click.FloatRange(0.001, 1.0), default=1.0, show_default=True, help="Share of the work.")
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="How often each is measured.")
-@click.option("--store", type=click.Choice(list(STORES)), default="sqlite", show_default=True, help="Kind of store.")
+@click.option("--store", type=click.Choice(list(KINDS)), default="sqlite", show_default=True, help="Kind of store.")
 @click.option("--folder", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Where the stores go.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, every round included.")
 def main(  # noqa: PLR0917 - click calls it
@@ -95,7 +95,7 @@ def main(  # noqa: PLR0917 - click calls it
         )
     elif figures:
         rows, cells = ([one for one in figures if (one.cell is not None) == is_cell] for is_cell in (False, True))
-        parts = [table(rows, STORES[store].driver)] * bool(rows) + [cell_tables(cells)] * bool(cells)
+        parts = [table(rows, make_stores(store).driver)] * bool(rows) + [cell_tables(cells)] * bool(cells)
         click.echo("\n\n".join([f"\n{machine}; scale {scale:g}", *parts]))
     sys.exit(1 if failures else 0)
 
@@ -105,7 +105,7 @@ def _run(name: str, scale: float, rounds: int, store: str, folder: Path) -> list
     started = time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix="pinlater-bench-", dir=folder) as home,
-        closing(STORES[store]()) as stores,
+        closing(make_stores(store)) as stores,
     ):
         figures = BENCHMARKS[name](Setting(Path(home), scale, stores, rounds))
     click.echo(f"{time.monotonic() - started:.0f} s", err=True)

@@ -19,6 +19,7 @@ AWAY_SECONDS = 1.0
 HELD_SECONDS = 60.0
 DEAD_SECONDS = 60.0
 PROCESSES = 2
+BATCH_SIZE = 10
 LEASE_SECONDS = 5
 """Of the worker. A claim whose answer was lost costs a whole lease, which is not what is measured."""
 PATIENCE_SECONDS = 120.0
@@ -79,7 +80,7 @@ def _figures(setting: Setting, name: str, title: str, shards: int, trouble: Trou
             setting.worker(server, processes=PROCESSES, lease_seconds=LEASE_SECONDS),
             server.client(retries=0) as client,
         ):
-            with Producers(server) as producers:
+            with Producers(server, setting.amount(BATCH_SIZE)) as producers:
                 _until_done(client)
                 waits = trouble(setting, setting.stores.databases[known:], client)
             lost = _lost(server, producers.confirmed)

@@ -14,7 +14,6 @@ from pinlater.errors import NoHealthyShards, ShardConnectionFailed
 from pinlater.jobs.body_codec import encode_body
 
 THREADS = 4
-BATCH_SIZE = 10
 PAUSE_SECONDS = 0.02
 
 AWAY = (NoHealthyShards, ShardConnectionFailed)
@@ -24,14 +23,19 @@ AWAY = (NoHealthyShards, ShardConnectionFailed)
 class Producers:
     """Threads that enqueue without end.
 
+    Args:
+        server: which they call.
+        batch_size: jobs of a call.
+
     Attributes:
         confirmed: descriptors of what was.
         refusals: calls that were answered with one of ``AWAY``.
         longest_seconds: the call that took longest, whatever became of it.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, batch_size: int) -> None:
         self._server = server
+        self._batch_size = batch_size
         self._end = threading.Event()
         self._fault: BaseException | None = None
         self._numbers = count()
@@ -56,7 +60,7 @@ class Producers:
         try:
             with self._server.client(retries=0) as client:
                 while not self._end.wait(PAUSE_SECONDS):
-                    batch = [NewJob(encode_body(Nothing(number=next(self._numbers)))) for _ in range(BATCH_SIZE)]
+                    batch = [NewJob(encode_body(Nothing(number=next(self._numbers)))) for _ in range(self._batch_size)]
                     started = time.monotonic()
                     try:
                         self.confirmed += client.enqueue_jobs("nothing", batch)

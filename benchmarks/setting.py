@@ -63,10 +63,13 @@ class Setting:
         return Server(folder, self.stores.settings(folder, shards=shards, is_safe=True))
 
     def servers(self, count: int, name: str, *, shards: int = 1) -> list[Server]:
-        """Start servers with one empty store that they share; its shards are on one server of a database."""
+        """Start servers with one empty store that they share; its shards are on one server of a database.
+
+        They have no dashboard: nobody looks at it.
+        """
         folder = self.folder / name
         folder.mkdir()
-        settings = self.stores.settings(folder, shards=shards)
+        settings = [*self.stores.settings(folder, shards=shards), "DASHBOARD=false"]
         folders = [folder, *(folder / f"server{number}" for number in range(1, count))]
         for other in folders[1:]:
             other.mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -9,9 +10,6 @@ from typing import Protocol
 
 from benchmarks.database import Database
 from benchmarks.finished import Finished
-from benchmarks.mysql_store import MysqlStores
-from benchmarks.redis_store import RedisStores
-from benchmarks.sqlite_store import SqliteStores
 
 
 class Bare(Protocol):
@@ -58,5 +56,12 @@ class Stores(Protocol):
         """Let go of all of them."""
 
 
-STORES: dict[str, type[Stores]] = {"sqlite": SqliteStores, "mysql": MysqlStores, "redis": RedisStores}
-"""Name, as in PINLATER_BACKEND -> makes stores of that kind."""
+KINDS = {"sqlite": "SqliteStores", "mysql": "MysqlStores", "redis": "RedisStores"}
+"""Name, as in PINLATER_BACKEND -> class that makes stores of that kind, in ``benchmarks/<name>_store.py``."""
+
+
+def make_stores(kind: str) -> Stores:
+    """Make what makes stores of a kind; the drivers of others are not imported, which takes its time."""
+    module = importlib.import_module(f"benchmarks.{kind}_store")
+    stores: Stores = getattr(module, KINDS[kind])()
+    return stores

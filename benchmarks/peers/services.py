@@ -14,7 +14,7 @@ from typing import NamedTuple
 from benchmarks.database import Database
 from benchmarks.programs import ProgramFailed, Server, free_ports
 from benchmarks.redis_store import start_redis
-from benchmarks.stores import STORES
+from benchmarks.stores import make_stores
 
 
 class Service(NamedTuple):
@@ -75,7 +75,7 @@ def postgres(folder: Path) -> Iterator[Service]:
 @contextmanager
 def pinlater(folder: Path, *, store: str) -> Iterator[Service]:
     """Start a PinLater server with default settings on a store of this kind."""
-    with closing(STORES[store]()) as stores:
+    with closing(make_stores(store)) as stores:
         try:
             settings = stores.settings(folder)
         except ProgramFailed as error:

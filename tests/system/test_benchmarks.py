@@ -46,15 +46,12 @@ FIGURES = {
         "dashboard_dequeue_p50",
         "dashboard_dequeue_p99",
     },
-    "outages": set(),  # of the server of a store
     "keys": {
         *(f"keys_{kind}_{what}" for kind in ("no_key", "turns", "ordered", "one_key") for what in ("enqueue", "drain")),
         *(f"keys_wait_{beside}_p{percent}" for beside in ("alone", "flood") for percent in (50, 99)),
     },
-    "idle_fleet": set(),  # of servers that share a store
-    "many_shards": set(),  # likewise
-    "fleet_drain": set(),  # likewise
 }
+OF_STORES_WITH_SERVERS = ("outages", "idle_fleet", "many_shards", "fleet_drain")
 WITH_NOTHING_TO_COMPARE = {
     "bulk_enqueue_cpu",
     *(name for name in FIGURES["single_enqueue"] if name.endswith("_cpu")),
@@ -128,6 +125,12 @@ def test_each_benchmark_finds_all_its_figures(name, tmp_path):
         assert len(figure["rounds"]) >= 1
         assert all(number >= 0 for number in figure["rounds"]), figure
         assert (figure["bare"] is None) == (figure["name"] in WITH_NOTHING_TO_COMPARE), figure
+
+
+def test_what_needs_the_server_of_a_store_measures_nothing_without_one(tmp_path):
+    done = run_benchmarks(*OF_STORES_WITH_SERVERS, "--json", tmp_path=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["figures"] == []
 
 
 @pytest.mark.timeout(180)
