@@ -121,6 +121,7 @@ def imported_by(node):
             yield inner if inner in MODULES else node.module
 
 
+@functools.cache
 def imports(name):
     return {target for node in ast.walk(tree_of(name)) for target in imported_by(node)}
 
