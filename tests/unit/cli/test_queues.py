@@ -46,7 +46,8 @@ def test_a_wrong_password_is_refused(tool_run, server, monkeypatch):
     assert (status, err) == (1, "pinlater: the server refused: wrong password (PASSWORD_INVALID)\n")
 
 
-def test_hash_password_reads_a_pipe(tool_run, stdin):
+def test_hash_password_reads_a_pipe(tool_run, stdin, monkeypatch):
+    monkeypatch.setattr("pinlater.model.password._COST", (1 << 10, 8, 1))
     stdin(b"secret\n")
     status, out, _ = tool_run("hash-password")
     assert status == 0
