@@ -21,14 +21,20 @@ class Batch:
         queue: name of the queue.
         is_repeat: whether the call may have been made before, by this relay or another one.
         ids: of the rows, in their order.
-        stored: body and options of each row.
+        stored: id -> body and options of a row, as far as they have been read.
     """
 
     key: bytes
     queue: str
     is_repeat: bool
     ids: list[int] = field(default_factory=list)
-    stored: list[tuple[bytes, str]] = field(default_factory=list)
+    stored: dict[int, tuple[bytes, str]] = field(default_factory=dict)
+
+    def add(self, row_id: int, body: bytes | None, options: str) -> None:
+        """Add the next row; without its body, it is yet to be read."""
+        self.ids.append(row_id)
+        if body is not None:
+            self.stored[row_id] = body, options
 
     def jobs(self) -> list[PinLaterJob]:
         """Return what is sent.
@@ -36,7 +42,8 @@ class Batch:
         Raises:
             BodyInvalid: a newer version has stored the row.
         """
-        return [stored_job(body, json.loads(options)) for body, options in self.stored]
+        rows = map(self.stored.__getitem__, self.ids)
+        return [stored_job(body, json.loads(options)) for body, options in rows]
 
     @property
     def age_seconds(self) -> float:

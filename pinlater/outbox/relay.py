@@ -124,14 +124,13 @@ class Relay:
                 table.retry_refused()
                 self._is_at_work()
                 retry_at = time.monotonic() + _RETRY_SECONDS
-            if before or table.has_rows():
-                before = self._turn(table, before)
-            elif until_empty:
+            batches = self._settle(table, before)
+            before = self._deliver(batches)
+            if not batches and until_empty:
                 is_empty = True
-            else:
+            elif not batches:
                 database.wait(self._waker, retry_at - time.monotonic())
-        if before:
-            self._settle(table, before)
+        self._settle(table, before, goes_on=False)
         return is_empty
 
     def _is_at_work(self) -> None:
@@ -151,18 +150,19 @@ class Relay:
                 return False
         return True
 
-    def _turn(self, table: Table, before: Settlement) -> Settlement:
-        """Write what became of the last batches, and deliver the next ones; return what became of these."""
-        try:
-            batches = self._settle(table, before, goes_on=True)
-        except RowsChanged:
-            return before
+    def _settle(self, table: Table, before: Settlement, *, goes_on: bool = True) -> list[Batch]:
+        """Write what became of the last batches; return the next ones."""
+        while True:
+            try:
+                batches = table.turn(before, goes_on=goes_on)
+            except RowsChanged:
+                continue
+            self._delivered += sum(len(batch.ids) for batch in before.delivered)
+            return batches
+
+    def _deliver(self, batches: list[Batch]) -> Settlement:
+        """Deliver batches; return what became of them, after a pause if no server answered."""
         settlement = self._delivery.deliver(batches)
         if settlement.pause_seconds:
             self._waker.wait(settlement.pause_seconds)
         return settlement
-
-    def _settle(self, table: Table, before: Settlement, *, goes_on: bool = False) -> list[Batch]:
-        batches = table.turn(before, goes_on=goes_on)
-        self._delivered += sum(len(batch.ids) for batch in before.delivered)
-        return batches

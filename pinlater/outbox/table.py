@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from pinlater.client.batches import MAX_BATCH_BYTES
@@ -17,11 +18,15 @@ _FIRST_RETRY_SECONDS = 10.0
 _LONGEST_RETRY_SECONDS = 300.0
 _MOST_ERROR_CHARACTERS = 2000
 _MOST_RETRIED = 1000
+_SMALL_BYTES = 8000
+"""Bodies of at most this size are read along with the other columns; larger ones when it is known how many fit."""
 
 # ``retry_at_ms`` is 0 for rows that are to be delivered now; the index serves them in their order. Rows are locked by
 # their ids alone: a lock on a range of the index would keep users from storing more.
-_ANY = "SELECT 1 FROM {table} WHERE retry_at_ms = 0 LIMIT 1"
-_NEXT = "SELECT id, call_key, queue, length(body) FROM {table} WHERE retry_at_ms = 0 ORDER BY id LIMIT {limit}"
+_NEXT = (
+    "SELECT id, call_key, queue, length(body), CASE WHEN length(body) <= {small} THEN body END, options "
+    "FROM {table} WHERE retry_at_ms = 0 ORDER BY id LIMIT {limit}"
+)
 _OF_CALL = "SELECT id FROM {table} WHERE call_key = ? AND retry_at_ms = 0 ORDER BY id"
 _LOAD = "SELECT id, body, options FROM {table} WHERE id IN ({ids})"
 _MARK = "UPDATE {table} SET call_key = ? WHERE id IN ({ids}) AND call_key IS NULL"
@@ -90,11 +95,6 @@ class Table:
         self._name = name
         self._batch_size = batch_size
 
-    def has_rows(self) -> bool:
-        """Tell whether there is a row to be delivered."""
-        self._database.remember()
-        return bool(self._rows(_ANY))
-
     def turn(self, before: Settlement, *, goes_on: bool = True) -> list[Batch]:
         """Write what became of the batches before, and return the next ones, whose keys are stored when this returns.
 
@@ -105,9 +105,15 @@ class Table:
         Raises:
             RowsChanged: rows are not as they were; nothing was written.
         """
-        with self._database.transaction():
-            self._settle(before)
-            batches = self._claim() if goes_on else []
+        if before:
+            with self._database.transaction():
+                self._settle(before)
+                batches = self._next() if goes_on else []
+                self._mark(batches)
+        else:
+            batches = self._next() if goes_on else []
+            with self._database.transaction() if len(batches) > 1 else nullcontext():
+                self._mark(batches)
         for batch in batches:
             self._load(batch)
         return [batch for batch in batches if batch.ids]
@@ -139,36 +145,42 @@ class Table:
             retry_at_ms = int((time.time() + wait) * 1000)
             self._run(_REFUSE, retry_at_ms, error[:_MOST_ERROR_CHARACTERS], batch.key, ids=batch.ids)
 
-    def _claim(self) -> list[Batch]:
-        """Gather the first rows into batches, one for each queue, and store the keys of those that are new.
+    def _next(self) -> list[Batch]:
+        """Gather the first rows into batches, one for each queue.
 
         A row that has a key was sent with others under it, or was to be: it is sent with these and no others.
         """
-        found = self._rows(_NEXT, limit=self._batch_size)
+        self._database.remember()
+        found = self._rows(_NEXT, limit=self._batch_size, small=_SMALL_BYTES)
         rows = list(_within(found, MAX_BATCH_BYTES))
         batches: dict[bytes | str, Batch] = {}  # by key if it has one, else by queue
-        for row_id, key, queue, _ in rows:
+        for row_id, key, queue, _, body, options in rows:
             mark = queue if key is None else key
             if mark not in batches:
                 batches[mark] = Batch(key or new_key(), queue, is_repeat=key is not None)
-            batches[mark].ids.append(row_id)
-        for batch in batches.values():
-            if not batch.is_repeat:
-                self._mark(batch)
-            elif len(rows) < len(found) or len(found) >= self._batch_size:  # others of its rows may come later
-                batch.ids = [row[0] for row in self._rows(_OF_CALL, batch.key)]
+            batches[mark].add(row_id, body, options)
+        if len(rows) < len(found) or len(found) >= self._batch_size:
+            for batch in batches.values():
+                self._complete(batch)
         return list(batches.values())
 
-    def _mark(self, batch: Batch) -> None:
-        """Store the key of a new batch."""
-        if self._run(_MARK, batch.key, ids=batch.ids) != len(batch.ids):
-            raise RowsChanged
+    def _complete(self, batch: Batch) -> None:
+        """Add the rows to a batch that was made before which come later in the table."""
+        if batch.is_repeat:
+            batch.ids = [row[0] for row in self._rows(_OF_CALL, batch.key)]
+
+    def _mark(self, batches: list[Batch]) -> None:
+        """Store the keys of new batches."""
+        for batch in batches:
+            if not batch.is_repeat and self._run(_MARK, batch.key, ids=batch.ids) != len(batch.ids):
+                raise RowsChanged
 
     def _load(self, batch: Batch) -> None:
-        """Read the bodies, which are left alone until it is known which of them fit into memory."""
-        found = {row_id: (body, options) for row_id, body, options in self._rows(_LOAD, ids=batch.ids)}
-        batch.ids = [row_id for row_id in batch.ids if row_id in found]
-        batch.stored = [found[row_id] for row_id in batch.ids]
+        """Read the bodies that have not been read yet, and forget rows that are gone by now."""
+        missing = [row_id for row_id in batch.ids if row_id not in batch.stored]
+        if missing:
+            batch.stored |= {row_id: (body, options) for row_id, body, options in self._rows(_LOAD, ids=missing)}
+            batch.ids = [row_id for row_id in batch.ids if row_id in batch.stored]
 
     def _rows(self, sql: str, *parameters: Any, **texts: Any) -> list[tuple[Any, ...]]:
         return self._database.rows(self._written(sql, texts), parameters)

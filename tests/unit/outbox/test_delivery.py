@@ -35,7 +35,7 @@ class Servers:
 
 
 def batch(*ids, queue="mail", **options):
-    stored = [(b"{}", json.dumps(options))] * len(ids)
+    stored = dict.fromkeys(ids, (b"{}", json.dumps(options)))
     return Batch(new_key(), queue, is_repeat=False, ids=list(ids), stored=stored)
 
 
@@ -132,6 +132,6 @@ def test_an_error_of_the_server_divides_only_jobs_without_keys():
 
 
 def test_what_was_sent_more_than_a_day_ago_is_said_to_be_uncertain(caplog):
-    old = Batch(bytes(16), "mail", is_repeat=True, ids=[1], stored=[(b"{}", "{}")])
+    old = Batch(bytes(16), "mail", is_repeat=True, ids=[1], stored={1: (b"{}", "{}")})
     Delivery(Servers(lambda _: None)).deliver([old])
     assert "may be stored twice" in caplog.text
