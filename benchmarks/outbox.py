@@ -96,27 +96,41 @@ def _execute(connection: Any, *statements: str) -> None:
 
 
 def _latencies(url: str, client: Client, number: int) -> list[Figure]:
-    """Commit jobs at random moments; note when a consumer that waits for them has each."""
+    """Enqueue jobs at random moments, each through the outbox and by a call; note when a worker has each."""
+    outbox, began, costs = Outbox(), {}, []
+    with closing(connector(url)()) as connection, _consumer(client, 2 * number) as arrived:
+        for n in range(number):
+            time.sleep(random.random() * _LONGEST_GAP_SECONDS)
+            start = time.perf_counter()
+            outbox.enqueue(connection, Numbered(n=n))
+            costs.append((time.perf_counter() - start) * 1000)
+            connection.commit()
+            began[n] = time.perf_counter()
+            time.sleep(random.random() * _LONGEST_GAP_SECONDS)
+            began[number + n] = time.perf_counter()
+            client.enqueue(Numbered(n=number + n))
+    through = [(arrived[n] - began[n]) * 1000 for n in range(number)]
+    direct = [(arrived[number + n] - began[number + n]) * 1000 for n in range(number)]
+    return [
+        Figure("enqueue", "enqueue into the transaction, median", "ms", [percentile(costs, 50)]),
+        Figure("commit_to_worker_p50", "commit to job in a worker's hands, median", "ms", [percentile(through, 50)]),
+        Figure("commit_to_worker_p99", "commit to job in a worker's hands, 99 of 100", "ms", [percentile(through, 99)]),
+        Figure(
+            "call_to_worker_p50", "Client.enqueue to job in a worker's hands, median", "ms", [percentile(direct, 50)]
+        ),
+        Figure("call_to_worker_p99", "Client.enqueue to that, 99 of 100", "ms", [percentile(direct, 99)]),
+    ]
+
+
+@contextmanager
+def _consumer(client: Client, number: int) -> Iterator[dict[int, float]]:
+    """Note when each job arrives at a consumer that waits for them; all have in the end."""
     arrived: dict[int, float] = {}
     consumer = threading.Thread(target=_consume, args=(client, arrived, number))
     consumer.start()
     time.sleep(_LEAD_SECONDS)
-    outbox, committed, costs = Outbox(), [], []
-    with closing(connector(url)()) as connection:
-        for n in range(number):
-            time.sleep(random.random() * _LONGEST_GAP_SECONDS)
-            began = time.perf_counter()
-            outbox.enqueue(connection, Numbered(n=n))
-            costs.append((time.perf_counter() - began) * 1000)
-            connection.commit()
-            committed.append(time.perf_counter())
+    yield arrived
     consumer.join()
-    waits = [(arrived[n] - committed[n]) * 1000 for n in range(number)]
-    return [
-        Figure("enqueue", "enqueue into the transaction, median", "ms", [percentile(costs, 50)]),
-        Figure("commit_to_worker_p50", "commit to job in a worker's hands, median", "ms", [percentile(waits, 50)]),
-        Figure("commit_to_worker_p99", "commit to job in a worker's hands, 99 of 100", "ms", [percentile(waits, 99)]),
-    ]
 
 
 def _consume(client: Client, arrived: dict[int, float], number: int) -> None:

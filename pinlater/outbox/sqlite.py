@@ -5,13 +5,21 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from pathlib import Path
 
 from pinlater.errors import ConfigError
 from pinlater.outbox.database import Database
+from pinlater.outbox.file_changes import FileChanges
 from pinlater.outbox.waker import Waker
 
 _POLL_SECONDS = 0.005
-"""How often the file is looked at; that costs some microseconds."""
+"""How often the version of the file is read where the system does not tell of writes."""
+
+_LONGEST_WAIT_SECONDS = 1.0
+_COMMIT_SECONDS = 0.5
+"""A write is seen before its commit, which waits for the disk; for so long, the version is read again and again."""
+
+_FIRST_LOOK_SECONDS = 0.001
 
 
 class SqliteDatabase(Database):
@@ -22,6 +30,8 @@ class SqliteDatabase(Database):
         self._connection.isolation_level = None
         self._version = -1
         self._lock_file = -1
+        self._changes: FileChanges | None = None
+        self._written_at = 0.0
 
     def lock(self, name: str) -> bool:
         """Lock a file beside the database: SQLite has no locks that outlast a transaction, and end with a process."""
@@ -34,6 +44,7 @@ class SqliteDatabase(Database):
             fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
+        self._changes = FileChanges(Path(path).parent)
         return True
 
     def remember(self) -> None:
@@ -44,15 +55,31 @@ class SqliteDatabase(Database):
         return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
 
     def wait(self, waker: Waker, seconds: float) -> None:
-        """Look at the version of the file until it changes."""
-        until = time.monotonic() + seconds
-        while not waker.wait(min(_POLL_SECONDS, until - time.monotonic())):
-            if self._version_of_file() != self._version or time.monotonic() >= until:
+        """Wait until a write is followed by another version of the file, which tells of a commit."""
+        until = time.monotonic() + min(seconds, _LONGEST_WAIT_SECONDS)
+        while self._version_of_file() == self._version and not waker.is_set:
+            now = time.monotonic()
+            if now >= until:
                 return
+            self._wait_for_write(waker, now, until)
+
+    def _wait_for_write(self, waker: Waker, now: float, until: float) -> None:
+        if self._changes is None or self._changes.file is None:
+            waker.wait(min(_POLL_SECONDS, until - now))
+            return
+        if self._changes.take():
+            self._written_at = now
+        since = now - self._written_at
+        if since < _COMMIT_SECONDS:  # look often at first, then ever more seldom
+            waker.wait(min(max(since / 4, _FIRST_LOOK_SECONDS), until - now))
+        else:
+            waker.wait(until - now, self._changes.file)
 
     def close(self) -> None:
         """Close the connection and unlock the file."""
         super().close()
+        if self._changes is not None:
+            self._changes.close()
         if self._lock_file >= 0:
             os.close(self._lock_file)
             self._lock_file = -1
