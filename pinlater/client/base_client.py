@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, Unpack, overload
 
 import tenacity
 
+from pinlater.client.batch_jobs import batch_job, parts, queue_of_batch
 from pinlater.client.batches import Batcher
 from pinlater.client.bulk import (
     BulkEnqueue,
@@ -20,6 +22,7 @@ from pinlater.client.retrying import CallRetries, is_retryable
 from pinlater.client.tracing_hooks import EnqueueTracer
 from pinlater.client.verbs import Verbs
 from pinlater.errors import PinLaterError
+from pinlater.jobs.batch import BatchOutcome
 from pinlater.jobs.enqueue_options import EnqueueManyOptions, EnqueueOptions
 from pinlater.jobs.job import Job
 from pinlater.model.descriptor import JobDescriptor
@@ -101,6 +104,45 @@ class BaseClient(Verbs):
                 bulk.finish()
             trace.record_stored(batcher.queues, bulk.stored)
         return bulk.stored
+
+    def batch(
+        self,
+        jobs: Iterable[Job],
+        *,
+        then: Job | None = None,
+        on_failure: Job | None = None,
+        queue: str | None = None,
+        batch_size: int = 500,
+    ) -> JobHandle[BatchOutcome]:
+        """Enqueue jobs together, and another one when all of them have ended.
+
+        A job that waits for them without a process stands for the batch. Its handle's ``result`` is how they have
+        ended, and its ``cancel`` cancels them, too.
+
+        Args:
+            jobs: the jobs, of any classes; a single one may have a ``then`` and an ``on_failure``, too.
+            then: enqueued when all have succeeded.
+            on_failure: enqueued when all have ended, and some have failed for good, were cancelled or deleted. What
+                ended them does not matter: an error, a crash, the end of a lease, a person.
+            queue: of the job that stands for the batch; None: that of ``then``, of ``on_failure`` or of the jobs.
+            batch_size: maximum number of jobs in a call.
+
+        Raises:
+            ValueError: the jobs are all of class ``RawJob``, and no ``queue`` is given.
+            Exception: as in ``enqueue``; what was stored of the batch is cancelled, as far as the server answers.
+        """
+        children = list(jobs)
+        target = queue_of_batch(queue, (then, on_failure), children)
+        handle = self.enqueue(batch_job(len(children), then, on_failure), queue=target)
+        try:
+            with self._trace_enqueue(None) as trace:
+                for part in parts(children, handle.descriptor, encoder({}, trace.trace), batch_size):
+                    self._execute(self._calls.enqueue_structs(part.queue, part.structs))
+        except BaseException:
+            with contextlib.suppress(PinLaterError):
+                handle.cancel("the batch could not be stored completely")
+            raise
+        return handle
 
     @overload
     def handle(self, descriptor: str) -> JobHandle[Any]: ...

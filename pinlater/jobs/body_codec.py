@@ -17,6 +17,7 @@ from operator import or_
 import msgspec
 
 from pinlater.errors import BodyInvalid, ConfigError
+from pinlater.jobs.batch import Batch
 from pinlater.jobs.field_types import check_fields
 from pinlater.jobs.finite import NULL, has_hidden_null, refuse_non_finite
 from pinlater.jobs.job import Job, RawJob
@@ -102,7 +103,7 @@ class JobCodec:
             self._refuse_beside_raw(kind)
             check_fields(kind)
             check_result(kind)
-        self._decoder = msgspec.json.Decoder(reduce(or_, typed)) if typed else None
+        self._decoder = msgspec.json.Decoder(reduce(or_, [*typed, Batch])) if typed else None
 
     def _add(self, kind: type[Job]) -> None:
         options = kind.job_options

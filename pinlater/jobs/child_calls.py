@@ -92,6 +92,19 @@ class ChildCalls:
         self.failures += [end for end in ends if isinstance(end, JobFailed)]
         return Joined(name, ends)
 
+    def ends(self, name: str, count: int) -> list[ReceivedMessage]:
+        """Return what children tell that somebody else has enqueued, once all have ended.
+
+        Args:
+            name: of their messages.
+            count: how many there are, or will be.
+        """
+        self._context.go_on_to_wait()
+        messages = self._messages_if_complete(name, count) if count else []
+        if messages is None:
+            raise self._context.wait(JobWaits([MessageWait(name, count)]))
+        return messages
+
     def _message_name(self, use: str) -> str:
         return f"call/{self._metadata.run}/{use}"
 

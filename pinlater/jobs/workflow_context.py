@@ -119,6 +119,18 @@ class WorkflowContext(InterruptibleContext):
         self._record_progress()
         return self._calls.join(jobs, name, timeout=timeout, batch_size=batch_size, options=options)
 
+    def ends_of_children(self, name: str, count: int) -> list[int]:
+        """Return how the children have ended that were enqueued with this job as parent, once all have.
+
+        Args:
+            name: of the messages by which they tell it.
+            count: how many there are, or will be.
+
+        Returns:
+            A ``MessageKind`` for each.
+        """
+        return [message.kind for message in self._calls.ends(name, count)]
+
     def wait_for(self, name: str, kind: Any = Any, *, timeout: float | None = None) -> Any:
         """Wait for an event; see ``JobContext.wait_for``."""
         self._refuse_raw("events")

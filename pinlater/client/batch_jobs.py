@@ -1,0 +1,71 @@
+"""Batches: the job that waits for the others, and the calls that enqueue those."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from pinlater.client.jobs import JobEncoder
+from pinlater.jobs.batch import MESSAGE_NAME, Batch, NextJob
+from pinlater.jobs.body_codec import encode_body
+from pinlater.jobs.job import Job, RawJob
+from pinlater.jobs.keys import key_of_class
+from pinlater.model.messages import Parent
+from pinlater.protocol.messages import PinLaterJob
+
+
+class Part(NamedTuple):
+    """Jobs of a batch that are enqueued by one call, to one queue."""
+
+    queue: str
+    structs: list[PinLaterJob]
+
+
+def batch_job(size: int, then: Job | None, on_failure: Job | None) -> Batch:
+    """Return the job that waits for the jobs of a batch.
+
+    Raises:
+        BodyInvalid: a field of a job that follows cannot be written as JSON.
+    """
+    return Batch(size=size, then=_next_job(then), on_failure=_next_job(on_failure))
+
+
+def _next_job(job: Job | None) -> NextJob | None:
+    if job is None:
+        return None
+    options, key = job.job_options, key_of_class(job)
+    text, limit, is_ordered = (None, None, False) if key is None else key
+    return NextJob(
+        options.queue,
+        encode_body(job),
+        options.priority,
+        options.attempts,
+        text,
+        None if is_ordered else limit,
+        is_ordered or None,
+    )
+
+
+def queue_of_batch(queue: str | None, following: Iterable[Job | None], jobs: Sequence[Job]) -> str:
+    """Return the queue of the job that waits for the others: one whose workers read jobs of classes.
+
+    Raises:
+        ValueError: none is known.
+    """
+    if queue is not None:
+        return queue
+    for job in chain(following, jobs):
+        if job is not None and not isinstance(job, RawJob):
+            return job.job_options.queue
+    raise ValueError("a batch of raw jobs needs a queue whose workers have job classes: batch(jobs, queue=…)")
+
+
+def parts(jobs: Sequence[Job], parent: str, encoder: JobEncoder, most: int) -> Iterator[Part]:
+    """Yield the jobs of a batch in calls of up to ``most`` jobs, queue by queue."""
+    for start in range(0, len(jobs), most):
+        by_queue: dict[str, list[PinLaterJob]] = {}
+        for position, job in enumerate(jobs[start : start + most], start):
+            struct = encoder.struct(job, Parent(parent, MESSAGE_NAME, position))
+            by_queue.setdefault(encoder.queue_of(job), []).append(struct)
+        yield from (Part(queue, structs) for queue, structs in by_queue.items())

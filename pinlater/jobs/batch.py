@@ -1,0 +1,77 @@
+"""Batches: jobs that are enqueued together, and the job that is enqueued when all of them have ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import msgspec
+
+from pinlater.jobs.job import Job, RawJob
+from pinlater.model.messages import MessageKind
+
+if TYPE_CHECKING:
+    from pinlater.jobs.context import JobContext
+    from pinlater.jobs.workflow_context import WorkflowContext
+
+MESSAGE_NAME = "call/0/batch"
+"""Name of the messages that tell of the ends of a batch's jobs."""
+
+
+class BatchOutcome(NamedTuple):
+    """How the jobs of a batch have ended.
+
+    Attributes:
+        succeeded: number of those that succeeded.
+        failed: number of the others: failed for good, cancelled or deleted.
+    """
+
+    succeeded: int
+    failed: int
+
+
+class NextJob(msgspec.Struct, omit_defaults=True):
+    """A job that a batch enqueues at its end, as it was given to the client.
+
+    Attributes:
+        queue: to enqueue it to.
+        body: its bytes.
+        priority: of its class.
+        attempts: of its class.
+        key: that it shares with other jobs; None: it has none.
+        running_per_key: how many jobs of the key may run at once; None: no limit.
+        in_order: whether the jobs of the key run in order.
+    """
+
+    queue: str
+    body: bytes
+    priority: int
+    attempts: int
+    key: str | None = None
+    running_per_key: int | None = None
+    in_order: bool | None = None
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of its enqueue."""
+        told = msgspec.structs.asdict(self)
+        del told["body"]
+        return {name: value for name, value in told.items() if value is not None}
+
+
+class Batch(Job[BatchOutcome], name="pinlater.batch", queue="pinlater_batch", attempts=20):
+    """Waits for the jobs of a batch, whose parent it is, without a process, and enqueues the one that follows.
+
+    Every worker knows this class, and no worker serves its queue: a batch is enqueued to that of the job that follows.
+    """
+
+    size: int
+    then: NextJob | None = None
+    on_failure: NextJob | None = None
+
+    def run(self, context: JobContext) -> BatchOutcome:
+        """Wait until all jobs have ended; enqueue ``then`` if all succeeded, else ``on_failure``."""
+        kinds = cast("WorkflowContext", context).ends_of_children(MESSAGE_NAME, self.size)
+        succeeded = sum(kind == MessageKind.SUCCEEDED for kind in kinds)
+        following = self.then if succeeded == self.size else self.on_failure
+        if following is not None:
+            context.enqueue(RawJob(body=following.body), name="next", **following.options())
+        return BatchOutcome(succeeded, self.size - succeeded)

@@ -1,0 +1,131 @@
+"""Batches: jobs enqueued together, and what follows when all have ended."""
+
+import asyncio
+
+import pytest
+
+from pinlater import AsyncClient, Client, Discard, Job, RawJob
+from pinlater.errors import EnqueueRejected, JobWasCancelled
+from pinlater.jobs.batch import MESSAGE_NAME, BatchOutcome
+from pinlater.model.state import JobState
+from pinlater.testing import run_inline
+
+done = []
+
+
+class Resize(Job, queue="photos", attempts=2):
+    photo: str
+
+    def run(self, context):
+        if self.photo == "broken.jpg":
+            raise Discard("no photo")
+        if self.photo == "odd.jpg" and context.attempt == 1:
+            raise OSError("once")
+        done.append(self.photo)
+
+
+class Publish(Job, queue="albums", priority=2, attempts=7, key="album", in_order=True):
+    album: str
+
+    def run(self, context):
+        done.append(f"publish {self.album} {context.attempts_allowed}")
+
+
+class Complain(Job, queue="complaints"):
+    def run(self, context):
+        done.append("complain")
+
+
+class Ring(RawJob, queue="bells"):
+    def run(self, context):
+        done.append(self.body)
+
+
+@pytest.fixture(autouse=True)
+def nothing_done():
+    done.clear()
+
+
+@pytest.fixture
+def client():
+    with run_inline(Resize, Publish, Complain, Ring) as client:
+        yield client
+
+
+def photos(*names):
+    return [Resize(photo=name) for name in names]
+
+
+def test_what_follows_runs_when_all_have_succeeded(client):
+    handle = client.batch(photos("cat.jpg", "odd.jpg", "dog.jpg"), then=Publish(album="pets"), on_failure=Complain())
+    assert handle.result(0) == BatchOutcome(succeeded=3, failed=0)
+    assert sorted(done) == ["cat.jpg", "dog.jpg", "odd.jpg", "publish pets 7"]
+    assert done[-1].startswith("publish"), "and not before"
+
+
+def test_if_one_has_failed_for_good_the_others_still_run_and_the_other_job_follows(client):
+    handle = client.batch(photos("cat.jpg", "broken.jpg", "dog.jpg"), then=Publish(album="pets"), on_failure=Complain())
+    assert handle.result(0) == BatchOutcome(succeeded=2, failed=1)
+    assert done[-1] == "complain"
+    assert sorted(done[:-1]) == ["cat.jpg", "dog.jpg"]
+
+
+def test_a_batch_needs_nothing_that_follows(client):
+    assert client.batch(photos("cat.jpg")).result(0) == (1, 0)
+    assert client.batch(photos("broken.jpg"), then=Complain()).result(0) == (0, 1)
+    assert done == ["cat.jpg"]
+
+
+def test_a_batch_without_jobs_is_done_at_once(client):
+    assert client.batch([], then=Complain()).result(0) == (0, 0)
+    assert done == ["complain"]
+
+
+def test_jobs_of_several_classes_and_raw_ones_are_a_batch(client):
+    handle = client.batch([*photos("cat.jpg"), Ring(body=b"ding"), Complain()], then=Ring(body=b"\xff dong"))
+    assert handle.result(0) == (3, 0)
+    assert done[-1] == b"\xff dong"
+
+
+def test_raw_jobs_alone_need_a_queue(client):
+    with pytest.raises(ValueError, match="queue="):
+        client.batch([Ring(body=b"ding")], then=Ring(body=b"dong"))
+    assert client.batch([Ring(body=b"ding")], then=Ring(body=b"dong"), queue="photos").result(0) == (1, 0)
+
+
+def test_what_follows_keeps_the_options_of_its_class(local_server):
+    with Client(local_server.address) as client:
+        handle = client.batch([], then=Publish(album="pets"))
+        assert handle.descriptor.startswith("albums:"), "where workers know its class"
+        body = handle.status(include_body=True).body
+    assert b'"priority":2,"attempts":7,"key":"pets","in_order":true' in body
+
+
+def test_the_jobs_are_children_of_the_batch_and_cancelled_with_it(local_server):
+    with Client(local_server.address) as client:
+        handle = client.batch(photos("cat.jpg", "dog.jpg", "cow.jpg"), then=Publish(album="pets"), batch_size=2)
+        children = client.scan("photos", JobState.PENDING).jobs
+        told = sorted((info.parent.descriptor, info.parent.name, info.parent.position) for info in children)
+        assert told == [(handle.descriptor, MESSAGE_NAME, position) for position in range(3)]
+        assert handle.cancel()
+        assert client.count("photos", JobState.FAILED) == 3
+        with pytest.raises(JobWasCancelled):
+            handle.result(10)
+
+
+def test_of_a_batch_that_is_refused_nothing_is_left_to_run(local_server):
+    with Client(local_server.address) as client:
+        with pytest.raises(EnqueueRejected):
+            client.batch(photos("cat.jpg", "x" * 2_000_000), then=Publish(album="large"), batch_size=1)
+        assert client.count("photos", JobState.PENDING) == 0
+        [batch] = client.scan("albums", JobState.FAILED).jobs
+        assert batch.is_cancelled
+
+
+def test_the_asyncio_client_enqueues_batches_too(local_server):
+    async def scenario():
+        async with AsyncClient(local_server.address) as client:
+            handle = await client.batch(photos("cat.jpg"), then=Publish(album="pets"))
+            return await handle.cancel()
+
+    assert asyncio.run(scenario())
