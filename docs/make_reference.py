@@ -169,15 +169,21 @@ def found(module: str, name: str) -> ast.ClassDef | ast.FunctionDef:
     raise LookupError(f"{module} has no {name}")
 
 
-def described(module: str, name: str, *, level: int = 2, methods: bool = True) -> str:
-    """Return the section of a class or function: its docstring, then its public methods and properties."""
+def described(
+    module: str, name: str, *, level: int = 2, methods: bool = True, base: tuple[str, str] | None = None
+) -> str:
+    """Return the section of a class or function: its docstring, then its public methods and properties.
+
+    ``base`` is the module and name of a class above it, whose methods are shown as its own.
+    """
     node = found(module, name)
     parts = [f"{'#' * level} {name}"]
     if isinstance(node, ast.FunctionDef):
         parts.append(code(name + signature(node)))
     parts.append(prose(ast.get_docstring(node) or ""))
     if isinstance(node, ast.ClassDef) and methods:
-        members = [each for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+        bodies = [*node.body, *(found(*base).body if base else ())]
+        members = [each for each in bodies if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
         parts += [member(each, name, level + 1) for each in members if is_shown(each)]
     return "\n\n".join(parts)
 
@@ -222,7 +228,7 @@ def jobs() -> str:
         table(("option", "default", "meaning"), option_rows("JobOptions")),
         described("jobs/job", "Job"),
         described("jobs/job", "RawJob"),
-        described("jobs/context", "JobContext"),
+        described("jobs/context", "JobContext", base=("jobs/step_context", "StepContext")),
         described("jobs/retrying", "retrying"),
         described("jobs/retrying", "timed"),
         described("jobs/saga", "Saga"),

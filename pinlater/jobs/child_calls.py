@@ -126,6 +126,7 @@ class ChildCalls:
     def _enqueue_rest(self, use: str, jobs: Sequence[Job], record: CallRecord, options: CallOptions) -> None:
         """Enqueue the children that were not enqueued yet, batch by batch, and save how far that has come."""
         while record.enqueued < len(jobs):
+            self._context.begin()
             if self._context.is_draining:
                 self._save()
                 raise self._context.interrupt(JobInterrupted())
@@ -175,6 +176,7 @@ class ChildCalls:
             record.has_timed_out = True
             self._save()
             return _timed_out(name)
+        self._context.begin()
         wait = MessageWait(self._message_name(use), record.count)
         return self._context.wait(JobWaits([wait], record.until_ms or ENDLESS_MS))
 

@@ -56,7 +56,16 @@ class EventWaits:
             self._records[name] = record
             return _value(name, message, kind)
         until_ms = self._until_ms(name, record, use, timeout)
+        self._context.begin()
         raise self._context.wait(JobWaits([MessageWait(event_name(name), wanted)], until_ms))
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether earlier attempts came further: they have got, or awaited, more events than this one has asked for."""
+        return any(
+            self._uses[name] < max(record.here + len(record.timeouts), *record.until_ms, 0)
+            for name, record in self._records.items()
+        )
 
     def _message(self, name: str, wanted: int, before: int) -> ReceivedMessage | None:
         """Return a message by its number, from 1; those that earlier runs got are never read again."""

@@ -163,6 +163,7 @@ class WorkflowContext(InterruptibleContext):
                 or self._sleep_names.is_ahead(metadata.sleeps)
                 or self._follow_up_names.is_ahead(metadata.enqueued)
                 or (metadata.calls and self._calls.names.is_ahead(metadata.calls))
+                or (metadata.events and self._events.is_ahead)
             )
         return patches[patch]
 

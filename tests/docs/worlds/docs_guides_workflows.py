@@ -95,6 +95,16 @@ def give_up(holiday):
     assert notes == ["room in rome", "no room in rome", "no flight to rome"]
 
 
+def read_page(shop, page):
+    return [7, 5, 9][page : page + 1]
+
+
+def watch(prices, server):
+    handle = server.client(prices).enqueue(prices(shop="a"))
+    assert [outcome.ending for outcome in server.run_worker(prices)] == [*["rescheduled"] * 3, "succeeded"]
+    assert b'"lowest":5' in handle.status(include_body=True).body
+
+
 def run_with_types(travel, rent, charged):
     mails.clear()
     with run_inline(travel, rent, charged) as client:
@@ -113,6 +123,7 @@ def afterwards(page, server):
     kinds = [page[name] for name in ("PublishAlbum", "CompareOffers", "Backup", "Close", "Invite")]
     album, compare, backup, close, invite = kinds
     notes.clear()
+    watch(page["WatchPrices"], server)
     give_up(page["Holiday"])
     notes.clear()
     run_with_types(page["Travel"], page["CollectRent"], page["Charge"])

@@ -5,7 +5,7 @@ import pytest
 from pinlater import Constant, Job, JobSleeps, retrying
 from pinlater.errors import BodyInvalid, JobInterrupted
 from pinlater.jobs.job import RawJob
-from pinlater.testing import FakeContext, killed_everywhere
+from pinlater.testing import FakeContext, killed_everywhere, run_inline
 from tests.unit.jobs.workflow_attempts import InAWorker, WithFakes
 
 
@@ -86,6 +86,28 @@ def test_what_tells_that_a_run_had_come_past(attempts, past):
     later = attempts.attempt(2)
     later.step("order", order)
     assert not later.since("x")
+
+
+class Asks(Job, attempts=1):
+    def run(self, context):
+        if is_new:
+            results.append(context.since("x"))
+        results.append(context.wait_for("answer", str))
+        results.append(context.wait_for("answer", str))
+
+
+is_new = False
+
+
+def test_an_event_tells_it_too(monkeypatch):
+    results.clear()
+    with run_inline(Asks) as client:
+        handle = client.enqueue(Asks())
+        handle.send("answer", "yes")
+        monkeypatch.setattr("tests.unit.jobs.test_patches.is_new", True)
+        handle.send("answer", "no")
+        client.assert_succeeded()
+    assert results == ["yes", False, "yes", "no"]
 
 
 def test_a_follow_up_tells_it_too():

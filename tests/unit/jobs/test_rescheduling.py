@@ -6,12 +6,12 @@ from time import monotonic_ns, time
 import msgspec
 import pytest
 
-from pinlater import Job, JobState, RawJob
+from pinlater import Constant, Job, JobState, RawJob
 from pinlater.errors import BodyInvalid
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.jobs.next_run import NextRun
 from pinlater.model.body_metadata import BodyMetadata, Progress, Recurrence, read_metadata
-from pinlater.testing import FakeContext, LocalServer, run_inline
+from pinlater.testing import FakeContext, LocalServer, local_server, run_inline
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.session.outcome import Failure, Interruption
@@ -169,3 +169,78 @@ def test_on_a_real_server_a_failed_run_keeps_its_record(tmp_path):
             assert [outcome.ending for outcome in server.run_worker(Poll)] == [ending]
             server.advance(60)
         assert handle.status().state is JobState.FAILED
+
+
+# Continue as new
+
+
+class Endless(Job, queue="polls", attempts=2, backoff=Constant(0)):
+    page: int = 0
+    total: int = 0
+
+    def run(self, context):
+        pages = [context.step("read", read, self.page + number) for number in range(10)]
+        self.page += len(pages)
+        self.total += sum(pages)
+        if self.page < 50:
+            context.reschedule(after=0)
+        if accidents.get(self.page, 0):
+            accidents[self.page] -= 1
+            raise OSError("after the last step of a run")
+
+
+reads, accidents = [], {}
+
+
+def read(page):
+    reads.append(page)
+    return page
+
+
+@pytest.mark.parametrize("accident", [None, 10, 30, 50])
+def test_a_workflow_continues_as_new_with_a_small_body_and_each_step_once(tmp_path, accident):
+    reads.clear()
+    accidents.clear()
+    accidents.update({} if accident is None else {accident: 1})
+    with LocalServer(tmp_path) as server:
+        handle = server.client(Endless).enqueue(Endless())
+        descriptors, sizes = set(), []
+        while server.run_worker(Endless, until_empty=False):
+            info = handle.status(include_body=True)
+            descriptors.add(info.descriptor)
+            sizes.append(len(info.body))
+        assert info.state is JobState.SUCCEEDED
+    assert reads == list(range(50)), "a run that ended again had its steps"
+    assert len(descriptors) == 1
+    assert max(sizes) < 400
+    assert len(sizes) == 5 + (accident is not None)
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("is_answered", [False, True])
+def test_killed_at_the_end_of_a_run_there_is_one_next_run(tmp_path, is_answered, monkeypatch):
+    """Killed before the change in the store, the run ends again; after it, there is nothing to repeat."""
+    reads.clear()
+    accidents.clear()
+    report = local_server._report
+
+    def dies(*ending):
+        if is_answered:
+            report(*ending)
+        raise Killed
+
+    with LocalServer(tmp_path) as server:
+        handle = server.client(Endless).enqueue(Endless())
+        monkeypatch.setattr(local_server, "_report", dies)
+        with pytest.raises(Killed):
+            server.run_worker(Endless)
+        monkeypatch.undo()
+        server.advance(3600)
+        outcomes = server.run_worker(Endless)
+        assert handle.status().state is JobState.SUCCEEDED
+    assert reads == list(range(50))
+    assert len(outcomes) == (4 if is_answered else 5)
+    assert outcomes[-1].job.total == sum(range(50))

@@ -300,6 +300,51 @@ def test_nothing_new_begins_in_a_job_that_gave_up():
     assert "SagaUndone" in client.outcomes[-1].status
 
 
+class Child(Job, queue="trips", attempts=1):
+    def run(self, context):
+        note("child")
+
+
+class Calls(Job, queue="trips", attempts=1):
+    def run(self, context):
+        with context.saga() as saga:
+            saga.step("book", book, "flight", undo=cancel)
+            context.call(Child(), name="child")
+
+
+@pytest.mark.parametrize("how_often", [0, 99])
+def test_a_called_job_that_fails_makes_its_caller_undo(how_often):
+    failures["child"] = how_often
+    with run_inline(Calls, Child) as client:
+        client.enqueue(Calls())
+    assert done == (["flight", *undone("flight")] if how_often else ["flight", "child"])
+
+
+class Waits(Job, queue="trips", attempts=1):
+    def run(self, context):
+        with context.saga() as saga:
+            saga.step("book", book, "flight", undo=cancel)
+            note("payment")
+            context.call_all([Child()], name="never")
+
+
+class WaitsForAnEvent(Waits):
+    def run(self, context):
+        with context.saga() as saga:
+            saga.step("book", book, "flight", undo=cancel)
+            note("payment")
+            context.wait_for("never")
+
+
+@pytest.mark.parametrize("waiting", [Waits, WaitsForAnEvent])
+def test_a_job_that_gave_up_calls_and_waits_for_nothing(waiting):
+    failures["payment"] = 1
+    with run_inline(waiting, Child) as client:
+        client.enqueue(waiting())
+    assert done == ["flight", "payment", *undone("flight")]
+    assert isinstance(client.outcomes[-1].error, SagaUndone)
+
+
 # Limits of time
 
 
