@@ -58,6 +58,17 @@ class Both(Job[tuple[int, int]], queue="articles"):
         return tuple(await asyncio.gather(wait("left"), wait("right")))
 
 
+class Series(Job, queue="articles"):
+    """Waits for one event in each run."""
+
+    def run(self, context):
+        seen.append(context.wait_for("number", int))
+        context.reschedule(after=0)
+
+
+seen = []
+
+
 def test_an_event_ends_the_wait():
     with run_inline(Publish) as client:
         handle = client.enqueue(Publish())
@@ -123,6 +134,16 @@ def test_several_waits_at_once_are_each_ended_by_their_event():
         handle.send("right", 2)
         handle.send("left", 1)
         assert handle.result(timeout=0) == (1, 2)
+
+
+def test_the_next_run_goes_on_after_the_last_event(pinlater_server):
+    seen.clear()
+    client = pinlater_server.client(Series)
+    handle = client.enqueue(Series())
+    for number in (1, 2, 3):
+        handle.send("number", number)
+    pinlater_server.run_worker(Series)
+    assert seen == [1, 2, 3]
 
 
 # With a fake context

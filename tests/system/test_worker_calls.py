@@ -1,0 +1,212 @@
+"""Workflows that call jobs and wait for events in real workers, killed at every place where that makes a difference.
+
+``PINLATER_TEST_KILLS=50 PINLATER_TEST_KILLS_ON=sqlite,redis,mysql`` runs the proof with as many kills at each place.
+"""
+
+import os
+import sys
+from collections import Counter
+
+import pytest
+
+from pinlater import Client, JobState
+from pinlater.jobs.events import event_message
+from tests.support.server import ServerProcess
+from tests.support.stores import STORES
+from tests.system.worker_program import Worker, info, job_module, put, ran, wait_for
+
+ROUNDS = int(os.environ.get("PINLATER_TEST_KILLS", "1"))
+ON = os.environ.get("PINLATER_TEST_KILLS_ON", "sqlite").split(",")
+
+pytestmark = [
+    pytest.mark.timeout(120 + 60 * ROUNDS),
+    pytest.mark.skipif(sys.platform != "linux", reason="workers fork"),
+]
+
+JOBS = job_module("""
+import asyncio, os, signal
+from pinlater import Constant, Discard, Job
+from pinlater.errors import EventTimeout
+from pinlater.worker.session.ack_buffer import AckBuffer
+from pinlater.worker.session.saver import Saver
+
+SOON = Constant(0.02)
+doomed = {"name": "", "place": "", "now": ""}
+
+
+def die_at(place):
+    if doomed["place"] == f"{doomed['now']}: {place}" and not os.path.exists(f"{doomed['name']}.dead"):
+        open(f"{doomed['name']}.dead", "w").close()
+        write(f"{doomed['name']} killed at {doomed['place']}")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def deadly(owner, method):
+    real = getattr(owner, method)
+
+    def call(self, *arguments, **named):
+        die_at(f"before {method}")
+        result = real(self, *arguments, **named)
+        die_at(f"after {method}")
+        return result
+
+    setattr(owner, method, call)
+
+
+for method in ("enqueue", "read_messages", "save"):
+    deadly(Saver, method)
+for method in ("release", "succeeded", "failed"):
+    deadly(AckBuffer, method)
+
+
+class Child(Job[int], queue="touch", backoff=SOON):
+    name: str
+    number: int
+
+    def run(self, context):
+        doomed.update(place="")
+        write(f"{self.name} child {self.number}")
+        return self.number * 10
+
+
+class Talk(Job[str], queue="steps", backoff=SOON):
+    name: str
+    kill: str = ""  # where, once
+
+    def run(self, context):
+        doomed.update(name=self.name, place=self.kill)
+        doomed["now"] = "call"
+        sizes = context.call_all([Child(name=self.name, number=n) for n in (1, 2, 3)], name="child", batch_size=2)
+        doomed["now"] = "wait"
+        word = context.wait_for("word", str)
+        doomed["now"] = "timeout"
+        try:
+            context.wait_for("nothing", timeout=0.05)
+        except EventTimeout:
+            late = "nothing came"
+        doomed["now"] = "nap"
+        context.sleep_for(0.05, name="nap")
+        doomed["now"] = "end"
+        write(f"{self.name} at its end")
+        return f"{sizes} {word} {late}"
+
+
+class TalkLater(Talk, queue="steps"):
+    async def run(self, context):
+        async def child(number):
+            return context.call(Child(name=self.name, number=number), name=f"child {number}")
+
+        async def word():
+            return context.wait_for("word", str)
+
+        *sizes, found = await asyncio.gather(child(1), child(2), child(3), word())
+        return f"{sizes} {found} nothing came"
+
+
+class Trip(Talk, queue="steps"):
+    def run(self, context):
+        doomed.update(name=self.name, place=self.kill, now="saga")
+        with context.saga() as saga:
+            saga.step("book", book, self.name, undo=unbook)
+            doomed["now"] = "call in saga"
+            context.call(Child(name=self.name, number=1))
+            doomed["now"] = "undo"
+            raise Discard("no seats")
+
+
+def book(name):
+    write(f"{name} booked")
+    return name
+
+
+def unbook(name):
+    write(f"{name} undone")
+""")
+
+IN_TALK = [
+    f"{now}: {when} {what}"
+    for now, calls in {
+        "call": ("read_messages", "enqueue", "save", "release"),
+        "wait": ("read_messages",),
+        "timeout": ("save", "release"),
+        "nap": ("save", "release"),
+        "end": ("succeeded",),
+    }.items()
+    for what in calls
+    for when in ("before", "after")
+]
+IN_TRIP = ["call in saga: after enqueue", "call in saga: after release", "undo: before save", "undo: after save"]
+
+
+@pytest.fixture(scope="module", params=ON)
+def place(request, tmp_path_factory):
+    """A server, a client, a worker, and its folder."""
+    folder = tmp_path_factory.mktemp(request.param)
+    (folder / "talking.py").write_text(JOBS)
+    server = ServerProcess(folder / "server", **STORES[request.param].settings(folder))
+    worker = Worker(folder, "talking", "--server", server.address, "--processes", 2)
+    with Client(server.address) as client:
+        for queue in ("touch", "steps"):
+            client.create_queue(queue)
+        yield client, folder, worker
+    worker.end()
+    server.stop()
+
+
+def start(client, kind, name, **fields):
+    descriptor = put(client, kind, "steps", name=name, **fields)
+    assert client.send_message(descriptor, event_message("word", "yes", name))
+    return descriptor
+
+
+def result(client, descriptor):
+    found = client.lookup([descriptor], include_result=True)[descriptor]
+    return found.state, found.result
+
+
+def finished(client, descriptors):
+    return all(client.lookup([one])[one].state.is_final for one in descriptors)
+
+
+def await_all(client, descriptors, worker):
+    wait_for(lambda: finished(client, descriptors), 60 * ROUNDS, lambda: worker.log[-5000:])
+
+
+def lines_of(folder, name):
+    return Counter(line.removeprefix(f"{name} ") for line in ran(folder) if line.startswith(f"{name} "))
+
+
+def test_wherever_it_is_killed_each_child_runs_once_and_each_event_comes_once(place):
+    client, folder, worker = place
+    talks = {f"talk-{at}-{i}": where for i in range(ROUNDS) for at, where in enumerate(IN_TALK)}
+    started = {name: start(client, "Talk", name, kill=where) for name, where in talks.items()}
+    await_all(client, started.values(), worker)
+    for name, descriptor in started.items():
+        where = talks[name]
+        expected = {f"child {number}": 1 for number in (1, 2, 3)} | {f"killed at {where}": 1}
+        seen = lines_of(folder, name)
+        assert 1 <= seen.pop("at its end") <= 2, where
+        assert seen == expected, where
+        assert result(client, descriptor) == (JobState.SUCCEEDED, b'"[10, 20, 30] yes nothing came"'), where
+
+
+def test_wherever_it_is_killed_what_was_done_is_undone_once(place):
+    client, folder, worker = place
+    trips = {f"trip-{at}-{i}": where for i in range(ROUNDS) for at, where in enumerate(IN_TRIP)}
+    started = {name: start(client, "Trip", name, kill=where) for name, where in trips.items()}
+    await_all(client, started.values(), worker)
+    for name, descriptor in started.items():
+        where = trips[name]
+        seen = lines_of(folder, name)
+        undone = seen.pop("undone")
+        assert undone == (2 if where == "undo: before save" else 1), where  # killed before that was saved
+        assert seen == {"booked": 1, "child 1": 1, f"killed at {where}": 1}, where
+        assert info(client, descriptor).state is JobState.FAILED, where
+
+
+def test_several_waits_of_a_coroutine_at_once(place):
+    client, folder, worker = place
+    descriptor = start(client, "TalkLater", "later")
+    await_all(client, [descriptor], worker)
+    assert result(client, descriptor) == (JobState.SUCCEEDED, b'"[10, 20, 30] yes nothing came"')
+    assert lines_of(folder, "later") == {f"child {number}": 1 for number in (1, 2, 3)}
