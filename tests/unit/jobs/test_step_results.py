@@ -134,7 +134,6 @@ class Calendar:
         Calendar.of_class,
         partial(date, 2026, 1, 2),
     ],
-    ids=str,
 )
 def test_any_kind_of_function_can_say_it(attempts, function):
     assert twice(attempts, function) == (date(2026, 1, 2), date(2026, 1, 2))
