@@ -6,6 +6,7 @@ import json
 import time
 from dataclasses import dataclass, field
 
+from pinlater.errors import BodyInvalid
 from pinlater.protocol.messages import PinLaterJob
 from pinlater.protocol.stored_jobs import stored_job
 
@@ -40,10 +41,12 @@ class Batch:
         """Return what is sent.
 
         Raises:
-            BodyInvalid: a newer version has stored the row.
+            BodyInvalid: a newer version has stored a row, or somebody has changed it by hand.
         """
-        rows = map(self.stored.__getitem__, self.ids)
-        return [stored_job(body, json.loads(options)) for body, options in rows]
+        try:
+            return [stored_job(body, json.loads(options)) for body, options in map(self.stored.__getitem__, self.ids)]
+        except (ValueError, AttributeError) as error:
+            raise BodyInvalid(f"the options of a row are no JSON object: {error}") from error
 
     @property
     def age_seconds(self) -> float:

@@ -6,7 +6,7 @@ import importlib
 import sqlite3
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit, urlunsplit
 
 from pinlater.errors import ConfigError
 from pinlater.outbox.database import Database
@@ -29,7 +29,16 @@ _DRIVER_NAMES = {"mysqldb": "MySQLdb", "pysqlite": "sqlite3"}
 """Names of drivers in the URLs of SQLAlchemy, where they are others."""
 
 _EXAMPLES = "postgresql://user:password@host/database, mysql://user:password@host/database or sqlite:////path/of/file"
-_CONNECT_SECONDS = 10
+
+# A relay must not hang when the machine of its database is gone.
+_POSTGRESQL_OPTIONS = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
+_MYSQL_OPTIONS = {"connect_timeout": 10, "read_timeout": 60, "write_timeout": 60}
 
 Connect = Callable[[], Any]
 """Returns a new connection of a driver, which nobody else uses."""
@@ -102,8 +111,7 @@ def _of_url(url: str) -> Connect:
     if kind == "sqlite":
         return _sqlite(parts)
     if kind == "postgresql":
-        address = f"postgresql:{url.partition(':')[2]}"
-        return lambda: module.connect(address)
+        return _postgresql(module, parts)
     return _mysql(module, parts)
 
 
@@ -130,6 +138,13 @@ def _sqlite(parts: SplitResult) -> Connect:
     return lambda: sqlite3.connect(address, uri=True, check_same_thread=False)
 
 
+def _postgresql(module: Any, parts: SplitResult) -> Connect:
+    given = dict(parse_qsl(parts.query))
+    options = {name: value for name, value in _POSTGRESQL_OPTIONS.items() if name not in given}
+    address = urlunsplit(parts._replace(scheme="postgresql"))
+    return lambda: module.connect(address, **options)
+
+
 def _mysql(module: Any, parts: SplitResult) -> Connect:
     options: dict[str, Any] = {
         "host": parts.hostname,
@@ -138,7 +153,7 @@ def _mysql(module: Any, parts: SplitResult) -> Connect:
         "password": unquote(parts.password) if parts.password else None,
         "database": unquote(parts.path[1:]) or None,
         "charset": "utf8mb4",
-        "connect_timeout": _CONNECT_SECONDS,
+        **_MYSQL_OPTIONS,
         **dict(parse_qsl(parts.query)),
     }
     given = {name: value for name, value in options.items() if value is not None}

@@ -9,6 +9,7 @@ from contextlib import closing
 import pytest
 
 from pinlater import JobState
+from pinlater.outbox.database import Database
 from pinlater.testing import LocalServer
 from tests.support.outboxes import KINDS, POINTS, Numbered, OutboxHome, delivered
 from tests.support.server import environment, wait_for
@@ -83,6 +84,22 @@ def test_a_relay_that_is_killed_delivers_each_job_once_and_in_order(home, server
     assert delivered(client) == list(range(ROUNDS * 3))
     assert delivered(client, "others") == [-number - 1 for number in range(ROUNDS)]
     assert home.rows("SELECT id FROM TABLE") == []
+
+
+def test_relays_that_work_at_the_same_time_against_all_locks_deliver_each_job_once(home, server, client, monkeypatch):
+    """As may happen for a moment when one has lost its connection, and with it the lock, without knowing it yet."""
+    for kind in Database.__subclasses__():
+        monkeypatch.setattr(kind, "lock", lambda *_: True)
+    relays = [home.relay(server, batch_size=7) for _ in range(2)]
+    threads = [threading.Thread(target=relay.run) for relay in relays]
+    for thread in threads:
+        thread.start()
+    home.enqueue(*range(100))
+    wait_for(lambda: home.rows("SELECT id FROM TABLE") == [])
+    for relay, thread in zip(relays, threads, strict=True):
+        relay.stop()
+        thread.join()
+    assert sorted(delivered(client)) == list(range(100))
 
 
 def test_a_relay_whose_connection_is_cut_connects_again(server, client, tmp_path):

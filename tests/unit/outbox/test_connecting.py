@@ -42,10 +42,12 @@ def test_a_url_of_mysql_says_all_that_the_driver_needs(monkeypatch):
 
 
 def test_a_url_of_postgresql_goes_to_the_driver_as_it_is(monkeypatch):
-    given = []
-    monkeypatch.setattr("psycopg.connect", given.append)
-    connector("postgres://ada@db/shop?sslmode=require")()
-    assert given == ["postgresql://ada@db/shop?sslmode=require"]
+    given = {}
+    monkeypatch.setattr("psycopg.connect", lambda address, **options: given.update(options, address=address))
+    connector("postgresql+psycopg://ada@db/shop?sslmode=require&connect_timeout=3")()
+    assert given.pop("address") == "postgresql://ada@db/shop?sslmode=require&connect_timeout=3"
+    assert "connect_timeout" not in given
+    assert given["keepalives_idle"] == 10  # so that it does not wait for a machine that is gone
 
 
 def test_a_file_that_is_not_there_is_not_made(tmp_path):

@@ -131,6 +131,13 @@ def test_an_error_of_the_server_divides_only_jobs_without_keys():
         assert settlement.divided == divided
 
 
+@pytest.mark.parametrize("options", ["", "[]", "7", '{"colour": "red"}'])
+def test_options_that_somebody_has_broken_are_an_error_of_their_job(options):
+    broken = Batch(new_key(), "mail", is_repeat=False, ids=[1], stored={1: (b"{}", options)})
+    with pytest.raises(BodyInvalid):
+        broken.jobs()
+
+
 def test_what_was_sent_more_than_a_day_ago_is_said_to_be_uncertain(caplog):
     old = Batch(bytes(16), "mail", is_repeat=True, ids=[1], stored={1: (b"{}", "{}")})
     Delivery(Servers(lambda _: None)).deliver([old])
