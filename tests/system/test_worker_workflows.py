@@ -12,6 +12,7 @@ pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linu
 
 JOBS = job_module("""
 import os, signal, time
+from functools import partial
 from pinlater import Constant, Job
 
 SOON = Constant(0.05)
@@ -32,7 +33,7 @@ class Flow(Job, queue="steps", backoff=SOON):
         total = 0
         for number in (1, 2, 3):
             die_at(kills, f"before {number}")
-            total = context.step(f"add {number}", self.add, kills, total, number)
+            total = context.step(f"add {number}", partial(self.add, kills), total, number)
         die_at(kills, "after 3")
         write(f"{self.name} result {total}")
 
@@ -82,6 +83,50 @@ class Nap(Job, queue="sleeps", backoff=SOON):
         context.sleep_for(1, name="nap")
         die_at(kills, "after")
         write(f"{self.name} up")
+
+
+class Trip(Job, queue="steps", backoff=SOON, attempts=3):
+    name: str
+    kill: str
+
+    def run(self, context):
+        with context.saga() as saga:
+            for what in ("flight", "hotel"):
+                saga.step(f"book {what}", self.do, f"book {what}", undo=self.undo)
+            self.die_at(f"pay {context.attempt}")
+            saga.step("pay", self.pay)
+        write(f"{self.name} has paid")
+
+    def do(self, what):
+        self.die_at(what)
+        write(f"{self.name} {what}")
+        return what
+
+    def undo(self, what):
+        self.do(f"undo {what}")
+
+    def pay(self):
+        raise OSError("no money")
+
+    def die_at(self, place):
+        if place == self.kill and not os.path.exists(f"{self.name} was killed"):
+            open(f"{self.name} was killed", "x").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class TripLater(Trip, queue="steps"):
+    async def run(self, context):
+        async with context.saga() as saga:
+            for what in ("flight", "hotel"):
+                await saga.step(f"book {what}", self.do_later, f"book {what}", undo=self.undo_later)
+            self.die_at(f"pay {context.attempt}")
+            saga.step("pay", self.pay)
+
+    async def do_later(self, what):
+        return self.do(what)
+
+    async def undo_later(self, what):
+        self.undo(what)
 """)
 
 MAILING = job_module("""
@@ -152,6 +197,20 @@ def test_a_workflow_ends_wherever_it_was_killed(client, folder, worker, kind):
     killed = Counter(line for line in ran(folder) if line.startswith("killed"))
     assert killed == Counter(f"killed {place}" for kills in flows.values() for place in kills)
     assert worker.stop() == 0
+
+
+IN_TRIPS = ["never", "book flight", "book hotel", "pay 1", "pay 2", "pay 3", "undo book hotel", "undo book flight"]
+
+
+def test_a_saga_is_undone_wherever_it_was_killed(client, folder, worker):
+    trips = {f"{kind} {place}": (kind, place) for kind in ("Trip", "TripLater") for place in IN_TRIPS}
+    jobs = {name: put(client, kind, "steps", name=name, kill=place) for name, (kind, place) in trips.items()}
+    for name, job in jobs.items():
+        found = await_state(client, job, JobState.FAILED, 60)
+        assert lines_of(folder, name) == ["book flight", "book hotel", "undo book hotel", "undo book flight"], name
+        assert "SagaUndone: the job gave up, and its sagas are undone" in found.status
+    killed = {path.name.removesuffix(" was killed") for path in folder.glob("* was killed")}
+    assert killed == {name for name, (_, place) in trips.items() if place != "never"}
 
 
 def test_a_loop_repeats_only_the_item_that_was_cut_off(client, folder, worker):
