@@ -63,7 +63,8 @@ def _resolved(kind: type[Job], argument: Any) -> Any:
 
     hinted.__annotations__ = {"result": argument}
     try:
-        return get_type_hints(hinted, vars(sys.modules[kind.__module__]), {kind.__name__: kind})["result"]
+        names = getattr(sys.modules.get(kind.__module__), "__dict__", {})  # none if it was made by exec
+        return get_type_hints(hinted, names, {kind.__name__: kind})["result"]
     except NameError as error:
         raise ConfigError(
             f"job class {kind.__module__}.{kind.__qualname__}: its result type is not there at run time: {error}; "
