@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linu
 JOBS = job_module("""
 import asyncio, os, signal, threading, time
 from pathlib import Path
-from pinlater import Constant, Job
+from pinlater import Constant, Job, timed
 
 SOON = Constant(0.1)
 
@@ -89,12 +89,28 @@ class Stalls(Job, queue="overdue", attempts=2, backoff=SOON, stall_after=0.3):
 class OverdueLater(Job, queue="overdue", attempts=2, backoff=SOON, timeout=0.3):
     async def run(self, context):
         await asyncio.sleep(60)
+
+
+class Trip(Job, queue="trips", attempts=2, backoff=SOON):
+    def run(self, context):
+        with context.saga() as saga:
+            saga.step("book", int, 7, undo=cancel)
+            context.step("slow", timed(spin, timeout=0.1))
+
+
+def cancel(number):
+    write(f"cancelled {number}")
+
+
+def spin():
+    while True:
+        time.sleep(0.01)
 """)
 
 LATER = job_module("""
 import asyncio, os, time
 from pathlib import Path
-from pinlater import Constant, Job
+from pinlater import Constant, Job, timed
 
 
 class Meet(Job, queue="sleeps"):
@@ -152,6 +168,17 @@ class Stalls(Job, queue="overdue", attempts=2, backoff=Constant(0.1), stall_afte
     async def run(self, context):
         context.checkpoint()
         await asyncio.sleep(60)
+
+
+class Trip(Job, queue="trips", attempts=2, backoff=Constant(0.1)):
+    async def run(self, context):
+        async with context.saga() as saga:
+            saga.step("book", int, 7, undo=cancel)
+            await context.step("slow", timed(asyncio.sleep, timeout=0.1), 60)
+
+
+async def cancel(number):
+    write(f"cancelled {number}")
 """)
 
 THREADS = ("threads.py", "--threads", 16)
@@ -350,6 +377,19 @@ def test_steps_of_one_coroutine_go_on_beside_each_other(team, client, folder):
     assert worker.wait() == 0, worker.log
     assert {info(client, job).state for job in jobs} == {JobState.SUCCEEDED}
     assert ran(folder) == ["steps [0, 1, 4, 9, 16]"] * 20
+
+
+@pytest.mark.parametrize("kind", [THREADS, TASKS], ids=["threads", "tasks"])
+def test_a_step_that_takes_too_long_and_the_saga_that_it_ends(team, client, folder, kind):
+    jobs = [put(client, "Trip", "trips") for _ in range(3)]
+    worker = team(kind, "--queue", "trips")
+    for job in jobs:
+        status = await_state(client, job, JobState.FAILED, 30).status
+        assert status.count("StepTimeout: step 'slow' ran for longer than its timeout of 0.1 s") == 4, (
+            "of three attempts, and why it was undone"
+        )
+    assert ran(folder) == ["cancelled 7"] * 3
+    drained(worker)
 
 
 def test_plain_classes_are_refused_by_an_event_loop(team):
