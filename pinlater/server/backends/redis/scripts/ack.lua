@@ -1,11 +1,10 @@
 -- IN_PROGRESS -> SUCCEEDED; or PENDING after the delay, with one attempt less; or FAILED after the last attempt.
--- ARGV[2]: MessagePack {groups, singles}. A group is successes without a status: {claim or nil, priority, ids, indexes of
--- the results or nil: they have none}. A
--- single is any other ack: {is_success, id, priority, claim or nil, status, delay in ms, is_final, index of the result or
--- nil, whether it was cancelled}. ARGV[3] on: the results, then "links" if any was cancelled.
--- A job that is asked to stop is FAILED instead of PENDING.
--- Returns {now, number of jobs changed, number of those that are now FAILED, number of others let through, ended sleeps:
--- see links.lua}.
+-- ARGV[2]: MessagePack {groups, singles}. A group is successes without a status: {claim or nil, priority, ids, indexes
+-- of the results or nil: they have none}. A single is any other ack: {is_success, id, priority, claim or nil, status,
+-- delay in ms, is_final, index of the result or nil, whether it was cancelled}. ARGV[3] on: the results, then "links"
+-- if any was cancelled. A job that is asked to stop is FAILED instead of PENDING.
+-- Returns {now, number of jobs changed, number of those that are now FAILED, number of others let through, ended
+-- sleeps: see links.lua}.
 -- parts: records features keys due_index changes custom_status inboxes links
 local request = cmsgpack.unpack(ARGV[2])
 local groups, singles = request[1], request[2]
@@ -28,9 +27,7 @@ local befores = read_fields(JOBS, members)
 for at, line in ipairs(befores) do
   lines[members[at]] = line
 end
-if linked then
-  linked.read(members)
-end
+linked = open_links and open_links(members)
 local results = {}
 
 -- Returns the fields of a job if this claim (nil: any claim) holds it; nothing otherwise.

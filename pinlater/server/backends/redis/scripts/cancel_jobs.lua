@@ -1,15 +1,15 @@
 -- PENDING -> FAILED, marked as cancelled; IN_PROGRESS -> the same, asked to stop.
--- ARGV[2]: MessagePack, a list of {priority, id}; [3] text to append to the status of jobs that were not asked or cancelled
--- before; [4] "links".
--- Returns {list indexes of the jobs that are cancelled, of those that are asked to stop, be it by an earlier call; number
--- of other jobs let through, ended sleeps: see links.lua}.
+-- ARGV[2]: MessagePack, a list of {priority, id}; [3] text to append to the status of jobs that were not asked or
+-- cancelled before; [4] "links".
+-- Returns {list indexes of the jobs that are cancelled, of those that are asked to stop, be it by an earlier call;
+-- number of other jobs let through, ended sleeps: see links.lua}.
 -- parts: records features keys due_index changes custom_status inboxes links
 local jobs, members = cmsgpack.unpack(ARGV[2]), {}
 for at, job in ipairs(jobs) do
   members[at] = member_of(job[2])
 end
 local befores = read_fields(JOBS, members)
-linked.read(members)
+linked = open_links(members)
 local ended, asked, is_done, waiting = {}, {}, {}, {}
 
 local function note_status(member)

@@ -1,8 +1,8 @@
 -- IN_PROGRESS -> IN_PROGRESS with a new lease, or PENDING with no attempt spent; only for the holder of the claim.
 -- ARGV[2]: MessagePack, a list of {id, priority, claim or nil, source, index of the body or nil, whether to move to
--- PENDING, run_after or nil (unchanged if there is a claim, else now), attempts or nil, status to prepend, waits or nil:
--- it sleeps until one is fulfilled, see links.lua}. ARGV[3] on: the bodies, then "links" if any job waits so.
--- A job that is asked to stop is FAILED instead of PENDING.
+-- PENDING, run_after or nil (unchanged if there is a claim, else now), attempts or nil, status to prepend, waits or
+-- nil: it sleeps until one is fulfilled, see links.lua}. ARGV[3] on: the bodies, then "links" if any job waits so. A
+-- job that is asked to stop is FAILED instead of PENDING.
 -- Returns {now, number of jobs changed, list indexes of those moved to PENDING, of the others that the claim no longer
 -- holds, of those moved whose waits are fulfilled, of those that are held and asked to stop; number of other jobs let
 -- through, ended sleeps: see links.lua}.
@@ -16,9 +16,7 @@ local befores = read_fields(JOBS, members)
 for at, line in ipairs(befores) do
   lines[members[at]] = line
 end
-if linked then
-  linked.read(members)
-end
+linked = open_links and open_links(members)
 
 local function is_held(claim, item)
   if item[3] then

@@ -28,8 +28,8 @@ for _, place in ipairs(places[ARGV[5]]) do
   call_in_chunks('ZREM', prefix .. place, deleted)
 end
 delete_unique_keys(deleted, true)
+linked = open_links and open_links(deleted)
 if linked then
-  linked.read(deleted)
   for at = 1, ARGV[5] < SUCCEEDED and #deleted or 0 do
     linked.note_deleted(deleted[at], ARGV[6])
   end

@@ -1,5 +1,6 @@
 -- A queue with all its jobs -> none. Redis frees large keys in a background thread, so millions of jobs take no longer.
--- Descriptors of this generation find nothing in the next one. Links and statuses stay for drop_links, if there are links.
+-- Descriptors of this generation find nothing in the next one. Links and statuses stay for drop_links, if there are
+-- links.
 -- parts: due_index
 local keys = {KEYS[1], JOBS, CLAIMS}
 local names = {'bodies', 'unique', 'keys', 'job_keys', 'turns', 'settings', 'bucket', 'lock', 'S', 'F', 'results'}

@@ -1,9 +1,9 @@
--- Deletes what jobs of a deleted queue had of their own, and tells their parents; one page of it. KEYS[1] is a set of what
--- the keys of such queues begin with; ARGV[2] one of these; [3] cursor, "0" to start; [4] number of links to read.
+-- Deletes what jobs of a deleted queue had of their own, and tells their parents; one page of it. KEYS[1] is a set of
+-- what the keys of such queues begin with; ARGV[2] one of these; [3] cursor, "0" to start; [4] number of links to read.
 -- Returns {cursor of the next page, "0" at the end; ended sleeps: see links.lua}.
 -- standalone
 -- parts: clock chunks no_queue records keys inboxes forget_links
-local dead = ARGV[2]
+local dead, inboxes = ARGV[2], open_inboxes()
 local step = redis.call('HSCAN', dead .. 'links', ARGV[3], 'COUNT', ARGV[4])
 local members = {}
 for at = 1, #step[2], 2 do

@@ -1,7 +1,7 @@
 -- Nothing -> the state and history that a job had in another store; all jobs of a call or none.
 -- ARGV[2] idempotency key or empty, [3] how long its result is kept, in ms. [4]: MessagePack, a list of {priority,
--- state (none is IN_PROGRESS), attempts allowed, attempts remaining, status, created, run_after, updated, unique key
--- or nil, key that is shared: nil or {text, limit or nil}, index of the result or nil, whether it was cancelled}; a time
+-- state (none is IN_PROGRESS), attempts allowed, attempts remaining, status, created, run_after, updated, unique key or
+-- nil, key that is shared: nil or {text, limit or nil}, index of the result or nil, whether it was cancelled}; a time
 -- beyond 2^53 is a string. ARGV[5] on: the bodies, the results, then "keyed" if any of the jobs shares a key.
 -- Returns the same as enqueue.
 -- parts: records new_features keys due_index changes unique_keys call_results

@@ -1,6 +1,6 @@
 -- Reads jobs. ARGV[2]: MessagePack, a list of ids; [3] "1": with bodies; [4] "1": with results.
--- Returns {records, statuses, unique keys, keys, links, results, bodies}, in the order of the ids; false for what does not
--- exist, or was not asked for.
+-- Returns {records, statuses, unique keys, keys, links, results, bodies}, in the order of the ids; false for what does
+-- not exist, or was not asked for.
 -- parts: records
 local members = {}
 for at, id in ipairs(cmsgpack.unpack(ARGV[2])) do

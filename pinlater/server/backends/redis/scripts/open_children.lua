@@ -1,8 +1,9 @@
--- Finds children of jobs that run or wait and are not asked to stop, in any queue. Children whose queue was deleted, and
--- those that servers of earlier versions have ended, are forgotten on the way. ARGV[2]: MessagePack, a list of ids of
--- parents; [3] limit; [4] "links".
+-- Finds children of jobs that run or wait and are not asked to stop, in any queue. Children whose queue was deleted,
+-- and those that servers of earlier versions have ended, are forgotten on the way. ARGV[2]: MessagePack, a list of ids
+-- of parents; [3] limit; [4] "links".
 -- Returns their addresses, see inboxes.lua.
 -- parts: records features keys inboxes
+local inboxes = open_inboxes()
 local found, left = {}, tonumber(ARGV[3])
 for _, id in ipairs(cmsgpack.unpack(ARGV[2])) do
   local key, before = prefix .. 'children:' .. member_of(id), #found

@@ -1,16 +1,14 @@
--- IN_PROGRESS with an expired claim -> PENDING with one attempt less, or FAILED after the last, or if it is asked to stop;
--- longest expired first.
--- ARGV[2] number of claims to read, [3] number to skip before them; [4] age of the server and [5] its grace period,
--- in ms: while the server is younger, claims whose lease is longer than its age are spared.
+-- IN_PROGRESS with an expired claim -> PENDING with one attempt less, or FAILED after the last, or if it is asked to
+-- stop; longest expired first.
+-- ARGV[2] number of claims to read, [3] number to skip before them; [4] age of the server and [5] its grace period, in
+-- ms: while the server is younger, claims whose lease is longer than its age are spared.
 -- Returns {claims read, claims spared, jobs now PENDING, jobs now FAILED, ended sleeps: see links.lua}.
 -- parts: records features keys due_index changes inboxes links
 local age, quiet = tonumber(ARGV[4]), tonumber(ARGV[5])
 local members = redis.call('ZRANGEBYSCORE', CLAIMS, '-inf', NOW, 'LIMIT', ARGV[3], ARGV[2])
 local spared, retried, failed = 0, 0, 0
 local lines = read_fields(JOBS, members)
-if linked then
-  linked.read(members)
-end
+linked = open_links and open_links(members)
 for at, line in ipairs(lines) do
   local _, priority, allowed, remaining, created, run_after, _, lease, bytes, claim = string.match(line or '', RECORD)
   if not claim then

@@ -16,9 +16,7 @@ for _, id in ipairs(cmsgpack.unpack(ARGV[6])) do
 end
 local released = 0
 local lines = read_fields(JOBS, members)
-if linked then
-  linked.read(members)
-end
+linked = open_links and open_links(members)
 for at, line in ipairs(lines) do
   local member = members[at]
   local _, priority, allowed, remaining, created, run_after, _, lease, bytes, claim = string.match(line or '', RECORD)

@@ -8,9 +8,7 @@ local run_after = ARGV[7] ~= '' and ARGV[7] or NOW
 local key, most = prefix .. 'f' .. ARGV[5], math.min(tonumber(ARGV[8]), ARGV[4] - before)
 local members = most > 0 and redis.call('ZRANGE', key, 0, most - 1) or {}
 local lines = read_fields(JOBS, members)
-if linked then
-  linked.read(members)
-end
+linked = open_links and open_links(members)
 for at, line in ipairs(lines) do
   if line then
     retry(members[at], line, ARGV[6], run_after)

@@ -14,9 +14,7 @@ for at, job in ipairs(jobs) do
 end
 local moved = 0
 local lines = read_fields(JOBS, members)
-if linked then
-  linked.read(members)
-end
+linked = open_links and open_links(members)
 for at, line in ipairs(lines) do
   local state, priority = string.match(line or '', '^(%d) (%d+)')
   -- A job that is given twice is no longer among the failed ones the second time.

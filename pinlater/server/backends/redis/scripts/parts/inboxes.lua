@@ -5,176 +5,180 @@
 --     "m" name NUL number  a digit for its kind, id, NUL, payload
 --   "children:" and its member, a set of the addresses of its children that run or wait and are not asked to stop
 -- The address of a job is its queue, priority and id, with blanks between.
--- Functions about them are in "inboxes", which is nil if there are no links; see keys.lua for the reason.
-local inboxes
+-- Functions about them are defined by "open_inboxes" when they are needed; see keys.lua for the reason.
 local DELETED = '4'
+local open_inboxes
 if HAS_LINKS then
-  inboxes = {woken = {}}
-  local TOLD_CHARACTERS = 4000
-  local SHARD, QUEUE = string.match(KEYS[1], '^([^{]*{[^:}]*)'), string.match(KEYS[1], ':([^:]*)}$')
+  function open_inboxes()
+    local inboxes = {woken = {}}
+    local TOLD_CHARACTERS = 4000
+    local SHARD, QUEUE = string.match(KEYS[1], '^([^{]*{[^:}]*)'), string.match(KEYS[1], ':([^:]*)}$')
 
-  -- Returns what all keys of a job's queue begin with, nothing if there is no such queue; then its member, priority and
-  -- queue.
-  local function find(address)
-    local queue, priority, id = string.match(address, '^(%S+) (%d+) (%d+)$')
-    local tag = SHARD .. ':' .. queue .. '}'
-    local generation = redis.call('GET', tag)
-    return generation and tag .. ':' .. generation .. ':', member_of(id), priority, queue
-  end
-
-  -- Returns the record of a job that has not finished, and its state.
-  local function open_line(at, member, priority)
-    local line = at and redis.call('HGET', at .. 'jobs', member)
-    local state, level = string.match(line or '', '^(%d) (%d+)')
-    if (state == PENDING or state == IN_PROGRESS) and level == priority then
-      return line, state
+    -- Returns what all keys of a job's queue begin with, nothing if there is no such queue; then its member, priority
+    -- and queue.
+    local function find(address)
+      local queue, priority, id = string.match(address, '^(%S+) (%d+) (%d+)$')
+      local tag = SHARD .. ':' .. queue .. '}'
+      local generation = redis.call('GET', tag)
+      return generation and tag .. ':' .. generation .. ':', member_of(id), priority, queue
     end
-  end
 
-  function inboxes.read_link(at, member)
-    local packed = redis.call('HGET', at .. 'links', member)
-    return packed and cmsgpack.unpack(packed) or {}
-  end
-
-  function inboxes.put_link(at, member, link)
-    if next(link) then
-      redis.call('HSET', at .. 'links', member, cmsgpack.pack(link))
-    else
-      redis.call('HDEL', at .. 'links', member)
-    end
-  end
-
-  -- Remembers that a job has keys of its own, which are deleted with it.
-  local function note_own_keys(at, member, link)
-    if not link.k then
-      link.k = true
-      inboxes.put_link(at, member, link)
-    end
-  end
-
-  -- Stores messages of one name, each {id, kind, payload}, but for those that are there. Returns how many of the name
-  -- have ever come; nothing if none was stored.
-  local function store_messages(inbox, name, messages)
-    local ids, new, fields = {}, {}, {}
-    for place, message in ipairs(messages) do
-      ids[place] = 'i' .. name .. '\0' .. message[1]
-    end
-    local is_seen = {}
-    for place, known in ipairs(read_fields(inbox, ids)) do
-      if not known and not is_seen[ids[place]] then
-        is_seen[ids[place]] = true
-        new[#new + 1] = place
+    -- Returns the record of a job that has not finished, and its state.
+    local function open_line(at, member, priority)
+      local line = at and redis.call('HGET', at .. 'jobs', member)
+      local state, level = string.match(line or '', '^(%d) (%d+)')
+      if (state == PENDING or state == IN_PROGRESS) and level == priority then
+        return line, state
       end
     end
-    if #new == 0 then
-      return
-    end
-    local last = redis.call('HINCRBY', inbox, 'n' .. name, #new)
-    for at, place in ipairs(new) do
-      local id, kind, payload = unpack(messages[place])
-      fields[4 * at - 3], fields[4 * at - 2] = ids[place], ''
-      fields[4 * at - 1] = 'm' .. name .. '\0' .. string.format('%d', last - #new + at)
-      fields[4 * at] = kind .. id .. '\0' .. payload
-    end
-    call_in_chunks('HSET', inbox, fields)
-    return last
-  end
 
-  -- PENDING and not due -> due now; as in run_jobs_now, one that waits for its key stays in line.
-  local function wake(queue, at, member, line)
-    local _, priority, allowed, remaining, created, run_after, _, lease, bytes, claim = string.match(line, RECORD)
-    local keyed, is_later = nil, tonumber(run_after) > now
-    if redis.call('EXISTS', at .. 'job_keys') == 1 then
-      keyed = open_keys(at, at .. 'jobs')
-      is_later = keyed.is_later(member, run_after)
+    function inboxes.read_link(at, member)
+      local packed = redis.call('HGET', at .. 'links', member)
+      return packed and cmsgpack.unpack(packed) or {}
     end
-    if is_later then
-      redis.call('HSET', at .. 'jobs', member,
-        record(PENDING, priority, allowed, remaining, created, NOW, NOW, lease, bytes, claim))
-      redis.call('ZADD', at .. 'p' .. priority, NOW, member)
-      local through = keyed and keyed.note_and_turn({member}, {line}) or 0
-      local woken = inboxes.woken
-      woken[#woken + 1] = {queue, tonumber(priority), 1 + through}
-    end
-  end
 
-  -- Stores messages to a job that has not finished, by their names, and ends its sleep if that fulfils one of its waits.
-  -- Returns whether there is such a job.
-  function inboxes.deliver(address, messages)
-    local at, member, priority, queue = find(address)
-    local line, state = open_line(at, member, priority)
-    if not line then
+    function inboxes.put_link(at, member, link)
+      if next(link) then
+        redis.call('HSET', at .. 'links', member, cmsgpack.pack(link))
+      else
+        redis.call('HDEL', at .. 'links', member)
+      end
+    end
+
+    -- Remembers that a job has keys of its own, which are deleted with it.
+    local function note_own_keys(at, member, link)
+      if not link.k then
+        link.k = true
+        inboxes.put_link(at, member, link)
+      end
+    end
+
+    -- Stores messages of one name, each {id, kind, payload}, but for those that are there. Returns how many of the name
+    -- have ever come; nothing if none was stored.
+    local function store_messages(inbox, name, messages)
+      local ids, new, fields = {}, {}, {}
+      for place, message in ipairs(messages) do
+        ids[place] = 'i' .. name .. '\0' .. message[1]
+      end
+      local is_seen = {}
+      for place, known in ipairs(read_fields(inbox, ids)) do
+        if not known and not is_seen[ids[place]] then
+          is_seen[ids[place]] = true
+          new[#new + 1] = place
+        end
+      end
+      if #new == 0 then
+        return
+      end
+      local last = redis.call('HINCRBY', inbox, 'n' .. name, #new)
+      for at, place in ipairs(new) do
+        local id, kind, payload = unpack(messages[place])
+        fields[4 * at - 3], fields[4 * at - 2] = ids[place], ''
+        fields[4 * at - 1] = 'm' .. name .. '\0' .. string.format('%d', last - #new + at)
+        fields[4 * at] = kind .. id .. '\0' .. payload
+      end
+      call_in_chunks('HSET', inbox, fields)
+      return last
+    end
+
+    -- PENDING and not due -> due now; as in run_jobs_now, one that waits for its key stays in line.
+    local function wake(queue, at, member, line)
+      local _, priority, allowed, remaining, created, run_after, _, lease, bytes, claim = string.match(line, RECORD)
+      local keyed, is_later = nil, tonumber(run_after) > now
+      if redis.call('EXISTS', at .. 'job_keys') == 1 then
+        keyed = open_keys(at, at .. 'jobs')
+        is_later = keyed.is_later(member, run_after)
+      end
+      if is_later then
+        redis.call('HSET', at .. 'jobs', member,
+          record(PENDING, priority, allowed, remaining, created, NOW, NOW, lease, bytes, claim))
+        redis.call('ZADD', at .. 'p' .. priority, NOW, member)
+        local through = keyed and keyed.note_and_turn({member}, {line}) or 0
+        local woken = inboxes.woken
+        woken[#woken + 1] = {queue, tonumber(priority), 1 + through}
+      end
+    end
+
+    -- Stores messages to a job that has not finished, by their names, and ends its sleep if that fulfils one of its
+    -- waits.
+    -- Returns whether there is such a job.
+    function inboxes.deliver(address, messages)
+      local at, member, priority, queue = find(address)
+      local line, state = open_line(at, member, priority)
+      if not line then
+        return false
+      end
+      local link, counts = inboxes.read_link(at, member), {}
+      for name, some in pairs(messages) do
+        counts[name] = store_messages(at .. 'inbox:' .. member, name, some)
+      end
+      if next(counts) then
+        note_own_keys(at, member, link)
+      end
+      for _, wait in ipairs(state == PENDING and link.w or {}) do
+        if (counts[wait[1]] or 0) >= wait[2] then
+          wake(queue, at, member, line)
+          break
+        end
+      end
+      return true
+    end
+
+    -- Returns whether so many messages of one of the names have come to a job of this queue as are waited for.
+    function inboxes.is_fulfilled(member, waits)
+      local names = {}
+      for place, wait in ipairs(waits) do
+        names[place] = 'n' .. wait[1]
+      end
+      for place, number in ipairs(read_fields(prefix .. 'inbox:' .. member, names)) do
+        if tonumber(number or 0) >= waits[place][2] then
+          return true
+        end
+      end
       return false
     end
-    local link, counts = inboxes.read_link(at, member), {}
-    for name, some in pairs(messages) do
-      counts[name] = store_messages(at .. 'inbox:' .. member, name, some)
+
+    -- Returns whether a job runs or waits and is not asked to stop.
+    function inboxes.is_open(address)
+      local at, member, priority = find(address)
+      return open_line(at, member, priority) and not inboxes.read_link(at, member).c
     end
-    if next(counts) then
-      note_own_keys(at, member, link)
+
+    -- Returns the last characters of a job's status: so much of it is told to its parent.
+    function inboxes.end_of_status(at, member)
+      local text = redis.call('HGET', at .. 'status', member) or ''
+      local first = #text + 1
+      for _ = 1, TOLD_CHARACTERS do
+        repeat
+          first = first - 1
+        until first <= 1 or not string.find(text, '^[\128-\191]', first)
+        if first <= 1 then
+          return text
+        end
+      end
+      return string.sub(text, first)
     end
-    for _, wait in ipairs(state == PENDING and link.w or {}) do
-      if (counts[wait[1]] or 0) >= wait[2] then
-        wake(queue, at, member, line)
-        break
+
+    -- Returns the address of a job of this queue.
+    function inboxes.address_of(priority, member)
+      return QUEUE .. ' ' .. priority .. ' ' .. string.sub(member, 2)
+    end
+
+    -- Adds children to those of a job, if that has not finished.
+    function inboxes.add_children(address, children)
+      local at, member, priority = find(address)
+      if open_line(at, member, priority) then
+        call_in_chunks('SADD', at .. 'children:' .. member, children)
+        note_own_keys(at, member, inboxes.read_link(at, member))
       end
     end
-    return true
-  end
 
-  -- Returns whether so many messages of one of the names have come to a job of this queue as are waited for.
-  function inboxes.is_fulfilled(member, waits)
-    local names = {}
-    for place, wait in ipairs(waits) do
-      names[place] = 'n' .. wait[1]
-    end
-    for place, number in ipairs(read_fields(prefix .. 'inbox:' .. member, names)) do
-      if tonumber(number or 0) >= waits[place][2] then
-        return true
+    function inboxes.remove_children(address, children)
+      local at, member = find(address)
+      if at then
+        call_in_chunks('SREM', at .. 'children:' .. member, children)
       end
     end
-    return false
-  end
-
-  -- Returns whether a job runs or waits and is not asked to stop.
-  function inboxes.is_open(address)
-    local at, member, priority = find(address)
-    return open_line(at, member, priority) and not inboxes.read_link(at, member).c
-  end
-
-  -- Returns the last characters of a job's status: so much of it is told to its parent.
-  function inboxes.end_of_status(at, member)
-    local text = redis.call('HGET', at .. 'status', member) or ''
-    local first = #text + 1
-    for _ = 1, TOLD_CHARACTERS do
-      repeat
-        first = first - 1
-      until first <= 1 or not string.find(text, '^[\128-\191]', first)
-      if first <= 1 then
-        return text
-      end
-    end
-    return string.sub(text, first)
-  end
-
-  -- Returns the address of a job of this queue.
-  function inboxes.address_of(priority, member)
-    return QUEUE .. ' ' .. priority .. ' ' .. string.sub(member, 2)
-  end
-
-  -- Adds children to those of a job, if that has not finished.
-  function inboxes.add_children(address, children)
-    local at, member, priority = find(address)
-    if open_line(at, member, priority) then
-      call_in_chunks('SADD', at .. 'children:' .. member, children)
-      note_own_keys(at, member, inboxes.read_link(at, member))
-    end
-  end
-
-  function inboxes.remove_children(address, children)
-    local at, member = find(address)
-    if at then
-      call_in_chunks('SREM', at .. 'children:' .. member, children)
-    end
+    return inboxes
   end
 end

@@ -50,8 +50,8 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       return text
     end
 
-    -- Puts a job that a script has made PENDING in line; one that was let through before stays so. Returns its state and
-    -- run_after.
+    -- Puts a job that a script has made PENDING in line; one that was let through before stays so. Returns its state
+    -- and run_after.
     local function put_in_line(member, line, was_state, was_run_after)
       local state, _, _, _, _, run_after = string.match(line or '', RECORD)
       if state == PENDING then
@@ -98,8 +98,8 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       end
     end
 
-    -- Servers of earlier versions claim and end jobs without noting it here. Makes good what they have left of the first
-    -- jobs of a key; returns whether there was anything.
+    -- Servers of earlier versions claim and end jobs without noting it here. Makes good what they have left of the
+    -- first jobs of a key; returns whether there was anything.
     local function repair(text)
       local past, members, is_changed = '(' .. string.sub(pending_from(text, WAITS), 2), {}, false
       local entries = redis.call('ZRANGEBYLEX', TURNS, '[' .. text .. '\0c', past, 'LIMIT', 0, MOST_REPAIRED)
@@ -121,7 +121,8 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       return is_changed
     end
 
-    -- Lets the next jobs of a key through. Returns their number, how many of them are due, and whether there may be more.
+    -- Lets the next jobs of a key through. Returns their number, how many of them are due, and whether there may be
+    -- more.
     local function let_some_through(text, turn_jobs)
       local first_waiting = pending_from(text, WAITS)
       local waiting = redis.call('ZRANGEBYLEX', TURNS, first_waiting, '(' .. text .. '\1', 'LIMIT', 0, AT_ONCE)
@@ -216,8 +217,8 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       return is_keyed and string.format('%d', without_wait(run_after)) or run_after
     end
 
-    -- Lets jobs of the keys that were noted through. Returns how many, and how many of them are due. wanted is how many a
-    -- dequeue could still take, and found no other job for.
+    -- Lets jobs of the keys that were noted through. Returns how many, and how many of them are due. wanted is how many
+    -- a dequeue could still take, and found no other job for.
     function keyed.turn(wanted)
       local keys, through, due = 0, 0, 0
       for _ in pairs(changed_keys) do

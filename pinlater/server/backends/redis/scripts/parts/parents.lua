@@ -3,7 +3,7 @@
 local families
 if HAS_LINKS then
   families = {}
-  local links, children = {}, {}
+  local links, children, inboxes = {}, {}, open_inboxes()
 
   -- Returns the error for the first parent that must not get children; nil: there is none.
   function families.check(parents)
