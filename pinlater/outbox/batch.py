@@ -21,6 +21,7 @@ class Batch:
         key: idempotency key of the call.
         queue: name of the queue.
         is_repeat: whether the call may have been made before, by this relay or another one.
+        rows: how many rows have its key in the table; 0 as long as none has.
         ids: of the rows, in their order.
         stored: id -> body and options of a row, as far as they have been read.
     """
@@ -28,6 +29,7 @@ class Batch:
     key: bytes
     queue: str
     is_repeat: bool
+    rows: int = 0
     ids: list[int] = field(default_factory=list)
     stored: dict[int, tuple[bytes, str]] = field(default_factory=dict)
 

@@ -17,6 +17,7 @@ from pinlater.errors import (
     PinLaterError,
     ProtocolError,
     QueueNameInvalid,
+    QueueNameTooLong,
     QueueNotFound,
     ServerError,
     ShardConnectionFailed,
@@ -97,7 +98,7 @@ class Delivery:
         try:
             self._client.deliver(batch)
         except (ClientError, CallUnsendable, JobError) as error:
-            is_of_all = isinstance(error, (QueueNotFound, QueueNameInvalid))
+            is_of_all = isinstance(error, (QueueNotFound, QueueNameInvalid, QueueNameTooLong))
             self._refuse(batch, error, settlement, may_divide=not is_of_all)
         except PinLaterError as error:
             return self._go_on_after(error, batch, settlement)
@@ -112,7 +113,7 @@ class Delivery:
         is_outage = isinstance(error, (NoHealthyShards, ShardConnectionFailed)) or (
             isinstance(error, CallError) and not isinstance(error, ProtocolError)
         )
-        self._tries += 1
+        self._tries = 0 if is_outage else self._tries + 1
         if is_outage or self._is_server_suspect or self._tries < _MOST_TRIES:
             self._wait(error, settlement)
             return False

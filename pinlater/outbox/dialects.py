@@ -20,6 +20,7 @@ CREATE TABLE {table} (
     options text NOT NULL,
     enqueued_at_ms bigint NOT NULL,
     call_key bytea,
+    call_rows integer,
     retry_at_ms bigint NOT NULL DEFAULT 0,
     refusals integer NOT NULL DEFAULT 0,
     error text
@@ -35,6 +36,7 @@ CREATE TABLE {table} (
     options MEDIUMTEXT NOT NULL,
     enqueued_at_ms BIGINT NOT NULL,
     call_key BINARY(16),
+    call_rows INT,
     retry_at_ms BIGINT NOT NULL DEFAULT 0,
     refusals INT NOT NULL DEFAULT 0,
     error TEXT,
@@ -50,6 +52,7 @@ CREATE TABLE {table} (
     options TEXT NOT NULL,
     enqueued_at_ms INTEGER NOT NULL,
     call_key BLOB,
+    call_rows INTEGER,
     retry_at_ms INTEGER NOT NULL DEFAULT 0,
     refusals INTEGER NOT NULL DEFAULT 0,
     error TEXT

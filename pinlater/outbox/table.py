@@ -24,13 +24,13 @@ _SMALL_BYTES = 8000
 # ``retry_at_ms`` is 0 for rows that are to be delivered now; the index serves them in their order. Rows are locked by
 # their ids alone: a lock on a range of the index would keep users from storing more.
 _NEXT = (
-    "SELECT id, call_key, queue, length(body), CASE WHEN length(body) <= {small} THEN body END, options "
+    "SELECT id, call_key, call_rows, queue, length(body), CASE WHEN length(body) <= {small} THEN body END, options "
     "FROM {table} WHERE retry_at_ms = 0 ORDER BY id LIMIT {limit}"
 )
-_OF_CALL = "SELECT id FROM {table} WHERE call_key = ? AND retry_at_ms = 0 ORDER BY id"
+_OF_CALL = "SELECT id FROM {table} WHERE call_key = ? ORDER BY id"
 _LOAD = "SELECT id, body, options FROM {table} WHERE id IN ({ids})"
-_MARK = "UPDATE {table} SET call_key = ? WHERE id IN ({ids}) AND call_key IS NULL"
-_DIVIDE = "UPDATE {table} SET call_key = ? WHERE id IN ({ids}) AND call_key = ?"
+_MARK = "UPDATE {table} SET call_key = ?, call_rows = ? WHERE id IN ({ids}) AND call_key IS NULL"
+_DIVIDE = "UPDATE {table} SET call_key = ?, call_rows = ? WHERE id IN ({ids}) AND call_key = ?"
 _DELETE = "DELETE FROM {table} WHERE id IN ({ids}) AND call_key = ?"
 _REFUSALS = "SELECT max(refusals) FROM {table} WHERE id IN ({ids})"
 _REFUSE = "UPDATE {table} SET retry_at_ms = ?, refusals = refusals + 1, error = ? WHERE id IN ({ids}) AND call_key = ?"
@@ -138,7 +138,7 @@ class Table:
         for batch in before.divided:
             middle = len(batch.ids) // 2
             for ids in (batch.ids[:middle], batch.ids[middle:]):
-                self._run(_DIVIDE, new_key(), batch.key, ids=ids)
+                self._run(_DIVIDE, new_key(), len(ids), batch.key, ids=ids)
         for batch, error in before.refused:
             [[refusals]] = self._rows(_REFUSALS, ids=batch.ids)
             wait = min(_FIRST_RETRY_SECONDS * 2 ** min(refusals or 0, 10), _LONGEST_RETRY_SECONDS)
@@ -148,31 +148,26 @@ class Table:
     def _next(self) -> list[Batch]:
         """Gather the first rows into batches, one for each queue.
 
-        A row that has a key was sent with others under it, or was to be: it is sent with these and no others.
+        A row that has a key was sent with others under it, or was to be: it is sent with these and no others, although
+        they may come later in the table. Without one of them, that one would be taken for delivered.
         """
         self._database.remember()
-        found = self._rows(_NEXT, limit=self._batch_size, small=_SMALL_BYTES)
-        rows = list(_within(found, MAX_BATCH_BYTES))
         batches: dict[bytes | str, Batch] = {}  # by key if it has one, else by queue
-        for row_id, key, queue, _, body, options in rows:
+        found = self._rows(_NEXT, limit=self._batch_size, small=_SMALL_BYTES)
+        for row_id, key, call_rows, queue, _, body, options in _within(found, MAX_BATCH_BYTES):
             mark = queue if key is None else key
             if mark not in batches:
-                batches[mark] = Batch(key or new_key(), queue, is_repeat=key is not None)
+                batches[mark] = Batch(key or new_key(), queue, is_repeat=key is not None, rows=call_rows or 0)
             batches[mark].add(row_id, body, options)
-        if len(rows) < len(found) or len(found) >= self._batch_size:
-            for batch in batches.values():
-                self._complete(batch)
+        for batch in batches.values():
+            if len(batch.ids) < batch.rows:
+                batch.ids = [row[0] for row in self._rows(_OF_CALL, batch.key)]
         return list(batches.values())
-
-    def _complete(self, batch: Batch) -> None:
-        """Add the rows to a batch that was made before which come later in the table."""
-        if batch.is_repeat:
-            batch.ids = [row[0] for row in self._rows(_OF_CALL, batch.key)]
 
     def _mark(self, batches: list[Batch]) -> None:
         """Store the keys of new batches."""
         for batch in batches:
-            if not batch.is_repeat and self._run(_MARK, batch.key, ids=batch.ids) != len(batch.ids):
+            if not batch.is_repeat and self._run(_MARK, batch.key, len(batch.ids), ids=batch.ids) != len(batch.ids):
                 raise RowsChanged
 
     def _load(self, batch: Batch) -> None:
@@ -198,7 +193,8 @@ def _within(rows: Iterable[tuple[Any, ...]], most_bytes: int) -> Iterator[tuple[
     """Yield rows as long as their bodies fit into memory, but at least one."""
     total = 0
     for row in rows:
-        if total and total + row[3] > most_bytes:
+        size = row[4]
+        if total and total + size > most_bytes:
             return
-        total += row[3]
+        total += size
         yield row

@@ -73,7 +73,7 @@ def test_a_connection_of_django_is_copied(path):
 
 def test_a_function_connects(path):
     with closing(open_database(lambda: sqlite3.connect(path))) as database:
-        assert database.run("INSERT INTO pinlater_outbox VALUES (1, 'a', x'', '{}', 0, NULL, 0, 0, NULL)") == 1
+        assert database.run("INSERT INTO pinlater_outbox VALUES (1, 'a', x'', '{}', 0, NULL, NULL, 0, 0, NULL)") == 1
         with pytest.raises(sqlite3.OperationalError), database.transaction():  # noqa: PT012 - the second one raises
             database.run("DELETE FROM pinlater_outbox")
             database.run("DELETE FROM nothing")

@@ -123,6 +123,15 @@ def test_an_error_that_all_jobs_meet_is_of_the_server_and_they_wait():
     assert not any(delivery.deliver([batch(2), batch(3)]) for _ in range(20))
 
 
+def test_an_outage_does_not_count_among_the_tries_of_a_batch():
+    servers = Servers(lambda _: NotConnected("refused"))
+    delivery = Delivery(servers)
+    for _ in range(10):
+        delivery.deliver([batch(1)])
+    servers.answer = lambda _: UnknownError("the store failed")
+    assert not delivery.deliver([batch(1)])
+
+
 def test_an_error_of_the_server_divides_only_jobs_without_keys():
     """Shards may have stored their parts of the others, which only the same call can complete."""
     plain, keyed = batch(1, 2), batch(1, 2, key="ada")

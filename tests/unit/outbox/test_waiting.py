@@ -10,7 +10,7 @@ from pinlater.outbox import file_changes, sqlite
 from pinlater.outbox.connecting import open_database
 from pinlater.outbox.waker import Waker
 
-STORE = "INSERT INTO pinlater_outbox VALUES (1, 'a', x'', '{}', 0, NULL, 0, 0, NULL)"
+STORE = "INSERT INTO pinlater_outbox VALUES (1, 'a', x'', '{}', 0, NULL, NULL, 0, 0, NULL)"
 
 
 @pytest.fixture(params=["told of writes", "not told"])
