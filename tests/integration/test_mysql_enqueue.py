@@ -9,7 +9,7 @@ from pinlater.errors import QueueNotFound
 from pinlater.model.attempts import StoredAck
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import PENDING
-from pinlater.server.backends.mysql import enqueue
+from pinlater.server.backends.mysql import queries
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.errors import PacketNotSent
 from pinlater.server.backends.records import Claim, IdempotencyKey, JobFilter
@@ -99,7 +99,7 @@ def test_a_queue_that_another_server_deletes_takes_no_job_and_others_do(once):
 
 
 def test_a_deleted_queue_keeps_all_statements_of_a_large_enqueue_from_being_committed(monkeypatch, packets):
-    monkeypatch.setattr(enqueue, "STATEMENT_BYTES", 1000)
+    monkeypatch.setattr(queries, "STATEMENT_BYTES", 1000)
 
     async def scenario(first, second):
         large = [new_job(b"x" * 400) for _ in range(50)]

@@ -57,6 +57,16 @@ SELECT seq, 1, IF(seq % 10, LPAD(10, 16, ' '), CONCAT('key ', seq)), seq % 100 =
 FROM {numbers} WHERE seq BETWEEN 1 AND 5000
 """
 
+FILL_MESSAGES = """
+INSERT INTO {db}.messages (job_id, name, number, message_id, kind, payload_bytes, payload)
+SELECT 2 * (1 + seq % 20), CONCAT('event ', seq DIV 20 % 2), seq DIV 40 + 1, CONCAT('m', seq), 0, 5, 'hello'
+FROM {numbers} WHERE seq BETWEEN 1 AND 5000
+"""
+
+FILL_CHILDREN = """
+INSERT INTO {db}.children (parent_id, id) SELECT seq % 10, seq FROM {numbers} WHERE seq BETWEEN 1 AND 5000
+"""
+
 DIGITS = "(" + " UNION ALL ".join(f"SELECT {digit} AS digit" for digit in range(10)) + ")"
 PLACES = range(5)
 NUMBERS = (
@@ -111,7 +121,9 @@ class Filled:
         await connection.run(FILL_PERIODS.format(db=self.queries.database, numbers=NUMBERS, now=NOW).encode())
         keyed_jobs = FILL_KEYED_JOBS.format(db=self.queries.database, numbers=NUMBERS, now=NOW, waits=WAITS_FOR_KEY_MS)
         await connection.run(keyed_jobs.encode())
-        names = ("jobs", "reports", "call_results", "unique_periods", "keyed_jobs")
+        for fill in (FILL_MESSAGES, FILL_CHILDREN):
+            await connection.run(fill.format(db=self.queries.database, numbers=NUMBERS).encode())
+        names = ("jobs", "reports", "call_results", "unique_periods", "keyed_jobs", "messages", "children")
         tables = ", ".join(f"{self.queries.database}.{name}" for name in names)
         await connection.run(f"ANALYZE TABLE {tables}".encode())
         return connection
@@ -160,7 +172,9 @@ def young():
 IDS = [2, 4, 6, 8, 10]
 COMMON = {
     "queue": 1, "now": NOW, "ids": IDS, "id": 4, "claim": b"h:1:1:worker:1", "limit": 10, "priority": 1,
-    "is_any": False, "has_keys": False, "place": 0,
+    "is_any": False, "has_keys": False, "has_parents": False, "place": 0, "is_cancelled": False, "has_result": False,
+    "results": [b"1", b"2", b"3", b"4", b"5"], "waits_for": b'[["event 0",1]]', "is_deletion": False, "job": 4,
+    "message_ids": [b"m41", b"other"], "after": 0, "parents": [1, 2], "pairs": "[[1, 1], [2, 2]]",
     "status": "s", "run_after": NOW, "retry_at": NOW, "is_final": False, "lease": 1000, "expires": NOW, "attempts": 2,
     "is_back": False, "has_body": False, "body": b"", "body_bytes": 0, "state": 2, "before": NOW - 50_000,
     "start": 0, "first": 0,
@@ -169,12 +183,13 @@ COMMON = {
     "count": 10, "name": "emails", "queues": [1, 2], "keys": [b"key 10", b"key 20"], "is_paused": False,
     "jobs_per_second": None, "max_running": None, "worker": b"w10", "workers": [b"w10", b"w20"],
     "expires_at": NOW, "bytes": 1, "spent_until": NOW, "was": 1, "report": b"x",
-    "key": b"%16d" % 10, "number": 1,
+    "key": b"%16d" % 10, "number": 0,
     "until": NOW, "small": 2000, "levels": [1, 2, 3], "names": [b"emails", b"thumbnails"],
 }  # fmt: skip
 WITHOUT_PLAN = {
     "begin", "clock", "commit", "create_queue", "lock_result", "insert_jobs", "insert_results", "lock_claims",
-    "insert_periods", "replace_ended_periods", "insert_keyed_jobs", "lock_keys", "change_key_locks",
+    "insert_periods", "replace_ended_periods", "insert_linked_jobs", "lock_keys", "change_key_locks", "insert_messages",
+    "insert_children", "insert_deleted_inboxes",
     "store_clock_record", "create_bucket", "create_queue_lock", "rollback", "size",
 }  # fmt: skip
 STATEMENTS = sorted(set(Queries("x").names) - WITHOUT_PLAN)
@@ -193,6 +208,12 @@ OF_KEYS = {
     "delete_keyed_jobs", "first_of_key", "running_of_key", "pending_of_key", "waiting_for_key", "scheduled_of_key",
     "last_of_key",
 }  # fmt: skip
+OF_MESSAGES = {
+    "last_message": "PRIMARY", "message_sizes": "PRIMARY", "read_messages": "PRIMARY", "delete_messages": "PRIMARY",
+    "delete_some_messages": "PRIMARY", "known_messages": "messages_by_id",
+}  # fmt: skip
+OF_CHILDREN = {"delete_children"}
+OF_INBOXES = {"first_deleted_inbox", "deleted_inbox", "forget_inbox"}
 FIRST_ONLY = {"first_result_expiring": "call_results_expiring", "first_period_ending": "unique_periods_ending"}
 """With the index whose first entry each reads."""
 OF_QUEUES = {
@@ -223,6 +244,9 @@ BY_ID = (
     - {*OF_PERIODS}
     - OF_KEYS
     - {*FIRST_ONLY}
+    - {*OF_MESSAGES}
+    - OF_CHILDREN
+    - OF_INBOXES
     - {"delete_keyed_jobs", "states_in_use"}
 )
 
@@ -293,6 +317,19 @@ def test_jobs_of_a_key_are_found_in_line(filled, name):
     assert all(other["key"] == "PRIMARY" for other in joined)
 
 
+@pytest.mark.parametrize("name", OF_MESSAGES)
+def test_messages_are_found_by_job_and_name(filled, young, name):
+    for tables in (filled, young):
+        step = tables.plan(name, **COMMON)[-1]
+        assert (step["key"], step["type"]) in {(OF_MESSAGES[name], kind) for kind in ("ref", "range", "const")}, step
+
+
+def test_children_are_found_by_parent(filled, young):
+    for tables in (filled, young):
+        assert tables.plan("delete_children", **COMMON)[-1]["key"] == "PRIMARY"
+        assert tables.plan("unfinished_children", **COMMON)[0]["key"] == "PRIMARY"
+
+
 @pytest.mark.parametrize("name", sorted(BY_ID))
 def test_jobs_addressed_by_id_are_found_by_id(filled, name):
     step = of_jobs(filled.plan(name, **COMMON))
@@ -361,7 +398,7 @@ def test_the_index_narrows_by_all_that_it_can(filled, name):
         ("lock_jobs", {}, 12),
         ("unlocked_jobs", {}, 12),
         ("delete_ids", {}, 25),
-        ("delete_jobs", {}, 25),
+        ("doomed_jobs", {}, 12),
         ("finished_jobs", {}, 25),
         ("finished_jobs", {"state": 3, "before": 0}, 3),
         ("failed_jobs", {}, 25),
@@ -381,6 +418,18 @@ def test_the_index_narrows_by_all_that_it_can(filled, name):
         ("insert_keyed_jobs_again", {}, 12),
         ("keys_of_jobs", {}, 12),
         ("set_run_after", {}, 12),
+        ("succeed_with_results", {}, 12),
+        ("told_children", {}, 12),
+        ("inboxes", {}, 12),
+        ("last_message", {"name": b"event 0"}, 3),
+        ("known_messages", {"name": b"event 0"}, 6),
+        ("message_sizes", {"name": b"event 0"}, 12),
+        ("read_messages", {"name": b"event 0", "last": 5}, 12),
+        ("wake_if_arrived", {"name": b"event 0", "number": 1}, 4),
+        ("delete_messages", {"ids": [2000]}, 12),
+        ("delete_some_messages", {}, 25),
+        ("delete_children", {}, 12),
+        ("unfinished_children", {}, 60),
         ("store_report", {}, 3),
         ("expired_reports", {}, 25),
         ("delete_expired_reports", {}, 12),

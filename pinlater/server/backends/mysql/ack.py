@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from pinlater.model.attempts import StoredAck
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.group_commit import CommitBatch
-from pinlater.server.backends.mysql.keys import Changed, change_and_commit, with_keys_if_needed
+from pinlater.server.backends.mysql.linked_changes import (
+    Changed,
+    Links,
+    change_and_commit,
+    lock_in_order,
+    with_links_if_needed,
+)
+from pinlater.server.backends.mysql.queries import STATEMENT_BYTES, Value
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.records import Settled
 from pinlater.server.backends.search import Queue
 
 _LAST_MS = 2**63 - 1
+MAX_ACKS = 20_000
+"""Most acks of a transaction."""
+
+_RESULT_BYTES = 400
+"""So many bytes of results weigh as much as an ack."""
+
 _FINAL = "fail_jobs"
+
+_RESULTS_PER_STATEMENT = 200
+"""A statement looks for each id in their list."""
 
 
 class MysqlAckCall(NamedTuple):
@@ -25,6 +41,12 @@ class MysqlAckCall(NamedTuple):
     queue: Queue
     succeeded: Sequence[StoredAck]
     failed: Sequence[StoredAck]
+
+    @property
+    def weight(self) -> int:
+        """How much of a transaction they take: as many as there are, and more with large results."""
+        acks = len(self.succeeded) + len(self.failed)
+        return acks + sum(len(ack.result) for ack in self.succeeded if ack.result is not None) // _RESULT_BYTES
 
     @property
     def is_repeatable(self) -> bool:
@@ -40,21 +62,22 @@ class _Outcome(NamedTuple):
     status: str
     retry_at: int | None = None
     is_final: bool = False
+    is_cancelled: bool = False
 
 
 async def ack_jobs(database: Database, batch: CommitBatch[MysqlAckCall, Settled]) -> None:
     """Attempt the acks of a batch; jobs that are not in progress, or under another claim, stay as they are."""
-    await with_keys_if_needed(database, batch, partial(_ack_jobs, database, batch))
+    await with_links_if_needed(database, batch, partial(_ack_jobs, database, batch))
 
 
-async def _ack_jobs(database: Database, batch: CommitBatch[MysqlAckCall, Settled], has_keys: bool) -> Changed:
+async def _ack_jobs(database: Database, batch: CommitBatch[MysqlAckCall, Settled], links: Links) -> Changed:
     async with database.transaction() as transaction:
-        statements = [list(_statements(transaction, call, has_keys=has_keys)) for call in batch.requests]
+        statements = [list(_statements(transaction, call, links)) for call in batch.requests]
         flat = [sql for some in statements for _, sql in some]
-        ids = _ids(batch.requests) if has_keys or batch.conflicts else None
+        ids = _ids(batch.requests) if any(links) or batch.conflicts else ()
         if batch.conflicts:
-            await transaction.rows("lock_jobs", ids=ids)
-        changed = await change_and_commit(transaction, batch, flat, ids if has_keys else None)
+            await lock_in_order(transaction, ids, links)
+        changed = await change_and_commit(transaction, batch, flat, ids, links)
         results = iter(changed.results)
         counts = [[(name, next(results).matched) for name, _ in some] for some in statements]
     settled = (_settled(transaction.now, call, some) for call, some in zip(batch.requests, counts, strict=True))
@@ -86,38 +109,59 @@ def _retry_at(now: int, delay_ms: int) -> int:
     return min(now + max(delay_ms, 0), _LAST_MS)
 
 
-def _statements(transaction: MysqlTransaction, call: MysqlAckCall, *, has_keys: bool) -> Iterator[tuple[str, bytes]]:
+def _statements(transaction: MysqlTransaction, call: MysqlAckCall, links: Links) -> Iterator[tuple[str, bytes]]:
     """Yield names and statements, one for all acks with the same outcome, which most acks of a call have.
 
     A failure has two, for jobs with attempts left and for the others: their counts tell how many are FAILED.
     """
+    values = {"queue": call.queue.id, "has_keys": links.has_keys, "has_parents": links.has_parents}
     succeeded: defaultdict[_Outcome, list[int]] = defaultdict(list)
-    for (_, _, priority, local_id), claim, status, *_ in call.succeeded:
-        succeeded[_Outcome(priority, claim, status)].append(local_id)
+    results: defaultdict[_Outcome, dict[int, bytes]] = defaultdict(dict)
+    for (_, _, priority, local_id), claim, status, _, _, result, _ in call.succeeded:
+        if result is None:
+            succeeded[_Outcome(priority, claim, status)].append(local_id)
+        else:
+            results[_Outcome(priority, claim, status)][local_id] = result
     for outcome, ids in succeeded.items():
         name = "succeed_job" if outcome.status else "succeed_jobs"
-        yield name, _bind(transaction, name, call.queue, outcome, ids, has_keys=has_keys)
+        yield name, _bind(transaction, name, outcome, ids, **values)
+    for outcome, of_jobs in results.items():
+        for some in _chunks(of_jobs):
+            name, listed = "succeed_with_results", [some[local_id] for local_id in sorted(some)]
+            yield name, _bind(transaction, name, outcome, some, results=listed, **values)
     failed: defaultdict[_Outcome, list[int]] = defaultdict(list)
-    for (_, _, priority, local_id), claim, status, delay, is_final, *_ in call.failed:
-        failed[_Outcome(priority, claim, status, _retry_at(transaction.now, delay), is_final)].append(local_id)
+    for (_, _, priority, local_id), claim, status, delay, is_final, _, is_cancelled in call.failed:
+        retry_at = _retry_at(transaction.now, delay)
+        failed[_Outcome(priority, claim, status, retry_at, is_final, is_cancelled)].append(local_id)
     for outcome, ids in failed.items():
         for name in (_FINAL,) if outcome.is_final else ("fail_attempts", _FINAL):
-            yield name, _bind(transaction, name, call.queue, outcome, ids, has_keys=has_keys)
+            yield name, _bind(transaction, name, outcome, ids, **values)
 
 
-def _bind(
-    transaction: MysqlTransaction, name: str, queue: Queue, outcome: _Outcome, ids: list[int], *, has_keys: bool
-) -> bytes:
+def _chunks(results: Mapping[int, bytes]) -> Iterator[dict[int, bytes]]:
+    """Yield results of jobs, by id, as they go into one statement each."""
+    some: dict[int, bytes] = {}
+    size = 0
+    for local_id, result in results.items():
+        if some and (len(some) == _RESULTS_PER_STATEMENT or size + len(result) > STATEMENT_BYTES):
+            yield some
+            some, size = {}, 0
+        some[local_id] = result
+        size += len(result)
+    yield some
+
+
+def _bind(transaction: MysqlTransaction, name: str, outcome: _Outcome, ids: Iterable[int], **values: Value) -> bytes:
     return transaction.bind(
         name,
         ids=sorted(ids),
         now=transaction.now,
-        queue=queue.id,
         priority=outcome.priority,
         is_any=outcome.claim is None,
         claim=None if outcome.claim is None else outcome.claim.encode(),
         status=outcome.status,
         retry_at=outcome.retry_at,
         is_final=outcome.is_final,
-        has_keys=has_keys,
+        is_cancelled=outcome.is_cancelled,
+        **values,
     )

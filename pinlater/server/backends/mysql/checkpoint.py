@@ -8,20 +8,24 @@ from functools import partial
 from typing import NamedTuple
 
 from pinlater.model.attempts import StoredCheckpoint
-from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.claim_names import source_of
+from pinlater.server.backends.mysql.connection import StatementResult
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.group_commit import CommitBatch
-from pinlater.server.backends.mysql.keys import (
+from pinlater.server.backends.mysql.linked_changes import (
     Changed,
+    Links,
     change_and_commit,
-    keys_of,
-    let_next_through,
-    with_keys_if_needed,
+    lock_in_order,
+    see_to_links,
+    with_links_if_needed,
 )
+from pinlater.server.backends.mysql.messages import waits_text
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.records import Settled
 from pinlater.server.backends.search import Queue
+
+_WAKE = "wake_if_arrived"
 
 
 class MysqlCheckpointCall(NamedTuple):
@@ -41,50 +45,67 @@ class MysqlCheckpointCall(NamedTuple):
         return all(item.is_repeatable for item in self.checkpoints)
 
 
-async def checkpoint_jobs(database: Database, batch: CommitBatch[MysqlCheckpointCall, Settled]) -> None:
+class MysqlCheckpointed(NamedTuple):
+    """What became of the checkpoints of one call.
+
+    Attributes:
+        settled: but for the jobs that it names.
+        has_cancelled: whether a job that is held is asked to stop.
+    """
+
+    settled: Settled
+    has_cancelled: bool
+
+    async def with_jobs(self, database: Database, call: MysqlCheckpointCall) -> Settled:
+        """Add the jobs that are lost, or asked to stop, if there are any.
+
+        A statement for many jobs returns how many it has changed, but not which.
+        """
+        items = [item for item in call.checkpoints if not item.move_to_pending]
+        ids = sorted({item.job.local_id for item in items})
+        if not ids or not (self.settled.stale or self.has_cancelled):
+            return self.settled
+        rows = await database.rows(database.queries.bind("claims_of_jobs", ids=ids, queue=call.queue.id))
+        claims = {local_id: claim for local_id, claim, _ in rows}
+        asked = {local_id for local_id, _, is_cancelled in rows if is_cancelled}
+        are_held = [_claim_of(item, claims) == claims.get(item.job.local_id, b"") for item in items]
+        lost = tuple(item.job for item, is_held in zip(items, are_held, strict=True) if not is_held)
+        held = dict.fromkeys(item.job for item, is_held in zip(items, are_held, strict=True) if is_held)
+        return self.settled._replace(lost=lost, cancelled=tuple(job for job in held if job.local_id in asked))
+
+
+CheckpointBatch = CommitBatch[MysqlCheckpointCall, MysqlCheckpointed]
+
+
+async def checkpoint_jobs(database: Database, batch: CheckpointBatch) -> None:
     """Attempt the checkpoints of a batch: IN_PROGRESS -> IN_PROGRESS with a new lease, or PENDING."""
-    await with_keys_if_needed(database, batch, partial(_checkpoint_jobs, database, batch))
+    await with_links_if_needed(database, batch, partial(_checkpoint_jobs, database, batch))
 
 
-async def _checkpoint_jobs(
-    database: Database,
-    batch: CommitBatch[MysqlCheckpointCall, Settled],
-    has_keys: bool,
-) -> Changed:
+async def _checkpoint_jobs(database: Database, batch: CheckpointBatch, links: Links) -> Changed:
     async with database.transaction() as transaction:
         if batch.conflicts:
-            await transaction.rows("lock_jobs", ids=_ids(batch.requests))
+            await lock_in_order(transaction, _ids(batch.requests), links)
         claims = [await _claims_by_source(transaction, call) for call in batch.requests]
         statements = [
-            list(_statements(transaction, call, held, has_keys=has_keys))
-            for call, held in zip(batch.requests, claims, strict=True)
+            list(_statements(transaction, call, held, links)) for call, held in zip(batch.requests, claims, strict=True)
         ]
-        flat = [statement for some in statements for statement in some]
-        returned = _returned_ids(batch.requests) if has_keys else None
-        changed = await change_and_commit(transaction, batch, flat, returned)
+        flat = [statement for some in statements for _, statement in some]
+        changed = await change_and_commit(transaction, batch, flat, _returned_ids(batch.requests), links)
         results = iter(changed.results)
-        counts = [[next(results).matched for _ in some] for some in statements]
-    settled = (_settled(transaction.now, call, some) for call, some in zip(batch.requests, counts, strict=True))
+        found = [[(kind, next(results)) for kind, _ in some] for some in statements]
+    checkpointed = (
+        _checkpointed(transaction.now, call, some) for call, some in zip(batch.requests, found, strict=True)
+    )
     batch.answer(
         [
-            one._replace(let_through=changed.let_through(_returned_ids([call]))) if changed.through else one
-            for one, call in zip(settled, batch.requests, strict=True)
+            one._replace(settled=one.settled._replace(let_through=changed.let_through(_returned_ids([call]))))
+            if changed.through
+            else one
+            for one, call in zip(checkpointed, batch.requests, strict=True)
         ]
     )
     return changed
-
-
-async def lost_jobs(database: Database, call: MysqlCheckpointCall) -> tuple[JobDescriptor, ...]:
-    """Return the jobs that their checkpoints' claims no longer hold, except those to return to PENDING.
-
-    To be called if some were stale: a statement for many jobs returns how many it has changed, but not which.
-    """
-    items = [item for item in call.checkpoints if not item.move_to_pending]
-    ids = sorted({item.job.local_id for item in items})
-    if not ids:
-        return ()
-    held = dict(await database.rows(database.queries.bind("claims_of_jobs", ids=ids, queue=call.queue.id)))
-    return tuple(item.job for item in items if _claim_of(item, held) != held.get(item.job.local_id, b""))
 
 
 async def release_claims(database: Database, queue: Queue, source: str) -> int:
@@ -100,7 +121,7 @@ async def release_claims(database: Database, queue: Queue, source: str) -> int:
             for claim, ids in held.items()
         ]
         released = sum(result.matched for result in await transaction.run(*statements)) if statements else 0
-        await let_next_through(transaction, await keys_of(transaction, [at for ids in held.values() for at in ids]))
+        await see_to_links(transaction, [local_id for ids in held.values() for local_id in ids])
         return released
 
     return await database.change(change, is_repeatable=True)
@@ -119,7 +140,8 @@ def _returned_ids(calls: Sequence[MysqlCheckpointCall]) -> list[int]:
 async def _claims_by_source(transaction: MysqlTransaction, call: MysqlCheckpointCall) -> dict[int, bytes]:
     """Return the claims that hold the jobs of checkpoints without a claim."""
     ids = sorted(item.job.local_id for item in call.checkpoints if item.claim is None)
-    return dict(await transaction.rows("claims_of_jobs", ids=ids, queue=call.queue.id)) if ids else {}
+    rows = await transaction.rows("claims_of_jobs", ids=ids, queue=call.queue.id) if ids else []
+    return {local_id: claim for local_id, claim, _ in rows}
 
 
 def _claim_of(item: StoredCheckpoint, held: Mapping[int, bytes]) -> bytes | None:
@@ -131,9 +153,9 @@ def _claim_of(item: StoredCheckpoint, held: Mapping[int, bytes]) -> bytes | None
 
 
 def _statements(
-    transaction: MysqlTransaction, call: MysqlCheckpointCall, held: Mapping[int, bytes], *, has_keys: bool
-) -> Iterator[bytes]:
-    """Yield one statement per checkpoint that changes something, in their order, then those that only renew."""
+    transaction: MysqlTransaction, call: MysqlCheckpointCall, held: Mapping[int, bytes], links: Links
+) -> Iterator[tuple[str, bytes]]:
+    """Yield names and statements, for each checkpoint that changes something, in their order, then for renewals."""
     renewals: defaultdict[tuple[bytes, int], list[int]] = defaultdict(list)
     for item in call.checkpoints:
         claim = _claim_of(item, held)
@@ -142,37 +164,52 @@ def _statements(
         if item.is_renewal and item.claim is not None:
             renewals[claim, item.job.priority].append(item.job.local_id)
         else:
-            yield _bind(transaction, call.queue, item, claim, has_keys=has_keys)
+            yield from _change(transaction, call.queue, item, claim, links)
     for (claim, priority), ids in renewals.items():
-        yield transaction.bind(
-            "renew_jobs", ids=sorted(ids), queue=call.queue.id, priority=priority, claim=claim, now=transaction.now
-        )
+        values = {"queue": call.queue.id, "priority": priority, "now": transaction.now}
+        yield "renew_jobs", transaction.bind("renew_jobs", ids=sorted(ids), claim=claim, **values)
 
 
-def _bind(
-    transaction: MysqlTransaction, queue: Queue, item: StoredCheckpoint, claim: bytes, *, has_keys: bool
-) -> bytes:
-    return transaction.bind(
+def _change(
+    transaction: MysqlTransaction, queue: Queue, item: StoredCheckpoint, claim: bytes, links: Links
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the statements for one checkpoint; what falls asleep is due if a wait is fulfilled already."""
+    waits_for = waits_text(item.waits_for)
+    yield (
         "checkpoint_job",
-        id=item.job.local_id,
-        queue=queue.id,
-        priority=item.job.priority,
-        claim=claim,
-        now=transaction.now,
-        has_body=item.body is not None,
-        body=item.body or b"",
-        body_bytes=len(item.body or b""),
-        is_back=item.move_to_pending,
-        run_after=item.new_run_after_ms(transaction.now),
-        attempts=item.attempts,
-        status=item.status,
-        has_keys=has_keys,
+        transaction.bind(
+            "checkpoint_job",
+            id=item.job.local_id,
+            queue=queue.id,
+            priority=item.job.priority,
+            claim=claim,
+            now=transaction.now,
+            has_body=item.body is not None,
+            body=item.body or b"",
+            body_bytes=len(item.body or b""),
+            is_back=item.move_to_pending,
+            run_after=item.new_run_after_ms(transaction.now),
+            attempts=item.attempts,
+            status=item.status,
+            waits_for=waits_for,
+            has_keys=links.has_keys,
+            has_parents=links.has_parents,
+        ),
     )
+    for name, number in item.waits_for:
+        values = {"id": item.job.local_id, "now": transaction.now, "waits_for": waits_for, "number": number}
+        yield _WAKE, transaction.bind(_WAKE, name=name.encode(), **values)
 
 
-def _settled(now: int, call: MysqlCheckpointCall, counts: Sequence[int]) -> Settled:
-    changed = sum(counts)
+def _checkpointed(
+    now: int, call: MysqlCheckpointCall, found: Sequence[tuple[str, StatementResult]]
+) -> MysqlCheckpointed:
+    """Return the result of a call, given the names and results of its statements."""
+    changed = sum(result.matched for name, result in found if name != _WAKE)
     dues = [
         now if item.run_after_ms is None else item.run_after_ms for item in call.checkpoints if item.move_to_pending
     ]
-    return Settled(changed, len(call.checkpoints) - changed, min(dues, default=None) if changed else None)
+    if any(result.matched for name, result in found if name == _WAKE):
+        dues.append(now)
+    settled = Settled(changed, len(call.checkpoints) - changed, min(dues, default=None) if changed else None)
+    return MysqlCheckpointed(settled, any(result.insert_id for name, result in found if name != _WAKE))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
@@ -22,12 +22,12 @@ from pinlater.server.backends.mysql.errors import (
 from pinlater.server.backends.mysql.pool import MysqlPool
 from pinlater.server.backends.mysql.queries import Queries
 from pinlater.server.backends.mysql.row_locks import check_row_locks
-from pinlater.server.backends.mysql.transaction import MysqlTransaction, begin
+from pinlater.server.backends.mysql.transaction import MysqlTransaction, Woken, begin
 from pinlater.server.backends.sharded import ClockRecord, ShardClock
 
 _T = TypeVar("_T")
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 CALL_SECONDS = 8.0
 """Timeout for a call outside a group commit, retries included."""
@@ -49,6 +49,8 @@ class Database:
 
     Attributes:
         keyed_queues: ids of queues of which this server knows that jobs of them had keys.
+        child_queues: the same, of those with jobs that had a parent.
+        on_woken: is told, after the commit, of the sleeping jobs that messages have made due.
     """
 
     def __init__(self, shard: str, pool: MysqlPool, queries: Queries, now_ms: Callable[[], int] | None = None) -> None:
@@ -57,6 +59,8 @@ class Database:
         self.now_ms = now_ms or self._clock.now_ms
         self.queries = queries
         self.keyed_queues: set[int] = set()
+        self.child_queues: set[int] = set()
+        self.on_woken: Callable[[Sequence[Woken]], None] = lambda _: None
         self._pool = pool
         self._is_ready = False
         self._upgrading = asyncio.Lock()
@@ -87,6 +91,8 @@ class Database:
         """Lend a transaction; see ``connection``."""
         async with self.connection() as connection, begin(connection, self.queries, self.now_ms()) as transaction:
             yield transaction
+        if transaction.woken:
+            self.on_woken(transaction.woken)
 
     async def read_clock(self, connection: MysqlConnection) -> float:
         """Read the database's clock; see ``Shard``."""

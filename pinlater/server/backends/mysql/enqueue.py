@@ -3,114 +3,27 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from operator import attrgetter
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob
-from pinlater.model.unique import UniqueRule
-from pinlater.protocol.messages import IN_PROGRESS, PENDING
+from pinlater.model.messages import Parent
+from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.mysql import unique_keys
 from pinlater.server.backends.mysql.call_results import find_results, insert_results
+from pinlater.server.backends.mysql.children import insert_children, lock_parents
 from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.enqueue_call import MysqlEnqueueCall, linked_columns
 from pinlater.server.backends.mysql.errors import NullRejected
 from pinlater.server.backends.mysql.group_commit import CommitBatch
 from pinlater.server.backends.mysql.ids import IdAllocator
-from pinlater.server.backends.mysql.keys import KeyLine, Keys, key_columns, keys_of, let_next_through, queue_key
-from pinlater.server.backends.mysql.queries import blob, text
+from pinlater.server.backends.mysql.keys import KeyLine, Keys, keys_of, let_next_through, queue_key
+from pinlater.server.backends.mysql.queries import insertions
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.mysql.unique_keys import Duplicates, KeyedJob
 from pinlater.server.backends.records import IdempotencyKey
-from pinlater.server.backends.search import Queue
 from pinlater.server.backends.sharded import CallResult
-from pinlater.server.backends.store import queue_not_found
-
-STATEMENT_BYTES = 1_000_000
-"""Largest INSERT statement of several jobs; the server parses a statement as a whole."""
-
-_KEY = attrgetter("key")
-
-_JOB_BYTES = 100
-"""Size of a row in addition to its body."""
-
-RowWriter = Callable[[Any, int, bytes, int], bytes]
-"""Returns the row of a job, given job, id, SQL expression of the queue id, and time."""
-
-
-@dataclass(slots=True)
-class MysqlEnqueueCall:
-    """The jobs of one call, all for one queue; all are stored, or none.
-
-    Attributes:
-        queue: of the jobs.
-        jobs: new jobs, or records of another store.
-        priorities: of each job.
-        keys: unique key of each job; None: no job has one.
-        rules: what each asks for with its key; empty: they are imported, or have no keys.
-        write_row: returns the row of a job.
-        once: idempotency key of the call.
-        first_id: job number n has the id ``first_id + n`` in every attempt; 0: none is allocated yet.
-        weight: bytes that it adds to a transaction.
-        has_keys: whether some of the jobs share a key with others.
-    """
-
-    queue: Queue
-    jobs: Sequence[Any]
-    priorities: Sequence[int]
-    keys: Sequence[str | None] | None
-    write_row: RowWriter
-    once: IdempotencyKey | None = None
-    rules: Sequence[UniqueRule | None] = ()
-    first_id: int = 0
-    weight: int = field(init=False)
-    has_keys: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.has_keys = any(map(_KEY, self.jobs))
-        self.weight = sum(len(job.body or b"") for job in self.jobs) + _JOB_BYTES * len(self.jobs)
-
-    def descriptor(self, index: int) -> str:
-        """Return the descriptor of the job with that index."""
-        return f"{self.queue.prefixes[self.priorities[index] - 1]}{self.first_id + index}"
-
-
-def enqueue(queue: Queue, jobs: Sequence[NewJob], once: IdempotencyKey | None) -> MysqlEnqueueCall:
-    """Return the call that stores new jobs: nothing -> PENDING."""
-    keys, priorities = [job.unique for job in jobs], [job.priority for job in jobs]
-    if not any(keys):
-        return MysqlEnqueueCall(queue, jobs, priorities, None, _new_row, once)
-    return MysqlEnqueueCall(queue, jobs, priorities, keys, _new_row, once, [job.unique_rule for job in jobs])
-
-
-def import_(queue: Queue, jobs: Sequence[JobRecord], once: IdempotencyKey | None) -> MysqlEnqueueCall:
-    """Return the call that imports jobs with their history; claimed jobs become PENDING."""
-    records = [job._replace(state=PENDING) if job.state == IN_PROGRESS else job for job in jobs]
-    keys = [job.unique if job.state == PENDING else None for job in records]
-    priorities = [JobDescriptor.parse(job.descriptor).priority for job in records]
-    records = [job._replace(unique=key) for job, key in zip(records, keys, strict=True)]
-    return MysqlEnqueueCall(queue, records, priorities, keys if any(keys) else None, _imported_row, once)
-
-
-def _new_row(job: NewJob, local_id: int, queue_id: bytes, now: int) -> bytes:
-    body, priority, run_after, attempts, status, key, *_ = job
-    at = now if run_after is None else run_after
-    numbers = (local_id, queue_id, priority, at, now, now, attempts, attempts, len(body))
-    texts = (b"NULL" if key is None else blob(key.encode()), text(status) if status else b"''", blob(body))
-    return b"(%d,%b,0,%d,%d,NULL,%d,%d,%d,%d,%d,%b,%b,%b)" % (*numbers, *texts)
-
-
-def _imported_row(job: JobRecord, local_id: int, queue_id: bytes, _: int) -> bytes:
-    body, key = job.body or b"", job.unique
-    priority = JobDescriptor.parse(job.descriptor).priority
-    moment = b"NULL" if job.state == PENDING else b"%d" % job.updated_at_ms
-    times = (job.created_at_ms, job.updated_at_ms)
-    attempts = (job.attempts_allowed, job.attempts_remaining, len(body))
-    texts = (b"NULL" if key is None else blob(key.encode()), text(job.status), blob(body))
-    head = (local_id, queue_id, job.state, priority, job.run_after_ms, moment)
-    return b"(%d,%b,%d,%d,%d,%b,%d,%d,%d,%d,%d,%b,%b,%b)" % (*head, *times, *attempts, *texts)
-
+from pinlater.server.backends.store import parent_refused, queue_not_found
 
 EnqueueBatch = CommitBatch[MysqlEnqueueCall, list[str]]
 
@@ -135,6 +48,7 @@ class JobInserter:
             if not call.first_id:
                 call.first_id = await self._ids.allocate(len(call.jobs))
         self._database.keyed_queues.update(call.queue.id for call in batch.requests if call.has_keys)
+        self._database.child_queues.update(call.queue.id for call in batch.requests if call.has_parents)
         missing: set[int] = set()
         descriptors: Descriptors = {}
         while calls := [call for call in batch.requests if call.queue.id not in missing]:
@@ -160,8 +74,8 @@ class _QueuesMissing(Exception):
         self.queue_ids = queue_ids
 
 
-Descriptors = dict[int, list[str]]
-"""Identity of a call -> descriptors of its jobs."""
+Descriptors = dict[int, list[str] | Exception]
+"""Identity of a call -> descriptors of its jobs, or why none is stored."""
 
 
 async def _insert(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCall], batch: EnqueueBatch) -> Descriptors:
@@ -173,6 +87,8 @@ async def _insert(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCal
     new = _without_repeats(call for call in calls if id(call) not in known)
     # An attempt whose connection broke at the commit may have been committed. The ids tell, as none is used twice.
     stored = await _stored_ids(transaction, new) if batch.is_uncertain else set()
+    refused = await _refused(transaction, [call for call in new if call.has_parents and call.first_id not in stored])
+    new = [call for call in new if id(call) not in refused]
     keyed = list(_keyed_jobs(new, stored))
     resolution = await unique_keys.resolve(transaction, keyed)
     duplicates = resolution.duplicates
@@ -193,6 +109,7 @@ async def _insert(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCal
     statements = [
         *unique_keys.statements(transaction, resolution, queue_ids),
         *await _insertions(transaction, rows, resolution.contents),
+        *insert_children(transaction, _children(rows)),
         *insert_results(transaction, _results(new, duplicates)),
     ]
     changed = await _keys_of(transaction, rows, resolution)
@@ -206,7 +123,24 @@ async def _insert(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCal
     except NullRejected:
         await _check_queues(transaction, queue_ids)
         raise
-    return _with_repeats(calls, known | {id(call): _descriptors(call, duplicates) for call in new})
+    return _with_repeats(calls, known | refused | {id(call): _descriptors(call, duplicates) for call in new})
+
+
+async def _refused(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCall]) -> Descriptors:
+    """Return why calls are refused: a parent is not there, has finished or is asked to stop."""
+    if not calls:
+        return {}
+    parents = {text: JobDescriptor.parse(text) for call in calls for text in call.parents}
+    able = await lock_parents(transaction, parents.values())
+    missing = {text for text, parent in parents.items() if parent not in able}
+    return {id(call): parent_refused(lost[0]) for call in calls if (lost := [*missing & call.parents])}
+
+
+def _children(rows: Iterable[Row]) -> Iterator[tuple[int, Parent]]:
+    """Yield the jobs that have a parent, by id."""
+    for call, index in rows:
+        if call.has_parents and call.jobs[index].parent is not None:
+            yield call.first_id + index, call.jobs[index].parent
 
 
 async def _check_queues(transaction: MysqlTransaction, queue_ids: Collection[int]) -> None:
@@ -308,8 +242,8 @@ async def _insertions(
 
     They lock each queue before its jobs.
     """
-    if any(call.has_keys for call, _ in rows):
-        return [*_chunks(transaction.bind("insert_keyed_jobs"), await _keyed_rows(transaction, rows, contents))]
+    if any(call.is_linked for call, _ in rows):
+        return [*insertions(transaction.bind("insert_linked_jobs"), await _linked_rows(transaction, rows, contents))]
     written = (
         call.write_row(
             contents.get((id(call), index), call.jobs[index]) if contents else call.jobs[index],
@@ -319,7 +253,7 @@ async def _insertions(
         )
         for call, index, queue_id in _with_queues(transaction, rows)
     )
-    return [*_chunks(transaction.bind("insert_jobs"), written)]
+    return [*insertions(transaction.bind("insert_jobs"), written)]
 
 
 def _with_queues(transaction: MysqlTransaction, rows: Iterable[Row]) -> Iterator[tuple[MysqlEnqueueCall, int, bytes]]:
@@ -333,10 +267,10 @@ def _with_queues(transaction: MysqlTransaction, rows: Iterable[Row]) -> Iterator
         yield call, index, queue_id
 
 
-async def _keyed_rows(
+async def _linked_rows(
     transaction: MysqlTransaction, rows: Sequence[Row], contents: Mapping[unique_keys.Slot, NewJob]
 ) -> list[bytes]:
-    """Return rows of jobs of which some have keys, each with its place behind those of its key."""
+    """Return rows of jobs of which some have keys, each with its place behind those of its key, or have parents."""
     jobs = {(id(call), index): contents.get((id(call), index), call.jobs[index]) for call, index in rows}
     line = KeyLine(transaction)
     await line.lock({(call.queue.id, job.key) for call, i in rows if _waits(job := jobs[id(call), i])})
@@ -347,7 +281,7 @@ async def _keyed_rows(
             jobs[id(call), index] = job._replace(run_after_ms=place)
     return [
         call.write_row(job := jobs[id(call), index], call.first_id + index, queue_id, transaction.now)[:-1]
-        + b",%b)" % key_columns(job.key)
+        + b",%b)" % linked_columns(job)
         for call, index, queue_id in _with_queues(transaction, rows)
     ]
 
@@ -359,17 +293,3 @@ def _waits(job: NewJob | JobRecord) -> bool:
 
 def _id(row: Row) -> int:
     return row[0].first_id + row[1]
-
-
-def _chunks(head: bytes, rows: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield statements that insert rows."""
-    written: list[bytes] = []
-    size = 0
-    for row in rows:
-        if written and size + len(row) > STATEMENT_BYTES:
-            yield head + b",".join(written)
-            written, size = [], 0
-        written.append(row)
-        size += len(row)
-    if written:
-        yield head + b",".join(written)

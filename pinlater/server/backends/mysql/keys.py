@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -21,10 +20,6 @@ from typing import Any, NamedTuple
 from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey, without_wait
 from pinlater.server.backends.key_turns import TURN_JOBS, KeyedJob, KeyState, let_through, stored_limit, turns
-from pinlater.server.backends.mysql.connection import StatementResult
-from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.mysql.errors import NullRejected
-from pinlater.server.backends.mysql.group_commit import CommitBatch
 from pinlater.server.backends.mysql.queries import blob, one_row
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 
@@ -179,49 +174,6 @@ def _apply(transaction: MysqlTransaction, decided: Iterable[Mapping[int, int]]) 
         yield from _copy(transaction, (local_id for some in ids.values() for local_id in some))
 
 
-class Changed(NamedTuple):
-    """What became of statements that changed jobs.
-
-    Attributes:
-        results: of the statements.
-        keys: of the jobs, by id.
-        through: how many were let through of each key; those of calls that were told are taken out.
-    """
-
-    results: Sequence[StatementResult]
-    keys: Keys
-    through: Counter[QueueKey]
-
-    def let_through(self, ids: Iterable[int]) -> int:
-        """Tell a call, which was about these jobs, how many were let through."""
-        return sum(self.through.pop(self.keys[local_id], 0) for local_id in ids if local_id in self.keys)
-
-
-async def change_and_commit(
-    transaction: MysqlTransaction, batch: CommitBatch[Any, Any], statements: Sequence[bytes], ids: Sequence[int] | None
-) -> Changed:
-    """Execute statements that change jobs, and commit.
-
-    Args:
-        transaction: is committed.
-        batch: it carries out.
-        statements: to execute.
-        ids: of the jobs; None: they have no keys.
-    """
-    keys: Keys = {}
-    through: Counter[QueueKey] = Counter()
-    results: Sequence[StatementResult] = []
-    if ids:
-        *results, found = await transaction.run(*statements, transaction.bind("keys_of_jobs", ids=ids))
-        keys = keys_in(found.rows)
-        through = await let_next_through(transaction, keys)
-        statements = ()
-    with batch.committing():
-        if ids or statements:
-            results = [*results, *await transaction.run_and_commit(*statements)]
-    return Changed(results, keys, through)
-
-
 class KeyLine:
     """Gives new jobs their places behind those of their keys.
 
@@ -271,21 +223,3 @@ def key_columns(key: JobKey | None) -> bytes:
         return b"NULL,NULL"
     limit = stored_limit(key)
     return b"%b,%b" % (blob(key.text.encode()), b"NULL" if limit is None else b"%d" % limit)
-
-
-async def with_keys_if_needed(
-    database: Database, batch: CommitBatch[Any, Any], attempt: Callable[[bool], Awaitable[Changed]]
-) -> Changed:
-    """Attempt the calls of a batch as if no job had a key, unless some of their queues are known to have such jobs.
-
-    Args:
-        database: of the shard.
-        batch: its calls name their queues.
-        attempt: is told whether jobs may have keys; if it is told that none has, it may fail with ``NullRejected``.
-    """
-    if database.keyed_queues.isdisjoint(call.queue.id for call in batch.requests):
-        with suppress(NullRejected):
-            return await attempt(False)
-    changed = await attempt(True)
-    database.keyed_queues.update(key.queue_id for key in changed.keys.values())
-    return changed

@@ -14,9 +14,11 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.batches import STEP_JOBS, change_in_steps
 from pinlater.server.backends.mysql.call_results import ChangeQuota, change_once
+from pinlater.server.backends.mysql.children import delete_children, tell_parents_of
 from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.mysql.keys import keys_of, let_next_through
+from pinlater.server.backends.mysql.keys import Keys, QueueKey, keys_of, let_next_through
 from pinlater.server.backends.mysql.maintenance_probe import MaintenanceWork
+from pinlater.server.backends.mysql.messages import delete_inboxes, delete_leftover_messages
 from pinlater.server.backends.mysql.queues import MysqlQueues
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.mysql.unique_keys import end_periods
@@ -27,6 +29,20 @@ _MAX_IDS = 5000
 """Ids in one statement."""
 
 _FIRST = -(2**63)
+
+
+_INBOX_STEPS = 20
+"""Transactions that delete messages of deleted jobs, in one call of the monitor."""
+
+
+class DoomedJob(NamedTuple):
+    """A job that is deleted next; ``messages`` is how many it has."""
+
+    id: int
+    key: bytes | None
+    unique_key: bytes | None
+    parent_id: int | None
+    messages: int
 
 
 class RetryOptions(NamedTuple):
@@ -85,7 +101,10 @@ async def _retry(
         changed = 0
         for priority, ids in ids_by_priority.items():
             changed += await _change(transaction, ids, "retry_jobs", most=left, priority=priority, **values)
-        await _let_next_through(transaction, chain.from_iterable(ids_by_priority.values()))
+        all_ids = sorted(chain.from_iterable(ids_by_priority.values()))
+        for some in _chunks(all_ids):
+            transaction.later(transaction.bind("insert_children_again", ids=some))
+        await _let_next_through(transaction, all_ids)
         return changed
 
     return await change_once(database, quota, change)
@@ -109,8 +128,8 @@ async def delete_ids(database: Database, queue: Queue, state: int, ids: Sequence
     values = {"state": state, "queue": queue.id, "is_any": True, "priority": 0}
 
     async def change(transaction: MysqlTransaction, left: int | None) -> int:
-        keys = await keys_of(transaction, ids)
-        changed = await _change(transaction, ids, "delete_jobs", most=left, **values)
+        keys: Keys = {}
+        changed = await _delete(transaction, ids, keys, most=left, **values)
         await let_next_through(transaction, keys)
         return changed
 
@@ -124,8 +143,10 @@ async def delete_jobs(
     values = {"state": state, "queue": queue.id, "is_any": False}
 
     async def change(transaction: MysqlTransaction, _: int | None) -> int:
-        keys = await keys_of(transaction, _ids_of(jobs))
-        changed = await _change_by_priority(transaction, jobs, "delete_jobs", **values)
+        keys: Keys = {}
+        changed = 0
+        for priority, ids in _by_priority(jobs).items():
+            changed += await _delete(transaction, ids, keys, priority=priority, **values)
         await let_next_through(transaction, keys)
         return changed
 
@@ -144,12 +165,14 @@ async def reap_expired(
         rows = await transaction.rows("expired_claims", limit=limit, **values)
         ids = [row[0] for row in rows]
         await _change(transaction, ids, "expire_jobs", now=transaction.now)
-        await _let_next_through(transaction, ids)
-        return [(queue_id, remaining) for _, queue_id, remaining in rows]
+        children = [local_id for local_id, _, is_last, parent_id in rows if is_last and parent_id is not None]
+        keys = await keys_of(transaction, ids)
+        await let_next_through(transaction, keys | await tell_parents_of(transaction, children))
+        return [(queue_id, is_last) for _, queue_id, is_last, _ in rows]
 
     ended = await database.change(change, is_repeatable=True)
-    retried = Counter(queue_id for queue_id, remaining in ended if remaining > 1)
-    failed = Counter(queue_id for queue_id, remaining in ended if remaining <= 1)
+    retried = Counter(queue_id for queue_id, is_last in ended if not is_last)
+    failed = Counter(queue_id for queue_id, is_last in ended if is_last)
     names = await queues.names_by_id() if ended else {}
     return [
         Expired(names[queue_id], retried[queue_id], failed[queue_id])
@@ -164,6 +187,8 @@ async def collect_finished(
     """Delete up to ``limit`` succeeded and as many failed jobs past their time to live, and jobs of deleted queues."""
     succeeded = await _collect(database, SUCCEEDED, work.succeeded, ttls_ms[0], limit)
     failed = await _collect(database, FAILED, work.failed, ttls_ms[1], limit)
+    if work.deleted_inbox is not None:
+        await delete_leftover_messages(database, _INBOX_STEPS)
     if work.deleted_queue is not None:
         for (queue_id,) in await database.rows(database.queries.bind("deleted_queues")):
             await _purge_deleted_queue(database, queue_id, limit)
@@ -182,8 +207,9 @@ async def _collect(database: Database, state: int, first_ms: int | None, ttl_ms:
 
     async def change(transaction: MysqlTransaction) -> Counter[int]:
         rows = await transaction.rows("finished_jobs", state=state, before=transaction.now - ttl_ms, limit=limit)
+        delete_inboxes(transaction, {local_id: messages for local_id, _, messages in rows if messages})
         await _change(transaction, [row[0] for row in rows], "delete_ids")
-        return Counter(queue_id for _, queue_id in rows)
+        return Counter(queue_id for _, queue_id, _ in rows)
 
     return await database.change(change, is_repeatable=True)
 
@@ -192,7 +218,11 @@ async def _purge_deleted_queue(database: Database, queue_id: int, limit: int) ->
     async def change(transaction: MysqlTransaction) -> None:
         ids = [row[0] for row in await transaction.rows("jobs_of_queue", queue=queue_id, limit=limit)]
         for some in _chunks(ids):
-            unlocked = [row[0] for row in await transaction.rows("unlocked_jobs", ids=some)]
+            rows = await transaction.rows("unlocked_jobs", ids=some)
+            unlocked = [row[0] for row in rows]
+            parents = {local_id: parent_id for local_id, state, parent_id, _ in rows if parent_id and state <= 1}
+            await let_next_through(transaction, await delete_children(transaction, parents, set(unlocked)))
+            delete_inboxes(transaction, {local_id: messages for local_id, _, _, messages in rows if messages})
             await _change(transaction, unlocked, "delete_ids")
             await _change(transaction, unlocked, "delete_keyed_jobs")
         if not ids:
@@ -241,10 +271,39 @@ async def _change(
     while left and (most is None or changed < most):
         size = _MAX_IDS if most is None else min(most - changed, _MAX_IDS)
         some, left = left[:size], left[size:]
-        if name == "delete_jobs" and values["state"] in {PENDING, IN_PROGRESS}:
-            await end_periods(transaction, sorted(some), **values)
         changed += (await transaction.run(transaction.bind(name, ids=sorted(some), **values)))[0].matched
     return changed
+
+
+async def _delete(
+    transaction: MysqlTransaction, ids: Sequence[int], keys: Keys, *, most: int | None = None, **values: int
+) -> int:
+    """Delete jobs that are in a state, up to ``most``, with what belongs to them. Return how many.
+
+    Unfinished ones tell their parents, and end the periods of their unique keys.
+
+    Args:
+        transaction: deletes them.
+        ids: of the jobs.
+        keys: receives their keys, and those of parents that are woken, for ``let_next_through``.
+        most: no more than this; None: all.
+        values: of the statement.
+    """
+    left, deleted = sorted(ids) if most is None else list(ids), 0
+    while left and (most is None or deleted < most):
+        size = _MAX_IDS if most is None else min(most - deleted, _MAX_IDS)
+        some, left = sorted(left[:size]), left[size:]
+        doomed = [
+            DoomedJob(*row) for row in await transaction.rows("doomed_jobs", ids=some, **{"priority": 0} | values)
+        ]
+        keys |= {job.id: QueueKey(values["queue"], job.key) for job in doomed if job.key is not None}
+        if values["state"] in {PENDING, IN_PROGRESS}:
+            await end_periods(transaction, values["queue"], [job.unique_key for job in doomed if job.unique_key])
+            parents = {job.id: job.parent_id for job in doomed if job.parent_id is not None}
+            keys |= await delete_children(transaction, parents, {job.id for job in doomed})
+        delete_inboxes(transaction, {job.id: job.messages for job in doomed if job.messages})
+        deleted += await _change(transaction, [job.id for job in doomed], "delete_ids")
+    return deleted
 
 
 def _chunks(ids: Sequence[int]) -> Iterator[Sequence[int]]:

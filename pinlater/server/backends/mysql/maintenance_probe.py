@@ -15,6 +15,7 @@ _QUERIES = (
     "first_result_expiring",
     "first_period_ending",
     "first_deleted_queue",
+    "first_deleted_inbox",
 )
 
 
@@ -28,6 +29,7 @@ class MaintenanceWork(NamedTuple):
         result_expires: the end of the first saved result of a call.
         period_ends: the end of the first period of a unique key.
         deleted_queue: id of a queue whose jobs are to be deleted.
+        deleted_inbox: id of a deleted job that left messages.
     """
 
     claim_expires: int | None
@@ -36,6 +38,7 @@ class MaintenanceWork(NamedTuple):
     result_expires: int | None
     period_ends: int | None
     deleted_queue: int | None
+    deleted_inbox: int | None
 
 
 class MaintenanceProbe:

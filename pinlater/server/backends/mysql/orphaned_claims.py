@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.mysql.keys import keys_of, let_next_through
+from pinlater.server.backends.mysql.linked_changes import see_to_links
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.records import CommitStats
 from pinlater.server.backends.search import Queue
@@ -52,7 +52,7 @@ class MysqlOrphanedClaims:
             await transaction.rows("lock_jobs", ids=ids)
             release = transaction.bind("release_jobs", ids=ids, queue=queue.id, claim=claim, now=transaction.now)
             [done] = await transaction.run(release)
-            await let_next_through(transaction, await keys_of(transaction, ids))
+            await see_to_links(transaction, ids)
             return done.matched
 
         released = await self._database.change(change, is_repeatable=True)

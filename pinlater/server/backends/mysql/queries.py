@@ -8,11 +8,14 @@ only special character of a literal.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 Value = int | float | str | bytes | Sequence[int] | Sequence[bytes] | None
 """A value that a statement can take."""
+
+STATEMENT_BYTES = 1_000_000
+"""Largest INSERT statement of several rows; the server parses a statement as a whole."""
 
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 _COMMENT = re.compile(r"--.*")
@@ -33,6 +36,20 @@ def text(value: str) -> bytes:
 def one_row(queries: Iterable[bytes]) -> bytes:
     """Return one query for queries of a single value: its row has these values; NULL: such a query found nothing."""
     return b"SELECT (" + b"), (".join(queries) + b")"
+
+
+def insertions(head: bytes, rows: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield statements that insert rows, none larger than ``STATEMENT_BYTES`` unless a row is."""
+    written: list[bytes] = []
+    size = 0
+    for row in rows:
+        if written and size + len(row) > STATEMENT_BYTES:
+            yield head + b",".join(written)
+            written, size = [], 0
+        written.append(row)
+        size += len(row)
+    if written:
+        yield head + b",".join(written)
 
 
 def _list(values: Sequence[int] | Sequence[bytes]) -> bytes:

@@ -7,7 +7,8 @@
 -- So only one index of a job may be scanned with locks: jobs_in_order of PENDING jobs, by claims; jobs_by_moment of all
 -- others, by the monitor. Other scans lock nothing; the statement that follows them does.
 -- 4503599627370496 is WAITS_FOR_KEY_MS: a job with a key whose `run_after` is not below it waits for its key. Where
--- :has_keys is false, a job with a key is not expected: `state` becomes NULL, which the column rejects.
+-- :has_keys is false, a job with a key is not expected: `state` becomes NULL, which the column rejects. So it is with
+-- :has_parents, and jobs with a parent that finish.
 
 -- name: begin
 START TRANSACTION
@@ -80,10 +81,11 @@ SELECT name FROM {db}.queues FORCE INDEX (PRIMARY) WHERE id IN (:queues) FOR UPD
 INSERT INTO {db}.jobs (id, queue_id, state, priority, run_after, moment, created_at, updated_at, attempts_allowed,
                        attempts_remaining, body_bytes, unique_key, custom_status, body) VALUES
 
--- name: insert_keyed_jobs
--- The same, if one of the jobs has a key that it shares with others.
+-- name: insert_linked_jobs
+-- The same, if one of the jobs has a key, a parent, a result or a mark.
 INSERT INTO {db}.jobs (id, queue_id, state, priority, run_after, moment, created_at, updated_at, attempts_allowed,
-                       attempts_remaining, body_bytes, unique_key, custom_status, body, job_key, key_limit) VALUES
+                       attempts_remaining, body_bytes, unique_key, custom_status, body, job_key, key_limit, result,
+                       is_cancelled, parent_id, parent, parent_message, parent_position) VALUES
 
 -- name: lock_keys
 -- keys.py appends the rows and `change_key_locks`. The rows are changed, see lock_claims.
@@ -170,11 +172,10 @@ ON DUPLICATE KEY UPDATE priority = IF(ends_at <= :now, VALUES(priority), priorit
 SELECT job_id FROM {db}.unique_periods FORCE INDEX (PRIMARY)
 WHERE queue_id = :queue AND unique_key IN (:keys) FOR UPDATE
 
--- name: unique_keys_of_jobs
--- The unique keys of jobs that are deleted next, in the same order of locks.
-SELECT unique_key FROM {db}.jobs FORCE INDEX (PRIMARY)
-WHERE id IN (:ids) AND state = :state AND queue_id = :queue AND (:is_any OR priority = :priority)
-  AND unique_key IS NOT NULL FOR UPDATE
+-- name: doomed_jobs
+-- What jobs have that are deleted next, in the same order of locks.
+SELECT id, job_key, unique_key, parent_id, messages FROM {db}.jobs FORCE INDEX (PRIMARY)
+WHERE id IN (:ids) AND state = :state AND queue_id = :queue AND (:is_any OR priority = :priority) FOR UPDATE
 
 -- name: end_periods
 DELETE FROM {db}.unique_periods WHERE queue_id = :queue AND unique_key IN (:keys)
@@ -305,7 +306,7 @@ ORDER BY run_after, id LIMIT :limit
 
 -- name: claim_jobs
 UPDATE {db}.jobs FORCE INDEX (PRIMARY)
-SET state = 1, claim = :claim, moment = :expires, claim_lease = :lease, updated_at = :now
+SET state = 1, claim = :claim, moment = :expires, claim_lease = :lease, updated_at = :now, waits_for = NULL
 WHERE id IN (:ids) AND state = 0
 
 -- name: job_bodies
@@ -314,68 +315,94 @@ SELECT id, body FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
 -- name: succeed_jobs
 -- IN_PROGRESS -> SUCCEEDED, of one claim and priority.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY)
-SET state = IF(:has_keys OR job_key IS NULL, 2, NULL), moment = :now, updated_at = :now, unique_key = NULL
+SET state = IF((:has_keys OR job_key IS NULL) AND (:has_parents OR parent_id IS NULL), 2, NULL), moment = :now,
+    updated_at = :now, unique_key = NULL, is_cancelled = 0
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
   AND (:is_any OR claim = :claim)
 
 -- name: succeed_job
 -- IN_PROGRESS -> SUCCEEDED with a status, of one claim and priority.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY)
-SET state = IF(:has_keys OR job_key IS NULL, 2, NULL), moment = :now, updated_at = :now, unique_key = NULL,
+SET state = IF((:has_keys OR job_key IS NULL) AND (:has_parents OR parent_id IS NULL), 2, NULL), moment = :now,
+    updated_at = :now, unique_key = NULL, is_cancelled = 0,
     custom_status = LEFT(CONCAT(custom_status, :status), 5000)
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
   AND (:is_any OR claim = :claim)
 
+-- name: succeed_with_results
+-- The same, each with its result; those are in the order of the ids.
+UPDATE {db}.jobs FORCE INDEX (PRIMARY)
+SET state = IF((:has_keys OR job_key IS NULL) AND (:has_parents OR parent_id IS NULL), 2, NULL), moment = :now,
+    updated_at = :now, unique_key = NULL, is_cancelled = 0,
+    custom_status = LEFT(CONCAT(custom_status, :status), 5000),
+    result = ELT(FIELD(id, :ids), :results)
+WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
+  AND (:is_any OR claim = :claim)
+
 -- name: fail_attempts
--- IN_PROGRESS -> PENDING at :retry_at, one attempt less; of jobs with attempts left.
+-- IN_PROGRESS -> PENDING at :retry_at, one attempt less; of jobs with attempts left that are not asked to stop.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     state = IF(:has_keys OR job_key IS NULL, 0, NULL),
     run_after = IF(job_key IS NULL, :retry_at, LEAST(:retry_at, 4503599627370496 - 1)),
     claim = NULL,
     moment = NULL,
     updated_at = :now,
+    waits_for = NULL,
     custom_status = LEFT(CONCAT(custom_status, :status), 5000),
     attempts_remaining = attempts_remaining - 1
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
-  AND (:is_any OR claim = :claim) AND attempts_remaining > 1
+  AND (:is_any OR claim = :claim) AND attempts_remaining > 1 AND NOT is_cancelled
 
 -- name: fail_jobs
--- IN_PROGRESS -> FAILED after the last attempt, or after any attempt if :is_final; the claim stays.
+-- IN_PROGRESS -> FAILED after the last attempt, or after any attempt if :is_final or it is asked to stop; the claim stays.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
-    state = IF(:has_keys OR job_key IS NULL, 3, NULL),
+    state = IF((:has_keys OR job_key IS NULL) AND (:has_parents OR parent_id IS NULL), 3, NULL),
     moment = :now,
     unique_key = NULL,
     updated_at = :now,
+    is_cancelled = (:is_cancelled OR is_cancelled),
     custom_status = LEFT(CONCAT(custom_status, :status), 5000),
     attempts_remaining = 0
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
-  AND (:is_any OR claim = :claim) AND (:is_final OR attempts_remaining <= 1)
+  AND (:is_any OR claim = :claim) AND (:is_final OR attempts_remaining <= 1 OR is_cancelled)
 
 -- name: lock_jobs
 -- Locks jobs in the order of ids, before several statements change them in other orders.
 SELECT state FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) FOR UPDATE
 
 -- name: claims_of_jobs
-SELECT id, claim FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND state = 1 AND queue_id = :queue
+SELECT id, claim, is_cancelled FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND state = 1 AND queue_id = :queue
 
 -- name: checkpoint_job
+-- One that is asked to stop and given back is FAILED. One that is asked and not given back sets the insert id.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     body_bytes = IF(:has_body, :body_bytes, body_bytes),
     body = IF(:has_body, :body, body),
-    state = IF(:is_back, IF(:has_keys OR job_key IS NULL, 0, NULL), 1),
+    state = IF(:is_back, IF((:has_keys OR job_key IS NULL) AND (:has_parents OR parent_id IS NULL OR NOT is_cancelled),
+                            IF(is_cancelled, 3, 0), NULL), 1),
     run_after = IF(job_key IS NULL, COALESCE(:run_after, run_after),
                    LEAST(COALESCE(:run_after, run_after), 4503599627370496 - 1)),
     attempts_allowed = COALESCE(:attempts, attempts_allowed),
     attempts_remaining = COALESCE(:attempts, attempts_remaining),
-    claim = IF(:is_back, NULL, claim),
-    moment = IF(:is_back, NULL, :now + claim_lease),
-    updated_at = :now,
+    claim = IF(:is_back AND NOT is_cancelled, NULL, claim),
+    moment = IF(:is_back, IF(is_cancelled, :now, NULL), :now + claim_lease),
+    unique_key = IF(:is_back AND is_cancelled, NULL, unique_key),
+    waits_for = IF(is_cancelled, NULL, :waits_for),
+    updated_at = :now + IF(is_cancelled AND NOT :is_back, 0 * LAST_INSERT_ID(1), 0),
     custom_status = LEFT(CONCAT(:status, custom_status), 5000)
 WHERE id = :id AND state = 1 AND queue_id = :queue AND priority = :priority AND claim = :claim
 
+-- name: wake_if_arrived
+-- A job that was just given back is due if that many messages of the name have arrived.
+UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET run_after = :now
+WHERE id = :id AND state = 0 AND waits_for = :waits_for AND run_after > :now
+  AND (:number <= 0 OR EXISTS (
+      SELECT 1 FROM {db}.messages FORCE INDEX (PRIMARY) WHERE job_id = :id AND name = :name AND number = :number))
+
 -- name: renew_jobs
--- Renews leases, of one claim and priority.
-UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET moment = :now + claim_lease, updated_at = :now
+-- Renews leases, of one claim and priority. Sets the insert id if one is asked to stop.
+UPDATE {db}.jobs FORCE INDEX (PRIMARY)
+SET moment = :now + claim_lease, updated_at = :now + IF(is_cancelled, 0 * LAST_INSERT_ID(1), 0)
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority AND claim = :claim
 
 -- name: claims_of_queue
@@ -383,14 +410,122 @@ WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority 
 SELECT id, claim FROM {db}.jobs FORCE INDEX (jobs_in_order) WHERE queue_id = :queue AND state = 1
 
 -- name: release_jobs
--- IN_PROGRESS -> PENDING, no attempt spent; of one claim.
-UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET state = 0, claim = NULL, moment = NULL, updated_at = :now
+-- IN_PROGRESS -> PENDING, no attempt spent, or FAILED if asked to stop; of one claim.
+UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
+    state = IF(is_cancelled, 3, 0),
+    claim = IF(is_cancelled, claim, NULL),
+    moment = IF(is_cancelled, :now, NULL),
+    unique_key = IF(is_cancelled, NULL, unique_key),
+    waits_for = NULL,
+    updated_at = :now
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND claim = :claim
 
 -- name: lookup_jobs
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, IF(:has_body, body, NULL), unique_key, queue_id, job_key, key_limit
+       claim, IF(:has_body, body, NULL), unique_key, queue_id, job_key, key_limit, IF(:has_result, result, NULL),
+       is_cancelled, parent, parent_message, parent_position, waits_for
 FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
+
+-- name: jobs_to_cancel
+SELECT id, priority, state, is_cancelled, parent_id FROM {db}.jobs FORCE INDEX (PRIMARY)
+WHERE id IN (:ids) AND queue_id = :queue FOR UPDATE
+
+-- name: cancel_pending
+-- PENDING -> FAILED.
+UPDATE {db}.jobs FORCE INDEX (PRIMARY)
+SET state = 3, is_cancelled = 1, moment = :now, updated_at = :now, unique_key = NULL, waits_for = NULL,
+    run_after = run_after - IF(job_key IS NOT NULL AND run_after >= 4503599627370496, 4503599627370496, 0),
+    custom_status = LEFT(CONCAT(custom_status, :status), 5000)
+WHERE id IN (:ids)
+
+-- name: ask_to_stop
+UPDATE {db}.jobs FORCE INDEX (PRIMARY)
+SET is_cancelled = 1, updated_at = :now, custom_status = LEFT(CONCAT(custom_status, :status), 5000)
+WHERE id IN (:ids)
+
+-- name: inboxes
+-- The jobs that messages are for, if they have not finished; they stay as they are until the transaction ends.
+SELECT id, queue_id, priority, state, run_after, waits_for, job_key FROM {db}.jobs FORCE INDEX (PRIMARY)
+WHERE id IN (:ids) AND state <= 1 FOR UPDATE
+
+-- name: last_message
+-- How many messages of a name a job has.
+SELECT number FROM {db}.messages FORCE INDEX (PRIMARY) WHERE job_id = :job AND name = :name ORDER BY number DESC LIMIT 1
+
+-- name: known_messages
+SELECT job_id, name, message_id FROM {db}.messages FORCE INDEX (messages_by_id)
+WHERE job_id = :job AND name = :name AND message_id IN (:message_ids)
+
+-- name: insert_messages
+-- messages.py appends the rows.
+INSERT INTO {db}.messages (job_id, name, number, message_id, kind, payload_bytes, payload) VALUES
+
+-- name: count_messages
+UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET messages = messages + :count WHERE id IN (:ids)
+
+-- name: wake_jobs
+-- Sleeping jobs are due, or wait for their keys as if they were.
+UPDATE {db}.jobs FORCE INDEX (PRIMARY)
+SET run_after = :now + IF(job_key IS NOT NULL AND run_after >= 4503599627370496, 4503599627370496, 0), updated_at = :now
+WHERE id IN (:ids)
+
+-- name: message_sizes
+SELECT number, payload_bytes FROM {db}.messages FORCE INDEX (PRIMARY)
+WHERE job_id = :job AND name = :name AND number > :after ORDER BY number LIMIT :limit
+
+-- name: read_messages
+SELECT number, message_id, payload, kind FROM {db}.messages FORCE INDEX (PRIMARY)
+WHERE job_id = :job AND name = :name AND number > :after AND number <= :last ORDER BY number
+
+-- name: address_of_job
+SELECT priority, queue_id FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id = :id
+
+-- name: delete_messages
+DELETE FROM {db}.messages USING JSON_TABLE('[:ids]', '$[*]' COLUMNS (id BIGINT PATH '$')) AS deletion
+STRAIGHT_JOIN {db}.messages FORCE INDEX (PRIMARY) ON messages.job_id = deletion.id
+
+-- name: insert_deleted_inboxes
+-- messages.py appends the rows.
+INSERT INTO {db}.deleted_inboxes (job_id) VALUES
+
+-- name: touch_parents
+-- Of those that may have more children.
+UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET children = children + 1 WHERE id IN (:ids) AND state <= 1 AND NOT is_cancelled
+
+-- name: able_parents
+SELECT jobs.id, name, priority FROM {db}.jobs FORCE INDEX (PRIMARY)
+STRAIGHT_JOIN {db}.queues FORCE INDEX (PRIMARY) ON queues.id = jobs.queue_id
+WHERE jobs.id IN (:ids) AND state <= 1 AND NOT is_cancelled
+
+-- name: insert_children
+-- children.py appends the rows.
+INSERT INTO {db}.children (parent_id, id) VALUES
+
+-- name: insert_children_again
+-- Those that were retried.
+INSERT IGNORE INTO {db}.children (parent_id, id)
+SELECT parent_id, id FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND parent_id IS NOT NULL AND state = 0
+
+-- name: delete_children
+-- :pairs of parent and child.
+DELETE FROM {db}.children USING
+    JSON_TABLE(:pairs, '$[*]' COLUMNS (parent_id BIGINT PATH '$[0]', id BIGINT PATH '$[1]')) AS deletion
+STRAIGHT_JOIN {db}.children FORCE INDEX (PRIMARY)
+    ON children.parent_id = deletion.parent_id AND children.id = deletion.id
+
+-- name: parents_of_jobs
+SELECT parent_id FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND parent_id IS NOT NULL
+
+-- name: told_children
+-- The jobs with a parent that have finished, or all if they are deleted next, and what the parent is told.
+SELECT id, parent_id, parent, parent_message, parent_position, state, is_cancelled,
+       IF(state = 2, result, CAST(RIGHT(custom_status, 4000) AS BINARY))
+FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND parent_id IS NOT NULL AND (:is_deletion OR state >= 2)
+
+-- name: unfinished_children
+SELECT children.id, queue_id, priority FROM {db}.children FORCE INDEX (PRIMARY)
+STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = children.id
+WHERE children.parent_id IN (:parents) AND state <= 1 AND NOT is_cancelled LIMIT :limit
 
 -- name: count_jobs
 -- Jobs with a run_after from :first to :last, counted up to :cap.
@@ -412,7 +547,8 @@ SELECT COUNT(*) FROM (
 -- Latest run_after first, after the position (:before_run_after, :before_id). The condition is spelled out, since no index
 -- is used to compare tuples; so jobs of the same run_after are also found by the index.
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, IF(:has_body, body, NULL), unique_key, queue_id, job_key, key_limit
+       claim, IF(:has_body, body, NULL), unique_key, queue_id, job_key, key_limit, NULL,
+       is_cancelled, parent, parent_message, parent_position, waits_for
 FROM {db}.jobs FORCE INDEX (jobs_in_order)
 WHERE queue_id = :queue AND state = :state AND priority = :priority AND run_after >= :first
   AND (run_after < :before_run_after OR (run_after = :before_run_after AND id < :before_id))
@@ -427,7 +563,7 @@ ORDER BY run_after, id LIMIT :limit
 
 -- name: retry_jobs
 UPDATE {db}.jobs FORCE INDEX (PRIMARY)
-SET state = 0, attempts_remaining = :attempts, moment = NULL, updated_at = :now,
+SET state = 0, attempts_remaining = :attempts, moment = NULL, updated_at = :now, is_cancelled = 0, waits_for = NULL,
     run_after = IF(job_key IS NULL, :run_after, LEAST(:run_after, 4503599627370496 - 1) + 4503599627370496)
 WHERE id IN (:ids) AND state = 3 AND queue_id = :queue AND priority = :priority
 
@@ -438,11 +574,6 @@ SET run_after = :now + IF(job_key IS NOT NULL AND run_after >= 4503599627370496,
 WHERE id IN (:ids) AND state = 0 AND queue_id = :queue AND priority = :priority
   AND run_after > :now + IF(job_key IS NOT NULL AND run_after >= 4503599627370496, 4503599627370496, 0)
   AND NOT (job_key IS NOT NULL AND run_after >= 4503599627370496 AND key_limit <=> 0)
-
--- name: delete_jobs
-DELETE FROM {db}.jobs USING JSON_TABLE('[:ids]', '$[*]' COLUMNS (id BIGINT PATH '$')) AS deletion
-STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = deletion.id
-WHERE state = :state AND queue_id = :queue AND (:is_any OR priority = :priority)
 
 -- name: first_claim_expiring
 SELECT moment FROM {db}.jobs FORCE INDEX (jobs_by_moment) WHERE state = 1 ORDER BY moment LIMIT 1
@@ -465,30 +596,44 @@ SELECT id FROM {db}.queues FORCE INDEX (queues_by_name) WHERE name IS NULL LIMIT
 -- name: expired_claims
 -- Skips those that another server is ending. While this server's :age is below :quiet, claims whose lease is longer than
 -- its age are spared.
-SELECT id, queue_id, attempts_remaining FROM {db}.jobs FORCE INDEX (jobs_by_moment)
+SELECT id, queue_id, attempts_remaining <= 1 OR is_cancelled, parent_id FROM {db}.jobs FORCE INDEX (jobs_by_moment)
 WHERE state = 1 AND moment <= :now AND (:age >= :quiet OR LEAST(claim_lease, :quiet) <= :age)
 ORDER BY moment LIMIT :limit FOR UPDATE SKIP LOCKED
 
 -- name: expire_jobs
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
-    state = IF(attempts_remaining <= 1, 3, 0),
-    run_after = IF(attempts_remaining <= 1, run_after, :now),
-    claim = IF(attempts_remaining <= 1, claim, NULL),
-    moment = IF(attempts_remaining <= 1, :now, NULL),
-    unique_key = IF(attempts_remaining <= 1, NULL, unique_key),
+    state = IF(attempts_remaining <= 1 OR is_cancelled, 3, 0),
+    run_after = IF(attempts_remaining <= 1 OR is_cancelled, run_after, :now),
+    claim = IF(attempts_remaining <= 1 OR is_cancelled, claim, NULL),
+    moment = IF(attempts_remaining <= 1 OR is_cancelled, :now, NULL),
+    unique_key = IF(attempts_remaining <= 1 OR is_cancelled, NULL, unique_key),
+    waits_for = NULL,
     updated_at = :now,
     attempts_remaining = GREATEST(attempts_remaining - 1, 0)
 WHERE id IN (:ids) AND state = 1
 
 -- name: finished_jobs
 -- Jobs that finished before a moment; skips those that another server is deleting.
-SELECT id, queue_id FROM {db}.jobs FORCE INDEX (jobs_by_moment)
+SELECT id, queue_id, messages FROM {db}.jobs FORCE INDEX (jobs_by_moment)
 WHERE state = :state AND moment < :before
 ORDER BY moment LIMIT :limit FOR UPDATE SKIP LOCKED
 
 -- name: delete_ids
 DELETE FROM {db}.jobs USING JSON_TABLE('[:ids]', '$[*]' COLUMNS (id BIGINT PATH '$')) AS deletion
 STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = deletion.id
+
+-- name: first_deleted_inbox
+SELECT job_id FROM {db}.deleted_inboxes ORDER BY job_id LIMIT 1
+
+-- name: deleted_inbox
+-- Skips one that another server is deleting.
+SELECT job_id FROM {db}.deleted_inboxes ORDER BY job_id LIMIT 1 FOR UPDATE SKIP LOCKED
+
+-- name: delete_some_messages
+DELETE FROM {db}.messages WHERE job_id = :job ORDER BY name, number LIMIT :limit
+
+-- name: forget_inbox
+DELETE FROM {db}.deleted_inboxes WHERE job_id = :job
 
 -- name: deleted_queues
 SELECT id FROM {db}.queues WHERE name IS NULL
@@ -499,7 +644,7 @@ SELECT id FROM {db}.jobs FORCE INDEX (jobs_in_order) WHERE queue_id = :queue LIM
 
 -- name: unlocked_jobs
 -- Locks jobs; skips those that another transaction has locked.
-SELECT id, state FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) FOR UPDATE SKIP LOCKED
+SELECT id, state, parent_id, messages FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) FOR UPDATE SKIP LOCKED
 
 -- name: purge_queue
 DELETE FROM {db}.queues WHERE id = :queue

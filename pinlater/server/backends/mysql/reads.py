@@ -12,9 +12,11 @@ from pinlater.model.jobs import JobRecord, Position, RecordPage
 from pinlater.server.backends.batches import STEP_JOBS
 from pinlater.server.backends.body_pattern import BodyPattern
 from pinlater.server.backends.key_turns import job_key
+from pinlater.server.backends.mysql.children import parent_of
 from pinlater.server.backends.mysql.claim import SMALL_BODY_BYTES, Candidate, MysqlDequeueCall, share_out
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.messages import read_waits
 from pinlater.server.backends.records import RETRIES_LOOKED_AT, StoreSize
 from pinlater.server.backends.search import JobSearch, Queue
 from pinlater.server.backends.sharded import DuePriorities
@@ -48,17 +50,23 @@ async def peek(database: Database, queue: Queue, limit: int, max_bytes: int) -> 
 
 
 async def lookup(
-    database: Database, queues: Mapping[str, Queue], jobs: Sequence[JobDescriptor], *, include_body: bool
+    database: Database,
+    queues: Mapping[str, Queue],
+    jobs: Sequence[JobDescriptor],
+    *,
+    include_body: bool,
+    include_result: bool,
 ) -> list[JobRecord | None]:
     """Return the records in the order of ``jobs``; None for those that do not exist."""
     ids = sorted({job.local_id for job in jobs if job.queue in queues})
-    page_size = _PAGE_BODIES if include_body else STEP_JOBS
+    page_size = _PAGE_BODIES if include_body or include_result else STEP_JOBS
+    values = {"has_body": include_body, "has_result": include_result}
     found: dict[int, Any] = {}
 
     async def read(connection: MysqlConnection) -> None:
         for start in range(0, len(ids), page_size):
             page = ids[start : start + page_size]
-            [(rows, _, _)] = await connection.run(database.queries.bind("lookup_jobs", ids=page, has_body=include_body))
+            [(rows, _, _)] = await connection.run(database.queries.bind("lookup_jobs", ids=page, **values))
             found.update((row[0], row) for row in rows)
 
     if ids:
@@ -74,7 +82,7 @@ def _matching_record(database: Database, queue: Queue | None, job: JobDescriptor
 
 def _record(database: Database, queue: Queue, row: Any) -> JobRecord:
     local_id, state, priority, allowed, remaining, status, created_at, run_after, updated_at, claim, *rest = row
-    body, unique_key, _, key, key_limit = rest
+    body, unique_key, _, key, key_limit, result, is_cancelled, *parent, waits_for = rest
     return JobRecord(
         f"{queue.name}:s{database.shard}:p{priority}:{local_id}",
         state,
@@ -88,7 +96,36 @@ def _record(database: Database, queue: Queue, row: Any) -> JobRecord:
         body,
         None if unique_key is None else unique_key.decode(),
         None if key is None else job_key(key.decode(), key_limit),
+        result,
+        bool(is_cancelled),
+        parent_of(*parent),
+        read_waits(waits_for),
     )
+
+
+async def unfinished_children(
+    database: Database, parents: Sequence[JobDescriptor], names: Mapping[int, str], limit: int
+) -> list[JobDescriptor]:
+    """Return jobs with these parents that have not finished and are not asked to stop.
+
+    Args:
+        database: of the shard.
+        parents: of the jobs.
+        names: of all queues, by id.
+        limit: no more than this.
+    """
+    ids = sorted({parent.local_id for parent in parents})
+    found: list[JobDescriptor] = []
+    for start in range(0, len(ids), STEP_JOBS):
+        some = ids[start : start + STEP_JOBS]
+        query = database.queries.bind("unfinished_children", parents=some, limit=limit - len(found))
+        rows = await database.rows(query) if len(found) < limit else []
+        found += [
+            JobDescriptor(names[queue_id], database.shard, priority, local_id)
+            for local_id, queue_id, priority in rows
+            if queue_id in names
+        ]
+    return found
 
 
 async def count(database: Database, search: JobSearch, cap: int) -> int:

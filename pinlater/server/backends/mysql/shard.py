@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002
 """A shard in a MySQL or MariaDB database: enqueues, claims, acks and checkpoints are committed in groups."""
 
 from __future__ import annotations
@@ -8,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
-from pinlater.errors import QueueNotFound, UnknownError
+from pinlater.errors import QueueNotFound
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
@@ -21,24 +20,34 @@ from pinlater.server.backends.batches import change_in_steps
 from pinlater.server.backends.job_notifications import JobLocation, JobNotifications
 from pinlater.server.backends.listeners import Listener
 from pinlater.server.backends.mysql import buckets, call_results, listeners, maintenance, queue_locks, reads, reports
-from pinlater.server.backends.mysql.ack import MysqlAckCall, ack_jobs
-from pinlater.server.backends.mysql.checkpoint import MysqlCheckpointCall, checkpoint_jobs, lost_jobs, release_claims
-from pinlater.server.backends.mysql.claim import MAX_JOBS, Claimer, MysqlDequeueCall
+from pinlater.server.backends.mysql.ack import MAX_ACKS, MysqlAckCall, ack_jobs
+from pinlater.server.backends.mysql.cancel import cancel_jobs
+from pinlater.server.backends.mysql.checkpoint import (
+    MysqlCheckpointCall,
+    MysqlCheckpointed,
+    checkpoint_jobs,
+    release_claims,
+)
+from pinlater.server.backends.mysql.claim import MysqlDequeueCall
 from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.mysql.enqueue import JobInserter, MysqlEnqueueCall, enqueue, import_
+from pinlater.server.backends.mysql.enqueue import JobInserter
+from pinlater.server.backends.mysql.enqueue_call import MysqlEnqueueCall, enqueue, import_
 from pinlater.server.backends.mysql.group_commit import GroupCommit
 from pinlater.server.backends.mysql.maintenance_probe import MaintenanceProbe
+from pinlater.server.backends.mysql.messages import Incoming, MysqlMessageCall, read_messages, send_messages
+from pinlater.server.backends.mysql.options import MysqlOptions
 from pinlater.server.backends.mysql.orphaned_claims import MysqlOrphanedClaims
 from pinlater.server.backends.mysql.pool import MysqlPool
 from pinlater.server.backends.mysql.queries import Queries
+from pinlater.server.backends.mysql.queue_claims import QueueClaims
 from pinlater.server.backends.mysql.queues import MysqlQueues
+from pinlater.server.backends.mysql.transaction import Woken
 from pinlater.server.backends.mysql.unique_keys import delete_expired_periods
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
     Cancelled,
     Claim,
     Collected,
-    CommitStats,
     Dequeued,
     Expired,
     IdempotencyKey,
@@ -52,26 +61,6 @@ from pinlater.server.backends.sharded import CallResult, DuePriorities
 from pinlater.server.backends.token_bucket import Tokens
 
 _T = TypeVar("_T")
-
-
-class MysqlOptions(NamedTuple):
-    """The options that all shards of a store share.
-
-    Attributes:
-        priority_levels: priorities are 1 to this.
-        now_ms: a clock for tests; None: that of each database, which all its servers share.
-        count_limit: counts stop at this number per priority.
-        regex_seconds: time limit for the body patterns of one call.
-        on_commit: is told of each transaction.
-        notifications: are called for jobs that were released without a call.
-    """
-
-    priority_levels: int
-    now_ms: Callable[[], int] | None = None
-    count_limit: int = 100_000
-    regex_seconds: float = 2.0
-    on_commit: Callable[[CommitStats], None] = lambda _: None
-    notifications: JobNotifications | None = None
 
 
 class MysqlShard:
@@ -98,16 +87,20 @@ class MysqlShard:
         self._on_close = on_close
         self._pool = pool
         self._database = Database(name, pool, Queries(database), options.now_ms)
+        self._database.on_woken = self._notify_woken
         self._queues = MysqlQueues(self._database, options.priority_levels)
         self._enqueues = GroupCommit(name, JobInserter(self._database).insert, on_commit=options.on_commit)
         self._acks: GroupCommit[MysqlAckCall, Settled] = GroupCommit(
             name,
             partial(ack_jobs, self._database),
             on_commit=options.on_commit,
-            max_weight=20_000,
+            max_weight=MAX_ACKS,
             is_repeatable=attrgetter("is_repeatable"),
         )
-        self._checkpoints: GroupCommit[MysqlCheckpointCall, Settled] = GroupCommit(
+        self._messages: GroupCommit[MysqlMessageCall, bool] = GroupCommit(
+            name, partial(send_messages, self._database), on_commit=options.on_commit
+        )
+        self._checkpoints: GroupCommit[MysqlCheckpointCall, MysqlCheckpointed] = GroupCommit(
             name,
             partial(checkpoint_jobs, self._database),
             on_commit=options.on_commit,
@@ -116,13 +109,12 @@ class MysqlShard:
         self._notifications = options.notifications or JobNotifications()
         self._probe = MaintenanceProbe(self._database)
         self._orphaned = MysqlOrphanedClaims(self._database, options.on_commit, self._notify_released)
-        # By queue and number of priorities that are claimed.
-        self._claimers: defaultdict[int, dict[int, Claimer]] = defaultdict(dict)
-        self._claims: dict[tuple[int, int], GroupCommit[MysqlDequeueCall, Dequeued]] = {}
+        self._claims = QueueClaims(self._database, self._orphaned, options.on_commit)
 
     @property
     def _group_commits(self) -> list[GroupCommit[object, object]]:
-        return [self._enqueues, self._acks, self._checkpoints, *self._claims.values()]  # type: ignore[list-item]
+        several = self._enqueues, self._acks, self._checkpoints, self._messages
+        return [*several, *self._claims.group_commits]  # type: ignore[list-item]
 
     @property
     def waiting(self) -> int:
@@ -190,7 +182,7 @@ class MysqlShard:
             return []
         descriptors = await self._enqueues.submit(call, call.weight)
         if any(job.run_after_ms is not None for job in call.jobs):
-            self._restart_scans(call.queue)
+            self._claims.restart_scans(call.queue.id)
         return descriptors
 
     async def dequeue_jobs(
@@ -205,45 +197,26 @@ class MysqlShard:
         levels: int | None = None,
     ) -> Dequeued:
         call = MysqlDequeueCall(limit, max_bytes, claim.descriptor.encode(), claim.lease_ms, want_next_due, max_running)
-        return await self._with_queue(queue, lambda at: self._claim(at._replace(prefixes=at.prefixes[:levels]), call))
 
-    async def _claim(self, at: Queue, call: MysqlDequeueCall) -> Dequeued:
-        claiming = self._claims_of(at).submit(call, call.limit)
-        try:
-            return await asyncio.shield(claiming)
-        except asyncio.CancelledError:
-            claiming.add_done_callback(lambda done: self._release_cancelled(at, call, done))
-            raise
+        def claim_from(at: Queue) -> Awaitable[Dequeued]:
+            return self._claims.claim(at._replace(prefixes=at.prefixes[:levels]), call)
 
-    def _release_cancelled(self, at: Queue, call: MysqlDequeueCall, claimed: asyncio.Future[Dequeued]) -> None:
-        """Release what a cancelled dequeue has claimed: IN_PROGRESS -> PENDING, no attempt spent."""
-        if not claimed.cancelled() and claimed.exception() is None and claimed.result().jobs:
-            ids = [JobDescriptor.parse(job.descriptor).local_id for job in claimed.result().jobs]
-            self._orphaned.add(at, call.claim, ids)
+        return await self._with_queue(queue, claim_from)
 
     def _notify_released(self, queue: Queue) -> None:
         """Notify the broker of jobs that were released without a call."""
-        self._restart_scans(queue)
+        self._claims.restart_scans(queue.id)
         self._notifications.on_jobs(queue.name, None, [JobLocation(self.name)])
 
-    def _claims_of(self, queue: Queue) -> GroupCommit[MysqlDequeueCall, Dequeued]:
-        key = (queue.id, len(queue.prefixes))
-        claims = self._claims.get(key)
-        if claims is None:
-            claimer = self._claimers[queue.id][len(queue.prefixes)] = Claimer(self._database, queue, self._orphaned)
-            claims = self._claims[key] = GroupCommit(
-                self.name,
-                claimer.claim,
-                max_weight=MAX_JOBS,
-                on_commit=self._options.on_commit,
-                is_repeatable=lambda _: False,
-            )
-        return claims
-
-    def _restart_scans(self, queue: Queue) -> None:
-        """Let claims scan from the start, since jobs may have come before their cursors."""
-        for claimer in self._claimers.get(queue.id, {}).values():
-            claimer.cursor.invalidate()
+    def _notify_woken(self, woken: Sequence[Woken]) -> None:
+        """Notify the broker of sleeping jobs that messages have made due."""
+        by_queue: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+        for queue, queue_id, priority in woken:
+            by_queue[queue, queue_id].append(priority)
+        for (queue, queue_id), priorities in by_queue.items():
+            self._claims.restart_scans(queue_id)
+            locations = [JobLocation(self.name, priority) for priority in sorted(set(priorities))]
+            self._notifications.on_woken(queue, len(priorities), locations)
 
     async def acquire_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
         return await self._with_queue(queue, lambda at: buckets.acquire_tokens(self._database, at, rate, wanted))
@@ -265,33 +238,44 @@ class MysqlShard:
         self, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]
     ) -> Settled:
         call = MysqlAckCall(await self._queues.get(queue), succeeded, failed)
-        return await self._acks.submit(call, len(succeeded) + len(failed))
+        return await self._acks.submit(call, call.weight)
 
     async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
         call = MysqlCheckpointCall(await self._queues.get(queue), checkpoints)
-        settled = await self._checkpoints.submit(call, call.weight)
-        if settled.due_ms is not None:
-            self._restart_scans(call.queue)
-        return settled._replace(lost=await lost_jobs(self._database, call)) if settled.stale else settled
+        checkpointed = await self._checkpoints.submit(call, call.weight)
+        if checkpointed.settled.due_ms is not None:
+            self._claims.restart_scans(call.queue.id)
+        return await checkpointed.with_jobs(self._database, call)
 
     async def cancel_jobs(self, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
-        raise UnknownError("this store cannot cancel jobs yet")
+        at = await self._queues.get(queue)
+        cancelled = await cancel_jobs(self._database, at, jobs, status)
+        if cancelled.let_through:
+            self._claims.restart_scans(at.id)
+        return cancelled
 
     async def send_message(self, job: JobDescriptor, message: Message) -> bool:
-        raise UnknownError("this store has no messages yet")
+        queues = await self._queues.find([job.queue])
+        if job.queue not in queues:
+            return False
+        call = MysqlMessageCall(Incoming(job, queues[job.queue].id, message))
+        return await self._messages.submit(call, call.weight)
 
     async def read_messages(
         self, job: JobDescriptor, name: str, after: int, limit: int, max_bytes: int = MAX_ANSWER_BYTES
     ) -> list[ReceivedMessage]:
-        raise UnknownError("this store has no messages yet")
+        at = (await self._queues.find([job.queue])).get(job.queue)
+        if at is None:
+            return []
+        return await read_messages(self._database, at, job, name, after, limit=limit, max_bytes=max_bytes)
 
     async def unfinished_children(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
-        raise UnknownError("this store has no children yet")
+        return await reads.unfinished_children(self._database, parents, await self._queues.names_by_id(), limit)
 
     async def release_claims(self, queue: str, source: str) -> int:
         at = await self._queues.get(queue)
         released = await release_claims(self._database, at, source)
-        self._restart_scans(at)
+        self._claims.restart_scans(at.id)
         return released
 
     # Reads
@@ -300,7 +284,9 @@ class MysqlShard:
         self, jobs: Sequence[JobDescriptor], *, include_body: bool, include_result: bool = False
     ) -> list[JobRecord | None]:
         queues = await self._queues.find([job.queue for job in jobs])
-        return await reads.lookup(self._database, queues, jobs, include_body=include_body)
+        return await reads.lookup(
+            self._database, queues, jobs, include_body=include_body, include_result=include_result
+        )
 
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
         search = await self._search(queue, which)
@@ -337,7 +323,7 @@ class MysqlShard:
         at = await self._queues.get(queue)
         options = maintenance.RetryOptions(attempts, run_after_ms, once)
         moved = await maintenance.retry_failed(self._database, at, priority, options, limit)
-        self._restart_scans(at)
+        self._claims.restart_scans(at.id)
         return moved
 
     async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: IdempotencyKey | None = None) -> int:
@@ -363,7 +349,7 @@ class MysqlShard:
         at = await self._queues.get(queue)
         options = maintenance.RetryOptions(attempts, run_after_ms, once)
         moved = await maintenance.retry_jobs(self._database, at, jobs, options)
-        self._restart_scans(at)
+        self._claims.restart_scans(at.id)
         return moved
 
     async def run_jobs_now(
@@ -371,7 +357,7 @@ class MysqlShard:
     ) -> int:
         at = await self._queues.get(queue)
         moved = await maintenance.run_jobs_now(self._database, at, jobs, once)
-        self._restart_scans(at)
+        self._claims.restart_scans(at.id)
         return moved
 
     async def delete_these_jobs(

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Collection
 
 from pinlater.server.backends.mysql.endpoint import MysqlEndpoint
+from pinlater.server.backends.mysql.options import MysqlOptions
 from pinlater.server.backends.mysql.pool import MysqlPool
-from pinlater.server.backends.mysql.shard import MysqlOptions, MysqlShard
+from pinlater.server.backends.mysql.shard import MysqlShard
 from pinlater.server.backends.sharded import ShardSpec
 
 DATABASE_PREFIX = "pinlater_"

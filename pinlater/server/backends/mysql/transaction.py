@@ -5,12 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from pinlater.errors import ServiceError
 from pinlater.server.backends.mysql.connection import MysqlConnection, StatementResult
 from pinlater.server.backends.mysql.errors import ConnectionLost, TransactionConflict
 from pinlater.server.backends.mysql.queries import Queries, Value
+
+
+class Woken(NamedTuple):
+    """A sleeping job that a message has made due."""
+
+    queue: str
+    queue_id: int
+    priority: int
 
 
 class MysqlTransaction:
@@ -19,25 +27,31 @@ class MysqlTransaction:
     Attributes:
         now: its time in epoch milliseconds, the same for all its statements.
         is_committing: whether the commit was sent, so that a lost connection leaves its outcome unknown.
+        woken: the sleeping jobs that it makes due.
     """
 
     def __init__(self, connection: MysqlConnection, queries: Queries, now: int) -> None:
         self._connection = connection
         self._queries = queries
         self._is_open = False
+        self._later: list[bytes] = []
         self.now = now
         self.is_committing = False
+        self.woken: list[Woken] = []
 
     def bind(self, name: str, /, **values: Value) -> bytes:
         """Return a statement with its values; see ``Queries.bind``."""
         return self._queries.bind(name, **values)
 
+    def later(self, *statements: bytes) -> None:
+        """Let statements be executed before the next ones, or the commit, in the same packet."""
+        self._later += statements
+
     async def run(self, *statements: bytes) -> list[StatementResult]:
         """Execute statements and return their results."""
-        if not self._is_open:
-            self._is_open = True
-            return (await self._connection.run(self.bind("begin"), *statements))[1:]
-        return await self._connection.run(*statements)
+        before = self._later if self._is_open else [self.bind("begin"), *self._later]
+        self._is_open, self._later = True, []
+        return (await self._connection.run(*before, *statements))[len(before) :]
 
     async def rows(self, name: str, /, **values: Value) -> list[tuple[Any, ...]]:
         """Execute one statement and return its rows."""
@@ -46,15 +60,16 @@ class MysqlTransaction:
     async def run_and_commit(self, *statements: bytes) -> list[StatementResult]:
         """Execute the last statements and commit, in one packet if they fit."""
         self.is_committing = True
-        if not self._is_open and len(statements) == 1:  # sessions use autocommit: it is a transaction by itself
+        if (
+            not self._is_open and not self._later and len(statements) == 1
+        ):  # sessions use autocommit: it is a transaction by itself
             return await self._connection.run(*statements)
         return (await self.run(*statements, self.bind("commit")))[:-1]
 
     async def commit(self) -> None:
         """Commit, unless nothing was executed or ``run_and_commit`` did."""
         if self._is_open and not self.is_committing:
-            self.is_committing = True
-            await self._connection.run(self.bind("commit"))
+            await self.run_and_commit()
 
     async def roll_back(self) -> None:
         """Roll back, so that the connection can be used again."""

@@ -176,11 +176,11 @@ def _period_row(transaction: MysqlTransaction, job: KeyedJob) -> bytes:
     return b"(%d,%b,%d,%d,%d)" % numbers
 
 
-async def end_periods(transaction: MysqlTransaction, ids: Sequence[int], **values: int) -> None:
-    """End the periods of unfinished jobs that are deleted next, by ``delete_jobs`` with the same values."""
-    keys = [key for (key,) in await transaction.rows("unique_keys_of_jobs", ids=ids, **values)]
-    if keys:
-        await transaction.run(transaction.bind("end_periods", queue=values["queue"], keys=sorted(keys)))
+async def end_periods(transaction: MysqlTransaction, queue_id: int, keys: Iterable[bytes]) -> None:
+    """End the periods of the unique keys of unfinished jobs that are deleted next."""
+    given = sorted(keys)
+    if given:
+        await transaction.run(transaction.bind("end_periods", queue=queue_id, keys=given))
 
 
 async def delete_expired_periods(database: Database, limit: int) -> int:

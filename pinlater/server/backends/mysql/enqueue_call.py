@@ -1,0 +1,131 @@
+"""The jobs of one call, as they are stored: new ones, or those of another store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
+
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.jobs import JobRecord, NewJob
+from pinlater.model.unique import UniqueRule
+from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING
+from pinlater.server.backends.mysql.children import parent_columns
+from pinlater.server.backends.mysql.keys import key_columns
+from pinlater.server.backends.mysql.queries import blob, text
+from pinlater.server.backends.records import IdempotencyKey
+from pinlater.server.backends.search import Queue
+
+_KEY, _PARENT = attrgetter("key"), attrgetter("parent")
+
+_JOB_BYTES = 100
+"""Size of a row in addition to its body."""
+
+RowWriter = Callable[[Any, int, bytes, int], bytes]
+"""Returns the row of a job, given job, id, SQL expression of the queue id, and time."""
+
+
+@dataclass(slots=True)
+class MysqlEnqueueCall:
+    """The jobs of one call, all for one queue; all are stored, or none.
+
+    Attributes:
+        queue: of the jobs.
+        jobs: new jobs, or records of another store.
+        priorities: of each job.
+        keys: unique key of each job; None: no job has one.
+        rules: what each asks for with its key; empty: they are imported, or have no keys.
+        write_row: returns the row of a job.
+        once: idempotency key of the call.
+        first_id: job number n has the id ``first_id + n`` in every attempt; 0: none is allocated yet.
+        weight: bytes that it adds to a transaction.
+        has_keys: whether some of the jobs share a key with others.
+        has_parents: whether some of them have a parent.
+        is_linked: whether some of them have one of these, or a result, or a mark.
+    """
+
+    queue: Queue
+    jobs: Sequence[Any]
+    priorities: Sequence[int]
+    keys: Sequence[str | None] | None
+    write_row: RowWriter
+    once: IdempotencyKey | None = None
+    rules: Sequence[UniqueRule | None] = ()
+    first_id: int = 0
+    weight: int = field(init=False)
+    has_keys: bool = field(init=False)
+    has_parents: bool = field(init=False)
+    is_linked: bool = False
+
+    def __post_init__(self) -> None:
+        self.has_keys = any(map(_KEY, self.jobs))
+        self.has_parents = any(map(_PARENT, self.jobs))
+        self.is_linked |= self.has_keys or self.has_parents
+        self.weight = sum(len(job.body or b"") for job in self.jobs) + _JOB_BYTES * len(self.jobs)
+
+    @property
+    def parents(self) -> set[str]:
+        """The descriptors of the jobs' parents."""
+        return {parent.descriptor for parent in map(_PARENT, self.jobs) if parent is not None}
+
+    def descriptor(self, index: int) -> str:
+        """Return the descriptor of the job with that index."""
+        return f"{self.queue.prefixes[self.priorities[index] - 1]}{self.first_id + index}"
+
+
+def enqueue(queue: Queue, jobs: Sequence[NewJob], once: IdempotencyKey | None) -> MysqlEnqueueCall:
+    """Return the call that stores new jobs: nothing -> PENDING."""
+    keys, priorities = [job.unique for job in jobs], [job.priority for job in jobs]
+    if not any(keys):
+        return MysqlEnqueueCall(queue, jobs, priorities, None, _new_row, once)
+    return MysqlEnqueueCall(queue, jobs, priorities, keys, _new_row, once, [job.unique_rule for job in jobs])
+
+
+def import_(queue: Queue, jobs: Sequence[JobRecord], once: IdempotencyKey | None) -> MysqlEnqueueCall:
+    """Return the call that imports jobs with their history, without parents; claimed jobs become PENDING."""
+    records = [job._replace(state=_state_of_imported(job), parent=None) for job in jobs]
+    is_linked = any(job.result is not None or job.is_cancelled for job in jobs)
+    keys = [job.unique if job.state == PENDING else None for job in records]
+    priorities = [JobDescriptor.parse(job.descriptor).priority for job in records]
+    records = [job._replace(unique=key) for job, key in zip(records, keys, strict=True)]
+    unique = keys if any(keys) else None
+    return MysqlEnqueueCall(queue, records, priorities, unique, _imported_row, once, is_linked=is_linked)
+
+
+def _state_of_imported(job: JobRecord) -> int:
+    if job.state != IN_PROGRESS:
+        return job.state
+    return FAILED if job.is_cancelled else PENDING
+
+
+def _new_row(job: NewJob, local_id: int, queue_id: bytes, now: int) -> bytes:
+    body, priority, run_after, attempts, status, key, *_ = job
+    at = now if run_after is None else run_after
+    numbers = (local_id, queue_id, priority, at, now, now, attempts, attempts, len(body))
+    texts = (b"NULL" if key is None else blob(key.encode()), text(status) if status else b"''", blob(body))
+    return b"(%d,%b,0,%d,%d,NULL,%d,%d,%d,%d,%d,%b,%b,%b)" % (*numbers, *texts)
+
+
+def _imported_row(job: JobRecord, local_id: int, queue_id: bytes, _: int) -> bytes:
+    body, key = job.body or b"", job.unique
+    priority = JobDescriptor.parse(job.descriptor).priority
+    moment = b"NULL" if job.state == PENDING else b"%d" % job.updated_at_ms
+    times = (job.created_at_ms, job.updated_at_ms)
+    attempts = (job.attempts_allowed, job.attempts_remaining, len(body))
+    texts = (b"NULL" if key is None else blob(key.encode()), text(job.status), blob(body))
+    head = (local_id, queue_id, job.state, priority, job.run_after_ms, moment)
+    return b"(%d,%b,%d,%d,%d,%b,%d,%d,%d,%d,%d,%b,%b,%b)" % (*head, *times, *attempts, *texts)
+
+
+def linked_columns(job: NewJob | JobRecord) -> bytes:
+    """Return what ``insert_linked_jobs`` stores of a job beside its row, as SQL."""
+    return b"%b,%b,%b" % (key_columns(job.key), _end_columns(job), parent_columns(job.parent))
+
+
+def _end_columns(job: NewJob | JobRecord) -> bytes:
+    """Return result and mark of an imported job, as SQL."""
+    if isinstance(job, NewJob):
+        return b"NULL,0"
+    is_marked = job.is_cancelled and job.state == FAILED
+    return b"%b,%d" % (b"NULL" if job.result is None else blob(job.result), is_marked)

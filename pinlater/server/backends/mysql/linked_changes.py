@@ -1,0 +1,119 @@
+"""Changes of claimed jobs: what they share with others, keys and parents, is seen to in the same transaction.
+
+Acks and checkpoints do not ask whether jobs have a key or a parent, as long as none of their queue is known to have: a
+statement that meets one is rejected, and then all is done again with what that takes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from pinlater.server.backends.mysql.children import tell, tell_parents_of, told_children
+from pinlater.server.backends.mysql.connection import StatementResult
+from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.errors import NullRejected
+from pinlater.server.backends.mysql.group_commit import CommitBatch
+from pinlater.server.backends.mysql.keys import Keys, QueueKey, keys_in, keys_of, let_next_through
+from pinlater.server.backends.mysql.transaction import MysqlTransaction
+
+
+class Links(NamedTuple):
+    """What jobs may have; a statement that meets a job with more is rejected."""
+
+    has_keys: bool
+    has_parents: bool
+
+
+class Changed(NamedTuple):
+    """What became of statements that changed jobs.
+
+    Attributes:
+        results: of the statements.
+        keys: of the jobs, by id.
+        through: how many were let through of each key; those of calls that were told are taken out.
+        has_parents: whether one of the jobs has a parent, and has finished.
+    """
+
+    results: Sequence[StatementResult]
+    keys: Keys
+    through: Counter[QueueKey]
+    has_parents: bool = False
+
+    def let_through(self, ids: Iterable[int]) -> int:
+        """Tell a call, which was about these jobs, how many were let through."""
+        return sum(self.through.pop(self.keys[local_id], 0) for local_id in ids if local_id in self.keys)
+
+
+async def lock_in_order(transaction: MysqlTransaction, ids: Sequence[int], links: Links) -> None:
+    """Lock jobs, and those that they may tell of their end, as each transaction does after a conflict."""
+    wanted = set(ids)
+    if links.has_parents:
+        wanted |= {parent_id for (parent_id,) in await transaction.rows("parents_of_jobs", ids=ids)}
+    await transaction.rows("lock_jobs", ids=sorted(wanted))
+
+
+async def change_and_commit(
+    transaction: MysqlTransaction,
+    batch: CommitBatch[Any, Any],
+    statements: Sequence[bytes],
+    ids: Sequence[int],
+    links: Links,
+) -> Changed:
+    """Execute statements that change jobs, and commit.
+
+    Args:
+        transaction: is committed.
+        batch: it carries out.
+        statements: to execute.
+        ids: of the jobs that may have finished or given back.
+        links: what they may have.
+    """
+    if not ids or not any(links):
+        with batch.committing():
+            return Changed(await transaction.run_and_commit(*statements) if statements else (), {}, Counter())
+    queries = [transaction.bind("keys_of_jobs", ids=ids)] if links.has_keys else []
+    queries += [told_children(transaction, ids)] if links.has_parents else []
+    found = await transaction.run(*statements, *queries)
+    keys = keys_in(found[len(statements)].rows) if links.has_keys else {}
+    woken = await tell(transaction, found[-1]) if links.has_parents else {}
+    through = await let_next_through(transaction, keys | woken)
+    with batch.committing():
+        await transaction.run_and_commit()
+    has_parents = links.has_parents and bool(found[-1].rows)
+    return Changed(found[: len(statements)], keys, through, has_parents)
+
+
+async def see_to_links(transaction: MysqlTransaction, ids: Collection[int]) -> int:
+    """Tell the parents of those of some changed jobs that have finished, and let others of their keys through.
+
+    Return how many were let through.
+    """
+    keys = await keys_of(transaction, ids)
+    woken = await tell_parents_of(transaction, ids)
+    through = await let_next_through(transaction, keys | woken)
+    return sum(count for key, count in through.items() if key in set(keys.values()))
+
+
+async def with_links_if_needed(
+    database: Database, batch: CommitBatch[Any, Any], attempt: Callable[[Links], Awaitable[Changed]]
+) -> Changed:
+    """Attempt the calls of a batch as if no job had a key or a parent, unless their queues are known to have such jobs.
+
+    Args:
+        database: of the shard.
+        batch: its calls name their queues.
+        attempt: is told what jobs may have; it may fail with ``NullRejected`` if they have more.
+    """
+    queues = {call.queue.id for call in batch.requests}
+    links = Links(not queues.isdisjoint(database.keyed_queues), not queues.isdisjoint(database.child_queues))
+    if not all(links):
+        with suppress(NullRejected):
+            return await attempt(links)
+    changed = await attempt(Links(has_keys=True, has_parents=True))
+    database.keyed_queues.update(key.queue_id for key in changed.keys.values())
+    if changed.has_parents:
+        database.child_queues |= queues
+    return changed

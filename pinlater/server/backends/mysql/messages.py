@@ -1,0 +1,255 @@
+"""Messages to jobs: they are stored with the job, and a sleeping job that waits for one becomes due.
+
+Who stores messages locks the jobs that they are for, in the order of ids, and the locks last until the commit. So the
+numbers of a job's messages have no gaps, and a job cannot fall asleep while a message that it waits for is on its way:
+what falls asleep changes the job first, and then looks whether the message is there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.keys import without_wait
+from pinlater.model.messages import Message, MessageWait, ReceivedMessage
+from pinlater.protocol.messages import PENDING
+from pinlater.server.backends.answers import end_of_answer
+from pinlater.server.backends.mysql.connection import MysqlConnection
+from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.group_commit import CommitBatch
+from pinlater.server.backends.mysql.keys import Keys, QueueKey, let_next_through
+from pinlater.server.backends.mysql.queries import Value, blob, insertions, one_row
+from pinlater.server.backends.mysql.transaction import MysqlTransaction, Woken
+from pinlater.server.backends.search import Queue
+
+_NAMES_PER_QUERY = 30
+_IDS_PER_QUERY = 1000
+
+DELETED_AT_ONCE = 10_000
+"""A transaction deletes about so many messages at most."""
+
+
+class Incoming(NamedTuple):
+    """A message that is to be stored.
+
+    Attributes:
+        job: that it is for.
+        queue_id: of this job; None: its descriptor was checked when it was stored.
+        message: what it says.
+    """
+
+    job: JobDescriptor
+    queue_id: int | None
+    message: Message
+
+    @property
+    def name(self) -> tuple[int, bytes]:
+        """The messages that it is one of."""
+        return self.job.local_id, self.message.name.encode()
+
+
+class _Inbox(NamedTuple):
+    """A job that messages are for, as long as it has not finished."""
+
+    id: int
+    queue_id: int
+    priority: int
+    state: int
+    run_after: int
+    waits_for: bytes | None
+    key: bytes | None
+
+    def is_of(self, one: Incoming) -> bool:
+        """Return whether it is the job that a message is for."""
+        return one.queue_id is None or (self.queue_id, self.priority) == (one.queue_id, one.job.priority)
+
+    def is_woken(self, counts: Mapping[tuple[int, bytes], int], now: int) -> bool:
+        """Return whether it sleeps, and one of its waits is fulfilled now that there are so many messages."""
+        if self.state != PENDING or self.waits_for is None or without_wait(self.run_after) <= now:
+            return False
+        return any(counts.get((self.id, name.encode()), 0) >= number for name, number in read_waits(self.waits_for))
+
+
+class Delivered(NamedTuple):
+    """What became of messages.
+
+    Attributes:
+        are_there: whether each is with its job; False: the job is not there or has finished.
+        keys: of the jobs that were woken; to be given to ``let_next_through``.
+    """
+
+    are_there: list[bool]
+    keys: Keys
+
+
+async def deliver(transaction: MysqlTransaction, incoming: Sequence[Incoming]) -> Delivered:
+    """Store messages, in their order, and wake the jobs that wait for them; those that are there are not stored again.
+
+    What it changes is executed with the transaction's next statements.
+    """
+    inboxes, counts, known = await _open(transaction, incoming)
+    rows: list[bytes] = []
+    stored: Counter[int] = Counter()
+    are_there: list[bool] = []
+    for one in incoming:
+        inbox = inboxes.get(one.job.local_id)
+        are_there.append(inbox is not None and inbox.is_of(one))
+        message_id = (*one.name, one.message.id.encode())
+        if are_there[-1] and message_id not in known:
+            known.add(message_id)
+            counts[one.name] += 1
+            rows.append(_row(one, counts[one.name]))
+            stored[one.job.local_id] += 1
+    transaction.later(*insertions(transaction.bind("insert_messages"), rows), *_count(transaction, stored))
+    woken = [inbox for local_id in stored if (inbox := inboxes[local_id]).is_woken(counts, transaction.now)]
+    queues = {one.job.local_id: one.job.queue for one in incoming}
+    return Delivered(are_there, _wake(transaction, woken, queues))
+
+
+def _row(one: Incoming, number: int) -> bytes:
+    _, message_id, payload, kind = one.message
+    job_id, name = one.name
+    values = (job_id, blob(name), number, blob(message_id.encode()), kind, len(payload), blob(payload))
+    return b"(%d,%b,%d,%b,%d,%d,%b)" % values
+
+
+def _count(transaction: MysqlTransaction, stored: Mapping[int, int]) -> Iterator[bytes]:
+    """Yield the statements that add to the number of messages that jobs have."""
+    ids: defaultdict[int, list[int]] = defaultdict(list)
+    for local_id, count in stored.items():
+        ids[count].append(local_id)
+    for count, some in ids.items():
+        yield transaction.bind("count_messages", ids=sorted(some), count=count)
+
+
+def _wake(transaction: MysqlTransaction, woken: Sequence[_Inbox], queues: Mapping[int, str]) -> Keys:
+    """Let sleeping jobs be due; return the keys that some of them have."""
+    if woken:
+        transaction.later(transaction.bind("wake_jobs", ids=sorted(inbox.id for inbox in woken), now=transaction.now))
+    transaction.woken += [Woken(queues[inbox.id], inbox.queue_id, inbox.priority) for inbox in woken]
+    return {inbox.id: QueueKey(inbox.queue_id, inbox.key) for inbox in woken if inbox.key is not None}
+
+
+async def _open(
+    transaction: MysqlTransaction, incoming: Sequence[Incoming]
+) -> tuple[dict[int, _Inbox], Counter[tuple[int, bytes]], set[tuple[int, bytes, bytes]]]:
+    """Lock jobs; return them by id, how many messages they have of each name, and which of these messages are there."""
+    ids: defaultdict[tuple[int, bytes], dict[bytes, None]] = defaultdict(dict)
+    for one in incoming:
+        ids[one.name][one.message.id.encode()] = None
+    names = list(ids)
+    last = [transaction.bind("last_message", job=job, name=name) for job, name in names]
+    last = [one_row(last[start : start + _NAMES_PER_QUERY]) for start in range(0, len(last), _NAMES_PER_QUERY)]
+    lock = transaction.bind("inboxes", ids=sorted({one.job.local_id for one in incoming}))
+    found, *results = await transaction.run(lock, *last, *_known_queries(transaction, ids))
+    counts = [number or 0 for result in results[: len(last)] for number in result.rows[0]]
+    known = {row for result in results[len(last) :] for row in result.rows}
+    return (
+        {row[0]: _Inbox(*row) for row in found.rows},
+        Counter(dict(zip(names, counts, strict=True))),
+        known,
+    )
+
+
+def _known_queries(transaction: MysqlTransaction, ids: Mapping[tuple[int, bytes], Iterable[bytes]]) -> Iterator[bytes]:
+    """Yield the queries for messages that are there already; the messages of few names need few of them."""
+    parts: list[bytes] = []
+    for (job, name), message_ids in ids.items():
+        left = iter(sorted(message_ids))
+        while some := list(islice(left, _IDS_PER_QUERY)):
+            parts.append(transaction.bind("known_messages", job=job, name=name, message_ids=some))
+    for start in range(0, len(parts), _NAMES_PER_QUERY):
+        yield b"(" + b") UNION ALL (".join(parts[start : start + _NAMES_PER_QUERY]) + b")"
+
+
+class MysqlMessageCall(NamedTuple):
+    """One message to one job."""
+
+    incoming: Incoming
+
+    @property
+    def weight(self) -> int:
+        """Bytes that it adds to a transaction."""
+        return len(self.incoming.message.payload) + 500
+
+
+async def send_messages(database: Database, batch: CommitBatch[MysqlMessageCall, bool]) -> None:
+    """Attempt to store the messages of a batch; the result of each is whether its job has it."""
+    async with database.transaction() as transaction:
+        delivered = await deliver(transaction, [call.incoming for call in batch.requests])
+        if delivered.keys:
+            await let_next_through(transaction, delivered.keys)
+        with batch.committing():
+            await transaction.run_and_commit()
+    batch.answer(delivered.are_there)
+
+
+async def read_messages(
+    database: Database, queue: Queue, job: JobDescriptor, name: str, after: int, *, limit: int, max_bytes: int
+) -> list[ReceivedMessage]:
+    """Return up to ``limit`` messages of a job, in order, as many as fit into ``max_bytes``, but at least one."""
+    bind = database.queries.bind
+    values: dict[str, Value] = {"job": job.local_id, "name": name.encode(), "after": after}
+
+    async def read(connection: MysqlConnection) -> list[ReceivedMessage]:
+        address, sizes = await connection.run(
+            bind("address_of_job", id=job.local_id), bind("message_sizes", limit=limit, **values)
+        )
+        if (job.priority, queue.id) not in address.rows or not sizes.rows:
+            return []
+        end, _ = end_of_answer([size for _, size in sizes.rows], 0, limit, max_bytes)
+        if not end:
+            return []
+        [found] = await connection.run(bind("read_messages", last=sizes.rows[end - 1][0], **values))
+        return [ReceivedMessage(number, message_id.decode(), *rest) for number, message_id, *rest in found.rows]
+
+    return await database.read(read)
+
+
+def waits_text(waits: Iterable[MessageWait]) -> bytes | None:
+    """Return what a job waits for, as it is stored."""
+    listed = [list(wait) for wait in waits]
+    return json.dumps(listed, separators=(",", ":")).encode() if listed else None
+
+
+def read_waits(stored: bytes | None) -> tuple[MessageWait, ...]:
+    """Return what a job waits for."""
+    return () if stored is None else tuple(MessageWait(name, number) for name, number in json.loads(stored))
+
+
+def delete_inboxes(transaction: MysqlTransaction, messages: Mapping[int, int]) -> None:
+    """Delete the messages of jobs that are deleted, given how many each has; later, if they are too many.
+
+    They are deleted with the transaction's next statements.
+    """
+    at_once: list[int] = []
+    left = DELETED_AT_ONCE
+    for local_id, count in sorted(messages.items(), key=lambda item: (item[1], item[0])):
+        if 0 < count <= left:
+            at_once.append(local_id)
+            left -= count
+    later = sorted(local_id for local_id, count in messages.items() if count and local_id not in set(at_once))
+    if at_once:
+        transaction.later(transaction.bind("delete_messages", ids=sorted(at_once)))
+    transaction.later(*insertions(transaction.bind("insert_deleted_inboxes"), (b"(%d)" % job for job in later)))
+
+
+async def delete_leftover_messages(database: Database, steps: int) -> None:
+    """Delete messages of jobs that had too many to be deleted with them, in up to so many transactions."""
+
+    async def change(transaction: MysqlTransaction) -> bool:
+        rows: list[tuple[Any, ...]] = await transaction.rows("deleted_inbox")
+        if not rows:
+            return False
+        delete = transaction.bind("delete_some_messages", job=rows[0][0], limit=DELETED_AT_ONCE)
+        if (await transaction.run(delete))[0].matched < DELETED_AT_ONCE:
+            await transaction.run(transaction.bind("forget_inbox", job=rows[0][0]))
+        return True
+
+    for _ in range(steps):
+        if not await database.change(change, is_repeatable=True):
+            return

@@ -1,0 +1,29 @@
+"""What all shards of a MySQL store have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pinlater.server.backends.job_notifications import JobNotifications
+from pinlater.server.backends.records import CommitStats
+
+
+class MysqlOptions(NamedTuple):
+    """The options that all shards of a store share.
+
+    Attributes:
+        priority_levels: priorities are 1 to this.
+        now_ms: a clock for tests; None: that of each database, which all its servers share.
+        count_limit: counts stop at this number per priority.
+        regex_seconds: time limit for the body patterns of one call.
+        on_commit: is told of each transaction.
+        notifications: are called for jobs that were released without a call.
+    """
+
+    priority_levels: int
+    now_ms: Callable[[], int] | None = None
+    count_limit: int = 100_000
+    regex_seconds: float = 2.0
+    on_commit: Callable[[CommitStats], None] = lambda _: None
+    notifications: JobNotifications | None = None
