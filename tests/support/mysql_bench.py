@@ -3,14 +3,21 @@
 import asyncio
 import itertools
 import os
+from contextlib import suppress
 
+from pinlater.errors import ServiceError
 from pinlater.server.backends.mysql import MysqlOptions, MysqlShardFactory
+from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.endpoint import MysqlEndpoint
 from pinlater.server.backends.sharded import ShardedStore, ShardSpec
 from tests.support.bench import QUEUE, START_MS
 from tests.support.mariadb_service import shared_service
 
 _numbers = itertools.count(1)
+_BUSY = (
+    b"SELECT id FROM information_schema.processlist"
+    b" WHERE user = 'pinlater' AND command <> 'Sleep' AND id <> CONNECTION_ID()"
+)
 
 
 def endpoint_of(service, **changes):
@@ -28,6 +35,40 @@ def make_fleet(endpoints, clock, *, prefix, connections=8, **options):
     fleet = ShardedStore("mysql", factory)
     fleet.update([ShardSpec(str(number), endpoint) for number, endpoint in enumerate(endpoints, 1)])
     return fleet
+
+
+class ConnectionKills:
+    """Kills connections of servers, one after the other.
+
+    Args:
+        endpoint: of the database server.
+        lot: says which, and when.
+
+    Attributes:
+        kills: how many connections were killed in the middle of a statement.
+        failed_commits: how many transactions of the servers that report to ``on_commit`` have failed.
+    """
+
+    def __init__(self, endpoint, lot):
+        self._endpoint = endpoint
+        self._lot = lot
+        self.kills = 0
+        self.failed_commits = 0
+
+    def on_commit(self, stats):
+        self.failed_commits += stats.is_failed
+
+    async def until(self, is_over):
+        """Kill one after the other."""
+        while not is_over():
+            connection = await MysqlConnection.open(self._endpoint)
+            with suppress(ServiceError):
+                [(rows, _, _)] = await connection.run(_BUSY)
+                if rows:
+                    await connection.run(b"KILL %d" % self._lot.choice(rows)[0])
+                    self.kills += 1
+            connection.close()
+            await asyncio.sleep(self._lot.uniform(0.01, 0.05))
 
 
 def with_servers(scenario, count=1, *, queues=(QUEUE,), endpoint=None, prefix=None):
