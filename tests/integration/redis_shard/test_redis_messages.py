@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from pinlater.errors import ServiceError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.messages import Message, MessageKind, MessageWait, Parent
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING
@@ -294,6 +295,43 @@ def test_acks_of_two_servers_tell_the_parent_each_child_once(bench, service):
     assert sum(done.changed for done in settled) == 400
     assert sorted(message.payload for message in family.messages()) == sorted(b"%d" % number for number in range(400))
     assert len(one.woken) + len(two.woken) == 1
+    assert family.is_awake()
+
+
+def test_a_server_that_is_killed_while_children_end_loses_none_and_doubles_none(bench, durable):
+    """Acks are sent again until they are answered, so the store may have carried out any of them before."""
+    shards = [bench.shard(durable) for _ in range(2)]
+    family = Family(bench, shards[0], 300)
+    left = list(enumerate(family.children))
+    kills = 0
+
+    async def ack(shard):
+        while left:
+            number, name = left.pop()
+            try:
+                acks = [ack_of(name, claim=CLAIM.descriptor, result=b"%d" % number)]
+                await shard.ack_dequeued_jobs(QUEUE, acks, [])
+            except ServiceError:
+                left.append((number, name))
+                await asyncio.sleep(0.01)
+
+    async def kill():
+        nonlocal kills
+        while len(left) > 20:
+            goal = len(left) - 40
+            while len(left) > max(goal, 0):
+                await asyncio.sleep(0)
+            durable.kill()
+            kills += 1
+            await asyncio.to_thread(durable.start)
+
+    bench.run(*(ack(shard) for shard in shards for _ in range(4)), kill())
+    assert kills > 3
+    messages = bench.until(family.messages)
+    assert [message.number for message in messages] == [*range(1, 301)]
+    assert sorted(int(message.payload) for message in messages) == [*range(300)]
+    assert all(message.payload == message.id.encode() for message in messages)
+    assert family.open_children() == set()
     assert family.is_awake()
 
 
