@@ -20,7 +20,8 @@ SOURCES = {
 
 LAYERS = [
     # (package, the packages that it may import, besides itself and those inside it that have no line of their own)
-    ("pinlater.errors", ""),
+    ("pinlater.errors", "service_errors"),
+    ("pinlater.service_errors", ""),
     ("pinlater.logs", ""),
     ("pinlater.durations", ""),
     ("pinlater.model", "errors"),
