@@ -11,7 +11,7 @@ from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.records import Claim
 from pinlater.server.backends.redis import RedisEndpoint, RedisShard
 from tests.support.bench import QUEUE, ack_of, new_job
-from tests.support.server import ServerProcess
+from tests.support.server import ServerProcess, wait_for
 
 
 class Server:
@@ -164,7 +164,7 @@ def test_nonsense_on_the_channel_disturbs_nobody(run, redis_service):
     run(test)
 
 
-def test_a_dequeue_on_one_server_gets_the_job_of_another(tmp_path, redis_service):
+def test_a_server_gets_the_job_of_another_and_hears_that_it_is_to_stop(tmp_path, redis_service):
     file = tmp_path / "shards.json"
     master = {"host": "127.0.0.1", "port": redis_service.port}
     file.write_text(json.dumps({"shards": [{"name": "1", "shardConfig": {"master": master}}]}))
@@ -178,15 +178,19 @@ def test_a_dequeue_on_one_server_gets_the_job_of_another(tmp_path, redis_service
             def wait():
                 got.append(waiting.dequeueJobs(queueName=QUEUE, limit=1, waitMillis=15_000))
                 got.append(time.monotonic())
+                got.append(waiting.getCancelledJobs(sinceTimestampMillis=0, waitMillis=60_000))
 
             thread = threading.Thread(target=wait)
             thread.start()
             time.sleep(1)
             stored = time.monotonic()
             (name,) = client.enqueueJobs(queueName=QUEUE, jobs=[{"body": b"hello"}])["jobDescriptors"]
+            wait_for(lambda: len(got) == 2)
+            assert client.cancelJobs(queueName=QUEUE, jobDescriptors=[name]) == 1
             thread.join(30)
         assert got[0]["jobs"] == {name: b"hello"}
         assert got[1] - stored < 3, "the waiting server looks by itself only after five seconds"
+        assert got[2]["jobDescriptors"] == [name]
     finally:
         for server in servers:
             server.kill()
