@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pinlater.errors import (
     ClaimLost,
     Discard,
+    JobCancelled,
     JobExpired,
     JobFailed,
     JobInterrupted,
@@ -44,6 +45,7 @@ __all__ = [
     "Discard",
     "Exponential",
     "Job",
+    "JobCancelled",
     "JobContext",
     "JobExpired",
     "JobFailed",

@@ -43,6 +43,7 @@
 
     JobInterrupted(BaseException)    the running job is asked to stop here, as by a drain
     ├── JobSleeps                    the job asked to continue later
+    ├── JobCancelled                 the job was cancelled
     └── ClaimLost                    the job is no longer claimed by this worker
 
 The codes are those of the wire contract's ``ErrorCode``.
@@ -51,6 +52,7 @@ The codes are those of the wire contract's ``ErrorCode``.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -305,6 +307,23 @@ class JobSleeps(JobInterrupted):
     def again(self) -> JobSleeps:
         """Return an equal interruption."""
         return JobSleeps(self.until_ms)
+
+
+class JobCancelled(JobInterrupted):
+    """Raised in a running job that was cancelled: it stops here, and does not run again. Do not catch it.
+
+    It is raised at the next call of the context; ``finally`` blocks run. A waiting ``async def`` job gets
+    ``asyncio.CancelledError`` instead. A job that returns before it notices has succeeded.
+    """
+
+    @property
+    def weight(self) -> float:
+        """A cancellation wins over drains and sleeps."""
+        return sys.float_info.max
+
+    def again(self) -> JobCancelled:
+        """Return an equal interruption."""
+        return JobCancelled(*self.args)
 
 
 class ClaimLost(JobInterrupted):

@@ -32,7 +32,7 @@ try:
 except ImportError as missing:
     raise ImportError("tracing needs OpenTelemetry: pip install 'pinlater[otel]'") from missing
 
-from pinlater.errors import JobSleeps, interruption_in
+from pinlater.errors import JobCancelled, JobSleeps, interruption_in
 from pinlater.jobs.context import JobContext
 from pinlater.jobs.job import Job
 from pinlater.model.trace_context import EnqueueTrace, RunTrace
@@ -156,7 +156,8 @@ def _record(span: trace.Span, error: BaseException) -> None:
     elif isinstance(interruption, JobSleeps):
         span.add_event("pinlater.sleeps", {"pinlater.until_ms": interruption.until_ms})
     else:
-        span.add_event("pinlater.interrupted")
+        is_cancelled = isinstance(interruption, JobCancelled)
+        span.add_event("pinlater.cancelled" if is_cancelled else "pinlater.interrupted")
 
 
 def _record_error(span: trace.Span, error: BaseException) -> None:

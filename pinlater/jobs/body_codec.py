@@ -149,6 +149,11 @@ class JobCodec:
         return found
 
     @property
+    def cancel_patience(self) -> list[float]:
+        """Of each class, in the order of ``names``: seconds that a cancelled job has until its process is killed."""
+        return [self._kinds[name].job_options.cancel_patience for name in self.names]
+
+    @property
     def names(self) -> list[str]:
         """The names of all classes, sorted."""
         return sorted(self._kinds)

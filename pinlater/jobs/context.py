@@ -29,8 +29,9 @@ class JobContext(StepContext):
         attempts_allowed: attempts in all.
         log: a logger that adds job, queue and attempt to every line.
         run_trace: the trace of this run, set by ``pinlater.tracing``; None if the run is not traced.
-        interruption: the ``JobInterrupted``, ``JobSleeps`` or ``ClaimLost`` that this context has raised to end the
-            attempt. Catching it changes nothing: the attempt is no success, and each later call raises it again.
+        interruption: the ``JobInterrupted``, ``JobSleeps``, ``JobCancelled`` or ``ClaimLost`` that this context has
+            raised to end the attempt. Catching it changes nothing: the attempt is no success, and each later call
+            raises it again.
     """
 
     descriptor: str
@@ -60,6 +61,11 @@ class JobContext(StepContext):
     @abstractmethod
     def is_draining(self) -> bool:
         """Whether the worker wants to stop; the next ``checkpoint`` will interrupt the job."""
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the job was cancelled; the next ``checkpoint``, step or sleep will raise ``JobCancelled``."""
+        return False
 
     @abstractmethod
     def checkpoint(self, *, flush: bool = False) -> None:

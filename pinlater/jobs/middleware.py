@@ -22,9 +22,9 @@ A middleware is called with the job and its context, and returns a context manag
 
 Code before the ``yield`` runs before the job, code after it when the job has succeeded. Exceptions of the job are
 raised at the ``yield``: a failure; ``Retry`` and ``Discard``; ``JobInterrupted`` and ``JobSleeps`` when the job goes
-back to its queue, to be continued. A middleware that swallows a failure turns it into a success; swallowing an
-interruption or a sleep changes nothing. An exception that the middleware itself raises, before or after the job, is a
-failed attempt.
+back to its queue, to be continued; ``JobCancelled``. A middleware that swallows a failure turns it into a success;
+swallowing an interruption, a sleep or a cancellation changes nothing. An exception that the middleware itself raises,
+before or after the job, is a failed attempt.
 
 It is entered and left in the thread of a plain job and in the task of an ``async def`` job, so the job sees context
 variables that it sets. The class's time limits apply to job and middleware together. All jobs of a process share a

@@ -25,6 +25,9 @@ DEFAULT_MAX_RESULT = 65_536
 """Bytes: results are kept in the store with the jobs, and read from there by those who wait for them."""
 
 _LONGEST_KEY = 200
+CANCEL_PATIENCE_SECONDS = 60.0
+"""After so long the process of a cancelled job that does not stop is killed, unless its class says otherwise."""
+
 KILL_SLACK_SECONDS = 10.0
 """Seconds between the exception of a limit and the kill of a job that goes on nevertheless."""
 
@@ -241,6 +244,11 @@ class JobOptions:
         if self.kill_after is None and self.timeout is not None:
             return self.timeout + KILL_SLACK_SECONDS
         return self.kill_after
+
+    @property
+    def cancel_patience(self) -> float:
+        """Seconds until the process of a job that was cancelled and does not stop is killed."""
+        return CANCEL_PATIENCE_SECONDS if self.kill_after is None else self.kill_after
 
 
 def _is_exception(kind: object) -> bool:

@@ -12,7 +12,7 @@ from threading import get_ident
 from typing import Any, TypeVar, Unpack
 
 from pinlater.client.jobs import encoder
-from pinlater.errors import JobInterrupted
+from pinlater.errors import JobCancelled, JobInterrupted
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.jobs.cursor import iterate
 from pinlater.jobs.enqueue_options import FollowUpOptions
@@ -79,6 +79,7 @@ class FakeContext(WorkflowContext):
         events: name of events -> their values in the order of their arrival, for ``wait_for``.
         timed_out: names of calls and events whose timeout is over; what is given of them has come before.
         draining_after: number of the checkpoint at which a drain interrupts the job; each step that is run is one.
+        cancelled_after: number of the checkpoint that raises ``JobCancelled``; each step that is run is one.
         previous: context of the attempt before: all that it has recorded is there, what is given beside it counts more.
         gave_up: why the job gave up after ``previous``: this attempt undoes its sagas; empty if it did not.
     """
@@ -101,6 +102,7 @@ class FakeContext(WorkflowContext):
         events: Mapping[str, Sequence[Any]] | None = None,
         timed_out: Collection[str] = (),
         draining_after: int | None = None,
+        cancelled_after: int | None = None,
         previous: FakeContext | None = None,
         gave_up: str = "",
     ) -> None:
@@ -133,11 +135,23 @@ class FakeContext(WorkflowContext):
         self._job = job
         self._body: bytes | None = None
         self._draining_after = draining_after
+        self._cancelled_after = cancelled_after
 
     @property
     def is_draining(self) -> bool:
         """Whether the next checkpoint interrupts the job."""
         return self._draining_after is not None and len(self.checkpoints) + 1 >= self._draining_after
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the job was cancelled; see ``JobContext.is_cancelled``."""
+        return self._cancelled_after is not None and len(self.checkpoints) + 1 >= self._cancelled_after
+
+    def go_on(self) -> None:
+        """Raise the interruption if there is one, or if the job was cancelled."""
+        if self.is_cancelled:
+            self.note_interruption(JobCancelled("the job was cancelled"))
+        super().go_on()
 
     def checkpoint(self, *, flush: bool = False) -> None:  # noqa: ARG002 - each one is as good as sent
         """Save the record; see ``JobContext.checkpoint``."""

@@ -15,6 +15,7 @@ from pinlater.worker.claim_table.counters import UNKNOWN
 from pinlater.worker.claim_table.exit_queue import ExitInfo
 from pinlater.worker.claim_table.snapshot import SOLO_LAYOUT, read_snapshot, team_layout
 from pinlater.worker.endpoint import listen
+from pinlater.worker.keeper.cancel_watch import CancelWatch
 from pinlater.worker.keeper.lease_renewer import Keeper
 from pinlater.worker.keeper.leftovers import end_leftovers
 from pinlater.worker.keeper.reporter import WorkerReporter
@@ -94,6 +95,7 @@ def _job_pool(pool: JobPool, options: WorkerOptions, shared: Shared) -> Pool:
         awaits_reload=options.reload,
         recycle_seconds=inf,  # a long job must not suffer from the age of its process
         limit_names=LIMIT_NAMES,
+        kill_at=lambda slot: shared.row(pool.name, slot).cancel_kill_at(),
     )
 
 
@@ -106,7 +108,7 @@ def _keeper_pool(options: WorkerOptions, shared: Shared) -> Pool:
         child.ready()
         counters = shared.counters.keeper
         counters.load_rows()
-        with WorkerReporter(options.servers, shared):
+        with WorkerReporter(options.servers, shared), CancelWatch(child, options.servers, shared.claim_table):
             Keeper(child, options, shared.claim_table, shared.exit_queue, counters).work()
         return 0
 

@@ -89,6 +89,10 @@ class Child:
         while self._page.is_being_killed:  # read after the line above: the master does both in the opposite order
             time.sleep(_KILL_CHECK_SECONDS)
 
+    def wake_master(self) -> None:
+        """Let the master check its children now, since a time-out has moved; see `Pool.kill_at`."""
+        signals.wake(self._master_wakeup)
+
     def status(self, text: str) -> None:
         """Publish a short status text, shown by systemd and in the log on SIGUSR2. Cheap to repeat."""
         self._page.set_status(text)

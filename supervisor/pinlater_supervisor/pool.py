@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
 Run = Callable[["Child"], "int | None"]
 
+KillAt = Callable[[int], float]
+"""Returns when the child in a slot is to be killed, on `time.monotonic()`; inf: never."""
+
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Pool:
@@ -31,6 +34,8 @@ class Pool:
         recycle_seconds: what a child that is replaced for age or memory has to finish its work; inf: as long as that
             takes. Its replacement starts when it is gone. None: it has what the supervisor gives in all other cases,
             beside its replacement.
+        kill_at: asked for each child again and again: a time-out that others than the child set, besides its own
+            `Child.kill_at`. Whoever moves it to an earlier time wakes the master.
         limit_names: name of a limit above -> its name in the log, such as the option that set it.
         recycle_jitter: limits of age and memory are spread by up to this fraction, so that children
             started together are not replaced together.
@@ -53,6 +58,7 @@ class Pool:
     max_rss_bytes: int | None = None
     rss_ceiling_bytes: int | None = None
     recycle_seconds: float | None = None
+    kill_at: KillAt | None = None
     limit_names: Mapping[str, str] = field(default_factory=dict)
     recycle_jitter: float = 0.1
     restart: bool = True

@@ -128,6 +128,13 @@ class ChildProcess:
             os.killpg(self.pid, signal.SIGKILL)
         self.signal(signal.SIGKILL)
 
+    @property
+    def timeout_at(self) -> float:
+        """When the child is to be killed for its time-out, or one that others have set; inf: never."""
+        if self.pool.kill_at is None:
+            return self.page.kill_at_seconds
+        return min(self.page.kill_at_seconds, self.pool.kill_at(self.slot))
+
     def kill_if_overdue(self, now: float, reason: str) -> bool:
         """Kill the child unless its `kill_at` has moved to later or never; return whether it was killed.
 
@@ -135,7 +142,7 @@ class ChildProcess:
         then waits while a kill is announced. So either the master sees the new value, or the child stands still.
         """
         self.page.set_being_killed(True)
-        if self.page.kill_at_seconds <= now:
+        if self.timeout_at <= now:
             self.kill(reason)
             return True
         self.page.set_being_killed(False)

@@ -76,7 +76,7 @@ class LimitWatch:
     def _task_timeout(self, process: ChildProcess, now: float) -> float:
         # Published before the child's time-out is read: one that is set in between wakes the master.
         process.page.set_next_check_at(inf)
-        due = process.page.kill_at_seconds
+        due = process.timeout_at
         if now >= due:
             return self._time_out(process, now)
         if process.timeout_kill_at < inf:

@@ -76,7 +76,7 @@ NAMES = [*re.findall(r"^class (\w+)", JOBS, re.MULTILINE), "Unknown"]
 SECONDS = 150.0
 POLL_SECONDS = 0.2
 
-IN_PARTS = {"dequeueJobs", "reportWorker"}
+IN_PARTS = {"dequeueJobs", "getCancelledJobs", "reportWorker"}
 """Calls of which only the names of the fields are kept: their numbers depend on time and place."""
 
 

@@ -10,6 +10,7 @@ from pinlater.errors import (
     ClientError,
     ConfigError,
     Discard,
+    JobCancelled,
     JobError,
     JobInterrupted,
     JobSleeps,
@@ -58,12 +59,17 @@ def test_a_code_of_the_future_is_unknown(code):
 
 def test_all_errors_have_one_root_and_an_interrupt_none():
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, BaseException)]
-    assert [kind for kind in kinds if not issubclass(kind, PinLaterError)] == [JobInterrupted, JobSleeps, ClaimLost]
+    assert [kind for kind in kinds if not issubclass(kind, PinLaterError)] == [
+        JobInterrupted,
+        JobSleeps,
+        JobCancelled,
+        ClaimLost,
+    ]
     assert not issubclass(JobInterrupted, Exception)
     assert issubclass(JobSleeps, JobInterrupted)
     assert issubclass(ClaimLost, JobInterrupted)
     families = (ServiceError, CallError, JobError, ConfigError)
-    for kind in set(kinds) - {PinLaterError, JobInterrupted, JobSleeps, ClaimLost}:
+    for kind in set(kinds) - {PinLaterError, JobInterrupted, JobSleeps, JobCancelled, ClaimLost}:
         assert sum(issubclass(kind, family) for family in families) == 1
 
 

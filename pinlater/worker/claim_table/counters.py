@@ -33,6 +33,7 @@ ENDINGS = (
     "lost",
     "tick_failed",
     "unknown",
+    "cancelled",
 )
 """Possible endings of a run; their positions are the words of a row."""
 DISCARDED = "discarded"
@@ -42,6 +43,8 @@ TICK_FAILED = "tick_failed"
 """Ending of a periodic job whose last attempt at a tick has failed; it continues with the next tick."""
 UNKNOWN = "unknown"
 """Ending of a job that was released for a worker that knows its class."""
+CANCELLED = "cancelled"
+"""Ending of a job that was asked to stop, and did; or that never began."""
 _CODES = {name: code for code, name in enumerate(ENDINGS)}
 
 EVENTS = (SAVED, UNSAVED, RETURNED, UNACKED) = ("saved", "unsaved", "returned", "untold")

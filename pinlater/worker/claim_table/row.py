@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from math import inf
 
 import msgspec
 
@@ -12,6 +13,7 @@ from pinlater.worker.claim_table.contact import CONTACT_WORDS, Contact
 from pinlater.worker.claim_table.snapshot import (
     ACKED_BATCH,
     ACKED_TO,
+    ASKED,
     BATCH_WORDS_BYTES,
     CHANGES,
     CONTACT,
@@ -28,6 +30,7 @@ from pinlater.worker.claim_table.snapshot import (
     SENT,
     SENT_TO,
     SOLO_LAYOUT,
+    STOPPED_NS,
     TEXT_BYTES,
     USED,
     WORDS_BYTES,
@@ -37,6 +40,7 @@ from pinlater.worker.claim_table.snapshot import (
     Identity,
     Layout,
     acked_in,
+    asked_at,
     read_identity,
     read_running,
     read_snapshot,
@@ -44,13 +48,14 @@ from pinlater.worker.claim_table.snapshot import (
 
 _READ_TRIES = 1000
 _READ_PAUSE_SECONDS = 0.0001
+_LOOK_AGAIN_SECONDS = 1.0
 
 
 class BatchArea:
     """Memory of one batch in a row.
 
     Attributes:
-        states, started_ns, kinds, delays, kill_ns, give_up_ns, lost_batch_ns: its columns, for stores without a call.
+        states, started_ns, kinds, delays, kill_ns, give_up_ns, stop_ns: its columns, for stores without a call.
     """
 
     __slots__ = (
@@ -64,9 +69,9 @@ class BatchArea:
         "is_free",
         "kill_ns",
         "kinds",
-        "lost_batch_ns",
         "started_ns",
         "states",
+        "stop_ns",
     )  # fmt: skip
 
     def __init__(self, memory: memoryview, row: ClaimRow, layout: Layout) -> None:
@@ -76,9 +81,7 @@ class BatchArea:
         self._text_at = layout.text_at
         self._words = memory[:BATCH_WORDS_BYTES].cast("Q")
         columns = layout.columns(memory)
-        self.started_ns, self.kill_ns, self.give_up_ns, self.lost_batch_ns, self.delays, self.kinds, self.states = (
-            columns
-        )
+        self.started_ns, self.kill_ns, self.give_up_ns, self.stop_ns, self.delays, self.kinds, self.states = columns
         self.is_free = True
 
     @property
@@ -110,7 +113,20 @@ class BatchArea:
 
     def mark_lost(self, position: int, fetched_ns: int) -> None:
         """Record that a claim was lost, in the batch fetched at that time; called by the keeper, too."""
-        self.lost_batch_ns[position] = fetched_ns
+        self.stop_ns[position] = fetched_ns
+        self._row.words[STOPPED_NS] = time.monotonic_ns()
+
+    def mark_cancelled(self, position: int, fetched_ns: int, asked_ns: int) -> None:
+        """Record that a job is asked to stop; called by the keeper, too.
+
+        Args:
+            position: of the job.
+            fetched_ns: when its batch was fetched.
+            asked_ns: a moment before it was seen in that batch: if another batch is here now, it came later.
+        """
+        if not asked_at(self.stop_ns[position], fetched_ns):
+            self.stop_ns[position] = ASKED | max(asked_ns, fetched_ns + 1)
+            self._row.words[STOPPED_NS] = time.monotonic_ns()
 
     def mark_sent(self, to: int) -> None:
         """Record that the acks of all jobs before a position were sent."""
@@ -223,6 +239,11 @@ class ClaimRow:
         """Record that work ended now; it may have enqueued more to any queue."""
         self.words[WORKED_NS] = time.monotonic_ns()
 
+    @property
+    def stopped_ns(self) -> int:
+        """When a job of the row was last marked as one that is to stop, monotonic."""
+        return self.words[STOPPED_NS]
+
     # For the keeper and the master
 
     @property
@@ -254,7 +275,7 @@ class ClaimRow:
         for number in range(self.words[USED]):
             start = self._layout.start(number)
             self._memory[start : start + BATCH_WORDS_BYTES] = bytes(BATCH_WORDS_BYTES)
-        for word in (SENT, RECEIVED, REVOKED, USED, IDENTITY_BYTES, IDLE_NS):
+        for word in (SENT, RECEIVED, REVOKED, USED, IDENTITY_BYTES, IDLE_NS, STOPPED_NS):
             self.words[word] = 0
         self._free, self._made = [], 0
 
@@ -271,6 +292,16 @@ class ClaimRow:
         """Return the jobs running now."""
         data = self._steady_copy()
         return read_running(data, self._layout) if data else []
+
+    def cancel_kill_at(self) -> float:
+        """Return when the process is to be killed for a cancelled job that does not stop, monotonic; inf: never."""
+        if not self.words[STOPPED_NS]:
+            return inf
+        data = self._steady_copy()
+        if not data:
+            return time.monotonic() + _LOOK_AGAIN_SECONDS
+        running = read_running(data, self._layout)
+        return min((job.kill_ns / 1e9 for job in running if job.is_cancelled and job.kill_ns), default=inf)
 
     def _steady_copy(self) -> bytes:
         """Return the row's bytes between two changes; empty if its process was stopped in the middle of one."""

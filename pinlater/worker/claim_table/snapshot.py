@@ -19,6 +19,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from pinlater.worker.claim_table.contact import CONTACT_WORDS
+
 MAX_JOBS = 250
 """Most jobs of one dequeue."""
 
@@ -28,7 +30,9 @@ GONE, HELD, RUNNING, SUCCEEDED, FAILED, DISCARDED, RETURNING = range(7)
 process can do that."""
 
 CHANGES, SENT, RECEIVED, REVOKED, RETRIES_DUE_MS, USED, IDENTITY_BYTES, IDLE_NS, WORKED_NS, CONTACT = range(10)
-"""``USED``: number of batches that were ever filled; the others are not read. ``CONTACT``: two words."""
+STOPPED_NS = CONTACT + CONTACT_WORDS
+"""``USED``: number of batches that were ever filled; the others are not read. ``CONTACT``: two words. ``STOPPED_NS``:
+when a job of the row was last marked in its column ``stop_ns``."""
 WORDS_BYTES = 128
 BATCHES_AT = 16 << 10
 MOST_IDENTITY_BYTES = BATCHES_AT - WORDS_BYTES
@@ -37,6 +41,9 @@ COUNT, FETCHED_NS, TEXT_BYTES, IS_REVOKED, SENT_TO, ACKED_TO, ACKED_BATCH = rang
 """``SENT_TO``: the process has sent the acks of the jobs before that position. ``ACKED_TO``: the keeper has acked the
 successes from there to here, in the batch fetched at ``ACKED_BATCH``; ignored if another batch is there now."""
 BATCH_WORDS_BYTES = 56
+
+ASKED = 1 << 63
+"""In ``stop_ns``: the job is asked to stop."""
 
 _SPARE_BATCHES = 512
 """On top of a process's running jobs: for prefetched jobs and unconfirmed acks."""
@@ -49,8 +56,9 @@ class Columns(NamedTuple):
         started_ns: monotonic time when the job started; 0: not yet.
         kill_ns: monotonic time when its process is to be killed for it; 0: never.
         give_up_ns: monotonic time after which no other attempt begins; 0: never.
-        lost_batch_ns: fetch time of the batch in which the claim of this job was lost; it does not apply to a batch
-            fetched at another time; 0: not lost.
+        stop_ns: 0: the job may go on. Otherwise why it is to stop: the fetch time of the batch in which its claim was
+            lost, which does not apply to a batch fetched at another time; or ``ASKED`` and the monotonic time when it
+            was asked to stop, which does not apply to a batch fetched later.
         delays: milliseconds until the next attempt if this one fails.
         kinds: position of the job class in ``Identity.kinds``.
         states: state of the job, see above.
@@ -59,7 +67,7 @@ class Columns(NamedTuple):
     started_ns: memoryview
     kill_ns: memoryview
     give_up_ns: memoryview
-    lost_batch_ns: memoryview
+    stop_ns: memoryview
     delays: memoryview
     kinds: memoryview
     states: memoryview
@@ -98,8 +106,8 @@ class Layout:
         sizes = (8, 8, 8, 8, 4, 2, 1)
         ends = itertools.accumulate(sizes, lambda at, size: at + size * self.batch_jobs, initial=BATCH_WORDS_BYTES)
         *times, delays, kinds, states = (batch[start:end] for start, end in itertools.pairwise(ends))
-        started_ns, kill_ns, give_up_ns, lost_batch_ns = (each.cast("Q") for each in times)
-        return Columns(started_ns, kill_ns, give_up_ns, lost_batch_ns, delays.cast("I"), kinds.cast("H"), states)
+        started_ns, kill_ns, give_up_ns, stop_ns = (each.cast("Q") for each in times)
+        return Columns(started_ns, kill_ns, give_up_ns, stop_ns, delays.cast("I"), kinds.cast("H"), states)
 
 
 SOLO_LAYOUT = Layout(batches=4, batch_jobs=MAX_JOBS, batch_bytes=34 << 10)
@@ -125,6 +133,8 @@ class Identity(msgspec.Struct):
         pid: its process id.
         started_ms: when it started, epoch milliseconds.
         targets: queue -> latency target in seconds; queues without one are left out.
+        patience: seconds until the process is killed for a job that is asked to stop and does not, for each of
+            ``kinds``; empty: it is not.
     """
 
     source: str = ""
@@ -134,6 +144,7 @@ class Identity(msgspec.Struct):
     pid: int = 0
     started_ms: int = 0
     targets: dict[str, float] = {}
+    patience: list[float] = []
 
     def source_of(self, dequeue: int) -> str:
         """Return the source of one dequeue, by which its claims can be released even if its reply was not read."""
@@ -141,7 +152,10 @@ class Identity(msgspec.Struct):
 
 
 class HeldJob(NamedTuple):
-    """A job in the claim table; see ``Columns``. ``position`` is its position in the batch."""
+    """A job in the claim table; see ``Columns``.
+
+    ``kill_ns`` is also that of a job that is asked to stop. ``position`` is its position in the batch.
+    """
 
     descriptor: str
     state: int
@@ -151,6 +165,7 @@ class HeldJob(NamedTuple):
     kill_ns: int
     give_up_ns: int
     position: int
+    is_cancelled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +211,7 @@ def read_snapshot(data: bytes, layout: Layout = SOLO_LAYOUT) -> ClaimSnapshot:
     """Decode a copy of a row."""
     words = memoryview(data)[:WORDS_BYTES].cast("Q")
     identity = read_identity(data[WORDS_BYTES : WORDS_BYTES + words[IDENTITY_BYTES]])
-    batches = (_batch(data, number, layout, identity.kinds) for number in range(words[USED]))
+    batches = (_batch(data, number, layout, identity) for number in range(words[USED]))
     return ClaimSnapshot(
         identity, range(words[RECEIVED] + 1, words[SENT] + 1), [batch for batch in batches if batch is not None]
     )
@@ -207,7 +222,7 @@ def read_running(data: bytes, layout: Layout = SOLO_LAYOUT) -> list[HeldJob]:
     words = memoryview(data)[:WORDS_BYTES].cast("Q")
     identity = read_identity(data[WORDS_BYTES : WORDS_BYTES + words[IDENTITY_BYTES]])
     busy = [number for number in range(words[USED]) if RUNNING in _states(data, number, layout)]
-    batches = (_batch(data, number, layout, identity.kinds) for number in busy)
+    batches = (_batch(data, number, layout, identity) for number in busy)
     return [job for batch in batches if batch is not None for job in batch.jobs if job.state == RUNNING]
 
 
@@ -220,14 +235,15 @@ def read_identity(text: bytes) -> Identity:
     return msgspec.json.decode(text, type=Identity) if text else Identity()
 
 
-def _batch(data: bytes, number: int, layout: Layout, kinds: list[str]) -> HeldBatch | None:
+def _batch(data: bytes, number: int, layout: Layout, identity: Identity) -> HeldBatch | None:
     area = memoryview(data)[layout.start(number) : layout.start(number + 1)]
     words = area[:BATCH_WORDS_BYTES].cast("Q")
     if not words[COUNT]:
         return None
     text_at = layout.text_at
     claim, *descriptors = bytes(area[text_at : text_at + words[TEXT_BYTES]]).decode().split("\n")
-    started_ns, kill_ns, give_up_ns, _, delays, numbers, states = layout.columns(area)
+    kinds = identity.kinds
+    started_ns, kill_ns, give_up_ns, stop_ns, delays, numbers, states = layout.columns(area)
     acked = acked_in(words)
     jobs = [
         HeldJob(descriptor, state, kinds[kind] if kind < len(kinds) else "job", *others)
@@ -238,7 +254,26 @@ def _batch(data: bytes, number: int, layout: Layout, kinds: list[str]) -> HeldBa
     ]
     if not jobs:
         return None
+    if any(stop_ns):
+        jobs = [_if_asked(job, asked_at(stop_ns[job.position], words[FETCHED_NS]), numbers, identity) for job in jobs]
     return HeldBatch(number, claim, words[FETCHED_NS], bool(words[IS_REVOKED]), words[SENT_TO], jobs)
+
+
+def _if_asked(job: HeldJob, asked_ns: int, numbers: memoryview[int], identity: Identity) -> HeldJob:
+    """Return a job as it is if it is asked to stop, since monotonic ``asked_ns``; 0: it is not."""
+    if not asked_ns:
+        return job
+    kind, kill_ns = numbers[job.position], job.kill_ns
+    if job.state == RUNNING and kind < len(identity.patience):
+        patience_ends_ns = asked_ns + int(identity.patience[kind] * 1e9)
+        kill_ns = min(kill_ns or patience_ends_ns, patience_ends_ns)
+    return job._replace(kill_ns=kill_ns, is_cancelled=True)
+
+
+def asked_at(stop_ns: int, fetched_ns: int) -> int:
+    """Return since when, monotonic, a job of a batch is asked to stop, given its mark; 0: it is not."""
+    asked_ns = stop_ns ^ ASKED
+    return asked_ns if fetched_ns < asked_ns < ASKED else 0
 
 
 def acked_in(words: memoryview[int]) -> range:

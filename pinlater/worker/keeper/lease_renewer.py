@@ -21,6 +21,7 @@ from pinlater.worker.claim_table.exit_queue import ExitQueue, ProcessExit
 from pinlater.worker.claim_table.row import ClaimRow
 from pinlater.worker.claim_table.snapshot import HELD, RUNNING, SUCCEEDED, ClaimSnapshot, HeldBatch
 from pinlater.worker.claim_table.table import ClaimTable
+from pinlater.worker.keeper.held_claims import held_claims, mark_stops
 from pinlater.worker.keeper.orphan_recovery import recover_jobs
 from pinlater.worker.keeper.service_client import KeeperClient
 from pinlater.worker.log_once import LogOnce
@@ -135,20 +136,14 @@ class Keeper:
             self._renew_at = time.monotonic() + self._lease_seconds / 3
 
     def _renew(self) -> None:
-        """Renew all claims older than a third of their lease, and mark the lost ones."""
-        oldest_ns = time.monotonic_ns() - int(self._lease_seconds / 3 * 1e9)
-        held = [
-            (row, batch, job)
-            for row in self._claim_table.rows()
-            for batch in row.snapshot().batches
-            if batch.fetched_ns <= oldest_ns
-            for job in batch.jobs
-            if job.state != HELD or not batch.is_revoked
-        ]
-        lost = self._client.renew([(job.descriptor, batch.claim) for _, batch, job in held])
-        for row, batch, job in held if lost else ():
-            if (job.descriptor, batch.claim) in lost:
-                row.area(batch.number).mark_lost(job.position, batch.fetched_ns)
+        """Renew all claims older than a third of their lease, and mark which jobs are to stop."""
+        now_ns = time.monotonic_ns()
+        oldest_ns = now_ns - int(self._lease_seconds / 3 * 1e9)
+        held = held_claims(self._claim_table, lambda batch, _: batch.fetched_ns <= oldest_ns)
+        renewal = self._client.renew([claim.key for claim in held])
+        mark_stops(held, renewal, now_ns)
+        if renewal.cancelled:
+            self._child.wake_master()  # it kills the processes of those that do not stop
 
     def _release_waiting(self) -> None:
         """Release jobs that wait behind long ones, in agreement with the process that runs them.

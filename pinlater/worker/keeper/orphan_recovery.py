@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pinlater.model.status import MAX_STATUS_CHARACTERS, format_origin
 from pinlater.protocol.conversion.acks import AckFields
-from pinlater.worker.claim_table.counters import RETURNED, ProcessCounters
+from pinlater.worker.claim_table.counters import CANCELLED, RETURNED, ProcessCounters
 from pinlater.worker.claim_table.exit_queue import ProcessExit
 from pinlater.worker.claim_table.snapshot import (
     DISCARDED,
@@ -56,7 +56,8 @@ class CrashedAttempt(NamedTuple):
     @property
     def ack(self) -> AckFields:
         """The ack that tells the server of it."""
-        return self.descriptor, self.status, self.delay_ms, self.claim, self.is_final or None
+        told = self.descriptor, self.status, self.delay_ms, self.claim, self.is_final or None
+        return (*told, None, True) if self.ending == CANCELLED else told
 
 
 def recover_jobs(
@@ -135,11 +136,24 @@ def _failed_attempts(ended: ProcessExit) -> list[CrashedAttempt]:
 
 
 def _crashed_attempts(ended: ProcessExit, suspects: list[HeldRef], client: KeeperClient) -> list[CrashedAttempt]:
-    if ended.info.is_timeout:
-        return [_overdue_job(ended, batch, job) for batch, job in suspects]
-    if len(suspects) == 1:
-        return [_crashed_job(ended, *suspects[0], client)]
-    return [_possible_culprit(ended, batch, job, len(suspects)) for batch, job in suspects]
+    return [
+        _cancelled_job(ended, batch, job)
+        if job.is_cancelled
+        else _overdue_job(ended, batch, job)
+        if ended.info.is_timeout
+        else _crashed_job(ended, batch, job, client)
+        if len(suspects) == 1
+        else _possible_culprit(ended, batch, job, len(suspects))
+        for batch, job in suspects
+    ]
+
+
+def _cancelled_job(ended: ProcessExit, batch: HeldBatch, job: HeldJob) -> CrashedAttempt:
+    """Return the end of a job that was asked to stop, and ran until its process died."""
+    how = "cancelled, and did not stop in time" if ended.info.is_timeout else "cancelled"
+    status = f"[{_where(ended)}] {how}: {_evidence(ended, job)}\n"
+    log.warning("%s: %s", job.descriptor, status.strip())
+    return CrashedAttempt(job.descriptor, batch.claim, status, 0, is_final=True, ending=CANCELLED)
 
 
 def _overdue_job(ended: ProcessExit, batch: HeldBatch, job: HeldJob) -> CrashedAttempt:

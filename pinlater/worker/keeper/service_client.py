@@ -6,7 +6,7 @@ import itertools
 import secrets
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pinlater.client.connection import Connection
 from pinlater.client.servers import ServerSet
@@ -32,6 +32,25 @@ ClaimKey = tuple[str, str]
 """Descriptor and claim of a job."""
 
 
+class Renewal(NamedTuple):
+    """What a server says of claims that were renewed.
+
+    Attributes:
+        lost: those that are lost.
+        cancelled: those whose jobs are asked to stop.
+    """
+
+    lost: set[ClaimKey]
+    cancelled: set[ClaimKey]
+
+
+class _Told(NamedTuple):
+    """Descriptors that a server names in its answer to a checkpoint."""
+
+    lost: Collection[str] = ()
+    cancelled: Collection[str] = ()
+
+
 class KeeperClient:
     """Makes the keeper's calls. A deleted queue is no error.
 
@@ -43,18 +62,27 @@ class KeeperClient:
         self._connection: Connection | None = None
         self._calls = Calls(f"{name}:{secrets.token_hex(4)}", is_plain=True)
 
-    def renew(self, jobs: Iterable[ClaimKey]) -> set[ClaimKey]:
-        """Renew claims; return those that the server reports as lost."""
-        return {job for queue, part in _by_queue(jobs) for job in self._renew(queue, part)}
+    def renew(self, jobs: Iterable[ClaimKey]) -> Renewal:
+        """Renew claims; return those that the server reports as lost, or as those of cancelled jobs."""
+        found = Renewal(set(), set())
+        for queue, part in _by_queue(jobs):
+            self._renew(queue, part, found)
+        return found
 
-    def _renew(self, queue: str, jobs: Sequence[ClaimKey]) -> Iterator[ClaimKey]:
-        stale = self._checkpoint(queue, jobs, tell_stale=True)
-        times = Counter(descriptor for descriptor, _ in jobs) if stale else Counter()
+    def _renew(self, queue: str, jobs: Sequence[ClaimKey], found: Renewal) -> None:
+        told = self._checkpoint(queue, jobs, tell_stale=True)
+        if told == _Told():
+            return
+        named, times = {*told.lost, *told.cancelled}, Counter(descriptor for descriptor, _ in jobs)
         for job in jobs:
             descriptor, _ = job
-            # A worker can hold a job under an old and a new claim; only one of them is lost.
-            if descriptor in stale and (times[descriptor] == 1 or self._checkpoint(queue, [job], tell_stale=True)):
-                yield job
+            if descriptor in named:
+                # A worker can hold a job under an old and a new claim; only one of them is lost.
+                of_job = told if times[descriptor] == 1 else self._checkpoint(queue, [job], tell_stale=True)
+                if descriptor in of_job.lost:
+                    found.lost.add(job)
+                elif descriptor in of_job.cancelled:
+                    found.cancelled.add(job)
 
     def release(self, jobs: Iterable[ClaimKey]) -> None:
         """Release jobs to their queues, no attempt spent."""
@@ -63,17 +91,17 @@ class KeeperClient:
 
     def _checkpoint(
         self, queue: str, jobs: Sequence[ClaimKey], *, move_to_pending: bool = False, tell_stale: bool = False
-    ) -> Collection[str]:
-        """Checkpoint jobs; return the descriptors of stale claims if ``tell_stale``."""
+    ) -> _Told:
+        """Checkpoint jobs; return the descriptors of lost claims and of cancelled jobs if ``tell_stale``."""
         checkpoints = [Checkpoint(descriptor, claim, move_to_pending=move_to_pending) for descriptor, claim in jobs]
         try:
             call = self._calls.checkpoint(queue, checkpoints)
             self._make(with_stale_claims(call) if tell_stale else call)
         except QueueNotFound:
-            return [descriptor for descriptor, _ in jobs]
+            return _Told([descriptor for descriptor, _ in jobs])
         except StaleClaims as error:
-            return error.job_descriptors
-        return ()
+            return _Told(error.job_descriptors, error.cancelled)
+        return _Told()
 
     def succeeded(self, jobs: Iterable[ClaimKey]) -> None:
         """Ack successes."""

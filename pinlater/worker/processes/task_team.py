@@ -30,10 +30,16 @@ class TaskTeam(Team):
         bell: rung when a job has ended.
         new_runner: makes the runner, given the hard limits of all jobs.
         kill_at: ends this process if a job does not heed its limits.
+        stopped_ns: tells when a job was last marked as one that is to stop.
     """
 
     def __init__(
-        self, capacity: int, waker: ThreadWaker, new_runner: Callable[[Deadlines], TaskRunner], kill_at: KillAt
+        self,
+        capacity: int,
+        waker: ThreadWaker,
+        new_runner: Callable[[Deadlines], TaskRunner],
+        kill_at: KillAt,
+        stopped_ns: Callable[[], int],
     ) -> None:
         super().__init__(capacity, waker)
         self._runner = new_runner(Deadlines(kill_at))
@@ -47,6 +53,7 @@ class TaskTeam(Team):
         self._tasks: dict[asyncio.Task[None], TaskGroup] = {}
         self._batches: dict[asyncio.Task[None], DequeuedBatch] = {}
         self._is_checking = False
+        self._stopped_ns, self._checked_ns = stopped_ns, 0
 
     def _start_job(self, batch: DequeuedBatch) -> None:
         if self._thread is None:
@@ -103,16 +110,19 @@ class TaskTeam(Team):
             self._batches[task] = batch
         if not self._is_checking:
             self._is_checking = True
-            self._loop.call_later(CHECK_SECONDS, self._cancel_lost)
+            self._loop.call_later(CHECK_SECONDS, self._cancel_stopped)
 
-    def _cancel_lost(self) -> None:
-        """Cancel, once, the jobs whose claim was lost."""
-        for task in [task for task, batch in self._batches.items() if batch.is_lost(0)]:
-            del self._batches[task]
-            task.cancel()
+    def _cancel_stopped(self) -> None:
+        """Cancel, once, the jobs that are to stop."""
+        stopped_ns = self._stopped_ns()
+        if stopped_ns != self._checked_ns:
+            self._checked_ns = stopped_ns
+            for task in [task for task, batch in self._batches.items() if batch.must_stop(0)]:
+                self._batches.pop(task).is_told = True
+                task.cancel()
         self._is_checking = bool(self._tasks)
         if self._is_checking:
-            self._loop.call_later(CHECK_SECONDS, self._cancel_lost)
+            self._loop.call_later(CHECK_SECONDS, self._cancel_stopped)
 
     async def _run(self, batch: DequeuedBatch) -> None:
         began_ns = monotonic_ns()

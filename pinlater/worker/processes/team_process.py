@@ -69,7 +69,8 @@ class TeamProcess(JobProcess):
             return TaskRunner(*common, deadlines, now=now, middleware=self._middleware, unknown_seconds=unknown_seconds)
 
         if options.concurrency is not None:
-            return TaskTeam(options.capacity, self._waker, for_tasks, self._child.kill_at)
+            row = self._row
+            return TaskTeam(options.capacity, self._waker, for_tasks, self._child.kill_at, lambda: row.stopped_ns)
         return ThreadTeam(options.capacity, self._waker, for_thread, self._child.kill_at)
 
     def work(self) -> None:

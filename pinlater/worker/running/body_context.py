@@ -7,7 +7,6 @@ from functools import cached_property
 from pinlater.errors import JobInterrupted
 from pinlater.jobs.body_codec import encode_body
 from pinlater.jobs.job import Job, RawJob
-from pinlater.jobs.workflow_context import WorkflowContext
 from pinlater.model.body_metadata import (
     BodyMetadata,
     SagaMark,
@@ -16,9 +15,10 @@ from pinlater.model.body_metadata import (
     replace_metadata,
     with_reports,
 )
+from pinlater.worker.running.claimed_context import ClaimedContext
 
 
-class BodyContext(WorkflowContext):
+class BodyContext(ClaimedContext):
     """A context that knows the body of its job, as it was dequeued or last saved."""
 
     _job: Job

@@ -10,8 +10,8 @@ from typing import Any
 
 _LEFTOVER_SECONDS = 5.0
 
-CHECK_SECONDS = 1.0
-"""Interval of the check whether waiting jobs have lost their claim."""
+CHECK_SECONDS = 0.1
+"""Interval of the check whether waiting jobs are to stop."""
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class Coroutines:
 
         Args:
             coroutine: of a job.
-            is_over: asked every second; when it says so, once, the coroutine is cancelled.
+            is_over: asked again and again; when it says so, once, the coroutine is cancelled.
         """
         runner = self._usable_runner()
         self._is_over = is_over
@@ -58,7 +58,7 @@ class Coroutines:
     def _cancel_if_over(self) -> None:
         """Cancel the coroutine if it is over. One timer serves all jobs of the loop, so short jobs pay nothing."""
         assert self._runner is not None  # whose loop calls us
-        if self._task is not None and self._is_over():
+        if self._task is not None and not self._task.done() and self._is_over():
             self._task.cancel()
         self._runner.get_loop().call_later(CHECK_SECONDS, self._cancel_if_over)
 

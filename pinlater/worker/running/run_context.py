@@ -14,7 +14,7 @@ from threading import get_ident
 from typing import Any, NoReturn, TypeVar, Unpack
 
 from pinlater.client.jobs import encoder, queue_of
-from pinlater.errors import ClaimLost, JobExpired, JobInterrupted, JobSleeps, StepMismatch
+from pinlater.errors import JobExpired, JobInterrupted, JobSleeps, StepMismatch
 from pinlater.jobs.body_codec import options_of
 from pinlater.jobs.cursor import iterate
 from pinlater.jobs.enqueue_options import FollowUpOptions
@@ -163,7 +163,7 @@ class RunContext(BodyContext):
 
     def checkpoint(self, *, flush: bool = False) -> None:
         """Save the record; see ``JobContext.checkpoint``."""
-        if self.interruption is not None or self._batch.area.lost_batch_ns[self._position]:
+        if self.interruption is not None or self._batch.area.stop_ns[self._position]:
             self.go_on()
         if self._saver.is_draining:
             self._save(self._patience_seconds)
@@ -311,24 +311,6 @@ class RunContext(BodyContext):
         if self.next_run is None and self.interruption is None:
             self.result = encode_result(self._job, returned)
 
-    @property
-    def is_lost(self) -> bool:
-        """Whether the claim was lost, as far as known."""
-        return self._batch.is_lost(self._position)
-
-    def go_on(self) -> None:
-        """Return, unless the attempt was ended before or the claim was lost."""
-        self.check_claim()
-        super().go_on()
-
-    def check_claim(self) -> bool:
-        """End the attempt if the claim was lost; return whether it ended it now."""
-        is_news = self.is_lost and not isinstance(self.interruption, ClaimLost)
-        if is_news:
-            why = "the worker has lost its claim: the lease has expired, or the job was deleted"
-            self.note_interruption(ClaimLost(why))
-        return is_news
-
     def _count_attempts_without_spare(self) -> None:
         mark, given = self.saga_mark, self.attempts_allowed
         if mark is not None and mark.given == given:
@@ -364,13 +346,13 @@ class RunContext(BodyContext):
         with self._while_calling(self._patience_seconds):
             saved = self._saver.submit(self._batch, self._position, self._encoded, self._patience_seconds)
             is_saved = await asyncio.wrap_future(saved)
-        if self.is_lost:
+        if self._batch.area.stop_ns[self._position]:
             self.go_on()
         return is_saved
 
     def _save(self, patience_seconds: float) -> bool:
         is_saved = self._send(self._encoded, patience_seconds)
-        if self.is_lost:
+        if self._batch.area.stop_ns[self._position]:
             self.go_on()
         return is_saved
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import copy_context
+from dataclasses import replace
 from functools import partial
 from inspect import iscoroutinefunction
 from math import inf
@@ -20,6 +21,7 @@ from pinlater.errors import (
     BodyInvalid,
     ClaimLost,
     Discard,
+    JobCancelled,
     JobExpired,
     JobInterrupted,
     JobSleeps,
@@ -40,6 +42,7 @@ from pinlater.jobs.retry_delay import bounded_ms, delay_ms
 from pinlater.jobs.waiting import JobWaits
 from pinlater.model.body_metadata import read_recurrence
 from pinlater.worker import logs
+from pinlater.worker.claim_table.counters import CANCELLED
 from pinlater.worker.running.coroutines import Coroutines
 from pinlater.worker.running.limits import KillAt, Limits, TimeLimits, never_kill
 from pinlater.worker.running.run_context import RunContext
@@ -157,7 +160,7 @@ class Runner:
         self, job: Job, context: RunContext, batch: DequeuedBatch, position: int, now_ns: int
     ) -> Outcome | None:
         self._record_start(job, context, batch, position, now_ns)
-        if batch.area.lost_batch_ns[position] and context.is_lost:
+        if batch.area.stop_ns[position] and context.check_stop():
             return self._ended(job, context, None, now_ns)
         self._running.job = context
         try:
@@ -173,7 +176,7 @@ class Runner:
         finally:
             self._running.job = None
         is_plain = context.interruption is None and context.next_run is None and context.saga_failure is None
-        is_plain = is_plain and not batch.area.lost_batch_ns[position]
+        is_plain = is_plain and not batch.area.stop_ns[position]
         if is_plain and getpid() == self._pid:
             return None if context.result is None else Result(context.result)  # nearly always: this is the short way
         return self._ended(job, context, None, now_ns)
@@ -185,7 +188,7 @@ class Runner:
         """
         if getpid() != self._pid:
             leave_fork(error)
-        context.check_claim()
+        context.check_end()
         if error is None and context.interruption is None:
             error = context.saga_failure  # the job has caught it, but what it has left is neither done nor undone
         if error is not None:
@@ -202,14 +205,14 @@ class Runner:
     def _call(self, job: Job, context: RunContext) -> None:
         returned = job.run(context)
         if returned.__class__ is CoroutineType:
-            returned = self._coroutines.run(returned, context.check_claim)
+            returned = self._coroutines.run(returned, context.check_stop)
         if returned is not None or type(job) in self._with_result:
             context.record_returned(returned)
 
     def _call_with_middleware(self, job: Job, context: RunContext) -> None:
         if iscoroutinefunction(job.run):
             awaited = run_within(self._middleware, job, context, context.record_returned)
-            self._coroutines.run(awaited, context.check_claim)
+            self._coroutines.run(awaited, context.check_stop)
             return
         with within(self._middleware, job, context):
             self._call(job, context)
@@ -256,6 +259,8 @@ class Runner:
         if isinstance(error, ClaimLost):
             log.warning("%s stopped; its result is dropped: %s", job.job_options.name, error)
             return LostClaim()
+        if isinstance(error, JobCancelled):
+            return _cancelled(job, context, error, seconds)
         if isinstance(error, JobWaits):  # which may end earlier than what it gives as its end
             return self._interrupted(job, context, error, started_ns)
         if isinstance(error, JobSleeps) and error.until_ms >= context.expires_ms:
@@ -275,6 +280,8 @@ class Runner:
         return self._failed(job, context, error, seconds)
 
     def _failed(self, job: Job, context: RunContext, error: BaseException, seconds: float) -> Failure:
+        if context.is_cancelled:  # it has not noticed, and has failed by itself
+            return replace(_given_up(job, context, error, seconds, " (it was cancelled)"), ending=CANCELLED)
         is_planned = isinstance(error, Retry)
         if isinstance(error, Retry) and error.after is not None:
             after_ms = bounded_ms(error.after)
@@ -318,6 +325,12 @@ class Runner:
 
 def _failure_status(context: RunContext, error: BaseException, seconds: float, **how: Any) -> str:
     return describe_failure(context.attempt, context.attempts_allowed, seconds, error, **how)
+
+
+def _cancelled(job: Job, context: RunContext, error: JobCancelled, seconds: float) -> Failure:
+    log.info("%s stopped, since it was cancelled", job.job_options.name)
+    status = _failure_status(context, error, seconds, with_traceback=False, is_last=True)
+    return Failure(status, None, ending=CANCELLED)
 
 
 def _given_up(job: Job, context: RunContext, error: BaseException, seconds: float, verdict: str = "") -> Failure:

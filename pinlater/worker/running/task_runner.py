@@ -70,7 +70,7 @@ class TaskRunner(Runner):
         self, job: Job, context: RunContext, batch: DequeuedBatch, position: int, now_ns: int
     ) -> Outcome | None:
         self._record_start(job, context, batch, position, now_ns)
-        if batch.area.lost_batch_ns[position] and context.is_lost:
+        if batch.area.stop_ns[position] and context.check_stop():
             return self._ended(job, context, None, now_ns)
         logs.current_job.set(logs.CurrentJob(context))
         try:

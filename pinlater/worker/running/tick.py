@@ -13,7 +13,7 @@ from pinlater.jobs.job import Job
 from pinlater.jobs.schedule import Schedule
 from pinlater.model.body_metadata import BodyMetadata, Recurrence, read_recurrence
 from pinlater.model.status import format_origin
-from pinlater.worker.claim_table.counters import DISCARDED, TICK_FAILED
+from pinlater.worker.claim_table.counters import CANCELLED, DISCARDED, TICK_FAILED
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.session.outcome import Failure, Interruption, Outcome
 
@@ -94,6 +94,8 @@ class Tick:
 
     def after(self, outcome: Outcome | None) -> Outcome | None:
         """Return the outcome for the job after an attempt; a successful one was rescheduled already."""
+        if isinstance(outcome, Failure) and outcome.ending == CANCELLED:
+            return outcome  # there is no next tick
         if isinstance(outcome, Failure) and (outcome.delay_ms is None or self._context.is_last_attempt):
             return self._give_up(outcome.status, outcome.ending)
         if isinstance(outcome, Interruption) and outcome.attempts is not None:

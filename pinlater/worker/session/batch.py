@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from time import monotonic_ns
 from typing import Any
 
 from pinlater.worker.claim_table.row import BatchArea
-from pinlater.worker.claim_table.snapshot import GONE, HELD, RETURNING, RUNNING
+from pinlater.worker.claim_table.snapshot import GONE, HELD, RETURNING, RUNNING, asked_at
 from pinlater.worker.session.job_saves import JobSaves
 
 _NONE: dict[int, bytes] = {}
@@ -25,6 +26,7 @@ class DequeuedBatch:
         fetched_ns: when they were fetched, which tells them in the claim table from those of another batch.
         next: position of the next job to start.
         end: position after the last one to start.
+        is_told: of one with a single job: whether its coroutine was cancelled because it is to stop.
         saves: those of its only job, of a batch that has one; None: none yet.
         new_attempts: position of a job -> attempts that the server is to give it with its next checkpoint.
         results: position of a job that has succeeded -> its result, of the few that have one.
@@ -38,6 +40,7 @@ class DequeuedBatch:
         "descriptors",
         "end",
         "fetched_ns",
+        "is_told",
         "metadata",
         "new_attempts",
         "next",
@@ -57,6 +60,7 @@ class DequeuedBatch:
         self.end = area.write(self.claim, self.descriptors)
         self.fetched_ns = area.fetched_ns
         self.saves: JobSaves | None = None
+        self.is_told = False
         self.results: dict[int, bytes] = _NONE
         self.new_attempts: dict[int, int] = _NO_ATTEMPTS
         self._unsettled = len(self.descriptors)
@@ -77,11 +81,24 @@ class DequeuedBatch:
 
     def is_lost(self, position: int) -> bool:
         """Whether the claim of a job was lost."""
-        return self.area.lost_batch_ns[position] == self.fetched_ns
+        return self.area.stop_ns[position] == self.fetched_ns
+
+    def is_cancelled(self, position: int) -> bool:
+        """Whether a job is asked to stop."""
+        return asked_at(self.area.stop_ns[position], self.fetched_ns) != 0
+
+    def must_stop(self, position: int) -> bool:
+        """Whether a job is to stop, for either reason."""
+        return self.is_lost(position) or self.is_cancelled(position)
 
     def mark_lost(self, position: int) -> None:
         """Record that the claim of a job was lost, also if that is heard of after the batch was settled."""
         self.area.mark_lost(position, self.fetched_ns)
+
+    def mark_cancelled(self, position: int) -> None:
+        """Record that a job is asked to stop, unless the batch was settled before that is heard of."""
+        if self.area.fetched_ns == self.fetched_ns:
+            self.area.mark_cancelled(position, self.fetched_ns, monotonic_ns())
 
     def unstart(self, position: int, *, has_run: bool) -> None:
         """Mark a job for release; one that has run is released with a new body."""

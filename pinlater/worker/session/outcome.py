@@ -15,7 +15,7 @@ from pinlater.jobs import middleware
 from pinlater.model.messages import MessageWait
 from pinlater.model.status import format_failure, format_origin, status_space
 from pinlater.protocol.conversion.acks import AckFields
-from pinlater.worker.claim_table.counters import UNKNOWN
+from pinlater.worker.claim_table.counters import CANCELLED, UNKNOWN
 
 _HOST = socket.gethostname()
 _MOST_FRAMES = 8
@@ -42,7 +42,8 @@ class Failure:
 
     def ack(self, descriptor: str, claim: str | None) -> AckFields:
         """Return the ack that tells the server of it."""
-        return descriptor, self.status, self.delay_ms or 0, claim, self.delay_ms is None or None
+        told = descriptor, self.status, self.delay_ms or 0, claim, self.delay_ms is None or None
+        return (*told, None, True) if self.ending == CANCELLED else told
 
 
 @dataclass(frozen=True, slots=True)

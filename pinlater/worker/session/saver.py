@@ -152,8 +152,11 @@ class Saver:
     def _is_saved(self, batch: DequeuedBatch, position: int, call: Callable[[], object]) -> bool:
         try:
             call()
-        except StaleClaims:
-            batch.mark_lost(position)
+        except StaleClaims as error:
+            if batch.descriptors[position] in error.cancelled:
+                batch.mark_cancelled(position)
+            else:
+                batch.mark_lost(position)
         except (EnqueueRejected, CallUnsendable) as error:
             raise BodyTooLarge(str(error)) from error
         except (CallError, ServerError) as error:

@@ -17,10 +17,14 @@ class FakeChild:
         self.pid = os.getpid()
         self.draining = False
         self.stopping_now = False
+        self.master_wakes = 0
         self.wakeup_fd, self._pull = os.pipe()
 
     def beat(self):
         pass
+
+    def wake_master(self):
+        self.master_wakes += 1
 
     def drain(self):
         self.draining = True

@@ -206,7 +206,7 @@ def bench():
 
 
 def is_lost(area, position):
-    return area.lost_batch_ns[position] == area.fetched_ns
+    return area.stop_ns[position] == area.fetched_ns
 
 
 def test_the_keeper_tells_the_process_which_claims_have_ended(bench):
@@ -257,21 +257,21 @@ class Store(KeeperClient):
 def test_renewals_return_the_claims_that_have_ended():
     first, second, third = names(3)
     store = Store({first: "a", second: "b", third: "a"})
-    assert store.renew([(first, "a"), (third, "a")]) == set()
+    assert store.renew([(first, "a"), (third, "a")]).lost == set()
     assert store.calls == 1
-    assert store.renew([(first, "a"), (second, "a"), (third, "x")]) == {(second, "a"), (third, "x")}
+    assert store.renew([(first, "a"), (second, "a"), (third, "x")]).lost == {(second, "a"), (third, "x")}
     assert store.calls == 2
 
 
 def test_of_a_job_that_is_held_twice_only_the_old_claim_has_ended():
     [first] = names(1)
     store = Store({first: "new"})
-    assert store.renew([(first, "old"), (first, "new")]) == {(first, "old")}
+    assert store.renew([(first, "old"), (first, "new")]).lost == {(first, "old")}
 
 
 def test_with_its_queue_all_claims_have_ended():
     jobs = [(name, "a") for name in names(2, "deleted")]
-    assert Store({}).renew(jobs) == set(jobs)
+    assert Store({}).renew(jobs).lost == set(jobs)
 
 
 def test_the_claim_table_fits_many_long_queue_names(bench):

@@ -9,6 +9,7 @@ from pinlater.worker.claim_table.exit_queue import ExitInfo, ExitQueue
 from pinlater.worker.claim_table.snapshot import RUNNING, SOLO_LAYOUT, Identity, team_layout
 from pinlater.worker.claim_table.table import ClaimTable
 from pinlater.worker.keeper.lease_renewer import Keeper
+from pinlater.worker.keeper.service_client import Renewal
 from pinlater.worker.options import WorkerOptions
 from tests.unit.client.fake_server import free_address
 from tests.unit.worker.fakes import names
@@ -26,6 +27,7 @@ class FakeMessenger:
         self.kept = {}
         self.body = b"{}"
         self.lost = set()
+        self.cancelled = set()
 
     def _say(self, what, jobs):
         if self.trouble:
@@ -37,7 +39,7 @@ class FakeMessenger:
 
     def renew(self, jobs):
         self._say("renew", [descriptor for descriptor, _ in jobs])
-        return {job for job in jobs if job in self.lost}
+        return Renewal(self.lost.intersection(jobs), self.cancelled.intersection(jobs))
 
     def release(self, jobs):
         self._say("give back", [descriptor for descriptor, _ in jobs])

@@ -247,4 +247,4 @@ def task_team(bench, places):
     def new_runner(deadlines):
         return TaskRunner(bench.codec, bench.codec.names, FakeSaver(), 30.0, deadlines)
 
-    return TaskTeam(places, bench.waker, new_runner, bench.wishes.append)
+    return TaskTeam(places, bench.waker, new_runner, bench.wishes.append, time.monotonic_ns)

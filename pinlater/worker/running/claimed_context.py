@@ -1,0 +1,57 @@
+"""What a running job's context knows of its claim: whether it was lost, and whether the job is asked to stop."""
+
+from __future__ import annotations
+
+from pinlater.errors import ClaimLost, JobCancelled
+from pinlater.jobs.workflow_context import WorkflowContext
+from pinlater.worker.session.batch import DequeuedBatch
+
+
+class ClaimedContext(WorkflowContext):
+    """A context that ends the attempt if the claim was lost or the job was cancelled.
+
+    The keeper, and whoever hears of it first, marks the job in the claim table; a glance there is all that a job pays.
+    """
+
+    _batch: DequeuedBatch
+    _position: int
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the claim was lost, as far as known."""
+        return self._batch.is_lost(self._position)
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the job was cancelled; see ``JobContext.is_cancelled``."""
+        return self._batch.is_cancelled(self._position)
+
+    def go_on(self) -> None:
+        """Return, unless the attempt was ended before, the claim was lost or the job was cancelled."""
+        if self._batch.area.stop_ns[self._position]:
+            self.check_stop()
+        super().go_on()
+
+    def check_claim(self) -> bool:
+        """End the attempt if the claim was lost; return whether it ended it now."""
+        is_news = self.is_lost and not isinstance(self.interruption, ClaimLost)
+        if is_news:
+            why = "the worker has lost its claim: the lease has expired, or the job was deleted"
+            self.note_interruption(ClaimLost(why))
+        return is_news
+
+    def check_stop(self) -> bool:
+        """End the attempt if the claim was lost or the job was cancelled; return whether it ended it now."""
+        if self.check_claim():
+            return True
+        is_news = self.is_cancelled and not isinstance(self.interruption, ClaimLost | JobCancelled)
+        if is_news:
+            self.note_interruption(JobCancelled("the job was cancelled"))
+        return is_news
+
+    def check_end(self) -> None:
+        """Find out, at the end of the run, why the job was told to stop; if it was not, it ended before it noticed."""
+        if self.interruption is None and not self._batch.is_told:
+            self.check_claim()
+        else:
+            self.check_stop()
