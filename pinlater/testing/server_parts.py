@@ -10,6 +10,7 @@ from typing import Self
 from pinlater.server.api.overload import LoadShedder
 from pinlater.server.api.service import Service
 from pinlater.server.backends.claim_names import ClaimNames
+from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.sqlite import SqliteStore
 from pinlater.server.broker import Broker
 from pinlater.server.config.settings import Settings
@@ -49,6 +50,7 @@ class ServerParts:
                 priority_levels=settings.priority_levels,
                 now_ms=now_ms,
                 synchronous=settings.sqlite_synchronous,
+                notifications=(notifications := JobNotifications()),
             )
         except BaseException:
             self._listener.close()
@@ -56,6 +58,8 @@ class ServerParts:
         metrics, port = Metrics(), self._listener.getsockname()[1]
         limits = RateLimits()
         self._broker = Broker(self._backend, limits, now_ms)
+        notifications.on_woken = self._broker.on_woken
+        notifications.on_cancelled = self._broker.cancellations.record
         self._stored = StoredLimits(self._backend, RateLimitFiles(settings, limits, self._broker.wake_all))
         claims = ClaimNames(os.uname().nodename, port, now_ms())
         service = Service(

@@ -119,11 +119,25 @@ def run_with_types(travel, rent, charged):
     assert charges[-1] == (7, 10)
 
 
+def talk(page, server):
+    kinds = album, _, post = [page[name] for name in ("PrintAlbum", "Thumbnail", "PublishPost")]
+    with run_inline(*kinds) as client:
+        assert client.enqueue(album(photos=["a.jpg", "bb.jpg"])).result(timeout=0) == 20
+    mails.clear()
+    handle = server.client(*kinds).enqueue(post(post=7))
+    server.run_worker(*kinds)
+    assert handle.send("approval", page["Approval"](by="ada"))
+    server.run_worker(*kinds)
+    assert handle.result(timeout=10) == "ada"
+    assert mails == [("ada", "post 7 is out")]
+
+
 def afterwards(page, server):
     kinds = [page[name] for name in ("PublishAlbum", "CompareOffers", "Backup", "Close", "Invite")]
     album, compare, backup, close, invite = kinds
     notes.clear()
     watch(page["WatchPrices"], server)
+    talk(page, server)
     give_up(page["Holiday"])
     notes.clear()
     run_with_types(page["Travel"], page["CollectRent"], page["Charge"])
