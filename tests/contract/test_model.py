@@ -4,7 +4,7 @@
 """
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from pinlater.errors import EnqueueRejected
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.messages import MessageKind, MessageWait, Parent, ReceivedMessage
 from pinlater.model.unique import OnDuplicate, UniqueRule
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, Bench, ack_of, new_job
@@ -35,6 +37,9 @@ rules = st.sampled_from(
         UniqueRule(on_duplicate=OnDuplicate.DEBOUNCE, max_delay_ms=30),
     )
 )  # fmt: skip
+results = st.sampled_from((None, None, b"", b"\xff\0"))
+names = st.sampled_from(("go", "join"))
+waits = st.lists(st.builds(MessageWait, names, st.integers(1, 4)), max_size=2)
 few = st.integers(0, 4)
 numbers = st.integers(0, 63)
 changes = st.one_of(
@@ -47,6 +52,7 @@ changes = st.one_of(
             "attempts": attempts,
             "status": statuses,
             "move_to_pending": st.booleans(),
+            "waits_for": waits,
         },
     ),
 )
@@ -86,17 +92,49 @@ class ModelJob:
     source: str | None = None
     lease: int = 0
     expires: int = 0
+    result: bytes | None = None
+    is_cancelled: bool = False
+    parent: Parent | None = None
+    waits: tuple[MessageWait, ...] = ()
+    messages: dict[str, list[ReceivedMessage]] = field(default_factory=lambda: {"go": [], "join": []})
+    open: set[str] = field(default_factory=set)
+    """Fields of which the contract does not say what they have become; they are taken from the store once."""
+
+    @property
+    def is_unfinished(self):
+        return self.state in {PENDING, IN_PROGRESS}
 
     def finish(self, state, now):
         self.state, self.updated_at, self.key = state, now, None
+        self.is_cancelled = self.is_cancelled and state == FAILED
 
     def back(self, run_after, now):
-        self.state, self.claim, self.run_after, self.updated_at = PENDING, None, run_after, now
+        """Make it PENDING, or FAILED if it is asked to stop."""
+        if self.is_cancelled:
+            self.finish(FAILED, now)
+            self.open |= {"run_after", "remaining"}
+        else:
+            self.state, self.claim, self.run_after, self.updated_at = PENDING, None, run_after, now
+
+    def is_due_by(self, waits):
+        """Return whether as many messages have arrived as one of the waits says."""
+        return any(len(self.messages[name]) >= number for name, number in waits)
+
+    def receive(self, name, message_id, payload, kind, now):
+        """Store a message, unless there is one with its id; end the sleep that waits for it."""
+        there = self.messages[name]
+        if self.is_unfinished and message_id not in [one.id for one in there]:
+            there.append(ReceivedMessage(len(there) + 1, message_id, payload, kind))
+        if self.state == PENDING and self.run_after > now and self.is_due_by(w for w in self.waits if w.name == name):
+            self.run_after = now
+            self.open.add("updated_at")
 
     def spend(self, run_after, now, *, is_final=False):
         """One attempt failed: by an ack or by expiry."""
-        is_last = is_final or self.remaining <= 1
+        is_last = is_final or self.remaining <= 1 or self.is_cancelled
         self.remaining = 0 if is_last else self.remaining - 1
+        if self.is_cancelled:
+            self.open.add("remaining")
         if is_last:
             self.finish(FAILED, now)
         else:
@@ -172,6 +210,35 @@ class Comparison(RuleBasedStateMachine):
             else:
                 self._stored(name, job)
 
+    @rule(number=numbers, name=names, position=few, offset=offsets)
+    def enqueue_child(self, number, name, position, offset):
+        parent = Parent(self.pick(number), name, position)
+        wanted = new_job(b"child", run_after_ms=self.at(offset), parent=parent)
+        job = self.jobs.get(parent.descriptor)
+        if job is None or not job.is_unfinished or job.is_cancelled:
+            with pytest.raises(EnqueueRejected):
+                self.bench.put(new_job(), wanted)
+        else:
+            (stored,) = self.bench.put(wanted)
+            self._stored(stored, wanted)
+
+    def tell_parent(self, job):
+        """Tell of the end of a job, or of its deletion."""
+        parent = job.parent and self.jobs.get(job.parent.descriptor)
+        if parent is None:
+            return
+        kinds = {SUCCEEDED: MessageKind.SUCCEEDED, FAILED: MessageKind.FAILED}
+        kind = MessageKind.CANCELLED if job.state == FAILED and job.is_cancelled else kinds.get(job.state)
+        payload = (job.result or b"") if job.state == SUCCEEDED else job.status.encode()
+        told = job.parent.name, str(job.parent.position), payload
+        parent.receive(*told, MessageKind.DELETED if kind is None else kind, self.now)
+
+    def tell_of_ends(self, changed):
+        """Tell of those jobs that have ended, after all changes of a call."""
+        for job in changed:
+            if not job.is_unfinished:
+                self.tell_parent(job)
+
     def _replaced(self, stored, job):
         if stored.lease or not job.unique_rule or not job.unique_rule.on_duplicate:
             return
@@ -189,7 +256,7 @@ class Comparison(RuleBasedStateMachine):
         run_after = self.now if job.run_after_ms is None else job.run_after_ms
         self.jobs[name] = ModelJob(
             JobDescriptor.parse(name).local_id, job.priority, job.body, self.now, run_after, self.now,
-            job.attempts, job.attempts, job.status, job.unique,
+            job.attempts, job.attempts, job.status, job.unique, parent=job.parent,
         )  # fmt: skip
 
     def due(self, limit):
@@ -206,7 +273,7 @@ class Comparison(RuleBasedStateMachine):
         for (_, job), got in zip(expected, taken, strict=True):
             assert got[1:] == (job.body, job.allowed, job.remaining, job.created_at, job.run_after)
             job.state, job.claim, job.source, job.updated_at = IN_PROGRESS, claim.descriptor, source, self.now
-            job.lease, job.expires = lease, self.now + lease
+            job.lease, job.expires, job.waits = lease, self.now + lease, ()
         if len(taken) < limit:
             later = [job.run_after for _, job in self.of(PENDING) if job.run_after > self.now]
             assert next_due == min(later, default=None)
@@ -218,6 +285,7 @@ class Comparison(RuleBasedStateMachine):
         assert self.bench.release_claims(QUEUE, source) == len(held)
         for job in held:
             job.back(job.run_after, self.now)
+        self.tell_of_ends(held)
         assert [job.descriptor for job in self.bench.peek_jobs(QUEUE, limit)] == [name for name, _ in self.due(limit)]
 
     def given_claim(self, name, pick):
@@ -232,26 +300,38 @@ class Comparison(RuleBasedStateMachine):
         is_held = job is not None and job.state == IN_PROGRESS and claim in {None, job.claim}
         return job if is_held else None
 
-    @rule(number=numbers, pick=few, status=statuses)
-    def ack(self, number, pick, status):
+    @rule(number=numbers, pick=few, status=statuses, result=results)
+    def ack(self, number, pick, status, result):
         name = self.pick(number)
         claim = self.given_claim(name, pick)
         job = self.held(name, claim)
-        assert self.bench.ack(name, claim=claim, status=status).changed == (job is not None)
+        assert self.bench.ack(name, claim=claim, status=status, result=result).changed == (job is not None)
         if job:
-            job.status += status
+            job.status, job.result = job.status + status, result
             job.finish(SUCCEEDED, self.now)
+            self.tell_parent(job)
 
-    @rule(number=numbers, pick=few, status=statuses, delay=st.integers(-5, 50), is_final=st.booleans())
-    def nack(self, number, pick, status, delay, is_final):
+    @rule(
+        number=numbers,
+        pick=few,
+        status=statuses,
+        delay=st.integers(-5, 50),
+        end=st.sampled_from(((False, False), (True, False), (True, True))),
+    )
+    def nack(self, number, pick, status, delay, end):
+        is_final, is_cancelled = end
         name = self.pick(number)
         claim = self.given_claim(name, pick)
         job = self.held(name, claim)
-        settled = self.bench.fail(name, claim=claim, status=status, retry_delay_ms=delay, is_final=is_final)
+        settled = self.bench.fail(
+            name, claim=claim, status=status, retry_delay_ms=delay, is_final=is_final, is_cancelled=is_cancelled
+        )
         assert (settled.changed, settled.stale) == ((1, 0) if job else (0, 1))
         if job:
             job.status += status
+            job.is_cancelled |= is_cancelled
             job.spend(self.now + max(delay, 0), self.now, is_final=is_final)
+            self.tell_of_ends([job])
 
     @rule(several=st.lists(numbers, max_size=4), split=few)
     def settle_several(self, several, split):
@@ -268,6 +348,7 @@ class Comparison(RuleBasedStateMachine):
                 self.jobs[name].finish(SUCCEEDED, self.now)
             else:
                 self.jobs[name].spend(self.now, self.now)
+        self.tell_of_ends(self.jobs[name] for name in held)
 
     @rule(number=numbers, pick=few, source=st.sampled_from(SOURCES), changes=changes)
     def checkpoint(self, number, pick, source, changes):
@@ -276,13 +357,28 @@ class Comparison(RuleBasedStateMachine):
         job = self.held(name, claim)
         if job and claim is None and job.source != source:
             job = None
-        changes = {**changes, "run_after_ms": self.at(changes.get("run_after_ms"))}
+        is_back = changes.get("move_to_pending", False)
+        changes = {key: value for key, value in changes.items() if is_back or key != "waits_for"}
+        changes["run_after_ms"] = self.at(changes.get("run_after_ms"))
         settled = self.bench.checkpoint(name, claim=claim, source=source, **changes)
         assert (settled.changed, settled.stale) == ((1, 0) if job else (0, 1))
+        is_told = job is not None and job.is_cancelled and not is_back
+        assert [str(told) for told in settled.cancelled] == ([name] if is_told else [])
         if job:
             self._apply(job, has_claim=claim is not None, **changes)
 
-    def _apply(self, job, *, has_claim, run_after_ms, body=None, attempts=None, status="", move_to_pending=False):
+    def _apply(
+        self,
+        job,
+        *,
+        has_claim,
+        run_after_ms,
+        body=None,
+        attempts=None,
+        status="",
+        move_to_pending=False,
+        waits_for=(),
+    ):
         unchanged = job.run_after if has_claim else self.now  # a job given back by its claim keeps its place
         run_after = unchanged if run_after_ms is None else run_after_ms
         job.body = job.body if body is None else body
@@ -290,9 +386,52 @@ class Comparison(RuleBasedStateMachine):
         job.status = status + job.status
         job.run_after, job.updated_at, job.expires = run_after, self.now, self.now + job.lease
         if move_to_pending:
+            if job.is_due_by(waits_for):
+                run_after = min(run_after, self.now)
+                job.open |= {"run_after"} if run_after_ms is None else set()  # at once, or in its place
+            job.waits = () if job.is_cancelled else tuple(waits_for)
             job.back(run_after, self.now)
+            self.tell_of_ends([job])
+
+    @rule(number=numbers, name=names, message_id=few)
+    def send(self, number, name, message_id):
+        descriptor = self.pick(number)
+        job = self.jobs.get(descriptor)
+        is_there = job is not None and job.is_unfinished
+        assert self.bench.send(descriptor, name, str(message_id), b"sent") == is_there
+        if is_there:
+            job.receive(name, str(message_id), b"sent", MessageKind.EVENT, self.now)
 
     # What people and the monitor do
+
+    @rule(several=st.lists(numbers, max_size=3), status=statuses)
+    def cancel(self, several, status):
+        several = list(dict.fromkeys(map(self.pick, several)))
+        cancelled = self.bench.cancel(*several, status=status)
+        there = [(name, self.jobs[name]) for name in several if name in self.jobs]
+        waiting = [job for _, job in there if job.state == PENDING]
+        for job in waiting:
+            job.finish(FAILED, self.now)
+            job.waits, job.is_cancelled, job.status = (), True, job.status + status
+            job.open.add("remaining")
+        for _, job in there:
+            if job.state == IN_PROGRESS and not job.is_cancelled:
+                job.is_cancelled, job.status = True, job.status + status
+                job.open.add("updated_at")
+        ended = [name for name, job in there if job.state == FAILED and job.is_cancelled]
+        assert sorted(map(str, cancelled.ended)) == sorted(ended)
+        assert sorted(map(str, cancelled.asked)) == sorted(name for name, job in there if job.state == IN_PROGRESS)
+        self.tell_of_ends(waiting)
+
+    @rule(several=st.lists(numbers, max_size=3))
+    def find_children(self, several):
+        parents = list(dict.fromkeys(map(self.pick, several)))
+        found = self.bench.unfinished_children([*map(JobDescriptor.parse, parents)], 1000)
+        assert sorted(map(str, found)) == sorted(
+            name
+            for name, job in self.jobs.items()
+            if job.parent and job.parent.descriptor in parents and job.is_unfinished and not job.is_cancelled
+        )
 
     @rule(priority=priorities, allowed=attempts, offset=offsets, limit=few)
     def retry(self, priority, allowed, offset, limit):
@@ -301,7 +440,7 @@ class Comparison(RuleBasedStateMachine):
         moved = self.bench.retry(priority=priority, attempts=allowed, run_after_ms=self.at(offset), limit=limit)
         assert moved == min(limit, len(failed))
         for job in failed[:limit]:
-            claim = job.claim  # stays, to tell who failed
+            claim, job.is_cancelled = job.claim, False  # the claim stays, to tell who failed
             job.back(self.now if offset is None else self.at(offset), self.now)
             job.remaining, job.claim = allowed, claim
 
@@ -315,8 +454,9 @@ class Comparison(RuleBasedStateMachine):
         gone = [name for name, twin in alike if twin.body == job.body or not by_body]
         pattern = "^" + "".join(f"\\x{byte:02x}" for byte in job.body) + r"\z" if by_body else None
         assert self.bench.delete(job.state, priority=job.priority, body_regex=pattern) == len(gone)
-        for name in gone:
-            del self.jobs[name]
+        for ended in [self.jobs.pop(name) for name in gone]:
+            if ended.is_unfinished:
+                self.tell_parent(ended)
 
     @rule(
         ms=st.sampled_from((10, 480, 0, 10_000, 50)), limit=st.integers(1, 5), age=st.sampled_from((10**9, 600, 400, 0))
@@ -336,6 +476,7 @@ class Comparison(RuleBasedStateMachine):
         reaped = self.bench.reap(limit, server_age_ms=age, quiet_ms=quiet)
         for job in over[:limit]:
             job.spend(self.now, self.now)
+        self.tell_of_ends(over[:limit])
         failed = sum(job.state == FAILED for job in over[:limit])
         retried = len(over[:limit]) - failed
         assert reaped == ([(QUEUE, retried, failed)] if over else [])
@@ -362,17 +503,38 @@ class Comparison(RuleBasedStateMachine):
         for state in (PENDING, IN_PROGRESS, SUCCEEDED, FAILED):
             page = self.bench.scan(state, limit=1000)
             assert {record.descriptor for record in page.jobs} == {name for name, _ in self.of(state)}
-        records = self.bench.lookup_jobs([JobDescriptor.parse(name) for name in self.jobs], include_body=True)
+        records = self.bench.lookup_jobs(
+            [JobDescriptor.parse(name) for name in self.jobs], include_body=True, include_result=True
+        )
         for (name, job), record in zip(self.jobs.items(), records, strict=True):
             self._compare(name, job, record)
 
     @staticmethod
     def _compare(name, job, record):
+        if job.open:
+            found = {
+                "remaining": record.attempts_remaining,
+                "run_after": record.run_after_ms,
+                "updated_at": record.updated_at_ms,
+            }
+            vars(job).update({field: found[field] for field in job.open})
+            job.open.clear()
         expected = (
             name, job.state, job.allowed, job.remaining, job.status,
-            job.created_at, job.run_after, job.updated_at, job.claim, job.body, job.key, None, None, False, None, (),
+            job.created_at, job.run_after, job.updated_at, job.claim, job.body, job.key, None,
+            job.result, job.is_cancelled, job.parent, job.waits,
         )  # fmt: skip
-        assert record == expected
+        assert record._replace(waits_for=tuple(record.waits_for)) == expected
+
+    @invariant()
+    def jobs_have_the_messages_that_they_have_in_the_model(self):
+        for descriptor, job in self.jobs.items():
+            for name, expected in job.messages.items():
+                if not (expected and job.is_unfinished):
+                    continue
+                found = self.bench.read(descriptor, name)
+                assert [one.number for one in found] == list(range(1, len(found) + 1))
+                assert {one[1:] for one in found} == {one[1:] for one in expected}, "in any order within a call"
 
 
 @pytest.mark.timeout(3600)
