@@ -100,7 +100,7 @@ class StepContext(ABC):
         ``SagaUndone`` is raised. When that leaves the block, each undo runs as a step of its own, ``undo book flight``:
         once, and retried if it fails or its process dies. Then the exception goes on, and the job is FAILED.
 
-        Sleeps, drains and lost claims undo nothing. With coroutine functions for ``undo``, write
+        Sleeps, drains, lost claims and cancellations undo nothing. With coroutine functions for ``undo``, write
         ``async with context.saga() as saga``.
 
         Raises:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from pinlater.jobs.retry_delay import delay_ms
 from pinlater.model.status import format_origin
+from pinlater.worker.claim_table.counters import CANCELLED
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.session.outcome import Failure, Interruption, Outcome, describe_error
 
@@ -37,7 +38,7 @@ def undo_first(context: RunContext, outcome: Failure, error: BaseException, now_
         now_ms: epoch milliseconds, as the server has them.
     """
     mark = context.saga_mark
-    if mark is None:
+    if mark is None or outcome.ending == CANCELLED:  # that ends as soon as it can
         return outcome
     if not mark.why:
         is_last = outcome.delay_ms is None or context.is_last_attempt
