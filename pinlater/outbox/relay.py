@@ -107,6 +107,7 @@ class Relay:
 
     def _wait_for_database(self, error: Exception) -> None:
         self._pause_seconds = min(max(self._pause_seconds * 2, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
+        self._has_begun = False
         log.warning(
             "the database of the outbox: %s; is it running, and has it a table %s (pinlater outbox-table)? "
             "Trying again in %.1f s", error, self._outbox.table, self._pause_seconds,

@@ -89,8 +89,8 @@ def _refuse_async(given: Any) -> None:
     if hasattr(given, "run_sync"):
         raise TypeError("an AsyncSession is not used as it is; write: await session.run_sync(outbox.enqueue, job)")
     raise TypeError(
-        f"{type(given).__module__}.{type(given).__name__} is asynchronous; execute the statement of Outbox.insert "
-        "on it yourself: await connection.execute(*outbox.insert(job, ...))"
+        f"{type(given).__module__}.{type(given).__name__} is asynchronous; await on it yourself what "
+        "outbox.insert(job, database=...) returns: a statement and its parameters"
     )
 
 
