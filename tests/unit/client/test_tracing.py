@@ -11,7 +11,7 @@ from pinlater import Constant, Discard, Job, JobContext, JobInterrupted, RawJob,
 from pinlater.client.jobs import JobEncoder
 from pinlater.errors import BodyInvalid
 from pinlater.jobs.body_codec import JobCodec, encode_body
-from pinlater.model.body_metadata import read_metadata, with_progress
+from pinlater.model.body_metadata import read_metadata, with_reports
 from pinlater.testing import run_inline
 from tests.support.spans import named
 from tests.unit.project.test_layers import ROOT
@@ -149,7 +149,7 @@ def test_junk_in_its_place_harms_no_job(exporter, junk):
 
 def test_the_context_is_kept_beside_the_rest_and_not_by_the_next_run():
     body = JobEncoder(trace={"traceparent": "x"}, timeout=5).struct(Traced()).body
-    kept = read_metadata(with_progress(body, read_metadata(b'{"$progress":{"done":1}}').progress))
+    kept = read_metadata(with_reports(body, read_metadata(b'{"$progress":{"done":1}}')))
     assert (kept.trace, kept.policy.timeout, kept.progress.done) == ({"traceparent": "x"}, 5, 1)
     following = kept.for_next_run(0, {"traceparent": "y"})
     assert (following.trace, following.previous) == (None, {"traceparent": "y"})
