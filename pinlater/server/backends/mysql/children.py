@@ -32,13 +32,13 @@ async def tell(transaction: MysqlTransaction, told: StatementResult) -> Keys:
         return {}
     parents: dict[bytes, JobDescriptor] = {}
     incoming: list[Incoming] = []
-    for _, _, parent, name, position, state, is_cancelled, payload in told.rows:
+    for _, _, _, parent, name, position, state, is_cancelled, payload in told.rows:
         if parent not in parents:
             parents[parent] = JobDescriptor.parse(parent.decode())
         message = Message(name.decode(), str(position), payload or b"", _kind(state, is_cancelled))
         incoming.append(Incoming(parents[parent], None, message))
     delivered = await deliver(transaction, incoming)
-    forget(transaction, ((parent_id, local_id) for local_id, parent_id, *_ in told.rows))
+    forget(transaction, ((parent_id, local_id) for local_id, _, parent_id, *_ in told.rows))
     return delivered.keys
 
 

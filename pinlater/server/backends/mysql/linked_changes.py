@@ -34,13 +34,13 @@ class Changed(NamedTuple):
         results: of the statements.
         keys: of the jobs, by id.
         through: how many were let through of each key; those of calls that were told are taken out.
-        has_parents: whether one of the jobs has a parent, and has finished.
+        child_queues: ids of the queues of those that have a parent, and have finished.
     """
 
     results: Sequence[StatementResult]
     keys: Keys
     through: Counter[QueueKey]
-    has_parents: bool = False
+    child_queues: Collection[int] = ()
 
     def let_through(self, ids: Iterable[int]) -> int:
         """Tell a call, which was about these jobs, how many were let through."""
@@ -82,8 +82,8 @@ async def change_and_commit(
     through = await let_next_through(transaction, keys | woken)
     with batch.committing():
         await transaction.run_and_commit()
-    has_parents = links.has_parents and bool(found[-1].rows)
-    return Changed(found[: len(statements)], keys, through, has_parents)
+    child_queues = {queue_id for _, queue_id, *_ in found[-1].rows} if links.has_parents else ()
+    return Changed(found[: len(statements)], keys, through, child_queues)
 
 
 async def see_to_links(transaction: MysqlTransaction, ids: Collection[int]) -> int:
@@ -114,6 +114,5 @@ async def with_links_if_needed(
             return await attempt(links)
     changed = await attempt(Links(has_keys=True, has_parents=True))
     database.keyed_queues.update(key.queue_id for key in changed.keys.values())
-    if changed.has_parents:
-        database.child_queues |= queues
+    database.child_queues.update(changed.child_queues)
     return changed

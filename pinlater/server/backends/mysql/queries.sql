@@ -518,14 +518,15 @@ SELECT parent_id FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND par
 
 -- name: told_children
 -- The jobs with a parent that have finished, or all if they are deleted next, and what the parent is told.
-SELECT id, parent_id, parent, parent_message, parent_position, state, is_cancelled,
+SELECT id, queue_id, parent_id, parent, parent_message, parent_position, state, is_cancelled,
        IF(state = 2, result, CAST(RIGHT(custom_status, 4000) AS BINARY))
 FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND parent_id IS NOT NULL AND (:is_deletion OR state >= 2)
 
 -- name: unfinished_children
-SELECT children.id, queue_id, priority FROM {db}.children FORCE INDEX (PRIMARY)
+SELECT name, priority, children.id FROM {db}.children FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = children.id
-WHERE children.parent_id IN (:parents) AND state <= 1 AND NOT is_cancelled LIMIT :limit
+STRAIGHT_JOIN {db}.queues FORCE INDEX (PRIMARY) ON queues.id = jobs.queue_id
+WHERE children.parent_id IN (:parents) AND state <= 1 AND NOT is_cancelled AND name IS NOT NULL LIMIT :limit
 
 -- name: count_jobs
 -- Jobs with a run_after from :first to :last, counted up to :cap.

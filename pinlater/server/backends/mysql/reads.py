@@ -103,28 +103,15 @@ def _record(database: Database, queue: Queue, row: Any) -> JobRecord:
     )
 
 
-async def unfinished_children(
-    database: Database, parents: Sequence[JobDescriptor], names: Mapping[int, str], limit: int
-) -> list[JobDescriptor]:
-    """Return jobs with these parents that have not finished and are not asked to stop.
-
-    Args:
-        database: of the shard.
-        parents: of the jobs.
-        names: of all queues, by id.
-        limit: no more than this.
-    """
+async def unfinished_children(database: Database, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
+    """Return up to ``limit`` jobs with these parents that have not finished and are not asked to stop."""
     ids = sorted({parent.local_id for parent in parents})
     found: list[JobDescriptor] = []
     for start in range(0, len(ids), STEP_JOBS):
         some = ids[start : start + STEP_JOBS]
         query = database.queries.bind("unfinished_children", parents=some, limit=limit - len(found))
         rows = await database.rows(query) if len(found) < limit else []
-        found += [
-            JobDescriptor(names[queue_id], database.shard, priority, local_id)
-            for local_id, queue_id, priority in rows
-            if queue_id in names
-        ]
+        found += [JobDescriptor(name, database.shard, priority, local_id) for name, priority, local_id in rows]
     return found
 
 

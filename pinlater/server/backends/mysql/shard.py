@@ -270,7 +270,7 @@ class MysqlShard:
         return await read_messages(self._database, at, job, name, after, limit=limit, max_bytes=max_bytes)
 
     async def unfinished_children(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
-        return await reads.unfinished_children(self._database, parents, await self._queues.names_by_id(), limit)
+        return await reads.unfinished_children(self._database, parents, limit)
 
     async def release_claims(self, queue: str, source: str) -> int:
         at = await self._queues.get(queue)
