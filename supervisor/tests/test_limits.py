@@ -102,6 +102,48 @@ def test_a_child_is_not_killed_for_what_has_ended_since(start):
     assert master.stop() == 0
 
 
+def test_a_child_is_killed_at_the_moment_that_another_one_named(start):
+    master = start("""
+        import mmap
+        from math import inf
+
+        shared = memoryview(mmap.mmap(-1, 4096)).cast("Q")
+
+        def run(child):
+            child.ready()
+            say("ready jobs", child.slot)
+            if child.slot == 1 or shared[9]:
+                wait(child)
+            else:
+                shared[9] = 1
+                a_slow_task()
+
+        def a_slow_task():
+            time.sleep(600)
+
+        def keep(child):
+            child.ready()
+            while not shared[9]:
+                time.sleep(0.01)
+            shared[0] = int((time.monotonic() + 0.2) * 1e9)
+            child.wake_master()
+            wait(child)
+
+        def kill_at(slot):
+            return shared[0] / 1e9 if slot == 0 and shared[0] and shared[9] == 1 else inf
+
+        def on_exit(ended):
+            shared[9] = 2
+            told(ended)
+
+        supervise(Pool(name="jobs", run=run, size=2, kill_at=kill_at), Pool(name="keeper", run=keep), on_exit=on_exit)
+    """)
+    assert "killed by SIGKILL (time-out)" in " ".join(master.expect("exit jobs 0"))
+    assert "in a_slow_task" in master.log
+    assert master.stop() == 0
+    assert sum("SIGKILL" in line for line in master.said) == 1
+
+
 def test_a_child_that_is_never_ready_is_killed(start):
     master = start("""
         def run(child):

@@ -171,6 +171,7 @@ class DeclaredError(Exception):
         super().__init__(failure["message"])
         self.code = failure["errorCode"]
         self.job_descriptors = failure.get("jobDescriptors")
+        self.cancelled_descriptors = failure.get("cancelledDescriptors")
 
 
 def encode_call(method, sequence_id, arguments, *, args_kind=None):

@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from pinlater import Client, JobState
-from pinlater.client import NewJob
+from pinlater.client import Ack, NewJob
 from pinlater.errors import DequeueRateLimited
 from tests.support.crowd import Crowd
 from tests.support.server import ServerProcess
@@ -120,6 +120,26 @@ def test_a_job_whose_process_was_killed_begins_again(world):
     found = await_state(client, job, JobState.SUCCEEDED)
     assert (found.attempts_remaining, [line[2] for line in begun()]) == (2, ["1", "2"])
     assert found.status.count("killed by SIGKILL") == 1
+
+
+def test_all_servers_hear_of_a_job_that_is_to_stop_and_of_its_end(world):
+    client, others = world.clients[0], world.servers[1:]
+    client.create_queue("cancels")
+    [job] = client.enqueue_jobs("cancels", [NewJob(b"{}")])
+    [claimed] = client.dequeue_jobs("cancels", 1, lease=600)
+    with ThreadPoolExecutor() as pool:
+        ends = [pool.submit(_ask, server, "lookupJobs", jobDescriptors=[job]) for server in others]
+        hints = [pool.submit(_ask, server, "getCancelledJobs", sinceTimestampMillis=0) for server in others]
+        wait_for(lambda: all(one.running() for one in ends + hints))
+        assert client.cancel_jobs("cancels", [job]) == 1
+        assert all(job in hint.result()["jobDescriptors"] for hint in hints)
+        client.ack("cancels", [Ack(job, claimed.claim)])
+        assert {end.result()[job]["jobState"] for end in ends} == {int(JobState.SUCCEEDED)}
+
+
+def _ask(server, method, **request):
+    with server.client() as client:
+        return getattr(client, method)(waitMillis=LONG_SECONDS * 1000, **request)
 
 
 def test_a_key_is_one_for_all_servers(world):

@@ -75,8 +75,13 @@ class CancelWatch:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         while not self._closing.is_set:
             self._wait(self._ask_safely())
+        self._close()
+        self._client.close()
+
+    def _close(self) -> None:
         if self._connection is not None:
             self._connection.close()
+            self._connection = None
 
     def _ask_safely(self) -> float:
         """Ask once; return the seconds until the next time."""
@@ -112,6 +117,7 @@ class CancelWatch:
             ServerUnavailable: none answers.
         """
         if self._connection is None or self._connection.is_stale():
+            self._close()
             self._connection, self._since_ms = self._connector.connect(), 0
         return self._connection
 

@@ -137,8 +137,15 @@ class KeeperClient:
         except QueueNotFound:
             return None
 
+    def close(self) -> None:
+        """Close the connection; the next call makes another one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
     def _make(self, call: Call[_T]) -> _T:
         if self._connection is None or self._connection.is_stale():
+            self.close()
             self._connection = self._connector.connect()
         try:
             reply = self._connection.call(call.method, call.arguments, _CALL_SECONDS)
