@@ -6,6 +6,8 @@
 import os
 import sys
 from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -138,23 +140,32 @@ IN_TALK = [
 IN_TRIP = ["call in saga: after enqueue", "call in saga: after release", "undo: before save", "undo: after save"]
 
 
+class Place(NamedTuple):
+    client: Client
+    folder: Path
+    worker: Worker
+    address: str
+
+
 @pytest.fixture(scope="module", params=ON)
 def place(request, tmp_path_factory):
     """A server, a client, a worker, and its folder."""
     folder = tmp_path_factory.mktemp(request.param)
     (folder / "talking.py").write_text(JOBS)
     server = ServerProcess(folder / "server", **STORES[request.param].settings(folder))
-    worker = Worker(folder, "talking", "--server", server.address, "--processes", 2)
+    worker = Worker(
+        folder, "talking", "--server", server.address, "--processes", 2, "--queue", "steps", "--queue", "touch"
+    )
     with Client(server.address) as client:
-        for queue in ("touch", "steps"):
+        for queue in ("touch", "steps", "teams"):
             client.create_queue(queue)
-        yield client, folder, worker
+        yield Place(client, folder, worker, server.address)
     worker.end()
     server.stop()
 
 
-def start(client, kind, name, **fields):
-    descriptor = put(client, kind, "steps", name=name, **fields)
+def start(client, kind, name, queue="steps", **fields):
+    descriptor = put(client, kind, queue, name=name, **fields)
     assert client.send_message(descriptor, event_message("word", "yes", name))
     return descriptor
 
@@ -177,7 +188,7 @@ def lines_of(folder, name):
 
 
 def test_wherever_it_is_killed_each_child_runs_once_and_each_event_comes_once(place):
-    client, folder, worker = place
+    client, folder, worker, _ = place
     talks = {f"talk-{at}-{i}": where for i in range(ROUNDS) for at, where in enumerate(IN_TALK)}
     started = {name: start(client, "Talk", name, kill=where) for name, where in talks.items()}
     await_all(client, started.values(), worker)
@@ -191,7 +202,7 @@ def test_wherever_it_is_killed_each_child_runs_once_and_each_event_comes_once(pl
 
 
 def test_wherever_it_is_killed_what_was_done_is_undone_once(place):
-    client, folder, worker = place
+    client, folder, worker, _ = place
     trips = {f"trip-{at}-{i}": where for i in range(ROUNDS) for at, where in enumerate(IN_TRIP)}
     started = {name: start(client, "Trip", name, kill=where) for name, where in trips.items()}
     await_all(client, started.values(), worker)
@@ -204,9 +215,17 @@ def test_wherever_it_is_killed_what_was_done_is_undone_once(place):
         assert info(client, descriptor).state is JobState.FAILED, where
 
 
-def test_several_waits_of_a_coroutine_at_once(place):
-    client, folder, worker = place
-    descriptor = start(client, "TalkLater", "later")
-    await_all(client, [descriptor], worker)
-    assert result(client, descriptor) == (JobState.SUCCEEDED, b'"[10, 20, 30] yes nothing came"')
-    assert lines_of(folder, "later") == {f"child {number}": 1 for number in (1, 2, 3)}
+@pytest.mark.parametrize(("kind", "option"), [("Talk", "--threads"), ("TalkLater", "--concurrency")])
+def test_jobs_beside_each_other_can_call_and_wait(place, kind, option):
+    client, folder, _, address = place
+    arguments = ("talking", "--server", address, "--processes", 1, "--queue", "teams", option, 3)
+    worker = Worker(folder, *arguments)
+    try:
+        started = {f"{kind} {number}": start(client, kind, f"{kind} {number}", "teams") for number in range(4)}
+        await_all(client, started.values(), worker)
+    finally:
+        worker.end()
+    for name, descriptor in started.items():
+        assert result(client, descriptor) == (JobState.SUCCEEDED, b'"[10, 20, 30] yes nothing came"')
+        seen = lines_of(folder, name)
+        assert {number: seen[f"child {number}"] for number in (1, 2, 3)} == {1: 1, 2: 1, 3: 1}
