@@ -10,6 +10,7 @@ import msgspec
 
 from pinlater.errors import ConfigError
 from pinlater.worker.claim_table.contact import CONTACT_WORDS, Contact
+from pinlater.worker.claim_table.results import ResultArea
 from pinlater.worker.claim_table.snapshot import (
     ACKED_BATCH,
     ACKED_TO,
@@ -25,7 +26,9 @@ from pinlater.worker.claim_table.snapshot import (
     IS_REVOKED,
     MOST_IDENTITY_BYTES,
     RECEIVED,
+    RESULTED,
     RETRIES_DUE_MS,
+    RETURNING,
     REVOKED,
     SENT,
     SENT_TO,
@@ -61,6 +64,7 @@ class BatchArea:
     __slots__ = (
         "_batch_jobs",
         "_memory",
+        "_results",
         "_row",
         "_text_at",
         "_words",
@@ -76,6 +80,7 @@ class BatchArea:
 
     def __init__(self, memory: memoryview, row: ClaimRow, layout: Layout) -> None:
         self._memory = memory
+        self._results = ResultArea(memory)
         self._row = row
         self._batch_jobs = layout.batch_jobs
         self._text_at = layout.text_at
@@ -144,12 +149,19 @@ class BatchArea:
         self._memory[BATCH_WORDS_BYTES : self._text_at] = bytes(self._text_at - BATCH_WORDS_BYTES)
         self.states[:count] = bytes((HELD,)) * count
         self._memory[self._text_at : self._text_at + len(text)] = text
+        self._results.clear(self._text_at + len(text))
         words[ACKED_BATCH] = words[ACKED_TO] = words[SENT_TO] = words[IS_REVOKED] = 0
         words[TEXT_BYTES], words[FETCHED_NS] = len(text), time.monotonic_ns()
         words[COUNT] = count
         row_words[CHANGES] += 1
         self.is_free = False
         return count
+
+    def put_result(self, position: int, result: bytes) -> bool:
+        """Keep the result of a job that has succeeded; return False if there is no room for it."""
+        is_kept = self._results.put(position, result)
+        self.states[position] = RESULTED if is_kept else RETURNING
+        return is_kept
 
     def clear(self) -> None:
         """Remove the batch from the table."""

@@ -20,14 +20,15 @@ from typing import NamedTuple
 import msgspec
 
 from pinlater.worker.claim_table.contact import CONTACT_WORDS
+from pinlater.worker.claim_table.results import read_results
 
 MAX_JOBS = 250
 """Most jobs of one dequeue."""
 
-GONE, HELD, RUNNING, SUCCEEDED, FAILED, DISCARDED, RETURNING = range(7)
+GONE, HELD, RUNNING, SUCCEEDED, FAILED, DISCARDED, RETURNING, RESULTED = range(8)
 """State of a job: gone from the worker; not started; running; the others have ended, but are not acked yet.
-``RETURNING``: it is released with a new body, or acked with a result. The table has no room for either, so only its
-process can do that."""
+``RETURNING``: it is released with a new body, or acked with a large result. The table has no room for either, so only
+its process can do that. ``RESULTED``: succeeded with a result that is in the table; snapshots call it ``SUCCEEDED``."""
 
 CHANGES, SENT, RECEIVED, REVOKED, RETRIES_DUE_MS, USED, IDENTITY_BYTES, IDLE_NS, WORKED_NS, CONTACT = range(10)
 STOPPED_NS = CONTACT + CONTACT_WORDS
@@ -166,6 +167,7 @@ class HeldJob(NamedTuple):
     give_up_ns: int
     position: int
     is_cancelled: bool = False
+    result: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,13 +252,24 @@ def _batch(data: bytes, number: int, layout: Layout, identity: Identity) -> Held
         for descriptor, state, kind, *others in zip(
             descriptors, states, numbers, delays, started_ns, kill_ns, give_up_ns, itertools.count(), strict=False
         )
-        if state != GONE and not (state == SUCCEEDED and others[-1] in acked)
+        if state != GONE and not (state in (SUCCEEDED, RESULTED) and others[-1] in acked)
     ]
     if not jobs:
         return None
+    if RESULTED in states:
+        jobs = _with_results(jobs, read_results(area, text_at + words[TEXT_BYTES]))
     if any(stop_ns):
         jobs = [_if_asked(job, asked_at(stop_ns[job.position], words[FETCHED_NS]), numbers, identity) for job in jobs]
     return HeldBatch(number, claim, words[FETCHED_NS], bool(words[IS_REVOKED]), words[SENT_TO], jobs)
+
+
+def _with_results(jobs: list[HeldJob], results: dict[int, bytes]) -> list[HeldJob]:
+    """Return jobs with their results, of those that have succeeded with one."""
+    return [_with_result(job, results.get(job.position)) if job.state == RESULTED else job for job in jobs]
+
+
+def _with_result(job: HeldJob, result: bytes | None) -> HeldJob:
+    return job._replace(state=RETURNING if result is None else SUCCEEDED, result=result)
 
 
 def _if_asked(job: HeldJob, asked_ns: int, numbers: memoryview[int], identity: Identity) -> HeldJob:

@@ -168,7 +168,7 @@ class Keeper:
             running = next((job.position for job in batch.jobs if job.state == RUNNING), 0)
             ended = [job for job in batch.jobs if job.state == SUCCEEDED and batch.sent_to <= job.position < running]
             if ended:
-                self._client.succeeded([(job.descriptor, batch.claim) for job in ended])
+                self._client.succeeded([(job.descriptor, batch.claim, job.result) for job in ended])
                 row.area(batch.number).mark_acked(batch.fetched_ns, running)
 
     def _revoke(self, row: ClaimRow, snapshot: ClaimSnapshot) -> bool:

@@ -78,7 +78,7 @@ def recover_jobs(
     suspects = _suspects(ended)
     crashed = _crashed_attempts(ended, suspects, client)
     failed = _failed_attempts(ended) + crashed
-    succeeded = _in_state(ended, SUCCEEDED)
+    succeeded = [(job.descriptor, batch.claim, job.result) for batch, job in snapshot.in_state(SUCCEEDED)]
     suspect_names = {job.descriptor for _, job in suspects}
     unaffected = [(batch, job) for batch, job in snapshot.in_state(RUNNING) if job.descriptor not in suspect_names]
     unstarted = _in_state(ended, HELD)

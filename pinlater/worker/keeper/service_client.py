@@ -31,6 +31,9 @@ _MOST_JOBS = 1000
 ClaimKey = tuple[str, str]
 """Descriptor and claim of a job."""
 
+Success = tuple[str, str, bytes | None]
+"""Descriptor, claim and result of a job that has succeeded."""
+
 
 class Renewal(NamedTuple):
     """What a server says of claims that were renewed.
@@ -103,10 +106,10 @@ class KeeperClient:
             return _Told(error.job_descriptors, error.cancelled)
         return _Told()
 
-    def succeeded(self, jobs: Iterable[ClaimKey]) -> None:
+    def succeeded(self, jobs: Iterable[Success]) -> None:
         """Ack successes."""
         for queue, part in _by_queue(jobs):
-            acks = ack_structs((descriptor, "", 0, claim, None) for descriptor, claim in part)
+            acks = ack_structs((descriptor, "", 0, claim, None, result, None) for descriptor, claim, result in part)
             self._call(self._calls.ack_structs(acks_struct(queue, acks)))
 
     def failed(self, jobs: Iterable[CrashedAttempt]) -> None:

@@ -7,7 +7,7 @@ from time import monotonic_ns
 from pinlater_supervisor import Child, hear_again
 
 from pinlater.jobs.body_codec import JobCodec
-from pinlater.worker.claim_table.snapshot import RUNNING
+from pinlater.worker.claim_table.snapshot import RETURNING, RUNNING
 from pinlater.worker.options import WorkerOptions
 from pinlater.worker.pools import JobPool
 from pinlater.worker.processes.process import HOLD_NS, POLL_SECONDS, JobProcess
@@ -21,8 +21,6 @@ from pinlater.worker.terminal import relay_interrupts
 
 _FLUSH_NS = 100_000_000
 """Longest wait of acks for a dequeue to be piggybacked on."""
-_FLUSH_RESULTS_NS = 5_000_000
-"""The same if one has a result: should the next job take long, the keeper can tell the server of successes only."""
 
 
 class SoloProcess(JobProcess):
@@ -102,7 +100,7 @@ class SoloProcess(JobProcess):
             if now >= flush_at and (told := area.acked):
                 self._ack_buffer.drop_acked(batch, told)
             self._record_outcome(batch, position, outcome, now - since)
-            if now >= flush_at or not (outcome is None or _can_wait(outcome, flush_at - now)):
+            if now >= flush_at or not (outcome is None or self._can_wait(outcome, batch, position)):
                 # After a failure at once: the next job may kill the process, and the board has no room for the reason.
                 self._ack_buffer.flush()
                 area.mark_sent(position + 1)
@@ -120,9 +118,9 @@ class SoloProcess(JobProcess):
         self._jobs_done += jobs
         self._child.status(f"{self._jobs_done} jobs done")
 
-
-def _can_wait(outcome: Outcome, rest_ns: int) -> bool:
-    """Tell whether an outcome need not be sent at once, if those before it are sent in ``rest_ns`` at the latest."""
-    if isinstance(outcome, Result):
-        return rest_ns > _FLUSH_NS - _FLUSH_RESULTS_NS
-    return isinstance(outcome, ReleasedUnknown)
+    @staticmethod
+    def _can_wait(outcome: Outcome, batch: DequeuedBatch, position: int) -> bool:
+        """Tell whether an outcome need not be sent at once."""
+        if isinstance(outcome, Result):  # a large one is known to this process alone
+            return batch.area.states[position] != RETURNING
+        return isinstance(outcome, ReleasedUnknown)

@@ -26,7 +26,7 @@ from pinlater.protocol.conversion.acks import AckFields, ack_structs, acks_struc
 from pinlater.protocol.messages import PinLaterJobAckRequest
 from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.claim_table.counters import RETURNED, UNACKED, CountEvent, ignore_event
-from pinlater.worker.claim_table.snapshot import DISCARDED, FAILED
+from pinlater.worker.claim_table.snapshot import DISCARDED, FAILED, RETURNING
 from pinlater.worker.session.batch import DequeuedBatch, queue_of
 from pinlater.worker.session.outcome import Failure, Interruption, ReleasedUnknown, describe_failure
 from pinlater.worker.session.pipeline import OnReply, Pipeline
@@ -170,7 +170,7 @@ class AckBuffer:
         for queue_acks in self._pending.values():
             succeeded, queue_acks.succeeded = queue_acks.succeeded, []
             for job in succeeded:
-                if job[0] is batch and job[1] in acked and job[1] not in batch.results:
+                if job[0] is batch and job[1] in acked and batch.area.states[job[1]] != RETURNING:
                     batch.finish(job[1])
                 else:
                     queue_acks.succeeded.append(job)

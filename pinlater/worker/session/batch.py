@@ -107,12 +107,12 @@ class DequeuedBatch:
     def keep_result(self, position: int, result: bytes) -> None:
         """Keep a job's result until its ack is confirmed.
 
-        The claim table has no room for it, so nobody else may ack the job: if the process dies, it runs again.
+        A large one has no room in the claim table, so nobody else can ack the job: if the process dies, it runs again.
         """
         if self.results is _NONE:
             self.results = {}
         self.results[position] = result
-        self.area.states[position] = RETURNING
+        self.area.put_result(position, result)
 
     def finish(self, position: int) -> None:
         """Record that the server has confirmed the end or release of a job."""

@@ -45,7 +45,8 @@ class FakeMessenger:
         self._say("give back", [descriptor for descriptor, _ in jobs])
 
     def succeeded(self, jobs):
-        self._say("succeeded", [descriptor for descriptor, _ in jobs])
+        told = [descriptor if result is None else (descriptor, result) for descriptor, _, result in jobs]
+        self._say("succeeded", told)
 
     def failed(self, jobs):
         self._say("failed", jobs)

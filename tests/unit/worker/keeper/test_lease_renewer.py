@@ -122,6 +122,16 @@ def test_a_short_while_is_no_reason_either(bench):
     assert bench.turn() == []
 
 
+def test_results_are_told_while_a_long_job_runs_and_after_a_death(bench):
+    area = bench.hold(SUCCEEDED, SUCCEEDED, RUNNING, run_ns=LONG_AGO_NS)
+    area.put_result(0, b"42")
+    assert bench.turn() == [("succeeded", [(names(1)[0], b"42"), names(2)[1]])]
+    area.states[2] = SUCCEEDED
+    area.put_result(2, b"43")
+    bench.die()
+    assert bench.turn() == [("succeeded", [(names(3)[2], b"43")])]
+
+
 def test_a_job_started_at_the_last_moment_is_left_alone(bench, monkeypatch):
     area = bench.hold(RUNNING, HELD, HELD, run_ns=LONG_AGO_NS)
 

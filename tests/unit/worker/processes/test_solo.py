@@ -25,9 +25,11 @@ class Quick(Job, queue="mail"):
         pass
 
 
-class Answer(Job[int], queue="mail"):
+class Answer(Job[str], queue="mail"):
+    size: int
+
     def run(self, context):
-        return 42
+        return "x" * self.size
 
 
 class Weekly(Job, queue="mail", every=604800, attempts=2):
@@ -143,17 +145,13 @@ def test_acks_do_not_wait_for_the_end_of_a_long_job(process, pipeline, monkeypat
     assert said == [[], ["ackDequeuedJobs"]]
 
 
-def test_results_are_sent_soon_since_nobody_else_can_send_them(process, pipeline, monkeypatch):
-    clock, fetcher, run_really = [0], process._fetcher, process._runner.run
-    monkeypatch.setattr(solo_module, "monotonic_ns", lambda: clock[0])
-
-    def run(batch, position, now):
-        clock[0] += 4_000_000
-        return run_really(batch, position, now)
-
-    monkeypatch.setattr(process._runner, "run", run)
-    assert fetcher.dequeue(0.0, 4)
-    pipeline.answer(reply(*names(4), bodies=[BODY, *[b'{"job":"Answer"}'] * 3]))
-    process._run(fetcher.next_batch())
+def test_a_large_result_is_sent_at_once_since_nobody_else_can_send_it(process, pipeline, monkeypatch):
+    monkeypatch.setattr(solo_module, "monotonic_ns", lambda: 0)
+    assert process._fetcher.dequeue(0.0, 4)
+    bodies = [b'{"job":"Answer","size":%d}' % size for size in (1, 2, 50_000, 3)]
+    pipeline.answer(reply(*names(4), bodies=bodies))
+    process._run(process._fetcher.next_batch())
     sent = [arguments.request.jobsSucceeded for method, arguments, _ in pipeline.sent if method == "ackDequeuedJobs"]
-    assert [[job.result for job in jobs] for jobs in sent] == [[None, b"42"], [b"42", b"42"]]
+    assert [[len(job.result) - 2 for job in jobs] for jobs in sent] == [[1, 2, 50_000]]
+    [held] = process._row.snapshot().batches
+    assert held.jobs[-1].result == b'"xxx"'

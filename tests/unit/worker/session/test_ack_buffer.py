@@ -11,7 +11,7 @@ from pinlater.errors import (
     UnknownError,
 )
 from pinlater.protocol.operations import Calls
-from pinlater.worker.claim_table.snapshot import GONE, HELD, RETURNING, SUCCEEDED
+from pinlater.worker.claim_table.snapshot import GONE, HELD, RESULTED, RETURNING, SUCCEEDED
 from pinlater.worker.session import ack_buffer as settler_module
 from pinlater.worker.session.ack_buffer import AckBuffer
 from pinlater.worker.session.outcome import Failure, Interruption
@@ -241,15 +241,17 @@ def test_what_went_back_unstarted_is_counted_when_it_is_confirmed(bench):
     assert bench.counted == [("mail", "returned", 3)]
 
 
-def test_a_result_goes_with_its_ack_and_nobody_else_may_tell_of_the_success(bench):
-    batch = bench.batch(*names(2))
-    for position, result in ((0, b"1"), (1, b"2")):
+def test_a_result_goes_with_its_ack_and_the_keeper_can_tell_of_it_if_it_is_small(bench):
+    batch = bench.batch(*names(3))
+    for position, result in ((0, b"1"), (1, b"2" * 50_000), (2, b"3")):
         batch.keep_result(position, result)
         bench.ack_buffer.succeeded("mail", (batch, position))
-    assert set(batch.area.states[:2]) == {RETURNING}
+    assert list(batch.area.states[:3]) == [RESULTED, RETURNING, RESULTED]
+    [held] = bench.row.snapshot().batches
+    assert [(job.state, job.result) for job in held.jobs] == [(SUCCEEDED, b"1"), (RETURNING, None), (SUCCEEDED, b"3")]
     bench.ack_buffer.drop_acked(batch, range(2))
     bench.ack_buffer.flush()
-    assert [info.result for info in bench.pipeline.last.jobsSucceeded] == [b"1", b"2"]
+    assert [info.result for info in bench.pipeline.last.jobsSucceeded] == [b"2" * 50_000, b"3"]
     bench.pipeline.answer()
     assert batch.area.is_free
 

@@ -1,0 +1,55 @@
+"""Results of jobs in the room that the descriptors of their batch leave: so the keeper can ack them for a dead process.
+
+One entry after the other: position of the job plus one, length, bytes; a zero position ends them. The process may be
+killed, or the keeper may read, between any two stores. So what is behind an entry is written first, then its bytes,
+then its head, and only then the job's state.
+"""
+
+from __future__ import annotations
+
+import struct
+
+_HEAD = struct.Struct("<HI")
+_END = bytes(_HEAD.size)
+
+
+class ResultArea:
+    """Writes the results of one batch.
+
+    Args:
+        memory: of the batch.
+    """
+
+    def __init__(self, memory: memoryview) -> None:
+        self._memory = memory
+        self._at = len(memory)
+
+    def clear(self, at: int) -> None:
+        """Begin anew, for another batch whose descriptors end at ``at``."""
+        self._at = at
+        self._memory[at : at + _HEAD.size] = _END[: len(self._memory) - at]
+
+    def put(self, position: int, result: bytes) -> bool:
+        """Add the result of a job; return False if there is no room for it."""
+        at = self._at + _HEAD.size
+        end = at + len(result)
+        if end + _HEAD.size > len(self._memory):
+            return False
+        self._memory[end : end + _HEAD.size] = _END
+        self._memory[at:end] = result
+        self._memory[self._at : at] = _HEAD.pack(position + 1, len(result))
+        self._at = end
+        return True
+
+
+def read_results(memory: memoryview, at: int) -> dict[int, bytes]:
+    """Return the results in a copy of a batch's memory, by position; the descriptors end at ``at``."""
+    found: dict[int, bytes] = {}
+    while at + _HEAD.size <= len(memory):
+        number, length = _HEAD.unpack_from(memory, at)
+        at += _HEAD.size
+        if not number or at + length > len(memory):
+            break
+        found[number - 1] = bytes(memory[at : at + length])
+        at += length
+    return found
