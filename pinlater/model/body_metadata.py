@@ -62,6 +62,12 @@ class Recurrence(msgspec.Struct, frozen=True, omit_defaults=True):
     failures: int = 0
 
 
+_MOST_WHY = 500
+"""Characters that are kept of the reason why a job gave up."""
+UNDO_ATTEMPTS = 5
+"""Attempts to undo, at least: also for a class that allows fewer to do."""
+
+
 class SagaMark(msgspec.Struct, omit_defaults=True):
     """What has to be undone if the job gives up.
 
@@ -81,6 +87,10 @@ class SagaMark(msgspec.Struct, omit_defaults=True):
     allowed: int = 0
     attempt: int = 0
     given: int = 0
+
+    def give_up(self, why: str) -> None:
+        """Note why the job gave up; its attempts are counted anew."""
+        self.why, self.given = why[:_MOST_WHY], 0
 
 
 class MismatchMark(msgspec.Struct, frozen=True):
@@ -241,6 +251,23 @@ def replace_metadata(body: bytes, metadata: BodyMetadata) -> bytes:
     """Return a body with the same fields, and with ``metadata`` as its only metadata."""
     fields = {name: value for name, value in _fields_decoder.decode(body).items() if not name.startswith(_PREFIX)}
     return with_metadata(msgspec.json.encode(fields), metadata)
+
+
+def body_to_undo(body: bytes, why: str) -> bytes | None:
+    """Return the body with which a job that has given up undoes its sagas.
+
+    None if there is nothing to undo, or the job gave up before for another reason.
+
+    Args:
+        body: of the job.
+        why: why it gave up.
+    """
+    metadata = _read_leniently(body) if _SAGA_NAME in body else BodyMetadata()
+    if metadata.saga is None or not metadata.saga.steps or metadata.saga.why not in {"", why[:_MOST_WHY]}:
+        return None
+    metadata.saga.give_up(why)
+    metadata.tries.clear()
+    return replace_metadata(body, metadata)
 
 
 def with_reports(body: bytes, metadata: BodyMetadata) -> bytes:

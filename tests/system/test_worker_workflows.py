@@ -106,6 +106,8 @@ class Trip(Job, queue="steps", backoff=SOON, attempts=3):
         self.do(f"undo {what}")
 
     def pay(self):
+        if self.kill == "pay always":
+            os.kill(os.getpid(), signal.SIGKILL)
         raise OSError("no money")
 
     def die_at(self, place):
@@ -209,6 +211,9 @@ def test_a_saga_is_undone_wherever_it_was_killed(client, folder, worker):
         found = await_state(client, job, JobState.FAILED, 60)
         assert lines_of(folder, name) == ["book flight", "book hotel", "undo book hotel", "undo book flight"], name
         assert "SagaUndone: the job gave up, and its sagas are undone" in found.status
+    poison = put(client, "Trip", "steps", name="poison", kill="pay always")
+    assert "poison: given up for it" in await_state(client, poison, JobState.FAILED, 60).status
+    assert lines_of(folder, "poison") == ["book flight", "book hotel", "undo book hotel", "undo book flight"]
     killed = {path.name.removesuffix(" was killed") for path in folder.glob("* was killed")}
     assert killed == {name for name, (_, place) in trips.items() if place != "never"}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from pinlater.model.body_metadata import read_recurrence
+from pinlater.model.body_metadata import read_recurrence, read_saga
 from pinlater.model.status import parse_status
 
 MOST_CRASHES = 3
@@ -28,12 +28,16 @@ def is_poison(crashes: int, body: bytes) -> bool:
     """Tell whether a job is given up for its latest crash.
 
     One that runs again and again is not, since its crashes are those of many runs; the attempts of each run bound them.
+    Nor is one that gave up before and undoes its sagas: it has few attempts for that.
 
     Args:
         crashes: how many there were.
         body: of the job.
     """
-    return crashes % MOST_CRASHES == 0 and read_recurrence(body) is None
+    if crashes % MOST_CRASHES or read_recurrence(body) is not None:
+        return False
+    saga = read_saga(body)
+    return saga is None or not saga.why
 
 
 def crash_mark(where: str, crashes: int, evidence: str, *, is_given_up: bool) -> str:

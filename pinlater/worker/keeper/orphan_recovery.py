@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
+from pinlater.model.body_metadata import UNDO_ATTEMPTS, body_to_undo
 from pinlater.model.status import MAX_STATUS_CHARACTERS, format_origin
 from pinlater.protocol.conversion.acks import AckFields
 from pinlater.worker.claim_table.counters import CANCELLED, RETURNED, ProcessCounters
@@ -139,13 +140,31 @@ def _crashed_attempts(ended: ProcessExit, suspects: list[HeldRef], client: Keepe
     return [
         _cancelled_job(ended, batch, job)
         if job.is_cancelled
-        else _overdue_job(ended, batch, job)
-        if ended.info.is_timeout
-        else _crashed_job(ended, batch, job, client)
-        if len(suspects) == 1
-        else _possible_culprit(ended, batch, job, len(suspects))
+        else _undoing_first(ended, job, client, _crashed_attempt(ended, batch, job, client, len(suspects)))
         for batch, job in suspects
     ]
+
+
+def _crashed_attempt(
+    ended: ProcessExit, batch: HeldBatch, job: HeldJob, client: KeeperClient, suspects: int
+) -> CrashedAttempt:
+    if ended.info.is_timeout:
+        return _overdue_job(ended, batch, job)
+    if suspects == 1:
+        return _crashed_job(ended, batch, job, client)
+    return _possible_culprit(ended, batch, job, suspects)
+
+
+def _undoing_first(ended: ProcessExit, job: HeldJob, client: KeeperClient, attempt: CrashedAttempt) -> CrashedAttempt:
+    """Let a job that is given up undo its sagas first, if it has any; otherwise return its end as it is."""
+    if not attempt.is_final:
+        return attempt
+    _, body = client.lookup_job(attempt.descriptor)
+    new_body = body_to_undo(body, _evidence(ended, job))
+    if new_body is None:
+        return attempt
+    client.replace_body((attempt.descriptor, attempt.claim), new_body, 1 + UNDO_ATTEMPTS)
+    return attempt._replace(is_final=False, delay_ms=0)
 
 
 def _cancelled_job(ended: ProcessExit, batch: HeldBatch, job: HeldJob) -> CrashedAttempt:

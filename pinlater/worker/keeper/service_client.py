@@ -129,6 +129,12 @@ class KeeperClient:
         descriptor, claim = job
         self._call(self._calls.checkpoint(queue_of(descriptor), [Checkpoint(descriptor, claim, status=text)]))
 
+    def replace_body(self, job: ClaimKey, body: bytes, attempts: int) -> None:
+        """Replace a job's body and the number of its attempts, this one included."""
+        descriptor, claim = job
+        checkpoint = Checkpoint(descriptor, claim, body, attempts=attempts)
+        self._call(self._calls.checkpoint(queue_of(descriptor), [checkpoint]))
+
     def release_claims(self, queues: Sequence[str], source: str) -> Counter[str]:
         """Release all claims of a source; return the number of jobs by queue."""
         return Counter({queue: self._call(self._calls.release_claims(queue, source)) or 0 for queue in queues})

@@ -85,7 +85,7 @@ class BodyContext(ClaimedContext):
         """Return the body with which the job undoes its sagas after it gave up."""
         metadata = self._metadata
         assert metadata.saga is not None
-        metadata.saga.why, metadata.saga.given = why, 0
+        metadata.saga.give_up(why)
         metadata.tries.clear()
         return replace_metadata(self._last_body, metadata)
 

@@ -8,14 +8,11 @@ import socket
 from dataclasses import dataclass, replace
 
 from pinlater.jobs.retry_delay import delay_ms
+from pinlater.model.body_metadata import UNDO_ATTEMPTS
 from pinlater.model.status import format_origin
 from pinlater.worker.claim_table.counters import CANCELLED
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.session.outcome import Failure, Interruption, Outcome, describe_error
-
-_LEAST_ATTEMPTS = 5
-"""Attempts to undo, also for a class that allows fewer to do."""
-_MOST_CHARACTERS = 500
 
 _DIED = "its process died in its last attempt, or its claim was lost"
 _FAILED = Failure("", None, ending="given_up")
@@ -102,6 +99,6 @@ def _origin(now_ms: int) -> str:
 
 def _begin(context: RunContext, outcome: Failure, why: str, now_ms: int) -> Undoing:
     log.warning("%s gives up; its sagas are undone first", context)
-    body = context.body_to_undo(why[:_MOST_CHARACTERS])
-    attempts = max(context.attempts_allowed, _LEAST_ATTEMPTS)
+    body = context.body_to_undo(why)
+    attempts = max(context.attempts_allowed, UNDO_ATTEMPTS)
     return Undoing(body, now_ms, attempts, outcome.status, outcome.ending)

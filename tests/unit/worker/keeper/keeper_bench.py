@@ -57,6 +57,10 @@ class FakeMessenger:
     def prepend_status(self, job, text):
         self._say("note", (job[0], text))
 
+    def replace_body(self, job, body, attempts):
+        self._say("replace", (job[0], attempts))
+        self.body = body
+
     def release_claims(self, queues, source):
         self._say("release", (tuple(queues), source))
         return Counter({queues[0]: 3})

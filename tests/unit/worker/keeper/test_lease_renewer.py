@@ -2,10 +2,12 @@
 
 import time
 
+import msgspec
 import pytest
 from pinlater_supervisor import DUMP_SECONDS
 
 from pinlater.errors import CallTimeout, ServerUnavailable, UnknownError
+from pinlater.model.body_metadata import read_metadata
 from pinlater.worker.claim_table.snapshot import DISCARDED, FAILED, GONE, HELD, RETURNING, RUNNING, SUCCEEDED
 from pinlater.worker.keeper.crashes import crashes_in
 from pinlater.worker.master import keeper_hang_seconds
@@ -227,6 +229,40 @@ def test_a_job_that_runs_again_and_again_is_no_poison(bench):
     assert ("crash 3:" in lost.status, lost.is_final) == (True, False)
     bench.client.body = b"\xff"
     assert crash_of(bench, "[2026-01-02T03:04:05Z here 1] crash 2: oops\n").is_final
+
+
+OPEN = b'{"job":"Trip","name":"x","$steps":{"book":7},"$saga":{"steps":["book"],"allowed":9,"attempt":1,"given":12}}'
+
+
+def test_a_poison_job_undoes_its_sagas_first(bench):
+    bench.client.body = OPEN
+    lost = crash_of(bench, "[2026-01-02T03:04:05Z here 1] crash 2: oops\n")
+    assert ("crash 3, poison" in lost.status, lost.is_final, lost.delay_ms) == (True, False, 0)
+    assert ("replace", ("mail:s1:p1:1", 6)) in bench.client.said
+    mark = read_metadata(bench.client.body).saga
+    assert (mark.steps, mark.given) == (["book"], 0)
+    assert mark.why.startswith("the process died while it ran SendMail")
+    assert msgspec.json.decode(bench.client.body)["name"] == "x"
+    for crash in (6, 9):
+        lost = crash_of(bench, f"[2026-01-02T03:04:05Z here 1] crash {crash - 1}: oops\n")
+        assert not lost.is_final, "few attempts bound what it crashes while it undoes"
+
+
+def test_a_poison_job_whose_sagas_have_ended_is_given_up(bench):
+    bench.client.body = OPEN.replace(b'"steps":["book"]', b'"steps":[]')
+    assert crash_of(bench, "[2026-01-02T03:04:05Z here 1] crash 2: oops\n").is_final
+
+
+@pytest.mark.parametrize("die", ["die", "time_out"])
+def test_a_job_whose_time_is_over_undoes_its_sagas_first(bench, die):
+    bench.client.body = OPEN
+    area = bench.hold(RUNNING)
+    now_ns = time.monotonic_ns()
+    area.delays[0], area.kill_ns[0], area.give_up_ns[0] = 9000, now_ns - 1000, now_ns
+    getattr(bench, die)()
+    replaced, (_, [lost]) = bench.turn()
+    assert replaced[0] == "replace"
+    assert (lost.is_final, lost.delay_ms) == (False, 0)
 
 
 def test_crashes_are_counted_though_the_status_is_full(bench):
