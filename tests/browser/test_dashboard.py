@@ -35,7 +35,7 @@ def test_a_job_is_deleted_only_after_a_second_click(page, client):
     [descriptor] = client.enqueue_jobs("delete_one", [NewJob(b"{}")])
     page.goto(f"/job?id={descriptor}")
     page.get_by_role("button", name="Delete…").click()
-    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Cancel", exact=True).click()
     assert descriptor in client.lookup([descriptor])
     page.get_by_role("button", name="Delete…").click()
     page.get_by_role("button", name="Delete", exact=True).click()
