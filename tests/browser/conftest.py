@@ -12,6 +12,9 @@ from pinlater.model.jobs import NewJob
 from pinlater.model.status import format_failure, format_origin, status_space
 from tests.support.server import ServerProcess
 
+PROGRAMS = ("chromium-headless-shell", "chromium")
+"""The shell has no window around its pages, which takes Chromium as long to draw as the pages."""
+
 ARGUMENTS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),
@@ -20,9 +23,11 @@ ARGUMENTS = (
 
 @pytest.fixture(scope="module")  # not longer: while it lives, asyncio believes that a loop is running
 def chromium():
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    path = next(filter(None, [os.environ.get("CHROMIUM"), *map(shutil.which, PROGRAMS)]), None)
     if path is None:
-        pytest.skip("no chromium to look at the dashboard with: apt-get install chromium, or set CHROMIUM")
+        pytest.skip(
+            "no chromium to look at the dashboard with: apt-get install chromium-headless-shell, or set CHROMIUM"
+        )
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
