@@ -33,7 +33,7 @@ LEAGUE_COLUMNS = {
 
 @pytest.fixture(autouse=True)
 def short_runs(monkeypatch):
-    monkeypatch.setattr("benchmarks.fleet.load._LONGEST_SECONDS", 4.0)
+    monkeypatch.setattr("benchmarks.fleet.load._LONGEST_SECONDS", 2.0)
 
 
 @pytest.mark.parametrize("model", MODELS)
