@@ -3,8 +3,10 @@ will. ``PINLATER_TEST_MYSQL_SERVER`` names the program; without, it is the ``mar
 """
 
 import atexit
+import fcntl
 import functools
 import os
+import re
 import shutil
 import signal
 import socket
@@ -39,6 +41,8 @@ SMALL_MYSQL = ("--innodb-redo-log-capacity=64M", "--mysqlx=OFF", "--secure-file-
 
 START_SECONDS = 60
 
+CACHE = Path(__file__).parents[2] / ".pytest_cache" / "mariadb"
+
 
 def free_port():
     with socket.socket() as probe:
@@ -47,15 +51,52 @@ def free_port():
 
 
 @functools.cache
+def _version():
+    return subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
+
+
 def is_mysql():
     """Return whether the program is of MySQL: it is installed in another way, and knows other options."""
-    return "-MariaDB" not in subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
+    return "-MariaDB" not in _version()
 
 
 def _install_program():
     """Return MariaDB's program for that, the server's own before any other; None if there is none."""
     own = Path(PROGRAM).absolute().parent
     return shutil.which("mariadb-install-db", path=f"{own}:{own.parent / 'bin'}") or shutil.which("mariadb-install-db")
+
+
+@functools.cache
+def _fresh_data():
+    """Return the files of an empty server of this version; made once, and copied for each server of a test."""
+    folder = CACHE / re.sub(r"[^\w.]+", "-", _version())
+    folder.mkdir(parents=True, exist_ok=True)
+    data, temporary = folder / "data", folder / "tmp"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # other processes of these tests want them at the same time
+        if not data.exists():
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir()
+            _install(temporary / "data", temporary)
+            (temporary / "data").rename(data)
+    return data
+
+
+def _install(data, temporary):
+    common = [*_where(data, temporary), "--innodb-use-native-aio=0"]
+    if is_mysql():
+        command = [PROGRAM, "--no-defaults", "--initialize-insecure", *common]
+    else:
+        command = [_install_program(), "--no-defaults", *common, "--innodb-log-file-size=8M", "--skip-test-db"]
+        command.append("--auth-root-authentication-method=normal")
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+def _where(data, temporary):
+    """Return the options of a server's folders; whoever starts in a tmpdir empties it, so that each has its own."""
+    folders = [f"--datadir={data}", f"--tmpdir={temporary}"]
+    return ["--user=root", *folders] if os.getuid() == 0 else folders
 
 
 class MariadbService:
@@ -75,27 +116,12 @@ class MariadbService:
         self._temporary = self._folder / "tmp"
         self._temporary.mkdir(exist_ok=True)
         if not self._data.exists():
-            self._install()
+            (self._folder / "init.sql").write_text(
+                f"CREATE USER IF NOT EXISTS '{self.user}'@'%' IDENTIFIED BY '{self.password}';\n"
+                f"GRANT ALL ON *.* TO '{self.user}'@'%';\n"
+            )
+            shutil.copytree(_fresh_data(), self._data)
         self.start()
-
-    def _install(self):
-        (self._folder / "init.sql").write_text(
-            f"CREATE USER IF NOT EXISTS '{self.user}'@'%' IDENTIFIED BY '{self.password}';\n"
-            f"GRANT ALL ON *.* TO '{self.user}'@'%';\n"
-        )
-        common = [*self._where(), "--innodb-use-native-aio=0"]
-        if is_mysql():
-            command = [PROGRAM, "--no-defaults", "--initialize-insecure", *common]
-        else:
-            command = [_install_program(), "--no-defaults", *common, "--innodb-log-file-size=8M", "--skip-test-db"]
-            command.append("--auth-root-authentication-method=normal")
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-        assert done.returncode == 0, done.stdout[-3000:]
-
-    def _where(self):
-        """Return the options of its folders; whoever starts in a tmpdir empties it, so that each has its own."""
-        folders = [f"--datadir={self._data}", f"--tmpdir={self._temporary}"]
-        return ["--user=root", *folders] if os.getuid() == 0 else folders
 
     def start(self):
         """Start it, and wait until it takes connections."""
@@ -104,7 +130,7 @@ class MariadbService:
                 [
                     PROGRAM,
                     "--no-defaults",
-                    *self._where(),
+                    *_where(self._data, self._temporary),
                     f"--port={self.port}",
                     "--bind-address=127.0.0.1",
                     "--socket=socket",  # in the data folder; a whole path may be longer than sockets allow
