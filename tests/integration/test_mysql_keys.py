@@ -16,6 +16,7 @@ from pinlater.protocol.messages import IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.records import Claim, IdempotencyKey, JobFilter
 from tests.support.bench import QUEUE, new_job
+from tests.support.examples import IS_THOROUGH
 from tests.support.mariadb_service import MariadbService
 from tests.support.mysql_bench import ConnectionKills, endpoint_of, fresh_prefix, make_fleet
 
@@ -28,7 +29,7 @@ KEYS = [
     JobKey("three", 3),
     JobKey("any"),
 ]
-JOBS_OF_A_KEY = 80
+JOBS_OF_A_KEY = 80 if IS_THOROUGH else 40
 PRODUCERS_OF_A_KEY = 2
 HOLDERS = 24
 FAILING_SHARE = 0.1
