@@ -1,4 +1,7 @@
-"""Random calls about jobs with keys: no limit is passed, no order broken, and nothing waits for ever."""
+"""Random calls about jobs with keys: no limit is passed, no order broken, and nothing waits for ever.
+
+``HYPOTHESIS_PROFILE=thorough`` makes 50 times as many.
+"""
 
 import random
 from collections import defaultdict
@@ -9,6 +12,7 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from tests.support.bench import LEASE_MS, QUEUE, new_job
+from tests.support.examples import IS_THOROUGH
 from tests.support.stores import KEYED_HOMES
 
 STEPS = 200
@@ -152,7 +156,7 @@ class RandomCalls:
         raise AssertionError(f"{self.bench.count(PENDING)} jobs were left")
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(150 if IS_THOROUGH else 3))
 def test_limits_and_order_hold_and_nothing_waits_for_ever(backend, seed):
     calls = RandomCalls(backend, seed)
     verbs = ["put", "take", "ack", "fail", "give_back", "expire", "delete", "retry_by_hand", "pass_time"]

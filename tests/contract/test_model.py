@@ -20,7 +20,7 @@ from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, Bench, ack_of, new_job
 from tests.support.examples import examples
 
-SETTINGS = settings(examples(25), stateful_step_count=30, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(examples(16), stateful_step_count=30, suppress_health_check=list(HealthCheck))
 
 SOURCES = ("worker", "worker:2", "")
 LEASES_MS = (500, 10_000, 1)
