@@ -19,6 +19,7 @@ from benchmarks import (
     fleet_drain,
     half_load,
     idle_fleet,
+    joined,
     keys,
     latency,
     many_shards,
@@ -52,6 +53,7 @@ BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
     "recovery": recovery.measure,
     "servers": servers.measure,
     "keys": keys.measure,
+    "joined": joined.measure,
     "idle_fleet": idle_fleet.measure,
     "many_shards": many_shards.measure,
     "fleet_drain": fleet_drain.measure,
@@ -73,8 +75,8 @@ def main(  # noqa: PLR0917 - click calls it
     """Measure PinLater beside a bare loop of the store's driver.
 
     NAMES are bulk_enqueue, single_enqueue, single_dequeue, half_load, one_call, worker_drain, latency, depth, parked,
-    recovery, servers, keys, idle_fleet, many_shards, fleet_drain, dashboard and outages (the last ones of a store with
-    servers); without, all.
+    recovery, servers, keys, joined, idle_fleet, many_shards, fleet_drain, dashboard and outages (the last ones of a
+    store with servers); without, all.
     """
     raise_open_files()
     figures: list[Figure] = []

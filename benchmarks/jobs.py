@@ -24,6 +24,26 @@ class Nothing(Job, queue="nothing"):
         """Return."""
 
 
+class One(Job[int], queue="called"):
+    """Returns the smallest result."""
+
+    number: int
+
+    def run(self, context: JobContext) -> int:  # noqa: ARG002 - part of every job
+        """Return 1."""
+        return 1
+
+
+class CallMany(Job[int], queue="callers"):
+    """Calls many jobs, and returns the sum of their results."""
+
+    jobs: int
+
+    def run(self, context: JobContext) -> int:
+        """Return the number of jobs."""
+        return sum(context.call_all([One(number=number) for number in range(self.jobs)], name="one"))
+
+
 class Tell(Job, queue="tell"):
     """Tells a datagram socket when it started."""
 

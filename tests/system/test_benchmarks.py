@@ -46,6 +46,7 @@ FIGURES = {
         "dashboard_dequeue_p50",
         "dashboard_dequeue_p99",
     },
+    "joined": {"joined_plain", "joined", "joined_share", "joined_body"},
     "keys": {
         *(f"keys_{kind}_{what}" for kind in ("no_key", "turns", "ordered", "one_key") for what in ("enqueue", "drain")),
         *(f"keys_wait_{beside}_p{percent}" for beside in ("alone", "flood") for percent in (50, 99)),
@@ -61,6 +62,7 @@ WITH_NOTHING_TO_COMPARE = {
     *FIGURES["parked"],
     *FIGURES["recovery"],
     *FIGURES["servers"],
+    *FIGURES["joined"],
     *FIGURES["keys"],
     *(f"dashboard_{page}" for page in PAGES),
 }
