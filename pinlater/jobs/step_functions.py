@@ -53,7 +53,10 @@ def result_decoder(function: Callable[..., Any]) -> msgspec.json.Decoder[Any] | 
         return _decoder(function)
     if not hasattr(function, "__name__"):
         function = type(function).__call__
-    annotation = _return_annotation(function)
+    try:
+        annotation = _return_annotation(function)
+    except Exception:  # noqa: BLE001 - on Python 3.14 annotations are code, which may not work
+        return None
     if annotation is inspect.Signature.empty or annotation is Any:
         return None
     if isinstance(annotation, str):

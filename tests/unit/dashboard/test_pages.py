@@ -1,6 +1,7 @@
 """What the dashboard shows of a real server, whatever is in it; and what its buttons do."""
 
 import html
+import json
 import re
 import time
 from urllib.parse import quote
@@ -185,6 +186,20 @@ def test_texts_in_the_address_are_escaped(browser):
 
 class Import(Job, queue="imports"):
     url: str
+
+
+@pytest.mark.parametrize(
+    ("why", "text"),
+    [("", "if the job gives up, it undoes"), ("<no> money", "the job gave up (<no> money), and undoes")],
+)
+def test_a_job_shows_what_its_sagas_would_undo(browser, client, why, text):
+    client.create_queue("imports")
+    saga = {"steps": ["book", *[f"book#{number}" for number in range(2, 24)]], "why": why}
+    [descriptor] = client.enqueue_jobs("imports", [NewJob(json.dumps({"job": "Import", "$saga": saga}).encode())])
+    page = browser.get(f"/job?id={descriptor}").text
+    assert f"{text} book#23, book#22, " in html.unescape(page)
+    assert " book#4 and 3 more" in page
+    assert "<no>" not in page
 
 
 def test_a_job_shows_what_is_kept_in_its_body(browser, client):
