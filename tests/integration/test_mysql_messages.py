@@ -348,6 +348,24 @@ def test_acks_of_jobs_without_a_parent_are_one_packet(packets):
     with_servers(scenario)
 
 
+def test_only_who_holds_a_job_that_is_to_stop_asks_which_it_is(packets):
+    async def scenario(server):
+        names = await server.enqueue_jobs(QUEUE, [new_job()] * 20)
+        _, held = await take(server)
+        renewals = [checkpoint_of(name, claim=held) for name in names]
+        for changes in ({}, {"body": b"new"}):
+            packets.clear()
+            renewals[0] = checkpoint_of(names[0], claim=held, **changes)
+            assert (await server.checkpoint_jobs(QUEUE, renewals)).cancelled == ()
+            assert len(packets) == 1
+        await server.cancel_jobs(QUEUE, [JobDescriptor.parse(names[7])], "")
+        packets.clear()
+        assert [*map(str, (await server.checkpoint_jobs(QUEUE, renewals)).cancelled)] == [names[7]]
+        assert len(packets) == 2
+
+    with_servers(scenario)
+
+
 # What is left
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Any, NamedTuple
 
 from pinlater.model.descriptor import JobDescriptor
@@ -22,15 +21,19 @@ from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.group_commit import CommitBatch
 from pinlater.server.backends.mysql.keys import Keys, QueueKey, let_next_through
-from pinlater.server.backends.mysql.queries import Value, blob, insertions, one_row
+from pinlater.server.backends.mysql.queries import Value, blob, insertions
 from pinlater.server.backends.mysql.transaction import MysqlTransaction, Woken
 from pinlater.server.backends.search import Queue
 
-_NAMES_PER_QUERY = 30
-_IDS_PER_QUERY = 1000
-
 DELETED_AT_ONCE = 10_000
 """A transaction deletes about so many messages at most."""
+
+
+_Name = tuple[int, bytes]
+"""Job and name of messages."""
+
+_Key = tuple[int, bytes, bytes]
+"""Job, name and id of a message."""
 
 
 class Incoming(NamedTuple):
@@ -47,9 +50,9 @@ class Incoming(NamedTuple):
     message: Message
 
     @property
-    def name(self) -> tuple[int, bytes]:
-        """The messages that it is one of."""
-        return self.job.local_id, self.message.name.encode()
+    def key(self) -> _Key:
+        """What tells whether it is there."""
+        return self.job.local_id, self.message.name.encode(), self.message.id.encode()
 
 
 class _Inbox(NamedTuple):
@@ -67,7 +70,7 @@ class _Inbox(NamedTuple):
         """Return whether it is the job that a message is for."""
         return one.queue_id is None or (self.queue_id, self.priority) == (one.queue_id, one.job.priority)
 
-    def is_woken(self, counts: Mapping[tuple[int, bytes], int], now: int) -> bool:
+    def is_woken(self, counts: Mapping[_Name, int], now: int) -> bool:
         """Return whether it sleeps, and one of its waits is fulfilled now that there are so many messages."""
         if self.state != PENDING or self.waits_for is None or without_wait(self.run_after) <= now:
             return False
@@ -91,30 +94,30 @@ async def deliver(transaction: MysqlTransaction, incoming: Sequence[Incoming]) -
 
     What it changes is executed with the transaction's next statements.
     """
-    inboxes, counts, known = await _open(transaction, incoming)
+    keys = [one.key for one in incoming]
+    inboxes, counts, known = await _open(transaction, list(dict.fromkeys(keys)))
     rows: list[bytes] = []
     stored: Counter[int] = Counter()
     are_there: list[bool] = []
-    for one in incoming:
-        inbox = inboxes.get(one.job.local_id)
+    for one, key in zip(incoming, keys, strict=True):
+        job, name, _ = key
+        inbox = inboxes.get(job)
         are_there.append(inbox is not None and inbox.is_of(one))
-        message_id = (*one.name, one.message.id.encode())
-        if are_there[-1] and message_id not in known:
-            known.add(message_id)
-            counts[one.name] += 1
-            rows.append(_row(one, counts[one.name]))
-            stored[one.job.local_id] += 1
+        if are_there[-1] and key not in known:
+            known.add(key)
+            counts[job, name] += 1
+            rows.append(_row(key, counts[job, name], one.message))
+            stored[job] += 1
     transaction.later(*insertions(transaction.bind("insert_messages"), rows), *_count(transaction, stored))
     woken = [inbox for local_id in stored if (inbox := inboxes[local_id]).is_woken(counts, transaction.now)]
     queues = {one.job.local_id: one.job.queue for one in incoming}
     return Delivered(are_there, _wake(transaction, woken, queues))
 
 
-def _row(one: Incoming, number: int) -> bytes:
-    _, message_id, payload, kind = one.message
-    job_id, name = one.name
-    values = (job_id, blob(name), number, blob(message_id.encode()), kind, len(payload), blob(payload))
-    return b"(%d,%b,%d,%b,%d,%d,%b)" % values
+def _row(key: _Key, number: int, message: Message) -> bytes:
+    job, name, message_id = key
+    content = (message.kind, len(message.payload), blob(message.payload))
+    return b"(%d,%b,%d,%b,%d,%d,%b)" % (job, blob(name), number, blob(message_id), *content)
 
 
 def _count(transaction: MysqlTransaction, stored: Mapping[int, int]) -> Iterator[bytes]:
@@ -135,35 +138,22 @@ def _wake(transaction: MysqlTransaction, woken: Sequence[_Inbox], queues: Mappin
 
 
 async def _open(
-    transaction: MysqlTransaction, incoming: Sequence[Incoming]
-) -> tuple[dict[int, _Inbox], Counter[tuple[int, bytes]], set[tuple[int, bytes, bytes]]]:
+    transaction: MysqlTransaction, keys: Sequence[_Key]
+) -> tuple[dict[int, _Inbox], Counter[_Name], set[_Key]]:
     """Lock jobs; return them by id, how many messages they have of each name, and which of these messages are there."""
-    ids: defaultdict[tuple[int, bytes], dict[bytes, None]] = defaultdict(dict)
-    for one in incoming:
-        ids[one.name][one.message.id.encode()] = None
-    names = list(ids)
-    last = [transaction.bind("last_message", job=job, name=name) for job, name in names]
-    last = [one_row(last[start : start + _NAMES_PER_QUERY]) for start in range(0, len(last), _NAMES_PER_QUERY)]
-    lock = transaction.bind("inboxes", ids=sorted({one.job.local_id for one in incoming}))
-    found, *results = await transaction.run(lock, *last, *_known_queries(transaction, ids))
-    counts = [number or 0 for result in results[: len(last)] for number in result.rows[0]]
-    known = {row for result in results[len(last) :] for row in result.rows}
+    names = list(dict.fromkeys((job, name) for job, name, _ in keys))
+    found, counts, known = await transaction.run(
+        transaction.bind("inboxes", ids=sorted({job for job, _ in names})),
+        transaction.bind("message_counts", counted=json.dumps([(job, name.hex()) for job, name in names])),
+        transaction.bind(
+            "known_messages", wanted=json.dumps([(job, name.hex(), own.hex()) for job, name, own in keys])
+        ),
+    )
     return (
         {row[0]: _Inbox(*row) for row in found.rows},
-        Counter(dict(zip(names, counts, strict=True))),
-        known,
+        Counter({names[place - 1]: number or 0 for place, number in counts.rows}),
+        {keys[place - 1] for (place,) in known.rows},
     )
-
-
-def _known_queries(transaction: MysqlTransaction, ids: Mapping[tuple[int, bytes], Iterable[bytes]]) -> Iterator[bytes]:
-    """Yield the queries for messages that are there already; the messages of few names need few of them."""
-    parts: list[bytes] = []
-    for (job, name), message_ids in ids.items():
-        left = iter(sorted(message_ids))
-        while some := list(islice(left, _IDS_PER_QUERY)):
-            parts.append(transaction.bind("known_messages", job=job, name=name, message_ids=some))
-    for start in range(0, len(parts), _NAMES_PER_QUERY):
-        yield b"(" + b") UNION ALL (".join(parts[start : start + _NAMES_PER_QUERY]) + b")"
 
 
 class MysqlMessageCall(NamedTuple):

@@ -388,7 +388,7 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     moment = IF(:is_back, IF(is_cancelled, :now, NULL), :now + claim_lease),
     unique_key = IF(:is_back AND is_cancelled, NULL, unique_key),
     waits_for = IF(is_cancelled, NULL, :waits_for),
-    updated_at = :now + IF(is_cancelled AND NOT :is_back, 0 * LAST_INSERT_ID(1), 0),
+    updated_at = :now + IF(is_cancelled AND NOT :is_back, 0 * LAST_INSERT_ID(id), 0),
     custom_status = LEFT(CONCAT(:status, custom_status), 5000)
 WHERE id = :id AND state = 1 AND queue_id = :queue AND priority = :priority AND claim = :claim
 
@@ -402,7 +402,7 @@ WHERE id = :id AND state = 0 AND waits_for = :waits_for AND run_after > :now
 -- name: renew_jobs
 -- Renews leases, of one claim and priority. Sets the insert id if one is asked to stop.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY)
-SET moment = :now + claim_lease, updated_at = :now + IF(is_cancelled, 0 * LAST_INSERT_ID(1), 0)
+SET moment = :now + claim_lease, updated_at = :now + IF(is_cancelled, 0 * LAST_INSERT_ID(id), 0)
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority AND claim = :claim
 
 -- name: claims_of_queue
@@ -448,13 +448,18 @@ WHERE id IN (:ids)
 SELECT id, queue_id, priority, state, run_after, waits_for, job_key FROM {db}.jobs FORCE INDEX (PRIMARY)
 WHERE id IN (:ids) AND state <= 1 FOR UPDATE
 
--- name: last_message
--- How many messages of a name a job has.
-SELECT number FROM {db}.messages FORCE INDEX (PRIMARY) WHERE job_id = :job AND name = :name ORDER BY number DESC LIMIT 1
+-- name: message_counts
+-- How many messages jobs have of names, and the places of these in :counted, which has texts in hexadecimal.
+SELECT place, (SELECT number FROM {db}.messages FORCE INDEX (PRIMARY)
+               WHERE job_id = wanted.job AND name = UNHEX(wanted.name) ORDER BY number DESC LIMIT 1)
+FROM JSON_TABLE(:counted, '$[*]' COLUMNS (place FOR ORDINALITY, job BIGINT PATH '$[0]', name TEXT PATH '$[1]')) AS wanted
 
 -- name: known_messages
-SELECT job_id, name, message_id FROM {db}.messages FORCE INDEX (messages_by_id)
-WHERE job_id = :job AND name = :name AND message_id IN (:message_ids)
+-- The places of messages in :wanted that jobs have already.
+SELECT place FROM JSON_TABLE(:wanted, '$[*]' COLUMNS (
+    place FOR ORDINALITY, job BIGINT PATH '$[0]', name TEXT PATH '$[1]', id TEXT PATH '$[2]')) AS wanted
+STRAIGHT_JOIN {db}.messages FORCE INDEX (messages_by_id)
+    ON job_id = wanted.job AND messages.name = UNHEX(wanted.name) AND message_id = UNHEX(wanted.id)
 
 -- name: insert_messages
 -- messages.py appends the rows.
