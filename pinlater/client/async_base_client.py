@@ -23,7 +23,7 @@ from pinlater.client.retrying import CallRetries, is_retryable
 from pinlater.client.tracing_hooks import EnqueueTracer
 from pinlater.errors import PinLaterError
 from pinlater.jobs.batch import BatchOutcome
-from pinlater.jobs.enqueue_options import EnqueueManyOptions, EnqueueOptions
+from pinlater.jobs.enqueue_options import CallOptions, EnqueueManyOptions, EnqueueOptions
 from pinlater.jobs.job import Job
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.operations import Call, Calls
@@ -111,8 +111,9 @@ class AsyncBaseClient(AsyncVerbs):
         *,
         then: Job | None = None,
         on_failure: Job | None = None,
-        queue: str | None = None,
+        batch_queue: str | None = None,
         batch_size: int = 500,
+        **options: Unpack[CallOptions],
     ) -> AsyncJobHandle[BatchOutcome]:
         """Enqueue jobs together, and another one when all of them have ended.
 
@@ -124,19 +125,21 @@ class AsyncBaseClient(AsyncVerbs):
             then: enqueued when all have succeeded.
             on_failure: enqueued when all have ended, and some have failed for good, were cancelled or deleted. What
                 ended them does not matter: an error, a crash, the end of a lease, a person.
-            queue: of the job that stands for the batch; None: that of ``then``, of ``on_failure`` or of the jobs.
+            batch_queue: of the job that stands for the batch; None: that of ``then``, of ``on_failure`` or of the jobs.
             batch_size: maximum number of jobs in a call.
+            options: keywords for all of the jobs, such as ``attempts=1``; ``CallOptions`` lists them. They do not
+                change what follows.
 
         Raises:
-            ValueError: the jobs are all of class ``RawJob``, and no ``queue`` is given.
+            ValueError: the jobs are all of class ``RawJob``, and no ``batch_queue`` is given.
             Exception: as in ``enqueue``; what was stored of the batch is cancelled, as far as the server answers.
         """
         children = list(jobs)
-        target = queue_of_batch(queue, (then, on_failure), children)
+        target = queue_of_batch(batch_queue, (then, on_failure), children)
         handle = await self.enqueue(batch_job(len(children), then, on_failure), queue=target)
         try:
             with self._trace_enqueue(None) as trace:
-                for part in parts(children, handle.descriptor, encoder({}, trace.trace), batch_size):
+                for part in parts(children, handle.descriptor, encoder(options, trace.trace), batch_size):
                     await self._execute(self._calls.enqueue_structs(part.queue, part.structs))
         except BaseException:
             with contextlib.suppress(PinLaterError):

@@ -58,7 +58,7 @@ def queue_of_batch(queue: str | None, following: Iterable[Job | None], jobs: Seq
     for job in chain(following, jobs):
         if job is not None and not isinstance(job, RawJob):
             return job.job_options.queue
-    raise ValueError("a batch of raw jobs needs a queue whose workers have job classes: batch(jobs, queue=…)")
+    raise ValueError("a batch of raw jobs needs a queue whose workers have job classes: batch(jobs, batch_queue=…)")
 
 
 def parts(jobs: Sequence[Job], parent: str, encoder: JobEncoder, most: int) -> Iterator[Part]:

@@ -12,6 +12,7 @@ from pinlater.client.unique_rules import unique_rule
 from pinlater.errors import BodyInvalid, BodyTooLarge
 from pinlater.jobs.body_codec import encode_body
 from pinlater.jobs.enqueue_options import (
+    CallOptions,
     DuplicateAction,
     EnqueueManyOptions,
     EnqueueOptions,
@@ -205,7 +206,7 @@ _plain_encoder = JobEncoder()
 
 
 def encoder(
-    options: EnqueueOptions | EnqueueManyOptions | FollowUpOptions, trace: Mapping[str, str] | None = None
+    options: EnqueueOptions | EnqueueManyOptions | FollowUpOptions | CallOptions, trace: Mapping[str, str] | None = None
 ) -> JobEncoder:
     """Return the encoder for the options of an enqueue, and the trace context that its jobs carry.
 

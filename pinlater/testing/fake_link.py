@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from itertools import count
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from pinlater.client.jobs import encoder
 from pinlater.errors import JobFailed, JobGone, JobWasCancelled
 from pinlater.jobs.body_codec import JobCodec
-from pinlater.jobs.enqueue_options import FollowUpOptions
 from pinlater.jobs.events import event_name
 from pinlater.jobs.job import Job
 from pinlater.jobs.message_link import Children
@@ -48,7 +47,7 @@ class FakeLink:
 
     def enqueue(self, children: Children) -> list[str]:
         """Record what was called; see ``MessageLink``."""
-        encoding, stored = encoder(cast(FollowUpOptions, children.options)), []
+        encoding, stored = encoder(children.options), []
         for job, parent in children.jobs:
             body = encoding.struct(job, parent).body or b""
             decoded = JobCodec([type(job)]).decode(job.job_options.queue, body)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import cast
 
 from pinlater.client.jobs import encoder
-from pinlater.jobs.enqueue_options import FollowUpOptions
 from pinlater.jobs.follow_ups import idempotency_key
 from pinlater.jobs.message_link import Children
 from pinlater.model.messages import ReceivedMessage
@@ -48,7 +46,7 @@ class ServerLink:
     def enqueue(self, children: Children) -> list[str]:
         """Enqueue children; see ``MessageLink``."""
         with self.tracing(children.queue) as sending:
-            encoding = encoder(cast(FollowUpOptions, children.options), sending.trace)
+            encoding = encoder(children.options, sending.trace)
             structs = [encoding.struct(job, parent) for job, parent in children.jobs]
             key = idempotency_key(children.key, self.created_at_ms)
             with self.calling(self.patience_seconds):

@@ -88,9 +88,9 @@ def test_jobs_of_several_classes_and_raw_ones_are_a_batch(client):
 
 
 def test_raw_jobs_alone_need_a_queue(client):
-    with pytest.raises(ValueError, match="queue="):
+    with pytest.raises(ValueError, match="batch_queue="):
         client.batch([Ring(body=b"ding")], then=Ring(body=b"dong"))
-    assert client.batch([Ring(body=b"ding")], then=Ring(body=b"dong"), queue="photos").result(0) == (1, 0)
+    assert client.batch([Ring(body=b"ding")], then=Ring(body=b"dong"), batch_queue="photos").result(0) == (1, 0)
 
 
 def test_what_follows_keeps_the_options_of_its_class(local_server):
@@ -99,6 +99,12 @@ def test_what_follows_keeps_the_options_of_its_class(local_server):
         assert handle.descriptor.startswith("albums:"), "where workers know its class"
         body = handle.status(include_body=True).body
     assert b'"priority":2,"attempts":7,"key":"pets","in_order":true' in body
+
+
+def test_options_are_those_of_the_jobs(client):
+    handle = client.batch(photos("odd.jpg"), then=Publish(album="pets"), on_failure=Complain(), attempts=1)
+    assert handle.result(0) == (0, 1)
+    assert done == ["complain"]
 
 
 def test_the_jobs_are_children_of_the_batch_and_cancelled_with_it(local_server):
