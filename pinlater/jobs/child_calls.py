@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from pinlater.errors import EnqueueRejected, JobFailed, JobInterrupted, JoinTimeout, StepMismatch
@@ -12,6 +14,7 @@ from pinlater.jobs.job import Job
 from pinlater.jobs.message_link import Children, MessageLink
 from pinlater.jobs.name_counter import NameCounter
 from pinlater.jobs.result_codec import decode_result, job_failed
+from pinlater.jobs.settled import SettledErrors
 from pinlater.jobs.waiting import ENDLESS_MS, JobWaits
 from pinlater.model.body_metadata import BodyMetadata
 from pinlater.model.messages import MessageKind, MessageWait, Parent, ReceivedMessage
@@ -43,6 +46,14 @@ class Joined(NamedTuple):
         raise first
 
 
+class _Call(NamedTuple):
+    """What a call says of all its children."""
+
+    name: str
+    timeout: float | None
+    options: CallOptions
+
+
 class ChildCalls:
     """Calls other jobs in one attempt.
 
@@ -51,21 +62,26 @@ class ChildCalls:
         metadata: where it is recorded what was called.
         link: enqueues the children and reads what they tell.
         save: saves the record.
+        settled: is told of what calls have ended with.
 
     Attributes:
         names: counts the uses of names.
-        failures: of children; an attempt that ends with one of them would end so again.
     """
 
     def __init__(
-        self, context: InterruptibleContext, metadata: BodyMetadata, link: MessageLink, save: Callable[[], object]
+        self,
+        context: InterruptibleContext,
+        metadata: BodyMetadata,
+        link: MessageLink,
+        save: Callable[[], object],
+        settled: SettledErrors,
     ) -> None:
         self.names = NameCounter()
-        self.failures: list[JobFailed] = []
         self._context = context
         self._metadata = metadata
         self._link = link
         self._save = save
+        self._settled = settled
 
     def join(
         self, jobs: Iterable[Job], name: str, *, timeout: float | None, batch_size: int, options: CallOptions
@@ -73,24 +89,43 @@ class ChildCalls:
         """Enqueue children and return how they have ended; see ``JobContext.call_all``."""
         use = self.names.next(name)
         self._context.go_on_to_wait()
-        children = list(jobs)
+        children = list(enumerate(jobs))
         if not children:
             return Joined(name, [])
         if batch_size < 1:
             raise ValueError(f"batch_size={batch_size} must be at least 1")
-        record = self._record(use, len(children), batch_size, timeout)
-        if record.has_timed_out:
-            raise _timed_out(name)
-        messages = self._messages_if_complete(self._message_name(use), len(children))
-        self._enqueue_rest(use, children, record, options)
-        if messages is None:
-            raise self._wait(use, name, record)
-        ended = {int(message.id): message for message in messages}
-        is_good = all(message.kind == MessageKind.SUCCEEDED for message in messages)
-        descriptors = {} if is_good else self._descriptors(use, children, record, options)
-        ends = [_end(job, ended[at], descriptors.get(at, "")) for at, job in enumerate(children)]
-        self.failures += [end for end in ends if isinstance(end, JobFailed)]
+        record = self._record(use, len(children), batch_size)
+        ended = self._ended(_Call(name, timeout, options), use, children, record)
+        ends = [_end(job, *ended[position]) for position, job in children]
+        latest = record.latest()
+        failures = [end for end in ends if isinstance(end, JobFailed)]
+        for failure in failures:
+            self._settled.add(failure, partial(latest.call_again, len(failures)))
         return Joined(name, ends)
+
+    def _ended(
+        self, call: _Call, use: str, children: Sequence[tuple[int, Job]], record: CallRecord
+    ) -> dict[int, tuple[ReceivedMessage, str]]:
+        """Enqueue children; once all have ended, return by position what they tell, and the descriptors of the failed.
+
+        Those that have failed are called again if a person has retried the job that was given up for that.
+        """
+        if call.timeout is not None and not record.until_ms:
+            record.until_ms = self._link.now_ms() + int(call.timeout * 1000)
+        if record.has_timed_out:
+            raise self._timed_out(call.name, record)
+        messages = self._messages_if_complete(self._message_name(use), len(children))
+        self._enqueue_rest(use, children, record, call.options)
+        if messages is None:
+            raise self._wait(use, call.name, record)
+        ended = {int(message.id): (message, "") for message in messages}
+        failed = [child for child in children if ended[child[0]][0].kind != MessageKind.SUCCEEDED]
+        if not failed:
+            return ended
+        if record.again is not None:
+            return ended | self._ended(call, f"{use}/again", failed, record.again)
+        descriptors = self._descriptors(use, children, record, call.options)
+        return ended | {at: (ended[at][0], descriptors.get(at, "")) for at, _ in failed}
 
     def ends(self, name: str, count: int) -> list[ReceivedMessage]:
         """Return what children tell that somebody else has enqueued, once all have ended.
@@ -108,11 +143,10 @@ class ChildCalls:
     def _message_name(self, use: str) -> str:
         return f"call/{self._metadata.run}/{use}"
 
-    def _record(self, use: str, count: int, batch_size: int, timeout: float | None) -> CallRecord:
+    def _record(self, use: str, count: int, batch_size: int) -> CallRecord:
         record = self._metadata.calls.get(use)
         if record is None:
-            until_ms = 0 if timeout is None else self._link.now_ms() + int(timeout * 1000)
-            record = self._metadata.calls[use] = CallRecord(count, batch_size, until_ms=until_ms)
+            record = self._metadata.calls[use] = CallRecord(count, batch_size)
         elif record.count != count:
             mismatch = StepMismatch(
                 f"call {use!r} is of {count} jobs now, but {record.count} were called when the job came here first. "
@@ -123,7 +157,9 @@ class ChildCalls:
 
     # Enqueueing
 
-    def _enqueue_rest(self, use: str, jobs: Sequence[Job], record: CallRecord, options: CallOptions) -> None:
+    def _enqueue_rest(
+        self, use: str, jobs: Sequence[tuple[int, Job]], record: CallRecord, options: CallOptions
+    ) -> None:
         """Enqueue the children that were not enqueued yet, batch by batch, and save how far that has come."""
         while record.enqueued < len(jobs):
             self._context.begin()
@@ -141,13 +177,15 @@ class ChildCalls:
             self._save()  # servers forget the key of a call after a day
             self._context.go_on_to_wait()
 
-    def _batches(self, use: str, jobs: Sequence[Job], start: int, end: int, options: CallOptions) -> Iterator[Children]:
-        name = self._message_name(use)
-        queues = [options.get("queue") or job.job_options.queue for job in jobs[start:end]]
-        for queue in dict.fromkeys(queues):
-            positions = [start + number for number, other in enumerate(queues) if other == queue]
-            told = [(jobs[at], Parent(self._context.descriptor, name, at)) for at in positions]
-            yield Children(queue, told, options, f"{self._context.descriptor}/{name}/{start}/{queue}")
+    def _batches(
+        self, use: str, jobs: Sequence[tuple[int, Job]], start: int, end: int, options: CallOptions
+    ) -> Iterator[Children]:
+        name, parent = self._message_name(use), self._context.descriptor
+        queues: defaultdict[str, list[tuple[Job, Parent]]] = defaultdict(list)
+        for position, job in jobs[start:end]:
+            queues[options.get("queue") or job.job_options.queue].append((job, Parent(parent, name, position)))
+        for queue, told in queues.items():
+            yield Children(queue, told, options, f"{parent}/{name}/{start}/{queue}")
 
     def _enqueue(self, children: Children) -> list[str]:
         try:
@@ -175,12 +213,17 @@ class ChildCalls:
         if record.until_ms and self._link.is_over(self._message_name(use), record.until_ms):
             record.has_timed_out = True
             self._save()
-            return _timed_out(name)
+            return self._timed_out(name, record)
         self._context.begin()
         wait = MessageWait(self._message_name(use), record.count)
         return self._context.wait(JobWaits([wait], record.until_ms or ENDLESS_MS))
 
-    def _descriptors(self, use: str, jobs: Sequence[Job], record: CallRecord, options: CallOptions) -> dict[int, str]:
+    def _timed_out(self, name: str, record: CallRecord) -> JoinTimeout:
+        return self._settled.add(JoinTimeout(f"not all jobs of call {name!r} have ended in time"), record.restart)
+
+    def _descriptors(
+        self, use: str, jobs: Sequence[tuple[int, Job]], record: CallRecord, options: CallOptions
+    ) -> dict[int, str]:
         """Return the descriptors of the children that are known, by position."""
         positions = [
             parent.position
@@ -201,7 +244,3 @@ def _end(job: Job, message: ReceivedMessage, descriptor: str) -> Any:
         is_cancelled=message.kind == MessageKind.CANCELLED,
         is_gone=message.kind == MessageKind.DELETED,
     )
-
-
-def _timed_out(name: str) -> JoinTimeout:
-    return JoinTimeout(f"not all jobs of call {name!r} have ended in time")

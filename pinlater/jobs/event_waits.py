@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from pinlater.jobs.events import event_name
 from pinlater.jobs.interruptible import InterruptibleContext
 from pinlater.jobs.message_link import MessageLink
 from pinlater.jobs.name_counter import check_name
+from pinlater.jobs.settled import SettledErrors
 from pinlater.jobs.waiting import ENDLESS_MS, JobWaits
 from pinlater.model.body_metadata import BodyMetadata
 from pinlater.model.messages import MessageWait, ReceivedMessage
@@ -29,15 +31,22 @@ class EventWaits:
         metadata: where it is recorded what has come.
         link: reads messages.
         save: saves the record.
+        settled: is told of what waits have ended with.
     """
 
     def __init__(
-        self, context: InterruptibleContext, metadata: BodyMetadata, link: MessageLink, save: Callable[[], object]
+        self,
+        context: InterruptibleContext,
+        metadata: BodyMetadata,
+        link: MessageLink,
+        save: Callable[[], object],
+        settled: SettledErrors,
     ) -> None:
         self._context = context
         self._records = metadata.events
         self._link = link
         self._save = save
+        self._settled = settled
         self._uses: defaultdict[str, int] = defaultdict(int)
         self._received: defaultdict[str, list[ReceivedMessage]] = defaultdict(list)
 
@@ -48,7 +57,7 @@ class EventWaits:
         self._context.go_on_to_wait()
         record = self._records.get(name) or EventRecord()
         if use in record.timeouts:
-            raise _timed_out(name)
+            raise self._timed_out(name, record, use)
         wanted = record.wanted(use)
         message = self._message(name, wanted, record.before)
         if message is not None:
@@ -94,11 +103,11 @@ class EventWaits:
         del record.until_ms[use]
         record.timeouts.append(use)
         self._save()  # first: whatever the job does now must not be undone by an event that comes late
-        raise _timed_out(name)
+        raise self._timed_out(name, record, use)
 
-
-def _timed_out(name: str) -> EventTimeout:
-    return EventTimeout(f"no event {name!r} came in time")
+    def _timed_out(self, name: str, record: EventRecord, use: int) -> EventTimeout:
+        error = EventTimeout(f"no event {name!r} came in time")
+        return self._settled.add(error, partial(record.timeouts.remove, use))
 
 
 def _value(name: str, message: ReceivedMessage, kind: Any) -> Any:

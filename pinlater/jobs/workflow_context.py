@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeVar, Unpack
 
-from pinlater.errors import BodyInvalid, JobFailed, SagaUndone, WaitTimeout
+from pinlater.errors import BodyInvalid, JobError, JobInterrupted, SagaUndone
 from pinlater.jobs.child_calls import DEFAULT_BATCH, ChildCalls, Joined
 from pinlater.jobs.enqueue_options import CallOptions
 from pinlater.jobs.event_waits import EventWaits
@@ -20,6 +21,7 @@ from pinlater.jobs.options import JobOptions
 from pinlater.jobs.published import publish
 from pinlater.jobs.run_keys import key_of
 from pinlater.jobs.saga import Saga
+from pinlater.jobs.settled import SettledErrors
 from pinlater.jobs.sleeping import moment_after, sleep_until
 from pinlater.jobs.steps import Steps
 from pinlater.model.body_metadata import BodyMetadata, SagaMark
@@ -139,17 +141,27 @@ class WorkflowContext(InterruptibleContext):
 
     @cached_property
     def _calls(self) -> ChildCalls:
-        return ChildCalls(self, self._metadata, self._link, self._save_surely)
+        return ChildCalls(self, self._metadata, self._link, self._save_surely, self._settled)
 
     @cached_property
     def _events(self) -> EventWaits:
-        return EventWaits(self, self._metadata, self._link, self._save_surely)
+        return EventWaits(self, self._metadata, self._link, self._save_surely, self._settled)
 
-    def is_settled(self, error: BaseException) -> bool:
-        """Whether an attempt has failed of what a wait has ended with, so that each further one would fail alike."""
-        if isinstance(error, JobFailed):
-            return "_calls" in self.__dict__ and any(error is failure for failure in self._calls.failures)
-        return isinstance(error, WaitTimeout)
+    @cached_property
+    def _settled(self) -> SettledErrors:
+        return SettledErrors()
+
+    def gives_up_after(self, error: BaseException) -> bool:
+        """Whether an attempt has failed of what a call or a wait has ended with: each further one would fail alike.
+
+        A person who retries the job wants to try that anew: this is saved here, unless there are sagas to undo.
+        """
+        if "_settled" not in self.__dict__ or not self._settled.reopen(error):
+            return False
+        if self.saga_mark is None:
+            with suppress(JobInterrupted, JobError):  # it can only be that the claim was lost, or that the body is full
+                self._save_surely()
+        return True
 
     def since(self, patch: str) -> bool:
         """Tell whether this run follows a patch; see ``JobContext.since``."""

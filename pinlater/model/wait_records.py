@@ -18,6 +18,7 @@ class CallRecord(msgspec.Struct, omit_defaults=True):
         ranges: descriptors of those: the first of a row of consecutive ones, and their number.
         until_ms: epoch milliseconds after which nobody waits for them any more; 0: no limit.
         has_timed_out: that time came first.
+        again: call of those that have failed, if a person has retried the job that was given up for that.
     """
 
     count: int
@@ -26,6 +27,19 @@ class CallRecord(msgspec.Struct, omit_defaults=True):
     ranges: list[tuple[str, int]] = []
     until_ms: int = 0
     has_timed_out: bool = False
+    again: CallRecord | None = None
+
+    def call_again(self, failed: int) -> None:
+        """Let so many children that have failed be called again."""
+        self.again = CallRecord(failed, self.batch)
+
+    def latest(self) -> CallRecord:
+        """Return the record of the last call of those that have failed; this one, if none were called again."""
+        return self if self.again is None else self.again.latest()
+
+    def restart(self) -> None:
+        """Let the time begin anew."""
+        self.until_ms, self.has_timed_out = 0, False
 
     def add(self, descriptors: list[str]) -> None:
         """Record the descriptors of children, in the order of their enqueues."""

@@ -275,7 +275,7 @@ class Runner:
             return Failure(status, None, ending="discarded")
         if isinstance(error, JobExpired | ResultTooLarge) or context.options.gives_up_on(error):
             return _given_up(job, context, error, seconds)
-        if context.is_settled(error):
+        if context.gives_up_after(error):
             return _given_up(job, context, error, seconds, " (final: no retry would help)")
         return self._failed(job, context, error, seconds)
 

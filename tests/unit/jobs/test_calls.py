@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
 
@@ -16,6 +17,7 @@ from pinlater.errors import (
 )
 from pinlater.jobs.child_calls import ChildCalls
 from pinlater.jobs.job import Job
+from pinlater.jobs.settled import SettledErrors
 from pinlater.jobs.waiting import JobWaits
 from pinlater.model.messages import MessageWait
 from pinlater.model.wait_records import MOST_RANGES, CallRecord
@@ -50,6 +52,22 @@ class Album(Job[list[int]], queue="albums"):
     def run(self, context):
         sizes = context.call_all([Resize(photo=photo) for photo in self.photos], name="resize", batch_size=2)
         return [size.width for size in sizes]
+
+
+class Fragile(Job[int], queue="fragile", attempts=1):
+    broken: ClassVar[set[int]] = set()
+    number: int
+
+    def run(self, context):
+        ran.append(self.number)
+        if self.number in self.broken:
+            raise ValueError("broken")
+        return self.number
+
+
+class Summary(Job[list[int]], queue="summaries"):
+    def run(self, context):
+        return context.call_all([Fragile(number=number) for number in (1, 2, 3)], name="fragile")
 
 
 class Tolerant(Job[list[str]], queue="albums"):
@@ -119,6 +137,20 @@ def test_failures_can_be_had_in_place_of_results():
     assert found == ["10 wide", "Resize photos:s1:p1:3 failed: ValueError: no photo -2"]
 
 
+def test_a_person_who_retries_the_parent_retries_the_failed_children(pinlater_server):
+    client, broken = pinlater_server.client(Fragile, Summary), {2, 3}
+    Fragile.broken = broken
+    handle = client.enqueue(Summary())
+    for repaired in (2, 3):
+        pinlater_server.run_worker(Fragile, Summary)
+        assert handle.status().state.name == "FAILED"
+        broken.discard(repaired)
+        assert client.retry_failed("summaries") == 1
+    pinlater_server.run_worker(Fragile, Summary)
+    assert handle.result(timeout=10) == [1, 2, 3]
+    assert ran == [1, 2, 3, 2, 3, 3]
+
+
 def test_several_calls_at_once_are_all_under_way():
     with run_inline(AtOnce, Resize) as client:
         assert result_of(client, AtOnce()) == [10, 20, 30]
@@ -165,7 +197,7 @@ def test_a_kill_between_batches_repeats_the_last_one_with_its_key():
 
     for _ in range(2):
         context = FakeContext(Album(photos=[]), previous=context)
-        calls = ChildCalls(context, context._metadata, Link(), context._save)
+        calls = ChildCalls(context, context._metadata, Link(), context._save, SettledErrors())
         with pytest.raises((KeyboardInterrupt, JobWaits)):
             calls.join([Resize(photo=1)] * 4, "resize", timeout=None, batch_size=2 + len(keys), options={})
     assert keys == [f"test:s1:p1:1/call/0/resize/{start}/photos" for start in (0, 2, 2)]

@@ -146,6 +146,20 @@ def test_the_next_run_goes_on_after_the_last_event(pinlater_server):
     assert seen == [1, 2, 3]
 
 
+def test_a_person_who_retries_a_job_that_has_waited_in_vain_lets_it_wait_again(pinlater_server):
+    client = pinlater_server.client(Publish)
+    handle = client.enqueue(Publish())
+    pinlater_server.run_worker(Publish)
+    pinlater_server.advance(WEEK + 60)
+    pinlater_server.run_worker(Publish)
+    assert handle.status().state.name == "FAILED"
+    assert client.retry_failed("articles") == 1
+    pinlater_server.run_worker(Publish)
+    assert handle.send("approval", Approval(by="ada"))
+    pinlater_server.run_worker(Publish)
+    assert handle.result(timeout=10) == "ada"
+
+
 # With a fake context
 
 
