@@ -199,8 +199,8 @@ class JobContext(StepContext):
 
         Raises:
             JobFailed: the job has failed for good, was cancelled (``JobWasCancelled``) or deleted (``JobGone``). If
-                this is not caught, this job is given up: another attempt would find the same. If a person retries this job
-                then, the failed ones are called again.
+                this is not caught, this job is given up: another attempt would find the same. A person who retries it
+                then lets the failed ones be called again.
             JoinTimeout: the job has not ended in time; it goes on. In later attempts it is raised again.
             JobSleeps: this ends the attempt; do not catch it.
             JobInterrupted: the attempt was interrupted before.
