@@ -130,8 +130,10 @@ class SqliteDatabase:
                 )
             if version == 0 and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 raise ConfigError(f"{self.path} is a database of something else; choose another place with --data-dir")
-            for step in range(version + 1, SCHEMA_VERSION + 1):
-                connection.executescript(f"BEGIN IMMEDIATE;\n{schema(step)}\nPRAGMA user_version = {step};\nCOMMIT;")
+            if version < SCHEMA_VERSION:
+                # One transaction for all steps: each would wait for the disk several times.
+                steps = "\n".join(map(schema, range(version + 1, SCHEMA_VERSION + 1)))
+                connection.executescript(f"BEGIN IMMEDIATE;\n{steps}\nPRAGMA user_version = {SCHEMA_VERSION};\nCOMMIT;")
         finally:
             connection.close()
 
