@@ -109,7 +109,7 @@ async def _insert(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCal
     statements = [
         *unique_keys.statements(transaction, resolution, queue_ids),
         *await _insertions(transaction, rows, resolution.contents),
-        *insert_children(transaction, _children(rows)),
+        *(insert_children(transaction, _children(rows)) if any(call.has_parents for call in new) else ()),
         *insert_results(transaction, _results(new, duplicates)),
     ]
     changed = await _keys_of(transaction, rows, resolution)
@@ -139,8 +139,9 @@ async def _refused(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCa
 def _children(rows: Iterable[Row]) -> Iterator[tuple[int, Parent]]:
     """Yield the jobs that have a parent, by id."""
     for call, index in rows:
-        if call.has_parents and call.jobs[index].parent is not None:
-            yield call.first_id + index, call.jobs[index].parent
+        parent = call.jobs[index].parent
+        if parent is not None:
+            yield call.first_id + index, parent
 
 
 async def _check_queues(transaction: MysqlTransaction, queue_ids: Collection[int]) -> None:
