@@ -7,19 +7,15 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar, Unpack
 
 from pinlater.client.client import Client
 from pinlater.client.tls import TlsFiles
-from pinlater.client.waits import waits_text
 from pinlater.jobs.enqueue_options import EnqueueManyOptions
 from pinlater.jobs.job import Job
 from pinlater.jobs.middleware import Middleware
 from pinlater.model.attempts import ClaimedJob
-from pinlater.model.jobs import JobInfo
-from pinlater.model.keys import JobKey
-from pinlater.model.messages import Message, MessageKind, MessageWait, Parent, ReceivedMessage
+from pinlater.model.messages import Message, MessageKind, ReceivedMessage
 from pinlater.model.state import JobState
 from pinlater.model.unique import OnDuplicate
 from pinlater.protocol.conversion.jobs import enqueue_reply, info_struct, job_key
@@ -27,7 +23,8 @@ from pinlater.protocol.conversion.messages import message as message_of
 from pinlater.protocol.conversion.messages import message_structs, parent_of
 from pinlater.protocol.messages import PinLaterEnqueueResponse, PinLaterJob, PinLaterJobInfo, PinLaterMessage
 from pinlater.protocol.operations import Call
-from pinlater.testing.attempts import MOST_RUNS, Attempts, Ending, Outcome
+from pinlater.testing.attempts import MOST_RUNS, Attempts, Outcome
+from pinlater.testing.inline_job import InlineJob
 from pinlater.testing.mailboxes import Mailboxes
 
 T = TypeVar("T")
@@ -66,81 +63,6 @@ def run_inline(
         yield client
 
 
-@dataclass(slots=True)
-class _InlineJob:
-    """A job as a server would store it."""
-
-    descriptor: str
-    body: bytes
-    attempts_allowed: int
-    attempts_remaining: int
-    run_after_ms: int
-    status: str
-    created_at_ms: int
-    state: JobState = JobState.PENDING
-    was_rescheduled: bool = False
-    has_started: bool = False
-    unique_until_ms: int = 0
-    key: JobKey | None = None
-    result: bytes | None = None
-    is_cancelled: bool = False
-    parent: Parent | None = None
-    waits_for: Sequence[MessageWait] = ()
-
-    @property
-    def has_succeeded(self) -> bool:
-        return self.was_rescheduled or self.state is JobState.SUCCEEDED
-
-    def record(self, outcome: Outcome) -> None:
-        self.status += outcome.status
-        if outcome.body is not None:
-            self.body = outcome.body
-        if outcome.run_after_ms is not None:
-            self.run_after_ms = outcome.run_after_ms
-        if outcome.undoes:
-            self.attempts_allowed = self.attempts_remaining = outcome.next_attempts or 1
-        elif outcome.ending is Ending.FAILED:
-            self.attempts_remaining -= 1
-        elif outcome.ending is Ending.DISCARDED:
-            self.attempts_remaining = 0
-        self.result, self.waits_for = outcome.result_bytes, outcome.waits_for
-        self.was_rescheduled = outcome.next_attempts is not None and not outcome.undoes
-        if outcome.ending is Ending.SUCCEEDED:
-            self.state = JobState.SUCCEEDED
-        elif self.was_rescheduled:
-            self.state, self.attempts_remaining = JobState.PENDING, self.attempts_allowed
-        else:
-            self.state = JobState.PENDING if outcome.runs_again and not self.is_cancelled else JobState.FAILED
-
-    def info(self, *, include_body: bool, include_result: bool = False) -> JobInfo:
-        return JobInfo(
-            self.descriptor,
-            self.state,
-            self.attempts_allowed,
-            self.attempts_remaining,
-            self.status,
-            self.created_at_ms,
-            self.run_after_ms,
-            self.created_at_ms,
-            body=self.body if include_body else None,
-            key=self.key,
-            result=self.result if include_result else None,
-            is_cancelled=self.is_cancelled,
-            parent=self.parent,
-            waits_for=self.waits_for,
-        )
-
-    def end_message(self) -> tuple[str, Message] | None:
-        """Return the descriptor of the parent, and what tells it of the end of this job; None if there is none."""
-        if self.parent is None:
-            return None
-        is_good = self.state is JobState.SUCCEEDED
-        failure = MessageKind.CANCELLED if self.is_cancelled else MessageKind.FAILED
-        kind = MessageKind.SUCCEEDED if is_good else failure
-        payload = self.result or b"" if is_good else self.status.encode()
-        return self.parent.descriptor, Message(self.parent.name, str(self.parent.position), payload, kind)
-
-
 def _now_ms() -> int:
     return int(time.time() * 1000)
 
@@ -165,9 +87,9 @@ class InlineClient(Client):
         self._mailboxes = Mailboxes()
         self._stored_once: dict[bytes, list[str]] = {}
         self._numbers = itertools.count(1)
-        self._jobs: dict[str, _InlineJob] = {}
-        self._keyed: dict[tuple[str, str], _InlineJob] = {}
-        self._due: deque[_InlineJob] = deque()
+        self._jobs: dict[str, InlineJob] = {}
+        self._keyed: dict[tuple[str, str], InlineJob] = {}
+        self._due: deque[InlineJob] = deque()
         self._is_running = False
 
     def close(self) -> None:
@@ -184,7 +106,7 @@ class InlineClient(Client):
         assert self._jobs, "no job was enqueued"
         failed = {job.descriptor: job for job in self._jobs.values() if not job.has_succeeded}
         if failed:
-            told = "\n".join(f"{job.descriptor}: {job.status}{_waits_of(job)}" for job in failed.values())
+            told = "\n".join(f"{job.descriptor}: {job.status}{job.waits_text}" for job in failed.values())
             errors = [outcome.error for outcome in self.outcomes if outcome.descriptor in failed]
             cause = errors[-1] if errors else None
             raise AssertionError(f"{len(failed)} of {len(self._jobs)} jobs did not succeed\n{told}") from cause
@@ -247,7 +169,7 @@ class InlineClient(Client):
         self._run_due()
         return enqueue_reply([job.descriptor for job in stored])
 
-    def _duplicate(self, queue: str, job: PinLaterJob) -> _InlineJob | None:
+    def _duplicate(self, queue: str, job: PinLaterJob) -> InlineJob | None:
         """Return the job that has the same unique key and keeps it."""
         keyed = self._keyed.get((queue, job.uniqueKey)) if job.uniqueKey else None
         if keyed is None:
@@ -258,18 +180,18 @@ class InlineClient(Client):
             return keyed
         return None if keyed.state.is_final or (keyed.has_started and job.uniqueUntilStarted) else keyed
 
-    def _replace(self, stored: _InlineJob, queue: str, job: PinLaterJob) -> None:
+    def _replace(self, stored: InlineJob, queue: str, job: PinLaterJob) -> None:
         self._attempts.codec.decode(queue, job.body or b"")
         stored.body, stored.status = job.body or b"", job.customStatus
         stored.attempts_allowed = stored.attempts_remaining = job.numAttemptsAllowed
         if job.onDuplicate == OnDuplicate.DEBOUNCE:
             stored.run_after_ms = max(job.runAfterTimestampMillis or 0, _now_ms())
 
-    def _store(self, queue: str, job: PinLaterJob) -> _InlineJob:
+    def _store(self, queue: str, job: PinLaterJob) -> InlineJob:
         body, allowed, now_ms = job.body or b"", job.numAttemptsAllowed, _now_ms()
         self._attempts.codec.decode(queue, body)
         descriptor = f"{queue}:s1:p{job.priority}:{next(self._numbers)}"
-        stored = _InlineJob(
+        stored = InlineJob(
             descriptor, body, allowed, allowed, job.runAfterTimestampMillis or now_ms, job.customStatus, now_ms
         )
         stored.key, stored.parent = job_key(job), parent_of(job)
@@ -326,7 +248,7 @@ class InlineClient(Client):
         self._run_due()
         return len(asked)
 
-    def _tell_parent(self, job: _InlineJob) -> None:
+    def _tell_parent(self, job: InlineJob) -> None:
         if job.state.is_final and (told := job.end_message()) is not None:
             self._deliver(*told)
 
@@ -357,7 +279,7 @@ class InlineClient(Client):
             self._wake(job)
         return True
 
-    def _wake(self, job: _InlineJob) -> None:
+    def _wake(self, job: InlineJob) -> None:
         job.waits_for = ()
         self._due.append(job)
 
@@ -379,7 +301,7 @@ class InlineClient(Client):
         finally:
             self._is_running = False
 
-    def _run(self, job: _InlineJob) -> None:
+    def _run(self, job: InlineJob) -> None:
         if len(self.outcomes) >= self._most_runs:
             raise AssertionError(
                 f"{self._most_runs} attempts were run and it does not end; see most_runs of run_inline"
@@ -415,7 +337,3 @@ class _CallsOfJobs:
 
     def read(self, descriptor: str, name: str, after: int, limit: int) -> list[ReceivedMessage]:
         return self._client.read_messages(descriptor, name, after=after, limit=limit)
-
-
-def _waits_of(job: _InlineJob) -> str:
-    return f"waits for {waits_text(job.waits_for)}" if job.waits_for else ""

@@ -1,0 +1,96 @@
+"""A job that runs inline, as a server would store it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pinlater.client.waits import waits_text
+from pinlater.model.jobs import JobInfo
+from pinlater.model.keys import JobKey
+from pinlater.model.messages import Message, MessageKind, MessageWait, Parent
+from pinlater.model.state import JobState
+from pinlater.testing.attempts import Ending, Outcome
+
+
+@dataclass(slots=True)
+class InlineJob:
+    """A job as a server would store it."""
+
+    descriptor: str
+    body: bytes
+    attempts_allowed: int
+    attempts_remaining: int
+    run_after_ms: int
+    status: str
+    created_at_ms: int
+    state: JobState = JobState.PENDING
+    was_rescheduled: bool = False
+    has_started: bool = False
+    unique_until_ms: int = 0
+    key: JobKey | None = None
+    result: bytes | None = None
+    is_cancelled: bool = False
+    parent: Parent | None = None
+    waits_for: Sequence[MessageWait] = ()
+
+    @property
+    def has_succeeded(self) -> bool:
+        """Whether it has, at least in its first run."""
+        return self.was_rescheduled or self.state is JobState.SUCCEEDED
+
+    def record(self, outcome: Outcome) -> None:
+        """Change as a server would after an attempt."""
+        self.status += outcome.status
+        if outcome.body is not None:
+            self.body = outcome.body
+        if outcome.run_after_ms is not None:
+            self.run_after_ms = outcome.run_after_ms
+        if outcome.undoes:
+            self.attempts_allowed = self.attempts_remaining = outcome.next_attempts or 1
+        elif outcome.ending is Ending.FAILED:
+            self.attempts_remaining -= 1
+        elif outcome.ending is Ending.DISCARDED:
+            self.attempts_remaining = 0
+        self.result, self.waits_for = outcome.result_bytes, outcome.waits_for
+        self.was_rescheduled = outcome.next_attempts is not None and not outcome.undoes
+        if outcome.ending is Ending.SUCCEEDED:
+            self.state = JobState.SUCCEEDED
+        elif self.was_rescheduled:
+            self.state, self.attempts_remaining = JobState.PENDING, self.attempts_allowed
+        else:
+            self.state = JobState.PENDING if outcome.runs_again and not self.is_cancelled else JobState.FAILED
+
+    def info(self, *, include_body: bool, include_result: bool = False) -> JobInfo:
+        """Return what a lookup tells."""
+        return JobInfo(
+            self.descriptor,
+            self.state,
+            self.attempts_allowed,
+            self.attempts_remaining,
+            self.status,
+            self.created_at_ms,
+            self.run_after_ms,
+            self.created_at_ms,
+            body=self.body if include_body else None,
+            key=self.key,
+            result=self.result if include_result else None,
+            is_cancelled=self.is_cancelled,
+            parent=self.parent,
+            waits_for=self.waits_for,
+        )
+
+    def end_message(self) -> tuple[str, Message] | None:
+        """Return the descriptor of the parent, and what tells it of the end of this job; None if there is none."""
+        if self.parent is None:
+            return None
+        is_good = self.state is JobState.SUCCEEDED
+        failure = MessageKind.CANCELLED if self.is_cancelled else MessageKind.FAILED
+        kind = MessageKind.SUCCEEDED if is_good else failure
+        payload = self.result or b"" if is_good else self.status.encode()
+        return self.parent.descriptor, Message(self.parent.name, str(self.parent.position), payload, kind)
+
+    @property
+    def waits_text(self) -> str:
+        """What it waits for, in words; empty if that is nothing."""
+        return f"waits for {waits_text(self.waits_for)}" if self.waits_for else ""
