@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
 from collections.abc import Callable
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,6 @@ from pinlater.cli.command import Session, command
 from pinlater.cli.output import moment, print_fields, print_json, some_jobs, visible
 
 if TYPE_CHECKING:
-    from pinlater.outbox import Relay
     from pinlater.outbox.table import RefusedRow, Waiting
 
 _TABLE = "pinlater_outbox"
@@ -93,24 +91,15 @@ def outbox_relay(
     pinlater outbox.
     """
     from pinlater.outbox import Outbox, Relay
+    from pinlater.outbox.relay_process import run
 
     _set_up_logs(log_format)
     relay = Relay(Outbox(table, notify=not no_notify), database, session.server_set())
-    delivered = _run(relay, burst=burst)
+    delivered = run(relay, until_empty=burst)
     if session.as_json:
         print_json({"delivered": delivered})
     else:
         click.echo(f"{some_jobs(delivered)} delivered")
-
-
-def _run(relay: Relay, *, burst: bool) -> int:
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.signal(number, lambda *_: relay.stop()) for number in numbers]
-    try:
-        return relay.run_until_empty() if burst else relay.run()
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
 
 
 def _set_up_logs(log_format: str) -> None:

@@ -24,7 +24,9 @@ from tests.support import spans
 
 STATES = {"IN_PROGRESS"}
 VARIABLES = {
+    "INSTALLED_APPS",
     "PINLATER_OUTBOX_DATABASE",
+    "PINLATER_OUTBOX_TABLE",
     "PINLATER_SERVERS",
     "PINLATER_TLS_CA",
     "PINLATER_TLS_CERT",
@@ -33,7 +35,7 @@ VARIABLES = {
     "PINLATER_WORKER_HEALTH",
     "PINLATER_WORKER_MODULES",
 }
-"""Of clients and workers; the server's are settings."""
+"""Of clients, workers and projects of Django; the server's are settings."""
 LOOKS = re.compile(r"pinlater (count|lookup|queues|scan|workers)\b")
 DRAWINGS = {"", "text"}
 CONFIGS = {"conf", "ini", "json"}

@@ -10,7 +10,7 @@ def use_database(path):
     if not settings.configured:
         settings.configure(
             DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
-            INSTALLED_APPS=[],
+            INSTALLED_APPS=["pinlater.outbox.django"],
             USE_TZ=True,
         )
         django.setup()

@@ -9,7 +9,15 @@ import typing
 
 from tests.surface.places import ROOT
 
-MODULES = ("pinlater", "pinlater.client", "pinlater.outbox", "pinlater.testing", "pinlater_supervisor", "jobs_example")
+MODULES = (
+    "pinlater",
+    "pinlater.client",
+    "pinlater.outbox",
+    "pinlater.outbox.django",
+    "pinlater.testing",
+    "pinlater_supervisor",
+    "jobs_example",
+)
 TRACING = ("traced",)
 OURS = ("pinlater", "pinlater_supervisor", "jobs_example")
 DUNDERS = (

@@ -1,11 +1,9 @@
 """What the guide of the outbox takes for granted: a project of Django on the same file, and visitors of web pages."""
 
-from unittest import mock
-
+from django.core.management import call_command
 from starlette.testclient import TestClient
 
 from pinlater import Client, JobState
-from pinlater.outbox import Relay
 from tests.support.django_project import use_database
 from tests.support.server import wait_for
 
@@ -19,8 +17,7 @@ def afterwards(page, server):
     """Deliver the orders of the page with the command of Django, then one of each web page."""
     del server
     with Client() as client:
-        with mock.patch.object(Relay, "run", Relay.run_until_empty):  # which ends
-            page["Command"]().handle()
+        call_command("outbox_relay", burst=True)
         assert client.count("invoices", JobState.PENDING, future=True) == 1  # with a delay
         assert client.count("invoices", JobState.PENDING) == 2
         assert page["app"].test_client().post("/orders", data={"article": "bed"}).json == {"order": 4}
