@@ -8,6 +8,7 @@ import pytest
 
 from pinlater.errors import ServiceError
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.keys import JobKey
 from pinlater.model.messages import Message, MessageKind, MessageWait, Parent
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.mysql import messages
@@ -316,6 +317,36 @@ def test_servers_that_end_parents_and_children_of_one_another_do_not_fail_by_tha
             )
             assert [found.changed for found in settled] == [2, 2]
             assert [len(await read(first, name)) for name in grand] == [1, 1]
+
+    with_servers(scenario, 2)
+
+
+def end_by_ack(server, name, held):
+    return server.ack_dequeued_jobs(QUEUE, [ack_of(name, claim=held)], [])
+
+
+def end_by_failure(server, name, held):
+    return server.ack_dequeued_jobs(QUEUE, [], [ack_of(name, claim=held)])
+
+
+def end_by_giving_back(server, name, held):
+    return server.checkpoint_jobs(QUEUE, [checkpoint_of(name, claim=held, move_to_pending=True)])
+
+
+@pytest.mark.parametrize("key", [None, JobKey("a", 1)], ids=["alone", "with a key"])
+@pytest.mark.parametrize("end", [end_by_ack, end_by_failure, end_by_giving_back])
+def test_a_server_that_has_never_heard_of_a_child_notices_its_parent(end, key):
+    """It takes a job for one without parent and key, until the database tells it better."""
+
+    async def scenario(first, second):
+        parent, held = await running(first)
+        await sleep(first, parent, held, (NAME, 1))
+        child, held = await running(first, parent=Parent(parent, NAME, 0), key=key, attempts=5)
+        assert len((await first.cancel_jobs(QUEUE, [JobDescriptor.parse(child)], "")).asked) == 1
+        assert (await end(second, child, held)).changed == 1
+        [told] = await read(second, parent)
+        assert told.kind == (MessageKind.SUCCEEDED if end is end_by_ack else MessageKind.CANCELLED)
+        assert (await take(second))[0] == [parent]
 
     with_servers(scenario, 2)
 
