@@ -144,7 +144,7 @@ class StepContext(ABC):
         A run has come past if an earlier attempt has finished, or failed at, something that this attempt has not
         reached when it asks: a step, a sleep, a follow-up, a call of other jobs or an event. The answer is recorded: it
         stays the same for the rest of the run. When no run is left that began before the change, the old branch and the
-        call can be deleted.
+        call can be deleted. Where several steps run at once, ask before they begin.
 
         Args:
             patch: name of the change. Each use of a name in a run has the same answer.
