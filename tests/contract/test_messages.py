@@ -421,6 +421,18 @@ def test_a_sleeping_job_of_a_limited_key_lets_others_run_and_waits_for_its_turn_
     assert backend.take_names() == [sleeper]
 
 
+def test_a_woken_job_of_a_limited_key_goes_ahead_of_one_that_is_scheduled(backend):
+    key = JobKey("a", 1)
+    sleeper = backend.asleep(("go", 1), key=key)
+    later = backend.put_one(key=key, run_after_ms=backend.clock.now_ms + HOUR_MS)
+    backend.send(sleeper)
+    assert backend.take_names() == [sleeper]
+    backend.clock.advance(HOUR_MS)
+    assert backend.take_names() == []
+    backend.ack(sleeper)
+    assert backend.take_names() == [later]
+
+
 @pytest.mark.parametrize("key", [JobKey("a"), JobKey("a", 1), JobKey("a", 1, is_ordered=True)])
 def test_a_woken_job_with_a_key_runs(backend, key, woken):
     sleeper = backend.asleep(("go", 1), key=key)
