@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.bench import QUEUE, Bench
+from tests.support.bench import QUEUE, START_MS, Bench
 from tests.support.stores import STORES
 
 
@@ -20,6 +20,24 @@ def patience(monkeypatch):
 @pytest.fixture(params=STORES)
 def home_kind(request):
     return STORES[request.param].home
+
+
+@pytest.fixture(scope="module", params=STORES)
+def _shared_bench(request, tmp_path_factory):
+    bench = Bench(STORES[request.param].home(tmp_path_factory.mktemp("store") / "store"))
+    yield bench
+    bench.end()
+
+
+@pytest.fixture
+def shared_backend(_shared_bench):
+    """The same for modules with many tests, which share a store: what earlier ones have stored is deleted."""
+    for queue in _shared_bench.queue_names():
+        _shared_bench.delete_queue(queue)
+    _shared_bench.collect_finished(0, 0, 10_000)
+    _shared_bench.clock.now_ms = START_MS
+    _shared_bench.create_queue(QUEUE)
+    return _shared_bench
 
 
 @pytest.fixture

@@ -10,17 +10,16 @@ from pinlater.protocol.messages import IN_PROGRESS, PENDING, SUCCEEDED
 from tests.contract.test_idempotency import again, new_key
 from tests.contract.test_import import record
 from tests.contract.test_messages import Woken
-from tests.support.bench import FAR_MS, LEASE_MS, QUEUE, Bench, ack_of, checkpoint_of, new_job
-from tests.support.stores import SHARDED_STORES
+from tests.support.bench import FAR_MS, LEASE_MS, QUEUE, ack_of, checkpoint_of, new_job
 
 OTHER = "thumbnails"
 
 
 @pytest.fixture
-def backend(backend):
+def backend(shared_backend):
     """A bench with a second queue."""
-    backend.create_queue(OTHER)
-    return backend
+    shared_backend.create_queue(OTHER)
+    return shared_backend
 
 
 @pytest.fixture
@@ -557,38 +556,3 @@ def test_children_of_a_parent_that_has_ended_are_found(backend):
     backend.cancel(parent)
     backend.fail(parent)
     assert unfinished(backend, parent) == [child]
-
-
-# Several shards
-
-
-@pytest.fixture(params=SHARDED_STORES)
-def two_shards(request, tmp_path):
-    bench = Bench(SHARDED_STORES[request.param].home(tmp_path / "store", shards=2))
-    bench.create_queue(QUEUE)
-    bench.create_queue(OTHER)
-    yield bench
-    bench.end()
-
-
-def test_children_are_kept_where_their_parent_is(two_shards):
-    parents = [two_shards.put_one() for _ in range(12)]
-    assert len({JobDescriptor.parse(name).shard for name in parents}) == 2
-    two_shards.take()
-    children = two_shards.put(*[child_of(name, 3) for name in parents], new_job(), queue=OTHER)[:-1]
-    shards = [[JobDescriptor.parse(name).shard for name in names] for names in (parents, children)]
-    assert shards[0] == shards[1]
-    assert unfinished(two_shards, *parents) == sorted(children)
-    taken = []
-    while more := two_shards.take_names(queue=OTHER):
-        taken += more
-    assert sorted(name for name in taken if two_shards.look(name).parent) == sorted(children)
-    for name in parents:
-        two_shards.sleep(name, ("resize", 1))
-    two_shards.ack(*children, queue=OTHER)
-    woken = []
-    while more := two_shards.take_names():
-        woken += more
-    assert sorted(woken) == sorted(parents)
-    cancelled = two_shards.cancel(*parents)
-    assert sorted(map(str, cancelled.asked)) == sorted(parents)
