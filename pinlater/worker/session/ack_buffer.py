@@ -94,7 +94,12 @@ class QueueAcks:
 
     def acks(self) -> PinLaterJobAckRequest:
         """Build the ack request."""
-        succeeded = [_success(batch, position) for batch, position in self.succeeded]
+        succeeded: list[AckFields] = [
+            _with_result(batch, position)
+            if batch.results
+            else (batch.descriptors[position], "", 0, batch.claim or None, None)
+            for batch, position in self.succeeded
+        ]
         failed = [
             failure.ack(batch.descriptors[position], batch.claim or None) for (batch, position), failure in self.failed
         ]
@@ -328,9 +333,8 @@ class AckBuffer:
             batch.finish(position)
 
 
-def _success(batch: DequeuedBatch, position: int) -> AckFields:
-    told = batch.descriptors[position], "", 0, batch.claim or None, None
-    return (*told, batch.results[position], None) if position in batch.results else told
+def _with_result(batch: DequeuedBatch, position: int) -> AckFields:
+    return batch.descriptors[position], "", 0, batch.claim or None, None, batch.results.get(position), None
 
 
 def _return_of(job: JobRef, interruption: Interruption | None) -> Checkpoint:
