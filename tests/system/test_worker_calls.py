@@ -27,7 +27,7 @@ pytestmark = [
 
 JOBS = job_module("""
 import asyncio, os, signal
-from pinlater import Constant, Discard, Job
+from pinlater import Client, Constant, Discard, Job
 from pinlater.errors import EventTimeout
 from pinlater.worker.session.ack_buffer import AckBuffer
 from pinlater.worker.session.saver import Saver
@@ -114,6 +114,20 @@ class Trip(Talk, queue="steps"):
             context.call(Child(name=self.name, number=1))
             doomed["now"] = "undo"
             raise Discard("no seats")
+
+
+class Regret(Job[int], queue="steps"):
+    name: str
+    server: str
+
+    def run(self, context):
+        with Client(self.server) as client:
+            client.handle(context.descriptor).cancel("not needed")
+        try:
+            return context.call(Child(name=self.name, number=1))
+        except BaseException as error:
+            write(f"{self.name} {type(error).__name__}")
+            raise
 
 
 def book(name):
@@ -229,3 +243,12 @@ def test_jobs_beside_each_other_can_call_and_wait(place, kind, option):
         assert result(client, descriptor) == (JobState.SUCCEEDED, b'"[10, 20, 30] yes nothing came"')
         seen = lines_of(folder, name)
         assert {number: seen[f"child {number}"] for number in (1, 2, 3)} == {1: 1, 2: 1, 3: 1}
+
+
+def test_a_job_that_is_cancelled_calls_nobody(place):
+    client, folder, worker, address = place
+    descriptor = start(client, "Regret", "regret", server=address)
+    await_all(client, [descriptor], worker)
+    found = info(client, descriptor)
+    assert (found.state, found.is_cancelled) == (JobState.FAILED, True)
+    assert lines_of(folder, "regret") == {"JobCancelled": 1}
