@@ -51,8 +51,8 @@ class CancelWatch:
     def __init__(self, child: Child, servers: ServerSet, claim_table: ClaimTable) -> None:
         self._child = child
         self._claim_table = claim_table
-        self._connector = Connector(servers)
-        self._client = KeeperClient(servers, f"cancel_watch:{child.pid}")
+        self._connector = Connector(servers, is_quiet=True)
+        self._client = KeeperClient(self._connector, f"cancel_watch:{child.pid}")
         self._calls = Calls(f"cancel_watch:{child.pid}", is_plain=True)
         self._connection: Connection | None = None
         self._since_ms = 0

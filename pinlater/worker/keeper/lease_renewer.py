@@ -26,6 +26,7 @@ from pinlater.worker.keeper.orphan_recovery import recover_jobs
 from pinlater.worker.keeper.service_client import KeeperClient
 from pinlater.worker.log_once import LogOnce
 from pinlater.worker.options import WorkerOptions
+from pinlater.worker.session.connector import Connector
 
 _CHECK_SECONDS = 1.0
 _STALLED_SECONDS = 1.0
@@ -54,7 +55,8 @@ class Keeper:
         self._exit_queue = exit_queue
         self._counters = counters
         self._lease_seconds = options.lease_seconds
-        self._client = KeeperClient(options.servers, f"keeper:{child.pid}", claim_table.contact)
+        connector = Connector(options.servers, contact=claim_table.contact)
+        self._client = KeeperClient(connector, f"keeper:{child.pid}")
         self._stalled_ns = int(min(_STALLED_SECONDS, options.lease_seconds / 3) * 1e9)
         self._renew_at = time.monotonic()
         self._release_counts: dict[str, int] = {}

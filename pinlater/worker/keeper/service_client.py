@@ -9,14 +9,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pinlater.client.connection import Connection
-from pinlater.client.servers import ServerSet
 from pinlater.errors import CallError, QueueNotFound, StaleClaims
 from pinlater.model.attempts import Checkpoint
 from pinlater.model.jobs import JobInfo
 from pinlater.protocol.conversion.acks import ack_structs, acks_struct
 from pinlater.protocol.internal_calls import with_stale_claims
 from pinlater.protocol.operations import Call, Calls
-from pinlater.worker.claim_table.contact import Contact
 from pinlater.worker.session.batch import queue_of
 from pinlater.worker.session.connector import Connector
 
@@ -60,8 +58,8 @@ class KeeperClient:
     All methods raise ``CallError`` or ``ServiceError`` if the call did not succeed.
     """
 
-    def __init__(self, servers: ServerSet, name: str, contact: Contact | None = None) -> None:
-        self._connector = Connector(servers, contact=contact)
+    def __init__(self, connector: Connector, name: str) -> None:
+        self._connector = connector
         self._connection: Connection | None = None
         self._calls = Calls(f"{name}:{secrets.token_hex(4)}", is_plain=True)
 

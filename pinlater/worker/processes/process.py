@@ -84,9 +84,8 @@ class JobProcess(ABC):
             pid=os.getpid(),
             started_ms=int(time.time() * 1000),
             targets=codec.latency_targets(weights),
-            patience=[]
-            if options.is_team
-            else codec.cancel_patience,  # with others beside it, a job is not killed for it
+            # A kill would harm the other jobs of a team, and who looks at a job in a debugger.
+            patience=[] if options.is_team or options.debug else codec.cancel_patience,
         )
         self._row.register(identity)
         self._counters = shared.process_counters(pool.name, child.slot)

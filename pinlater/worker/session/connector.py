@@ -26,17 +26,24 @@ class Connector:
         servers: those that may be used.
         chance: spreads the tries of processes that lost a server together.
         contact: where success and failure are noted.
+        is_quiet: log nothing: another connector of the same process does.
 
     Attributes:
         contact: the same.
     """
 
     def __init__(
-        self, servers: ServerSet, chance: Callable[[], float] = random.random, contact: Contact | None = None
+        self,
+        servers: ServerSet,
+        chance: Callable[[], float] = random.random,
+        contact: Contact | None = None,
+        *,
+        is_quiet: bool = False,
     ) -> None:
         self.contact = contact or Contact()
         self._servers = servers
         self._chance = chance
+        self._is_quiet = is_quiet
         self._failures = 0
         self._is_lost = False
 
@@ -72,7 +79,7 @@ class Connector:
         log.warning("lost the connection to the server: %s", error)
 
     def _on_connected(self, connection: Connection) -> None:
-        if self._failures or self._is_lost:
+        if (self._failures or self._is_lost) and not self._is_quiet:
             log.info("connected to %s", connection.address)
         self._failures = 0
         self._is_lost = False
@@ -81,5 +88,5 @@ class Connector:
     def _on_failure(self, failure: ServerUnavailable) -> None:
         self._failures += 1
         self.contact.record_failure()
-        if self._failures == 1:
+        if self._failures == 1 and not self._is_quiet:
             log.warning("cannot reach %s; retrying", failure)

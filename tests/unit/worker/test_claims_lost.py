@@ -12,7 +12,6 @@ from pinlater.client.servers import ServerSet
 from pinlater.errors import JobTimeout, QueueNotFound, StaleClaims
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.protocol.operations import Calls
-from pinlater.worker.claim_table.contact import Contact
 from pinlater.worker.claim_table.snapshot import HELD, RUNNING, SUCCEEDED
 from pinlater.worker.keeper.service_client import KeeperClient
 from pinlater.worker.processes import task_team
@@ -21,6 +20,7 @@ from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import never_kill
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.task_runner import TaskRunner
+from pinlater.worker.session.connector import Connector
 from pinlater.worker.session.outcome import LostClaim
 from pinlater.worker.session.saver import Saver
 from tests.unit.client.fake_server import free_address
@@ -235,7 +235,7 @@ class Store(KeeperClient):
     """A messenger whose server knows ``claims``."""
 
     def __init__(self, claims):
-        super().__init__(ServerSet([free_address()]), "keeper:1", Contact())
+        super().__init__(Connector(ServerSet([free_address()])), "keeper:1")
         self.claims = claims
         self.calls = 0
 

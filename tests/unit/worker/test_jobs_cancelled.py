@@ -24,6 +24,7 @@ from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import never_kill
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.task_runner import TaskRunner
+from pinlater.worker.session.connector import Connector
 from pinlater.worker.session.outcome import Failure, Interruption, LostClaim
 from pinlater.worker.session.saver import Saver
 from tests.unit.client.fake_server import free_address
@@ -311,7 +312,7 @@ class Store(KeeperClient):
     """A messenger whose server has been asked to cancel jobs."""
 
     def __init__(self, claims, cancelled):
-        super().__init__(ServerSet([free_address()]), "keeper:1")
+        super().__init__(Connector(ServerSet([free_address()])), "keeper:1")
         self.claims, self.cancelled = claims, cancelled
 
     def _make(self, call):

@@ -16,9 +16,9 @@ for at, line in ipairs(lines) do
   elseif age < quiet and math.min(tonumber(lease), quiet) > age then
     spared = spared + 1
   else
-    local is_final = linked and linked.is_cancelled(members[at])
+    local is_asked = linked and linked.is_cancelled(members[at])
     local _, is_last =
-      end_attempt(members[at], is_final, NOW, priority, allowed, remaining, created, run_after, lease, bytes, claim)
+      end_attempt(members[at], is_asked, NOW, priority, allowed, remaining, created, run_after, lease, bytes, claim)
     if linked then
       linked.note(members[at], priority, is_last and FAILED or PENDING)
     end
