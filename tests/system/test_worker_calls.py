@@ -18,6 +18,7 @@ from tests.support.stores import STORES
 from tests.system.worker_program import Worker, info, job_module, put, ran, wait_for
 
 ROUNDS = int(os.environ.get("PINLATER_TEST_KILLS", "1"))
+PROCESSES = 2 if ROUNDS == 1 else 8
 ON = os.environ.get("PINLATER_TEST_KILLS_ON", "sqlite").split(",")
 
 pytestmark = [
@@ -166,10 +167,9 @@ def place(request, tmp_path_factory):
     """A server, a client, a worker, and its folder."""
     folder = tmp_path_factory.mktemp(request.param)
     (folder / "talking.py").write_text(JOBS)
-    server = ServerProcess(folder / "server", **STORES[request.param].settings(folder))
-    worker = Worker(
-        folder, "talking", "--server", server.address, "--processes", 2, "--queue", "steps", "--queue", "touch"
-    )
+    shards = {} if request.param == "sqlite" else {"shards": 2}
+    server = ServerProcess(folder / "server", **STORES[request.param].settings(folder, **shards))
+    worker = Worker(folder, "talking", "--server", server.address, "--processes", PROCESSES, "--queue", "steps,touch")
     with Client(server.address) as client:
         for queue in ("touch", "steps", "teams"):
             client.create_queue(queue)
@@ -190,7 +190,7 @@ def result(client, descriptor):
 
 
 def finished(client, descriptors):
-    return all(client.lookup([one])[one].state.is_final for one in descriptors)
+    return all(job.state.is_final for job in client.lookup(descriptors).values())
 
 
 def await_all(client, descriptors, worker):
