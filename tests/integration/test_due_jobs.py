@@ -20,7 +20,7 @@ from tests.support.fleets import mysql_fleets, redis_fleets
 
 QUEUES = ["a", "b", "c", "d"]
 SERVERS = 3
-JOBS = 150
+JOBS = 80
 
 
 @pytest.fixture(params=[mysql_fleets, redis_fleets])
