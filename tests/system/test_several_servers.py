@@ -91,7 +91,7 @@ def world(request, worlds):
 def test_no_job_has_two_holders(world, count):
     queue = f"crowd{count}"
     world.clients[0].create_queue(queue)
-    Crowd(world.addresses[:count], queue, producers=4, consumers=16, jobs=800, retries=0).join()
+    Crowd(world.addresses[:count], queue, producers=4, consumers=16, jobs=400, retries=0).join()
 
 
 def test_jobs_of_all_servers_run_once(world):
