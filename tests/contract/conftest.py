@@ -17,21 +17,24 @@ def patience(monkeypatch):
         monkeypatch.setattr(f"pinlater.server.backends.{limit}", 60.0)
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(scope="module", params=STORES)
 def home_kind(request):
     return STORES[request.param].home
 
 
-@pytest.fixture(scope="module", params=STORES)
-def _shared_bench(request, tmp_path_factory):
-    bench = Bench(STORES[request.param].home(tmp_path_factory.mktemp("store") / "store"))
+@pytest.fixture(scope="module")
+def _shared_bench(home_kind, tmp_path_factory):
+    bench = Bench(home_kind(tmp_path_factory.mktemp("store") / "store"))
     yield bench
     bench.end()
 
 
 @pytest.fixture
-def shared_backend(_shared_bench):
-    """The same for modules with many tests, which share a store: what earlier ones have stored is deleted."""
+def backend(_shared_bench):
+    """A bench with an empty queue; the tests of a module share a store, and what earlier ones have stored is deleted.
+
+    To make a store takes much longer than most tests.
+    """
     for queue in _shared_bench.queue_names():
         _shared_bench.delete_queue(queue)
     _shared_bench.collect_finished(0, 0, 10_000)
@@ -41,8 +44,8 @@ def shared_backend(_shared_bench):
 
 
 @pytest.fixture
-def backend(home_kind, tmp_path):
-    """A bench with an empty queue."""
+def new_backend(home_kind, tmp_path):
+    """A bench with an empty queue, on a store of its own: beside queues with their jobs, a store has other things."""
     bench = Bench(home_kind(tmp_path / "store"))
     bench.create_queue(QUEUE)
     yield bench

@@ -13,11 +13,6 @@ from tests.support.bench import FAR_MS, LEASE_MS, QUEUE, ack_of, checkpoint_of, 
 HOUR_MS = 3_600_000
 
 
-@pytest.fixture
-def backend(shared_backend):
-    return shared_backend
-
-
 def names_of(jobs):
     return [str(job) for job in jobs]
 

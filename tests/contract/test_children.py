@@ -16,10 +16,10 @@ OTHER = "thumbnails"
 
 
 @pytest.fixture
-def backend(shared_backend):
+def backend(backend):
     """A bench with a second queue."""
-    shared_backend.create_queue(OTHER)
-    return shared_backend
+    backend.create_queue(OTHER)
+    return backend
 
 
 @pytest.fixture

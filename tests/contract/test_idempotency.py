@@ -202,7 +202,8 @@ def test_a_large_batch_is_found_whole(backend):
     assert backend.import_jobs(QUEUE, records, once=again(key)) == names
 
 
-def test_results_are_forgotten_in_bounded_steps(backend):
+def test_results_are_forgotten_in_bounded_steps(new_backend):
+    backend = new_backend
     for _ in range(5):
         backend.enqueue_jobs(QUEUE, [new_job()], once=new_key(keep_ms=1000))
     backend.enqueue_jobs(QUEUE, [new_job()], once=new_key(keep_ms=9000))

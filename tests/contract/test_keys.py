@@ -13,7 +13,7 @@ from tests.support.stores import KEYED_HOMES
 HOUR_MS = 3_600_000
 
 
-@pytest.fixture(params=KEYED_HOMES)
+@pytest.fixture(scope="module", params=KEYED_HOMES)
 def home_kind(request):
     return KEYED_HOMES[request.param]
 

@@ -19,7 +19,7 @@ STEPS = 200
 STEPS_A_CHECK = 4
 
 
-@pytest.fixture(params=KEYED_HOMES)
+@pytest.fixture(scope="module", params=KEYED_HOMES)
 def home_kind(request):
     return KEYED_HOMES[request.param]
 

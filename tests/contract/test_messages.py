@@ -14,11 +14,6 @@ HOUR_MS = 3_600_000
 EVENT = MessageKind.EVENT
 
 
-@pytest.fixture
-def backend(shared_backend):
-    return shared_backend
-
-
 def numbers(messages):
     return [(one.number, one.id) for one in messages]
 

@@ -7,6 +7,11 @@ from pinlater.server.backends.records import MAX_WORKER_ID_CHARACTERS
 ANY_BYTES = bytes(range(256)) * 2
 
 
+@pytest.fixture
+def backend(new_backend):
+    return new_backend
+
+
 def kept(backend, **options):
     return {one.worker_id: one.report for one in backend.reports(**options)}
 

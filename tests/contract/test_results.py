@@ -10,11 +10,6 @@ from tests.support.bench import QUEUE, ack_of, new_job
 RESULTS = {"json": b'{"width": 3}', "empty": b"", "no utf-8": b"\xff\0\xfe", "large": bytes(range(256)) * 1024}
 
 
-@pytest.fixture
-def backend(shared_backend):
-    return shared_backend
-
-
 def result_of(backend, descriptor):
     return backend.look(descriptor, include_result=True).result
 

@@ -14,7 +14,7 @@ MINUTE = UniqueRule(period_ms=60_000)
 BOTH = UniqueRule(until_started=True, period_ms=60_000)
 
 
-@pytest.fixture(params=HOMES)
+@pytest.fixture(scope="module", params=HOMES)
 def home_kind(request):
     return HOMES[request.param]
 
@@ -189,7 +189,8 @@ def test_periods_outlive_the_server(backend, restart):
     assert put(backend) == first
 
 
-def test_periods_are_forgotten_in_bounded_steps(backend):
+def test_periods_are_forgotten_in_bounded_steps(new_backend):
+    backend = new_backend
     for key in "abcde":
         put(backend, key)
     put(backend, "f", rule=UniqueRule(period_ms=90_000))

@@ -13,7 +13,7 @@ DEBOUNCE = UniqueRule(on_duplicate=OnDuplicate.DEBOUNCE)
 WITHIN_A_SECOND = DEBOUNCE._replace(max_delay_ms=1000)
 
 
-@pytest.fixture(params=HOMES)
+@pytest.fixture(scope="module", params=HOMES)
 def home_kind(request):
     return HOMES[request.param]
 

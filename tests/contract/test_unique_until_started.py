@@ -11,7 +11,7 @@ from tests.support.stores import HOMES
 STARTED = UniqueRule(until_started=True)
 
 
-@pytest.fixture(params=HOMES)
+@pytest.fixture(scope="module", params=HOMES)
 def home_kind(request):
     return HOMES[request.param]
 
