@@ -207,7 +207,8 @@ class Job(msgspec.Struct, Generic[Result_co], kw_only=True, metaclass=_JobType):
     def run(self, context: JobContext) -> Result_co | Coroutine[Any, Any, Result_co]:  # noqa: ARG002 - see below
         """Do the work; ``async def`` is welcome, too.
 
-        Returning means success. What is returned is kept only if the class says of which type it is. Raising means
+        Returning means success. What is returned is kept only if the class says of which type it is, and not by a
+        periodic job. Raising means
         that the attempt failed and, as long as attempts remain, that the job runs again after the class's backoff.
         ``Retry``, ``Discard`` and ``give_up_on`` say otherwise.
         """

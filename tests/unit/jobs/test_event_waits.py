@@ -160,6 +160,20 @@ def test_a_person_who_retries_a_job_that_has_waited_in_vain_lets_it_wait_again(p
     assert handle.result(timeout=10) == "ada"
 
 
+def test_a_wait_without_a_timeout_ends_with_the_job_s_own_time(pinlater_server):
+    class Hurried(Job, queue="articles", give_up_after=3600):
+        def run(self, context):
+            context.wait_for("approval")
+
+    handle = pinlater_server.client(Hurried).enqueue(Hurried())
+    [waits] = pinlater_server.run_worker(Hurried)
+    assert waits.waits_for == (MessageWait("event/approval", 1),)
+    pinlater_server.advance(3700)
+    [expired] = pinlater_server.run_worker(Hurried)
+    assert "its give_up_after of 3600 s is over" in expired.status
+    assert handle.status().state.name == "FAILED"
+
+
 # With a fake context
 
 
