@@ -34,6 +34,7 @@ ENDINGS = (
     "tick_failed",
     "unknown",
     "cancelled",
+    "mismatch",
 )
 """Possible endings of a run; their positions are the words of a row."""
 DISCARDED = "discarded"
@@ -45,6 +46,8 @@ UNKNOWN = "unknown"
 """Ending of a job that was released for a worker that knows its class."""
 CANCELLED = "cancelled"
 """Ending of a job that was asked to stop, and did; or that never began."""
+MISMATCH = "mismatch"
+"""Ending of a job that waits for code which fits its recorded steps."""
 _CODES = {name: code for code, name in enumerate(ENDINGS)}
 
 EVENTS = (SAVED, UNSAVED, RETURNED, UNACKED) = ("saved", "unsaved", "returned", "untold")
@@ -67,7 +70,7 @@ MOST_ROWS = 128
 """Rows of one process; further queues and classes share the last one."""
 _OVERFLOW_KEY: Key = ("(other)", "(other)")
 _ROW_WORDS, _ROW_SHIFT = 128, 7
-_TIME, _BUCKETS, _OTHER_BUCKETS, _NUMBERS = 16, 17, 48, 79
+_TIME, _BUCKETS, _OTHER_BUCKETS, _NUMBERS = 17, 18, 49, 80
 _NAME_BYTES = 8 * (_ROW_WORDS - _NUMBERS) - 8
 _COUNTERS_BYTES = 8 * _ROW_WORDS * MOST_ROWS
 

@@ -28,6 +28,7 @@ from pinlater.errors import (
     JobTimeout,
     ResultTooLarge,
     Retry,
+    SagaUndone,
     StepMismatch,
     interruption_in,
 )
@@ -42,7 +43,7 @@ from pinlater.jobs.retry_delay import bounded_ms, delay_ms
 from pinlater.jobs.waiting import JobWaits
 from pinlater.model.body_metadata import read_recurrence
 from pinlater.worker import logs
-from pinlater.worker.claim_table.counters import CANCELLED
+from pinlater.worker.claim_table.counters import CANCELLED, MISMATCH
 from pinlater.worker.running.coroutines import Coroutines
 from pinlater.worker.running.limits import KillAt, Limits, TimeLimits, never_kill
 from pinlater.worker.running.run_context import RunContext
@@ -273,7 +274,7 @@ class Runner:
             log.info("%s discarded: %s", job.job_options.name, error_text(error))
             status = _failure_status(context, error, seconds, with_traceback=False, is_last=True)
             return Failure(status, None, ending="discarded")
-        if isinstance(error, JobExpired | ResultTooLarge) or context.options.gives_up_on(error):
+        if isinstance(error, JobExpired | ResultTooLarge | SagaUndone) or context.options.gives_up_on(error):
             return _given_up(job, context, error, seconds)
         if context.gives_up_after(error):
             return _given_up(job, context, error, seconds, " (final: no retry would help)")
@@ -304,8 +305,8 @@ class Runner:
         if isinstance(why, JobSleeps):
             if isinstance(why.__cause__, StepMismatch):
                 log.warning("%s waits for other code, no attempt spent: %s", job.job_options.name, why.__cause__)
-            else:
-                log.info("%s %s", job.job_options.name, why)
+                return Interruption(body, why.until_ms, status=context.status_note, failure=MISMATCH)
+            log.info("%s %s", job.job_options.name, why)
             return Interruption(body, why.until_ms, status=context.status_note)
         log.info("%s interrupted; it will resume later", job.job_options.name)
         return Interruption(body)

@@ -55,7 +55,8 @@ class Interruption:
         run_after_ms: epoch milliseconds before which it does not; None leaves it its place in the queue.
         attempts: of a job that has run and does so again: attempts of its next run.
         status: text to put in front of the job's custom status.
-        failure: of a periodic job that goes on although its tick has failed: how that is counted; else empty.
+        failure: how it is counted: of a periodic job that goes on although its tick has failed, of one that gives up
+            and undoes, and of one that waits for other code; else empty.
         waits_for: messages with which it goes on earlier.
     """
 

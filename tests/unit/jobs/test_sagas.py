@@ -433,3 +433,5 @@ def test_it_is_logged_that_a_job_undoes(caplog):
     failures["payment"] = 2
     run(Trip())
     assert "gives up; its sagas are undone first" in caplog.text
+    assert "Trip given up: SagaUndone" in caplog.text
+    assert caplog.text.count("next attempt in") == 1

@@ -78,7 +78,7 @@ def test_a_deployment_that_does_not_fit_spends_nothing_and_one_that_does_goes_on
     for _ in range(5):
         outcome = bench.run()
         assert isinstance(outcome, Interruption)
-        assert outcome.attempts is None
+        assert (outcome.attempts, outcome.ending) == (None, "mismatch")
         waits.append(outcome.run_after_ms / 1000 - bench.now)
         assert ("waits for code that fits its steps: step 'resize' is resize('dog')" in outcome.status) == (
             len(waits) == 1
