@@ -152,7 +152,8 @@ class ChildCalls:
                 f"call {use!r} is of {count} jobs now, but {record.count} were called when the job came here first. "
                 "Give the same jobs in each attempt: read what may change in a step before"
             )
-            self._context.refuse_record(use, mismatch)
+            self._context.refuse_record(f"call {use}", mismatch)
+        self._metadata.accept_record(f"call {use}")
         return record
 
     # Enqueueing

@@ -69,8 +69,7 @@ class StepRecords:
             return MISSING
         self._check_call(call)
         result = self._result(call)
-        if self._metadata.mismatch is not None and self._metadata.mismatch.step == key:
-            self._metadata.mismatch = None
+        self._metadata.accept_record(key)
         return result
 
     def _check_call(self, call: StepCall) -> None:

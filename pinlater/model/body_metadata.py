@@ -97,7 +97,7 @@ class MismatchMark(msgspec.Struct, frozen=True):
     """Mark on a job that waits for code which fits its recorded steps.
 
     Attributes:
-        step: what the step is kept under that did not fit.
+        step: what the step, or call, is kept under that did not fit.
         since_ms: epoch milliseconds since which it does not.
     """
 
@@ -161,6 +161,11 @@ class BodyMetadata(msgspec.Struct, omit_defaults=True):
     def run(self) -> int:
         """Number of runs before this one."""
         return 0 if self.recurrence is None else self.recurrence.run
+
+    def accept_record(self, key: str) -> None:
+        """Note that the code fits what is recorded under ``key``."""
+        if self.mismatch is not None and self.mismatch.step == key:
+            self.mismatch = None
 
     def for_next_run(
         self, due_ms: int, trace: Mapping[str, str] | None = None, *, is_failure: bool = False

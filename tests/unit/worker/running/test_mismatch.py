@@ -4,10 +4,11 @@ import asyncio
 
 import pytest
 
-from pinlater import Job
+from pinlater import Job, JobSleeps
 from pinlater.errors import StepMismatch
 from pinlater.jobs.body_codec import JobCodec, encode_body
-from pinlater.model.body_metadata import MismatchMark, read_metadata
+from pinlater.model.body_metadata import BodyMetadata, MismatchMark, read_metadata
+from pinlater.testing import FakeContext
 from pinlater.worker.running.mismatch import mismatch_wait
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.session.outcome import Failure, Interruption
@@ -134,3 +135,24 @@ def test_a_job_that_swallows_it_is_no_success(deploy):
         outcome = runner.run(batch, 0, 0)
     runner.close()
     assert isinstance(outcome, Interruption)
+
+
+class Child(Job, queue="albums"):
+    def run(self, context):
+        pass
+
+
+def test_a_call_that_fits_again_is_not_waited_for_any_more():
+    metadata = BodyMetadata(mismatch=MismatchMark("call resize", 5))
+    metadata.accept_record("resize")
+    assert metadata.mismatch is not None
+    context = FakeContext(Album(), previous=with_metadata(metadata))
+    with pytest.raises(JobSleeps):
+        context.call(Child(), name="resize")
+    assert context.recorded().mismatch is None
+
+
+def with_metadata(metadata):
+    context = FakeContext(Album())
+    context._metadata = metadata
+    return context
