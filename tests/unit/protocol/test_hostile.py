@@ -137,10 +137,10 @@ def test_a_call_of_too_many_parts_can_be_answered(codec, frame):
 
 
 LARGE = {
-    "scalars, unknown method": head("nope") + (field(BOOL, 1) + b"\1") * 300_000 + b"\0",
-    "empty maps, unknown method": head("nope") + (field(MAP, 1) + b"\2" + items(BOOL, 0)) * 150_000 + b"\0",
-    "scalars, unknown fields": NAMES + CONTEXT + (field(BOOL) + b"\1") * 300_000 + b"\0",
-    "one field again and again": NAMES + CONTEXT * 100_000 + b"\0",
+    "scalars, unknown method": head("nope") + (field(BOOL, 1) + b"\1") * 150_000 + b"\0",
+    "empty maps, unknown method": head("nope") + (field(MAP, 1) + b"\2" + items(BOOL, 0)) * 75_000 + b"\0",
+    "scalars, unknown fields": NAMES + CONTEXT + (field(BOOL) + b"\1") * 150_000 + b"\0",
+    "one field again and again": NAMES + CONTEXT * 50_000 + b"\0",
     "as many strings as are taken": LOOKUP + field(LIST, 1) + items(STRING, MAX_ELEMENTS) + text(b"x") * MAX_ELEMENTS + b"\0\0",
     "as many jobs as are taken": ENQUEUE + field(LIST, 2) + items(STRUCT, MAX_ELEMENTS) + b"\0" * MAX_ELEMENTS + b"\0\0",
     "a mebibyte of doubles, unknown field": NAMES + CONTEXT + field(LIST) + items(DOUBLE, 131_072) + bytes(MIB) + b"\0",
