@@ -73,7 +73,7 @@ def connections(server):
     found = {}
     for process in server.children():
         with contextlib.suppress(psutil.Error):
-            for one in process.net_connections("tcp"):
+            for one in process.net_connections("tcp4"):
                 if one.laddr.port == server.port and one.raddr:
                     found[tuple(one.raddr)] = process.pid
     return found
