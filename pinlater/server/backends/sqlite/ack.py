@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from pinlater.server.backends.records import Settled
 from pinlater.server.backends.sqlite.children import tell_ended
 from pinlater.server.backends.sqlite.keys import keys_of, let_next_through
 from pinlater.server.backends.sqlite.queries import QUERIES
-from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
+from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list, joined
 
 _SUCCEED_MANY = QUERIES["succeed_jobs"]
 _SUCCEED_ONE = QUERIES["succeed_job"]
@@ -22,7 +22,7 @@ _END_ONE = QUERIES["end_job"]
 _FAIL_ONE = QUERIES["fail_job"]
 _CLAIMS = QUERIES["claims_of_jobs"]
 _SUCCEED_HELD = QUERIES["succeed_held_jobs"]
-_SET_RESULT = QUERIES["set_result"]
+_SUCCEED_WITH_RESULTS = QUERIES["succeed_jobs_with_results"]
 _LAST_MS = 2**63 - 1
 
 _MAX_GROUPED_ACKS = 10
@@ -77,23 +77,24 @@ def _succeed_calls(transaction: SqliteTransaction, calls: Sequence[SqliteAckRequ
     [(rows,)] = transaction.rows(_CLAIMS, (calls[0].queue_id, wanted))
     held = {local_id: (priority, claim) for local_id, priority, claim in _held_jobs(rows)}
     ids: list[int] = []
-    results: list[tuple[int, bytes]] = []
+    results: dict[int, bytes] = {}
     settled: list[Settled] = []
     for call in calls:
-        before = len(ids)
+        changed = 0
         for (_, _, priority, local_id), claim, _, _, _, result, _ in call.succeeded:
             holder = held.get(local_id)
             if holder is not None and holder[0] == priority and (claim is None or holder[1] == claim):
                 del held[local_id]  # a second ack of it is stale
-                ids.append(local_id)
-                if result is not None:
-                    results.append((local_id, result))
-        changed = len(ids) - before
+                changed += 1
+                if result is None:
+                    ids.append(local_id)
+                else:
+                    results[local_id] = result
         settled.append(Settled(changed, len(call.succeeded) - changed, None))
     if ids:
         transaction.run(_SUCCEED_HELD, (transaction.now, id_list(ids)))
     if results:
-        transaction.run_many(_SET_RESULT, results)
+        _succeed_with(transaction, calls[0].queue_id, results)
     return settled
 
 
@@ -114,19 +115,38 @@ def _retry_at(now: int, delay_ms: int) -> int:
 
 
 def _succeed(transaction: SqliteTransaction, queue_id: int, acks: Sequence[StoredAck]) -> int:
-    """Mark jobs SUCCEEDED; acks without a status text or result that share a claim go in one statement."""
+    """Mark jobs SUCCEEDED; acks without a status text that share a claim go in one statement, or two with results."""
     alike: defaultdict[tuple[str | None, int], list[int]] = defaultdict(list)
+    with_results: defaultdict[tuple[str | None, int], dict[int, bytes]] = defaultdict(dict)
     apart: list[tuple[object, ...]] = []
     for (_, _, priority, local_id), claim, status, _, _, result, _ in acks:
-        if status or result is not None:
+        if status:
             apart.append((queue_id, transaction.now, local_id, claim, priority, status, result))
-        else:
+        elif result is None:
             alike[claim, priority].append(local_id)
+        else:
+            with_results[claim, priority].setdefault(local_id, result)
     changed = sum(
         transaction.run(_SUCCEED_MANY, (queue_id, transaction.now, id_list(ids), claim, priority))
         for (claim, priority), ids in alike.items()
     )
+    changed += sum(
+        _succeed_with(transaction, queue_id, results, *alike_in) for alike_in, results in with_results.items()
+    )
     return changed + (transaction.run_many(_SUCCEED_ONE, apart) if apart else 0)
+
+
+def _succeed_with(
+    transaction: SqliteTransaction,
+    queue_id: int,
+    results: Mapping[int, bytes],
+    claim: str | None = None,
+    priority: int | None = None,
+) -> int:
+    """Mark jobs SUCCEEDED that have results; return how many."""
+    places, blob = joined(results.values())
+    listed = msgspec.json.encode([(local_id, *place) for local_id, place in zip(results, places, strict=True)]).decode()
+    return transaction.run(_SUCCEED_WITH_RESULTS, (queue_id, transaction.now, listed, claim, priority, blob))
 
 
 def _fail(transaction: SqliteTransaction, queue_id: int, acks: Sequence[StoredAck]) -> tuple[int, int]:

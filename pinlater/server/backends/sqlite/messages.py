@@ -15,10 +15,11 @@ from pinlater.server.backends.answers import fitting_messages
 from pinlater.server.backends.search import Queue
 from pinlater.server.backends.sqlite.keys import keys_of, let_next_through
 from pinlater.server.backends.sqlite.queries import QUERIES
-from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
+from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list, joined
 
 _RECEIVERS = QUERIES["receivers"]
-_STORE = QUERIES["store_message"]
+_KNOWN = QUERIES["known_messages"]
+_STORE = QUERIES["store_messages"]
 _COUNT = QUERIES["count_messages"]
 _RUN_NOW = QUERIES["run_this_job_now"]
 
@@ -81,29 +82,50 @@ def receivers_of(transaction: SqliteTransaction, job_ids: Iterable[int]) -> list
 def deliver(transaction: SqliteTransaction, mail: Mail, receivers: Iterable[_Receiver]) -> None:
     """Store messages for those jobs that take them, and make those due whose sleep they end."""
     reached = [receiver for receiver in receivers if receiver.job_id in mail]
-    rows = [(receiver.job_id, *message) for receiver in reached for message in mail[receiver.job_id]]
-    if not rows:
-        return
     for queue_id in {receiver.queue_id for receiver in reached}:
         transaction.mark_with_messages(queue_id)
-    transaction.run_many(_STORE, rows)
+    counts = _store(transaction, {receiver.job_id: mail[receiver.job_id] for receiver in reached})
     woken: defaultdict[int, list[_Receiver]] = defaultdict(list)
     for receiver in reached:
-        if receiver.waits_for is not None:
-            waits, names = _waits(receiver.waits_for), {message.name for message in mail[receiver.job_id]}
-            if is_fulfilled(transaction, receiver.job_id, [wait for wait in waits if wait.name in names]):
-                woken[receiver.queue_id].append(receiver)
+        waits = () if receiver.waits_for is None else _waits(receiver.waits_for)
+        if any(counts.get((receiver.job_id, name), 0) >= number for name, number in waits):
+            woken[receiver.queue_id].append(receiver)
     for queue_id, sleepers in woken.items():
         _wake(transaction, queue_id, sleepers)
 
 
+def _store(transaction: SqliteTransaction, mail: Mail) -> dict[tuple[int, str], int]:
+    """Store messages, of those with one name and id only the first.
+
+    Return how many each job now has of each name that it got some of.
+    """
+    new: dict[tuple[int, str, str], Message] = {}
+    for job_id, messages in mail.items():
+        for message in messages:
+            new.setdefault((job_id, message.name, message.id), message)
+    for known in transaction.rows(_KNOWN, (msgspec.json.encode(list(new)).decode(),)) if new else ():
+        del new[known]
+    counts: dict[tuple[int, str], int] = {}
+    rows: list[tuple[object, ...]] = []
+    places, payloads = joined(message.payload for message in new.values())
+    for (job_id, name, message_id), place in zip(new, places, strict=True):
+        if (job_id, name) not in counts:
+            counts[job_id, name] = _count(transaction, job_id, name)
+        counts[job_id, name] += 1
+        rows.append((job_id, name, message_id, counts[job_id, name], new[job_id, name, message_id].kind, *place))
+    if rows:
+        transaction.run(_STORE, (msgspec.json.encode(rows).decode(), payloads))
+    return counts
+
+
+def _count(transaction: SqliteTransaction, job_id: int, name: str) -> int:
+    [(count,)] = transaction.rows(_COUNT, (job_id, name))
+    return count or 0
+
+
 def is_fulfilled(transaction: SqliteTransaction, job_id: int, waits: Iterable[MessageWait]) -> bool:
     """Return whether as many messages have arrived for a job as one of its waits says."""
-    for name, number in waits:
-        [(count,)] = transaction.rows(_COUNT, (job_id, name))
-        if (count or 0) >= number:
-            return True
-    return False
+    return any(_count(transaction, job_id, name) >= number for name, number in waits)
 
 
 def _wake(transaction: SqliteTransaction, queue_id: int, sleepers: Sequence[_Receiver]) -> None:

@@ -180,7 +180,7 @@ WHERE id IN (SELECT value FROM json_each(?3))
   AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL OR claim = ?4)
 
 -- name: succeed_job
--- One success ack with a status or a result: ?3 id, ?4 claim or NULL, ?5 priority, ?6 status, ?7 result.
+-- One success ack with a status: ?3 id, ?4 claim or NULL, ?5 priority, ?6 status, ?7 result.
 UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?2, claim_expires = NULL, unique_key = NULL, is_cancelled = 0,
                 custom_status = substr(custom_status || ?6, 1, 5000), result = ?7
 WHERE id = ?3 AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL OR claim = ?4)
@@ -196,9 +196,17 @@ WHERE state = 1 AND queue_id = ?1
 UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?1, claim_expires = NULL, unique_key = NULL, is_cancelled = 0
 WHERE id IN (SELECT value FROM json_each(?2))
 
--- name: set_result
--- Of a job that is SUCCEEDED since a moment ago: ?1 id, ?2 result.
-UPDATE jobs NOT INDEXED SET result = ?2 WHERE id = ?1
+-- name: succeed_jobs_with_results
+-- Success acks with results of one claim and priority: ?3 JSON list of [id, where its result starts, bytes of it],
+-- ?4 claim or NULL for any, ?5 priority or NULL for any, ?6 all results.
+UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?2, claim_expires = NULL, unique_key = NULL, is_cancelled = 0,
+                result = substr(?6, wanted.start, wanted.size)
+FROM (
+    SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS start, json_extract(value, '$[2]') AS size
+    FROM json_each(?3)
+) AS wanted
+WHERE jobs.id = wanted.id
+  AND state = 1 AND queue_id = ?1 AND (?5 IS NULL OR priority = ?5) AND (?4 IS NULL OR claim = ?4)
 
 -- name: fail_job
 -- One failure ack of a job with attempts left: PENDING at ?7, one attempt less, claim cleared. ?3 id, ?4 claim or NULL,
@@ -394,10 +402,19 @@ FROM json_each(?1) CROSS JOIN jobs INDEXED BY jobs_children ON jobs.parent_id = 
 CROSS JOIN queues ON queues.id = jobs.queue_id
 WHERE jobs.parent_id IS NOT NULL AND jobs.state <= 1 AND jobs.is_cancelled = 0 AND queues.name IS NOT NULL LIMIT ?2
 
--- name: store_message
--- Unless there is one with its id: ?1 job, ?2 name, ?3 id, ?4 payload, ?5 kind.
-INSERT OR IGNORE INTO messages (job_id, name, number, id, payload, kind)
-VALUES (?1, ?2, coalesce((SELECT max(number) FROM messages WHERE job_id = ?1 AND name = ?2), 0) + 1, ?3, ?4, ?5)
+-- name: known_messages
+-- Which of these are stored: ?1 JSON list of [job, name, id].
+SELECT messages.job_id, messages.name, messages.id FROM json_each(?1) CROSS JOIN messages
+ON messages.job_id = json_extract(value, '$[0]') AND messages.name = json_extract(value, '$[1]')
+  AND messages.id = json_extract(value, '$[2]')
+
+-- name: store_messages
+-- ?1 JSON list of [job, name, id, number, kind, where the payload starts, bytes of it], ?2 all payloads.
+INSERT INTO messages (job_id, name, id, number, kind, payload)
+SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
+       json_extract(value, '$[3]'), json_extract(value, '$[4]'),
+       substr(?2, json_extract(value, '$[5]'), json_extract(value, '$[6]'))
+FROM json_each(?1)
 
 -- name: count_messages
 -- ?1 job, ?2 name.

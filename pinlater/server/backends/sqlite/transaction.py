@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import Any
 
 from pinlater.server.backends.sqlite.queries import QUERIES
@@ -119,3 +120,13 @@ class SqliteTransaction:
 def id_list(ids: Iterable[int]) -> str:
     """Return ids in the form that the queries take: a JSON list."""
     return json.dumps(list(ids))
+
+
+def joined(pieces: Iterable[bytes]) -> tuple[list[tuple[int, int]], bytes]:
+    """Return pieces of bytes as one, and where each starts and how long it is, as ``substr`` counts.
+
+    So one statement takes them all: JSON has no bytes.
+    """
+    given = [b"\0", *pieces]  # of an empty blob, substr makes NULL
+    ends = list(accumulate(map(len, given)))
+    return [(end + 1, len(piece)) for end, piece in zip(ends, given[1:], strict=False)], b"".join(given)

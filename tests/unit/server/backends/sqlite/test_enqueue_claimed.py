@@ -9,6 +9,7 @@ from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite.claim import SqliteClaimRequest, claim_jobs
 from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue
 from pinlater.server.backends.sqlite.enqueue_claimed import enqueue_and_claim
+from tests.support.examples import examples
 from tests.unit.server.backends.sqlite.memory_store import NOW, PREFIXES, Store, dequeues, jobs, priorities, queue_ids
 
 KEY = IdempotencyKey(b"key", 60_000)
@@ -37,6 +38,7 @@ def due_in(store, queue_id):
     return [row for row in store.content() if row[1] == queue_id and row[2] == 0 and row[4] <= NOW]
 
 
+@examples(60)
 @given(st.lists(jobs, max_size=4), enqueues, dequeues, st.booleans())
 def test_it_does_what_an_enqueue_and_a_dequeue_do_one_by_one(rows, enqueuing, dequeue, is_repeated):
     together, apart = Store(rows), Store(rows)
