@@ -35,7 +35,7 @@ class Statements:
         self._connection.set_trace_callback(heard.append)
         call()
         self._connection.set_trace_callback(None)
-        return sum(not text.startswith(("BEGIN", "COMMIT", "PRAGMA", "--")) for text in heard)
+        return sum(not text.lstrip().startswith(("BEGIN", "COMMIT", "PRAGMA", "--")) for text in heard)
 
 
 def test_what_others_use_costs_a_queue_without_nothing(store):
