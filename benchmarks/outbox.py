@@ -34,7 +34,6 @@ from pinlater.outbox.connecting import connector
 
 _LATENCIES, _ROWS = 2000, 50_000
 _IDLE_SECONDS = 20.0
-_LEAD_SECONDS = 1.0
 _LONGEST_GAP_SECONDS = 0.03
 
 
@@ -98,7 +97,11 @@ def _execute(connection: Any, *statements: str) -> None:
 def _latencies(url: str, client: Client, number: int) -> list[Figure]:
     """Enqueue jobs at random moments, each through the outbox and by a call; note when a worker has each."""
     outbox, began, costs = Outbox(), {}, []
-    with closing(connector(url)()) as connection, _consumer(client, 2 * number) as arrived:
+    with closing(connector(url)()) as connection, _consumer(client, 2 * number + 1) as arrived:
+        outbox.enqueue(connection, Numbered(n=-1))
+        connection.commit()
+        while -1 not in arrived:  # the relay has yet to start
+            time.sleep(0.01)
         for n in range(number):
             time.sleep(random.random() * _LONGEST_GAP_SECONDS)
             start = time.perf_counter()
@@ -128,7 +131,6 @@ def _consumer(client: Client, number: int) -> Iterator[dict[int, float]]:
     arrived: dict[int, float] = {}
     consumer = threading.Thread(target=_consume, args=(client, arrived, number))
     consumer.start()
-    time.sleep(_LEAD_SECONDS)
     yield arrived
     consumer.join()
 
