@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -34,7 +35,15 @@ def parent_columns(job: NewJob) -> tuple[int | None, str | None]:
     """Return what is stored of a job's parent."""
     if job.parent is None:
         return NO_PARENT
-    return JobDescriptor.parse(job.parent.descriptor).local_id, msgspec.json.encode(job.parent).decode()
+    descriptor, name, position = job.parent
+    parent_id, head = _stored_parent(descriptor, name)
+    return parent_id, f"{head},{position}]"
+
+
+@lru_cache(maxsize=256)  # few parents, many children
+def _stored_parent(descriptor: str, name: str) -> tuple[int, str]:
+    """Return the id of a parent, and the JSON list of what a child stores of it, up to the child's position."""
+    return JobDescriptor.parse(descriptor).local_id, msgspec.json.encode([descriptor, name])[:-1].decode()
 
 
 def parent_of(column: str | None) -> Parent | None:
