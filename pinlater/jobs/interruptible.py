@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from abc import abstractmethod
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
@@ -157,6 +156,8 @@ _running: ContextVar[StepRun | None] = ContextVar("step that runs", default=None
 
 def _task_id() -> tuple[int, int]:
     """Return what identifies the thread and the task that call."""
+    import asyncio  # here: test suites without jobs load this module with the plugin, and need not load that
+
     try:
         return get_ident(), id(asyncio.current_task())
     except RuntimeError:  # no loop runs here
