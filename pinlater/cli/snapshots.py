@@ -71,19 +71,24 @@ async def _oldest_due(client: AsyncClient, names: Sequence[str]) -> dict[str, in
 async def _read_snapshot(
     client: AsyncClient, queue: str, settings: QueueSettings | None, oldest: Mapping[str, int] | None
 ) -> QueueSnapshot | None:
-    try:
-        counts = await asyncio.gather(
-            client.count(queue, JobState.PENDING),
-            client.count(queue, JobState.PENDING, future=True),
-            client.count(queue, JobState.IN_PROGRESS),
-            client.count(queue, JobState.SUCCEEDED),
-            client.count(queue, JobState.FAILED),
+    counting = [
+        asyncio.create_task(client.count(queue, state, future=future))
+        for state, future in (
+            (JobState.PENDING, False),
+            (JobState.PENDING, True),
+            (JobState.IN_PROGRESS, False),
+            (JobState.SUCCEEDED, False),
+            (JobState.FAILED, False),
         )
+    ]
+    await asyncio.wait(counting)  # all of them, or their connections would be closed by nobody
+    try:
+        due, scheduled, running, succeeded, failed = (task.result() for task in counting)
         due_ms = await _first_in_line(client, queue) if oldest is None else oldest.get(queue)
     except QueueNotFound:
         return None
     wait_seconds = None if due_ms is None else max(time.time() - due_ms / 1000, 0.0)
-    return QueueSnapshot(time.monotonic(), queue, *counts, wait_seconds, settings)
+    return QueueSnapshot(time.monotonic(), queue, due, scheduled, running, succeeded, failed, wait_seconds, settings)
 
 
 async def _first_in_line(client: AsyncClient, queue: str) -> int | None:

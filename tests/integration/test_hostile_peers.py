@@ -163,7 +163,7 @@ def test_a_peer_that_will_say_no_more_gets_its_answers(peer, queue):
 def test_a_peer_that_will_say_no_more_gets_no_jobs_that_it_waited_for(peer, client, queue):
     peer.sendall(dequeue_call(queue, waitMillis=60_000))
     peer.shutdown(socket.SHUT_WR)
-    assert decode_answer("dequeueJobs", read_frame(peer))[1] == {}
+    assert "jobs" not in decode_answer("dequeueJobs", read_frame(peer))[1]
     assert is_closed(peer)
     client.enqueueJobs(queueName=queue, jobs=[{"body": b"x"}])
     assert client.getJobCount(queueName=queue, jobState=0) == 1
