@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+from pinlater.client.batches import split_by_bytes
 from pinlater.client.jobs import JobEncoder
 from pinlater.jobs.batch import MESSAGE_NAME, Batch, NextJob
 from pinlater.jobs.body_codec import encode_body
@@ -68,4 +69,4 @@ def parts(jobs: Sequence[Job], parent: str, encoder: JobEncoder, most: int) -> I
         for position, job in enumerate(jobs[start : start + most], start):
             struct = encoder.struct(job, Parent(parent, MESSAGE_NAME, position))
             by_queue.setdefault(encoder.queue_of(job), []).append(struct)
-        yield from (Part(queue, structs) for queue, structs in by_queue.items())
+        yield from (Part(queue, some) for queue, structs in by_queue.items() for some in split_by_bytes(structs))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from pinlater.client.jobs import JobEncoder
@@ -18,6 +18,21 @@ class Batch(NamedTuple):
 
     queue: str
     jobs: list[PinLaterJob]
+
+
+def split_by_bytes(structs: Iterable[PinLaterJob]) -> Iterator[list[PinLaterJob]]:
+    """Yield jobs in their order, in lists of 4 MiB at most, one larger job excepted: a call takes 16 MB."""
+    some: list[PinLaterJob] = []
+    size = 0
+    for struct in structs:
+        more = len(struct.body or b"")
+        if some and size + more > MAX_BATCH_BYTES:
+            yield some
+            some, size = [], 0
+        some.append(struct)
+        size += more
+    if some:
+        yield some
 
 
 class _Group:

@@ -11,7 +11,7 @@ from pinlater.model.messages import Parent, ReceivedMessage
 
 
 class Children(NamedTuple):
-    """Jobs to enqueue, all or none of them, which tell their parent of their end.
+    """Jobs to enqueue, which tell their parent of their end; large ones are enqueued by several calls.
 
     Attributes:
         queue: queue of them all.

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from pinlater.client.batches import split_by_bytes
 from pinlater.client.jobs import encoder
 from pinlater.jobs.follow_ups import idempotency_key
 from pinlater.jobs.message_link import Children
@@ -47,12 +48,15 @@ class ServerLink:
         """Enqueue children; see ``MessageLink``."""
         with self.tracing(children.queue) as sending:
             encoding = encoder(children.options, sending.trace)
-            structs = [encoding.struct(job, parent) for job, parent in children.jobs]
-            key = idempotency_key(children.key, self.created_at_ms)
-            with self.calling(self.patience_seconds):
-                stored = self.saver.enqueue(
-                    FollowUps(children.queue, structs, key, self.may_repeat), self.patience_seconds
-                )
+            stored: list[str] = []
+            structs = (encoding.struct(job, parent) for job, parent in children.jobs)
+            for number, some in enumerate(split_by_bytes(structs)):
+                text = f"{children.key}/{number}" if number else children.key
+                key = idempotency_key(text, self.created_at_ms)
+                with self.calling(self.patience_seconds):
+                    stored += self.saver.enqueue(
+                        FollowUps(children.queue, some, key, self.may_repeat), self.patience_seconds
+                    )
             sending.record_stored([children.queue], len(stored), stored[0] if len(stored) == 1 else "")
         return stored
 

@@ -128,6 +128,13 @@ def test_of_a_batch_that_is_refused_nothing_is_left_to_run(local_server):
         assert batch.is_cancelled
 
 
+def test_jobs_that_do_not_fit_into_one_call_take_several(local_server):
+    with Client(local_server.address) as client:
+        handle = client.batch(photos(*["x" * 900_000] * 20), then=Publish(album="large"))
+        assert client.count("photos", JobState.PENDING) == 20
+        assert handle.cancel()
+
+
 def test_the_asyncio_client_enqueues_batches_too(local_server):
     async def scenario():
         async with AsyncClient(local_server.address) as client:
