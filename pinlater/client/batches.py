@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from pinlater.client.jobs import JobEncoder
 from pinlater.jobs.job import Job
@@ -20,16 +21,33 @@ class Batch(NamedTuple):
     jobs: list[PinLaterJob]
 
 
-def split_by_bytes(structs: Iterable[PinLaterJob]) -> Iterator[list[PinLaterJob]]:
-    """Yield jobs in their order, in lists of 4 MiB at most, one larger job excepted: a call takes 16 MB."""
-    some: list[PinLaterJob] = []
+class _WithBody(Protocol):
+    @property
+    def body(self) -> bytes | None:
+        """Bytes of a job."""
+
+
+_J = TypeVar("_J", bound=_WithBody)
+
+
+def split_by_bytes(
+    jobs: Iterable[_J], most_bytes: int = MAX_BATCH_BYTES, most_jobs: float = math.inf
+) -> Iterator[list[_J]]:
+    """Yield jobs in their order, in lists that fit into a call; one job that is larger is a list of its own.
+
+    Args:
+        jobs: what has a body.
+        most_bytes: of the bodies in a list; a call takes 16 MB.
+        most_jobs: in a list.
+    """
+    some: list[_J] = []
     size = 0
-    for struct in structs:
-        more = len(struct.body or b"")
-        if some and size + more > MAX_BATCH_BYTES:
+    for job in jobs:
+        more = len(job.body or b"")
+        if some and (len(some) >= most_jobs or size + more > most_bytes):
             yield some
             some, size = [], 0
-        some.append(struct)
+        some.append(job)
         size += more
     if some:
         yield some

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from pinlater.client.batches import MAX_BATCH_BYTES
 from pinlater.model.jobs import JobInfo
-
-CHUNK_BYTES = 4 << 20
-"""Bytes of bodies in one call, about; a call takes 16 MB."""
 
 _FEWEST_AT_ONCE, _MOST_AT_ONCE = 8, 50
 """How many bodies are looked up at once: before any size is known, and at most. A scan does not tell sizes."""
@@ -17,7 +15,7 @@ _MOST_DESCRIPTOR_CHARACTERS = 170
 
 
 class LookupSizer:
-    """Splits descriptors into lookups of about ``CHUNK_BYTES``, by the sizes of the bodies seen so far."""
+    """Splits descriptors into lookups of about ``MAX_BATCH_BYTES``, by the sizes of the bodies seen so far."""
 
     def __init__(self) -> None:
         self._at_once = _FEWEST_AT_ONCE
@@ -34,21 +32,7 @@ class LookupSizer:
         """Record the sizes of the bodies in an answer."""
         sizes = [len(job.body or b"") for job in jobs]
         mean = sum(sizes) // max(len(sizes), 1)
-        self._at_once = min(max(CHUNK_BYTES // max(mean, 1), 1), _MOST_AT_ONCE)
-
-
-def split_into_chunks(jobs: Iterable[JobInfo]) -> Iterator[list[JobInfo]]:
-    """Yield jobs in lists that fit into one call."""
-    chunk: list[JobInfo] = []
-    size = 0
-    for job in jobs:
-        size += len(job.body or b"")
-        if chunk and size > CHUNK_BYTES:
-            yield chunk
-            chunk, size = [], len(job.body or b"")
-        chunk.append(job)
-    if chunk:
-        yield chunk
+        self._at_once = min(max(MAX_BATCH_BYTES // max(mean, 1), 1), _MOST_AT_ONCE)
 
 
 def with_unique_key(job: JobInfo) -> JobInfo:

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from pinlater.client.chunks import LookupSizer, split_into_chunks, with_unique_key
+from pinlater.client.batches import split_by_bytes
+from pinlater.client.chunks import LookupSizer, with_unique_key
 from pinlater.client.client import Client
 from pinlater.errors import PinLaterError
 from pinlater.model.attempts import Ack
@@ -182,7 +183,7 @@ class Migration:
 
     def _batches(self, descriptors: Sequence[str]) -> Iterator[list[JobInfo]]:
         """Yield the jobs that still exist, in order, in lists that fit into one call."""
-        return split_into_chunks(self._with_bodies(descriptors))
+        return split_by_bytes(self._with_bodies(descriptors))
 
     def _with_bodies(self, descriptors: Sequence[str]) -> Iterator[JobInfo]:
         for some in self._lookups.split(descriptors):

@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self, TypeVar
 
-from pinlater.client.chunks import LookupSizer, split_into_chunks, with_unique_key
+from pinlater.client.batches import split_by_bytes
+from pinlater.client.chunks import LookupSizer, with_unique_key
 from pinlater.errors import CallError, PinLaterError, ServerError
 from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
@@ -98,7 +99,7 @@ class Move:
             self._lookups.record(found.values())
             jobs = [found[name] for name in some if name in found and found[name].state is self.state]
             self.left += len(some) - len(jobs)
-            for chunk in split_into_chunks(jobs):
+            for chunk in split_by_bytes(jobs):
                 yield from self._move_chunk(calls, chunk)
         return self.moved - moved_before
 

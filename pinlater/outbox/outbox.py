@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator
-from typing import Any, Unpack
+from collections.abc import Iterable
+from typing import Any, NamedTuple, Unpack
 
+from pinlater.client.batches import split_by_bytes
 from pinlater.client.jobs import JobEncoder, encoder
 from pinlater.client.tracing_hooks import enqueue_tracer
 from pinlater.jobs.enqueue_options import EnqueueManyOptions, EnqueueOptions
@@ -19,6 +20,15 @@ DEFAULT_TABLE = "pinlater_outbox"
 
 _MOST_ROWS = 100
 _MOST_BYTES = 1 << 20
+
+
+class _Row(NamedTuple):
+    """What the table has of a job that is stored, in the order of its columns."""
+
+    queue: str
+    body: bytes
+    options: str
+    enqueued_at_ms: int
 
 
 class Outbox:
@@ -83,10 +93,10 @@ class Outbox:
         with self._trace_enqueue(options.get("queue")) as trace:
             encode = encoder(options, trace.trace)
             queues: set[str] = set()
-            for rows in _chunks(_row_of(encode, job) for job in jobs):
+            for rows in split_by_bytes((_row_of(encode, job) for job in jobs), _MOST_BYTES, _MOST_ROWS):
                 self._store(transaction, rows)
                 stored += len(rows)
-                queues.update(row[0] for row in rows)
+                queues.update(row.queue for row in rows)
             trace.record_stored(queues, stored)
         return stored
 
@@ -121,33 +131,19 @@ class Outbox:
         """
         return dialects.create_table(dialects.dialect_of(database), self.table)
 
-    def _row(self, job: Job, options: EnqueueOptions) -> tuple[Any, ...]:
+    def _row(self, job: Job, options: EnqueueOptions) -> _Row:
         queue = options.get("queue") or getattr(getattr(job, "job_options", None), "queue", None)
         with self._trace_enqueue(queue) as trace:
             row = _row_of(encoder(options, trace.trace), job)
-            trace.record_stored([row[0]], 1)
+            trace.record_stored([row.queue], 1)
         return row
 
-    def _store(self, transaction: OpenTransaction, rows: list[tuple[Any, ...]]) -> None:
+    def _store(self, transaction: OpenTransaction, rows: list[_Row]) -> None:
         sql = dialects.insert(transaction.dialect, self.table, len(rows), transaction.paramstyle, notify=self.notify)
         transaction.execute(sql, [value for row in rows for value in row])
 
 
-def _row_of(encode: JobEncoder, job: Job) -> tuple[Any, ...]:
+def _row_of(encode: JobEncoder, job: Job) -> _Row:
     struct = encode.struct(job)
     options = json.dumps(stored_fields(struct), separators=(",", ":"))
-    return encode.queue_of(job), struct.body, options, int(time.time() * 1000)
-
-
-def _chunks(rows: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
-    """Yield rows in lists that one statement can take."""
-    chunk: list[tuple[Any, ...]] = []
-    size = 0
-    for row in rows:
-        if chunk and (len(chunk) >= _MOST_ROWS or size + len(row[1]) > _MOST_BYTES):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(row)
-        size += len(row[1])
-    if chunk:
-        yield chunk
+    return _Row(encode.queue_of(job), struct.body or b"", options, int(time.time() * 1000))
