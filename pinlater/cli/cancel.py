@@ -10,6 +10,7 @@ from pinlater.cli.completion import complete_queues
 from pinlater.cli.filters import Filter, with_filter
 from pinlater.cli.job_selection import JobSelection
 from pinlater.model.state import JobState
+from pinlater.model.status import cancelled_status
 
 _CANCEL = BulkAction("cancel", "cancelling", "cancelled")
 _STATES = {"pending": JobState.PENDING, "in-progress": JobState.IN_PROGRESS}
@@ -54,7 +55,7 @@ def cancel_jobs(
     Exit status 1 if the answer is no, or there are no jobs to cancel.
     """
     require_confirmation(yes=yes, dry_run=dry_run)
-    status = f"cancelled: {reason}\n" if reason else "cancelled\n"
+    status = cancelled_status(reason)
     with session.client() as client:
         selection = JobSelection(queue, _STATES[state], job_filter, body_regex=regex)
         found = selection.find(client, limit)

@@ -14,6 +14,7 @@ from pinlater.jobs.job import Job, Result_co
 from pinlater.jobs.result_codec import decode_result, job_failed
 from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
+from pinlater.model.status import cancelled_status
 
 
 class JobHandle(Generic[Result_co]):
@@ -104,9 +105,9 @@ class JobHandle(Generic[Result_co]):
         Raises:
             QueueNotFound: its queue does not exist.
         """
-        queue, status = queue_in(self.descriptor), f"cancelled: {reason}\n" if reason else "cancelled\n"
+        queue = queue_in(self.descriptor)
         try:
-            return self._client.cancel_jobs(queue, [self.descriptor], status=status) > 0
+            return self._client.cancel_jobs(queue, [self.descriptor], status=cancelled_status(reason)) > 0
         except ProtocolError:  # of an older version
             return self._client.delete_these(queue, [self.descriptor], JobState.PENDING) > 0
 

@@ -15,6 +15,7 @@ from pinlater.dashboard import audit
 from pinlater.dashboard.forms import RequestRefused
 from pinlater.errors import PinLaterError
 from pinlater.model.state import JobState
+from pinlater.model.status import cancelled_status
 
 MOST_JOBS = 10_000
 """Jobs of one bulk action; the remaining ones take another."""
@@ -163,7 +164,7 @@ class BulkActions:
         if planned.action is Action.RETRY:
             return await self._client.retry_these(queue, descriptors, attempts=planned.attempts or 1)
         if planned.action is Action.CANCEL:
-            cancelled = await self._client.cancel_jobs(queue, descriptors, status="cancelled: on the dashboard\n")
+            cancelled = await self._client.cancel_jobs(queue, descriptors, status=cancelled_status("on the dashboard"))
             return min(cancelled, len(descriptors))  # children are counted, too
         return await self._client.delete_these(queue, descriptors, planned.state)
 

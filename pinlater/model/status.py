@@ -123,6 +123,11 @@ def format_failure(header: str, error: str, frames: Iterable[str], space: Status
     return text + "".join(kept)
 
 
+def cancelled_status(reason: str = "") -> str:
+    """Format the line that says that a job was cancelled, and why."""
+    return f"cancelled: {reason}\n" if reason else "cancelled\n"
+
+
 def parse_status(status: str) -> tuple[str, list[FailedAttempt]]:
     """Split a status into the text before the failed attempts, and these attempts, the oldest first.
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -15,6 +13,8 @@ from pinlater.dashboard.app_state import get_app_state
 from pinlater.dashboard.audit import audit, who
 from pinlater.dashboard.forms import RequestRefused
 from pinlater.dashboard.pages.job import MOST_DESCRIPTOR, parsed, path_of
+from pinlater.errors import BodyInvalid
+from pinlater.model.status import cancelled_status
 
 _MOST_EVENT = 200
 _MOST_VALUE = 100_000
@@ -25,7 +25,7 @@ async def cancel(request: Request) -> Response:
     app = get_app_state(request)
     described = parsed(form_of(request).text("id", MOST_DESCRIPTOR))
     name = str(described)
-    status = f"cancelled: by {who(request)} on the dashboard\n"
+    status = cancelled_status(f"by {who(request)} on the dashboard")
     count = await app.client.cancel_jobs(described.queue, [name], status=status)
     audit(request, "cancel", name, count)
     app.changed(described.queue)
@@ -39,25 +39,10 @@ async def send(request: Request) -> Response:
     event = form.text("event", _MOST_EVENT)
     if not event:
         raise RequestRefused(400, "an event needs a name", path_of(name))
-    value = _value(form.text("value", _MOST_VALUE), path_of(name))
-    is_sent = await AsyncJobHandle(app.client, name).send(event, value)
+    try:
+        value = json.loads(form.text("value", _MOST_VALUE) or "null")
+        is_sent = await AsyncJobHandle(app.client, name).send(event, value)
+    except (ValueError, BodyInvalid) as error:  # also of NaN, which Python reads and nobody else
+        raise RequestRefused(400, f"the value is not JSON: {error}; a text needs quotes", path_of(name)) from None
     audit(request, f"send(event={event})", name, int(is_sent))
     return RedirectResponse(f"{path_of(name)}&done={'send' if is_sent else 'unchanged'}", 303)
-
-
-def _value(text: str, back: str) -> Any:
-    try:
-        return json.loads(text or "null", parse_constant=_refuse_constant, parse_float=_finite)
-    except ValueError as error:
-        raise RequestRefused(400, f"the value is not JSON: {error}; a text needs quotes", back) from None
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if math.isinf(value):
-        raise ValueError(f"{text} is too large")
-    return value
