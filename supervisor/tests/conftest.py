@@ -33,8 +33,9 @@ def say(*words):
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())
 
 def wait(child):
-    """Until a stop is asked for."""
-    select.select([child.wakeup_fd], [], [])
+    """Until a stop is asked for; looks again and again, since a signal just before the call would not end it."""
+    while not select.select([child.wakeup_fd], [], [], 0.1)[0]:
+        pass
 
 def told(ended):
     say("exit", ended.pool, ended.slot, ended.pid, ended.in_words())
