@@ -14,8 +14,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from pinlater.server.backends.job_notifications import JobLocation, OnCancelled, OnJobs
-from pinlater.server.peer_processes.cancellation_message import cancellation_messages, cancelled_in
-from pinlater.server.peer_processes.notification_batch import NotificationBatch, read_message
+from pinlater.server.peer_processes.cancellation_message import cancellation_messages
+from pinlater.server.peer_processes.notification_batch import NotificationBatch, receive
 
 SUFFIX = ".notify"
 _MOST_BYTES = 32_768
@@ -83,11 +83,7 @@ class JobNotifier:
     def _receive(self, message: bytes) -> None:
         if message == _GREETING:
             self._find_others()
-        elif (cancelled := cancelled_in(message)) is not None:
-            self._on_cancelled(cancelled)
-            return
-        for queue, due_ms, locations in read_message(message):
-            self._on_jobs(queue, due_ms, locations)
+        receive(message, self._on_jobs, self._on_cancelled)
 
     def _find_others(self) -> None:
         self._others = [str(path) for path in self._folder.glob(f"*{SUFFIX}") if path != self._path]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from pinlater.server.backends.job_notifications import JobLocation
+from pinlater.server.backends.job_notifications import JobLocation, OnCancelled, OnJobs
+from pinlater.server.peer_processes.cancellation_message import cancelled_in
 
 BATCH_SECONDS = 0.005
 """Time between two messages."""
@@ -65,6 +66,20 @@ def _messages(jobs: Iterable[tuple[str, int | None, Collection[JobLocation] | No
             messages.append(bytearray())
         messages[-1] += line
     return [bytes(message) for message in messages]
+
+
+def receive(message: bytes, on_jobs: OnJobs, on_cancelled: OnCancelled) -> None:
+    """Pass a message on, whatever kind it is of.
+
+    Raises:
+        ValueError: it is of no known kind.
+    """
+    cancelled = cancelled_in(message)
+    if cancelled is not None:
+        on_cancelled(cancelled)
+        return
+    for queue, due_ms, locations in read_message(message):
+        on_jobs(queue, due_ms, locations)
 
 
 def read_message(message: bytes) -> Iterator[tuple[str, int | None, list[JobLocation]]]:

@@ -21,8 +21,8 @@ from pinlater.errors import ServiceError
 from pinlater.server.backends.job_notifications import JobLocation, OnCancelled, OnJobs
 from pinlater.server.backends.listeners import Listener, StoreListeners
 from pinlater.server.log_rate_limit import LogRateLimit
-from pinlater.server.peer_processes.cancellation_message import cancellation_messages, cancelled_in
-from pinlater.server.peer_processes.notification_batch import NotificationBatch, read_message
+from pinlater.server.peer_processes.cancellation_message import cancellation_messages
+from pinlater.server.peer_processes.notification_batch import NotificationBatch, receive
 from pinlater.server.peer_processes.server_rank import ServerRank
 
 log = logging.getLogger(__name__)
@@ -150,16 +150,9 @@ class ServerNotifier(asyncio.DatagramProtocol):
         if not message:
             self._greeted.set()
         try:
-            self._receive(message)
+            receive(message, self._on_jobs, self._on_cancelled)
         except ValueError:
             log.debug("a message of another version of the server was dropped")
-
-    def _receive(self, message: bytes) -> None:
-        if (cancelled := cancelled_in(message)) is not None:
-            self._on_cancelled(cancelled)
-            return
-        for queue, due_ms, locations in read_message(message):
-            self._on_jobs(queue, due_ms, locations)
 
     def error_received(self, error: Exception) -> None:
         log.debug("a server was not notified: %s", error)
