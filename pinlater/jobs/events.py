@@ -5,10 +5,8 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-import msgspec
-
 from pinlater.errors import BodyInvalid
-from pinlater.jobs.finite import NULL, refuse_non_finite
+from pinlater.jobs.finite import NO_JSON, encode_finite
 from pinlater.model.messages import Message
 
 _PREFIX = "event/"
@@ -36,9 +34,7 @@ def event_message(event: str, value: Any, event_id: str | None = None) -> Messag
         BodyInvalid: JSON cannot carry the value.
     """
     try:
-        payload = msgspec.json.encode(value)
-        if NULL in payload:
-            refuse_non_finite(value)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        payload = encode_finite(value)
+    except NO_JSON as error:
         raise BodyInvalid(f"the value of event {event!r} cannot be written as JSON: {error}") from error
     return Message(event_name(event), event_id or uuid.uuid4().hex, payload)

@@ -12,6 +12,22 @@ NULL = b"null"
 """Where a text of JSON does not have this, there is nothing to look for."""
 
 
+NO_JSON = (TypeError, ValueError, OverflowError, RecursionError)
+"""What is raised for a value that JSON cannot carry."""
+
+
+def encode_finite(value: object) -> bytes:
+    """Return a value as JSON.
+
+    Raises:
+        TypeError, ValueError, OverflowError, RecursionError: it cannot carry the value; see ``NO_JSON``.
+    """
+    text = msgspec.json.encode(value)
+    if NULL in text:
+        refuse_non_finite(value)
+    return text
+
+
 def refuse_non_finite(value: object) -> None:
     """Return if no number in a value, however deep, is NaN or infinite; to be called when its JSON has a null.
 

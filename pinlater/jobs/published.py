@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from pinlater.errors import BodyInvalid
-from pinlater.jobs.finite import NULL, refuse_non_finite
+from pinlater.jobs.finite import NO_JSON, encode_finite
 
 MOST_BYTES = 4096
 """Of all published fields of a job, as JSON: they travel with each save."""
@@ -26,11 +26,8 @@ def publish(published: dict[str, Any], fields: Mapping[str, Any]) -> None:
         ValueError: all together are too large.
     """
     try:
-        text = msgspec.json.encode(fields)
-        if NULL in text:
-            refuse_non_finite(fields)
-        new = published | msgspec.json.decode(text, type=dict[str, Any])
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        new = published | msgspec.json.decode(encode_finite(fields), type=dict[str, Any])
+    except NO_JSON as error:
         raise BodyInvalid(f"publish() takes what JSON can carry: {error}") from error
     kept = {name: value for name, value in new.items() if value is not None}
     size = len(msgspec.json.encode(kept))

@@ -10,7 +10,7 @@ import msgspec
 
 from pinlater.errors import JobFailed, JobGone, JobWasCancelled, ResultInvalid, ResultTooLarge
 from pinlater.jobs.field_types import check_result_type
-from pinlater.jobs.finite import NULL, refuse_non_finite
+from pinlater.jobs.finite import NO_JSON, NULL, encode_finite
 from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.result_type import has_typed_result, result_type
 from pinlater.model.status import parse_status
@@ -57,11 +57,9 @@ def encode_result(job: Job, returned: object) -> bytes | None:
 def _encoded(kind: type[Job], returned: object) -> bytes | None:
     name = kind.job_options.name
     try:
-        data = msgspec.json.encode(returned)
-        if NULL in data:
-            refuse_non_finite(returned)
+        data = encode_finite(returned)
         _decoder(kind).decode(data)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+    except NO_JSON as error:
         declared = getattr(result_type(kind), "__name__", result_type(kind))
         raise ResultInvalid(
             f"{name} returned a value of type {type(returned).__name__} that does not fit Job[{declared}]: {error}"

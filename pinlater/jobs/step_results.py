@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from pinlater.errors import BodyInvalid, StepMismatch
-from pinlater.jobs.finite import NULL, refuse_non_finite
+from pinlater.jobs.finite import NO_JSON, encode_finite
 from pinlater.jobs.step_functions import name_of, result_decoder
 
 _encode = msgspec.json.encode
@@ -21,11 +21,8 @@ def as_json(key: str, result: Any) -> Any:
         BodyInvalid: JSON cannot carry it.
     """
     try:
-        text = _encode(result)
-        if NULL in text:
-            refuse_non_finite(result)
-        return msgspec.json.decode(text)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        return msgspec.json.decode(encode_finite(result))
+    except NO_JSON as error:
         raise BodyInvalid(f"step {key!r} returned something that JSON cannot carry: {error}") from error
 
 
@@ -36,7 +33,7 @@ def misfit(kept: Any, function: Callable[..., Any]) -> str:
         return ""
     try:
         again = msgspec.json.decode(_encode(decoder.decode(_encode(kept))))
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+    except NO_JSON as error:
         return str(error)
     is_whole = again == kept or _unordered(again) == _unordered(kept)
     return "" if is_whole else "something of it would be lost"
