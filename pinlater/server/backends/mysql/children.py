@@ -9,8 +9,8 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.model.messages import Message, MessageKind, Parent
-from pinlater.protocol.messages import FAILED, SUCCEEDED
+from pinlater.model.messages import Message, Parent
+from pinlater.server.backends.end_messages import end_kind
 from pinlater.server.backends.mysql.connection import StatementResult
 from pinlater.server.backends.mysql.keys import Keys
 from pinlater.server.backends.mysql.messages import Incoming, deliver
@@ -35,7 +35,9 @@ async def tell(transaction: MysqlTransaction, told: StatementResult) -> Keys:
     for _, _, _, parent, name, position, state, is_cancelled, payload in told.rows:
         if parent not in parents:
             parents[parent] = JobDescriptor.parse(parent.decode())
-        message = Message(name.decode(), str(position), payload or b"", _kind(state, is_cancelled))
+        message = Message(
+            name.decode(), str(position), payload or b"", end_kind(state, is_cancelled=bool(is_cancelled))
+        )
         incoming.append(Incoming(parents[parent], None, message))
     delivered = await deliver(transaction, incoming)
     forget(transaction, ((parent_id, local_id) for local_id, _, parent_id, *_ in told.rows))
@@ -58,14 +60,6 @@ async def delete_children(transaction: MysqlTransaction, parents: Mapping[int, i
     forget(transaction, ((parent, child) for child, parent in parents.items() if parent in doomed))
     told = [child for child, parent in parents.items() if parent not in doomed]
     return await tell_parents_of(transaction, told, is_deletion=True)
-
-
-def _kind(state: int, is_cancelled: int) -> MessageKind:
-    if state == SUCCEEDED:
-        return MessageKind.SUCCEEDED
-    if state == FAILED:
-        return MessageKind.CANCELLED if is_cancelled else MessageKind.FAILED
-    return MessageKind.DELETED
 
 
 def forget(transaction: MysqlTransaction, pairs: Iterable[tuple[int, int]]) -> None:

@@ -9,14 +9,11 @@ from contextlib import suppress
 from pinlater.errors import QueueNotFound
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.messages import Message, ReceivedMessage
-from pinlater.server.backends.records import Cancelled
+from pinlater.server.backends.records import MESSAGE_OVERHEAD_BYTES, Cancelled
 from pinlater.server.backends.redis.lifecycle import mark, pack, pack_ids
 from pinlater.server.backends.redis.reads import PAGE_JOBS
 from pinlater.server.backends.redis.records import address_of
 from pinlater.server.backends.redis.script_calls import ScriptRunner
-
-_OVERHEAD_BYTES = 50
-"""Of a message in an answer, beside its id and payload."""
 
 _LINKED = mark(is_linked=True)
 
@@ -58,13 +55,13 @@ async def read(
         size = min(limit - len(found), PAGE_JOBS)
         last = after + len(found)
         is_first = "1" if not found else ""
-        arguments = (job.priority, job.local_id, name, last, size, max_bytes, _OVERHEAD_BYTES, is_first)
+        arguments = (job.priority, job.local_id, name, last, size, max_bytes, MESSAGE_OVERHEAD_BYTES, is_first)
         try:
             page = await scripts.run("read_messages", job.queue, *arguments)
         except QueueNotFound:
             break
         found += (_message(number, stored) for number, stored in enumerate(page, last + 1))
-        max_bytes -= sum(map(len, page)) + _OVERHEAD_BYTES * len(page)
+        max_bytes -= sum(map(len, page)) + MESSAGE_OVERHEAD_BYTES * len(page)
         if len(page) < size:
             break
     return found

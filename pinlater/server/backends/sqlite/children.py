@@ -12,12 +12,14 @@ import msgspec
 from pinlater.errors import EnqueueRejected
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import NewJob
-from pinlater.model.messages import Message, MessageKind, Parent
+from pinlater.model.messages import Message, Parent
 from pinlater.protocol.messages import FAILED, SUCCEEDED
+from pinlater.server.backends.end_messages import end_kind
 from pinlater.server.backends.sqlite.messages import deliver, receivers_of
 from pinlater.server.backends.sqlite.only_shard import SHARD
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
+from pinlater.server.backends.store import parent_refused
 
 _PARENT_TO_BE = QUERIES["parent_to_be"]
 _TOLD = QUERIES["told_by_jobs"]
@@ -56,9 +58,7 @@ def refusal(transaction: SqliteTransaction, jobs: Iterable[NewJob]) -> EnqueueRe
     for descriptor in {job.parent.descriptor for job in jobs if job.parent is not None}:
         queue, shard, priority, local_id = JobDescriptor.parse(descriptor)
         if shard != SHARD or not transaction.rows(_PARENT_TO_BE, (queue, local_id, priority)):
-            return EnqueueRejected(
-                f"the parent {descriptor} is not there, has finished or is asked to stop; nothing was stored"
-            )
+            return parent_refused(descriptor)
     return None
 
 
@@ -84,17 +84,9 @@ def _tell(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int], fir
     ):
         _, name, position = _parent(column)
         payload = (result or b"") if state == SUCCEEDED else status[-_TOLD_CHARACTERS:].encode()
-        mail[parent_id].append(Message(name, str(position), payload, _kind(state, is_cancelled=is_cancelled)))
+        mail[parent_id].append(Message(name, str(position), payload, end_kind(state, is_cancelled=is_cancelled)))
     if mail:
         deliver(transaction, mail, receivers_of(transaction, mail))
-
-
-def _kind(state: int, *, is_cancelled: bool) -> MessageKind:
-    if state == SUCCEEDED:
-        return MessageKind.SUCCEEDED
-    if state == FAILED:
-        return MessageKind.CANCELLED if is_cancelled else MessageKind.FAILED
-    return MessageKind.DELETED
 
 
 def unfinished(connection: sqlite3.Connection, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
