@@ -48,7 +48,7 @@ class Endings:
         """Return once all of the jobs have finished, or are gone, or after ``seconds``, or when the caller cannot wait.
 
         Args:
-            jobs: their descriptors.
+            jobs: their descriptors, each once.
             unfinished: returns those of some jobs that have not finished.
             seconds: at most so long.
             caller: of the call.
@@ -59,9 +59,9 @@ class Endings:
         caller.park(wait)
         for job in jobs:
             self._waits[job].add(wait)
-        pause = self._first
+        left, pause = jobs, self._first
         try:
-            while (jobs := await unfinished(jobs)) and not (wait.is_over or caller.is_gone):
+            while (left := await unfinished(left)) and not (wait.is_over or caller.is_gone):
                 if not wait.is_news:
                     await wait.at_most(pause)
                     pause = min(2 * pause, self._longest)
@@ -69,10 +69,10 @@ class Endings:
         finally:
             caller.park(None)
             wait.end()
-            self._forget(wait)
+            self._forget(wait, jobs)
 
-    def _forget(self, wait: _EndWait) -> None:
-        for job in [job for job, waits in self._waits.items() if wait in waits]:
+    def _forget(self, wait: _EndWait, jobs: Iterable[str]) -> None:
+        for job in jobs:
             self._waits[job].discard(wait)
             if not self._waits[job]:
                 del self._waits[job]
