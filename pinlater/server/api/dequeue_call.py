@@ -132,11 +132,11 @@ class DequeueCall:
         def new_claim() -> Claim:
             return Claim(self._claims.new(source), lease_ms, coverage)
 
-        wait_ms = min(max(request.waitMillis or 0, 0), self._settings.max_wait_ms)
-        order = DequeueRequest(queues, limit, max_bytes, new_claim, wait_ms / 1000)
+        wait_seconds = rules.wait_seconds(request.waitMillis, self._settings.max_wait_ms)
+        order = DequeueRequest(queues, limit, max_bytes, new_claim, wait_seconds)
         started = time.perf_counter()
         found = await self._broker.dequeue(order, caller)
-        if wait_ms:
+        if wait_seconds:
             self._metrics.dequeue_wait_seconds.observe(queue, time.perf_counter() - started)
         return found
 

@@ -89,9 +89,9 @@ class Inspection:
             raise UnknownError(
                 f"a look-up of {len(given)} jobs; at most {MAX_LOOKUP_JOBS} are allowed, so use several calls"
             )
-        wait_ms = min(max(request.waitMillis or 0, 0), self._max_wait_ms)
-        if wait_ms:
-            await self._broker.endings.wait(given, self._unfinished, wait_ms / 1000, caller)
+        wait_seconds = rules.wait_seconds(request.waitMillis, self._max_wait_ms)
+        if wait_seconds:
+            await self._broker.endings.wait(given, self._unfinished, wait_seconds, caller)
         include = {"include_body": bool(request.includeBody), "include_result": bool(request.includeResult)}
         is_large = any(include.values()) and len(given) > _FEW_BODIES
         async with self._large if is_large else nullcontext():

@@ -47,9 +47,9 @@ class JobMessages:
     async def read(self, arguments: Any) -> list[wire.PinLaterMessage]:
         """Return messages of a job."""
         request = arguments.request
-        job, after, limit = JobDescriptor.parse(request.jobDescriptor), default(request.after, 0), request.limit
-        rules.check_limit(default(limit, 0))
-        most = min(default(limit, MAX_READ_MESSAGES), MAX_READ_MESSAGES)
+        job, limit = JobDescriptor.parse(request.jobDescriptor), default(request.limit, MAX_READ_MESSAGES)
+        rules.check_limit(limit)
+        after, most = default(request.after, 0), min(limit, MAX_READ_MESSAGES)
         found = await self._broker.backend.read_messages(job, request.name, after, most, self._max_bytes)
         return message_structs(found)
 
@@ -83,6 +83,6 @@ class JobMessages:
     async def cancelled(self, arguments: Any, caller: Caller) -> CallReply:
         """Return which running jobs were asked to stop of late; wait for one if that is asked for."""
         request = arguments.request
-        wait_ms = min(max(request.waitMillis or 0, 0), self._settings.max_wait_ms)
-        found = await self._broker.cancellations.wait(request.sinceTimestampMillis, wait_ms / 1000, caller)
+        wait_seconds = rules.wait_seconds(request.waitMillis, self._settings.max_wait_ms)
+        found = await self._broker.cancellations.wait(request.sinceTimestampMillis, wait_seconds, caller)
         return CallReply(cancelled_reply(*found))

@@ -135,6 +135,11 @@ def check_state(state: int) -> None:
         raise UnknownError(f"there is no job state {state}; use 0 (pending) to 3 (failed)")
 
 
+def wait_seconds(asked_ms: int | None, max_wait_ms: int) -> float:
+    """Return for how long a call may wait that asks for so many milliseconds; None: it does not."""
+    return min(max(asked_ms or 0, 0), max_wait_ms) / 1000
+
+
 def check_limit(limit: int) -> None:
     """Refuse a negative limit."""
     if limit < 0:
