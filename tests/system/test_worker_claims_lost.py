@@ -7,41 +7,11 @@ import pytest
 
 from pinlater import JobState
 from pinlater.client import NewJob
+from tests.system.endless_jobs import JOBS, QUEUES
 from tests.system.test_worker_metrics import figures
-from tests.system.worker_program import await_state, job_module, put, ran, wait_for
+from tests.system.worker_program import await_state, put, ran, wait_for
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
-
-JOBS = job_module("""
-import asyncio, time
-from pinlater import Job
-
-
-class Waits(Job, queue="sleeps"):
-    async def run(self, context):
-        write("Waits begin")
-        try:
-            await asyncio.sleep(3600)
-        finally:
-            write("Waits cleanup")
-
-
-class Beats(Job, queue="counts", heartbeat=3600):
-    async def run(self, context):
-        write("Beats begin")
-        try:
-            while True:
-                await asyncio.sleep(0.01)
-                context.checkpoint()
-        finally:
-            write("Beats cleanup")
-
-
-class Ends(Job, queue="touch"):
-    async def run(self, context):
-        write("Ends")
-""")
-QUEUES = {"Waits": "sleeps", "Beats": "counts"}
 
 
 @pytest.mark.parametrize("places", [(), ("--threads", 2), ("--concurrency", 2)], ids=["alone", "threads", "tasks"])
