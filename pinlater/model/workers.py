@@ -33,6 +33,7 @@ class WorkerProcess(NamedTuple):
         slots: how many jobs it can run at the same time.
         ended: how many jobs have ended in it, whatever their outcome.
         jobs: those that it runs.
+        memory_at_start_bytes: its resident memory when its first job had ended.
     """
 
     pid: int
@@ -43,6 +44,7 @@ class WorkerProcess(NamedTuple):
     slots: int | None = None
     ended: int | None = None
     jobs: Sequence[RunningJob] = ()
+    memory_at_start_bytes: int | None = None
 
 
 class UnknownJobs(NamedTuple):
@@ -98,6 +100,7 @@ class WorkerReport(NamedTuple):
         reported_ms: when the report came, epoch milliseconds by the store's clock; None in one that is to be sent.
         unknown: jobs that it gets and does not know.
         loads: what it has run of late of queues with a ``latency_target``.
+        sent_ms: when the report was sent, epoch milliseconds by the worker's clock.
     """
 
     id: str
@@ -111,3 +114,11 @@ class WorkerReport(NamedTuple):
     reported_ms: int | None = None
     unknown: Sequence[UnknownJobs] = ()
     loads: Sequence[QueueLoad] = ()
+    sent_ms: int | None = None
+
+    @property
+    def clock_ahead_ms(self) -> int | None:
+        """How far the worker's clock is ahead of the store's, less the time the report took; None if unknown."""
+        if self.sent_ms is None or self.reported_ms is None:
+            return None
+        return self.sent_ms - self.reported_ms

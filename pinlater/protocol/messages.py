@@ -308,6 +308,7 @@ class PinLaterWorkerProcess(Payload):
     jobsAtOnce: int | None = field(6, I32, default=None)
     jobsEnded: int | None = field(7, I64, default=None)
     runningJobs: list[PinLaterRunningJob] | None = field(8, (LIST, (STRUCT, PinLaterRunningJob)), default=None)
+    memoryAtStartBytes: int | None = field(9, I64, default=None)
 
 
 @payload
@@ -342,6 +343,7 @@ class PinLaterWorker(Payload):
     reportedAtTimestampMillis: int | None = field(9, I64, default=None)
     unknownJobs: list[PinLaterUnknownJobs] | None = field(10, (LIST, (STRUCT, PinLaterUnknownJobs)), default=None)
     queueLoads: list[PinLaterQueueLoad] | None = field(11, (LIST, (STRUCT, PinLaterQueueLoad)), default=None)
+    sentAtTimestampMillis: int | None = field(12, I64, default=None)
 
 
 @payload

@@ -403,6 +403,8 @@ struct PinLaterWorkerProcess {
   // Since it started, whatever their outcome.
   7: optional i64 jobsEnded,
   8: optional list<PinLaterRunningJob> runningJobs,
+  // Resident, when its first job had ended; until then as memoryBytes.
+  9: optional i64 memoryAtStartBytes,
 }
 
 // Addition: jobs that a worker has given back of late, since it knows no class for them or cannot read their bodies.
@@ -446,6 +448,8 @@ struct PinLaterWorker {
   9: optional i64 reportedAtTimestampMillis,
   10: optional list<PinLaterUnknownJobs> unknownJobs,
   11: optional list<PinLaterQueueLoad> queueLoads,
+  // By the worker's clock; beside reportedAtTimestampMillis it says how far that clock is off.
+  12: optional i64 sentAtTimestampMillis,
 }
 
 // Addition: what a worker tells again and again.

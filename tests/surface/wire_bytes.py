@@ -34,9 +34,10 @@ CLAIM = "claim-1"
 INFO = JobInfo(DESCRIPTOR, JobState.FAILED, 5, 3, "text", 1, 2, 3, CLAIM, BODY, "key")
 REPORT = WorkerReport(
     *("worker-1", "host", 7, "0.1.0", "3.11.1", NOW_MS, True),
-    processes=[WorkerProcess(8, "pool", ["mail", "sms"], NOW_MS, 9000, 4, 11, [RunningJob(DESCRIPTOR, NOW_MS)])],
+    processes=[WorkerProcess(8, "pool", ["mail", "sms"], NOW_MS, 9000, 4, 11, [RunningJob(DESCRIPTOR, NOW_MS)], 8000)],
     unknown=[UnknownJobs("mail", "Sms", 2, NOW_MS)],
     loads=[QueueLoad("mail", 5000, 4, 1, 60_000, 11, 9000)],
+    sent_ms=NOW_MS,
 )
 
 

@@ -22,6 +22,7 @@ def worker_struct(report: WorkerReport) -> messages.PinLaterWorker:
         processes=[_process_struct(process) for process in report.processes],
         unknownJobs=[messages.PinLaterUnknownJobs(*jobs) for jobs in report.unknown] or None,
         queueLoads=[messages.PinLaterQueueLoad(*load) for load in report.loads] or None,
+        sentAtTimestampMillis=report.sent_ms,
     )
 
 
@@ -35,6 +36,7 @@ def _process_struct(process: WorkerProcess) -> messages.PinLaterWorkerProcess:
         jobsAtOnce=process.slots,
         jobsEnded=process.ended,
         runningJobs=[messages.PinLaterRunningJob(*job) for job in process.jobs],
+        memoryAtStartBytes=process.memory_at_start_bytes,
     )
 
 
@@ -56,6 +58,7 @@ def _worker_report(struct: messages.PinLaterWorker) -> WorkerReport:
         struct.reportedAtTimestampMillis,
         tuple(_unknown_jobs(jobs) for jobs in struct.unknownJobs or ()),
         queue_loads(struct),
+        struct.sentAtTimestampMillis,
     )
 
 
@@ -72,6 +75,7 @@ def _worker_process(struct: messages.PinLaterWorkerProcess) -> WorkerProcess:
             RunningJob(present(job.jobDescriptor), present(job.startedAtTimestampMillis))
             for job in struct.runningJobs or ()
         ],
+        struct.memoryAtStartBytes,
     )
 
 

@@ -15,6 +15,7 @@ from pinlater.client.servers import ServerSet
 from pinlater.errors import PinLaterError, ProtocolError, ServerUnavailable
 from pinlater.protocol.operations import Calls
 from pinlater.worker.keeper.load_watch import LoadWatch
+from pinlater.worker.keeper.memory_watch import MemoryWatch
 from pinlater.worker.keeper.report import build_report, pids_of
 from pinlater.worker.keeper.unknown_watch import UnknownWatch
 from pinlater.worker.process_event import ProcessEvent
@@ -58,6 +59,7 @@ class WorkerReporter:
         self._is_listed = False
         self._unknown = UnknownWatch(shared)
         self._load = LoadWatch(shared)
+        self._memory = MemoryWatch()
         self._thread = threading.Thread(target=self._work, name="reporter", daemon=True)
 
     def __enter__(self) -> Self:
@@ -105,11 +107,13 @@ class WorkerReporter:
 
     def _send_report(self, keep_seconds: float, patience_seconds: float) -> float:
         """Send a report; return the seconds until the next one."""
-        call = self._calls.report_worker(
-            build_report(self._shared, self._unknown.recent(), self._load.recent()), keep_seconds
-        )
+        report = build_report(self._shared, self._unknown.recent(), self._load.recent())
+        processes = self._memory.noted(report.processes)
         try:
-            self._connected().call(call.method, call.arguments, patience_seconds)
+            connection = self._connected()
+            sent_ms = int(time.time() * 1000)
+            call = self._calls.report_worker(report._replace(processes=processes, sent_ms=sent_ms), keep_seconds)
+            connection.call(call.method, call.arguments, patience_seconds)
         except ProtocolError as error:
             self._is_listed = False
             log.debug("no reports for %.0f s, since this server takes none: %s", ASK_AGAIN_SECONDS, error)

@@ -272,3 +272,14 @@ def test_a_worker_that_was_killed_is_seen_no_longer_than_its_report_is_kept(loca
         assert [report.id for report in client.workers()] == [shared.origin.id]
         local_server.advance(2)
         assert client.workers() == []
+
+
+def test_a_report_has_the_time_of_the_worker_s_clock_and_the_memory_at_the_start(server, shared):
+    register(shared)
+    before_ms = int(time.time() * 1000)
+    with reporter_of(shared, server):
+        wait_until(lambda: server.reports)
+    worker = server.calls[0].arguments.request.worker
+    assert before_ms <= worker.sentAtTimestampMillis <= time.time() * 1000
+    [process] = worker.processes
+    assert process.memoryAtStartBytes == process.memoryBytes > 1_000_000
