@@ -176,7 +176,13 @@ class ServiceCalls(ABC):
         return self._execute(self._calls.release_claims(queue, source))
 
     def lookup(
-        self, descriptors: Iterable[str], *, include_body: bool = False, include_result: bool = False, wait: float = 0.0
+        self,
+        descriptors: Iterable[str],
+        *,
+        include_body: bool = False,
+        include_result: bool = False,
+        wait: float = 0.0,
+        max_body_bytes: int | None = None,
     ) -> dict[str, JobInfo]:
         """Return what is known of jobs, by descriptor; unknown ones are left out.
 
@@ -185,12 +191,19 @@ class ServiceCalls(ABC):
             include_body: whether to return their bodies.
             include_result: whether to return what they returned.
             wait: seconds to wait until all of them have finished, or are gone; the call's time-out is so much longer.
+            max_body_bytes: longer bodies are cut to their first bytes; an older server returns them whole.
 
         Raises:
             UnknownError: a descriptor is malformed.
         """
         return self._execute(
-            self._calls.lookup(descriptors, include_body=include_body, include_result=include_result, wait=wait)
+            self._calls.lookup(
+                descriptors,
+                include_body=include_body,
+                include_result=include_result,
+                wait=wait,
+                max_body_bytes=max_body_bytes,
+            )
         )
 
     def count(

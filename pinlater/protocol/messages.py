@@ -141,6 +141,7 @@ class PinLaterLookupJobRequest(Payload):
     includeBody: bool = field(2, BOOL, default=False)
     includeResult: bool | None = field(100, BOOL, default=None)
     waitMillis: int | None = field(101, I32, default=None)
+    maxBodyBytes: int | None = field(102, I32, default=None)
 
 
 @payload

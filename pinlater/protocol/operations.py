@@ -197,6 +197,7 @@ class Calls(InternalCalls):
         include_body: bool = False,
         include_result: bool = False,
         wait: float = 0.0,
+        max_body_bytes: int | None = None,
     ) -> Arguments:
         """Return what is known of jobs, by descriptor; unknown ones are left out.
 
@@ -205,13 +206,13 @@ class Calls(InternalCalls):
             include_body: whether to return their bodies.
             include_result: whether to return what they returned.
             wait: seconds to wait until all of them have finished, or are gone; the call's time-out is so much longer.
+            max_body_bytes: longer bodies are cut to their first bytes; an older server returns them whole.
 
         Raises:
             UnknownError: a descriptor is malformed.
         """
         request = messages.PinLaterLookupJobRequest(several(descriptors), include_body, include_result or None)
-        if wait > 0:
-            request.waitMillis = milliseconds(wait)
+        request.waitMillis, request.maxBodyBytes = milliseconds(wait) if wait > 0 else None, max_body_bytes
         return (request,)
 
     @operation("getJobCount", number)
@@ -316,13 +317,7 @@ class Calls(InternalCalls):
 
     @operation("deleteJobs", number, repeatable=never, has_key=True)
     def delete_jobs(
-        self,
-        queue: str,
-        state: JobState,
-        *,
-        priority: int = 1,
-        body_regex: str | None = None,
-        limit: int = 1000,
+        self, queue: str, state: JobState, *, priority: int = 1, body_regex: str | None = None, limit: int = 1000
     ) -> Arguments:
         """Delete jobs of one state and priority level, up to ``limit``; return how many."""
         request = messages.PinLaterDeleteJobsRequest(queue, int(state), priority, body_regex, limit)

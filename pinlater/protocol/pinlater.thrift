@@ -199,6 +199,8 @@ struct PinLaterLookupJobRequest {
   // The answer may wait so long until all of the jobs have finished, or are gone. Another request on the same connection
   // ends the wait.
   101: optional i32 waitMillis,
+  // Longer bodies are cut to so many bytes: enough for a list to show what the jobs are. At least 1; unset: whole bodies.
+  102: optional i32 maxBodyBytes,
 }
 
 struct PinLaterJobInfo {

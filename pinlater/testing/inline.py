@@ -207,7 +207,9 @@ class InlineClient(Client):
         return {
             descriptor: info_struct(
                 self._jobs[descriptor].info(
-                    include_body=bool(asked.includeBody), include_result=bool(asked.includeResult)
+                    include_body=bool(asked.includeBody),
+                    include_result=bool(asked.includeResult),
+                    body_bytes=asked.maxBodyBytes,
                 )
             )
             for descriptor in asked.jobDescriptors

@@ -61,7 +61,7 @@ class InlineJob:
         else:
             self.state = JobState.PENDING if outcome.runs_again and not self.is_cancelled else JobState.FAILED
 
-    def info(self, *, include_body: bool, include_result: bool = False) -> JobInfo:
+    def info(self, *, include_body: bool, include_result: bool = False, body_bytes: int | None = None) -> JobInfo:
         """Return what a lookup tells."""
         return JobInfo(
             self.descriptor,
@@ -72,7 +72,7 @@ class InlineJob:
             self.created_at_ms,
             self.run_after_ms,
             self.created_at_ms,
-            body=self.body if include_body else None,
+            body=self.body[:body_bytes] if include_body else None,
             key=self.key,
             result=self.result if include_result else None,
             is_cancelled=self.is_cancelled,

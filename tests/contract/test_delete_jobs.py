@@ -93,7 +93,7 @@ def test_others_have_their_turn_in_a_large_deletion(backend):
         deletion = asyncio.ensure_future(backend.backend.delete_jobs(QUEUE, JobFilter(PENDING, 1), 2**31 - 1))
         seen = set()
         while not deletion.done():
-            seen.add(sum(map(bool, await backend.backend.lookup_jobs(jobs, include_body=False))))
+            seen.add(sum(map(bool, await backend.backend.lookup_jobs(jobs))))
         return await deletion, seen
 
     deleted, seen = backend.run(watch())

@@ -117,7 +117,7 @@ class RandomCalls:
 
     def records(self):
         """Look at all jobs, in one call: hundreds of calls would be most of what the test takes."""
-        return self.bench.lookup_jobs([JobDescriptor.parse(name) for name in self.keys], include_body=False)
+        return self.bench.lookup_jobs([JobDescriptor.parse(name) for name in self.keys])
 
     def waiting(self):
         return [

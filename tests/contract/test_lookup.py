@@ -30,6 +30,15 @@ def test_the_body_comes_only_when_asked_for(backend):
     assert backend.look(descriptor, include_body=False) == backend.look(descriptor)._replace(body=None)
 
 
+@pytest.mark.parametrize("body", [b"", b"hello", b"hello world", bytes(range(256)) * 2000, "éé".encode()])
+def test_bodies_are_cut_to_their_first_bytes(backend, body):
+    descriptor = backend.put_one(body)
+    for size in (1, 5, 6, 1000):
+        found = backend.look(descriptor, body_bytes=size)
+        assert found == backend.look(descriptor)._replace(body=body[:size])
+    assert backend.look(descriptor, include_body=False, body_bytes=5).body is None
+
+
 def test_an_empty_body_is_a_body(backend):
     assert backend.look(backend.put_one(b"")).body == b""
 

@@ -81,7 +81,7 @@ def test_a_missing_queue_is_an_error_that_names_it(backend, verb):
 
 def test_lookup_in_a_missing_queue_leaves_the_job_out(backend):
     there = JobDescriptor.parse(backend.put_one())
-    records = backend.lookup_jobs([there._replace(queue="missing"), there], include_body=False)
+    records = backend.lookup_jobs([there._replace(queue="missing"), there])
     assert records[0] is None
     assert records[1].descriptor == str(there)
 

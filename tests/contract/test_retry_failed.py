@@ -149,7 +149,7 @@ def test_others_have_their_turn_in_a_large_retry(backend):
         retry = asyncio.ensure_future(backend.backend.retry_failed_jobs(QUEUE, 1, 1, None, 2**31 - 1))
         seen = set()
         while not retry.done():
-            records = await backend.backend.lookup_jobs(jobs, include_body=False)
+            records = await backend.backend.lookup_jobs(jobs)
             seen.add(sum(record.state == PENDING for record in records))
         return await retry, seen
 

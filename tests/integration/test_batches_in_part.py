@@ -42,7 +42,7 @@ def test_the_error_says_what_is_stored_and_the_same_call_stores_the_rest(fleets,
         count = await store.count_jobs(QUEUE, JobFilter(PENDING))
         assert str(refused.value).startswith(f"{count} of the 30 jobs are stored") == bool(count)
         names = await store.enqueue_jobs(QUEUE, JOBS, once=once and once._replace(is_repeat=True))
-        found = await store.lookup_jobs([JobDescriptor.parse(name) for name in names], include_body=True)
+        found = await store.lookup_jobs([JobDescriptor.parse(name) for name in names], body_bytes=1_000_000)
         assert [record.body for record in found] == [job.body for job in JOBS]
         assert await store.count_jobs(QUEUE, JobFilter(PENDING)) == 30
         await store.close()

@@ -60,6 +60,11 @@ def test_a_look_up_of_more_than_an_answer_holds_is_refused(shared_server, client
         client.lookupJobs(jobDescriptors=names, includeBody=True)
     assert len(client.lookupJobs(jobDescriptors=names)) == 100
     assert len(client.lookupJobs(jobDescriptors=names[:19], includeBody=True)) == 19
+    cut = client.lookupJobs(jobDescriptors=names, includeBody=True, maxBodyBytes=3)
+    assert {job["body"] for job in cut.values()} == {b"xxx"}
+    for size in (0, -1):
+        with pytest.raises(DeclaredError, match="use 1 or more"):
+            client.lookupJobs(jobDescriptors=names, includeBody=True, maxBodyBytes=size)
     assert len(client.lookupJobs(jobDescriptors=names[:1] * 20_000, includeBody=True)) == 1
     assert shared_server.child().memory_info().rss - before < 100 * MB
 

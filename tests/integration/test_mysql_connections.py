@@ -248,7 +248,7 @@ def test_a_failure_without_a_claim_is_not_sent_twice(endpoint, proxy, claim):
             else:
                 await acking
             assert proxy.lost == 1
-            (record,) = await fleet.lookup_jobs([JobDescriptor.parse(name)], include_body=False)
+            (record,) = await fleet.lookup_jobs([JobDescriptor.parse(name)])
             return record.state, record.attempts_remaining
         finally:
             await fleet.close()

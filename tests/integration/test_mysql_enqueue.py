@@ -134,7 +134,7 @@ def test_a_queue_is_not_deleted_while_jobs_are_stored_in_it():
             await storing
             for _ in range(4):
                 await first.collect_finished(10**6, 10**6, 1000)
-            records = await first.lookup_jobs([JobDescriptor.parse(name) for name in stored], include_body=False)
+            records = await first.lookup_jobs([JobDescriptor.parse(name) for name in stored])
             assert records == [None] * len(stored)
             await first.create_queue(OTHER)
             assert await first.count_jobs(OTHER, JobFilter(PENDING)) == 0

@@ -93,7 +93,7 @@ def test_what_one_node_was_told_all_know(nodes):
         for turn in range(30):
             first, second = servers if turn % 2 else servers[::-1]
             [name] = await first.enqueue_jobs(QUEUE, [new_job()])
-            [record] = await second.lookup_jobs([JobDescriptor.parse(name)], include_body=False)
+            [record] = await second.lookup_jobs([JobDescriptor.parse(name)])
             assert record.state == PENDING
             assert [job.descriptor for job in (await second.dequeue_jobs(QUEUE, 1, claim())).jobs] == [name]
             assert await first.count_jobs(QUEUE, JobFilter(PENDING)) == 0

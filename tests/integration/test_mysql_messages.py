@@ -463,7 +463,9 @@ def test_a_server_of_the_version_before_works_beside_this_one():
         await tables.run("UPDATE {db}.jobs SET state = 3, moment = 1, attempts_remaining = 0 WHERE id = 1000000")
         settled = await server.ack_dequeued_jobs(QUEUE, [ack_of(name, claim=held, result=b"x") for name in names], [])
         assert (settled.changed, settled.stale) == (1, 1)
-        records = await server.lookup_jobs([*map(JobDescriptor.parse, names)], include_body=True, include_result=True)
+        records = await server.lookup_jobs(
+            [*map(JobDescriptor.parse, names)], body_bytes=1_000_000, include_result=True
+        )
         assert sorted((record.state, record.result, record.is_cancelled) for record in records) == [
             (SUCCEEDED, b"x", False), (FAILED, None, False),
         ]  # fmt: skip

@@ -21,7 +21,7 @@ DequeueResponse   1 jobs map<string,binary>, 2 jobMetadata map<string,DequeueMet
 CheckpointRequest 1 jobDescriptor string, 2 newBody binary, 3 moveToPending bool, 4 runAfterTimestampMillis i64, 5 numOfAttemptsAllowed i32, 6 prependCustomStatus string, 100 claimDescriptor string, 101 newBodyBytes binary, 102 waitsFor list<MessageWait>
 MessageWait       1 messageName string, 2 count i32
 CheckpointsRequest 1 queueName string, 2 requests list<CheckpointRequest>, 100 tellStale bool
-LookupRequest     1 jobDescriptors list<string>, 2 includeBody bool, 100 includeResult bool, 101 waitMillis i32
+LookupRequest     1 jobDescriptors list<string>, 2 includeBody bool, 100 includeResult bool, 101 waitMillis i32, 102 maxBodyBytes i32
 JobInfo           1 jobDescriptor string, 2 jobState i32, 10 attemptsAllowed i32, 3 attemptsRemaining i32, 4 customStatus string, 5 createdAtTimestampMillis i64, 6 runAfterTimestampMillis i64, 7 updatedAtTimestampMillis i64, 8 claimDescriptor string, 9 body binary, 100 uniqueKey string, 101 key string, 102 maxRunningOfKey i32, 103 keyInOrder bool, 104 waitsForKey bool, 105 result binary, 106 isCancelled bool, 107 parentDescriptor string, 108 parentMessageName string, 109 parentPosition i32, 110 waitsFor list<MessageWait>
 CountRequest      1 queueName string, 2 jobState i32, 3 priority byte, 4 countFutureJobs bool, 5 bodyRegexToMatch string
 ScanRequest       1 queueName string, 2 jobState i32, 3 priority byte, 4 scanFutureJobs bool, 5 continuation string, 6 limit i32, 7 bodyRegexToMatch string

@@ -8,7 +8,7 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import NewJob
 from pinlater.model.messages import Message, MessageKind, MessageWait
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
-from pinlater.server.backends.records import Claim, JobFilter
+from pinlater.server.backends.records import WHOLE_BODY, Claim, JobFilter
 
 START_MS = 1_700_000_000_000
 LEASE_MS = 180_000
@@ -132,10 +132,13 @@ class Bench:
         assert [job.descriptor for job in self.dequeue_jobs(QUEUE, 1, claim).jobs] == [descriptor]
         return descriptor, claim.descriptor
 
-    def look(self, descriptor, *, include_body=True, include_result=False):
+    def lookup_jobs(self, jobs, *, include_body=True, body_bytes=WHOLE_BODY, **options):
+        return self.run(self.backend.lookup_jobs(jobs, body_bytes=body_bytes if include_body else 0, **options))
+
+    def look(self, descriptor, *, include_body=True, **options):
         """Return the record of a job, or None."""
         job = JobDescriptor.parse(descriptor)
-        return self.lookup_jobs([job], include_body=include_body, include_result=include_result)[0]
+        return self.lookup_jobs([job], include_body=include_body, **options)[0]
 
     def state(self, descriptor):
         record = self.look(descriptor)

@@ -111,6 +111,7 @@ CALLS = {
     "lookupJobs full": lambda client: client.lookup([DESCRIPTOR, "sms:s1:p1:1"], include_body=True),
     "lookupJobs with results": lambda client: client.lookup([DESCRIPTOR], include_result=True),
     "lookupJobs that waits": lambda client: client.lookup([DESCRIPTOR], wait=2.5),
+    "lookupJobs with bodies cut": lambda client: client.lookup([DESCRIPTOR], include_body=True, max_body_bytes=512),
     "getJobCount minimal": lambda client: client.count("mail", JobState.PENDING),
     "getJobCount full": lambda client: client.count(
         "mail", JobState.PENDING, priority=2, future=True, body_regex="a.c"

@@ -126,7 +126,7 @@ class Load:
         """Everything confirmed is there, and came to its end once."""
         assert len(self.stored) > 100
         jobs = [JobDescriptor.parse(name) for name in self.stored]
-        records = await self.fleet.lookup_jobs(jobs, include_body=False)
+        records = await self.fleet.lookup_jobs(jobs)
         assert [record and record.state for record in records] == [SUCCEEDED] * len(jobs)
         assert self.redelivered == set()
         assert self.longest_seconds < LONGEST_CALL_SECONDS

@@ -58,7 +58,7 @@ def _live_and_die(folder, life, seconds):
 async def _read(folder, names):
     backend = SqliteStore(folder, priority_levels=3, now_ms=FakeClock())
     try:
-        return await backend.lookup_jobs([JobDescriptor.parse(name) for name in names], include_body=True)
+        return await backend.lookup_jobs([JobDescriptor.parse(name) for name in names], body_bytes=1_000_000)
     finally:
         await backend.close()
 

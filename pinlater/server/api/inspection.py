@@ -50,8 +50,9 @@ _LARGE_PAGES = 2
 """Larger pages that are built at a time, since sending them keeps the event loop busy."""
 
 _FEW_BODIES = 8
+_SHORT_BODY_BYTES, _SHORT_BODIES = 8192, 100
 _LARGE_LOOK_UPS = 2
-"""Look-ups of more than a few bodies that run at a time, since many would fill the memory."""
+"""Look-ups of more than a few bodies, or many short ones, that run at a time, since many would fill the memory."""
 
 
 class Inspection:
@@ -92,25 +93,27 @@ class Inspection:
         wait_seconds = rules.wait_seconds(request.waitMillis, self._max_wait_ms)
         if wait_seconds:
             await self._broker.endings.wait(given, self._unfinished, wait_seconds, caller)
-        include = {"include_body": bool(request.includeBody), "include_result": bool(request.includeResult)}
-        is_large = any(include.values()) and len(given) > _FEW_BODIES
+        body_bytes = rules.body_bytes(request.maxBodyBytes) if request.includeBody else 0
+        include_result = bool(request.includeResult)
+        is_short = body_bytes <= _SHORT_BODY_BYTES and not include_result
+        is_large = (body_bytes or include_result) and len(given) > (_SHORT_BODIES if is_short else _FEW_BODIES)
         async with self._large if is_large else nullcontext():
-            return CallReply(await self._look_up(given, **include))
+            return CallReply(await self._look_up(given, body_bytes, include_result=include_result))
 
     async def _unfinished(self, given: Sequence[str]) -> list[str]:
-        found = await self._look_up(given, include_body=False, include_result=False)
+        found = await self._look_up(given)
         return [text for text, info in found.items() if info.jobState in {wire.PENDING, wire.IN_PROGRESS}]
 
     async def _look_up(
-        self, given: Sequence[str], *, include_body: bool, include_result: bool
+        self, given: Sequence[str], body_bytes: int = 0, *, include_result: bool = False
     ) -> dict[str, wire.PinLaterJobInfo]:
         jobs = await offload(len(given), _parse_all, given)
-        step = _BODIES_AT_ONCE if include_body or include_result else _AT_ONCE
+        step = _BODIES_AT_ONCE if body_bytes or include_result else _AT_ONCE
         found: dict[str, wire.PinLaterJobInfo] = {}
         size = 0
         for start in range(0, len(jobs), step):
             some = jobs[start : start + step]
-            records = await self._backend.lookup_jobs(some, include_body=include_body, include_result=include_result)
+            records = await self._backend.lookup_jobs(some, body_bytes=body_bytes, include_result=include_result)
             infos, more = await offload(len(records), _infos_of, records)
             found |= {text: info for text, info in zip(given[start : start + step], infos, strict=True) if info}
             size += more

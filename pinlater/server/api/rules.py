@@ -45,6 +45,7 @@ from pinlater.server.backends.records import (
     MAX_STATUS_CHARACTERS,
     MAX_UNIQUE_KEY_CHARACTERS,
     MAX_UNIQUE_PERIOD_MS,
+    WHOLE_BODY,
     IdempotencyKey,
 )
 
@@ -138,6 +139,17 @@ def check_state(state: int) -> None:
 def wait_seconds(asked_ms: int | None, max_wait_ms: int) -> float:
     """Return for how long a call may wait that asks for so many milliseconds; None: it does not."""
     return min(max(asked_ms or 0, 0), max_wait_ms) / 1000
+
+
+def body_bytes(asked: int | None) -> int:
+    """Return how many bytes of each body a look-up returns.
+
+    Raises:
+        UnknownError: to none at all.
+    """
+    if asked is not None and asked < 1:
+        raise UnknownError(f"bodies cut to {asked} bytes: use 1 or more, or leave includeBody out for none")
+    return asked or WHOLE_BODY
 
 
 def check_limit(limit: int) -> None:

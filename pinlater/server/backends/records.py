@@ -41,6 +41,9 @@ MAX_WORKER_ID_CHARACTERS = 200
 MAX_REPORTS = 10_000
 """Reports of so many workers are read at most."""
 
+WHOLE_BODY = 2**31 - 1
+"""More bytes than any body has."""
+
 
 class CommitStats(NamedTuple):
     """What became of one transaction.

@@ -257,9 +257,9 @@ class Store(Protocol):
     # Reads
 
     async def lookup_jobs(
-        self, jobs: Sequence[JobDescriptor], *, include_body: bool, include_result: bool = False
+        self, jobs: Sequence[JobDescriptor], *, body_bytes: int = 0, include_result: bool = False
     ) -> list[JobRecord | None]:
-        """Return the records of jobs in the order of ``jobs``; None for those that do not exist."""
+        """Return the records of jobs in the order of ``jobs``, with ``body_bytes`` of bodies; None: there is none."""
 
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
         """Count the jobs that match, up to a limit for each priority."""

@@ -104,7 +104,7 @@ def test_what_the_same_dequeue_has_got_before_is_not_given_back(bench, service, 
         bench.run(shard.dequeue_jobs(QUEUE, 1, CLAIM._replace(held=held), levels=2))
     await_pending(bench, shard, 1)
     names = [JobDescriptor.parse(name) for name in (alive, lost)]
-    found = bench.run(shard.lookup_jobs(names, include_body=False))
+    found = bench.run(shard.lookup_jobs(names))
     assert [record.state for record in found] == [IN_PROGRESS, PENDING]
 
 
@@ -145,5 +145,5 @@ def test_what_ends_an_attempt_without_a_claim_is_not_sent_twice(bench, service, 
             else shard.checkpoint_jobs(QUEUE, [checkpoint_of(name, move_to_pending=True)])
         )
     assert [job.descriptor for job in taken[0].jobs] == [name]
-    (record,) = bench.run(other.lookup_jobs([JobDescriptor.parse(name)], include_body=False))
+    (record,) = bench.run(other.lookup_jobs([JobDescriptor.parse(name)]))
     assert (record.state, record.claim) == (IN_PROGRESS, "host:2:1:worker:1"), "the next holder keeps it"

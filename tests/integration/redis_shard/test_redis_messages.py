@@ -91,7 +91,7 @@ def test_what_was_answered_outlives_the_server(bench, durable):
 
     def records():
         jobs = parse(family.parent, *family.children)
-        return bench.run(shard.lookup_jobs(jobs, include_body=True, include_result=True))
+        return bench.run(shard.lookup_jobs(jobs, body_bytes=1_000_000, include_result=True))
 
     before, told = records(), family.messages()
     durable.kill()

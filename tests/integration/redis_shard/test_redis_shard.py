@@ -62,7 +62,7 @@ def test_times_are_those_of_the_server(bench, service, shard):
     with service.client() as client:
         seconds, _ = client.time()
     (name,) = bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
-    (record,) = bench.run(shard.lookup_jobs([JobDescriptor.parse(name)], include_body=False))
+    (record,) = bench.run(shard.lookup_jobs([JobDescriptor.parse(name)]))
     assert abs(record.created_at_ms - seconds * 1000) < 60_000
     assert abs(bench.run(shard.read_clock()) + elapsed_seconds() * 1000 - seconds * 1000) < 60_000
 
@@ -312,7 +312,7 @@ def test_a_cancelled_call_disturbs_no_other(bench, shard):
     jobs = [JobDescriptor.parse(name) for name in names]
 
     async def look(number):
-        (record,) = await shard.lookup_jobs([jobs[number]], include_body=True)
+        (record,) = await shard.lookup_jobs([jobs[number]], body_bytes=1_000_000)
         assert record.body == b"%d" % number
 
     async def look_and_cancel():

@@ -422,7 +422,7 @@ WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND claim = :claim
 
 -- name: lookup_jobs
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, IF(:has_body, body, NULL), unique_key, queue_id, job_key, key_limit, IF(:has_result, result, NULL),
+       claim, IF(:body_bytes, LEFT(body, :body_bytes), NULL), unique_key, queue_id, job_key, key_limit, IF(:has_result, result, NULL),
        is_cancelled, parent, parent_message, parent_position, waits_for
 FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
 

@@ -53,14 +53,14 @@ async def lookup(
     database: Database,
     queues: Mapping[str, Queue],
     jobs: Sequence[JobDescriptor],
+    body_bytes: int,
     *,
-    include_body: bool,
     include_result: bool,
 ) -> list[JobRecord | None]:
-    """Return the records in the order of ``jobs``; None for those that do not exist."""
+    """Return the records in the order of ``jobs``, with ``body_bytes`` of bodies; None for those that do not exist."""
     ids = sorted({job.local_id for job in jobs if job.queue in queues})
-    page_size = _PAGE_BODIES if include_body or include_result else STEP_JOBS
-    values = {"has_body": include_body, "has_result": include_result}
+    page_size = _PAGE_BODIES if body_bytes or include_result else STEP_JOBS
+    values = {"body_bytes": body_bytes, "has_result": include_result}
     found: dict[int, Any] = {}
 
     async def read(connection: MysqlConnection) -> None:

@@ -281,12 +281,10 @@ class MysqlShard:
     # Reads
 
     async def lookup_jobs(
-        self, jobs: Sequence[JobDescriptor], *, include_body: bool, include_result: bool = False
+        self, jobs: Sequence[JobDescriptor], *, body_bytes: int = 0, include_result: bool = False
     ) -> list[JobRecord | None]:
         queues = await self._queues.find([job.queue for job in jobs])
-        return await reads.lookup(
-            self._database, queues, jobs, include_body=include_body, include_result=include_result
-        )
+        return await reads.lookup(self._database, queues, jobs, body_bytes, include_result=include_result)
 
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
         search = await self._search(queue, which)

@@ -59,11 +59,11 @@ class RedisSearch(NamedTuple):
 
 
 async def lookup(
-    scripts: ScriptRunner, jobs: Sequence[JobDescriptor], *, include_body: bool, include_result: bool
+    scripts: ScriptRunner, jobs: Sequence[JobDescriptor], body_bytes: int, *, include_result: bool
 ) -> list[JobRecord | None]:
-    """Return the records of jobs; None for those that do not exist."""
-    page_size = _LOOKUP_BODIES if include_body or include_result else PAGE_JOBS
-    options = ["1" if is_wanted else "" for is_wanted in (include_body, include_result)]
+    """Return the records of jobs, with ``body_bytes`` of bodies; None for those that do not exist."""
+    page_size = _LOOKUP_BODIES if body_bytes or include_result else PAGE_JOBS
+    options = [str(body_bytes), "1" if include_result else ""]
     places: defaultdict[str, list[int]] = defaultdict(list)
     for place, job in enumerate(jobs):
         places[job.queue].append(place)

@@ -282,9 +282,9 @@ class RedisShard:
     # Reads
 
     async def lookup_jobs(
-        self, jobs: Sequence[JobDescriptor], *, include_body: bool, include_result: bool = False
+        self, jobs: Sequence[JobDescriptor], *, body_bytes: int = 0, include_result: bool = False
     ) -> list[JobRecord | None]:
-        return await reads.lookup(self._slow_scripts, jobs, include_body=include_body, include_result=include_result)
+        return await reads.lookup(self._slow_scripts, jobs, body_bytes, include_result=include_result)
 
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
         return await reads.count(self._slow_scripts, await self._search(queue, which), self._count_limit)

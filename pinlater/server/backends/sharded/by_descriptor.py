@@ -58,7 +58,9 @@ async def checkpoint(registry: ShardRegistry, queue: str, checkpoints: Sequence[
     return await _merge_results(registry, call_at, {name: len(items) for name, items in groups.items()})
 
 
-async def lookup(registry: ShardRegistry, jobs: Sequence[JobDescriptor], **options: bool) -> list[JobRecord | None]:
+async def lookup(
+    registry: ShardRegistry, jobs: Sequence[JobDescriptor], body_bytes: int, *, include_result: bool
+) -> list[JobRecord | None]:
     """Look up jobs on their shards; return records in the order of ``jobs``.
 
     Raises:
@@ -72,7 +74,7 @@ async def lookup(registry: ShardRegistry, jobs: Sequence[JobDescriptor], **optio
 
     def call_at(name: str) -> Call[list[JobRecord | None]]:
         own = [jobs[place] for place in places[name]]
-        return lambda shard: shard.lookup_jobs(own, **options)
+        return lambda shard: shard.lookup_jobs(own, body_bytes=body_bytes, include_result=include_result)
 
     answers = await asyncio.gather(*(handle.ask(call_at(handle.name)) for handle in handles))
     records: list[JobRecord | None] = [None] * len(jobs)

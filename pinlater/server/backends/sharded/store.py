@@ -205,11 +205,9 @@ class ShardedStore(StoreOverview):
         return {queue: due.first_due_ms for queue, due in found.items()}
 
     async def lookup_jobs(
-        self, jobs: Sequence[JobDescriptor], *, include_body: bool, include_result: bool = False
+        self, jobs: Sequence[JobDescriptor], *, body_bytes: int = 0, include_result: bool = False
     ) -> list[JobRecord | None]:
-        return await by_descriptor.lookup(
-            self.group.registry, jobs, include_body=include_body, include_result=include_result
-        )
+        return await by_descriptor.lookup(self.group.registry, jobs, body_bytes, include_result=include_result)
 
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> RecordPage:
         pages = await ask_all(

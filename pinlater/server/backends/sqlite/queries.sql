@@ -7,9 +7,10 @@
 -- {record_columns} stands for the piece of that name.
 
 -- name: record_columns
--- What a record is made of, but for the result: ?4 whether the body is wanted.
+-- What a record is made of, but for the result: ?4 how many bytes of the body are wanted.
+-- substr() of an empty body is NULL.
 id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, iif(?4, body, NULL), unique_key, job_key, key_limit, is_cancelled, parent, waits_for
+       claim, iif(?4, coalesce(substr(body, 1, ?4), body), NULL), unique_key, job_key, key_limit, is_cancelled, parent, waits_for
 
 -- name: insert_jobs
 -- Completed by queries.insert_jobs(): VALUES rows follow.
@@ -285,7 +286,7 @@ SELECT jobs.id, jobs.claim FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON job
 WHERE jobs.state = 1 AND jobs.queue_id = ?1 AND jobs.is_cancelled = 1
 
 -- name: lookup_job
--- ?2 id, ?3 priority, ?4 whether the body is wanted, ?5 whether the result is.
+-- ?2 id, ?3 priority, ?4 how many bytes of the body are wanted, ?5 whether the result is.
 SELECT {record_columns}, iif(?5, result, NULL)
 FROM jobs NOT INDEXED WHERE id = ?2 AND queue_id = ?1 AND priority = ?3
 
@@ -311,7 +312,7 @@ SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_finished
     WHERE state >= 2 AND unlikely(state = ?6) AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after <= ?4 LIMIT ?5)
 
 -- name: scan_pending
--- Latest run_after first: ?2 priority, ?3 the least run_after, ?4 whether the body is wanted, ?5 and ?6 the position
+-- Latest run_after first: ?2 priority, ?3 the least run_after, ?4 how many bytes of the body are wanted, ?5 and ?6 the position
 -- (run_after, id) before which to go on, ?7 limit.
 -- Those of the same run_after are found for themselves, since no index narrows by both at once.
 SELECT {record_columns}, NULL

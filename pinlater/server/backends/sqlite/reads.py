@@ -11,7 +11,7 @@ from pinlater.model.attempts import DequeuedJob
 from pinlater.model.jobs import JobRecord, Position, RecordPage
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.key_turns import job_key
-from pinlater.server.backends.records import RETRIES_LOOKED_AT
+from pinlater.server.backends.records import RETRIES_LOOKED_AT, WHOLE_BODY
 from pinlater.server.backends.search import JobSearch, Queue
 from pinlater.server.backends.sqlite.children import parent_of
 from pinlater.server.backends.sqlite.claimable import walk_claimable
@@ -50,15 +50,15 @@ def peek(connection: sqlite3.Connection, queue: Queue, now: int, limit: int, max
 def lookup(
     connection: sqlite3.Connection,
     addresses: Sequence[tuple[Queue, int, int] | None],
-    include_body: bool,
+    body_bytes: int,
     include_result: bool,
 ) -> list[JobRecord | None]:
-    """Return the records at the addresses (queue, priority, id); None for those that do not exist."""
-    return [address and _lookup_one(connection, address, (include_body, include_result)) for address in addresses]
+    """Return the records at the addresses (queue, priority, id), with ``body_bytes`` of bodies; None: there is none."""
+    return [address and _lookup_one(connection, address, (body_bytes, include_result)) for address in addresses]
 
 
 def _lookup_one(
-    connection: sqlite3.Connection, address: tuple[Queue, int, int], wanted: tuple[bool, bool]
+    connection: sqlite3.Connection, address: tuple[Queue, int, int], wanted: tuple[int, bool]
 ) -> JobRecord | None:
     queue, priority, local_id = address
     row = connection.execute(QUERIES["lookup_job"], (queue.id, local_id, priority, *wanted)).fetchone()
@@ -158,6 +158,6 @@ def page(
     kind, more = _rows_of(search.which.state)
     first, last = search.bounds
     run_after, local_id, _ = min(position or Position(last, _END), Position(last, _END))
-    wants_body = bool(search.which.body_regex)
-    parameters = (search.queue.id, priority, first, wants_body, run_after, local_id, at_once, *more)
+    body_bytes = WHOLE_BODY if search.which.body_regex else 0
+    parameters = (search.queue.id, priority, first, body_bytes, run_after, local_id, at_once, *more)
     return connection.execute(QUERIES[f"scan_{kind}"], parameters).fetchall()

@@ -320,13 +320,13 @@ class SqliteStore(OperatorVerbs):
     # Reads
 
     async def lookup_jobs(
-        self, jobs: Sequence[JobDescriptor], *, include_body: bool, include_result: bool = False
+        self, jobs: Sequence[JobDescriptor], *, body_bytes: int = 0, include_result: bool = False
     ) -> list[JobRecord | None]:
         addresses = [
             (queue, job.priority, job.local_id) if (queue := self._queues.get(job.queue)) else None
             for job in checked(jobs)
         ]
-        return await self._readers.run(reads.lookup, addresses, include_body, include_result)
+        return await self._readers.run(reads.lookup, addresses, body_bytes, include_result)
 
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
         return await self._readers.run(reads.count, self._search(queue, which), self._count_limit)

@@ -351,7 +351,7 @@ def test_each_try_of_a_dequeue_has_a_new_claim(on_bench):
         number = int(found.claim.descriptor.rpartition(":")[2])
         assert number > int(first.descriptor.rpartition(":")[2])
         [descriptor] = [one.descriptor for one in found.jobs["q"]]
-        [record] = await bench.backend.lookup_jobs([JobDescriptor.parse(descriptor)], include_body=False)
+        [record] = await bench.backend.lookup_jobs([JobDescriptor.parse(descriptor)])
         assert record.claim == found.claim.descriptor
 
     on_bench(scenario)

@@ -1,13 +1,19 @@
--- Reads jobs. ARGV[2]: MessagePack, a list of ids; [3] "1": with bodies; [4] "1": with results.
+-- Reads jobs. ARGV[2]: MessagePack, a list of ids; [3] how many bytes of bodies; 0: none; [4] "1": with results.
 -- Returns {records, statuses, unique keys, keys, links, results, bodies}, in the order of the ids; false for what does
 -- not exist, or was not asked for.
 -- parts: records
-local members = {}
+local members, bodies = {}, false
 for at, id in ipairs(cmsgpack.unpack(ARGV[2])) do
   members[at] = member_of(id)
+end
+if tonumber(ARGV[3]) > 0 then
+  bodies = read_fields(prefix .. 'bodies', members)
+  for at, body in ipairs(bodies) do
+    bodies[at] = body and string.sub(body, 1, tonumber(ARGV[3]))
+  end
 end
 return {
   read_fields(JOBS, members), read_fields(prefix .. 'status', members), read_fields(prefix .. 'keys', members),
   read_fields(prefix .. 'job_keys', members), read_fields(prefix .. 'links', members),
-  ARGV[4] == '1' and read_fields(prefix .. 'results', members), ARGV[3] == '1' and read_fields(prefix .. 'bodies', members)
+  ARGV[4] == '1' and read_fields(prefix .. 'results', members), bodies
 }

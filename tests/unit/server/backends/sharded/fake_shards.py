@@ -164,7 +164,7 @@ class MemoryShard:
         await self._called("release", queue)
         return 2
 
-    async def lookup_jobs(self, jobs, *, include_body, include_result=False):
+    async def lookup_jobs(self, jobs, *, body_bytes=0, include_result=False):
         await self._called("lookup")
         known = {job.descriptor: job for kept in self._jobs.values() for job in kept}
         return [known.get(str(job)) for job in jobs]

@@ -74,7 +74,7 @@ def test_all_jobs_of_a_key_are_on_one_shard_whatever_their_unique_keys(fleet):
 
 def test_imported_jobs_go_to_the_shard_of_their_key_in_each_state(fleet):
     names = fleet.enqueue_jobs(QUEUE, [new_job()])
-    [record] = fleet.lookup_jobs([JobDescriptor.parse(names[0])], include_body=True)
+    [record] = fleet.lookup_jobs([JobDescriptor.parse(names[0])], body_bytes=1_000_000)
     for number in range(10):
         key = JobKey(f"key {number}")
         given = [record._replace(key=key, state=state) for state in (PENDING, IN_PROGRESS, SUCCEEDED, FAILED)]
@@ -85,7 +85,7 @@ def test_imported_jobs_go_to_the_shard_of_their_key_in_each_state(fleet):
 def test_jobs_with_keys_are_stored_before_those_that_may_not_be_stored_twice(fleet):
     jobs = [new_job(b"plain"), *[new_job(unique_key=f"key {number}") for number in range(9)]]
     names = fleet.enqueue_jobs(QUEUE, jobs)
-    bodies = [record.body for record in fleet.lookup_jobs([*map(JobDescriptor.parse, names)], include_body=True)]
+    bodies = [record.body for record in fleet.lookup_jobs([*map(JobDescriptor.parse, names)], body_bytes=1_000_000)]
     assert bodies == [job.body for job in jobs]
     fleet.asked.clear()
     for shard in fleet.shards.values():
@@ -119,7 +119,7 @@ def test_a_key_whose_shard_is_dead_goes_to_no_other(fleet):
 
 def test_imported_jobs_are_spread_too(fleet):
     names = fleet.enqueue_jobs(QUEUE, [new_job()])
-    records = fleet.lookup_jobs([JobDescriptor.parse(names[0])], include_body=True) * 3
+    records = fleet.lookup_jobs([JobDescriptor.parse(names[0])], body_bytes=1_000_000) * 3
     records[1] = records[1]._replace(unique="one")
     records[2] = records[2]._replace(unique="one", state=FAILED)
     imported = fleet.import_jobs(QUEUE, records)
@@ -222,7 +222,7 @@ def test_an_ack_for_a_dead_shard_is_an_error_and_the_others_are_done(fleet):
 def test_lookups_come_back_in_the_order_asked(fleet):
     names = fill(fleet, 2, 2, 2)
     wanted = [names[5], names[0], f"{QUEUE}:s2:p1:99", names[3], names[1]]
-    found = fleet.lookup_jobs([JobDescriptor.parse(name) for name in wanted], include_body=True)
+    found = fleet.lookup_jobs([JobDescriptor.parse(name) for name in wanted], body_bytes=1_000_000)
     assert [record and record.descriptor for record in found] == [*wanted[:2], None, *wanted[3:]]
     with pytest.raises(UnknownError, match="no shard 'x'"):
-        fleet.lookup_jobs([JobDescriptor(QUEUE, "x", 1, 1)], include_body=True)
+        fleet.lookup_jobs([JobDescriptor(QUEUE, "x", 1, 1)], body_bytes=1_000_000)
