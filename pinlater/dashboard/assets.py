@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 _NAMES = (
-    *("style.css", "theme.js", "live.js", "charts.js", "icon.svg"),
+    *("style.css", "theme.js", "live.js", "keys.js", "times.js", "charts.js", "icon.svg"),
     *("vendor/htmx.min.js", "vendor/uPlot.iife.min.js", "vendor/uPlot.min.css"),
 )
 

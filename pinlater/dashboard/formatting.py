@@ -103,6 +103,19 @@ def plural(count: int, noun: str = "job") -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def shortened(text: str, most: int = 40) -> Markup | str:
+    """Shorten a long name in its middle; the whole one is there for screen readers, for the pointer and on focus."""
+    text = visible(text)
+    if len(text) <= most:
+        return text
+    head = most // 2
+    short = f"{text[:head]}\u2026{text[head + 1 - most :]}"
+    return Markup(
+        '<span class="cut" data-full="{}"><span aria-hidden="true">{}</span>'
+        '<span class="visually-hidden">{}</span></span>'
+    ).format(text, short, text)
+
+
 def sparkline(values: Sequence[float | None], width: int = 96, height: int = 22, samples: int = 120) -> Markup:
     """Return a small line chart, scaled to its own maximum, with gaps for missing values."""
     values = [*[None] * (samples - len(values)), *values]

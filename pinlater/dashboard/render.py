@@ -12,6 +12,7 @@ from pinlater import __version__
 from pinlater.dashboard import bodies, formatting
 from pinlater.dashboard.app_state import get_app_state
 from pinlater.dashboard.assets import url_of
+from pinlater.dashboard.navigation import NAVIGATION, PAGE_KEYS, ROW_KEYS
 from pinlater.dashboard.privacy import may_search
 from pinlater.dashboard.sessions import Role
 
@@ -34,11 +35,14 @@ _environment.filters.update(
     moment=formatting.moment,
     size=formatting.size,
     plural=formatting.plural,
+    shortened=formatting.shortened,
     spark=formatting.sparkline,
     dedent=textwrap.dedent,
     short_json=bodies.short_json,
 )
-_environment.globals.update(version=__version__, nothing=formatting.NOTHING)
+_environment.globals.update(
+    version=__version__, nothing=formatting.NOTHING, navigation=NAVIGATION, page_keys=PAGE_KEYS, row_keys=ROW_KEYS
+)
 
 
 def page(request: Request, template: str, status: int = 200, **values: object) -> HTMLResponse:

@@ -105,7 +105,7 @@ def test_counts_change_by_themselves_and_nothing_jumps(page, client):
     assert tile.bounding_box() == before
 
 
-def test_tiles_fill_their_rows_and_the_bar_is_one_row_on_a_phone(page, client):
+def test_tiles_fill_their_rows_and_the_bar_fits_a_phone(page, client):
     client.create_queue("tiles")
     page.goto("/queues/tiles")
     boxes = [tile.bounding_box() for tile in page.locator(".tile").all()]
@@ -114,9 +114,10 @@ def test_tiles_fill_their_rows_and_the_bar_is_one_row_on_a_phone(page, client):
     boxes = [tile.bounding_box() for tile in page.locator(".tile").all()]
     rights = {max(box["x"] + box["width"] for box in boxes if box["y"] == y) for y in {box["y"] for box in boxes}}
     assert max(rights) - min(rights) < 1
-    bar = [page.locator(".bar nav a").last.bounding_box(), page.locator("#theme").bounding_box()]
-    assert bar[1]["x"] > bar[0]["x"] + bar[0]["width"]
-    assert bar[1]["y"] < bar[0]["y"] + bar[0]["height"]
+    assert len({box["y"] for box in (link.bounding_box() for link in page.locator(".bar nav a").all())}) == 1
+    search, theme = page.locator("#find").bounding_box(), page.locator("#theme").bounding_box()
+    assert search["x"] + search["width"] <= theme["x"]
+    assert abs(search["y"] + search["height"] / 2 - theme["y"] - theme["height"] / 2) < 3
 
 
 def test_what_is_open_stays_open_while_the_page_refreshes(page, client):
@@ -139,7 +140,7 @@ def test_charts_are_drawn(page, client):
     page.locator(".chart.empty").first.wait_for(state="detached", timeout=30_000)
 
 
-@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("width", [390, 768, 1440])
 def test_no_page_is_wider_than_the_window(page, client, width):
     [descriptor] = fail(client, "a_queue_with_a_rather_long_name_that_goes_on_and_on_and_on", "OSError: " + "x" * 200)
     page.set_viewport_size({"width": width, "height": 800})
@@ -192,6 +193,51 @@ def test_by_keyboard(page, client):
     assert page.get_by_label("Maximum jobs per second").input_value() == "7"
     page.keyboard.press("Escape")
     assert not page.get_by_label("Maximum running jobs").is_visible()
+
+
+def test_rows_and_pages_by_single_keys(page, client):
+    for name in ("rows_a", "rows_b", "rows_c"):
+        client.create_queue(name)
+    page.goto("/?q=rows_")
+    focused = "document.activeElement.textContent"
+    for key, there in (("j", "rows_a"), ("j", "rows_b"), ("j", "rows_c"), ("j", "rows_c"), ("k", "rows_b")):
+        page.keyboard.press(key)
+        assert page.evaluate(focused) == there
+    with page.expect_response(lambda answer: "q=rows_" in answer.url):  # a refresh leaves the focus where it is
+        pass
+    page.locator(".htmx-request").first.wait_for(state="detached")
+    assert page.evaluate(focused) == "rows_b"
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="rows_b").wait_for()
+    page.keyboard.press("g")
+    page.keyboard.press("w")
+    page.get_by_role("heading", name="Workers").wait_for()
+    page.keyboard.press("?")
+    page.get_by_role("heading", name="Keys").wait_for()
+    page.get_by_label("Use these keys").uncheck()
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") != "find"
+
+
+def test_exact_times_on_demand_and_in_utc(page, client):
+    client.create_queue("times")
+    [descriptor] = client.enqueue_jobs("times", [NewJob(b"{}")])
+    page.goto(f"/job?id={descriptor}")
+    time = page.locator("main time").first
+    exact = time.get_attribute("datetime")[:19].replace("T", " ")
+    time.hover()
+    assert f"{exact} UTC" in page.locator("#tip").inner_text()
+    page.keyboard.press("t")
+    page.keyboard.press("t")
+    assert time.inner_text() == f"{exact} UTC"
+    with page.expect_response(lambda answer: "/job?id=" in answer.url):
+        pass
+    page.locator(".htmx-request").first.wait_for(state="detached")
+    assert time.inner_text() == f"{exact} UTC"
+    page.goto("/server")
+    page.goto(f"/job?id={descriptor}")
+    assert time.inner_text() == f"{exact} UTC"
 
 
 @pytest.mark.timeout(180)

@@ -17,22 +17,19 @@
   });
   addEventListener("htmx:error", () => setStale(true));
   addEventListener("htmx:after:swap", () => setStale(false));
+
+  // What is new is told once to screen readers: a list that refreshes itself would be read again and again.
+  const news = () => [...document.querySelectorAll("[data-news]")];
+  let told = new Set(news().map((one) => one.dataset.news));
+  addEventListener("htmx:after:swap", () => {
+    const fresh = news().filter((one) => !told.has(one.dataset.news)).map((one) => one.dataset.said);
+    told = new Set(news().map((one) => one.dataset.news));
+    if (fresh.length) document.getElementById("said").textContent = "New: " + fresh.slice(0, 3).join("; ");
+  });
+
   document.addEventListener("visibilitychange", () => {
     const live = document.getElementById("live");
     if (!document.hidden && live?.hasAttribute("hx-get")) htmx.trigger(live, "every");
-  });
-
-  addEventListener("keydown", (event) => {
-    const isTyping = event.target.closest?.("input, textarea, select, [contenteditable]");
-    if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
-    event.preventDefault();
-    document.getElementById("find").focus();
-  });
-
-  // Exact times in the user's time zone; the page itself has them in UTC.
-  addEventListener("mouseover", (event) => {
-    const time = event.target.closest?.("time");
-    if (time) time.title = new Date(time.dateTime).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "long" });
   });
 
   addEventListener("click", (event) => {
@@ -45,6 +42,7 @@
   });
 
   addEventListener("change", (event) => {
+    if (event.target.matches?.("select[data-submit]")) event.target.form.requestSubmit();
     if (event.target.id === "all") {
       for (const box of document.querySelectorAll("input[name=id]")) box.checked = event.target.checked;
     }

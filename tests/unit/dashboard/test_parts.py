@@ -220,6 +220,15 @@ def test_numbers():
     assert [formatting.size(count) for count in (1, 2048, 3 << 20)] == ["1 byte", "2.0 KiB", "3.0 MiB"]
 
 
+def test_long_names_are_shortened_in_their_middle():
+    assert formatting.shortened("email") == "email"
+    name = "orders_" + "x" * 60 + "_<north>"
+    short = str(formatting.shortened(name, 20))
+    assert 'data-full="orders_xx' in short
+    assert '<span aria-hidden="true">orders_xxx\u2026x_&lt;north&gt;</span>' in short
+    assert f'<span class="visually-hidden">orders_{"x" * 60}_&lt;north&gt;</span>' in short
+
+
 def test_small_charts_leave_gaps_open():
     chart = formatting.sparkline([0.0, 1.0, None, 2.0, 3.0], samples=5)
     assert chart.count("<polyline") == 2

@@ -1,0 +1,36 @@
+"""The pages of the navigation bar, and the keys that open them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class NavigationPage(NamedTuple):
+    """A page of the navigation bar; ``g`` and then ``key`` open it."""
+
+    path: str
+    name: str
+    key: str
+
+
+NAVIGATION = (
+    NavigationPage("/", "Queues", "q"),
+    NavigationPage("/failed", "Failing", "f"),
+    NavigationPage("/workers", "Workers", "w"),
+    NavigationPage("/server", "Server", "s"),
+)
+
+ROW_KEYS = (
+    ("j", "next row"),
+    ("k", "previous row"),
+    ("Enter", "open the row"),
+    ("x", "select the row"),
+    ("[", "previous page of a list"),
+    ("]", "next page of a list"),
+)
+PAGE_KEYS = (
+    ("/", "search"),
+    ("t", "times: ago, local, UTC"),
+    ("?", "these keys"),
+    ("Esc", "close"),
+)
