@@ -30,8 +30,9 @@ LAYERS = [
     ("pinlater.protocol", "errors model"),
     ("pinlater.client", "errors jobs logs model protocol tracing"),
     ("pinlater.outbox", "client errors jobs protocol"),
-    ("pinlater.cli", "client durations errors jobs logs model outbox"),
-    ("pinlater.dashboard", "client errors model"),
+    ("pinlater.triage", "client errors model"),
+    ("pinlater.cli", "client durations errors jobs logs model outbox triage"),
+    ("pinlater.dashboard", "client errors model triage"),
     # The server, from what accepts connections down to what keeps jobs.
     ("pinlater.server", "* dashboard errors logs model protocol pinlater_supervisor"),
     ("pinlater.server.admin", "dashboard errors pinlater_supervisor server.config server.metrics server.net"),

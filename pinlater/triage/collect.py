@@ -1,0 +1,154 @@
+"""Collects readings from a service, by a bounded number of calls, however many queues and jobs there are."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import TypeVar
+
+from pinlater.client.async_verbs import AsyncVerbs
+from pinlater.client.periodic import PeriodicJobs
+from pinlater.errors import ProtocolError, QueueNotFound
+from pinlater.model.jobs import JobInfo
+from pinlater.model.queues import QueueSettings
+from pinlater.model.state import JobState
+from pinlater.model.workers import WorkerReport
+from pinlater.triage.readings import Depth, KeySample, Readings, ServerReading
+
+MOST_COUNTED = 10
+"""Queues whose jobs are counted: those that wait for longest."""
+
+MOST_SAMPLED = 5
+"""Queues whose keys are looked at: the deepest ones."""
+
+FEW_QUEUES = 20
+"""If no more queues are looked at, jobs that wait for their key are counted in each."""
+
+_SAMPLE = 200
+_DEEP = 100
+_WAITS_SECONDS = 1.0
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+
+class Collector:
+    """Collects readings.
+
+    Args:
+        client: client of the server.
+        periodic: returns the periodic jobs of some queues; None for asking the server each time.
+        workers: returns the worker reports, likewise.
+        clock_ms: epoch milliseconds.
+    """
+
+    def __init__(
+        self,
+        client: AsyncVerbs,
+        *,
+        periodic: Callable[[Collection[str]], Awaitable[PeriodicJobs]] | None = None,
+        workers: Callable[[], Awaitable[list[WorkerReport]]] | None = None,
+        clock_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+    ) -> None:
+        self._client = client
+        self._periodic = periodic or client.periodic_jobs
+        self._workers = workers or client.workers
+        self._clock_ms = clock_ms
+
+    async def collect(self, queues: Collection[str] = (), server: ServerReading | None = None) -> Readings:
+        """Return readings of some queues, or of all; queues that do not exist are left out.
+
+        Args:
+            queues: names of queues; none: all.
+            server: figures of a server, where they are at hand.
+
+        Raises:
+            PinLaterError: the server does not answer.
+        """
+        not_told: list[str] = []
+        started = time.monotonic()
+        everything = await self._client.queue_settings()
+        answer_seconds = time.monotonic() - started
+        settings = everything if not queues else {name: everything[name] for name in queues if name in everything}
+        oldest = await self._client.oldest_due(queues)
+        workers = await _told(self._workers(), None, "workers", not_told)
+        at_ms = self._clock_ms()
+        waiting = sorted((name for name in oldest if name in settings), key=lambda name: oldest[name])
+        depths = await self._depths([name for name in waiting if at_ms - oldest[name] >= 1000 * _WAITS_SECONDS])
+        periodic = await self._periodic(list(settings))
+        if periodic.left_out:
+            not_told.append("periodic jobs of deep queues")
+        return Readings(
+            at_ms=at_ms,
+            settings=settings,
+            oldest_due_ms=oldest,
+            workers=workers,
+            depths=depths,
+            periodic=periodic.jobs,
+            keys=await self._keys(settings, depths, server),
+            server=server,
+            answer_seconds=answer_seconds,
+            not_told=not_told,
+        )
+
+    async def _depths(self, waiting: Iterable[str]) -> dict[str, Depth]:
+        """Count the jobs of the first of the queues."""
+        found: dict[str, Depth] = {}
+        for queue in list(waiting)[:MOST_COUNTED]:
+            try:
+                due = await self._client.count(queue, JobState.PENDING)
+                found[queue] = Depth(due, await self._client.count(queue, JobState.IN_PROGRESS))
+            except QueueNotFound:  # deleted in the meantime
+                continue
+        return found
+
+    async def _keys(
+        self, settings: Mapping[str, QueueSettings], depths: Mapping[str, Depth], server: ServerReading | None
+    ) -> dict[str, KeySample]:
+        """Sample the keys of the queues with the most waiting jobs."""
+        waiting = Counter({queue: depth.due for queue, depth in depths.items()})
+        by_key = await self._waiting_for_key(settings, server)
+        waiting.update(by_key)
+        found: dict[str, KeySample] = {}
+        for queue, number in waiting.most_common(MOST_SAMPLED):
+            if number >= _DEEP and (sample := await self._sample(queue, by_key.get(queue, 0))) is not None:
+                found[queue] = sample
+        return found
+
+    async def _waiting_for_key(
+        self, settings: Mapping[str, QueueSettings], server: ServerReading | None
+    ) -> Mapping[str, int]:
+        """Return how many jobs wait for their key: as the server's metrics tell, or counted if that is cheap."""
+        if server is not None:
+            return {queue: number for queue, number in server.waiting_for_key.items() if queue in settings}
+        if len(settings) > FEW_QUEUES:
+            return {}
+        found: dict[str, int] = {}
+        for queue in settings:
+            try:
+                found[queue] = await self._client.count(queue, JobState.PENDING, future=True, waiting_for_key=True)
+            except QueueNotFound:
+                continue
+        return found
+
+    async def _sample(self, queue: str, waiting: int) -> KeySample | None:
+        """Return the most frequent key of some pending jobs; None if they have none."""
+        jobs: list[JobInfo] = []
+        try:
+            for future in (False, True):
+                page = await self._client.scan(queue, JobState.PENDING, future=future, limit=_SAMPLE)
+                jobs += [info for info in page.jobs if not future or info.waits_for_key]
+        except QueueNotFound:
+            return None
+        keys = Counter(info.key.text for info in jobs if info.key is not None)
+        return KeySample(*keys.most_common(1)[0], len(jobs), waiting) if keys else None
+
+
+async def _told(answer: Awaitable[T], otherwise: D, what: str, not_told: list[str]) -> T | D:
+    """Return an answer; note what a server of an earlier version does not know."""
+    try:
+        return await answer
+    except ProtocolError:
+        not_told.append(what)
+        return otherwise

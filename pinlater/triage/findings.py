@@ -1,0 +1,105 @@
+"""Findings: one thing that is wrong, in words, with what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+
+class Severity(StrEnum):
+    """How bad a finding is; the worst comes first."""
+
+    CRITICAL = "critical"
+    """Jobs do not run, or are lost for the moment: act now."""
+    WARNING = "warning"
+    """It gets worse, or costs jobs: act today."""
+    NOTICE = "notice"
+    """It may be intended."""
+
+
+class Kind(StrEnum):
+    """What kind of thing is wrong; of equal severity, the first comes first."""
+
+    SHARD_AWAY = "shard_away"
+    STORE_FULL = "store_full"
+    STORE_SLOW = "store_slow"
+    POOL_GONE = "pool_gone"
+    NO_WORKER = "no_worker"
+    POISON = "poison"
+    UNKNOWN_CLASS = "unknown_class"
+    RETRYING = "retrying"
+    FAILING = "failing"
+    GIVEN_UP = "given_up"
+    PAUSED = "paused"
+    KEY_FLOOD = "key_flood"
+    BACKLOG = "backlog"
+    PERIODIC_FAILED = "periodic_failed"
+    PERIODIC_LATE = "periodic_late"
+    WORKER_SILENT = "worker_silent"
+    MEMORY_GROWS = "memory_grows"
+    CLOCK_OFF = "clock_off"
+
+
+_SEVERITIES = list(Severity)
+_KINDS = list(Kind)
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong.
+
+    Attributes:
+        kind: what kind of thing.
+        severity: how bad it is.
+        subject: what it is about: a queue, a worker, a shard, or a class in a queue. Text of users, not made safe.
+        title: a few words, without the numbers that change.
+        sentence: what is wrong, with numbers.
+        advice: what to do about it.
+        command: a command line that helps; empty for none.
+        since_ms: since when, epoch milliseconds; None if unknown.
+        queue: the queue, None if it is about none.
+        job: the job class, likewise.
+        group_id: the group of failures, likewise.
+        worker: the id of the worker, likewise.
+        shard: the shard, likewise.
+        numbers: what was measured, by name.
+    """
+
+    kind: Kind
+    severity: Severity
+    subject: str
+    title: str
+    sentence: str
+    advice: str
+    command: str = ""
+    since_ms: int | None = None
+    queue: str | None = None
+    job: str | None = None
+    group_id: int | None = None
+    worker: str | None = None
+    shard: str | None = None
+    numbers: Mapping[str, float] = {}
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Names the finding: as long as it lasts, it has the same key."""
+        return self.kind.value, self.subject
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {**self._asdict(), "kind": self.kind.value, "severity": self.severity.value}
+
+
+def sickest_first(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings in the order in which a person should look at them."""
+    return sorted(findings, key=_rank)
+
+
+def worst(findings: Iterable[Finding]) -> Severity | None:
+    """Return the worst severity among findings; None if there are none."""
+    return min((finding.severity for finding in findings), key=_SEVERITIES.index, default=None)
+
+
+def _rank(finding: Finding) -> tuple[int, int, float, str]:
+    size = max(finding.numbers.values(), default=0.0)
+    return _SEVERITIES.index(finding.severity), _KINDS.index(finding.kind), -size, finding.subject

@@ -1,0 +1,63 @@
+"""Rules about periodic jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pinlater.model.state import JobState
+from pinlater.triage.findings import Finding, Kind, Severity
+from pinlater.triage.readings import Readings
+from pinlater.triage.texts import shortened, span
+from pinlater.triage.thresholds import Thresholds
+
+
+def periodic_failed(readings: Readings, _: Thresholds) -> Iterator[Finding]:
+    """Find periodic jobs whose last run failed, with all its attempts."""
+    for job in readings.periodic:
+        if not job.failures:
+            continue
+        last, name = job.last_failure, shortened(job.name, 80)
+        error = "" if last is None else f" with {shortened(last.error)}"
+        runs = "its last run" if job.failures == 1 else f"its last {job.failures} runs"
+        yield Finding(
+            Kind.PERIODIC_FAILED,
+            Severity.WARNING,
+            f"{job.queue} {job.name}",
+            f"The periodic job {name} fails",
+            f"The periodic job {name} in queue {job.queue} ({shortened(job.schedule, 60)}) failed in {runs}{error}.",
+            "Mend the cause; it runs again at its next time, or at once by pinlater run-now.",
+            f"pinlater run-now {job.info.descriptor}",
+            None if last is None else last.at_ms,
+            job.queue,
+            job.name,
+            numbers={"failures": job.failures},
+        )
+
+
+def periodic_late(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
+    """Find periodic jobs that should have started, in queues that are neither paused nor without workers."""
+    for job in readings.periodic:
+        late, settings = readings.age_seconds(job.due_ms), readings.settings.get(job.queue)
+        if (
+            job.info.state is not JobState.PENDING
+            or late < thresholds.periodic_late_seconds
+            or readings.age_seconds(job.info.run_after_ms or 0) < thresholds.periodic_late_seconds
+            or settings is None
+            or settings.is_paused
+            or not readings.serving(job.queue)
+        ):
+            continue
+        name = shortened(job.name, 80)
+        yield Finding(
+            Kind.PERIODIC_LATE,
+            Severity.WARNING,
+            f"{job.queue} {job.name}",
+            f"The periodic job {name} is late",
+            f"The periodic job {name} in queue {job.queue} should have run {span(late)} ago, and has not started.",
+            "Start more workers, or give it a higher priority or a queue of its own.",
+            f"pinlater periodic {job.queue}",
+            job.due_ms,
+            job.queue,
+            job.name,
+            numbers={"late_seconds": late},
+        )

@@ -1,0 +1,177 @@
+"""Rules about queues: whether their jobs are taken, and in time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from pinlater.model.queues import QueueSettings
+from pinlater.model.workers import QueueLoad, WorkerReport
+from pinlater.triage.findings import Finding, Kind, Severity
+from pinlater.triage.readings import Readings
+from pinlater.triage.texts import jobs, shortened, span
+from pinlater.triage.thresholds import Thresholds
+
+_CRITICAL_WAIT_SECONDS = 60.0
+"""A job may wait so long for a worker that restarts."""
+
+
+def no_worker(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
+    """Find queues with due jobs that no worker serves."""
+    if readings.workers is None:
+        return
+    lost = _lost_workers(readings)
+    for queue, settings in readings.settings.items():
+        waits, depth = readings.waits_seconds(queue), readings.depths.get(queue)
+        if settings.is_paused or waits < thresholds.unserved_seconds or readings.serving(queue) or lost[queue]:
+            continue
+        if depth is not None and depth.running:  # taken by clients that do not report
+            continue
+        waiting = _waiting(readings, queue)
+        yield Finding(
+            Kind.NO_WORKER,
+            Severity.CRITICAL if waits >= _CRITICAL_WAIT_SECONDS else Severity.WARNING,
+            queue,
+            f"No worker serves queue {queue}",
+            f"{waiting} in queue {queue}, the first for {span(waits)}, and no worker serves it.",
+            f"Start a worker for queue {queue}, or see why the one that served it does not run.",
+            "pinlater workers",
+            readings.oldest_due_ms.get(queue),
+            queue,
+            numbers=_numbers(readings, queue),
+        )
+
+
+def pool_gone(readings: Readings, _: Thresholds) -> Iterator[Finding]:
+    """Find queues whose workers have all stopped to report."""
+    for queue, reports in sorted(_lost_workers(readings).items()):
+        settings = readings.settings.get(queue)
+        if settings is None or not reports or readings.serving(queue):
+            continue
+        since_ms = max(report.reported_ms or 0 for report in reports)
+        hosts = shortened(", ".join(sorted({report.host for report in reports})), 60)
+        waits = readings.waits_seconds(queue)
+        behind = f" {_waiting(readings, queue)}, the first for {span(waits)}." if waits else ""
+        yield Finding(
+            Kind.POOL_GONE,
+            Severity.WARNING if settings.is_paused else Severity.CRITICAL,
+            queue,
+            f"All workers of queue {queue} are gone",
+            f"All workers of queue {queue} ({hosts}) have been silent for {span(readings.age_seconds(since_ms))}, "
+            f"and no other serves it.{behind}",
+            "See whether their hosts and processes run, and whether they reach the server; start them again.",
+            f"pinlater workers --queue {queue}",
+            since_ms,
+            queue,
+            worker=reports[0].id,
+            numbers=_numbers(readings, queue),
+        )
+
+
+def paused(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
+    """Find paused queues in which jobs wait."""
+    for queue, settings in readings.settings.items():
+        waits = readings.waits_seconds(queue)
+        if not settings.is_paused or not waits:
+            continue
+        is_forgotten = waits >= thresholds.paused_seconds
+        where = "the server's file of limits" if settings.is_from_file else ""
+        yield Finding(
+            Kind.PAUSED,
+            Severity.WARNING if is_forgotten else Severity.NOTICE,
+            queue,
+            f"Queue {queue} is paused, and jobs wait",
+            f"Queue {queue} is paused{f' by {where}' if where else ''}. {_waiting(readings, queue)}, the first for "
+            f"{span(waits)}{'; the pause may be forgotten' if is_forgotten else ''}.",
+            f"Take the pause out of {where}." if where else "Resume the queue, if the reason for the pause is gone.",
+            "" if where else f"pinlater resume {queue}",
+            readings.oldest_due_ms.get(queue),
+            queue,
+            numbers=_numbers(readings, queue),
+        )
+
+
+def backlog(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
+    """Find queues that workers serve, whose jobs wait too long all the same."""
+    targets = _targets(readings)
+    for queue, settings in readings.settings.items():
+        waits, load = readings.waits_seconds(queue), targets.get(queue)
+        target = None if load is None else load.target_ms / 1000
+        most = thresholds.backlog_seconds if target is None else max(target * thresholds.target_factor, 1.0)
+        if settings.is_paused or waits < most or not (serving := readings.serving(queue)):
+            continue
+        goal = "" if target is None else f" They should start within {span(target)}."
+        limit = _limit(settings)
+        slots = sum(process.slots or 1 for process in serving)
+        yield Finding(
+            Kind.BACKLOG,
+            Severity.WARNING,
+            queue,
+            f"Queue {queue} is behind",
+            f"{_waiting(readings, queue)} in queue {queue}, the first for {span(waits)}, although workers can run "
+            f"{jobs(slots)} of it at once.{goal}{f' Its limit is {limit}.' if limit else ''}",
+            "Raise the limit." if limit else "Start more workers, or see whether jobs take longer than before.",
+            f"pinlater limit {queue}" if limit else f"pinlater workers --queue {queue}",
+            readings.oldest_due_ms.get(queue),
+            queue,
+            numbers=_numbers(readings, queue),
+        )
+
+
+def key_flood(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
+    """Find queues most of whose waiting jobs have the same key."""
+    for queue, sample in sorted(readings.keys.items()):
+        depth = readings.depths.get(queue)
+        waiting = sample.waiting + (depth.due if depth else 0)
+        if sample.share < thresholds.key_share or max(waiting, sample.jobs) < thresholds.key_jobs:
+            continue
+        key = shortened(sample.key, 60)
+        yield Finding(
+            Kind.KEY_FLOOD,
+            Severity.WARNING,
+            queue,
+            f"One key floods queue {queue}",
+            f"{sample.jobs:,} of {sample.sampled:,} waiting jobs that were looked at in queue {queue} have the key "
+            f"{key}; {jobs(waiting)} wait in all.",
+            f"See what enqueues so many jobs with the key {key}; running_per_key of the class limits how many run.",
+            f"pinlater scan {queue} --future",
+            readings.oldest_due_ms.get(queue),
+            queue,
+            numbers={"jobs": waiting, "share": sample.share},
+        )
+
+
+def _lost_workers(readings: Readings) -> defaultdict[str, list[WorkerReport]]:
+    """Return the silent workers of each queue."""
+    lost: defaultdict[str, list[WorkerReport]] = defaultdict(list)
+    for report in readings.reports:
+        if readings.is_silent(report):
+            for queue in {name for process in report.processes for name in process.queues}:
+                lost[queue].append(report)
+    return lost
+
+
+def _targets(readings: Readings) -> dict[str, QueueLoad]:
+    """Return the load with the smallest latency target of each queue."""
+    found: dict[str, QueueLoad] = {}
+    for load in (load for report in readings.reports for load in report.loads):
+        known = found.get(load.queue)
+        if known is None or load.target_ms < known.target_ms:
+            found[load.queue] = load
+    return found
+
+
+def _waiting(readings: Readings, queue: str) -> str:
+    depth = readings.depths.get(queue)
+    return "Jobs wait" if depth is None else f"{jobs(depth.due)} {'waits' if depth.due == 1 else 'wait'}"
+
+
+def _numbers(readings: Readings, queue: str) -> dict[str, float]:
+    depth, waits = readings.depths.get(queue), readings.waits_seconds(queue)
+    return {"waits_seconds": waits} if depth is None else {"jobs": depth.due, "waits_seconds": waits}
+
+
+def _limit(settings: QueueSettings) -> str:
+    parts = [] if settings.jobs_per_second is None else [f"{settings.jobs_per_second:g} jobs a second"]
+    parts += [] if settings.max_running is None else [f"{settings.max_running} at once"]
+    return " and ".join(parts)

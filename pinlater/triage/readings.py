@@ -1,0 +1,149 @@
+"""Readings: what the rules look at, at one moment."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from pinlater.client.periodic import PeriodicJob
+from pinlater.model.queues import QueueSettings
+from pinlater.model.workers import SILENT_SECONDS, WorkerProcess, WorkerReport
+
+
+class Depth(NamedTuple):
+    """Jobs of one queue; a server counts up to its ``COUNT_LIMIT``.
+
+    Attributes:
+        due: number of pending jobs that are due.
+        running: number of claimed jobs.
+    """
+
+    due: int = 0
+    running: int = 0
+
+
+class KeySample(NamedTuple):
+    """The most frequent key among some pending jobs of a queue.
+
+    Attributes:
+        key: the key.
+        jobs: number of jobs with it.
+        sampled: number of jobs that were looked at.
+        waiting: number of jobs of the queue that wait for their key.
+    """
+
+    key: str
+    jobs: int
+    sampled: int
+    waiting: int = 0
+
+    @property
+    def share(self) -> float:
+        """Share of the looked-at jobs that have the key."""
+        return self.jobs / self.sampled if self.sampled else 0.0
+
+
+class ShardReading(NamedTuple):
+    """A shard of the store.
+
+    Attributes:
+        name: its name in descriptors.
+        error: why it does not answer; empty if it does.
+        since_ms: since when, epoch milliseconds; None if unknown.
+        used_bytes: space that it uses; None if unknown.
+        free_bytes: space that is left for it; None if unknown.
+    """
+
+    name: str
+    error: str = ""
+    since_ms: int | None = None
+    used_bytes: float | None = None
+    free_bytes: float | None = None
+
+
+class ServerReading(NamedTuple):
+    """What the metrics of a server tell.
+
+    Attributes:
+        shards: shards of its store.
+        store_calls: number of calls to the store within the last minute, or since the reading before.
+        store_p95_seconds: time that 95 % of them did not exceed; None without calls.
+        failed_commits: number of transactions that failed in that time.
+        refused_calls: number of calls refused in that time because too many waited for the store.
+        waiting_for_key: queue -> number of jobs that wait for their key.
+    """
+
+    shards: Sequence[ShardReading] = ()
+    store_calls: int = 0
+    store_p95_seconds: float | None = None
+    failed_commits: int = 0
+    refused_calls: int = 0
+    waiting_for_key: Mapping[str, int] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Readings:
+    """What was read of a service at one moment; what it does not tell is empty.
+
+    Attributes:
+        at_ms: the moment, epoch milliseconds.
+        settings: limits of each queue that is looked at.
+        oldest_due_ms: queue -> since when its oldest due job is due.
+        workers: latest report of each worker; None if the server does not tell.
+        depths: jobs of the queues that wait for longest.
+        periodic: periodic jobs.
+        keys: queue -> its most frequent key, for deep queues.
+        server: figures of a server; None if they are not at hand.
+        answer_seconds: longest time that a small call took; None if unknown.
+        not_told: what the server cannot tell, in words.
+    """
+
+    at_ms: int
+    settings: Mapping[str, QueueSettings] = field(default_factory=dict)
+    oldest_due_ms: Mapping[str, int] = field(default_factory=dict)
+    workers: Sequence[WorkerReport] | None = ()
+    depths: Mapping[str, Depth] = field(default_factory=dict)
+    periodic: Sequence[PeriodicJob] = ()
+    keys: Mapping[str, KeySample] = field(default_factory=dict)
+    server: ServerReading | None = None
+    answer_seconds: float | None = None
+    not_told: Sequence[str] = ()
+
+    def age_seconds(self, moment_ms: int) -> float:
+        """Return how long ago a moment was; 0 if it is still to come."""
+        return max(self.at_ms - moment_ms, 0) / 1000
+
+    def waits_seconds(self, queue: str) -> float:
+        """Return for how long the oldest due job of a queue has been due; 0 if none is."""
+        due_ms = self.oldest_due_ms.get(queue)
+        return 0.0 if due_ms is None else self.age_seconds(due_ms)
+
+    def silent_seconds(self, report: WorkerReport) -> float:
+        """Return how long ago a worker reported last."""
+        return 0.0 if report.reported_ms is None else self.age_seconds(report.reported_ms)
+
+    def is_silent(self, report: WorkerReport) -> bool:
+        """Return whether a worker has missed its reports."""
+        return self.silent_seconds(report) > SILENT_SECONDS
+
+    @cached_property
+    def reports(self) -> Sequence[WorkerReport]:
+        """Worker reports, as far as they are known."""
+        return self.workers or ()
+
+    def serving(self, queue: str) -> Sequence[WorkerProcess]:
+        """Return the job processes that take jobs of a queue."""
+        return self._serving.get(queue, ())
+
+    @cached_property
+    def _serving(self) -> Mapping[str, Sequence[WorkerProcess]]:
+        found: defaultdict[str, list[WorkerProcess]] = defaultdict(list)
+        for report in self.reports:
+            if not report.is_draining and not self.is_silent(report):
+                for process in report.processes:
+                    for queue in process.queues:
+                        found[queue].append(process)
+        return found

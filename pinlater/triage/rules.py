@@ -1,0 +1,55 @@
+"""All rules, and the diagnosis that they make together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from pinlater.triage import periodic_rules, queue_rules, store_rules, worker_rules
+from pinlater.triage.findings import Finding, Kind, sickest_first
+from pinlater.triage.readings import Readings
+from pinlater.triage.thresholds import Thresholds
+
+Rule = Callable[[Readings, Thresholds], Iterable[Finding]]
+
+RULES: tuple[Rule, ...] = (
+    store_rules.shard_away,
+    store_rules.store_full,
+    store_rules.store_slow,
+    queue_rules.pool_gone,
+    queue_rules.no_worker,
+    worker_rules.unknown_class,
+    queue_rules.paused,
+    queue_rules.key_flood,
+    queue_rules.backlog,
+    periodic_rules.periodic_failed,
+    periodic_rules.periodic_late,
+    worker_rules.worker_silent,
+    worker_rules.memory_grows,
+    worker_rules.clock_off,
+)
+"""Each finds one kind of trouble, from readings alone."""
+
+_EXPLAINED_BY = {
+    Kind.WORKER_SILENT: frozenset({Kind.POOL_GONE}),
+    Kind.BACKLOG: frozenset({Kind.KEY_FLOOD}),
+}
+"""Findings that say nothing more beside another one about the same worker or queue."""
+
+
+def diagnose(readings: Readings, thresholds: Thresholds | None = None) -> list[Finding]:
+    """Return what is wrong, sickest first."""
+    chosen = thresholds or Thresholds()
+    found = [finding for rule in RULES for finding in rule(readings, chosen)]
+    return sickest_first(finding for finding in found if not _is_explained(finding, found))
+
+
+def _is_explained(finding: Finding, found: Iterable[Finding]) -> bool:
+    causes = _EXPLAINED_BY.get(finding.kind, frozenset())
+    return any(
+        other.kind in causes
+        and (
+            (finding.worker is not None and finding.worker == other.worker)
+            or (finding.queue is not None and finding.queue == other.queue)
+        )
+        for other in found
+    )

@@ -1,0 +1,96 @@
+"""Rules about the server and its store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pinlater.triage.findings import Finding, Kind, Severity
+from pinlater.triage.readings import Readings, ShardReading
+from pinlater.triage.texts import shortened, size, span
+from pinlater.triage.thresholds import Thresholds
+
+_ALMOST_FULL = 0.25
+"""Below this part of the threshold a shard is full any moment."""
+
+
+def shard_away(readings: Readings, _: Thresholds) -> Iterator[Finding]:
+    """Find shards that do not answer."""
+    for shard in _shards(readings):
+        if not shard.error:
+            continue
+        since = "" if shard.since_ms is None else f" for {span(readings.age_seconds(shard.since_ms))}"
+        yield Finding(
+            Kind.SHARD_AWAY,
+            Severity.CRITICAL,
+            shard.name,
+            f"Shard {shard.name} of the store does not answer",
+            f"Shard {shard.name} of the store has not answered{since}: {shortened(shard.error)}. Its jobs wait; other "
+            "shards keep working.",
+            "See whether its database runs and can be reached from the server; the server's log has the errors.",
+            since_ms=shard.since_ms,
+            shard=shard.name,
+        )
+
+
+def store_full(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
+    """Find shards with little space left."""
+    for shard in _shards(readings):
+        if shard.free_bytes is None:
+            continue
+        all_bytes = shard.free_bytes + (shard.used_bytes or 0)
+        least = max(thresholds.free_bytes, thresholds.free_share * all_bytes)
+        if shard.free_bytes >= least:
+            continue
+        used = "" if shard.used_bytes is None else f" It uses {size(shard.used_bytes)}."
+        yield Finding(
+            Kind.STORE_FULL,
+            Severity.CRITICAL if shard.free_bytes < least * _ALMOST_FULL else Severity.WARNING,
+            shard.name,
+            f"The store's space is nearly used up (shard {shard.name})",
+            f"{size(shard.free_bytes)} are left for shard {shard.name} of the store.{used} When it is full, no job is "
+            "stored.",
+            "Free space on its disk, or give it more; for Redis raise maxmemory. Old failed jobs take space, too.",
+            "df -h",
+            shard=shard.name,
+            numbers={"free_bytes": shard.free_bytes},
+        )
+
+
+def store_slow(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
+    """Find a store that takes long for its calls, fails in them, or has so many waiting that calls are refused."""
+    server = readings.server
+    if server is None:
+        slow = readings.answer_seconds
+        if slow is not None and slow >= thresholds.store_slow_seconds:
+            yield _slow(slow, f"A small call to the server took {span(slow)}.", thresholds, {"seconds": slow})
+        return
+    seconds = server.store_p95_seconds
+    if (
+        seconds is not None
+        and server.store_calls >= thresholds.store_calls
+        and seconds >= thresholds.store_slow_seconds
+    ):
+        told = f"One in twenty calls to the store takes {span(seconds)} or longer."
+        yield _slow(seconds, told, thresholds, {"seconds": seconds})
+    elif server.failed_commits or server.refused_calls:
+        parts = [f"{server.failed_commits:,} transactions of the store failed"] if server.failed_commits else []
+        parts += [f"{server.refused_calls:,} calls were refused for it"] if server.refused_calls else []
+        numbers = {"failed_commits": server.failed_commits, "refused_calls": server.refused_calls}
+        yield _slow(None, f"Within the last minute {' and '.join(parts)}.", thresholds, numbers)
+
+
+def _slow(seconds: float | None, told: str, thresholds: Thresholds, numbers: Mapping[str, float]) -> Finding:
+    is_stalled = seconds is None or seconds >= thresholds.store_stalled_seconds
+    return Finding(
+        Kind.STORE_SLOW,
+        Severity.CRITICAL if is_stalled else Severity.WARNING,
+        "store",
+        "The store is slow" if seconds is not None else "The store refuses work",
+        f"{told} Enqueues, dequeues and acks wait for it.",
+        "See what else uses its disk or database, and the server's log; a disk with slow syncs is the usual cause.",
+        numbers=numbers,
+    )
+
+
+def _shards(readings: Readings) -> list[ShardReading]:
+    return [] if readings.server is None else list(readings.server.shards)

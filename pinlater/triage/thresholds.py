@@ -1,0 +1,47 @@
+"""Thresholds: from which number on something counts as wrong."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Thresholds(NamedTuple):
+    """From which numbers on the rules speak up.
+
+    Attributes:
+        unserved_seconds: a due job without a worker waits for that long.
+        paused_seconds: a paused queue has made jobs wait for that long, and may be forgotten.
+        backlog_seconds: a due job has waited for that long although workers serve its queue.
+        target_factor: a latency target is missed by that factor.
+        periodic_late_seconds: a periodic job has not started for that long after its time.
+        clock_seconds: a worker's clock is off by more than that; a report may take 2 s.
+        clock_critical_seconds: it is off by so much that times make no sense.
+        leak_bytes: a job process has grown by that much since its first job.
+        leak_factor: and to that many times its size.
+        leak_jobs: and has run that many jobs.
+        key_share: so many of the sampled jobs have the same key.
+        key_jobs: and so many jobs wait.
+        store_slow_seconds: 95 % of the store's calls do not exceed this.
+        store_stalled_seconds: the same, so long that jobs hardly move.
+        store_calls: fewer calls say nothing about the store.
+        free_bytes: less space is left for a shard.
+        free_share: or a smaller share of all that it may use.
+    """
+
+    unserved_seconds: float = 3.0
+    paused_seconds: float = 900.0
+    backlog_seconds: float = 600.0
+    target_factor: float = 2.0
+    periodic_late_seconds: float = 300.0
+    clock_seconds: float = 5.0
+    clock_critical_seconds: float = 300.0
+    leak_bytes: float = 100 * 2**20
+    leak_factor: float = 2.0
+    leak_jobs: int = 10
+    key_share: float = 0.6
+    key_jobs: int = 100
+    store_slow_seconds: float = 0.5
+    store_stalled_seconds: float = 3.0
+    store_calls: int = 3
+    free_bytes: float = 200e6
+    free_share: float = 0.05

@@ -1,0 +1,128 @@
+"""Rules about workers: what they do not know, and whether they and their processes are sound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pinlater.client.unknown_classes import unknown_classes
+from pinlater.model.workers import WorkerProcess, WorkerReport
+from pinlater.triage.findings import Finding, Kind, Severity
+from pinlater.triage.readings import Readings
+from pinlater.triage.texts import jobs, shortened, size, span
+from pinlater.triage.thresholds import Thresholds
+
+
+def unknown_class(readings: Readings, _: Thresholds) -> Iterator[Finding]:
+    """Find job classes that workers get and do not know."""
+    for unknown in unknown_classes(readings.reports):
+        if unknown.queue not in readings.settings:
+            continue
+        name = shortened(unknown.name, 80)
+        ago = span(readings.age_seconds(unknown.last_ms or readings.at_ms))
+        yield Finding(
+            Kind.UNKNOWN_CLASS,
+            Severity.CRITICAL,
+            f"{unknown.queue} {unknown.name}",
+            f"No worker of queue {unknown.queue} knows the class {name}",
+            f"Workers have given back jobs of class {name} in queue {unknown.queue} {unknown.returned or 0:,} times, "
+            f"the last time {ago} ago: they do not know the class, or cannot read its fields.",
+            f"Deploy workers that load {name}. Until then its jobs wait; after the workers' --unknown-after they fail.",
+            f"pinlater workers --queue {unknown.queue}",
+            None,
+            unknown.queue,
+            unknown.name,
+            numbers={"returned": unknown.returned or 0},
+        )
+
+
+def worker_silent(readings: Readings, _: Thresholds) -> Iterator[Finding]:
+    """Find workers that have stopped to report, without saying that they end."""
+    for report in readings.reports:
+        if not readings.is_silent(report) or not _concerns(report, readings):
+            continue
+        running = sum(len(process.jobs) for process in report.processes)
+        held = f" It ran {jobs(running)}, which go to others when their leases expire." if running else ""
+        yield Finding(
+            Kind.WORKER_SILENT,
+            Severity.WARNING,
+            report.id,
+            f"A worker on {_host(report)} is silent",
+            f"The worker {_name(report)} has not reported for {span(readings.silent_seconds(report))}.{held}",
+            "See whether it runs, and whether it reaches the server.",
+            "pinlater workers",
+            report.reported_ms,
+            worker=report.id,
+            numbers={"running": running},
+        )
+
+
+def clock_off(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
+    """Find workers whose clock is not that of the store."""
+    for report in readings.reports:
+        ahead = (report.clock_ahead_ms or 0) / 1000
+        if abs(ahead) < thresholds.clock_seconds or not _concerns(report, readings):
+            continue
+        yield Finding(
+            Kind.CLOCK_OFF,
+            Severity.CRITICAL if abs(ahead) >= thresholds.clock_critical_seconds else Severity.WARNING,
+            report.id,
+            f"The clock of {_host(report)} is off",
+            f"The clock of worker {_name(report)} is {span(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} that "
+            "of the store. Jobs that it enqueues for later, and periodic jobs, run at the wrong time.",
+            f"Let {_host(report)} set its clock by NTP; look at the server's clock if all workers seem to be off.",
+            "timedatectl status",
+            worker=report.id,
+            numbers={"ahead_seconds": ahead},
+        )
+
+
+def memory_grows(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
+    """Find workers with job processes that grow from job to job; one finding a worker, for the largest."""
+    for report in readings.reports:
+        growing = [process for process in report.processes if _growth(process, thresholds) > 0]
+        if not growing or readings.is_silent(report) or not _concerns(report, readings):
+            continue
+        most = max(growing, key=lambda process: _growth(process, thresholds))
+        now, start, ended = most.memory_bytes or 0, most.memory_at_start_bytes or 0, most.ended or 0
+        others = f" So have {len(growing) - 1} more of its processes." if len(growing) > 1 else ""
+        yield Finding(
+            Kind.MEMORY_GROWS,
+            Severity.WARNING,
+            report.id,
+            f"Job processes on {_host(report)} keep growing",
+            f"Process {most.pid} of worker {_name(report)} has grown from {size(start)} to {size(now)} while it ran "
+            f"{jobs(ended)}: about {size((now - start) / max(ended, 1))} a job, which looks like a leak.{others}",
+            "Find what its jobs keep; until then start the worker with --max-memory or --max-jobs, which replace "
+            "processes in time.",
+            f"pinlater workers --queue {most.queues[0]}" if most.queues else "pinlater workers",
+            most.started_ms,
+            most.queues[0] if most.queues else None,
+            worker=report.id,
+            numbers={"bytes": now, "start_bytes": start, "ended": ended},
+        )
+
+
+def _growth(process: WorkerProcess, thresholds: Thresholds) -> int:
+    """Return the bytes that a process has grown by, if that looks like a leak; else 0."""
+    now, start = process.memory_bytes or 0, process.memory_at_start_bytes or 0
+    is_leak = (
+        start > 0
+        and now - start >= thresholds.leak_bytes
+        and now >= start * thresholds.leak_factor
+        and (process.ended or 0) >= thresholds.leak_jobs
+    )
+    return now - start if is_leak else 0
+
+
+def _concerns(report: WorkerReport, readings: Readings) -> bool:
+    """Whether a worker serves a queue that is looked at; one without processes may serve any."""
+    served = {queue for process in report.processes for queue in process.queues}
+    return not served or not served.isdisjoint(readings.settings)
+
+
+def _host(report: WorkerReport) -> str:
+    return shortened(report.host, 60)
+
+
+def _name(report: WorkerReport) -> str:
+    return _host(report) if report.pid is None else f"{_host(report)} {report.pid}"

@@ -1,0 +1,108 @@
+"""What is asked of a service, and how often."""
+
+import asyncio
+from collections import Counter
+
+from pinlater.client.periodic import PeriodicJobs
+from pinlater.errors import ProtocolError, QueueNotFound
+from pinlater.model.jobs import JobInfo, Page
+from pinlater.model.keys import JobKey
+from pinlater.model.queues import QueueSettings
+from pinlater.model.state import JobState
+from pinlater.triage.collect import FEW_QUEUES, MOST_COUNTED, MOST_SAMPLED, Collector
+from pinlater.triage.readings import Depth, KeySample, ServerReading
+from tests.unit.triage.readings import NOW_MS
+
+
+class FakeVerbs:
+    """A service with some queues, each with the same number of due jobs."""
+
+    def __init__(self, queues, due=200, *, waits_ms=60_000, waiting_for_key=0, keys=("a",)):
+        self.queues, self.due, self.waits_ms, self.by_key, self.keys = queues, due, waits_ms, waiting_for_key, keys
+        self.asked = Counter()
+        self.deleted = set()
+        self.is_old = False
+
+    async def queue_settings(self):
+        self.asked["queue_settings"] += 1
+        return {queue: QueueSettings() for queue in self.queues}
+
+    async def oldest_due(self, queues):
+        self.asked["oldest_due"] += 1
+        return {queue: NOW_MS - self.waits_ms - place for place, queue in enumerate(self.queues)} if self.due else {}
+
+    async def workers(self):
+        if self.is_old:
+            raise ProtocolError("unknown call")
+        return []
+
+    async def periodic_jobs(self, queues):
+        self.asked["periodic_jobs"] += 1
+        return PeriodicJobs([], {"deep"} if self.is_old else set())
+
+    async def count(self, queue, state, *, future=False, waiting_for_key=False):
+        self.asked["count"] += 1
+        if queue in self.deleted:
+            raise QueueNotFound(queue)
+        if waiting_for_key:
+            return self.by_key
+        return self.due if state is JobState.PENDING else 0
+
+    async def scan(self, queue, state, *, future, limit):
+        self.asked["scan"] += 1
+        keys = self.keys * (limit // len(self.keys))
+        jobs = [
+            JobInfo(f"{queue}:s1:p1:{place}", state, 2, 2, key=JobKey(key), waits_for_key=future)
+            for place, key in enumerate(keys)
+        ]
+        return Page(jobs, None)
+
+
+def collected(client, queues=(), server=None):
+    return asyncio.run(Collector(client, clock_ms=lambda: NOW_MS).collect(queues, server))
+
+
+def test_many_deep_queues_cost_few_calls():
+    client = FakeVerbs([f"q{number}" for number in range(500)])
+    looked_at = collected(client)
+    assert len(looked_at.settings) == len(looked_at.oldest_due_ms) == 500
+    assert client.asked["queue_settings"] == client.asked["oldest_due"] == client.asked["periodic_jobs"] == 1
+    assert client.asked["count"] == 2 * MOST_COUNTED
+    assert client.asked["scan"] == 2 * MOST_SAMPLED
+    assert set(looked_at.depths) == {f"q{number}" for number in range(490, 500)}, "those that wait for longest"
+    assert looked_at.depths["q499"] == Depth(200, 0)
+
+
+def test_idle_queues_are_not_counted():
+    client = FakeVerbs([f"q{number}" for number in range(500)], due=0)
+    collected(client)
+    assert client.asked["count"] == client.asked["scan"] == 0
+
+
+def test_only_some_queues_are_looked_at():
+    looked_at = collected(FakeVerbs(["email", "sms"]), ["sms", "deleted"])
+    assert set(looked_at.settings) == set(looked_at.depths) == {"sms"}
+
+
+def test_keys_are_counted_where_that_is_cheap_or_known():
+    few = FakeVerbs(["email"], due=0, waiting_for_key=5000, keys=("a", "a", "a", "b"))
+    sample = KeySample("a", 300, 400, 5000)
+    assert collected(few).keys == {"email": sample}
+    many = FakeVerbs([f"q{number}" for number in range(FEW_QUEUES + 1)], due=0, waiting_for_key=5000)
+    assert collected(many).keys == {}
+    told = ServerReading(waiting_for_key={"q1": 700, "deleted": 9000})
+    assert collected(many, server=told).keys == {"q1": KeySample("a", 400, 400, 700)}
+
+
+def test_a_queue_is_deleted_in_the_meantime():
+    client = FakeVerbs(["email", "sms"])
+    client.deleted = {"email"}
+    assert set(collected(client).depths) == {"sms"}
+
+
+def test_an_older_server_cannot_tell_everything():
+    client = FakeVerbs(["email"])
+    client.is_old = True
+    looked_at = collected(client)
+    assert looked_at.workers is None
+    assert looked_at.not_told == ["workers", "periodic jobs of deep queues"]

@@ -1,0 +1,118 @@
+"""Rules about queues."""
+
+import pytest
+
+from pinlater.model.queues import QueueSettings
+from pinlater.model.workers import QueueLoad
+from pinlater.triage.queue_rules import backlog, key_flood, no_worker, paused, pool_gone
+from pinlater.triage.readings import Depth, KeySample
+from tests.unit.triage.readings import found, kinds, process, readings, worker
+
+PAUSED = {"email": QueueSettings(is_paused=True)}
+
+
+def test_due_jobs_and_nobody_to_take_them():
+    looked_at = readings("email", "sms", waits={"email": 90}, depths={"email": Depth(40, 0)})
+    [finding] = found(no_worker, looked_at)
+    assert (finding.severity, finding.queue, finding.numbers["jobs"]) == ("critical", "email", 40)
+    assert finding.sentence == "40 jobs wait in queue email, the first for 90 seconds, and no worker serves it."
+    [soon] = found(no_worker, readings(waits={"email": 10}))
+    assert soon.severity == "warning"
+
+
+@pytest.mark.parametrize(
+    "looked_at",
+    [
+        readings(waits={"email": 1}),
+        readings(waits={"email": 90}, workers=[worker(process())]),
+        readings(waits={"email": 90}, workers=None),
+        readings(waits={"email": 90}, settings=PAUSED),
+        readings(waits={"email": 90}, depths={"email": Depth(40, 1)}),
+    ],
+    ids=["for a moment", "served", "workers unknown", "paused", "taken by other clients"],
+)
+def test_no_worker_is_no_finding(looked_at):
+    assert found(no_worker, looked_at) == []
+
+
+@pytest.mark.parametrize(
+    "other", [worker(process(), is_draining=True), worker(process(queues=["sms"])), worker()], ids=str
+)
+def test_workers_that_drain_or_serve_others_do_not_count(other):
+    assert len(found(no_worker, readings(waits={"email": 90}, workers=[other]))) == 1
+
+
+def test_all_workers_of_a_queue_are_silent():
+    gone = worker(process(queues=["email", "deleted"]), silent=20)
+    [finding] = found(pool_gone, readings(workers=[gone], waits={"email": 5}))
+    assert (finding.severity, finding.queue, finding.worker) == ("critical", "email", "web1:7")
+    assert "(web1) have been silent for 20 seconds" in finding.sentence
+    assert kinds(readings(workers=[gone], waits={"email": 90})) == ["pool_gone"], "said once"
+    [told] = found(pool_gone, readings(workers=[gone], settings=PAUSED))
+    assert told.severity == "warning"
+
+
+def test_one_of_two_workers_is_silent():
+    looked_at = readings(workers=[worker(process(), silent=20), worker(process(), host="web2")])
+    assert kinds(looked_at) == ["worker_silent"]
+
+
+def test_a_paused_queue_makes_jobs_wait():
+    [finding] = found(paused, readings(settings=PAUSED, waits={"email": 30}))
+    assert (finding.severity, finding.command) == ("notice", "pinlater resume email")
+    [finding] = found(paused, readings(settings=PAUSED, waits={"email": 7200}))
+    assert finding.severity == "warning"
+    assert "the first for 2 hours; the pause may be forgotten" in finding.sentence
+    by_file = {"email": QueueSettings(is_paused=True, is_from_file=True)}
+    [finding] = found(paused, readings(settings=by_file, waits={"email": 7200}))
+    assert finding.command == ""
+    assert "server's file of limits" in finding.advice
+
+
+def test_an_empty_queue_may_be_paused():
+    assert found(paused, readings(settings=PAUSED)) == []
+    assert found(paused, readings(waits={"email": 7200})) == []
+
+
+def test_a_queue_that_is_served_is_behind():
+    served = [worker(process(slots=4))]
+    looked_at = readings(waits={"email": 700}, workers=served, depths={"email": Depth(9000, 4)})
+    [finding] = found(backlog, looked_at)
+    assert finding.sentence.startswith("9,000 jobs wait in queue email, the first for 12 minutes, although workers can")
+    assert found(backlog, readings(waits={"email": 500}, workers=served)) == []
+    assert found(backlog, readings(waits={"email": 700})) == [], "another rule says why"
+    assert found(backlog, readings(waits={"email": 700}, workers=served, settings=PAUSED)) == []
+
+
+def test_a_latency_target_is_missed():
+    served = [worker(process(slots=4), loads=[QueueLoad("email", 5000), QueueLoad("email", 2000)])]
+    assert found(backlog, readings(waits={"email": 3}, workers=served)) == []
+    [finding] = found(backlog, readings(waits={"email": 5}, workers=served))
+    assert "They should start within 2 seconds." in finding.sentence
+
+
+def test_a_limit_holds_a_queue_back():
+    limited = {"email": QueueSettings(jobs_per_second=0.5, max_running=3)}
+    [finding] = found(backlog, readings(waits={"email": 700}, workers=[worker(process())], settings=limited))
+    assert "Its limit is 0.5 jobs a second and 3 at once." in finding.sentence
+    assert finding.command == "pinlater limit email"
+
+
+def test_one_key_has_most_of_the_waiting_jobs():
+    looked_at = readings(keys={"email": KeySample("tenant-7", 190, 200, 5000)})
+    [finding] = found(key_flood, looked_at)
+    assert "190 of 200" in finding.sentence
+    assert "tenant-7" in finding.sentence
+    assert finding.numbers == {"jobs": 5000, "share": 0.95}
+
+
+@pytest.mark.parametrize("sample", [KeySample("a", 50, 200, 5000), KeySample("a", 20, 20, 20)])
+def test_keys_that_share_a_queue_are_no_flood(sample):
+    assert found(key_flood, readings(keys={"email": sample})) == []
+
+
+def test_a_flood_explains_a_backlog():
+    looked_at = readings(
+        waits={"email": 7000}, workers=[worker(process())], keys={"email": KeySample("a", 200, 200, 5000)}
+    )
+    assert kinds(looked_at) == ["key_flood"]

@@ -1,0 +1,53 @@
+"""Rules about the server and its store."""
+
+from pinlater.triage.readings import ServerReading, ShardReading
+from pinlater.triage.store_rules import shard_away, store_full, store_slow
+from tests.unit.triage.readings import NOW_MS, found, kinds, readings
+
+
+def server(*shards, **fields):
+    return readings(server=ServerReading(shards, **fields))
+
+
+def test_a_shard_is_away():
+    [finding] = found(shard_away, server(ShardReading("2", "refused", NOW_MS - 30_000), ShardReading("1")))
+    assert (finding.severity, finding.shard) == ("critical", "2")
+    assert finding.sentence.startswith("Shard 2 of the store has not answered for 30 seconds: refused.")
+    assert found(shard_away, server(ShardReading("1"))) == found(shard_away, readings()) == []
+
+
+def test_a_store_is_nearly_full():
+    low = ShardReading("1", used_bytes=1e9, free_bytes=150e6)
+    [finding] = found(store_full, server(low, ShardReading("2", used_bytes=1e9, free_bytes=9e9), ShardReading("3")))
+    assert (finding.severity, finding.shard) == ("warning", "1")
+    assert "143 MiB are left for shard 1 of the store. It uses 954 MiB." in finding.sentence
+    [finding] = found(store_full, server(low._replace(free_bytes=10e6)))
+    assert finding.severity == "critical"
+    [finding] = found(store_full, server(ShardReading("1", used_bytes=100e9, free_bytes=4e9)))
+    assert finding.severity == "warning", "a small share"
+
+
+def test_a_store_is_slow():
+    [finding] = found(store_slow, server(store_calls=50, store_p95_seconds=0.8))
+    assert (finding.kind, finding.severity) == ("store_slow", "warning")
+    assert "One in twenty calls to the store takes 800 ms or longer" in finding.sentence
+    [finding] = found(store_slow, server(store_calls=50, store_p95_seconds=5))
+    assert finding.severity == "critical"
+    assert found(store_slow, server(store_calls=1, store_p95_seconds=5)) == []
+    assert found(store_slow, server(store_calls=50, store_p95_seconds=0.05)) == []
+
+
+def test_a_store_refuses_work():
+    [finding] = found(store_slow, server(failed_commits=3, refused_calls=7))
+    assert finding.severity == "critical"
+    assert "3 transactions of the store failed and 7 calls were refused" in finding.sentence
+
+
+def test_without_metrics_the_reader_s_own_call_tells():
+    [finding] = found(store_slow, readings(answer_seconds=0.9))
+    assert "A small call to the server took 900 ms." in finding.sentence
+    assert found(store_slow, readings(answer_seconds=0.01)) == []
+
+
+def test_nothing_is_wrong():
+    assert kinds(server(ShardReading("1"), store_calls=50, store_p95_seconds=0.01)) == []

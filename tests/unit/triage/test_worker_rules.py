@@ -1,0 +1,62 @@
+"""Rules about workers."""
+
+import pytest
+
+from pinlater.model.workers import RunningJob, UnknownJobs
+from pinlater.triage.worker_rules import clock_off, memory_grows, unknown_class, worker_silent
+from tests.unit.triage.readings import NOW_MS, found, process, readings, worker
+
+MIB = 2**20
+
+
+def test_a_class_that_no_worker_knows():
+    unknown = [UnknownJobs("email", "Newsletter", 12, NOW_MS - 5000), UnknownJobs("elsewhere", "X", 1, NOW_MS)]
+    looked_at = readings(workers=[worker(unknown=unknown), worker(host="web2", unknown=unknown)])
+    [finding] = found(unknown_class, looked_at)
+    assert (finding.severity, finding.queue, finding.job) == ("critical", "email", "Newsletter")
+    assert (
+        "given back jobs of class Newsletter in queue email 24 times, the last time 5 seconds ago" in finding.sentence
+    )
+    assert found(unknown_class, readings(workers=[worker()])) == []
+
+
+def test_a_worker_falls_silent():
+    busy = process(jobs=[RunningJob("email:s1:p1:1", NOW_MS)])
+    [finding] = found(worker_silent, readings(workers=[worker(busy, silent=20)]))
+    assert "The worker web1 7 has not reported for 20 seconds. It ran 1 job" in finding.sentence
+    assert found(worker_silent, readings(workers=[worker(busy, silent=6)])) == []
+    assert found(worker_silent, readings("sms", workers=[worker(busy, silent=20)])) == [], "of another queue"
+
+
+@pytest.mark.parametrize(("ahead", "severity"), [(-7, "warning"), (8, "warning"), (3600, "critical")])
+def test_a_clock_is_off(ahead, severity):
+    [finding] = found(clock_off, readings(workers=[worker(sent_ms=NOW_MS - 1000 + 1000 * ahead)]))
+    assert finding.severity == severity
+    assert ("ahead of" if ahead > 0 else "behind") in finding.sentence
+    assert finding.numbers == {"ahead_seconds": ahead}
+
+
+def test_a_clock_is_right_or_unknown():
+    assert found(clock_off, readings(workers=[worker(sent_ms=NOW_MS - 3000), worker()])) == []
+
+
+def leaky(pid=8, start=100, now=400, ended=300):
+    return process(pid, memory_at_start_bytes=start * MIB, memory_bytes=now * MIB, ended=ended)
+
+
+def test_job_processes_leak():
+    [finding] = found(memory_grows, readings(workers=[worker(leaky(now=300), leaky(9), process(10))]))
+    assert finding.sentence.startswith(
+        "Process 9 of worker web1 7 has grown from 100 MiB to 400 MiB while it ran 300 jobs: about 1 MiB a job"
+    )
+    assert "So have 1 more of its processes." in finding.sentence
+
+
+@pytest.mark.parametrize(
+    "sound",
+    [leaky(now=190), leaky(start=500, now=900), leaky(ended=3), process(memory_bytes=900 * MIB, ended=500)],
+    ids=["little", "less than twice", "few jobs", "start unknown"],
+)
+def test_growth_that_is_no_leak(sound):
+    assert found(memory_grows, readings(workers=[worker(sound)])) == []
+    assert found(memory_grows, readings("sms", workers=[worker(leaky())])) == [], "of another queue"
