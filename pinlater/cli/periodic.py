@@ -8,13 +8,13 @@ import click
 
 from pinlater.cli.command import Session, command
 from pinlater.cli.completion import complete_queues
-from pinlater.cli.output import Table, job_json, moment, print_json, visible
+from pinlater.cli.output import Table, duration, job_json, moment, print_json, visible
 
 if TYPE_CHECKING:
     from pinlater.client.periodic import PeriodicJob
 
-_HEADERS = ("QUEUE", "JOB", "SCHEDULE", "NEXT RUN", "RUNS", "FAILED", "LAST FAILURE", "ERROR")
-_NUMBERS = (4, 5)
+_HEADERS = ("QUEUE", "JOB", "SCHEDULE", "NEXT RUN", "LAST RUN", "RESULT", "TOOK", "RUNS", "FAILED", "ERROR")
+_NUMBERS = (6, 7, 8)
 
 
 @command(
@@ -32,8 +32,9 @@ def periodic(session: Session, /, *, queues: tuple[str, ...], failed: bool) -> N
     """List periodic jobs, failing ones first.
 
     Without QUEUES, it lists those of all queues. A run has failed when all its attempts have failed; the job still runs
-    at its next scheduled time. FAILED is the number of consecutive failed runs. LAST FAILURE and ERROR show the last
-    failed attempt, however long ago.
+    at its next scheduled time. LAST RUN is when the last run ended, TOOK how long its last attempt ran; older workers
+    do not record them. FAILED is the number of consecutive failed runs, ERROR the error of the last failed attempt,
+    however long ago. With --json, the schedule is also there in words, and last_failure says when it failed.
     """
     with session.client() as client:
         found = client.periodic_jobs(queues)
@@ -50,23 +51,27 @@ def periodic(session: Session, /, *, queues: tuple[str, ...], failed: bool) -> N
 
 
 def _row(job: PeriodicJob) -> list[str]:
-    last = job.last_failure
+    failure, run = job.last_failure, job.last_run
     return [
         job.queue,
         visible(job.name),
         visible(job.schedule),
         moment(job.due_ms),
+        *(("-", "-", "-") if run is None else (moment(run.ended_ms), run.result, duration(run.run_ms / 1000))),
         str(job.runs),
         str(job.failures),
-        "-" if last is None else moment(last.at_ms),
-        "-" if last is None else visible(last.error),
+        "-" if failure is None else visible(failure.error),
     ]
 
 
 def _json(job: PeriodicJob) -> dict[str, Any]:
-    last = job.last_failure
+    import msgspec
+
+    failure = job.last_failure
     return {
         **job._asdict(),
-        "last_failure": None if last is None else {"at_ms": last.at_ms, "error": last.error},
+        "schedule_in_words": job.in_words,
+        "last_failure": None if failure is None else {"at_ms": failure.at_ms, "error": failure.error},
+        "last_run": None if job.last_run is None else msgspec.structs.asdict(job.last_run),
         "info": job_json(job.info._replace(body=None)),
     }

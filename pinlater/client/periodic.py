@@ -1,4 +1,4 @@
-"""Listing of periodic jobs, with next run and failures."""
+"""Listing of periodic jobs, with next run, last run and failures."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Generator, Iterable
 from typing import Any, NamedTuple
 
 from pinlater.client.fair_scan import Part, fair_scan
-from pinlater.model.body_metadata import PERIODIC_KEY_PATTERN, read_recurrence
+from pinlater.model.body_metadata import PERIODIC_KEY_PATTERN, LastRun, read_recurrence
 from pinlater.model.jobs import JobInfo
+from pinlater.model.schedule_words import schedule_in_words
 from pinlater.model.state import JobState
 from pinlater.model.status import FailedAttempt
 from pinlater.protocol.operations import Call, Calls
@@ -31,6 +32,7 @@ class PeriodicJob(NamedTuple):
         runs: number of ended runs.
         failures: number of consecutive runs that failed with all their attempts.
         info: the job as stored.
+        last_run: how the last run went; None before the first, and if the worker that ran it did not record it.
     """
 
     queue: str
@@ -40,6 +42,32 @@ class PeriodicJob(NamedTuple):
     runs: int
     failures: int
     info: JobInfo
+    last_run: LastRun | None = None
+
+    @property
+    def in_words(self) -> str:
+        """The schedule in words, such as ``every 5 minutes``; as it is where there are no simple words for it."""
+        return schedule_in_words(self.schedule)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it runs now."""
+        return self.info.state is JobState.IN_PROGRESS
+
+    @property
+    def is_retrying(self) -> bool:
+        """Whether the current run has failed, and is to be tried again."""
+        return self.info.state is JobState.PENDING and self.info.attempts_remaining < self.info.attempts_allowed
+
+    def late_ms(self, now_ms: int) -> int:
+        """Return for how many milliseconds it has been due without a worker that ran it; 0 if it is not due, or runs.
+
+        Args:
+            now_ms: the time, in epoch milliseconds.
+        """
+        if self.info.state is not JobState.PENDING:
+            return 0
+        return max(now_ms - (self.info.run_after_ms or self.due_ms), 0)
 
     @property
     def last_failure(self) -> FailedAttempt | None:
@@ -73,7 +101,9 @@ def find_periodic(calls: Calls, queues: Iterable[str]) -> Generator[Call[Any], A
     descriptors = list(queue_by_job)
     for start in range(0, len(descriptors), _LOOKUP):
         looked_up = yield calls.lookup(descriptors[start : start + _LOOKUP], include_body=True)
-        found += [job for name, info in looked_up.items() if (job := _periodic(queue_by_job[name], info)) is not None]
+        found += [
+            job for name, info in looked_up.items() if (job := periodic_job(queue_by_job[name], info)) is not None
+        ]
     found.sort(key=lambda job: (not job.failures, job.queue, job.name))
     return PeriodicJobs(found, scan.left_out)
 
@@ -82,9 +112,11 @@ def _is_periodic(info: JobInfo) -> bool:
     return info.unique is not None and _PERIODIC_KEY.match(info.unique) is not None
 
 
-def _periodic(queue: str, info: JobInfo) -> PeriodicJob | None:
+def periodic_job(queue: str, info: JobInfo) -> PeriodicJob | None:
+    """Return what a job, looked up with its body, says as a periodic job; None if it is none."""
     recurrence = read_recurrence(info.body or b"")
     if recurrence is None or not recurrence.schedule or info.unique is None:
         return None
     name = info.unique.partition(" ")[0]
-    return PeriodicJob(queue, name, recurrence.schedule, recurrence.due_ms, recurrence.run, recurrence.failures, info)
+    facts = (recurrence.schedule, recurrence.due_ms, recurrence.run, recurrence.failures)
+    return PeriodicJob(queue, name, *facts, info, recurrence.last)

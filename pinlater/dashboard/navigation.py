@@ -16,6 +16,7 @@ class NavigationPage(NamedTuple):
 NAVIGATION = (
     NavigationPage("/", "Queues", "q"),
     NavigationPage("/failed", "Failing", "f"),
+    NavigationPage("/periodic", "Periodic", "p"),
     NavigationPage("/workers", "Workers", "w"),
     NavigationPage("/server", "Server", "s"),
 )

@@ -46,6 +46,29 @@ class Progress(msgspec.Struct, frozen=True):
         return min(self.done / self.total, 1.0) if self.total else 1.0
 
 
+class LastRun(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How the last run of a periodic job went.
+
+    Attributes:
+        due_ms: epoch milliseconds for which it was scheduled.
+        started_ms: when its last attempt started, in epoch milliseconds.
+        ended_ms: when it ended, in epoch milliseconds.
+        result: ``succeeded``, ``failed`` (with all its attempts) or ``discarded``.
+        attempts: attempts that it took.
+    """
+
+    due_ms: int
+    started_ms: int
+    ended_ms: int
+    result: str
+    attempts: int = 1
+
+    @property
+    def run_ms(self) -> int:
+        """Milliseconds that the last attempt ran."""
+        return max(self.ended_ms - self.started_ms, 0)
+
+
 class Recurrence(msgspec.Struct, frozen=True, omit_defaults=True):
     """Position of a rescheduled or periodic job in its series of runs; see ``JobContext.reschedule``.
 
@@ -54,12 +77,15 @@ class Recurrence(msgspec.Struct, frozen=True, omit_defaults=True):
         run: number of earlier runs.
         schedule: text of a periodic job's schedule; empty for other jobs.
         failures: number of a periodic job's runs that have failed in a row.
+        last: how the last run of a periodic job went; None before the first, and after a run on a
+            worker of a version that did not record it.
     """
 
     due_ms: int
     run: int = 0
     schedule: str = ""
     failures: int = 0
+    last: LastRun | None = None
 
 
 _MOST_WHY = 500
@@ -168,7 +194,12 @@ class BodyMetadata(msgspec.Struct, omit_defaults=True):
             self.mismatch = None
 
     def for_next_run(
-        self, due_ms: int, trace: Mapping[str, str] | None = None, *, is_failure: bool = False
+        self,
+        due_ms: int,
+        trace: Mapping[str, str] | None = None,
+        *,
+        is_failure: bool = False,
+        ended: LastRun | None = None,
     ) -> BodyMetadata:
         """Return the metadata of the next run: the policy and the recurrence, without this run's steps.
 
@@ -176,10 +207,11 @@ class BodyMetadata(msgspec.Struct, omit_defaults=True):
             due_ms: epoch milliseconds for which the next run is scheduled.
             trace: trace context of this run.
             is_failure: whether this run has failed with all its attempts.
+            ended: how this run went, if the job is periodic.
         """
         last = self.recurrence or Recurrence(due_ms)
         failures = last.failures + 1 if is_failure else 0
-        following = Recurrence(due_ms, self.run + 1, last.schedule, failures)
+        following = Recurrence(due_ms, self.run + 1, last.schedule, failures, ended)
         return BodyMetadata(policy=self.policy, recurrence=following, previous=trace, events=self._events_of_next_run())
 
     def _events_of_next_run(self) -> dict[str, EventRecord]:

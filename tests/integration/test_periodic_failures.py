@@ -60,6 +60,7 @@ def test_the_client_tells_which_periodic_jobs_fail(server):
     assert 0 < bill.due_ms - server.now.timestamp() * 1000 <= 60_000
     assert (poll.name, poll.runs, poll.failures, poll.last_failure) == ("Poll", 3, 0, None)
     assert [job.name for job in client.periodic_jobs(["polls"]).jobs] == ["Poll"]
+    assert (bill.last_run.result, bill.last_run.attempts, poll.last_run.result) == ("failed", 2, "succeeded")
     assert client.count("bills", JobState.FAILED) == 0  # which is why the list of failed jobs does not show it
 
 
@@ -69,6 +70,8 @@ def test_a_success_ends_the_row_of_failures(server):
     let_pass(server, 1)
     [bill] = server.client().periodic_jobs(["bills"]).jobs
     assert (bill.runs, bill.failures) == (3, 0)
+    assert bill.last_run.result == "succeeded"
+    assert bill.last_run.due_ms <= bill.last_run.started_ms <= bill.last_run.ended_ms < bill.due_ms
     assert bill.last_failure.error == "ValueError: no rate for EUR"
 
 
@@ -89,6 +92,8 @@ def test_the_tool_lists_them(server):
     assert "no periodic job failed in its last run" in run_tool(server, "periodic", "polls", "--failed").stderr
     [bill] = json.loads(run_tool(server, "periodic", "--failed", "--json").stdout)
     assert (bill["name"], bill["failures"], bill["last_failure"]["error"]) == ("Bill", 2, "ValueError: no rate for EUR")
+    assert bill["schedule_in_words"] == "every minute"
+    assert (bill["last_run"]["result"], bill["last_run"]["attempts"]) == ("failed", 2)
 
 
 def test_the_page_of_failures_shows_them(server):

@@ -9,6 +9,7 @@ from pinlater.jobs.body_codec import encode_body
 from pinlater.jobs.job import Job, RawJob
 from pinlater.model.body_metadata import (
     BodyMetadata,
+    LastRun,
     SagaMark,
     read_metadata,
     read_saga,
@@ -16,12 +17,19 @@ from pinlater.model.body_metadata import (
     with_reports,
 )
 from pinlater.worker.running.claimed_context import ClaimedContext
+from pinlater.worker.running.run_services import RunServices
 
 
 class BodyContext(ClaimedContext):
-    """A context that knows the body of its job, as it was dequeued or last saved."""
+    """A context that knows the body of its job, as it was dequeued or last saved.
 
+    Attributes:
+        tick_started_ms: epoch milliseconds at which the attempt of a periodic job started; None for other jobs.
+    """
+
+    tick_started_ms: int | None = None
     _job: Job
+    _services: RunServices
     _last_body: bytes
     _body_when_interrupted = b""
 
@@ -70,7 +78,7 @@ class BodyContext(ClaimedContext):
         Raises:
             BodyInvalid: the job holds something that JSON cannot carry.
         """
-        return encode_body(self._job, self._for_next_run(due_ms))
+        return encode_body(self._job, self._for_next_run(due_ms, "succeeded"))
 
     def body_of_next_run_after_failure(self, due_ms: int, *, is_failure: bool) -> bytes:
         """Return the body of the next run after a failed one, with the fields that another attempt would have had.
@@ -79,7 +87,7 @@ class BodyContext(ClaimedContext):
             due_ms: epoch milliseconds.
             is_failure: whether it is to be counted among the failed runs.
         """
-        return replace_metadata(self._last_body, self._for_next_run(due_ms, is_failure=is_failure))
+        return replace_metadata(self._last_body, self._for_next_run(due_ms, "failed" if is_failure else "discarded"))
 
     def body_to_undo(self, why: str) -> bytes:
         """Return the body with which the job undoes its sagas after it gave up."""
@@ -89,9 +97,17 @@ class BodyContext(ClaimedContext):
         metadata.tries.clear()
         return replace_metadata(self._last_body, metadata)
 
-    def _for_next_run(self, due_ms: int, *, is_failure: bool = False) -> BodyMetadata:
+    def _for_next_run(self, due_ms: int, result: str) -> BodyMetadata:
         trace = None if self.run_trace is None else self.run_trace.context
-        return self._metadata.for_next_run(due_ms, trace, is_failure=is_failure)
+        return self._metadata.for_next_run(due_ms, trace, is_failure=result == "failed", ended=self._ended_run(result))
+
+    def _ended_run(self, result: str) -> LastRun | None:
+        """Return how this run went; None if the job is not periodic."""
+        recurrence = self._metadata.recurrence
+        if self.tick_started_ms is None or recurrence is None:
+            return None
+        now_ms = int(self._services.now() * 1000)
+        return LastRun(recurrence.due_ms, self.tick_started_ms, now_ms, result, self.attempt)
 
     def _encoded(self) -> bytes:
         self._last_body = body = self.body()

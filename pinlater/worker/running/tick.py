@@ -85,6 +85,7 @@ class Tick:
             log.error("%s lost too many claims, or was retried by hand; it is ended and enqueued again", options.name)
             return
         context.attempts_allowed = options.attempts
+        context.tick_started_ms = int(now() * 1000)
         self._next = context.next_run = _TickAfter(schedule, again.due_ms)
         self.is_over = claims > options.attempts
         if self.is_over:

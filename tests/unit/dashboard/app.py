@@ -20,7 +20,16 @@ LOCKED = {"admin_hash": ADMIN_HASH, "reader_hash": READER_HASH}
 
 HERE = "http://127.0.0.1:9999"
 
-PAGES = ("/", "/queues/pins", "/jobs?queue=pins", "/job?id=pins:s1:p1:1", "/failed", "/workers", "/find?q=x")
+PAGES = (
+    "/",
+    "/queues/pins",
+    "/jobs?queue=pins",
+    "/job?id=pins:s1:p1:1",
+    "/failed",
+    "/periodic",
+    "/workers",
+    "/find?q=x",
+)
 """Those that ask the server."""
 
 

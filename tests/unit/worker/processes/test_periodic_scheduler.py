@@ -12,7 +12,7 @@ import pytest
 from pinlater import Constant, Discard, Job, JobInterrupted, JobState
 from pinlater.errors import ConfigError, EnqueueRejected, ServerUnavailable
 from pinlater.jobs.body_codec import JobCodec, encode_body
-from pinlater.model.body_metadata import BodyMetadata, Recurrence, read_metadata
+from pinlater.model.body_metadata import BodyMetadata, LastRun, Recurrence, read_metadata
 from pinlater.protocol.messages import PinLaterDequeueResponse
 from pinlater.protocol.operations import Calls
 from pinlater.testing import LocalServer
@@ -96,6 +96,10 @@ def run(body, attempt=1, now_ms=TICK_MS + 5):
     return runner.run(batch, 0, monotonic_ns()), batch
 
 
+def ended(result, attempts=1):
+    return LastRun(TICK_MS, TICK_MS + 5, TICK_MS + 5, result, attempts)
+
+
 def record_of(outcome):
     return JobCodec([Tidy]).decode("tidy", outcome.body)
 
@@ -106,7 +110,8 @@ def record_of(outcome):
 def test_a_success_leads_to_the_next_tick():
     outcome, _ = run(planted(steps={"a": 1}))
     assert (outcome.run_after_ms, outcome.attempts, outcome.status) == (TICK_MS + MINUTE_MS, 3 + SPARE_ATTEMPTS, "")
-    assert read_metadata(outcome.body) == BodyMetadata(recurrence=Recurrence(TICK_MS + MINUTE_MS, 5, EVERY_MINUTE))
+    following = Recurrence(TICK_MS + MINUTE_MS, 5, EVERY_MINUTE, last=ended("succeeded"))
+    assert read_metadata(outcome.body) == BodyMetadata(recurrence=following)
     assert record_of(outcome).runs == 1
     assert seen == [datetime.fromtimestamp(TICK_MS / 1000, UTC)]
 
@@ -138,9 +143,8 @@ def test_the_last_failure_leads_to_the_next_tick_and_is_told():
     assert "[attempt 3/3 " in outcome.status
     assert "ValueError: dusty" in outcome.status
     assert batch.area.delays[0] == 0
-    assert read_metadata(outcome.body) == BodyMetadata(
-        recurrence=Recurrence(TICK_MS + MINUTE_MS, 5, EVERY_MINUTE, failures=1)
-    )
+    following = Recurrence(TICK_MS + MINUTE_MS, 5, EVERY_MINUTE, failures=1, last=ended("failed", attempts=3))
+    assert read_metadata(outcome.body) == BodyMetadata(recurrence=following)
 
 
 def test_a_tick_that_failed_is_counted_as_that_and_not_as_rescheduled():
@@ -169,6 +173,7 @@ def test_a_discard_leads_to_the_next_tick_at_once():
     outcome, _ = run(planted("discards"))
     assert outcome.run_after_ms == TICK_MS + MINUTE_MS
     assert "not today" in outcome.status
+    assert read_metadata(outcome.body).recurrence.last == ended("discarded")
 
 
 def test_what_was_unreadable_in_the_end_has_failed():
@@ -425,7 +430,9 @@ def test_a_body_of_an_older_form_is_run_with_the_defaults_of_the_class(body):
     assert seen == [datetime.fromtimestamp(TICK_MS / 1000, UTC)]
     assert (outcome.run_after_ms, outcome.attempts) == (TICK_MS + MINUTE_MS, 3 + SPARE_ATTEMPTS)
     assert record_of(outcome) == Tidy(runs=1)
-    assert read_metadata(outcome.body).recurrence == Recurrence(TICK_MS + MINUTE_MS, 5, EVERY_MINUTE)
+    assert read_metadata(outcome.body).recurrence == Recurrence(
+        TICK_MS + MINUTE_MS, 5, EVERY_MINUTE, last=ended("succeeded")
+    )
 
 
 def test_only_scheduled_jobs_of_a_periodic_class_fall_back_to_defaults():

@@ -1,0 +1,126 @@
+"""Periodic page: schedule, next and last run of periodic jobs, with run now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from pinlater.client.periodic import PeriodicJob, periodic_job
+from pinlater.dashboard.access import form_of, local_path
+from pinlater.dashboard.app_state import AppState, get_app_state, known_queue
+from pinlater.dashboard.audit import audit
+from pinlater.dashboard.forms import RequestRefused, number, query_text
+from pinlater.dashboard.pages.job import MOST_DESCRIPTOR, parsed
+from pinlater.dashboard.render import page
+
+_PER_PAGE = 50
+_LATE_MS = 10_000
+"""A periodic job that has been due for longer without a worker is shown as late."""
+
+_NOTES = {
+    "run-now": "The run is due now. It takes the place of the next one on the schedule.",
+    "unchanged": "Nothing was changed: the job runs already, is due, or has ended.",
+}
+
+
+class _Shown(NamedTuple):
+    """Which periodic jobs are shown: the name in addresses, and in the tab."""
+
+    name: str
+    title: str
+
+
+_SHOWN = (_Shown("all", "all"), _Shown("failing", "failing"), _Shown("late", "late"))
+
+
+class _Row(NamedTuple):
+    """A periodic job, and for how many seconds it has been due without a worker; None if it is not late."""
+
+    job: PeriodicJob
+    late_seconds: float | None
+
+
+async def periodic(request: Request) -> Response:
+    """Show periodic jobs: failing and late ones first."""
+    app = get_app_state(request)
+    queue, wanted = query_text(request, "queue", 200), query_text(request, "q", 200)
+    which = query_text(request, "show", 20) or "all"
+    if which not in [shown.name for shown in _SHOWN]:
+        raise RequestRefused(400, "there are no such periodic jobs to show", "/periodic")
+    if queue:
+        await known_queue(app, queue)
+    found = await app.periodic.get(queue)
+    now_ms = int(time.time() * 1000)
+    matching = [_row(job, now_ms) for job in found.jobs if wanted.lower() in job.name.lower()]
+    tabs = [(shown, [row for row in matching if _is_shown(row, shown.name)]) for shown in _SHOWN]
+    rows = sorted(next(rows for shown, rows in tabs if shown.name == which), key=_place)
+    number_of_page = int(number("page", query_text(request, "page", 9) or "1", 1, 10**6, int))
+    start = (number_of_page - 1) * _PER_PAGE
+    return page(
+        request,
+        "periodic.html",
+        queue=queue,
+        wanted=wanted,
+        which=which,
+        tabs=[(shown, len(rows)) for shown, rows in tabs],
+        rows=sorted(await _refreshed(app, rows[start : start + _PER_PAGE]), key=_place),
+        is_empty=not found.jobs,
+        page_number=number_of_page,
+        pages=max(-(-len(rows) // _PER_PAGE), 1),
+        link=lambda **changed: _link(queue, wanted, which, **changed),
+        unseen=sorted(found.left_out),
+        note=_NOTES.get(query_text(request, "done", 20), ""),
+    )
+
+
+async def run_now(request: Request) -> Response:
+    """Make a periodic job due now."""
+    app, form = get_app_state(request), form_of(request)
+    described = parsed(form.text("id", MOST_DESCRIPTOR))
+    count = await app.client.run_now(described.queue, [str(described)])
+    audit(request, "run-now", str(described), count)
+    app.counts.forget(described.queue)
+    return _back(form.text("back", 2000), "run-now" if count else "unchanged")
+
+
+def _back(path: str, done: str) -> Response:
+    path = local_path(path)
+    if not path.startswith("/periodic"):
+        path = "/periodic"
+    return RedirectResponse(f"{path}{'&' if '?' in path else '?'}done={done}", 303)
+
+
+def _row(job: PeriodicJob, now_ms: int) -> _Row:
+    late_ms = job.late_ms(now_ms)
+    return _Row(job, late_ms / 1000 if late_ms > _LATE_MS else None)
+
+
+def _is_shown(row: _Row, which: str) -> bool:
+    if which == "failing":
+        return row.job.failures > 0
+    return which == "all" or row.late_seconds is not None
+
+
+def _place(row: _Row) -> tuple[int, float, str, str]:
+    """Sort by failed runs, then by lateness, then by queue and class."""
+    return -row.job.failures, -(row.late_seconds or 0.0), row.job.queue, row.job.name
+
+
+async def _refreshed(app: AppState, rows: Sequence[_Row]) -> list[_Row]:
+    """Return rows as their jobs are now: which jobs there are is known for longer than what they do."""
+    names = [row.job.info.descriptor for row in rows]
+    known = await app.client.lookup(names, include_body=True) if names else {}
+    now_ms = int(time.time() * 1000)
+    fresh = [periodic_job(row.job.queue, known[name]) for row, name in zip(rows, names, strict=True) if name in known]
+    return [_row(job, now_ms) for job in fresh if job is not None]
+
+
+def _link(queue: str, wanted: str, which: str, **changed: object) -> str:
+    fields = {"queue": queue, "q": wanted, "show": "" if which == "all" else which} | changed
+    given = {name: value for name, value in fields.items() if value}
+    return "/periodic" + (f"?{urlencode(given)}" if given else "")

@@ -1,0 +1,107 @@
+"""The page of periodic jobs."""
+
+import re
+import time
+
+import pytest
+
+from pinlater.dashboard.pages import periodic
+from pinlater.model.jobs import NewJob
+from tests.unit.dashboard.app import ADMIN, LOCKED, READER, dashboard, log_in, post, token_in
+from tests.unit.dashboard.periodic_jobs import fail_attempt, plant
+
+
+def rows(text):
+    """Return the words of each row."""
+    body = text.partition("<tbody>")[2].partition("</tbody>")[0]
+    return [" ".join(re.sub(r"<[^>]+>", " ", row).split()) for row in body.split("<tr>")[1:]]
+
+
+def test_without_periodic_jobs_the_page_says_how_to_make_one(browser, client):
+    client.enqueue_jobs("pins", [NewJob(b"{}", unique="Bill with a key of its own")])
+    assert "No periodic jobs<" in browser.get("/periodic").text
+    assert "No periodic jobs in this queue" in browser.get("/periodic?queue=pins").text
+    assert browser.get("/periodic?queue=nothing").status_code == 404
+    assert browser.get("/periodic?show=nothing").status_code == 400
+
+
+def test_failing_and_late_ones_are_first(browser, client):
+    plant(client, "Fine", "cron 0 3 * * 1-5 Europe/Berlin", run=7, last=("succeeded", 1500))
+    plant(client, "Late", due_in_ms=-300_000, run=2, last=("discarded", 20))
+    plant(client, "Fails", run=9, failures=4, last=("failed", 200), error="ValueError: no rate for EUR")
+    plant(client, "New")
+    plant(client, "Old", run=3)  # run by a worker that keeps nothing of it
+    text = browser.get("/periodic").text
+    fails, late, fine, new, old = rows(text)
+    assert fails.startswith("Fails in pins ValueError: no rate for EUR every minute every 60.0 in ")
+    assert re.search(r"failed (49|50) s ago 4 failed in a row , took 200 ms, 9 runs Run now$", fails)
+    assert re.search(r"late 5 min .*discarded (49|50) s ago took 20 ms, 2 runs$", late)
+    assert "at 03:00 from Monday to Friday, Europe/Berlin cron 0 3 * * 1-5 Europe/Berlin" in fine
+    assert re.search(r"succeeded (48|49) s ago took 1.5 s, 7 runs", fine)
+    assert "no run yet" in new
+    assert "not recorded 3 runs" in old
+    assert [row.split()[0] for row in rows(browser.get("/periodic?show=failing").text)] == ["Fails"]
+    assert [row.split()[0] for row in rows(browser.get("/periodic?show=late").text)] == ["Late"]
+    assert [row.split()[0] for row in rows(browser.get("/periodic?q=fIn").text)] == ["Fine"]
+    assert "No periodic job matches" in browser.get("/periodic?q=other").text
+
+
+def test_a_run_that_is_on_is_shown_as_running_or_retrying(browser, client):
+    plant(client, "Busy", due_in_ms=-1000)
+    browser.get("/periodic")  # which keeps which jobs there are
+    client.dequeue_jobs("pins", 1)
+    [busy] = rows(browser.get("/periodic").text)
+    assert "running" in busy
+    assert "Run now" not in busy
+    client.create_queue("other")
+    plant(client, "Flaky", queue="other", due_in_ms=-1000)
+    fail_attempt(client, "other")
+    [flaky] = rows(browser.get("/periodic?queue=other").text)
+    assert re.search(r"in (29|30) s retrying", flaky)
+
+
+def test_a_run_now_is_due_at_once(browser, client, caplog):
+    descriptor = plant(client, "Bill")
+    page = browser.get("/periodic?queue=pins")
+    with caplog.at_level("INFO"):
+        answer = post(browser, "/periodic/run-now", token_in(page), id=descriptor, back="/periodic?queue=pins")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/periodic?queue=pins&done=run-now")
+    assert "The run is due now" in browser.get(answer.headers["location"]).text
+    assert f"action=run-now subject={descriptor} jobs=1" in caplog.text
+    assert client.lookup([descriptor])[descriptor].run_after_ms <= time.time() * 1000
+    again = post(browser, "/periodic/run-now", token_in(page), id=descriptor, back="//elsewhere")
+    assert again.headers["location"] == "/periodic?done=unchanged"
+
+
+def test_readers_and_hidden_bodies(local_server, client):
+    plant(client, "Bill", failures=1, run=1, error="ValueError: no rate for EUR")
+    with dashboard(local_server.address, hides_bodies=True, **LOCKED) as browser:
+        log_in(browser, READER)
+        [row] = rows(browser.get("/periodic").text)
+        assert "ValueError: no rate for EUR" in row
+        assert "Run now" not in row
+        descriptor = "pins:s1:p1:1"
+        assert post(browser, "/periodic/run-now", token_in(browser.get("/periodic")), id=descriptor).status_code == 403
+        log_in(browser, ADMIN)
+        assert "Run now" in browser.get("/periodic").text
+
+
+def test_very_many_are_paged(browser, client, monkeypatch):
+    monkeypatch.setattr(periodic, "_PER_PAGE", 20)
+    for number in range(45):
+        plant(client, f"Class{number:02}")
+    names = []
+    for which in (1, 2, 3):
+        text = browser.get(f"/periodic?page={which}").text
+        assert f"page {which} of 3" in text
+        names += [row.split()[0] for row in rows(text)]
+    assert names == [f"Class{number:02}" for number in range(45)]
+
+
+@pytest.mark.parametrize("name", ["<b>'\u202e", "\x1b[31m", "x" * 90])
+def test_names_and_schedules_are_shown_and_never_obeyed(browser, client, name):
+    plant(client, name, "every <script>", failures=1, error="<img src=x>")
+    text = browser.get("/periodic").text.partition("<main")[2]
+    assert "&lt;img src=x" in text
+    assert not [part for part in ("<script>", "<img src=x", "<b>'") if part in text]
+    assert not set(text) & set("\x1b\u202e")
