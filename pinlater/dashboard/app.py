@@ -107,6 +107,7 @@ def make_app(options: DashboardOptions) -> Starlette:
                 task.cancel()
             await asyncio.wait(tasks)
             await app_state.bulk_actions.close()
+            await app_state.triage.close()
             await client.close()
             await searcher.close()
 

@@ -18,6 +18,7 @@ from pinlater.dashboard.forms import RequestRefused
 from pinlater.dashboard.history import History
 from pinlater.dashboard.options import DashboardOptions
 from pinlater.dashboard.sessions import PasswordChecker, Role, Sessions
+from pinlater.dashboard.triage import Triage
 from pinlater.dashboard.ttl_cache import TtlCache
 from pinlater.dashboard.watch import ClaimWatcher
 from pinlater.model.workers import WorkerReport
@@ -43,6 +44,7 @@ class AppState:
         claims: cached claims of running jobs, by queue likewise.
         reports: cached worker reports, whatever the key.
         search: lock held by the one body search that may run.
+        triage: finds what is wrong.
     """
 
     options: DashboardOptions
@@ -60,12 +62,14 @@ class AppState:
     claims: TtlCache[ClaimScan]
     reports: TtlCache[list[WorkerReport]]
     search: asyncio.Lock
+    triage: Triage
 
     def changed(self, queue: str) -> None:
         """Drop cached data of a changed queue."""
         self.counts.forget(queue)
         self.failures.forget()
         self.claims.forget()
+        self.triage.forget()
 
 
 def make_app_state(options: DashboardOptions, client: AsyncVerbs, searcher: AsyncVerbs) -> AppState:
@@ -87,7 +91,7 @@ def make_app_state(options: DashboardOptions, client: AsyncVerbs, searcher: Asyn
     async def reports(_: str) -> list[WorkerReport]:
         return await client.workers()
 
-    cached_failures = TtlCache(failures)
+    cached_failures, cached_periodic, cached_reports = TtlCache(failures), TtlCache(periodic), TtlCache(reports)
 
     def changed(queue: str) -> None:
         counts.forget(queue)
@@ -106,10 +110,11 @@ def make_app_state(options: DashboardOptions, client: AsyncVerbs, searcher: Asyn
         Sessions(),
         PasswordChecker({role: stored for role, stored in hashes.items() if stored}),
         cached_failures,
-        TtlCache(periodic),
+        cached_periodic,
         TtlCache(claims),
-        TtlCache(reports),
+        cached_reports,
         asyncio.Lock(),
+        Triage(client, history, options.read_figures, cached_periodic, cached_reports),
     )
 
 

@@ -6,46 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from pinlater.model.histogram import Histogram
+
 Labels = tuple[str, ...]
-
-
-class Histogram(NamedTuple):
-    """Distribution of measured values; the last bucket counts values above all bounds."""
-
-    bounds: tuple[float, ...]
-    counts: tuple[int, ...]
-    sum: float
-
-    @property
-    def size(self) -> int:
-        """Number of values."""
-        return sum(self.counts)
-
-    @property
-    def mean(self) -> float | None:
-        """Mean of the values; None if there are none."""
-        return self.sum / self.size if self.size else None
-
-    def since(self, older: Histogram | None) -> Histogram:
-        """Return the values added since an older state of the same histogram."""
-        if older is None or older.size > self.size:  # all processes were replaced
-            return self
-        added = tuple(now - then for now, then in zip(self.counts, older.counts, strict=True))
-        return Histogram(self.bounds, added, self.sum - older.sum)
-
-    def quantile(self, share: float) -> float | None:
-        """Return the quantile ``share`` (0 to 1), to about ten percent; None without values.
-
-        It is interpolated within a bucket, because a difference of histograms has no known extremes.
-        """
-        rank, passed = share * self.size, 0
-        for index, count in enumerate(self.counts):
-            if count and passed + count >= rank:
-                low = self.bounds[index - 1] if index else 0.0
-                high = self.bounds[min(index, len(self.bounds) - 1)]
-                return low + (high - low) * (rank - passed) / count
-            passed += count
-        return None
 
 
 class ServerProcess(NamedTuple):
@@ -140,10 +103,17 @@ STORE_WAITING = "pinlater_store_waiting"
 SHARD_SECONDS = "pinlater_shard_call_seconds"
 SHARD_FAILURES = "pinlater_shard_failures_total"
 OLDEST_SECONDS = "pinlater_queue_oldest_due_age_seconds"
+WAITING_FOR_KEY = "pinlater_queue_waiting_for_key_jobs"
+STORE_SECONDS = "pinlater_store_seconds"
+FAILED_COMMITS = "pinlater_commits_failed_total"
+CALLS_SHED = "pinlater_calls_shed_total"
+STORE_BYTES = "pinlater_store_bytes"
+FREE_BYTES = "pinlater_store_free_bytes"
 
 NAMES = (
     *(ENQUEUED, DEQUEUED, SUCCEEDED, FAILED, WAITED_MS, CALL_SECONDS, ERRORS),
     *(COMMIT_REQUESTS, COMMIT_SECONDS, PARKED, CONNECTIONS, STORE_WAITING),
-    *(SHARD_SECONDS, SHARD_FAILURES, OLDEST_SECONDS),
+    *(SHARD_SECONDS, SHARD_FAILURES, OLDEST_SECONDS, WAITING_FOR_KEY),
+    *(STORE_SECONDS, FAILED_COMMITS, CALLS_SHED, STORE_BYTES, FREE_BYTES),
 )
 """All metrics that the dashboard reads."""

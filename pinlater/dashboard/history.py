@@ -14,15 +14,18 @@ from typing import NamedTuple
 
 from pinlater.dashboard.figures import (
     CALL_SECONDS,
+    CALLS_SHED,
     COMMIT_REQUESTS,
     COMMIT_SECONDS,
     DEQUEUED,
     ENQUEUED,
     ERRORS,
     FAILED,
+    FAILED_COMMITS,
     PARKED,
     SHARD_FAILURES,
     SHARD_SECONDS,
+    STORE_SECONDS,
     SUCCEEDED,
     WAITED_MS,
     Labels,
@@ -41,7 +44,8 @@ MOST_QUEUES = 200
 _RECENT = 13
 """Samples whose histograms are stored: a minute."""
 
-_RECENT_SPREADS = (CALL_SECONDS, COMMIT_REQUESTS, COMMIT_SECONDS, SHARD_SECONDS)
+_RECENT_SPREADS = (CALL_SECONDS, COMMIT_REQUESTS, COMMIT_SECONDS, SHARD_SECONDS, STORE_SECONDS)
+_RECENT_COUNTERS = (ERRORS, SHARD_FAILURES, FAILED_COMMITS, CALLS_SHED)
 
 _COST_FACTOR = 100
 """Sampling takes at most a hundredth of the time, even with very many queues."""
@@ -113,7 +117,7 @@ class History:
         self._count += 1
         self._last = (moment, figures)
         histograms = {name: figures.histograms.get(name, {}) for name in _RECENT_SPREADS}
-        errors = {name: figures.counters.get(name, {}) for name in (ERRORS, SHARD_FAILURES)}
+        errors = {name: figures.counters.get(name, {}) for name in _RECENT_COUNTERS}
         self._recent.append((moment, ServerFigures(figures.processes, errors, histograms, figures.gauges)))
 
     def _select_queues(self, figures: ServerFigures) -> set[str]:
@@ -203,11 +207,11 @@ class History:
         """Return the last values of one of ``SERVER_FIELDS``."""
         return self._tail(self._server.values[name], samples)
 
-    def recent(self) -> tuple[float, ServerFigures, ServerFigures] | None:
+    def recent(self, samples: int = _RECENT) -> tuple[float, ServerFigures, ServerFigures] | None:
         """Return seconds, first and last metrics of the last minute, or of the part of it that was recorded."""
         if len(self._recent) < 2:
             return None
-        (start, first), (end, last) = self._recent[0], self._recent[-1]
+        (start, first), (end, last) = self._recent[-min(samples, len(self._recent))], self._recent[-1]
         return end - start, first, last
 
     def _tail(self, values: array[float], samples: int) -> list[float | None]:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
+
+from pinlater.errors import PinLaterError
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -21,16 +26,33 @@ class TtlCache(Generic[T]):
     Args:
         load: returns the answer for a key.
         clock: monotonic seconds.
+        stale_seconds: for how long after that it is still given, while the next one is loaded in the background.
     """
 
-    def __init__(self, load: Callable[[str], Awaitable[T]], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        load: Callable[[str], Awaitable[T]],
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        stale_seconds: float = 0.0,
+    ) -> None:
         self._load = load
         self._clock = clock
+        self._stale_seconds = stale_seconds
         self._turn = asyncio.Lock()
         self._known: OrderedDict[str, tuple[float, T]] = OrderedDict()
+        self._loading: dict[str, asyncio.Task[None]] = {}
 
     async def get(self, key: str) -> T:
         """Return the answer for a key, loading it if need be; raises what ``load`` raises."""
+        until, known = self._known.get(key, (0.0, None))
+        if known is not None and until <= self._clock() < until + self._stale_seconds:
+            if key not in self._loading:
+                self._loading[key] = asyncio.create_task(self._reload(key))
+            return known
+        return await self._fresh(key)
+
+    async def _fresh(self, key: str) -> T:
         async with self._turn:
             until, known = self._known.get(key, (0.0, None))
             if known is not None and self._clock() < until:
@@ -44,6 +66,23 @@ class TtlCache(Generic[T]):
                 self._known.popitem(last=False)
             return answer
 
+    async def _reload(self, key: str) -> None:
+        try:
+            await self._fresh(key)
+        except PinLaterError as error:  # whoever asks next is told
+            log.debug("cannot load what the pages show: %s", error)
+            self._known.pop(key, None)
+        finally:
+            del self._loading[key]
+
     def forget(self) -> None:
         """Drop all answers, after a change."""
         self._known.clear()
+
+    async def close(self) -> None:
+        """End what is loaded in the background."""
+        tasks = list(self._loading.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)

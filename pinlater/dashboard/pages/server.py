@@ -18,12 +18,12 @@ from pinlater.dashboard.figures import (
     SHARD_FAILURES,
     SHARD_SECONDS,
     STORE_WAITING,
-    Histogram,
     ServerFigures,
     ShardHealth,
 )
 from pinlater.dashboard.formatting import duration
 from pinlater.dashboard.render import page
+from pinlater.model.histogram import Histogram
 
 _MOST_SHARDS = 200
 _ABOUT_A_MINUTE_SECONDS = 55.0

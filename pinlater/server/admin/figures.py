@@ -7,12 +7,12 @@ from pinlater.dashboard.figures import (
     CONNECTIONS,
     NAMES,
     PARKED,
-    Histogram,
     Labels,
     ServerFigures,
     ServerProcess,
     ShardHealth,
 )
+from pinlater.model.histogram import Histogram
 from pinlater.server.admin.reports import ServerStatus
 from pinlater.server.metrics.families import CounterSnapshot, DistributionSnapshot, LabeledGaugeSnapshot, label_values
 from pinlater.server.metrics.reports import ProcessReport

@@ -20,7 +20,6 @@ from pinlater.dashboard.figures import (
     NAMES,
     SUCCEEDED,
     WAITED_MS,
-    Histogram,
     ServerFigures,
     ServerProcess,
 )
@@ -29,6 +28,7 @@ from pinlater.dashboard.forms import RequestRefused
 from pinlater.dashboard.history import LENGTH, MOST_QUEUES, History
 from pinlater.dashboard.ttl_cache import TtlCache
 from pinlater.errors import NoHealthyShards
+from pinlater.model.histogram import Histogram
 from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
 from pinlater.server.admin.figures import figures_of

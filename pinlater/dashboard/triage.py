@@ -1,0 +1,106 @@
+"""Findings for the pages: what is wrong, from the service and the metrics of its processes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+
+from pinlater.client.async_verbs import AsyncVerbs
+from pinlater.client.periodic import PeriodicJobs
+from pinlater.dashboard.figures import (
+    CALLS_SHED,
+    FAILED_COMMITS,
+    FREE_BYTES,
+    STORE_BYTES,
+    STORE_SECONDS,
+    WAITING_FOR_KEY,
+    ServerFigures,
+    ShardHealth,
+)
+from pinlater.dashboard.history import History
+from pinlater.dashboard.ttl_cache import TtlCache
+from pinlater.model.workers import WorkerReport
+from pinlater.triage.collect import Collector
+from pinlater.triage.findings import Finding
+from pinlater.triage.readings import ShardReading
+from pinlater.triage.rules import diagnose
+from pinlater.triage.server_samples import ServerSample, merged, server_reading
+
+_SAMPLES = 3
+"""Samples of the history that say how the store does now: 10 seconds."""
+
+_STALE_SECONDS = 60.0
+"""For so long, a page shows the findings of before while new ones are looked for."""
+
+
+class Triage:
+    """Finds what is wrong, once for all who look.
+
+    Args:
+        client: client of the server.
+        history: metrics of the last minute.
+        read_figures: returns the current metrics.
+        periodic: cached periodic jobs; the empty name stands for all queues.
+        reports: cached worker reports, whatever the key.
+    """
+
+    def __init__(
+        self,
+        client: AsyncVerbs,
+        history: History,
+        read_figures: Callable[[], Awaitable[ServerFigures]],
+        periodic: TtlCache[PeriodicJobs],
+        reports: TtlCache[list[WorkerReport]],
+    ) -> None:
+        self._history = history
+        self._read_figures = read_figures
+
+        async def jobs(queues: Collection[str]) -> PeriodicJobs:
+            return await periodic.get(next(iter(queues)) if len(queues) == 1 else "")
+
+        async def workers() -> list[WorkerReport]:
+            return await reports.get("")
+
+        self._collector = Collector(client, periodic=jobs, workers=workers)
+        self._findings = TtlCache(self._find, stale_seconds=_STALE_SECONDS)
+
+    async def get(self, queue: str = "") -> list[Finding]:
+        """Return what is wrong with a queue, or with all and the store, sickest first.
+
+        Raises:
+            PinLaterError: the server does not answer.
+        """
+        return await self._findings.get(queue)
+
+    def forget(self) -> None:
+        """Drop the findings, after a change."""
+        self._findings.forget()
+
+    async def close(self) -> None:
+        """End what runs in the background."""
+        await self._findings.close()
+
+    async def _find(self, queue: str) -> list[Finding]:
+        recent, now = self._history.recent(_SAMPLES), await self._read_figures()
+        first = None if recent is None else sample_of(recent[1])
+        return diagnose(await self._collector.collect([queue] if queue else [], server_reading(first, sample_of(now))))
+
+
+def sample_of(figures: ServerFigures) -> ServerSample:
+    """Return what triage needs of the metrics."""
+    return ServerSample(
+        merged(figures.histograms.get(STORE_SECONDS, {}).values()),
+        sum(figures.counters.get(FAILED_COMMITS, {}).values()),
+        sum(figures.counters.get(CALLS_SHED, {}).values()),
+        [_shard(figures, shard) for shard in figures.shards],
+        {labels[0]: int(jobs) for labels, jobs in figures.levels.get(WAITING_FOR_KEY, {}).items()},
+    )
+
+
+def _shard(figures: ServerFigures, shard: ShardHealth) -> ShardReading:
+    return ShardReading(
+        shard.name,
+        shard.error if shard.unhealthy_in else "",
+        shard.since_ms,
+        figures.level(STORE_BYTES, shard.name),
+        figures.level(FREE_BYTES, shard.name),
+    )

@@ -1,0 +1,119 @@
+"""Metrics of a server at one moment, and the reading that two moments make."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from pinlater.model.histogram import Histogram
+from pinlater.triage.readings import ServerReading, ShardReading
+
+if TYPE_CHECKING:
+    from prometheus_client.samples import Sample
+
+_STORE_SECONDS = "pinlater_store_seconds"
+_FAILED_COMMITS = "pinlater_commits_failed_total"
+_REFUSED_CALLS = "pinlater_calls_shed_total"
+_FREE_BYTES = "pinlater_store_free_bytes"
+_USED_BYTES = "pinlater_store_bytes"
+_SHARD_AWAY = "pinlater_shard_ill"
+_WAITING_FOR_KEY = "pinlater_queue_waiting_for_key_jobs"
+_NAMES = (_STORE_SECONDS, _FAILED_COMMITS, _REFUSED_CALLS, _FREE_BYTES, _USED_BYTES, _SHARD_AWAY, _WAITING_FOR_KEY)
+
+
+class ServerSample(NamedTuple):
+    """Metrics of a server at one moment; counts are those since its start.
+
+    Attributes:
+        store: times of its calls to the store in seconds; None if none was made.
+        failed_commits: number of transactions that failed.
+        refused_calls: number of calls refused because too many waited for the store.
+        shards: shards of its store.
+        waiting_for_key: queue -> number of jobs that wait for their key.
+    """
+
+    store: Histogram | None = None
+    failed_commits: int = 0
+    refused_calls: int = 0
+    shards: Sequence[ShardReading] = ()
+    waiting_for_key: Mapping[str, int] = {}
+
+
+def server_reading(first: ServerSample | None, last: ServerSample) -> ServerReading:
+    """Return what happened between two samples, and how things are at the last; None: nothing is known to happen."""
+    if first is None:
+        return ServerReading(last.shards, waiting_for_key=last.waiting_for_key)
+    calls = None if last.store is None else last.store.since(first.store)
+    return ServerReading(
+        last.shards,
+        0 if calls is None else calls.size,
+        None if calls is None else calls.quantile(0.95),
+        max(last.failed_commits - first.failed_commits, 0),
+        max(last.refused_calls - first.refused_calls, 0),
+        last.waiting_for_key,
+    )
+
+
+def merged(histograms: Iterable[Histogram]) -> Histogram | None:
+    """Return histograms with the same bounds as one; None for none."""
+    found = list(histograms)
+    if not found:
+        return None
+    counts = tuple(map(sum, zip(*(each.counts for each in found), strict=True)))
+    return Histogram(found[0].bounds, counts, sum(each.sum for each in found))
+
+
+def parse_metrics(text: str) -> ServerSample:
+    """Read a sample from the page ``/metrics`` of a server's admin port.
+
+    Raises:
+        ValueError: the page has no such metrics, or another format.
+    """
+    values: defaultdict[str, list[Sample]] = defaultdict(list)
+    for sample in _samples(text):
+        values[sample.name].append(sample)
+    if not values:
+        raise ValueError("the page has no metrics of a PinLater server")
+    by_shard = {
+        name: {sample.labels.get("shard", ""): sample.value for sample in values[name]}
+        for name in (_FREE_BYTES, _USED_BYTES, _SHARD_AWAY)
+    }
+    return ServerSample(
+        _histogram(values[f"{_STORE_SECONDS}_bucket"], values[f"{_STORE_SECONDS}_sum"]),
+        int(sum(sample.value for sample in values[_FAILED_COMMITS])),
+        int(sum(sample.value for sample in values[_REFUSED_CALLS])),
+        [
+            ShardReading(
+                name,
+                "it is marked as not answering" if by_shard[_SHARD_AWAY].get(name) else "",
+                None,
+                by_shard[_USED_BYTES].get(name),
+                by_shard[_FREE_BYTES].get(name),
+            )
+            for name in sorted(set().union(*by_shard.values()))
+        ],
+        {sample.labels.get("queue", ""): int(sample.value) for sample in values[_WAITING_FOR_KEY]},
+    )
+
+
+def _samples(text: str) -> Iterable[Sample]:
+    """Yield the samples that matter: the page of a server with many queues has a hundred thousand others."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    lines = [line for line in text.splitlines() if line.startswith(_NAMES)]
+    for family in text_string_to_metric_families("\n".join(lines) + "\n"):
+        yield from family.samples
+
+
+def _histogram(buckets: Sequence[Sample], sums: Sequence[Sample]) -> Histogram | None:
+    """Return the histogram of cumulative buckets, all operations together."""
+    up_to: defaultdict[float, int] = defaultdict(int)
+    for sample in buckets:
+        up_to[float(sample.labels["le"])] += int(sample.value)
+    if not up_to:
+        return None
+    bounds = sorted(up_to)
+    counts = [up_to[bounds[0]], *(up_to[high] - up_to[low] for low, high in pairwise(bounds))]
+    return Histogram(tuple(bounds[:-1]), tuple(counts), sum(sample.value for sample in sums))
