@@ -106,8 +106,7 @@ def make_app(options: DashboardOptions) -> Starlette:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-            await app_state.bulk_actions.close()
-            await app_state.triage.close()
+            await app_state.close()
             await client.close()
             await searcher.close()
 

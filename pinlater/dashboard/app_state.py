@@ -43,6 +43,7 @@ class AppState:
         periodic: cached periodic jobs, by queue likewise.
         claims: cached claims of running jobs, by queue likewise.
         reports: cached worker reports, whatever the key.
+        oldest_due: cached moments since when the oldest due job of each queue is due, whatever the key.
         search: lock held by the one body search that may run.
         triage: finds what is wrong.
     """
@@ -61,8 +62,14 @@ class AppState:
     periodic: TtlCache[PeriodicJobs]
     claims: TtlCache[ClaimScan]
     reports: TtlCache[list[WorkerReport]]
+    oldest_due: TtlCache[dict[str, int]]
     search: asyncio.Lock
     triage: Triage
+
+    async def close(self) -> None:
+        """End what runs in the background."""
+        for part in (self.bulk_actions, self.triage, self.counts, self.reports, self.oldest_due):
+            await part.close()
 
     def changed(self, queue: str) -> None:
         """Drop cached data of a changed queue."""
@@ -91,7 +98,14 @@ def make_app_state(options: DashboardOptions, client: AsyncVerbs, searcher: Asyn
     async def reports(_: str) -> list[WorkerReport]:
         return await client.workers()
 
-    cached_failures, cached_periodic, cached_reports = TtlCache(failures), TtlCache(periodic), TtlCache(reports)
+    async def oldest_due(_: str) -> dict[str, int]:
+        return await client.oldest_due()
+
+    cached_failures, cached_periodic, cached_reports = (
+        TtlCache(failures),
+        TtlCache(periodic),
+        TtlCache(reports, stale_seconds=10.0),
+    )
 
     def changed(queue: str) -> None:
         counts.forget(queue)
@@ -113,6 +127,7 @@ def make_app_state(options: DashboardOptions, client: AsyncVerbs, searcher: Asyn
         cached_periodic,
         TtlCache(claims),
         cached_reports,
+        TtlCache(oldest_due, stale_seconds=10.0),
         asyncio.Lock(),
         Triage(client, history, options.read_figures, cached_periodic, cached_reports),
     )

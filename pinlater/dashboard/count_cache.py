@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypedDict
 
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.errors import QueueNotFound
@@ -15,7 +16,19 @@ from pinlater.model.state import JobState
 _MIN_TTL_SECONDS = 2.0
 _COST_FACTOR = 20
 """Counting takes at most a twentieth of the time, however many users there are."""
-_MOST_KEPT = 500
+_MOST_KEPT = 2000
+
+_PATIENCE_SECONDS = 0.05
+"""How long a page waits for new counts if it can show those it has."""
+_OLD_SECONDS = 60.0
+"""Counts that are older are shown only if new ones take longer than ``_LONG_PATIENCE_SECONDS``."""
+_LONG_PATIENCE_SECONDS = 2.0
+
+
+class StateFilter(TypedDict, total=False):
+    """Arguments of ``count`` and ``scan`` that select the jobs of a display state."""
+
+    future: bool
 
 
 class DisplayState(NamedTuple):
@@ -31,6 +44,11 @@ class DisplayState(NamedTuple):
     state: JobState
     is_future: bool = False
 
+    @property
+    def filters(self) -> StateFilter:
+        """Arguments of ``count`` and ``scan`` beside the state."""
+        return {"future": self.is_future}
+
 
 DISPLAY_STATES = (
     DisplayState("pending", JobState.PENDING),
@@ -40,6 +58,8 @@ DISPLAY_STATES = (
     DisplayState("succeeded", JobState.SUCCEEDED),
 )
 DISPLAY_STATES_BY_NAME = {display_state.name: display_state for display_state in DISPLAY_STATES}
+OPEN_STATES = DISPLAY_STATES[:-1]
+"""Without the succeeded jobs: there may be very many, and whoever looks after queues has nothing to do for them."""
 
 
 class StateCounts(NamedTuple):
@@ -57,8 +77,24 @@ class StateCounts(NamedTuple):
         return sum(self)
 
 
+class _Key(NamedTuple):
+    """What is counted: a queue, one or all of its priorities, all states or the open ones."""
+
+    queue: str
+    priority: int | None = None
+    is_open: bool = False
+
+
+class _Known(NamedTuple):
+    counted: float
+    good_until: float
+    counts: StateCounts
+
+
 class CountCache:
     """Counts jobs for all pages, one queue at a time.
+
+    Counts that have aged are shown while new ones are made, so that no page waits for a deep store.
 
     Args:
         client: client of the server.
@@ -69,53 +105,79 @@ class CountCache:
         self._client = client
         self._clock = clock
         self._turn = asyncio.Lock()
-        self._known: OrderedDict[tuple[str, int | None], tuple[float, StateCounts]] = (
-            OrderedDict()
-        )  # -> good until, counts
+        self._known: OrderedDict[_Key, _Known] = OrderedDict()
+        self._counting: set[asyncio.Task[None]] = set()
+        self._rests_until = 0.0  # after counting many queues
 
-    async def get(self, queues: Iterable[str]) -> dict[str, StateCounts]:
-        """Return the counts of queues, without queues that do not exist.
+    async def get(self, queues: Iterable[str], *, is_open: bool = False) -> dict[str, StateCounts]:
+        """Return the counts of queues, without queues that do not exist; ``is_open``: of open jobs alone.
 
         Raises:
             PinLaterError: the server does not answer.
         """
-        found = {}
-        async with self._turn:
-            for queue in queues:
-                counts = await self._get_one(queue, None)
-                if counts is not None:
-                    found[queue] = counts
-        return found
+        keys = [_Key(queue, None, is_open) for queue in queues]
+        return {key.queue: counts for key, counts in (await self._get(keys)).items()}
 
     async def get_by_priority(self, queue: str, priorities: Iterable[int]) -> list[tuple[int, StateCounts]]:
         """Return the counts of a queue by priority; raises as ``get``."""
-        async with self._turn:
-            counted = [(priority, await self._get_one(queue, priority)) for priority in priorities]
-        return [(priority, counts) for priority, counts in counted if counts is not None]
+        found = await self._get([_Key(queue, priority) for priority in priorities])
+        return [(key.priority, counts) for key, counts in found.items() if key.priority is not None]
 
     def forget(self, queue: str) -> None:
         """Drop the counts of a changed queue."""
-        for key in [key for key in self._known if key[0] == queue]:
+        for key in [key for key in self._known if key.queue == queue]:
             del self._known[key]
 
-    async def _get_one(self, queue: str, priority: int | None) -> StateCounts | None:
-        until, counts = self._known.get((queue, priority), (0.0, None))
-        if counts is not None and self._clock() < until:
-            return counts
-        started = self._clock()
-        try:
-            counts = StateCounts(
-                *[await self._count(queue, display_state, priority) for display_state in DISPLAY_STATES]
-            )
-        except QueueNotFound:
-            self.forget(queue)
-            return None
+    async def close(self) -> None:
+        """Stop counting."""
+        for task in self._counting:
+            task.cancel()
+        await asyncio.gather(*self._counting, return_exceptions=True)
+
+    async def _get(self, keys: Sequence[_Key]) -> dict[_Key, StateCounts]:
         now = self._clock()
-        self._known[queue, priority] = (now + max(_MIN_TTL_SECONDS, (now - started) * _COST_FACTOR), counts)
-        self._known.move_to_end((queue, priority))
+        aged = [key for key in keys if key not in self._known or now >= self._known[key].good_until]
+        can_show = all(key in self._known and now - self._known[key].counted < _OLD_SECONDS for key in aged)
+        if aged and not (can_show and aged[0].is_open and now < self._rests_until):
+            with contextlib.suppress(TimeoutError):
+                patience = _PATIENCE_SECONDS if can_show else _LONG_PATIENCE_SECONDS
+                await asyncio.wait_for(asyncio.shield(self._start(aged)), patience)
+        return {key: self._known[key].counts for key in keys if key in self._known}
+
+    def _start(self, keys: Sequence[_Key]) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._count_all(keys))
+        self._counting.add(task)
+        task.add_done_callback(self._counting.discard)
+        return task
+
+    async def _count_all(self, keys: Iterable[_Key]) -> None:
+        async with self._turn:
+            started = self._clock()
+            counted = [key for key in keys if await self._count_one(key)]
+            now = self._clock()
+            rest = (now - started) * _COST_FACTOR
+            good_until = now + max(_MIN_TTL_SECONDS, rest)
+            self._rests_until = max(self._rests_until, now + rest)
+            for key in counted:
+                if key in self._known:
+                    self._known[key] = self._known[key]._replace(good_until=good_until)
+
+    async def _count_one(self, key: _Key) -> bool:
+        """Count, unless somebody else has done so in the meantime; return whether it was necessary."""
+        known, now = self._known.get(key), self._clock()
+        if known is not None and now < known.good_until:
+            return False
+        try:
+            states = OPEN_STATES if key.is_open else DISPLAY_STATES
+            counts = StateCounts(*[await self._count(key, display_state) for display_state in states])
+        except QueueNotFound:
+            self.forget(key.queue)
+            return False
+        self._known[key] = _Known(now, now, counts)
+        self._known.move_to_end(key)
         if len(self._known) > _MOST_KEPT:
             self._known.popitem(last=False)
-        return counts
+        return True
 
-    async def _count(self, queue: str, display_state: DisplayState, priority: int | None) -> int:
-        return await self._client.count(queue, display_state.state, future=display_state.is_future, priority=priority)
+    async def _count(self, key: _Key, display_state: DisplayState) -> int:
+        return await self._client.count(key.queue, display_state.state, priority=key.priority, **display_state.filters)

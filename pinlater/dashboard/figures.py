@@ -70,9 +70,10 @@ class ServerFigures:
     levels: Mapping[str, Mapping[Labels, float]] = field(default_factory=dict)
     shards: list[ShardHealth] = field(default_factory=list)
 
-    def total(self, counter: str, queue: str) -> int:
-        """Return the value of a queue's counter."""
-        return self.counters.get(counter, {}).get((queue,), 0)
+    def total(self, counter: str, queue: str | None = None) -> int:
+        """Return the value of a queue's counter; None: the sum over all queues."""
+        values = self.counters.get(counter, {})
+        return sum(values.values()) if queue is None else values.get((queue,), 0)
 
     def level(self, name: str, queue: str) -> float | None:
         """Return the value of a queue's gauge; None if unknown."""
@@ -109,11 +110,20 @@ FAILED_COMMITS = "pinlater_commits_failed_total"
 CALLS_SHED = "pinlater_calls_shed_total"
 STORE_BYTES = "pinlater_store_bytes"
 FREE_BYTES = "pinlater_store_free_bytes"
+STATE_GAUGES = {
+    "pending": "pinlater_queue_backlog_jobs",
+    "retrying": "pinlater_queue_retrying_jobs",
+    "scheduled": "pinlater_queue_scheduled_jobs",
+    "running": "pinlater_queue_running_jobs",
+    "failed": "pinlater_queue_failed_jobs",
+}
+"""Display state -> number of its jobs in each queue, as the server samples it."""
 
 NAMES = (
     *(ENQUEUED, DEQUEUED, SUCCEEDED, FAILED, WAITED_MS, CALL_SECONDS, ERRORS),
     *(COMMIT_REQUESTS, COMMIT_SECONDS, PARKED, CONNECTIONS, STORE_WAITING),
     *(SHARD_SECONDS, SHARD_FAILURES, OLDEST_SECONDS, WAITING_FOR_KEY),
     *(STORE_SECONDS, FAILED_COMMITS, CALLS_SHED, STORE_BYTES, FREE_BYTES),
+    *STATE_GAUGES.values(),
 )
 """All metrics that the dashboard reads."""

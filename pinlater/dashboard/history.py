@@ -9,7 +9,7 @@ import math
 import time
 from array import array
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import NamedTuple
 
 from pinlater.dashboard.figures import (
@@ -88,6 +88,7 @@ class History:
         self._moments = array("d", [math.nan]) * LENGTH
         self._queues: dict[str, _QueueSeries] = {}
         self._server = _QueueSeries(SERVER_FIELDS)
+        self._fleet = _QueueSeries(tuple(_COUNTERS))
         self._last: tuple[float, ServerFigures] | None = None
         self._recent: deque[tuple[float, ServerFigures]] = deque(maxlen=_RECENT)
 
@@ -113,6 +114,7 @@ class History:
         before, seconds = (None, 0.0) if self._last is None else (self._last[1], moment - self._last[0])
         for queue in self._select_queues(figures):
             self._add_queue(queue, position, before, figures, seconds)
+        self._add_rates(self._fleet, position, before, figures, seconds)
         self._add_server(position, before, figures, seconds)
         self._count += 1
         self._last = (moment, figures)
@@ -138,16 +140,28 @@ class History:
         self, queue: str, position: int, before: ServerFigures | None, now: ServerFigures, seconds: float
     ) -> None:
         series = self._queues[queue]
-        for name, counter in _COUNTERS.items():
-            added = math.nan if before is None else now.total(counter, queue) - before.total(counter, queue)
-            series.values[name][position] = added / seconds if added >= 0 and seconds > 0 else math.nan
-            if added > 0:
-                series.active = self._count
+        self._add_rates(series, position, before, now, seconds, queue)
         waited = now.histogram(WAITED_MS, queue)
         if waited is not None and before is not None:
             waited = waited.since(before.histogram(WAITED_MS, queue))
         quantile = waited.quantile(0.95) if waited is not None and before is not None else None
         series.values["waited_ms"][position] = math.nan if quantile is None else quantile
+
+    def _add_rates(  # noqa: PLR0917 - one sample
+        self,
+        series: _QueueSeries,
+        position: int,
+        before: ServerFigures | None,
+        now: ServerFigures,
+        seconds: float,
+        queue: str | None = None,
+    ) -> None:
+        """Store how much the counters of a queue, or of all queues, have grown."""
+        for name, counter in _COUNTERS.items():
+            added = math.nan if before is None else now.total(counter, queue) - before.total(counter, queue)
+            series.values[name][position] = added / seconds if added >= 0 and seconds > 0 else math.nan
+            if added > 0:
+                series.active = self._count
 
     def _add_server(self, position: int, before: ServerFigures | None, now: ServerFigures, seconds: float) -> None:
         values = self._server.values
@@ -183,9 +197,11 @@ class History:
         series = self._queues.get(queue)
         return [] if series is None else self._tail(series.values[name], samples)
 
-    def total_line(self, name: str, samples: int = 120) -> list[float | None]:
-        """Return the last values of a field, summed over all queues."""
-        lines = [self._tail(series.values[name], samples) for series in self._queues.values()]
+    def total_line(self, name: str, queues: Collection[str] | None = None, samples: int = 120) -> list[float | None]:
+        """Return the last values of a field, summed over some queues; None: over all, also those without a history."""
+        if queues is None:
+            return self._tail(self._fleet.values[name], samples)
+        lines = [self._tail(self._queues[queue].values[name], samples) for queue in queues if queue in self._queues]
         return [
             sum(known) if (known := [value for value in column if value is not None]) else None
             for column in zip(*lines, strict=True)
@@ -196,7 +212,7 @@ class History:
         return {} if self._last is None else self._last[1].counters.get(name, {})
 
     def level(self, name: str, queue: str) -> float | None:
-        """Return a queue's gauge from the last sample."""
+        """Return a queue's gauge from the last sample; None if unknown."""
         return None if self._last is None else self._last[1].level(name, queue)
 
     def moments(self, samples: int = LENGTH) -> list[float]:

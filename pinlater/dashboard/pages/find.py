@@ -89,7 +89,7 @@ async def _search_queue(app: AppState, queue: str, pattern: str, found: list[Fou
     for display_state in DISPLAY_STATES:
         try:
             scanned = await app.searcher.scan(
-                queue, display_state.state, future=display_state.is_future, limit=_PER_STATE, body_regex=pattern
+                queue, display_state.state, limit=_PER_STATE, body_regex=pattern, **display_state.filters
             )
         except QueueNotFound:
             return True

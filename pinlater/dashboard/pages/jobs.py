@@ -70,10 +70,10 @@ async def _scan(  # noqa: PLR0917 - the fields of the page's form, in their orde
         queue,
         display_state.state,
         priority=int(number("priority", priority, 1, app.options.priority_levels, int)) if priority else None,
-        future=display_state.is_future,
         limit=PER_PAGE,
         body_regex=pattern or None,
         continuation=continuation,
+        **display_state.filters,
     )
 
 

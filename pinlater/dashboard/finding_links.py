@@ -1,0 +1,45 @@
+"""Where each finding is mended: the page that its link opens."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+from pinlater.triage.findings import Finding, Kind
+
+
+class FindingLink(NamedTuple):
+    """A path of the dashboard, and what is there."""
+
+    path: str
+    label: str
+
+
+_STORE = {Kind.SHARD_AWAY, Kind.STORE_FULL, Kind.STORE_SLOW}
+_FAILURES = {Kind.POISON, Kind.FAILING, Kind.GIVEN_UP}
+_WORKER = {Kind.WORKER_SILENT, Kind.MEMORY_GROWS, Kind.CLOCK_OFF}
+_WORKERS = {Kind.POOL_GONE, Kind.NO_WORKER}
+_PERIODIC = {Kind.PERIODIC_FAILED, Kind.PERIODIC_LATE}
+
+
+def link_of(finding: Finding) -> FindingLink:
+    """Return where a finding is mended."""
+    queue, kind = finding.queue or "", finding.kind
+    if kind in _STORE:
+        return FindingLink("/server", "Store")
+    if kind in _PERIODIC:
+        return FindingLink("/periodic", "Periodic jobs")
+    if kind in _FAILURES:
+        return FindingLink(_path("/failed", queue=queue), "Failures")
+    if kind in _WORKERS:
+        return FindingLink(_path("/workers", queue=queue), "Workers")
+    if kind in _WORKER:
+        return FindingLink(_path("/workers", worker=finding.worker or ""), "Worker")
+    if kind is Kind.UNKNOWN_CLASS:
+        return FindingLink(_path("/jobs", queue=queue, state="pending"), "Jobs")
+    return FindingLink(f"/queues/{queue}" if queue else "/workers", "Queue" if queue else "Workers")
+
+
+def _path(page: str, **fields: str) -> str:
+    given = {name: value for name, value in fields.items() if value}
+    return f"{page}?{urlencode(given)}" if given else page

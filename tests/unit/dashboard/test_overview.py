@@ -1,0 +1,165 @@
+"""The first page: what is wrong, and the queues, sorted and filtered, without a call for each of them."""
+
+import asyncio
+import html
+import re
+import time
+
+from pinlater.dashboard.count_cache import CountCache, StateCounts
+from pinlater.dashboard.figures import ENQUEUED, STATE_GAUGES, ServerFigures, ServerProcess
+from pinlater.dashboard.finding_links import link_of
+from pinlater.dashboard.history import History
+from pinlater.dashboard.queue_rows import QueueRow, queue_rows, sort_rows, total_of
+from pinlater.model.jobs import NewJob
+from pinlater.model.queues import QueueSettings
+from pinlater.model.workers import SILENT_SECONDS, WorkerProcess, WorkerReport
+from pinlater.triage.findings import Finding, Kind, Severity
+from tests.unit.dashboard.app import PAGES
+
+
+def names_in(page):
+    return re.findall(r'<tr id="q-([^"]+)"', page.text)
+
+
+def tile(page, name):
+    return re.search(rf'<span class="dot {name}">{name}</span><b>([^<]*)</b>', page.text)[1]
+
+
+def test_what_is_wrong_is_on_top_with_a_link(browser, client):
+    assert "Nothing is wrong" in browser.get("/").text
+    client.enqueue_jobs("pins", [NewJob(b"{}", run_after_ms=int(time.time() * 1000) - 60_000)])
+    app = browser.app.state.dashboard
+    app.triage.forget()
+    page = browser.get("/").text
+    finding = page.partition('data-finding="no_worker"')[2].partition("</li>")[0]
+    assert "critical" in finding or "warning" in finding
+    assert 'href="/workers?queue=pins"' in finding
+    assert page.index('data-finding="no_worker"') < page.index('id="q-pins"')
+
+
+def test_a_filter_filters_all_figures(browser, client):
+    client.create_queue("other")
+    soon = int(time.time() * 1000) - 60_000
+    client.enqueue_jobs("pins", [NewJob(b"{}", run_after_ms=soon)] * 3)
+    client.enqueue_jobs("other", [NewJob(b"{}", run_after_ms=soon)] * 4)
+    assert tile(browser.get("/"), "pending") == "7"
+    browser.app.state.dashboard.triage.forget()
+    page = browser.get("/?q=oth")
+    assert names_in(page) == ["other"]
+    assert tile(page, "pending") == "4"
+    assert page.text.count('data-finding="no_worker"') == 1
+    assert "1 finding about other queues" in page.text
+    assert "All figures are of the 1 queue" in page.text
+
+
+def test_queues_are_sorted_by_any_column(browser, client):
+    for number, name in enumerate(("c_queue", "a_queue", "b_queue")):
+        client.create_queue(name)
+        client.enqueue_jobs(name, [NewJob(b"{}")] * (number + 1))
+    with_numbers = browser.get("/?q=_queue")  # counts them; the server in this process samples nothing
+    assert names_in(with_numbers) == ["a_queue", "b_queue", "c_queue"]
+    assert names_in(browser.get("/?q=_queue&sort=queue&order=desc")) == ["c_queue", "b_queue", "a_queue"]
+    page = browser.get("/?sort=workers&q=_queue")
+    assert 'aria-sort="descending"><a href="/?q=_queue&amp;sort=workers&amp;order=asc">Workers' in page.text
+    for link in re.findall(r'<th scope="col"[^>]*><a href="([^"]+)"', page.text):
+        assert browser.get(html.unescape(link)).status_code == 200
+    assert browser.get("/?sort=nonsense").status_code == 400
+    assert browser.get("/?sort=queue&order=up").status_code == 400
+
+
+def test_sorting_puts_unknown_values_last():
+    def row(name, failed, rate):
+        counts = None if failed is None else StateCounts(failed=failed)
+        return QueueRow(name, QueueSettings(), counts, {"failed_rate": rate})
+
+    rows = [row("a", 1, None), row("b", None, 2.0), row("c", 5, 1.0), row("d", 1, 0.0)]
+    assert [one.name for one in sort_rows(rows, "failed", is_descending=True)] == ["c", "a", "d", "b"]
+    assert [one.name for one in sort_rows(rows, "failed", is_descending=False)] == ["a", "d", "c", "b"]
+    assert [one.name for one in sort_rows(rows, "failed_rate", is_descending=True)] == ["b", "c", "d", "a"]
+    assert total_of(rows).failed == 7
+
+
+def test_rows_know_what_the_server_has_sampled_and_who_serves_them():
+    async def nothing():
+        raise OSError
+
+    history, now_ms = History(nothing), 1_000_000_000.0
+    gauges = {name: {("pins",): 7.0} for name in STATE_GAUGES.values()}
+    for moment, enqueued in ((0.0, 0), (5.0, 50)):
+        history.add(
+            moment, ServerFigures([ServerProcess(1, None, 1, 0, 1)], {ENQUEUED: {("pins",): enqueued}}, {}, {}, gauges)
+        )
+
+    def worker(name, queues, age_seconds=0.0, **about):
+        process = WorkerProcess(pid=1, queues=queues)
+        return WorkerReport(
+            id=name, host="h", processes=[process], reported_ms=int(now_ms - age_seconds * 1000), **about
+        )
+
+    reports = [
+        worker("a", ["pins", "other"]),
+        worker("b", ["pins"]),
+        worker("silent", ["pins"], SILENT_SECONDS + 1),
+        worker("draining", ["pins"], is_draining=True),
+    ]
+    settings = {"pins": QueueSettings(), "other": QueueSettings(), "idle": QueueSettings()}
+    idle, other, pins = queue_rows(settings, history, {"pins": int(now_ms) - 3000}, reports, now_ms)
+    assert pins.counts is not None
+    assert pins.counts.failed == 7
+    assert (pins.value("enqueued_rate"), pins.value("oldest"), pins.value("workers")) == (10.0, 3.0, 2)
+    assert (other.counts, other.value("failed"), other.value("workers")) == (None, None, 1)
+    assert idle.value("workers") == 0
+    assert history.total_line("enqueued")[-1] == history.total_line("enqueued", ["pins"])[-1] == 10.0
+    assert history.total_line("enqueued", ["idle"]) == []
+
+
+class SlowClient:
+    """Counts one more job each time, as slowly as it is told."""
+
+    def __init__(self):
+        self.calls, self.may_answer = 0, asyncio.Event()
+        self.may_answer.set()
+
+    async def count(self, queue, state, **filters):
+        self.calls += 1
+        await self.may_answer.wait()
+        return self.calls
+
+
+def test_aged_counts_are_shown_while_new_ones_are_made():
+    async def scenario():
+        client, now = SlowClient(), [100.0]
+        counts = CountCache(client, clock=lambda: now[0])
+        first = (await counts.get(["pins"]))["pins"]
+        assert (await counts.get(["pins"]))["pins"] == first
+        now[0] += 10
+        client.may_answer.clear()
+        assert (await counts.get(["pins"]))["pins"] == first
+        client.may_answer.set()
+        while (await counts.get(["pins"]))["pins"] == first:
+            await asyncio.sleep(0)
+        counts.forget("pins")
+        calls = client.calls
+        await counts.get(["pins"], is_open=True)
+        assert client.calls - calls == len(StateCounts._fields) - 1  # succeeded ones are not counted
+        await counts.close()
+
+    asyncio.run(scenario())
+
+
+def test_many_viewers_count_no_more_than_one():
+    async def scenario():
+        client, now = SlowClient(), [100.0]
+        counts = CountCache(client, clock=lambda: now[0])
+        await asyncio.gather(*[counts.get(["pins"]) for _ in range(20)])
+        assert client.calls == len(StateCounts._fields)
+
+    asyncio.run(scenario())
+
+
+def test_every_kind_of_finding_leads_to_a_page(browser, client):
+    for kind in Kind:
+        finding = Finding(kind, Severity.WARNING, "pins", "title", "sentence", "advice", queue="pins", worker="w")
+        path = link_of(finding).path.partition("?")[0]
+        known = {one.partition("?")[0] for one in PAGES} | {"/server", "/periodic"}
+        assert path in known, kind
