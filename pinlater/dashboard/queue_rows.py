@@ -121,9 +121,39 @@ def processes_by_queue(reports: Iterable[WorkerReport], now_ms: float) -> dict[s
     """Return the number of job processes that take jobs of each queue; silent and draining workers do not."""
     found: defaultdict[str, int] = defaultdict(int)
     for report in reports:
-        is_silent = report.reported_ms is not None and now_ms - report.reported_ms > SILENT_SECONDS * 1000
-        if not report.is_draining and not is_silent:
+        if not report.is_draining and not _is_silent(report, now_ms):
             for process in report.processes:
                 for queue in process.queues:
                     found[queue] += 1
     return dict(found)
+
+
+def _is_silent(report: WorkerReport, now_ms: float) -> bool:
+    return report.reported_ms is not None and now_ms - report.reported_ms > SILENT_SECONDS * 1000
+
+
+class ServingWorker(NamedTuple):
+    """A worker that serves a queue.
+
+    Attributes:
+        report: its latest report.
+        processes: number of its processes that serve the queue.
+        busy: number of those that run jobs, of any queue.
+        is_silent: whether its reports have stopped.
+    """
+
+    report: WorkerReport
+    processes: int
+    busy: int
+    is_silent: bool
+
+
+def workers_of(reports: Iterable[WorkerReport], queue: str, now_ms: float) -> list[ServingWorker]:
+    """Return the workers that serve a queue, those with the most processes for it first."""
+    found = []
+    for report in reports:
+        serving = [process for process in report.processes if queue in process.queues]
+        if serving:
+            busy = sum(bool(process.jobs) for process in serving)
+            found.append(ServingWorker(report, len(serving), busy, _is_silent(report, now_ms)))
+    return sorted(found, key=lambda worker: (-worker.processes, worker.report.host, worker.report.id))

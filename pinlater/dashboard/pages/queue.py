@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import time
+
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from pinlater.dashboard.access import form_of
 from pinlater.dashboard.app_state import get_app_state
 from pinlater.dashboard.audit import audit
-from pinlater.dashboard.count_cache import StateCounts
-from pinlater.dashboard.figures import OLDEST_SECONDS
+from pinlater.dashboard.count_cache import DISPLAY_STATES, StateCounts
+from pinlater.dashboard.finding_links import link_of
 from pinlater.dashboard.forms import RequestRefused, query_text
+from pinlater.dashboard.queue_rows import workers_of
 from pinlater.dashboard.render import page
 
 _MOST_PRIORITIES = 9
+_MOST_WORKERS = 12
 _NOTES = {
     "paused": "The queue is paused: no jobs are handed out until you resume it.",
     "resumed": "The queue is resumed.",
@@ -34,15 +38,22 @@ async def queue(request: Request) -> Response:
     )  # not counted separately: the sums would not agree
     if levels > _MOST_PRIORITIES:
         counts = (await app.counts.get([name])).get(name, counts)
+    due_ms = (await app.oldest_due.get("")).get(name)
+    reports = await app.reports.get("")
     return page(
         request,
         "queue.html",
         queue=name,
         settings=settings,
         counts=counts,
+        states=DISPLAY_STATES,
         priorities=priorities,
-        oldest=app.history.level(OLDEST_SECONDS, name) if counts.pending else None,
+        oldest=None if due_ms is None else max(time.time() - due_ms / 1000, 0.0),
         rates=app.history.rates(name),
+        findings=[(finding, link_of(finding)) for finding in await app.triage.get(name)],
+        workers=(serving := workers_of(reports, name, time.time() * 1000))[:_MOST_WORKERS],
+        hidden_workers=max(len(serving) - _MOST_WORKERS, 0),
+        processes=sum(worker.processes for worker in serving),
         note=_NOTES.get(query_text(request, "done", 20), ""),
     )
 

@@ -9,10 +9,10 @@ from pinlater.dashboard.count_cache import CountCache, StateCounts
 from pinlater.dashboard.figures import ENQUEUED, STATE_GAUGES, ServerFigures, ServerProcess
 from pinlater.dashboard.finding_links import link_of
 from pinlater.dashboard.history import History
-from pinlater.dashboard.queue_rows import QueueRow, queue_rows, sort_rows, total_of
+from pinlater.dashboard.queue_rows import QueueRow, queue_rows, sort_rows, total_of, workers_of
 from pinlater.model.jobs import NewJob
 from pinlater.model.queues import QueueSettings
-from pinlater.model.workers import SILENT_SECONDS, WorkerProcess, WorkerReport
+from pinlater.model.workers import SILENT_SECONDS, RunningJob, WorkerProcess, WorkerReport
 from pinlater.triage.findings import Finding, Kind, Severity
 from tests.unit.dashboard.app import PAGES
 
@@ -111,6 +111,29 @@ def test_rows_know_what_the_server_has_sampled_and_who_serves_them():
     assert idle.value("workers") == 0
     assert history.total_line("enqueued")[-1] == history.total_line("enqueued", ["pins"])[-1] == 10.0
     assert history.total_line("enqueued", ["idle"]) == []
+
+
+def test_the_workers_of_a_queue():
+    def worker(name, *processes):
+        return WorkerReport(id=name, host=name, processes=list(processes), reported_ms=1000)
+
+    busy = WorkerProcess(pid=1, queues=["pins"], jobs=[RunningJob("pins:s1:p1:1", 0)])
+    idle, elsewhere = WorkerProcess(pid=2, queues=["pins"]), WorkerProcess(pid=3, queues=["other"])
+    found = workers_of([worker("a", idle), worker("b", busy, idle, elsewhere), worker("c", elsewhere)], "pins", 2000.0)
+    assert [(one.report.id, one.processes, one.busy, one.is_silent) for one in found] == [
+        ("b", 2, 1, False),
+        ("a", 1, 0, False),
+    ]
+    assert workers_of([worker("a", idle)], "pins", 2000.0 + SILENT_SECONDS * 1000)[0].is_silent
+
+
+def test_a_queue_says_what_is_wrong_with_it_alone(browser, client):
+    client.create_queue("other")
+    for name in ("pins", "other"):
+        client.enqueue_jobs(name, [NewJob(b"{}", run_after_ms=int(time.time() * 1000) - 60_000)])
+    page = browser.get("/queues/pins").text
+    assert page.count('data-finding="no_worker"') == 1
+    assert "No worker that reports to the server serves this queue" in page
 
 
 class SlowClient:
