@@ -1,7 +1,8 @@
-"""``pinlater periodic``."""
+"""``pinlater periodic``, ``pause-periodic`` and ``resume-periodic``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +12,7 @@ from pinlater.cli.completion import complete_queues
 from pinlater.cli.output import Table, duration, job_json, moment, print_json, visible
 
 if TYPE_CHECKING:
+    from pinlater.client.client import Client
     from pinlater.client.periodic import PeriodicJob
 
 _HEADERS = ("QUEUE", "JOB", "SCHEDULE", "NEXT RUN", "LAST RUN", "RESULT", "TOOK", "RUNS", "FAILED", "ERROR")
@@ -50,13 +52,65 @@ def periodic(session: Session, /, *, queues: tuple[str, ...], failed: bool) -> N
         click.echo(f"only some jobs were read; there may be more periodic jobs in: {names}", err=True)
 
 
+@command(
+    "pause-periodic",
+    examples="""
+    pinlater pause-periodic bills Bill
+    """,
+)
+@click.argument("queue", shell_complete=complete_queues)
+@click.argument("name", metavar="JOB")
+@click.pass_obj
+def pause_periodic(session: Session, /, *, queue: str, name: str) -> int:
+    """Pause a periodic job, by its queue and class.
+
+    It does not run until it is resumed, whatever restarts or is deployed. If you deploy another schedule of the class,
+    that is another job, which is not paused. Running it now ends the pause.
+
+    Exit status 1 if there is no such job, if it runs now, or if it is paused already.
+    """
+    return _change(session, queue, name, "paused", lambda client, job: client.pause_periodic(job))
+
+
+@command(
+    "resume-periodic",
+    examples="""
+    pinlater resume-periodic bills Bill
+    """,
+)
+@click.argument("queue", shell_complete=complete_queues)
+@click.argument("name", metavar="JOB")
+@click.pass_obj
+def resume_periodic(session: Session, /, *, queue: str, name: str) -> int:
+    """Let a paused periodic job run again, by its queue and class.
+
+    If it has missed runs, it runs now, once for all of them, and then as scheduled.
+
+    Exit status 1 if there is no such job, or if it is not paused.
+    """
+    return _change(session, queue, name, "resumed", lambda client, job: client.resume_periodic(job))
+
+
+def _change(session: Session, queue: str, name: str, done: str, change: Callable[[Client, PeriodicJob], bool]) -> int:
+    with session.client() as client:
+        jobs = [job for job in client.periodic_jobs([queue]).jobs if job.name == name]
+        changed = sum(change(client, job) for job in jobs)
+    if session.as_json:
+        print_json({"jobs": changed})
+    elif not jobs:
+        click.echo(f"there is no periodic job {name} in queue {queue}; see: pinlater periodic {queue}", err=True)
+    else:
+        click.echo(f"{name} is {done}" if changed else f"{name} is not {done}: see pinlater periodic {queue}", err=True)
+    return int(changed == 0)
+
+
 def _row(job: PeriodicJob) -> list[str]:
     failure, run = job.last_failure, job.last_run
     return [
         job.queue,
         visible(job.name),
         visible(job.schedule),
-        moment(job.due_ms),
+        "paused" if job.is_paused else moment(job.due_ms),
         *(("-", "-", "-") if run is None else (moment(run.ended_ms), run.result, duration(run.run_ms / 1000))),
         str(job.runs),
         str(job.failures),
@@ -71,6 +125,7 @@ def _json(job: PeriodicJob) -> dict[str, Any]:
     return {
         **job._asdict(),
         "schedule_in_words": job.in_words,
+        "is_paused": job.is_paused,
         "last_failure": None if failure is None else {"at_ms": failure.at_ms, "error": failure.error},
         "last_run": None if job.last_run is None else msgspec.structs.asdict(job.last_run),
         "info": job_json(job.info._replace(body=None)),

@@ -87,6 +87,8 @@ for _command in (
     tail.tail,
     workers.workers,
     periodic.periodic,
+    periodic.pause_periodic,
+    periodic.resume_periodic,
     enqueue.enqueue,
     claims.dequeue,
     claims.ack,

@@ -17,6 +17,9 @@ from pinlater.protocol.operations import Call, Calls
 MOST_SCANNED = 5000
 """Pending and running jobs that are searched for periodic ones."""
 
+PAUSED_UNTIL_MS = 253_370_764_800_000
+"""A periodic job that is due at this time, in the year 9999, is paused. The tick to go on with is in its body."""
+
 _LOOKUP = 100
 _PERIODIC_KEY = re.compile(PERIODIC_KEY_PATTERN)
 
@@ -50,6 +53,11 @@ class PeriodicJob(NamedTuple):
         return schedule_in_words(self.schedule)
 
     @property
+    def is_paused(self) -> bool:
+        """Whether it does not run until it is resumed."""
+        return self.info.state is JobState.PENDING and self.info.run_after_ms == PAUSED_UNTIL_MS
+
+    @property
     def is_running(self) -> bool:
         """Whether it runs now."""
         return self.info.state is JobState.IN_PROGRESS
@@ -57,7 +65,8 @@ class PeriodicJob(NamedTuple):
     @property
     def is_retrying(self) -> bool:
         """Whether the current run has failed, and is to be tried again."""
-        return self.info.state is JobState.PENDING and self.info.attempts_remaining < self.info.attempts_allowed
+        is_tried = self.info.attempts_remaining < self.info.attempts_allowed
+        return is_tried and self.info.state is JobState.PENDING and not self.is_paused
 
     def late_ms(self, now_ms: int) -> int:
         """Return for how many milliseconds it has been due without a worker that ran it; 0 if it is not due, or runs.
@@ -106,6 +115,16 @@ def find_periodic(calls: Calls, queues: Iterable[str]) -> Generator[Call[Any], A
         ]
     found.sort(key=lambda job: (not job.failures, job.queue, job.name))
     return PeriodicJobs(found, scan.left_out)
+
+
+def pause(calls: Calls, job: PeriodicJob) -> Call[int]:
+    """Return the call that pauses a periodic job unless it runs, and returns how many it has paused."""
+    return calls.schedule(job.queue, [job.info.descriptor], PAUSED_UNTIL_MS)
+
+
+def resume(calls: Calls, job: PeriodicJob) -> Call[int]:
+    """Return the call that makes a paused job due at the tick that it was paused before; a tick in the past is now."""
+    return calls.schedule(job.queue, [job.info.descriptor], job.due_ms)
 
 
 def _is_periodic(info: JobInfo) -> bool:

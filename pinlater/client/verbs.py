@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pinlater.client.fair_scan import FairScan, Part, fair_scan
 from pinlater.client.moving import Move, run_steps
-from pinlater.client.periodic import PeriodicJobs, find_periodic
+from pinlater.client.periodic import PeriodicJob, PeriodicJobs, find_periodic, pause, resume
 from pinlater.client.service_calls import ServiceCalls
 from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
@@ -58,6 +58,26 @@ class Verbs(ServiceCalls):
         """
         names = list(queues) or sorted(self.queue_names())
         return run_steps(find_periodic(self._calls, names), self._execute)
+
+    def pause_periodic(self, job: PeriodicJob) -> bool:
+        """Pause a periodic job until it is resumed, whatever restarts or is deployed; False if it runs or has gone.
+
+        It is put off to the year 9999. A job of another schedule of the class is another job, which is not paused.
+
+        Raises:
+            ProtocolError: the server is of an older version.
+        """
+        return self._execute(pause(self._calls, job)) > 0
+
+    def resume_periodic(self, job: PeriodicJob) -> bool:
+        """Let a paused periodic job run again; return False if it was not paused.
+
+        It goes on with the tick that it was paused before: if that was missed, it runs now, once for all missed ticks.
+
+        Raises:
+            ProtocolError: the server is of an older version.
+        """
+        return job.is_paused and self._execute(resume(self._calls, job)) > 0
 
     def move_these(self, move: Move, descriptors: Sequence[str]) -> int:
         """Move the given jobs as ``move`` says, in this order; return how many were moved, which it counts, too.

@@ -74,7 +74,7 @@ _ROUTES = [
     Route("/job/send", job_messages.send, methods=["POST"]),
     Route("/failed", failed.failed),
     Route("/periodic", periodic.periodic),
-    Route("/periodic/run-now", periodic.run_now, methods=["POST"]),
+    Route("/periodic", periodic.change, methods=["POST"]),
     Route("/plans", bulk_actions.make, methods=["POST"]),
     Route("/plans/{key}", bulk_actions.show),
     Route("/plans/{key}/start", bulk_actions.start, methods=["POST"]),

@@ -223,6 +223,13 @@ class PinLaterRunJobsNowRequest(Payload):
 
 
 @payload
+class PinLaterScheduleJobsRequest(Payload):
+    queueName: str | None = field(1, STRING, default=None, required=True)
+    jobDescriptors: list[str] | None = field(2, (LIST, STRING), default=None, required=True)
+    runAfterTimestampMillis: int | None = field(3, I64, default=None, required=True)
+
+
+@payload
 class PinLaterCancelJobsRequest(Payload):
     queueName: str | None = field(1, STRING, default=None, required=True)
     jobDescriptors: list[str] | None = field(2, (LIST, STRING), default=None, required=True)
@@ -354,30 +361,6 @@ class PinLaterReportWorkerRequest(Payload):
 
 
 @payload
-class PinLaterStatisticsRequest(Payload):
-    kind: int | None = field(1, I32, default=None, required=True)
-    resolutionSeconds: int | None = field(2, I32, default=None, required=True)
-    sinceTimestampMillis: int | None = field(3, I64, default=None, required=True)
-    untilTimestampMillis: int | None = field(4, I64, default=None)
-    queueNames: list[str] | None = field(5, (LIST, STRING), default=None)
-    name: str | None = field(6, STRING, default=None)
-
-
-@payload
-class PinLaterStatistics(Payload):
-    queueName: str | None = field(1, STRING, default=None, required=True)
-    name: str | None = field(2, STRING, default=None, required=True)
-    startTimestampMillis: int | None = field(3, I64, default=None, required=True)
-    enqueued: int | None = field(4, I64, default=None)
-    started: int | None = field(5, I64, default=None)
-    succeeded: int | None = field(6, I64, default=None)
-    failed: int | None = field(7, I64, default=None)
-    givenUp: int | None = field(8, I64, default=None)
-    waitBuckets: dict[int, int] | None = field(9, (MAP, (I32, I64)), default=None)
-    runBuckets: dict[int, int] | None = field(10, (MAP, (I32, I64)), default=None)
-
-
-@payload
 class PinLaterException(ErrorPayload):
     errorCode: int | None = field(1, I32, default=None, required=True)
     message: str | None = field(2, STRING, default=None, required=True)
@@ -414,6 +397,7 @@ _FIELDS: dict[str, tuple[dict[str, WireType], WireType | None]] = {
     ),
     "deleteJobs": ({"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterDeleteJobsRequest)}, I32),
     "runJobsNow": ({"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterRunJobsNowRequest)}, I32),
+    "scheduleJobs": ({"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterScheduleJobsRequest)}, I32),
     "cancelJobs": ({"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterCancelJobsRequest)}, I32),
     "sendMessage": ({"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterSendMessageRequest)}, BOOL),
     "readMessages": (
@@ -440,10 +424,6 @@ _FIELDS: dict[str, tuple[dict[str, WireType], WireType | None]] = {
     "getOldestDueTimestamps": (
         {"context": (STRUCT, RequestContext), "queueNames": (LIST, STRING)},
         (MAP, (STRING, I64)),
-    ),
-    "getStatistics": (
-        {"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterStatisticsRequest)},
-        (LIST, (STRUCT, PinLaterStatistics)),
     ),
 }
 """Call -> arguments, and what it returns."""

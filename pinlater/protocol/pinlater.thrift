@@ -41,7 +41,7 @@ struct RequestContext {
   1: required string source,
   // For logs only.
   2: optional string requestId = "",
-  // Idempotency key of an enqueueJobs, importJobs, retryFailedJobs, runJobsNow or deleteJobs: 16 bytes that no other call
+  // Idempotency key of an enqueueJobs, importJobs, retryFailedJobs, runJobsNow, scheduleJobs or deleteJobs: 16 bytes that no other call
   // has, best with the time first (UUID version 7). The store keeps the result under it for a while, so that the same call sent
   // again finds that instead of being carried out again.
   100: optional binary idempotencyKey,
@@ -287,6 +287,14 @@ struct PinLaterRunJobsNowRequest {
   2: required list<string> jobDescriptors,
 }
 
+// Addition: these jobs, as far as they are PENDING, become due at this time, which may be earlier or later than before;
+// nothing else of them changes.
+struct PinLaterScheduleJobsRequest {
+  1: required string queueName,
+  2: required list<string> jobDescriptors,
+  3: required i64 runAfterTimestampMillis,
+}
+
 // Addition: these jobs need not run any more. PENDING ones are FAILED at once, marked as cancelled. Those that are
 // IN_PROGRESS are asked to stop: they can still succeed, but whatever else ends their claim makes them FAILED, too. So it
 // goes for their children, that is the jobs whose parent they are, and for the children of those.
@@ -462,54 +470,6 @@ struct PinLaterReportWorkerRequest {
   2: required i32 keepMillis,
 }
 
-// Addition: what statistics are about.
-enum PinLaterStatisticsKind {
-  // Queues, each as a whole.
-  QUEUE = 0,
-  // Job classes, by queue.
-  CLASS = 1,
-  // Groups of failures, by queue.
-  FAILURE = 2,
-}
-
-// Addition: asks what happened in past minutes or hours.
-struct PinLaterStatisticsRequest {
-  1: required PinLaterStatisticsKind kind,
-  // Of a period: 60, kept for 26 hours, or 3600, kept for 38 days.
-  2: required i32 resolutionSeconds,
-  // Periods from the one that this moment is in.
-  3: required i64 sinceTimestampMillis,
-  // Periods that began before this; absent = now.
-  4: optional i64 untilTimestampMillis,
-  // Absent or empty = all queues. An empty name stands for all queues together.
-  5: optional list<string> queueNames,
-  // Class, or id of a failure group; absent = any.
-  6: optional string name,
-}
-
-// Addition: what happened in one period. Buckets are numbered: those of times up to 0.1, 0.15, 0.22, 0.33, 0.47, 0.68,
-// 1, 1.5, 2.2, ... 100,000,000 ms have the numbers 0 to 54; what took longer is in 55.
-struct PinLaterStatistics {
-  // Empty: all queues together.
-  1: required string queueName,
-  // Class, or id of a failure group; empty for a queue as a whole.
-  2: required string name,
-  3: required i64 startTimestampMillis,
-  4: optional i64 enqueued,
-  // Jobs handed out.
-  5: optional i64 started,
-  // Attempts that succeeded.
-  6: optional i64 succeeded,
-  // Attempts that failed, those of expired claims included.
-  7: optional i64 failed,
-  // Jobs that failed for good.
-  8: optional i64 givenUp,
-  // Bucket -> how many jobs waited so long, from when they were due to their start.
-  9: optional map<i32, i64> waitBuckets,
-  // Bucket -> how many attempts ran so long.
-  10: optional map<i32, i64> runBuckets,
-}
-
 exception PinLaterException {
   1: required ErrorCode errorCode,
   2: required string message,
@@ -547,6 +507,9 @@ service PinLater {
   // Addition: returns how many jobs it made due.
   i32 runJobsNow(1: RequestContext context, 2: PinLaterRunJobsNowRequest request)
     throws (1: PinLaterException e),
+  // Addition: returns how many jobs it made due at another time.
+  i32 scheduleJobs(1: RequestContext context, 2: PinLaterScheduleJobsRequest request)
+    throws (1: PinLaterException e),
   // Addition: returns how many jobs were cancelled or asked to stop, their children included.
   i32 cancelJobs(1: RequestContext context, 2: PinLaterCancelJobsRequest request)
     throws (1: PinLaterException e),
@@ -581,9 +544,5 @@ service PinLater {
   // Since when the job is due that has been so for longest, by queue; queues without one are left out.
   // No names: of all queues.
   map<string, i64> getOldestDueTimestamps(1: RequestContext context, 2: list<string> queueNames)
-    throws (1: PinLaterException e),
-  // Addition: what happened in past minutes or hours, in the order of time; periods in which nothing did are left out.
-  // At most 20,000; if there are more, the call is refused.
-  list<PinLaterStatistics> getStatistics(1: RequestContext context, 2: PinLaterStatisticsRequest request)
     throws (1: PinLaterException e),
 }

@@ -248,7 +248,7 @@ def test_an_ordered_key_keeps_the_order_of_its_enqueues_when_the_clock_goes_back
 def test_run_now_lets_a_waiting_job_stay_in_line(backend):
     first = backend.put_one(key=limited())
     second = backend.put_one(key=limited(), run_after_ms=START_MS + HOUR_MS)
-    assert backend.run_jobs_now(QUEUE, [JobDescriptor.parse(second)]) == 1
+    assert backend.schedule_jobs(QUEUE, [JobDescriptor.parse(second)], None) == 1
     assert backend.take_names() == [first]
     backend.ack(first)
     assert backend.take_names() == [second]

@@ -371,7 +371,7 @@ def test_a_job_whose_holder_died_sleeps_no_more(backend):
 
 def test_run_now_by_hand_ends_the_sleep(backend):
     descriptor = backend.asleep(("go", 1))
-    assert backend.run_jobs_now(QUEUE, [JobDescriptor.parse(descriptor)]) == 1
+    assert backend.schedule_jobs(QUEUE, [JobDescriptor.parse(descriptor)], None) == 1
     assert backend.take_names() == [descriptor]
 
 

@@ -12,7 +12,9 @@ HOUR_MS = 3_600_000
 
 
 def run_now(backend, *descriptors, queue=QUEUE, once=None):
-    return backend.run_jobs_now(queue, [JobDescriptor.parse(descriptor) for descriptor in descriptors], once=once)
+    return backend.schedule_jobs(
+        queue, [JobDescriptor.parse(descriptor) for descriptor in descriptors], None, once=once
+    )
 
 
 def put_late(backend, **options):

@@ -34,6 +34,7 @@ QUEUE_CALLS = {
     "scanJobs": {"jobState": 0},
     "retryFailedJobs": {},
     "runJobsNow": {"jobDescriptors": []},
+    "scheduleJobs": {"jobDescriptors": [], "runAfterTimestampMillis": 0},
     "deleteJobs": {"jobState": 0},
     "releaseClaims": {"claimSource": "x"},
     "importJobs": {"jobs": []},

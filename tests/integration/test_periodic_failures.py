@@ -96,6 +96,33 @@ def test_the_tool_lists_them(server):
     assert (bill["last_run"]["result"], bill["last_run"]["attempts"]) == ("failed", 2)
 
 
+def test_a_paused_job_does_not_run_until_it_is_resumed(server):
+    broken.clear()
+    let_pass(server, 1)
+    assert "Bill is paused" in run_tool(server, "pause-periodic", "bills", "Bill").stderr
+    let_pass(server, 3)  # which enqueues the jobs again, as a deployment does
+    [bill] = server.client().periodic_jobs(["bills"]).jobs
+    assert (bill.is_paused, bill.runs) == (True, 1)
+    lines = run_tool(server, "periodic", "bills").stdout.splitlines()
+    assert lines[1].split()[4] == "paused"
+    assert "Bill is resumed" in run_tool(server, "resume-periodic", "bills", "Bill").stderr
+    server.run_worker(Bill, Poll)  # once for all that were missed
+    [bill] = server.client().periodic_jobs(["bills"]).jobs
+    assert (bill.is_paused, bill.runs, bill.last_run.result) == (False, 2, "succeeded")
+    assert bill.last_run.due_ms < bill.last_run.started_ms - 120_000
+
+
+def test_what_cannot_be_paused_or_resumed_is_explained(server):
+    let_pass(server, 1)
+    for command, name, said in (
+        ("pause-periodic", "Nothing", "there is no periodic job Nothing in queue bills"),
+        ("resume-periodic", "Bill", "Bill is not resumed"),
+    ):
+        done = CliRunner().invoke(tool, ["--server", server.address, command, "bills", name], standalone_mode=False)
+        assert done.return_value == 1
+        assert said in done.stderr
+
+
 def test_the_page_of_failures_shows_them(server):
     let_pass(server, 2)
     with dashboard(server.address) as browser:

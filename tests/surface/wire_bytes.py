@@ -18,7 +18,6 @@ from pinlater.client import (
     NewJob,
     QueueLoad,
     RunningJob,
-    StatisticsKind,
     UnknownJobs,
     WorkerProcess,
     WorkerReport,
@@ -135,6 +134,7 @@ CALLS = {
     ),
     "deleteJobs, named": lambda client: client.delete_these("mail", [DESCRIPTOR], JobState.PENDING),
     "runJobsNow": lambda client: client.run_now("mail", [DESCRIPTOR]),
+    "scheduleJobs": lambda client: client.schedule("mail", [DESCRIPTOR], NOW_MS),
     "cancelJobs minimal": lambda client: client.cancel_jobs("mail", [DESCRIPTOR]),
     "cancelJobs full": lambda client: client.cancel_jobs("mail", [DESCRIPTOR, "mail:s1:p1:1"], status="by ada"),
     "sendMessage": lambda client: client.send_message(DESCRIPTOR, Message("approval", "id-1", b"\xff\0")),
@@ -155,10 +155,6 @@ CALLS = {
     "getWorkers": lambda client: client.workers(),
     "getOldestDueTimestamps minimal": lambda client: client.oldest_due(),
     "getOldestDueTimestamps full": lambda client: client.oldest_due(["mail", "sms"]),
-    "getStatistics minimal": lambda client: client.statistics(StatisticsKind.QUEUE, resolution=60, since_ms=NOW_MS),
-    "getStatistics full": lambda client: client.statistics(
-        StatisticsKind.CLASS, resolution=3600, since_ms=NOW_MS, until_ms=NOW_MS + 1, queues=["", "mail"], name="Mail"
-    ),
     "handle, status": lambda client: client.handle(DESCRIPTOR).status(include_body=True),
     "handle, wait": lambda client: client.handle(DESCRIPTOR).wait(1),
     "handle, cancel": lambda client: client.handle(DESCRIPTOR).cancel(),

@@ -1,4 +1,4 @@
-"""Periodic page: schedule, next and last run of periodic jobs, with run now."""
+"""Periodic page: schedule, next and last run of periodic jobs, with run now, pause and resume."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.periodic import PeriodicJob, periodic_job
 from pinlater.dashboard.access import form_of, local_path
 from pinlater.dashboard.app_state import AppState, get_app_state, known_queue
@@ -24,7 +25,9 @@ _LATE_MS = 10_000
 
 _NOTES = {
     "run-now": "The run is due now. It takes the place of the next one on the schedule.",
-    "unchanged": "Nothing was changed: the job runs already, is due, or has ended.",
+    "pause-periodic": "The job is paused until you resume it.",
+    "resume-periodic": "The job is resumed. If it has missed runs, it runs now, once for all of them.",
+    "unchanged": "Nothing was changed: the job runs now, has changed since the page was made, or has ended.",
 }
 
 
@@ -35,7 +38,7 @@ class _Shown(NamedTuple):
     title: str
 
 
-_SHOWN = (_Shown("all", "all"), _Shown("failing", "failing"), _Shown("late", "late"))
+_SHOWN = (_Shown("all", "all"), _Shown("failing", "failing"), _Shown("late", "late"), _Shown("paused", "paused"))
 
 
 class _Row(NamedTuple):
@@ -78,14 +81,30 @@ async def periodic(request: Request) -> Response:
     )
 
 
-async def run_now(request: Request) -> Response:
-    """Make a periodic job due now."""
+async def change(request: Request) -> Response:
+    """Run a periodic job now, pause it or resume it."""
     app, form = get_app_state(request), form_of(request)
-    described = parsed(form.text("id", MOST_DESCRIPTOR))
-    count = await app.client.run_now(described.queue, [str(described)])
-    audit(request, "run-now", str(described), count)
+    described, action = parsed(form.text("id", MOST_DESCRIPTOR)), form.text("action", 20)
+    name, verb = str(described), _CHANGES.get(action)
+    if verb is None:
+        raise RequestRefused(400, "there is no such action", "/periodic")
+    info = (await app.client.lookup([name], include_body=True)).get(name)
+    job = None if info is None else periodic_job(described.queue, info)
+    is_changed = job is not None and await verb(app.client, job)
+    audit(request, action, name, int(is_changed))
     app.counts.forget(described.queue)
-    return _back(form.text("back", 2000), "run-now" if count else "unchanged")
+    return _back(form.text("back", 2000), action if is_changed else "unchanged")
+
+
+async def _run_now(client: AsyncVerbs, job: PeriodicJob) -> bool:
+    return await client.run_now(job.queue, [job.info.descriptor]) > 0
+
+
+_CHANGES = {
+    "run-now": _run_now,
+    "pause-periodic": AsyncVerbs.pause_periodic,
+    "resume-periodic": AsyncVerbs.resume_periodic,
+}
 
 
 def _back(path: str, done: str) -> Response:
@@ -103,6 +122,8 @@ def _row(job: PeriodicJob, now_ms: int) -> _Row:
 def _is_shown(row: _Row, which: str) -> bool:
     if which == "failing":
         return row.job.failures > 0
+    if which == "paused":
+        return row.job.is_paused
     return which == "all" or row.late_seconds is not None
 
 

@@ -1,4 +1,4 @@
-"""Carry out manual changes of jobs: retry failed jobs, run scheduled jobs now."""
+"""Carry out manual changes of jobs: retry failed jobs, run pending jobs now or at another time."""
 
 from __future__ import annotations
 
@@ -43,4 +43,12 @@ class ManualChanges:
         queue, names = arguments.request.queueName, arguments.request.jobDescriptors
         rules.check_queue_name(queue)
         jobs = await offload(len(names), rules.jobs_of, queue, names)
-        return await self._broker.run_now(queue, jobs, once=once)
+        return await self._broker.schedule(queue, jobs, None, once=once)
+
+    async def schedule(self, arguments: Any, once: IdempotencyKey | None) -> int:
+        """Make the named pending jobs due at another time; return how many."""
+        request = arguments.request
+        rules.check_queue_name(request.queueName)
+        rules.check_time(request.runAfterTimestampMillis)
+        jobs = await offload(len(request.jobDescriptors), rules.jobs_of, request.queueName, request.jobDescriptors)
+        return await self._broker.schedule(request.queueName, jobs, request.runAfterTimestampMillis, once=once)

@@ -17,7 +17,7 @@ from pinlater.errors import (
 from pinlater.model.attempts import StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob
-from pinlater.model.keys import JobKey
+from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey
 from pinlater.model.messages import Message, Parent
 from pinlater.model.queues import QueueChange
 from pinlater.model.unique import OnDuplicate, UniqueRule
@@ -150,6 +150,12 @@ def body_bytes(asked: int | None) -> int:
     if asked is not None and asked < 1:
         raise UnknownError(f"bodies cut to {asked} bytes: use 1 or more, or leave includeBody out for none")
     return asked or WHOLE_BODY
+
+
+def check_time(time_ms: int) -> None:
+    """Refuse a time that no job can be due at."""
+    if not 0 <= time_ms < WAITS_FOR_KEY_MS:
+        raise UnknownError(f"no job can be due at {time_ms}: use epoch milliseconds from 0 to {WAITS_FOR_KEY_MS - 1}")
 
 
 def check_limit(limit: int) -> None:

@@ -24,7 +24,6 @@ from pinlater.server.api.manual_changes import ManualChanges
 from pinlater.server.api.offload import offload
 from pinlater.server.api.overload import LoadShedder
 from pinlater.server.api.queue_age import oldest_due
-from pinlater.server.api.statistics import StatisticsReader
 from pinlater.server.api.worker_reports import WorkerReports
 from pinlater.server.backends.claim_names import ClaimNames
 from pinlater.server.backends.records import IdempotencyKey, Settled
@@ -122,11 +121,11 @@ class Service:
             "scanJobs": _without_undo(inspection.scan),
             "retryFailedJobs": partial(self._change, changes.retry_failed),
             "runJobsNow": partial(self._change, changes.run_now),
+            "scheduleJobs": partial(self._change, changes.schedule),
             "deleteJobs": partial(self._change, inspection.delete),
             "keepsResults": _without_undo(_answer_nothing),
             "reportWorker": _without_undo(reports.store),
             "getWorkers": _without_undo(reports.read),
-            "getStatistics": _without_undo(StatisticsReader(backend, now_ms).read),
         }
 
     @property

@@ -54,10 +54,9 @@ from pinlater.server.backends.records import (
     Expired,
     IdempotencyKey,
     JobFilter,
+    KeptReport,
     Settled,
 )
-from pinlater.server.backends.report_store import ReportStore
-from pinlater.server.backends.statistics import StatisticsStore
 
 
 def queue_not_found(queue: str) -> QueueNotFound:
@@ -104,7 +103,7 @@ class Capabilities:
     has_keys: bool = False
 
 
-class Store(ReportStore, StatisticsStore, Protocol):
+class Store(Protocol):
     """A store of jobs: the verbs, each declared once. A shard is one, and so are all shards together."""
 
     # Queues
@@ -329,12 +328,13 @@ class Store(ReportStore, StatisticsStore, Protocol):
         Repeat: safe with ``once``.
         """
 
-    async def run_jobs_now(
-        self, queue: str, jobs: Sequence[JobDescriptor], *, once: IdempotencyKey | None = None
+    async def schedule_jobs(
+        self, queue: str, jobs: Sequence[JobDescriptor], run_after_ms: int | None, *, once: IdempotencyKey | None = None
     ) -> int:
-        """Make those of ``jobs`` due now that are scheduled for later; return how many.
+        """Make those of ``jobs`` that are PENDING due at another time; return how many.
 
-        State: PENDING and not due -> PENDING and due, all else as it was.
+        State: PENDING -> PENDING, due at ``run_after_ms``; None: PENDING and not due -> due. All else is as it was; a
+            job that waits for its ordered key keeps its place.
         Fence: the state.
         Repeat: safe with ``once``.
         """
@@ -376,6 +376,25 @@ class Store(ReportStore, StatisticsStore, Protocol):
 
         State: jobs unchanged.
         Repeat: safe.
+        """
+
+    # Reports of workers
+
+    async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
+        """Store the report of a worker for ``keep_ms``, or delete it if that is 0; delete some expired ones on the way.
+
+        Ids are 1 to ``MAX_WORKER_ID_CHARACTERS`` characters without NUL, and compared character by character. A report
+        is lost when its shard is; the worker will send another one.
+
+        State: jobs unchanged.
+        Fence: none; the last report counts.
+        Repeat: safe.
+        """
+
+    async def reports(self, max_bytes: int = MAX_ANSWER_BYTES) -> list[KeptReport]:
+        """Return the reports that have not expired, one of each worker; those first that expire last.
+
+        No more than ``MAX_REPORTS``, nor more than ``max_bytes`` in all.
         """
 
     async def close(self) -> None:

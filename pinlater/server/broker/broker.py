@@ -170,7 +170,7 @@ class Broker:
     release = makes_claimable(Store.release_claims, int)
     retry_failed = makes_claimable(Store.retry_failed_jobs, int)
     retry_these = makes_claimable(Store.retry_these_jobs, int)
-    run_now = makes_claimable(Store.run_jobs_now, int)
+    schedule = makes_claimable(Store.schedule_jobs, int)
     delete = makes_claimable(Store.delete_jobs, int)  # by its key, a job may hold up others
     delete_these = makes_claimable(Store.delete_these_jobs, int)
 

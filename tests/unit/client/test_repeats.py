@@ -103,6 +103,7 @@ CHANGES = {
     "retry_failed": lambda client: client.retry_failed("q"),
     "retry_these": lambda client: client.retry_these("q", ["q:s1:p1:1"]),
     "run_now": lambda client: client.run_now("q", ["q:s1:p1:1"]),
+    "schedule": lambda client: client.schedule("q", ["q:s1:p1:1"], 5),
     "delete_jobs": lambda client: client.delete_jobs("q", 3),
     "delete_these": lambda client: client.delete_these("q", ["q:s1:p1:1"], 3),
 }

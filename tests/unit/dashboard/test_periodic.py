@@ -34,8 +34,8 @@ def test_failing_and_late_ones_are_first(browser, client):
     text = browser.get("/periodic").text
     fails, late, fine, new, old = rows(text)
     assert fails.startswith("Fails in pins ValueError: no rate for EUR every minute every 60.0 in ")
-    assert re.search(r"failed (49|50) s ago 4 failed in a row , took 200 ms, 9 runs Run now$", fails)
-    assert re.search(r"late 5 min .*discarded (49|50) s ago took 20 ms, 2 runs$", late)
+    assert re.search(r"failed (49|50) s ago 4 failed in a row , took 200 ms, 9 runs Run now Pause$", fails)
+    assert re.search(r"late 5 min .*discarded (49|50) s ago took 20 ms, 2 runs Pause$", late)
     assert "at 03:00 from Monday to Friday, Europe/Berlin cron 0 3 * * 1-5 Europe/Berlin" in fine
     assert re.search(r"succeeded (48|49) s ago took 1.5 s, 7 runs", fine)
     assert "no run yet" in new
@@ -64,13 +64,36 @@ def test_a_run_now_is_due_at_once(browser, client, caplog):
     descriptor = plant(client, "Bill")
     page = browser.get("/periodic?queue=pins")
     with caplog.at_level("INFO"):
-        answer = post(browser, "/periodic/run-now", token_in(page), id=descriptor, back="/periodic?queue=pins")
+        answer = post(
+            browser, "/periodic", token_in(page), action="run-now", id=descriptor, back="/periodic?queue=pins"
+        )
     assert (answer.status_code, answer.headers["location"]) == (303, "/periodic?queue=pins&done=run-now")
     assert "The run is due now" in browser.get(answer.headers["location"]).text
     assert f"action=run-now subject={descriptor} jobs=1" in caplog.text
     assert client.lookup([descriptor])[descriptor].run_after_ms <= time.time() * 1000
-    again = post(browser, "/periodic/run-now", token_in(page), id=descriptor, back="//elsewhere")
+    again = post(browser, "/periodic", token_in(page), action="run-now", id=descriptor, back="//elsewhere")
     assert again.headers["location"] == "/periodic?done=unchanged"
+
+
+def test_one_is_paused_and_resumed(browser, client, caplog):
+    descriptor = plant(client, "Bill", due_in_ms=-20_000)
+    due_ms = client.lookup([descriptor])[descriptor].run_after_ms
+    csrf = token_in(browser.get("/periodic"))
+    with caplog.at_level("INFO"):
+        paused = post(browser, "/periodic", csrf, action="pause-periodic", id=descriptor, back="/periodic?show=late")
+    assert paused.headers["location"] == "/periodic?show=late&done=pause-periodic"
+    assert f"action=pause-periodic subject={descriptor} jobs=1" in caplog.text
+    [row] = rows(browser.get("/periodic").text)
+    assert re.search(r"paused was due 2\d s ago .* Resume$", row)
+    assert "late" not in row
+    assert client.dequeue_jobs("pins", 1) == []
+    asked = post(browser, "/periodic", csrf, action="resume-periodic", id=descriptor)
+    assert asked.headers["location"] == "/periodic?done=resume-periodic"
+    assert client.lookup([descriptor])[descriptor].run_after_ms == due_ms
+    assert [job.descriptor for job in client.dequeue_jobs("pins", 1)] == [descriptor]
+    running = post(browser, "/periodic", csrf, action="pause-periodic", id=descriptor)
+    assert running.headers["location"] == "/periodic?done=unchanged"
+    assert post(browser, "/periodic", csrf, action="stop", id=descriptor).status_code == 400
 
 
 def test_readers_and_hidden_bodies(local_server, client):
@@ -81,7 +104,8 @@ def test_readers_and_hidden_bodies(local_server, client):
         assert "ValueError: no rate for EUR" in row
         assert "Run now" not in row
         descriptor = "pins:s1:p1:1"
-        assert post(browser, "/periodic/run-now", token_in(browser.get("/periodic")), id=descriptor).status_code == 403
+        asked = post(browser, "/periodic", token_in(browser.get("/periodic")), id=descriptor, action="pause-periodic")
+        assert asked.status_code == 403
         log_in(browser, ADMIN)
         assert "Run now" in browser.get("/periodic").text
 

@@ -21,6 +21,7 @@ THRIFT_NAMES = {
     "RetryRequest": "PinLaterRetryFailedJobsRequest",
     "DeleteRequest": "PinLaterDeleteJobsRequest",
     "RunNowRequest": "PinLaterRunJobsNowRequest",
+    "ScheduleRequest": "PinLaterScheduleJobsRequest",
     "CancelRequest": "PinLaterCancelJobsRequest",
     "SendRequest": "PinLaterSendMessageRequest",
     "ReadRequest": "PinLaterReadMessagesRequest",
@@ -59,10 +60,8 @@ def _sample(kind):
     if container == "set":
         return ["a", "b"], {"a", "b"}
     if container == "map":
-        of_key, of_value = inner.split(",")
-        key = "k" if of_key == "string" else 7
-        theirs, ours = _sample(of_value)
-        return {key: theirs}, {key: ours}
+        theirs, ours = _sample(inner.split(",")[1])
+        return {"k": theirs}, {"k": ours}
     samples = {name: _sample(of_field) for name, (_, of_field) in apache.STRUCTS[kind].items()}
     theirs = {name: sample[0] for name, sample in samples.items()}
     return theirs, _class(kind)(**{name: sample[1] for name, sample in samples.items()})

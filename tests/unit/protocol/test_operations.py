@@ -43,7 +43,7 @@ def test_the_server_parks_calls_that_wait_for_jobs_their_ends_or_cancellations()
 
 def test_calls_that_must_not_be_done_twice_have_a_key():
     keyed = {method for method, row in OPERATIONS.items() if row.has_key}
-    assert keyed == {"enqueueJobs", "importJobs", "retryFailedJobs", "runJobsNow", "deleteJobs"}
+    assert keyed == {"enqueueJobs", "importJobs", "retryFailedJobs", "runJobsNow", "scheduleJobs", "deleteJobs"}
     assert calls.run_now("q", []).arguments.context.idempotencyKey is not None
     assert Calls("worker", is_plain=True).run_now("q", []).arguments.context.idempotencyKey is None
 

@@ -110,13 +110,19 @@ async def _retry(
     return await change_once(database, quota, change)
 
 
-async def run_jobs_now(
-    database: Database, queue: Queue, jobs: Sequence[JobDescriptor], once: IdempotencyKey | None
+async def schedule_jobs(
+    database: Database,
+    queue: Queue,
+    jobs: Sequence[JobDescriptor],
+    run_after_ms: int | None,
+    once: IdempotencyKey | None,
 ) -> int:
-    """Make those of the jobs due that are PENDING and not due. Return how many."""
+    """Make those of the jobs that are PENDING due at a time; None: those that are not due, now. Return how many."""
 
     async def change(transaction: MysqlTransaction, _: int | None) -> int:
-        changed = await _change_by_priority(transaction, jobs, "run_jobs_now", now=transaction.now, queue=queue.id)
+        run_after = transaction.now if run_after_ms is None else run_after_ms
+        values = {"run_after": run_after, "is_put_off": run_after_ms is not None, "now": transaction.now}
+        changed = await _change_by_priority(transaction, jobs, "schedule_jobs", queue=queue.id, **values)
         await _let_next_through(transaction, _ids_of(jobs))
         return changed
 

@@ -573,12 +573,13 @@ SET state = 0, attempts_remaining = :attempts, moment = NULL, updated_at = :now,
     run_after = IF(job_key IS NULL, :run_after, LEAST(:run_after, 4503599627370496 - 1) + 4503599627370496)
 WHERE id IN (:ids) AND state = 3 AND queue_id = :queue AND priority = :priority
 
--- name: run_jobs_now
--- One that waits for an ordered key keeps its place.
+-- name: schedule_jobs
+-- One that waits for an ordered key keeps its place. :is_put_off also those that were due earlier.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY)
-SET run_after = :now + IF(job_key IS NOT NULL AND run_after >= 4503599627370496, 4503599627370496, 0), updated_at = :now
+SET updated_at = :now, run_after = :run_after + IF(job_key IS NOT NULL AND run_after >= 4503599627370496, 4503599627370496, 0)
 WHERE id IN (:ids) AND state = 0 AND queue_id = :queue AND priority = :priority
-  AND run_after > :now + IF(job_key IS NOT NULL AND run_after >= 4503599627370496, 4503599627370496, 0)
+  AND (run_after > :run_after + IF(job_key IS NOT NULL AND run_after >= 4503599627370496, 4503599627370496, 0)
+    OR :is_put_off AND run_after <> :run_after + IF(job_key IS NOT NULL AND run_after >= 4503599627370496, 4503599627370496, 0))
   AND NOT (job_key IS NOT NULL AND run_after >= 4503599627370496 AND key_limit <=> 0)
 
 -- name: first_claim_expiring
@@ -712,36 +713,3 @@ SELECT listener, host, port, secret, expires_at FROM {db}.listeners ORDER BY lis
 
 -- name: delete_listeners
 DELETE FROM {db}.listeners WHERE listener IN (:listeners) AND expires_at <= :now
-
--- name: lock_statistics
--- Completed by statistics.py. Locks rows in the order of their keys; those that are missing are there from then on.
-INSERT INTO {db}.statistics (resolution, start, kind, queue, name, counts) VALUES
-
--- name: locked_statistics
-ON DUPLICATE KEY UPDATE counts = counts
-
--- name: stored_statistics
-ON DUPLICATE KEY UPDATE counts = VALUES(counts)
-
--- name: statistics_to_change
--- Of these queues, whatever the name.
-SELECT queue, name, counts FROM {db}.statistics FORCE INDEX (PRIMARY)
-WHERE resolution = :resolution AND start = :start AND kind = :kind AND queue IN (:queues)
-
--- name: statistics_of_all_queues
-SELECT statistics.start, queue, name, counts
-FROM JSON_TABLE('[:starts]', '$[*]' COLUMNS (start BIGINT PATH '$')) AS periods
-STRAIGHT_JOIN {db}.statistics FORCE INDEX (PRIMARY)
-ON resolution = :resolution AND statistics.start = periods.start AND kind = :kind
-WHERE queue <> '' AND (:is_any OR name = :name) LIMIT :limit
-
--- name: statistics_of_queue
-SELECT statistics.start, queue, name, counts
-FROM JSON_TABLE('[:starts]', '$[*]' COLUMNS (start BIGINT PATH '$')) AS periods
-STRAIGHT_JOIN {db}.statistics FORCE INDEX (PRIMARY)
-ON resolution = :resolution AND statistics.start = periods.start AND kind = :kind AND queue = :queue
-WHERE :is_any OR name = :name LIMIT :limit
-
--- name: forget_statistics
-DELETE FROM {db}.statistics WHERE resolution = :resolution AND start < :before
-ORDER BY resolution, start, kind, queue, name LIMIT :limit

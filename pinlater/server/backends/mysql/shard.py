@@ -41,7 +41,6 @@ from pinlater.server.backends.mysql.pool import MysqlPool
 from pinlater.server.backends.mysql.queries import Queries
 from pinlater.server.backends.mysql.queue_claims import QueueClaims
 from pinlater.server.backends.mysql.queues import MysqlQueues
-from pinlater.server.backends.mysql.statistics import MysqlStatistics
 from pinlater.server.backends.mysql.transaction import Woken
 from pinlater.server.backends.mysql.unique_keys import delete_expired_periods
 from pinlater.server.backends.records import (
@@ -64,7 +63,7 @@ from pinlater.server.backends.token_bucket import Tokens
 _T = TypeVar("_T")
 
 
-class MysqlShard(MysqlStatistics):
+class MysqlShard:
     """A shard in one database.
 
     Args:
@@ -351,11 +350,11 @@ class MysqlShard(MysqlStatistics):
         self._claims.restart_scans(at.id)
         return moved
 
-    async def run_jobs_now(
-        self, queue: str, jobs: Sequence[JobDescriptor], *, once: IdempotencyKey | None = None
+    async def schedule_jobs(
+        self, queue: str, jobs: Sequence[JobDescriptor], run_after_ms: int | None, *, once: IdempotencyKey | None = None
     ) -> int:
         at = await self._queues.get(queue)
-        moved = await maintenance.run_jobs_now(self._database, at, jobs, once)
+        moved = await maintenance.schedule_jobs(self._database, at, jobs, run_after_ms, once)
         self._claims.restart_scans(at.id)
         return moved
 

@@ -82,12 +82,20 @@ async def retry_jobs(
     return moved
 
 
-async def run_jobs_now(
-    scripts: ScriptRunner, queue: str, jobs: Sequence[JobDescriptor], once: IdempotencyKey | None
+async def schedule_jobs(
+    scripts: ScriptRunner,
+    queue: str,
+    jobs: Sequence[JobDescriptor],
+    run_after_ms: int | None,
+    *,
+    once: IdempotencyKey | None,
 ) -> int:
-    """Make those of the jobs due that are PENDING and not due. Return how many."""
+    """Make those of the jobs that are PENDING due at a time; None: those that are not due, now. Return how many."""
     packed = pack([(job.priority, job.local_id) for job in jobs])
-    moved: int = await scripts.run("run_jobs_now", queue, *key_arguments(once), packed, is_repeatable=once is not None)
+    job_arguments = ("" if run_after_ms is None else run_after_ms, packed)
+    moved: int = await scripts.run(
+        "schedule_jobs", queue, *key_arguments(once), *job_arguments, is_repeatable=once is not None
+    )
     return moved
 
 

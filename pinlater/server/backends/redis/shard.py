@@ -41,7 +41,6 @@ from pinlater.server.backends.redis.orphaned_claims import RedisOrphanedClaims
 from pinlater.server.backends.redis.queues import RedisQueues
 from pinlater.server.backends.redis.resp import RespConnection
 from pinlater.server.backends.redis.script_calls import ScriptRunner, Woken
-from pinlater.server.backends.redis.statistics import RedisStatistics
 from pinlater.server.backends.sharded import (
     CallResult,
     ClockRecord,
@@ -60,7 +59,7 @@ _CLOCK_READING_SECONDS = 3600
 """Lifetime of that key."""
 
 
-class RedisShard(RedisStatistics):
+class RedisShard:
     """A shard in one Redis database.
 
     It has two connections: one for the calls of workers and producers, one for calls that may take longer. All keys
@@ -358,10 +357,11 @@ class RedisShard(RedisStatistics):
         moved = await maintenance.retry_jobs(self._slow_scripts, queue, jobs, attempts, run_after_ms, once=once)
         return self._notify(queue, moved, run_after_ms)
 
-    async def run_jobs_now(
-        self, queue: str, jobs: Sequence[JobDescriptor], *, once: IdempotencyKey | None = None
+    async def schedule_jobs(
+        self, queue: str, jobs: Sequence[JobDescriptor], run_after_ms: int | None, *, once: IdempotencyKey | None = None
     ) -> int:
-        return self._notify(queue, await maintenance.run_jobs_now(self._slow_scripts, queue, jobs, once))
+        moved = await maintenance.schedule_jobs(self._slow_scripts, queue, jobs, run_after_ms, once=once)
+        return self._notify(queue, moved, run_after_ms)
 
     async def delete_these_jobs(
         self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: IdempotencyKey | None = None

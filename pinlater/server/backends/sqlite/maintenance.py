@@ -51,11 +51,12 @@ class RetryTheseRequest(NamedTuple):
     once: IdempotencyKey | None
 
 
-class RunNowRequest(NamedTuple):
-    """Given jobs that are PENDING and not due -> due now."""
+class ScheduleRequest(NamedTuple):
+    """Given jobs that are PENDING -> due at ``run_after_ms``; None: those that are not due -> due now."""
 
     queue_id: int
     jobs: Sequence[JobDescriptor]
+    run_after_ms: int | None
     once: IdempotencyKey | None
 
 
@@ -144,21 +145,22 @@ def _retry_these(transaction: SqliteTransaction, request: RetryTheseRequest) -> 
     return _save_total(transaction, request.once, moved)
 
 
-def run_now(transaction: SqliteTransaction, requests: Sequence[RunNowRequest]) -> list[int]:
-    """Carry out each request; return how many jobs it made due."""
-    return [_run_now(transaction, *request) for request in requests]
+def schedule(transaction: SqliteTransaction, requests: Sequence[ScheduleRequest]) -> list[int]:
+    """Carry out each request; return how many jobs it made due at another time."""
+    return [_schedule(transaction, request) for request in requests]
 
 
-def _run_now(
-    transaction: SqliteTransaction, queue_id: int, jobs: Sequence[JobDescriptor], once: IdempotencyKey | None
-) -> int:
-    known = find_number(transaction, once)
+def _schedule(transaction: SqliteTransaction, request: ScheduleRequest) -> int:
+    known = find_number(transaction, request.once)
     if known is not None:
         return known
-    rows = [(queue_id, transaction.now, job.local_id, job.priority) for job in jobs]
-    moved = transaction.run_many(QUERIES["run_this_job_now"], rows)
-    let_next_through(transaction, keys_of(transaction, queue_id, _ids_of(jobs)))
-    return _save_total(transaction, once, moved)
+    now, is_put_off = transaction.now, request.run_after_ms is not None
+    run_after = now if request.run_after_ms is None else request.run_after_ms
+    head, tail = (request.queue_id, now), (run_after, is_put_off)
+    rows = [(*head, job.local_id, job.priority, *tail) for job in request.jobs]
+    moved = transaction.run_many(QUERIES["schedule_this_job"], rows)
+    let_next_through(transaction, keys_of(transaction, request.queue_id, _ids_of(request.jobs)))
+    return _save_total(transaction, request.once, moved)
 
 
 def delete_these(transaction: SqliteTransaction, requests: Sequence[DeleteTheseRequest]) -> list[int]:

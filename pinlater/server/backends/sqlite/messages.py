@@ -21,7 +21,7 @@ _RECEIVERS = QUERIES["receivers"]
 _KNOWN = QUERIES["known_messages"]
 _STORE = QUERIES["store_messages"]
 _COUNT = QUERIES["count_messages"]
-_RUN_NOW = QUERIES["run_this_job_now"]
+_SCHEDULE = QUERIES["schedule_this_job"]
 
 _FORGOTTEN_AT_ONCE = 10_000
 """Most messages that one transaction deletes: a job may have many."""
@@ -131,7 +131,8 @@ def is_fulfilled(transaction: SqliteTransaction, job_id: int, waits: Iterable[Me
 def _wake(transaction: SqliteTransaction, queue_id: int, sleepers: Sequence[_Receiver]) -> None:
     """Make sleeping jobs of one queue due, except those that are already."""
     for job_id, _, priority, _ in sleepers:
-        is_woken = transaction.run(_RUN_NOW, (queue_id, transaction.now, job_id, priority))
+        now = transaction.now
+        is_woken = transaction.run(_SCHEDULE, (queue_id, now, job_id, priority, now, False))
         transaction.woken[queue_id, priority] = transaction.woken.get((queue_id, priority), 0) + is_woken
     let_next_through(transaction, keys_of(transaction, queue_id, (sleeper.job_id for sleeper in sleepers)))
 

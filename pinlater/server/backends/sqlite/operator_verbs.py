@@ -70,11 +70,11 @@ class OperatorVerbs(OnlyServer):
         moved: int = await self._writer.submit(maintenance.retry_these, request)
         return moved
 
-    async def run_jobs_now(
-        self, queue: str, jobs: Sequence[JobDescriptor], *, once: IdempotencyKey | None = None
+    async def schedule_jobs(
+        self, queue: str, jobs: Sequence[JobDescriptor], run_after_ms: int | None, *, once: IdempotencyKey | None = None
     ) -> int:
-        request = maintenance.RunNowRequest(self._named(queue).id, checked(jobs), once)
-        moved: int = await self._writer.submit(maintenance.run_now, request)
+        request = maintenance.ScheduleRequest(self._named(queue).id, checked(jobs), run_after_ms, once)
+        moved: int = await self._writer.submit(maintenance.schedule, request)
         return moved
 
     async def delete_these_jobs(

@@ -30,16 +30,7 @@ from pinlater.server.backends.records import (
     StoreSize,
 )
 from pinlater.server.backends.search import Queue
-from pinlater.server.backends.sqlite import (
-    call_results,
-    children,
-    maintenance,
-    messages,
-    queues,
-    reads,
-    reports,
-    statistics,
-)
+from pinlater.server.backends.sqlite import call_results, children, maintenance, messages, queues, reads, reports
 from pinlater.server.backends.sqlite.ack import SqliteAckRequest, ack_jobs
 from pinlater.server.backends.sqlite.cancel import CancelRequest, cancel
 from pinlater.server.backends.sqlite.checkpoint import ReleaseRequest, SqliteCheckpointRequest, checkpoint, release
@@ -81,7 +72,7 @@ _VERBS = (
     import_jobs,
     maintenance.retry,
     maintenance.retry_these,
-    maintenance.run_now,
+    maintenance.schedule,
     maintenance.reap,
     claim_jobs,
     maintenance.delete,
@@ -89,8 +80,6 @@ _VERBS = (
     maintenance.collect,
     call_results.forget,
     reports.store,
-    statistics.add,
-    statistics.forget,
 )
 """In the order within a transaction: what makes jobs claimable stands before ``claim_jobs``.
 
@@ -99,7 +88,7 @@ transaction mean a queue that is deleted and then made anew.
 """
 
 
-class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
+class SqliteStore(OperatorVerbs):
     """Jobs in one file.
 
     Make it within the event loop that is to use it.

@@ -42,7 +42,6 @@ class MemoryShard:
         self.settings = {}
         self.listeners = []
         self.reports_by_worker = {}
-        self.statistics = []
         self._jobs = {}
         self._number = 0
 
@@ -217,8 +216,8 @@ class MemoryShard:
         await self._called("retry these", queue)
         return len(jobs)
 
-    async def run_jobs_now(self, queue, jobs, *, once=None):
-        await self._called("run now", queue)
+    async def schedule_jobs(self, queue, jobs, run_after_ms=None, *, once=None):
+        await self._called("schedule", queue)
         return len(jobs)
 
     async def delete_these_jobs(self, queue, jobs, state, *, once=None):
@@ -227,18 +226,6 @@ class MemoryShard:
 
     async def forget_results(self, limit):
         await self._called("forget results")
-        return 1
-
-    async def add_statistics(self, entries):
-        await self._called("add statistics")
-        self.statistics.extend(entries)
-
-    async def read_statistics(self, which, limit):
-        await self._called("read statistics")
-        return self.statistics[:limit]
-
-    async def forget_statistics(self, limit):
-        await self._called("forget statistics")
         return 1
 
     async def reap_expired(self, limit, *, server_age_ms, quiet_ms):

@@ -23,7 +23,7 @@ def test_chosen_jobs_are_retried_and_deleted_where_they_are(fleet):
     names = [JobDescriptor.parse(name) for name in fill(fleet, 2, 0, 1)]
     for call, verb in (
         (lambda jobs, queue=QUEUE: fleet.retry_these_jobs(queue, jobs, 1, None), "retry these"),
-        (lambda jobs, queue=QUEUE: fleet.run_jobs_now(queue, jobs), "run now"),
+        (lambda jobs, queue=QUEUE: fleet.schedule_jobs(queue, jobs, None), "schedule"),
         (lambda jobs, queue=QUEUE: fleet.delete_these_jobs(queue, jobs, FAILED), "delete these"),
     ):
         fleet.asked.clear()

@@ -81,13 +81,13 @@ if HAS_LINKS then
       return last
     end
 
-    -- PENDING and not due -> due now; as in run_jobs_now, one that waits for its key stays in line.
+    -- PENDING and not due -> due now; as in schedule_jobs, one that waits for its key stays in line.
     local function wake(queue, at, member, line)
       local _, priority, allowed, remaining, created, run_after, _, lease, bytes, claim = string.match(line, RECORD)
       local keyed, is_later = nil, tonumber(run_after) > now
       if redis.call('EXISTS', at .. 'job_keys') == 1 then
         keyed = open_keys(at, at .. 'jobs')
-        is_later = keyed.is_later(member, run_after)
+        is_later = keyed.movable_due(member, run_after) > now
       end
       if is_later then
         redis.call('HSET', at .. 'jobs', member,

@@ -202,13 +202,14 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       call_in_chunks('ZADD', TURNS, added)
     end
 
-    -- Returns whether a PENDING job can be made due earlier; one that waits for an ordered key keeps its place.
-    function keyed.is_later(member, run_after)
+    -- Returns when a PENDING job is due, whether it waits or not; -1 if it waits for an ordered key, and so keeps its
+    -- place.
+    function keyed.movable_due(member, run_after)
       local value = redis.call('HGET', JOB_KEYS, member)
       if not value or tonumber(run_after) < WAITS then
-        return tonumber(run_after) > now
+        return tonumber(run_after)
       end
-      return parse_key(value) ~= ORDERED and without_wait(run_after) > now
+      return parse_key(value) == ORDERED and -1 or without_wait(run_after)
     end
 
     -- Returns when a PENDING job is due, without what is added while it waits for its key.
