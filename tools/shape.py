@@ -35,6 +35,7 @@ CONTRACT = (
     "pinlater/protocol/operation.py",
     "pinlater/protocol/operations.py",
     "pinlater/protocol/internal_calls.py",
+    "pinlater/protocol/report_calls.py",
     "pinlater/protocol/conversion/*.py",
     # The records, and what a call may say.
     "pinlater/model/jobs.py",

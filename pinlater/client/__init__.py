@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pinlater.model.jobs import JobInfo, NewJob, Page
     from pinlater.model.keys import JobKey
     from pinlater.model.queues import QueueSettings
+    from pinlater.model.statistics import Spread, Statistics, StatisticsKind
     from pinlater.model.workers import QueueLoad, RunningJob, UnknownJobs, WorkerProcess, WorkerReport
 
 _HOMES = {
@@ -49,6 +50,9 @@ _HOMES = {
     "QueueSettings": "records",
     "RunningJob": "records",
     "ServerSet": "servers",
+    "Spread": "records",
+    "Statistics": "records",
+    "StatisticsKind": "records",
     "TlsFiles": "tls",
     "UnknownJobs": "records",
     "WorkerProcess": "records",
@@ -80,6 +84,9 @@ __all__ = [
     "QueueSettings",
     "RunningJob",
     "ServerSet",
+    "Spread",
+    "Statistics",
+    "StatisticsKind",
     "TlsFiles",
     "UniqueRule",
     "UnknownJobs",

@@ -4,6 +4,7 @@ from pinlater.model.attempts import Ack, Acks, Checkpoint, ClaimedJob
 from pinlater.model.jobs import JobInfo, NewJob, Page
 from pinlater.model.keys import JobKey
 from pinlater.model.queues import QueueSettings
+from pinlater.model.statistics import Spread, Statistics, StatisticsKind
 from pinlater.model.unique import UniqueRule
 from pinlater.model.workers import SILENT_SECONDS, QueueLoad, RunningJob, UnknownJobs, WorkerProcess, WorkerReport
 
@@ -20,6 +21,9 @@ __all__ = [
     "QueueLoad",
     "QueueSettings",
     "RunningJob",
+    "Spread",
+    "Statistics",
+    "StatisticsKind",
     "UniqueRule",
     "UnknownJobs",
     "WorkerProcess",

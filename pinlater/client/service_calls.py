@@ -12,6 +12,7 @@ from pinlater.model.jobs import JobInfo, NewJob, Page
 from pinlater.model.messages import CancelledJobs, Message, ReceivedMessage
 from pinlater.model.queues import QueueSettings
 from pinlater.model.state import JobState
+from pinlater.model.statistics import Statistics, StatisticsKind
 from pinlater.model.workers import WorkerReport
 from pinlater.protocol.operations import Call, Calls
 
@@ -407,3 +408,36 @@ class ServiceCalls(ABC):
             ProtocolError: the server is one of the original, which does not know this call.
         """
         return self._execute(self._calls.workers())
+
+    def statistics(
+        self,
+        kind: StatisticsKind,
+        *,
+        resolution: int,
+        since_ms: int,
+        until_ms: int | None = None,
+        queues: Iterable[str] = (),
+        name: str | None = None,
+    ) -> list[Statistics]:
+        """Return what happened in past minutes or hours, in the order of time.
+
+        Periods in which nothing happened are left out; the last one may not be over yet. Servers write every 5 seconds,
+        workers tell them about classes every few seconds. Minutes are kept for 26 hours, hours for 38 days.
+
+        Args:
+            kind: whether of queues, of their job classes or of their failure groups.
+            resolution: seconds of a period, ``MINUTE`` or ``HOUR``.
+            since_ms: epoch milliseconds in the first period.
+            until_ms: epoch milliseconds before which the last one began; None is now.
+            queues: names; an empty one stands for all queues together. None given: all queues, each by itself.
+            name: of a class or failure group; None is any.
+
+        Raises:
+            UnknownError: there are more than 20,000; ask for less time or fewer queues.
+            ProtocolError: the server is one of the original, which does not know this call.
+        """
+        return self._execute(
+            self._calls.statistics(
+                kind, resolution=resolution, since_ms=since_ms, until_ms=until_ms, queues=queues, name=name
+            )
+        )

@@ -361,6 +361,30 @@ class PinLaterReportWorkerRequest(Payload):
 
 
 @payload
+class PinLaterStatisticsRequest(Payload):
+    kind: int | None = field(1, I32, default=None, required=True)
+    resolutionSeconds: int | None = field(2, I32, default=None, required=True)
+    sinceTimestampMillis: int | None = field(3, I64, default=None, required=True)
+    untilTimestampMillis: int | None = field(4, I64, default=None)
+    queueNames: list[str] | None = field(5, (LIST, STRING), default=None)
+    name: str | None = field(6, STRING, default=None)
+
+
+@payload
+class PinLaterStatistics(Payload):
+    queueName: str | None = field(1, STRING, default=None, required=True)
+    name: str | None = field(2, STRING, default=None, required=True)
+    startTimestampMillis: int | None = field(3, I64, default=None, required=True)
+    enqueued: int | None = field(4, I64, default=None)
+    started: int | None = field(5, I64, default=None)
+    succeeded: int | None = field(6, I64, default=None)
+    failed: int | None = field(7, I64, default=None)
+    givenUp: int | None = field(8, I64, default=None)
+    waitBuckets: dict[int, int] | None = field(9, (MAP, (I32, I64)), default=None)
+    runBuckets: dict[int, int] | None = field(10, (MAP, (I32, I64)), default=None)
+
+
+@payload
 class PinLaterException(ErrorPayload):
     errorCode: int | None = field(1, I32, default=None, required=True)
     message: str | None = field(2, STRING, default=None, required=True)
@@ -424,6 +448,10 @@ _FIELDS: dict[str, tuple[dict[str, WireType], WireType | None]] = {
     "getOldestDueTimestamps": (
         {"context": (STRUCT, RequestContext), "queueNames": (LIST, STRING)},
         (MAP, (STRING, I64)),
+    ),
+    "getStatistics": (
+        {"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterStatisticsRequest)},
+        (LIST, (STRUCT, PinLaterStatistics)),
     ),
 }
 """Call -> arguments, and what it returns."""

@@ -13,25 +13,23 @@ from pinlater.model.attempts import Ack, Acks, Checkpoint
 from pinlater.model.jobs import JobInfo, NewJob
 from pinlater.model.messages import Message
 from pinlater.model.state import JobState
-from pinlater.model.workers import WorkerReport
 from pinlater.protocol import messages
 from pinlater.protocol.conversion import jobs as job_conversion
 from pinlater.protocol.conversion import messages as message_conversion
 from pinlater.protocol.conversion import queues as queue_conversion
-from pinlater.protocol.conversion import workers as worker_conversion
 from pinlater.protocol.conversion.acks import acks_struct_of, checkpoint_struct
 from pinlater.protocol.conversion.values import milliseconds, nothing, number, several
-from pinlater.protocol.internal_calls import InternalCalls
 from pinlater.protocol.messages import CONTINUATION_START
 from pinlater.protocol.operation import OPERATIONS, Arguments, Call, operation
 from pinlater.protocol.repeating import all_checkpoints_fenced, claims_nothing, never
+from pinlater.protocol.report_calls import ReportCalls
 
 __all__ = ["OPERATIONS", "Call", "Calls"]
 
 _addition = functools.partial(operation, is_original=False)
 
 
-class Calls(InternalCalls):
+class Calls(ReportCalls):
     """Builds the calls of the clients, in the name of one source.
 
     `make generate` writes the clients' methods out of the public ones here: same names, arguments and docstrings, with
@@ -376,33 +374,3 @@ class Calls(InternalCalls):
             limit: at most so many, and no more than fit into an answer, but at least one.
         """
         return (messages.PinLaterReadMessagesRequest(descriptor, name, after, limit),)
-
-    # Workers
-
-    @_addition("getCancelledJobs", message_conversion.cancelled_jobs, may_wait=True)
-    def cancelled_jobs(self, since_ms: int = 0, *, wait: float = 0.0) -> Arguments:
-        """Return the running jobs that were asked to stop of late, whoever runs them.
-
-        Args:
-            since_ms: ``asked_ms`` of the last answer; 0 at first.
-            wait: seconds to wait until there is one; the call's time-out is so much longer.
-        """
-        return (messages.PinLaterCancelledJobsRequest(since_ms, milliseconds(wait) or None),)
-
-    @_addition("reportWorker", nothing)
-    def report_worker(self, report: WorkerReport, keep: float) -> Arguments:
-        """Store a worker's report in the place of its last one, for everybody to see.
-
-        Args:
-            report: of the worker; ``reported_ms`` is not sent.
-            keep: seconds for which it is believed without another one, at most a day; 0: the worker has ended.
-
-        Raises:
-            UnknownError: the report is too large or says what cannot be.
-        """
-        return (messages.PinLaterReportWorkerRequest(worker_conversion.worker_struct(report), milliseconds(keep)),)
-
-    @_addition("getWorkers", worker_conversion.worker_reports)
-    def workers(self) -> Arguments:
-        """Return the latest report of each worker, by host; idle ones, too."""
-        return ()

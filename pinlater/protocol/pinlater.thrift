@@ -470,6 +470,54 @@ struct PinLaterReportWorkerRequest {
   2: required i32 keepMillis,
 }
 
+// Addition: what statistics are about.
+enum PinLaterStatisticsKind {
+  // Queues, each as a whole.
+  QUEUE = 0,
+  // Job classes, by queue.
+  CLASS = 1,
+  // Groups of failures, by queue.
+  FAILURE = 2,
+}
+
+// Addition: asks what happened in past minutes or hours.
+struct PinLaterStatisticsRequest {
+  1: required PinLaterStatisticsKind kind,
+  // Of a period: 60, kept for 26 hours, or 3600, kept for 38 days.
+  2: required i32 resolutionSeconds,
+  // Periods from the one that this moment is in.
+  3: required i64 sinceTimestampMillis,
+  // Periods that began before this; absent = now.
+  4: optional i64 untilTimestampMillis,
+  // Absent or empty = all queues. An empty name stands for all queues together.
+  5: optional list<string> queueNames,
+  // Class, or id of a failure group; absent = any.
+  6: optional string name,
+}
+
+// Addition: what happened in one period. Buckets are numbered: those of times up to 0.1, 0.15, 0.22, 0.33, 0.47, 0.68,
+// 1, 1.5, 2.2, ... 100,000,000 ms have the numbers 0 to 54; what took longer is in 55.
+struct PinLaterStatistics {
+  // Empty: all queues together.
+  1: required string queueName,
+  // Class, or id of a failure group; empty for a queue as a whole.
+  2: required string name,
+  3: required i64 startTimestampMillis,
+  4: optional i64 enqueued,
+  // Jobs handed out.
+  5: optional i64 started,
+  // Attempts that succeeded.
+  6: optional i64 succeeded,
+  // Attempts that failed, those of expired claims included.
+  7: optional i64 failed,
+  // Jobs that failed for good.
+  8: optional i64 givenUp,
+  // Bucket -> how many jobs waited so long, from when they were due to their start.
+  9: optional map<i32, i64> waitBuckets,
+  // Bucket -> how many attempts ran so long.
+  10: optional map<i32, i64> runBuckets,
+}
+
 exception PinLaterException {
   1: required ErrorCode errorCode,
   2: required string message,
@@ -544,5 +592,9 @@ service PinLater {
   // Since when the job is due that has been so for longest, by queue; queues without one are left out.
   // No names: of all queues.
   map<string, i64> getOldestDueTimestamps(1: RequestContext context, 2: list<string> queueNames)
+    throws (1: PinLaterException e),
+  // Addition: what happened in past minutes or hours, in the order of time; periods in which nothing did are left out.
+  // At most 20,000; if there are more, the call is refused.
+  list<PinLaterStatistics> getStatistics(1: RequestContext context, 2: PinLaterStatisticsRequest request)
     throws (1: PinLaterException e),
 }

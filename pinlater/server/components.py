@@ -14,9 +14,11 @@ from pinlater.server.admin.reporter import ReportServer
 from pinlater.server.api.overload import LoadShedder
 from pinlater.server.api.service import Service
 from pinlater.server.backends.claim_names import ClaimNames
+from pinlater.server.backends.statistics_buffer import StatisticsBuffer
 from pinlater.server.background.monitor import Monitor
 from pinlater.server.background.queue_sampler import QueueSampler, follow_completions, forget_missing_queues
 from pinlater.server.background.sampling import sample_repeatedly
+from pinlater.server.background.statistics_writer import StatisticsWriter
 from pinlater.server.background.store_sampler import StoreSampler
 from pinlater.server.background.workers_needed import WorkersNeededSampler
 from pinlater.server.broker import Broker
@@ -68,6 +70,7 @@ class Components(NamedTuple):
         stored: queue settings of the store.
         files: rate limits from files, which override those of the store.
         server: accepts connections and their calls.
+        statistics: what came with acks, to be written to the store.
     """
 
     metrics: Metrics
@@ -76,6 +79,7 @@ class Components(NamedTuple):
     stored: StoredLimits
     files: RateLimitFiles
     server: ThriftServer
+    statistics: StatisticsBuffer
 
 
 def assemble(config: ProcessConfig, store: OpenedStore, metrics: Metrics) -> Components:
@@ -95,6 +99,7 @@ def assemble(config: ProcessConfig, store: OpenedStore, metrics: Metrics) -> Com
     store.notifications.on_woken, store.notifications.on_cancelled = broker.on_woken, broker.cancellations.record
     files = RateLimitFiles(settings, limits, broker.wake_all, is_divided=store.acquire_tokens is None)
     stored = StoredLimits(backend, files)
+    statistics = StatisticsBuffer()
     service = Service(
         backend,
         broker,
@@ -108,7 +113,7 @@ def assemble(config: ProcessConfig, store: OpenedStore, metrics: Metrics) -> Com
     if config.certificates is not None:
         config.certificates.reload_if_changed()
     server = ThriftServer(service, settings, metrics, config.certificates)
-    components = Components(metrics, store, broker, stored, files, server)
+    components = Components(metrics, store, broker, stored, files, server, statistics)
     _connect_gauges(components)
     return components
 
@@ -181,6 +186,7 @@ def background_tasks(config: ProcessConfig, components: Components) -> Iterator[
     )
     yield run_as_leader(config.folder / "monitor.lock", monitor.run)
     yield follow_completions(metrics, seconds)
+    yield StatisticsWriter(backend, metrics, components.statistics, components.store.now_ms).run()
     yield forget_missing_queues(backend, metrics, seconds)
     yield components.stored.watch()
     yield from components.files.watchers()

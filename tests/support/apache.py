@@ -45,6 +45,8 @@ WorkerProcess     1 pid i32, 2 pool string, 3 queueNames list<string>, 4 started
 UnknownJobs       1 queueName string, 2 className string, 3 timesReturned i64, 4 lastReturnedAtTimestampMillis i64
 QueueLoad         1 queueName string, 2 latencyTargetMillis i64, 3 jobsAtOnce i32, 4 jobsRunning i32, 5 windowMillis i64, 6 jobsEnded i64, 7 busyMillis i64
 Worker            1 workerId string, 2 host string, 3 pid i32, 4 version string, 5 pythonVersion string, 6 startedAtTimestampMillis i64, 7 isDraining bool, 8 processes list<WorkerProcess>, 9 reportedAtTimestampMillis i64, 10 unknownJobs list<UnknownJobs>, 11 queueLoads list<QueueLoad>
+StatisticsRequest 1 kind i32, 2 resolutionSeconds i32, 3 sinceTimestampMillis i64, 4 untilTimestampMillis i64, 5 queueNames list<string>, 6 name string
+Statistics        1 queueName string, 2 name string, 3 startTimestampMillis i64, 4 enqueued i64, 5 started i64, 6 succeeded i64, 7 failed i64, 8 givenUp i64, 9 waitBuckets map<i32,i64>, 10 runBuckets map<i32,i64>
 ReportRequest     1 worker Worker, 2 keepMillis i32
 Failure           1 errorCode i32, 2 message string, 100 jobDescriptors list<string>, 101 cancelledDescriptors list<string>
 """  # noqa: E501 - a table
@@ -75,6 +77,7 @@ changeQueueSettings 2 request ChangeRequest              -> void
 reportWorker    2 request ReportRequest                  -> void
 getWorkers                                               -> list<Worker>
 getOldestDueTimestamps 2 queueNames list<string>         -> map<string,i64>
+getStatistics   2 request StatisticsRequest              -> list<Statistics>
 keepsResults                                             -> void
 """
 
@@ -90,7 +93,11 @@ _SCALARS = {
 
 
 def _parse_fields(text):
-    parts = [part.split() for part in text.replace("map<string,", "map<string;").split(",") if part.strip()]
+    parts = [
+        part.split()
+        for part in text.replace("map<string,", "map<string;").replace("map<i32,", "map<i32;").split(",")
+        if part.strip()
+    ]
     return {name: (int(number), kind.replace(";", ",")) for number, name, kind in parts}
 
 
@@ -123,10 +130,10 @@ def write(protocol, kind, value):
         for item in value:
             write(protocol, inner, item)
     elif container == "map":
-        _, of_value = inner.split(",")
-        protocol.writeMapBegin(TType.STRING, _wire_type(of_value), len(value))
+        of_key, of_value = inner.split(",")
+        protocol.writeMapBegin(_wire_type(of_key), _wire_type(of_value), len(value))
         for key, item in value.items():
-            protocol.writeString(key)
+            write(protocol, of_key, key)
             write(protocol, of_value, item)
     else:
         for name, item in value.items():
@@ -146,9 +153,9 @@ def read(protocol, kind):
         _, count = getattr(protocol, f"read{container.title()}Begin")()
         return [read(protocol, inner) for _ in range(count)]
     if container == "map":
-        _, of_value = inner.split(",")
+        of_key, of_value = inner.split(",")
         _, _, count = protocol.readMapBegin()
-        return {protocol.readString(): read(protocol, of_value) for _ in range(count)}
+        return {read(protocol, of_key): read(protocol, of_value) for _ in range(count)}
     return _read_struct(protocol, STRUCTS[kind])
 
 

@@ -30,6 +30,8 @@ VALUES = {
     "lookupJobs": DESCRIPTOR,
     "jobs": DESCRIPTOR,
     "jobMetadata": DESCRIPTOR,
+    "waitBuckets": 7,
+    "runBuckets": 20,
 }
 """What a reply has for a field, or for the result of a method, where a value made from the type would not do."""
 

@@ -18,6 +18,7 @@ from pinlater.client import (
     NewJob,
     QueueLoad,
     RunningJob,
+    StatisticsKind,
     UnknownJobs,
     WorkerProcess,
     WorkerReport,
@@ -155,6 +156,10 @@ CALLS = {
     "getWorkers": lambda client: client.workers(),
     "getOldestDueTimestamps minimal": lambda client: client.oldest_due(),
     "getOldestDueTimestamps full": lambda client: client.oldest_due(["mail", "sms"]),
+    "getStatistics minimal": lambda client: client.statistics(StatisticsKind.QUEUE, resolution=60, since_ms=NOW_MS),
+    "getStatistics full": lambda client: client.statistics(
+        StatisticsKind.CLASS, resolution=3600, since_ms=NOW_MS, until_ms=NOW_MS + 1, queues=["", "mail"], name="Mail"
+    ),
     "handle, status": lambda client: client.handle(DESCRIPTOR).status(include_body=True),
     "handle, wait": lambda client: client.handle(DESCRIPTOR).wait(1),
     "handle, cancel": lambda client: client.handle(DESCRIPTOR).cancel(),

@@ -24,6 +24,7 @@ from pinlater.server.api.manual_changes import ManualChanges
 from pinlater.server.api.offload import offload
 from pinlater.server.api.overload import LoadShedder
 from pinlater.server.api.queue_age import oldest_due
+from pinlater.server.api.statistics import StatisticsReader
 from pinlater.server.api.worker_reports import WorkerReports
 from pinlater.server.backends.claim_names import ClaimNames
 from pinlater.server.backends.records import IdempotencyKey, Settled
@@ -126,6 +127,7 @@ class Service:
             "keepsResults": _without_undo(_answer_nothing),
             "reportWorker": _without_undo(reports.store),
             "getWorkers": _without_undo(reports.read),
+            "getStatistics": _without_undo(StatisticsReader(backend, now_ms).read),
         }
 
     @property

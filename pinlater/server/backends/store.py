@@ -54,9 +54,10 @@ from pinlater.server.backends.records import (
     Expired,
     IdempotencyKey,
     JobFilter,
-    KeptReport,
     Settled,
 )
+from pinlater.server.backends.report_store import ReportStore
+from pinlater.server.backends.statistics import StatisticsStore
 
 
 def queue_not_found(queue: str) -> QueueNotFound:
@@ -103,7 +104,7 @@ class Capabilities:
     has_keys: bool = False
 
 
-class Store(Protocol):
+class Store(ReportStore, StatisticsStore, Protocol):
     """A store of jobs: the verbs, each declared once. A shard is one, and so are all shards together."""
 
     # Queues
@@ -376,25 +377,6 @@ class Store(Protocol):
 
         State: jobs unchanged.
         Repeat: safe.
-        """
-
-    # Reports of workers
-
-    async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
-        """Store the report of a worker for ``keep_ms``, or delete it if that is 0; delete some expired ones on the way.
-
-        Ids are 1 to ``MAX_WORKER_ID_CHARACTERS`` characters without NUL, and compared character by character. A report
-        is lost when its shard is; the worker will send another one.
-
-        State: jobs unchanged.
-        Fence: none; the last report counts.
-        Repeat: safe.
-        """
-
-    async def reports(self, max_bytes: int = MAX_ANSWER_BYTES) -> list[KeptReport]:
-        """Return the reports that have not expired, one of each worker; those first that expire last.
-
-        No more than ``MAX_REPORTS``, nor more than ``max_bytes`` in all.
         """
 
     async def close(self) -> None:

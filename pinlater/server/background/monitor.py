@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 
 from pinlater.errors import ServerError
@@ -17,6 +18,7 @@ from pinlater.server.peer_processes.server_rank import ServerRank
 log = logging.getLogger(__name__)
 
 _BUSY_PAUSE_SECONDS = 0.02
+_FORGET_STATISTICS_SECONDS = 10.0
 
 
 class Monitor:
@@ -47,6 +49,7 @@ class Monitor:
         self._backend = backend
         self._broker = broker
         self._settings = settings
+        self._forget_statistics_at = 0.0
 
     async def run(self) -> None:
         """Run a batch at each turn of this server until cancelled; a failure is logged and does not end it."""
@@ -81,7 +84,10 @@ class Monitor:
         """Run one batch of each task; return whether one of them has more to do."""
         limit = self._settings.monitor_batch_size
         done = await asyncio.gather(
-            self._reap(limit, grace_period), self._collect(limit), self._backend.forget_results(limit)
+            self._reap(limit, grace_period),
+            self._collect(limit),
+            self._backend.forget_results(limit),
+            self._forget_statistics(limit),
         )
         return max(done) >= limit
 
@@ -102,3 +108,12 @@ class Monitor:
             self._metrics.succeeded_collected.add(queue, succeeded)
             self._metrics.failed_collected.add(queue, failed)
         return sum(succeeded + failed for _, succeeded, failed in collected)
+
+    async def _forget_statistics(self, limit: int) -> int:
+        """Delete expired statistics, but look for them rarely: a period is there for a day at least."""
+        if time.monotonic() < self._forget_statistics_at:
+            return 0
+        forgotten = await self._backend.forget_statistics(limit)
+        if forgotten < limit:
+            self._forget_statistics_at = time.monotonic() + _FORGET_STATISTICS_SECONDS
+        return forgotten

@@ -156,6 +156,10 @@ class Distribution:
         if value > series.maximum:  # noqa: PLR1730 - likewise
             series.maximum = value
 
+    def counts(self, key: Key = ()) -> list[int]:
+        """Return the number of values of a series by bucket; empty if there is none."""
+        return self._series[key].counts.copy() if key in self._series else []
+
     def count(self, key: Key = ()) -> int:
         """Return the number of values of a series; 0 if there is none."""
         return self._series[key].count if key in self._series else 0

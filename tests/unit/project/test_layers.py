@@ -42,7 +42,7 @@ LAYERS = [
     ),
     (
         "pinlater.server.background",
-        "errors protocol server.backends server.broker server.config server.metrics server.peer_processes",
+        "errors model protocol server.backends server.broker server.config server.metrics server.peer_processes",
     ),
     (
         "pinlater.server.api",

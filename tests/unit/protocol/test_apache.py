@@ -60,8 +60,10 @@ def _sample(kind):
     if container == "set":
         return ["a", "b"], {"a", "b"}
     if container == "map":
-        theirs, ours = _sample(inner.split(",")[1])
-        return {"k": theirs}, {"k": ours}
+        of_key, of_value = inner.split(",")
+        key = "k" if of_key == "string" else 7
+        theirs, ours = _sample(of_value)
+        return {key: theirs}, {key: ours}
     samples = {name: _sample(of_field) for name, (_, of_field) in apache.STRUCTS[kind].items()}
     theirs = {name: sample[0] for name, sample in samples.items()}
     return theirs, _class(kind)(**{name: sample[1] for name, sample in samples.items()})

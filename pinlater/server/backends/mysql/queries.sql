@@ -713,3 +713,36 @@ SELECT listener, host, port, secret, expires_at FROM {db}.listeners ORDER BY lis
 
 -- name: delete_listeners
 DELETE FROM {db}.listeners WHERE listener IN (:listeners) AND expires_at <= :now
+
+-- name: lock_statistics
+-- Completed by statistics.py. Locks rows in the order of their keys; those that are missing are there from then on.
+INSERT INTO {db}.statistics (resolution, start, kind, queue, name, counts) VALUES
+
+-- name: locked_statistics
+ON DUPLICATE KEY UPDATE counts = counts
+
+-- name: stored_statistics
+ON DUPLICATE KEY UPDATE counts = VALUES(counts)
+
+-- name: statistics_to_change
+-- Of these queues, whatever the name.
+SELECT queue, name, counts FROM {db}.statistics FORCE INDEX (PRIMARY)
+WHERE resolution = :resolution AND start = :start AND kind = :kind AND queue IN (:queues)
+
+-- name: statistics_of_all_queues
+SELECT statistics.start, queue, name, counts
+FROM JSON_TABLE('[:starts]', '$[*]' COLUMNS (start BIGINT PATH '$')) AS periods
+STRAIGHT_JOIN {db}.statistics FORCE INDEX (PRIMARY)
+ON resolution = :resolution AND statistics.start = periods.start AND kind = :kind
+WHERE queue <> '' AND (:is_any OR name = :name) LIMIT :limit
+
+-- name: statistics_of_queue
+SELECT statistics.start, queue, name, counts
+FROM JSON_TABLE('[:starts]', '$[*]' COLUMNS (start BIGINT PATH '$')) AS periods
+STRAIGHT_JOIN {db}.statistics FORCE INDEX (PRIMARY)
+ON resolution = :resolution AND statistics.start = periods.start AND kind = :kind AND queue = :queue
+WHERE :is_any OR name = :name LIMIT :limit
+
+-- name: forget_statistics
+DELETE FROM {db}.statistics WHERE resolution = :resolution AND start < :before
+ORDER BY resolution, start, kind, queue, name LIMIT :limit

@@ -41,6 +41,7 @@ from pinlater.server.backends.mysql.pool import MysqlPool
 from pinlater.server.backends.mysql.queries import Queries
 from pinlater.server.backends.mysql.queue_claims import QueueClaims
 from pinlater.server.backends.mysql.queues import MysqlQueues
+from pinlater.server.backends.mysql.statistics import MysqlStatistics
 from pinlater.server.backends.mysql.transaction import Woken
 from pinlater.server.backends.mysql.unique_keys import delete_expired_periods
 from pinlater.server.backends.records import (
@@ -63,7 +64,7 @@ from pinlater.server.backends.token_bucket import Tokens
 _T = TypeVar("_T")
 
 
-class MysqlShard:
+class MysqlShard(MysqlStatistics):
     """A shard in one database.
 
     Args:

@@ -41,6 +41,7 @@ from pinlater.server.backends.redis.orphaned_claims import RedisOrphanedClaims
 from pinlater.server.backends.redis.queues import RedisQueues
 from pinlater.server.backends.redis.resp import RespConnection
 from pinlater.server.backends.redis.script_calls import ScriptRunner, Woken
+from pinlater.server.backends.redis.statistics import RedisStatistics
 from pinlater.server.backends.sharded import (
     CallResult,
     ClockRecord,
@@ -59,7 +60,7 @@ _CLOCK_READING_SECONDS = 3600
 """Lifetime of that key."""
 
 
-class RedisShard:
+class RedisShard(RedisStatistics):
     """A shard in one Redis database.
 
     It has two connections: one for the calls of workers and producers, one for calls that may take longer. All keys

@@ -25,7 +25,7 @@ from pinlater.server.backends.records import (
     KeptReport,
     Settled,
 )
-from pinlater.server.backends.sharded import by_descriptor, limits, merges, reports, scan
+from pinlater.server.backends.sharded import by_descriptor, limits, merges, reports, scan, statistics
 from pinlater.server.backends.sharded.claim import DequeueOptions, ShardClaimer
 from pinlater.server.backends.sharded.due_priorities import DuePriorityMap
 from pinlater.server.backends.sharded.fan_out import ask_all
@@ -42,6 +42,7 @@ from pinlater.server.backends.sharded.splits import (
     on_all_shards,
     until_limit,
 )
+from pinlater.server.backends.statistics import StatisticsEntry, StatisticsQuery
 from pinlater.server.backends.store import FREQUENT_POLLS, Capabilities, PollIntervals, Store
 from pinlater.server.backends.token_bucket import Tokens
 
@@ -237,6 +238,16 @@ class ShardedStore(StoreOverview):
 
     async def reports(self, max_bytes: int = MAX_ANSWER_BYTES) -> list[KeptReport]:
         return await reports.read(self.group.healthy(), max_bytes)
+
+    # Statistics
+
+    async def add_statistics(self, entries: Sequence[StatisticsEntry]) -> None:
+        await statistics.add(self.group.healthy(), entries)
+
+    async def read_statistics(self, which: StatisticsQuery, limit: int) -> list[StatisticsEntry]:
+        return await statistics.read(self.group.healthy(), which, limit)
+
+    forget_statistics = on_all_shards(Store.forget_statistics, merges.total)
 
     # What other servers do
 

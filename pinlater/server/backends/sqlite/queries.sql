@@ -585,3 +585,36 @@ SELECT number, places FROM call_results WHERE key = ?1 AND expires_at > ?2
 DELETE FROM call_results WHERE key IN (
     SELECT key FROM call_results INDEXED BY call_results_expiring WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2
 )
+
+-- name: statistics_of_keys
+-- Counts of those keys that are there, in their order. ?1 JSON list of [resolution, start, kind, queue, name].
+SELECT statistics.resolution, statistics.start, statistics.kind, statistics.queue, statistics.name, counts
+FROM json_each(?1) CROSS JOIN statistics ON resolution = json_extract(value, '$[0]')
+    AND start = json_extract(value, '$[1]') AND kind = json_extract(value, '$[2]')
+    AND queue = json_extract(value, '$[3]') AND name = json_extract(value, '$[4]')
+
+-- name: store_statistics
+-- ?1 JSON list of [resolution, start, kind, queue, name, counts].
+INSERT OR REPLACE INTO statistics (resolution, start, kind, queue, name, counts)
+SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
+       json_extract(value, '$[3]'), json_extract(value, '$[4]'), json_extract(value, '$[5]')
+FROM json_each(?1)
+
+-- name: statistics_of_all_queues
+-- ?1 resolution, ?2 starts as a JSON list, ?3 kind, ?4 name or NULL for any, ?5 limit.
+SELECT start, queue, name, counts FROM json_each(?2) CROSS JOIN statistics
+ON resolution = ?1 AND start = value AND kind = ?3 AND queue > ''
+WHERE ?4 IS NULL OR name = ?4 LIMIT ?5
+
+-- name: statistics_of_queues
+-- ?1 resolution, ?2 starts, ?3 kind, ?4 name or NULL for any, ?5 limit, ?6 queues as a JSON list, sorted.
+SELECT start, queue, name, counts FROM json_each(?2) CROSS JOIN json_each(?6) AS queues CROSS JOIN statistics
+ON resolution = ?1 AND start = json_each.value AND kind = ?3 AND queue = queues.value
+WHERE ?4 IS NULL OR name = ?4 LIMIT ?5
+
+-- name: forget_statistics
+-- ?1 resolution, ?2 time before which expired periods began, ?3 limit.
+DELETE FROM statistics WHERE (resolution, start, kind, queue, name) IN (
+    SELECT resolution, start, kind, queue, name FROM statistics WHERE resolution = ?1 AND start < ?2
+    ORDER BY start LIMIT ?3
+)

@@ -30,7 +30,16 @@ from pinlater.server.backends.records import (
     StoreSize,
 )
 from pinlater.server.backends.search import Queue
-from pinlater.server.backends.sqlite import call_results, children, maintenance, messages, queues, reads, reports
+from pinlater.server.backends.sqlite import (
+    call_results,
+    children,
+    maintenance,
+    messages,
+    queues,
+    reads,
+    reports,
+    statistics,
+)
 from pinlater.server.backends.sqlite.ack import SqliteAckRequest, ack_jobs
 from pinlater.server.backends.sqlite.cancel import CancelRequest, cancel
 from pinlater.server.backends.sqlite.checkpoint import ReleaseRequest, SqliteCheckpointRequest, checkpoint, release
@@ -80,6 +89,8 @@ _VERBS = (
     maintenance.collect,
     call_results.forget,
     reports.store,
+    statistics.add,
+    statistics.forget,
 )
 """In the order within a transaction: what makes jobs claimable stands before ``claim_jobs``.
 
@@ -88,7 +99,7 @@ transaction mean a queue that is deleted and then made anew.
 """
 
 
-class SqliteStore(OperatorVerbs):
+class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
     """Jobs in one file.
 
     Make it within the event loop that is to use it.

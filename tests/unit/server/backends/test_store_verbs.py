@@ -7,9 +7,11 @@ import pytest
 
 from pinlater.server.backends.mysql.shard import MysqlShard
 from pinlater.server.backends.redis.shard import RedisShard
+from pinlater.server.backends.report_store import ReportStore
 from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.backends.sharded import Shard, ShardedStore
 from pinlater.server.backends.sqlite import SqliteStore
+from pinlater.server.backends.statistics import StatisticsStore
 from pinlater.server.backends.store import Store
 
 
@@ -17,11 +19,11 @@ def public(*protocols):
     return {name for protocol in protocols for name in vars(protocol) if not name.startswith("_")}
 
 
-VERBS = sorted(public(Store) - {"close"})
+VERBS = sorted(public(Store, ReportStore, StatisticsStore) - {"close"})
 READS = {"queue_names", "queue_settings", "peek_jobs", "lookup_jobs", "count_jobs", "oldest_due_ms", "first_due"}
-READS |= {"scan_jobs", "reports", "states_in_use", "read_messages", "unfinished_children"}
+READS |= {"scan_jobs", "reports", "states_in_use", "read_messages", "unfinished_children", "read_statistics"}
 CHANGES = sorted(set(VERBS) - READS)
-UNFENCED = {"create_queue", "forget_results"}
+UNFENCED = {"create_queue", "forget_results", "add_statistics", "forget_statistics"}
 
 
 @pytest.mark.parametrize("verb", sorted(READS))

@@ -96,6 +96,9 @@ def test_the_monitor_reads_the_server_age_before_each_round(monkeypatch):
         async def forget_results(self, *_):
             return 0
 
+        async def forget_statistics(self, *_):
+            return 0
+
     class FixedStall(StallDetector):
         def grace_period(self):
             return GracePeriod(len(asked), 7)

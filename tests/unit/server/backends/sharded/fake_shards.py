@@ -42,6 +42,7 @@ class MemoryShard:
         self.settings = {}
         self.listeners = []
         self.reports_by_worker = {}
+        self.statistics = []
         self._jobs = {}
         self._number = 0
 
@@ -226,6 +227,18 @@ class MemoryShard:
 
     async def forget_results(self, limit):
         await self._called("forget results")
+        return 1
+
+    async def add_statistics(self, entries):
+        await self._called("add statistics")
+        self.statistics.extend(entries)
+
+    async def read_statistics(self, which, limit):
+        await self._called("read statistics")
+        return self.statistics[:limit]
+
+    async def forget_statistics(self, limit):
+        await self._called("forget statistics")
         return 1
 
     async def reap_expired(self, limit, *, server_age_ms, quiet_ms):

@@ -1,0 +1,85 @@
+"""The calls of the clients about workers, and about what has happened: rows as in ``operations``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+
+from pinlater.model.statistics import StatisticsKind
+from pinlater.model.workers import WorkerReport
+from pinlater.protocol import messages
+from pinlater.protocol.conversion import messages as message_conversion
+from pinlater.protocol.conversion import statistics as statistics_conversion
+from pinlater.protocol.conversion import workers as worker_conversion
+from pinlater.protocol.conversion.values import milliseconds, nothing, several
+from pinlater.protocol.internal_calls import InternalCalls
+from pinlater.protocol.operation import Arguments, operation
+
+_addition = functools.partial(operation, is_original=False)
+
+
+class ReportCalls(InternalCalls):
+    """The part of ``Calls`` that the original does not have at all."""
+
+    # Workers
+
+    @_addition("getCancelledJobs", message_conversion.cancelled_jobs, may_wait=True)
+    def cancelled_jobs(self, since_ms: int = 0, *, wait: float = 0.0) -> Arguments:
+        """Return the running jobs that were asked to stop of late, whoever runs them.
+
+        Args:
+            since_ms: ``asked_ms`` of the last answer; 0 at first.
+            wait: seconds to wait until there is one; the call's time-out is so much longer.
+        """
+        return (messages.PinLaterCancelledJobsRequest(since_ms, milliseconds(wait) or None),)
+
+    @_addition("reportWorker", nothing)
+    def report_worker(self, report: WorkerReport, keep: float) -> Arguments:
+        """Store a worker's report in the place of its last one, for everybody to see.
+
+        Args:
+            report: of the worker; ``reported_ms`` is not sent.
+            keep: seconds for which it is believed without another one, at most a day; 0: the worker has ended.
+
+        Raises:
+            UnknownError: the report is too large or says what cannot be.
+        """
+        return (messages.PinLaterReportWorkerRequest(worker_conversion.worker_struct(report), milliseconds(keep)),)
+
+    @_addition("getWorkers", worker_conversion.worker_reports)
+    def workers(self) -> Arguments:
+        """Return the latest report of each worker, by host; idle ones, too."""
+        return ()
+
+    # Statistics
+
+    @_addition("getStatistics", statistics_conversion.statistics)
+    def statistics(
+        self,
+        kind: StatisticsKind,
+        *,
+        resolution: int,
+        since_ms: int,
+        until_ms: int | None = None,
+        queues: Iterable[str] = (),
+        name: str | None = None,
+    ) -> Arguments:
+        """Return what happened in past minutes or hours, in the order of time.
+
+        Periods in which nothing happened are left out; the last one may not be over yet. Servers write every 5 seconds,
+        workers tell them about classes every few seconds. Minutes are kept for 26 hours, hours for 38 days.
+
+        Args:
+            kind: whether of queues, of their job classes or of their failure groups.
+            resolution: seconds of a period, ``MINUTE`` or ``HOUR``.
+            since_ms: epoch milliseconds in the first period.
+            until_ms: epoch milliseconds before which the last one began; None is now.
+            queues: names; an empty one stands for all queues together. None given: all queues, each by itself.
+            name: of a class or failure group; None is any.
+
+        Raises:
+            UnknownError: there are more than 20,000; ask for less time or fewer queues.
+        """
+        names = several(queues) or None
+        asked = int(kind), resolution, since_ms, until_ms, names, name
+        return (messages.PinLaterStatisticsRequest(*asked),)

@@ -1,0 +1,58 @@
+"""Statistics: merged by a script, and expired by Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from pinlater.model.statistics import KEPT_SECONDS
+from pinlater.server.backends.redis.script_calls import ScriptRunner
+from pinlater.server.backends.statistics import (
+    PAGE_PERIODS,
+    StatisticsEntry,
+    StatisticsKey,
+    StatisticsQuery,
+    chunks,
+    decode,
+    encode,
+)
+
+_KEY = "statistics"
+
+pack = msgspec.msgpack.Encoder().encode
+
+
+class RedisStatistics:
+    """The part of a shard that keeps statistics."""
+
+    _slow_scripts: ScriptRunner
+
+    async def add_statistics(self, entries: Sequence[StatisticsEntry]) -> None:
+        packed = [
+            (resolution, str(start_ms), kind, queue, name, encode(counts), KEPT_SECONDS[resolution] + resolution)
+            for (resolution, start_ms, kind, queue, name), counts in entries
+        ]
+        key = self._slow_scripts.shard_key(_KEY)
+        await self._slow_scripts.run("add_statistics", _KEY, pack(packed), key=key, is_repeatable=False)
+
+    async def read_statistics(self, which: StatisticsQuery, limit: int) -> list[StatisticsEntry]:
+        found: list[StatisticsEntry] = []
+        name = [] if which.name is None else [which.name]
+        for starts in chunks(which.starts, PAGE_PERIODS):
+            packed = (pack(list(map(str, starts))), pack(sorted(set(which.queues))), pack(name), limit - len(found))
+            rows = await self._slow_scripts.run_for_shard(
+                "read_statistics", _KEY, which.resolution, int(which.kind), *packed
+            )
+            found += (_entry(which, *row) for row in zip(*[iter(rows)] * 4, strict=True))
+            if len(found) >= limit:
+                break
+        return sorted(found)[:limit]
+
+    async def forget_statistics(self, limit: int) -> int:  # noqa: ARG002 - part of the verb
+        return 0
+
+
+def _entry(which: StatisticsQuery, start_ms: bytes, queue: bytes, name: bytes, counts: bytes) -> StatisticsEntry:
+    key = StatisticsKey(which.resolution, int(start_ms), which.kind, queue.decode(), name.decode())
+    return StatisticsEntry(key, decode(counts.decode()))

@@ -1,0 +1,45 @@
+"""Statistics: added on one shard, the same as long as that answers; read from all of them, and added up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pinlater.errors import ShardConnectionFailed
+from pinlater.server.backends.sharded.fan_out import ask_all, no_healthy_shards
+from pinlater.server.backends.sharded.placement import rank
+from pinlater.server.backends.sharded.shard import ShardUnreachable
+from pinlater.server.backends.sharded.shard_handle import ShardHandle
+from pinlater.server.backends.statistics import Counts, StatisticsEntry, StatisticsKey, StatisticsQuery, merged
+
+SHARDS = 3
+"""Statistics are on the first of these by rank that can be reached, so that a period has few rows in all."""
+
+_PLACE = "statistics"
+
+
+async def add(handles: Sequence[ShardHandle], entries: Sequence[StatisticsEntry]) -> None:
+    """Add counts on the first shard that can be reached; if its answer is lost, they may be lost as well.
+
+    Raises:
+        NoHealthyShards: none can.
+        ServiceError: what a shard refused.
+    """
+    ranked = sorted(handles, key=lambda handle: (handle.spec.is_dequeue_only, rank(handle.name, _PLACE)))
+    for handle in ranked[:SHARDS]:
+        try:
+            return await handle.ask(lambda shard: shard.add_statistics(entries))
+        except ShardUnreachable:
+            continue
+        except ShardConnectionFailed:  # on another shard, they might count twice
+            return None
+    raise no_healthy_shards()
+
+
+async def read(handles: Sequence[ShardHandle], which: StatisticsQuery, limit: int) -> list[StatisticsEntry]:
+    """Return the sums of all shards."""
+    answers = await ask_all(handles, lambda shard: shard.read_statistics(which, limit))
+    sums: dict[StatisticsKey, Counts] = {}
+    for _, entries in answers:
+        for key, counts in entries:
+            sums[key] = merged(sums[key], counts) if key in sums else counts
+    return [StatisticsEntry(key, sums[key]) for key in sorted(sums)[:limit]]

@@ -1,0 +1,83 @@
+"""Statistics: merged in the transaction that stores them, and read by the readers."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Sequence
+
+from pinlater.model.statistics import KEPT_SECONDS
+from pinlater.server.backends.sqlite.queries import QUERIES
+from pinlater.server.backends.sqlite.readers import Readers
+from pinlater.server.backends.sqlite.transaction import SqliteTransaction
+from pinlater.server.backends.sqlite.writer import Writer
+from pinlater.server.backends.statistics import (
+    PAGE_PERIODS,
+    StatisticsEntry,
+    StatisticsKey,
+    StatisticsQuery,
+    chunks,
+    decode,
+    encode,
+    expired_before_ms,
+    merged,
+)
+
+Entries = Sequence[StatisticsEntry]
+
+
+class SqliteStatistics:
+    """The part of the SQLite store that keeps statistics."""
+
+    _writer: Writer
+    _readers: Readers
+    _now_ms: Callable[[], int]
+
+    async def add_statistics(self, entries: Entries) -> None:
+        await self._writer.submit(add, entries)
+
+    async def read_statistics(self, which: StatisticsQuery, limit: int) -> list[StatisticsEntry]:
+        return await self._readers.run(read, which, limit)
+
+    async def forget_statistics(self, limit: int) -> int:
+        forgotten: int = await self._writer.submit(forget, limit)
+        return forgotten
+
+
+def add(transaction: SqliteTransaction, requests: Sequence[Entries]) -> list[None]:
+    """Add the counts of each call to what is stored."""
+    for entries in requests:
+        rows = transaction.rows(QUERIES["statistics_of_keys"], (json.dumps([key for key, _ in entries]),))
+        stored = {StatisticsKey(*row): decode(counts) for *row, counts in rows}
+        changed = [(*key, encode(merged(stored.get(key, {}), counts))) for key, counts in entries]
+        transaction.run(QUERIES["store_statistics"], (json.dumps(changed),))
+    return [None for _ in requests]
+
+
+def read(connection: sqlite3.Connection, which: StatisticsQuery, limit: int) -> list[StatisticsEntry]:
+    """Return the entries that are wanted, page by page, so that no read transaction stays open for long."""
+    found: list[StatisticsEntry] = []
+    for starts in chunks(which.starts, PAGE_PERIODS):
+        asked = [which.resolution, json.dumps(starts), which.kind, which.name, limit - len(found)]
+        name = "statistics_of_all_queues"
+        if which.queues:
+            name = "statistics_of_queues"
+            asked.append(json.dumps(sorted(set(which.queues))))
+        for start_ms, queue, own_name, counts in connection.execute(QUERIES[name], asked).fetchall():
+            key = StatisticsKey(which.resolution, start_ms, which.kind, queue, own_name)
+            found.append(StatisticsEntry(key, decode(counts)))
+        if len(found) >= limit:
+            break
+    return found
+
+
+def forget(transaction: SqliteTransaction, requests: Sequence[int]) -> list[int]:
+    """Delete what has expired, up to the limit of each request for each resolution; return how much."""
+    query, now = QUERIES["forget_statistics"], transaction.now
+    return [
+        sum(
+            transaction.run(query, (resolution, expired_before_ms(now, resolution), limit))
+            for resolution in KEPT_SECONDS
+        )
+        for limit in requests
+    ]

@@ -1,0 +1,55 @@
+"""Collects counts of job classes and failure groups until they are written to the store."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from pinlater.model.statistics import FLEET, MOST_CLASSES, OTHER, RunStatistics, StatisticsKind
+from pinlater.server.backends.statistics import FAILED, GIVEN_UP, RUN, SUCCEEDED, WAIT, Counts, merged
+
+Subject = tuple[StatisticsKind, str, str]
+"""Kind, queue and name."""
+
+
+class StatisticsBuffer:
+    """Adds up what comes with acks, until it is taken.
+
+    A queue has at most ``MOST_CLASSES`` names of a kind between two calls of ``forget_names``; others count as one.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[Subject, Counts] = {}
+        self._names: defaultdict[tuple[StatisticsKind, str], set[str]] = defaultdict(set)
+
+    def add_runs(self, queue: str, runs: Iterable[RunStatistics]) -> None:
+        """Add what a worker tells of the classes of a queue."""
+        for one in runs:
+            counts = {SUCCEEDED: one.succeeded, FAILED: one.failed, GIVEN_UP: one.given_up}
+            for first, spread in ((WAIT, one.wait), (RUN, one.run)):
+                counts |= {first + bucket: count for bucket, count in spread.counts.items()}
+            for place in (queue, FLEET):
+                self._add(StatisticsKind.CLASS, place, one.name, counts)
+
+    def add_failures(self, queue: str, group_id: int, failed: int, given_up: int = 0) -> None:
+        """Add failed attempts of a failure group."""
+        self._add(StatisticsKind.FAILURE, queue, str(group_id), {FAILED: failed, GIVEN_UP: given_up})
+
+    def _add(self, kind: StatisticsKind, queue: str, name: str, counts: Counts) -> None:
+        names = self._names[kind, queue]
+        if name not in names:
+            if len(names) < MOST_CLASSES:
+                names.add(name)
+            else:
+                name = OTHER
+        subject = kind, queue, name
+        self._counts[subject] = merged(self._counts.get(subject, {}), counts)
+
+    def take(self) -> dict[Subject, Counts]:
+        """Return what was added since this was called last."""
+        taken, self._counts = self._counts, {}
+        return taken
+
+    def forget_names(self) -> None:
+        """Let other names count by themselves from now on."""
+        self._names.clear()

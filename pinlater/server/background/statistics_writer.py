@@ -1,0 +1,182 @@
+"""Write to the store what this process has counted, every few seconds.
+
+The calls that count pay nothing for it: their counters are those of the metrics, and the difference to the last time is
+what is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import NoReturn
+
+from pinlater.model.statistics import BOUNDS_MS, FLEET, HOUR, KEPT_SECONDS, MINUTE, StatisticsKind
+from pinlater.server.backends.statistics import (
+    ENQUEUED,
+    FAILED,
+    GIVEN_UP,
+    MOST_ENTRIES,
+    STARTED,
+    SUCCEEDED,
+    WAIT,
+    Counts,
+    StatisticsEntry,
+    StatisticsKey,
+    chunks,
+    merged,
+)
+from pinlater.server.backends.statistics_buffer import StatisticsBuffer, Subject
+from pinlater.server.backends.store import Store
+from pinlater.server.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+INTERVAL_SECONDS = 5
+"""Divides a minute, so that what is written belongs to the minute that it ends in."""
+
+MOST_UNWRITTEN = 20_000
+"""Entries that wait for a store that is away; the oldest are dropped."""
+
+_REST_FACTOR = 19
+_LAST_SECONDS = 2.0
+"""Longest time for the last write of a process that ends."""
+
+_FIRST_WAIT_BUCKET = next(bucket for bucket, bound in enumerate(BOUNDS_MS) if bound == 1.0)
+
+
+class StatisticsWriter:
+    """Writes statistics until cancelled, minutes every five seconds and hours every minute.
+
+    Args:
+        backend: the store.
+        metrics: of this process.
+        buffer: what came with acks.
+        now_ms: the clock of the store.
+    """
+
+    def __init__(self, backend: Store, metrics: Metrics, buffer: StatisticsBuffer, now_ms: Callable[[], int]) -> None:
+        self._backend = backend
+        self._buffer = buffer
+        self._now_ms = now_ms
+        self._counters = _QueueCounters(metrics)
+        self._unwritten: dict[StatisticsKey, Counts] = {}
+        self._names_of_ms = 0
+
+    async def run(self) -> NoReturn:
+        """Write until cancelled, and a last time then."""
+        try:
+            while True:
+                began = time.monotonic()
+                await self.write(with_hours=self._is_minute_over)
+                rest_seconds = _REST_FACTOR * (time.monotonic() - began)
+                step_ms = INTERVAL_SECONDS * 1000
+                await asyncio.sleep(max((step_ms - self._now_ms() % step_ms) / 1000, rest_seconds))
+        finally:
+            try:
+                async with asyncio.timeout(_LAST_SECONDS):
+                    await self.write(with_hours=True)
+            except TimeoutError:
+                log.debug("the last statistics were not written in time")
+
+    @property
+    def _is_minute_over(self) -> bool:
+        return self._now_ms() % (MINUTE * 1000) < INTERVAL_SECONDS * 1000
+
+    async def write(self, *, with_hours: bool) -> None:
+        """Collect what was counted, and write it; what the store does not take is tried again next time."""
+        self._collect()
+        wanted = [key for key in self._unwritten if with_hours or key.resolution != HOUR]
+        for some in chunks(sorted(wanted), MOST_ENTRIES):
+            entries = [StatisticsEntry(key, self._unwritten[key]) for key in some]
+            try:
+                await self._backend.add_statistics(entries)
+            except Exception:
+                log.debug("statistics could not be written", exc_info=True)
+                break
+            for key in some:
+                del self._unwritten[key]
+        for key in sorted(self._unwritten, key=_start)[: len(self._unwritten) - MOST_UNWRITTEN]:
+            del self._unwritten[key]
+
+    def _collect(self) -> None:
+        """Add what was counted since the last time to the periods that are just ending."""
+        just_now_ms = self._now_ms() - INTERVAL_SECONDS * 500
+        counted = {**self._counters.take(), **self._buffer.take()}
+        for resolution in KEPT_SECONDS:
+            period_ms = resolution * 1000
+            start_ms = just_now_ms // period_ms * period_ms
+            for (kind, queue, name), counts in counted.items():
+                key = StatisticsKey(resolution, start_ms, int(kind), queue, name)
+                self._unwritten[key] = merged(self._unwritten.get(key, {}), counts)
+            if resolution == HOUR and start_ms != self._names_of_ms:
+                self._names_of_ms = start_ms
+                self._buffer.forget_names()
+
+
+def _start(key: StatisticsKey) -> int:
+    return key.start_ms
+
+
+class _QueueCounters:
+    """Tells what the counters of each queue have grown by.
+
+    Args:
+        metrics: that have the counters.
+    """
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._delays = metrics.dequeue_delay_ms
+        self._sources = (
+            (ENQUEUED, metrics.jobs_enqueued),
+            (STARTED, metrics.jobs_dequeued),
+            (SUCCEEDED, metrics.acks_succeeded),
+            (FAILED, metrics.acks_failed),
+            (FAILED, metrics.timeouts_retried),
+            (FAILED, metrics.timeouts_done),
+            (GIVEN_UP, metrics.jobs_given_up),
+        )
+        self._before: list[dict[str, int]] = [{} for _ in self._sources]
+        self._delays_before: dict[str, list[int]] = {}
+
+    def take(self) -> dict[Subject, Counts]:
+        """Return the growth since this was called last, by queue, and for all queues together."""
+        found: defaultdict[str, dict[int, int]] = defaultdict(dict)
+        for number, (position, counter) in enumerate(self._sources):
+            before, now = self._before[number], counter.by_queue()
+            for queue, count in now.items():
+                grown = _growth(count, before.get(queue, 0))
+                if grown:
+                    found[queue][position] = found[queue].get(position, 0) + grown
+            self._before[number] = now
+        self._add_waits(found)
+        fleet: Counts = {}
+        for counts in found.values():
+            fleet = merged(fleet, counts)
+        if fleet:
+            found[FLEET] = dict(fleet)
+        return {(StatisticsKind.QUEUE, queue, ""): counts for queue, counts in found.items()}
+
+    def _add_waits(self, found: dict[str, dict[int, int]]) -> None:
+        for queue in [queue for queue, counts in found.items() if STARTED in counts]:
+            now = self._delays.counts(queue)
+            before = self._delays_before.get(queue) or [0] * len(now)
+            if sum(now) < sum(before):
+                before = [0] * len(now)
+            self._delays_before[queue] = now
+            for bucket, grown in _wait_buckets(now, before):
+                found[queue][WAIT + bucket] = found[queue].get(WAIT + bucket, 0) + grown
+
+
+def _growth(count: int, before: int) -> int:
+    """Return by how much a counter has grown; a queue that was deleted and created anew begins at 0."""
+    return count - before if count >= before else count
+
+
+def _wait_buckets(now: list[int], before: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield buckets and counts; the metric has two buckets for each of them, from 1 ms on."""
+    for number, (count, old) in enumerate(zip(now, before, strict=True)):
+        if count > old:
+            yield _FIRST_WAIT_BUCKET + (number + 1) // 2, count - old

@@ -1,0 +1,65 @@
+"""What happened is told by any server of a store, also after a restart."""
+
+import time
+
+import pytest
+
+from pinlater import Client
+from pinlater.client import Ack, NewJob, StatisticsKind
+from pinlater.errors import QueueNameInvalid, UnknownError
+from pinlater.model.statistics import total
+from tests.support.server import ServerProcess, wait_for
+
+QUEUE = StatisticsKind.QUEUE
+
+
+def test_statistics_survive_a_restart(tmp_path):
+    since_ms = int(time.time() * 1000) - 60_000
+    server = ServerProcess(tmp_path / "server")
+    with Client(f"127.0.0.1:{server.port}", source="statistics") as client:
+        client.enqueue_jobs("mail", [NewJob(b"x", attempts=1)] * 3)
+        jobs = client.dequeue_jobs("mail", 3)
+        acks = [Ack(job.descriptor, job.claim) for job in jobs]
+        client.ack("mail", acks[:2], acks[2:])
+    server.stop()  # writes what was counted last
+    server = ServerProcess(tmp_path / "server")
+    with Client(f"127.0.0.1:{server.port}", source="statistics") as client:
+        for resolution in (60, 3600):
+            for queues in (["mail"], [], [""]):
+                mail = total(client.statistics(QUEUE, resolution=resolution, since_ms=since_ms, queues=queues))
+                counts = (mail.enqueued, mail.started, mail.succeeded, mail.failed, mail.given_up, mail.wait.count)
+                assert counts == (3, 3, 2, 1, 1, 3)
+        assert client.statistics(QUEUE, resolution=60, since_ms=since_ms, queues=["other"]) == []
+        assert client.statistics(QUEUE, resolution=60, since_ms=0, until_ms=since_ms) == []
+    server.stop()
+
+
+@pytest.fixture
+def client(server):
+    with Client(f"127.0.0.1:{server.port}", source="statistics") as client:
+        yield client
+
+
+def test_a_server_writes_while_it_runs(client):
+    client.enqueue_jobs("live", [NewJob(b"x")])
+    since_ms = int(time.time() * 1000) - 60_000
+    wait_for(lambda: client.statistics(QUEUE, resolution=60, since_ms=since_ms, queues=["live"]))
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        ({"resolution": 30, "since_ms": 0}, UnknownError),
+        ({"resolution": 60, "since_ms": 0, "queues": ["a b"]}, QueueNameInvalid),
+        ({"resolution": 60, "since_ms": 0, "queues": ["q"] * 1001}, UnknownError),
+    ],
+)
+def test_questions_without_an_answer_are_refused(client, asked, error):
+    with pytest.raises(error):
+        client.statistics(QUEUE, **asked)
+
+
+def test_a_question_about_any_time_is_cheap(client):
+    began = time.monotonic()
+    assert client.statistics(StatisticsKind.CLASS, resolution=60, since_ms=-(2**60), until_ms=2**60, name="None") == []
+    assert time.monotonic() - began < 5
