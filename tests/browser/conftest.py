@@ -76,12 +76,13 @@ def fail(client, queue, *errors):
     descriptors = client.enqueue_jobs(queue, [NewJob(b'{"job": "Send", "user": 42}', attempts=1) for _ in errors])
     errors_of = dict(zip(descriptors, errors, strict=True))
     claimed = client.dequeue_jobs(queue, len(errors))
-    client.ack(queue, failed=[Ack(job.descriptor, job.claim, _status(errors_of[job.descriptor])) for job in claimed])
+    client.ack(queue, failed=[Ack(job.descriptor, job.claim, status_of(errors_of[job.descriptor])) for job in claimed])
     return descriptors
 
 
-def _status(error):
+def status_of(error, host="web1"):
+    """Return the status of a job whose last attempt failed."""
     frames = ['  File "/srv/jobs.py", line 12, in run\n    mailer.send()']
     return format_failure(
-        f"attempt 1/1 {format_origin('web1', 42, time.time())} 0.52 s", error, frames, status_space(1, 1)
+        f"attempt 1/1 {format_origin(host, 42, time.time())} 0.52 s", error, frames, status_space(1, 1)
     )

@@ -11,8 +11,6 @@ from pinlater.model.state import JobState
 from tests.browser.conftest import fail
 from tests.support.server import wait_for
 
-PAGES = ["/", "/failed", "/workers", "/server", "/find?q=nothing", "/nowhere"]
-
 
 def test_a_failed_job_is_found_and_retried_in_a_few_clicks(page, client):
     [descriptor] = fail(client, "retry_one", "OSError: connection refused")
@@ -138,21 +136,6 @@ def test_charts_are_drawn(page, client):
     page.goto("/server")
     assert page.locator("canvas").count() == 4
     page.locator(".chart.empty").first.wait_for(state="detached", timeout=30_000)
-
-
-@pytest.mark.parametrize("width", [390, 768, 1440])
-def test_no_page_is_wider_than_the_window(page, client, width):
-    [descriptor] = fail(client, "a_queue_with_a_rather_long_name_that_goes_on_and_on_and_on", "OSError: " + "x" * 200)
-    page.set_viewport_size({"width": width, "height": 800})
-    for path in (
-        *PAGES,
-        f"/job?id={descriptor}",
-        f"/queues/{descriptor.partition(':')[0]}",
-        f"/jobs?queue={descriptor.partition(':')[0]}&state=failed",
-    ):
-        page.goto(path)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
-    page.complaints[:] = [text for text in page.complaints if "404" not in text]
 
 
 def test_texts_of_jobs_are_no_part_of_the_page(page, client):

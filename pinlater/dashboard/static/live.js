@@ -27,6 +27,16 @@
     if (fresh.length) document.getElementById("said").textContent = "New: " + fresh.slice(0, 3).join("; ");
   });
 
+  // What can be scrolled can be reached by keyboard.
+  const reach = () => {
+    for (const one of document.querySelectorAll("pre, .scroll")) one.toggleAttribute("tabindex", false);
+    for (const one of document.querySelectorAll("pre, .scroll")) {
+      if (one.scrollWidth > one.clientWidth || one.scrollHeight > one.clientHeight) one.tabIndex = 0;
+    }
+  };
+  reach();
+  for (const event of ["htmx:after:swap", "resize", "toggle"]) addEventListener(event, reach, { capture: true });
+
   document.addEventListener("visibilitychange", () => {
     const live = document.getElementById("live");
     if (!document.hidden && live?.hasAttribute("hx-get")) htmx.trigger(live, "every");

@@ -1,0 +1,65 @@
+"""Every page: fit for all people and windows, light and dark, however long the names are."""
+
+import pytest
+
+from pinlater import Client
+from pinlater.dashboard import app
+from tests.browser.crowded import fill
+from tests.support.axe import violations
+from tests.support.server import PASSWORD, ServerProcess
+
+WIDTHS = (390, 768, 1440)
+HEIGHT = 800
+
+NOT_PAGES = {"/static/{version}/{name:path}", "/charts"}
+SHOWN_BY_THE_WAY = {"/login", "/plans/{key}"}
+
+
+@pytest.fixture(scope="module")
+def server(chromium, tmp_path_factory):
+    server = ServerProcess(tmp_path_factory.mktemp("server"), DASHBOARD="true")
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def paths(server):
+    with Client(server.address) as client:
+        return fill(client, server)
+
+
+def test_all_pages_are_looked_at(paths):
+    routes = {route.path for route in app._ROUTES if "GET" in route.methods} - NOT_PAGES - SHOWN_BY_THE_WAY
+    assert routes <= {name.partition(" ")[0] for name in paths}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_page_keeps_anybody_out_or_is_wider_than_its_window(page, paths, theme):
+    page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+    faults = []
+    page.goto("/")
+    look(page, "/login", theme, faults)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("heading", name="Queues").wait_for()
+    for name, path in paths.items():
+        page.goto(path)
+        look(page, name, theme, faults)
+    page.goto("/failed")
+    page.get_by_role("button", name="Retry…").first.click()
+    page.get_by_role("heading", name="Retry").wait_for()
+    look(page, "/plans/{key}", theme, faults)
+    page.complaints[:] = [text for text in page.complaints if "404" not in text and "401" not in text]
+    assert not faults, "\n".join(faults)
+
+
+def look(page, name, theme, faults):
+    """Note what is wrong with a page at all widths. Colours alone differ between themes."""
+    rules = ["color-contrast"] if theme == "dark" else []
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": HEIGHT})
+        real = page.evaluate("document.documentElement.scrollWidth")
+        faults += [f"{name} at {width}: is {real} wide"] if real > width else []
+        found = violations(page, *rules) if width != 768 else []
+        faults += [f"{name} at {width}: {one['help']}: {one['nodes']}" for one in found]
