@@ -27,11 +27,16 @@ def print_failures(info: JobInfo) -> None:
         click.echo(f"{_GAP}{visible(failed.error)}")
         for line in failed.traceback.splitlines():
             click.echo(f"{_GAP}{visible(line)}".rstrip())
+        if failed.step:
+            click.echo(f"{_GAP}  in step {visible(failed.step)}")
 
 
 def failures_json(info: JobInfo) -> list[dict[str, Any]]:
     """Return the failed attempts as JSON values."""
-    return [dataclasses.asdict(failed) for failed in info.failed_attempts]
+    return [
+        {name: value for name, value in dataclasses.asdict(failed).items() if name != "step" or value}
+        for failed in info.failed_attempts
+    ]
 
 
 def _which(failed: FailedAttempt) -> str:

@@ -11,7 +11,7 @@ from pinlater.errors import BodyInvalid, StepMismatch
 from pinlater.jobs.fingerprints import Fingerprints, call_text, shortened
 from pinlater.jobs.step_functions import name_of
 from pinlater.jobs.step_results import as_json, copied, misfit, typed_result
-from pinlater.model.body_metadata import BodyMetadata
+from pinlater.model.body_metadata import MOST_TIMES, BodyMetadata
 
 MISSING: Any = object()
 """Stands for the result of a step that has not finished."""
@@ -92,8 +92,14 @@ class StepRecords:
                 raise
             return copied(kept)  # an older version gave it to the job like this
 
-    def finish(self, call: StepCall, result: Any, log: LoggerAdapter[Any]) -> Any:
+    def finish(self, call: StepCall, result: Any, times: tuple[int, int, int], log: LoggerAdapter[Any]) -> Any:
         """Record a result; return it as a later attempt will get it, with the same types.
+
+        Args:
+            call: the step.
+            result: what it returned.
+            times: see ``BodyMetadata.times``.
+            log: where a result that does not fit is told.
 
         Raises:
             BodyInvalid: JSON cannot carry it.
@@ -113,6 +119,8 @@ class StepRecords:
             )
             self._metadata.untyped.append(call.key)
         self._metadata.steps[call.key] = kept
+        if len(self._metadata.times) < MOST_TIMES:
+            self._metadata.times[call.key] = times
         self._metadata.tries.pop(call.key, None)
         self._fingerprints.record(call.key, call.function, call.fingerprint)
         return self._result(call)

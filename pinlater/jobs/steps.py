@@ -16,6 +16,7 @@ from pinlater.jobs.options import JobOptions
 from pinlater.jobs.retry_delay import bounded_ms, delay_ms
 from pinlater.jobs.retrying import Retrying, timeout_of
 from pinlater.jobs.step_deadline import StepDeadline
+from pinlater.jobs.step_failures import note_step
 from pinlater.jobs.step_functions import is_async
 from pinlater.jobs.step_records import MISSING, OnFinished, StepCall, StepRecords, ignore_finished
 from pinlater.model.body_metadata import BodyMetadata
@@ -106,9 +107,11 @@ class Steps:
         if self._context.is_draining:
             self.save()
             raise self._context.interrupt(JobInterrupted())
+        started_ms = _now_ms()
         try:
             found = self._called(call)
         except Exception as error:
+            note_step(error, call.key)
             if not isinstance(call.function, Retrying) or _is_of_outer_step(error, call):
                 raise
             wake_ms = self._failed(call.key, call.function, error)
@@ -117,7 +120,7 @@ class Steps:
                 self._gave_up(call.key, call.function)
                 raise
             raise self._context.interrupt(JobSleeps(wake_ms)) from error
-        result = self._finished(call, found)
+        result = self._finished(call, found, started_ms)
         self.save()
         return result
 
@@ -135,14 +138,16 @@ class Steps:
                 await self.save_awaited()
             raise self._context.interrupt(why)
         self._under_way += 1
+        started_ms = _now_ms()
         try:
             found = await self._awaited(call)
         except Exception as error:
+            note_step(error, call.key)
             if not isinstance(call.function, Retrying) or _is_of_outer_step(error, call):
                 raise
             failure = error
         else:
-            result = self._finished(call, found)
+            result = self._finished(call, found, started_ms)
             await self.save_awaited()
             return result
         finally:
@@ -213,7 +218,7 @@ class Steps:
             *(key, spent, step.attempts, wait_ms / 1000),
             exc_info=error,
         )
-        return int(time.time() * 1000) + wait_ms
+        return _now_ms() + wait_ms
 
     def _gave_up(self, key: str, step: Retrying[..., Any]) -> None:
         """Record that a step's last attempt has failed, for the rest of this attempt of the job.
@@ -241,12 +246,17 @@ class Steps:
             self._context.note_interruption(why)
             raise
 
-    def _finished(self, call: StepCall, result: Any) -> Any:
+    def _finished(self, call: StepCall, result: Any, started_ms: int) -> Any:
         """Record a result and return it as a later attempt will get it."""
-        given = self._records.finish(call, result, self._context.log)
+        times = started_ms, max(_now_ms() - started_ms, 0), self._context.attempt
+        given = self._records.finish(call, result, times, self._context.log)
         call.on_finished(call, True)
         self.ran.append(call.key)
         return given
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def _is_of_outer_step(error: Exception, call: StepCall) -> bool:

@@ -131,6 +131,9 @@ class MismatchMark(msgspec.Struct, frozen=True):
     since_ms: int
 
 
+MOST_TIMES = 100
+"""Steps whose times a body keeps."""
+
 PERIODIC_KEY_PATTERN = r"\S+ (?:every|cron) "
 """Pattern of the beginning of a periodic job's unique key: class name and schedule."""
 
@@ -162,6 +165,8 @@ class BodyMetadata(msgspec.Struct, omit_defaults=True):
         calls: name of a call -> what is recorded of the jobs that it has called.
         events: name of events -> which of them the job has got.
         published: fields that the job shows of itself.
+        times: name of a finished step -> epoch milliseconds of its start, milliseconds that it took, and the job's
+            attempt number; of the first ``MOST_TIMES`` steps.
     """
 
     steps: dict[str, Any] = msgspec.field(name=f"{_PREFIX}steps", default_factory=dict)
@@ -182,6 +187,7 @@ class BodyMetadata(msgspec.Struct, omit_defaults=True):
     calls: dict[str, CallRecord] = msgspec.field(name=f"{_PREFIX}calls", default_factory=dict)
     events: dict[str, EventRecord] = msgspec.field(name=f"{_PREFIX}events", default_factory=dict)
     published: dict[str, Any] = msgspec.field(name=f"{_PREFIX}published", default_factory=dict)
+    times: dict[str, tuple[int, int, int]] = msgspec.field(name=f"{_PREFIX}times", default_factory=dict)
 
     @property
     def run(self) -> int:

@@ -5,15 +5,18 @@
     [attempt 2/5 2026-11-21T12:30:05Z web1 4242 0.52 s] OSError: connection refused
       File "/srv/jobs.py", line 12, in run
         mailer.send(self.user_id)
+      in step "send"
     [2026-11-21T12:31:07Z web1 4243] crash 1: the process died while it ran SendMail for 3.10 s: killed by SIGSEGV
 
-The first line has the number of the attempt, the time and place of the failure, and the run time. The keeper writes the
+The first line has the number of the attempt, the time and place of the failure, and the run time; the last one, of a
+workflow, the step in which it failed. The keeper writes the
 second block; it does not know the number of the attempt. Servers append to a status and truncate it at 5000 characters,
 so each attempt gets a share of the space that depends on the number of attempts.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -40,6 +43,7 @@ _HEADER = re.compile(
     r"(?: (?P<seconds>\d{1,9}\.\d\d) s)?\] (?P<error>.*)$",
     re.MULTILINE | re.ASCII,
 )
+_STEP_LINE = re.compile(r'  in step (".*")')
 _HEADED_LINE = re.compile(f"^{_HEADER.pattern}", _HEADER.flags)
 
 
@@ -56,6 +60,7 @@ class FailedAttempt:
         attempt: number of the attempt, from 1; None if its process died, like the next two.
         attempts_allowed: total number of attempts.
         seconds: run time.
+        step: name of the step in which it failed; empty if that is not told.
     """
 
     error: str
@@ -66,6 +71,7 @@ class FailedAttempt:
     attempt: int | None = None
     attempts_allowed: int | None = None
     seconds: float | None = None
+    step: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,16 +154,28 @@ def parse_status(status: str) -> tuple[str, list[FailedAttempt]]:
 
 def _read(header: re.Match[str], rest: str) -> FailedAttempt:
     attempt, allowed, seconds = header["attempt"], header["allowed"], header["seconds"]
+    traceback, step = _without_step(rest.strip("\n"))
     return FailedAttempt(
         error=header["error"],
-        traceback=rest.strip("\n"),
+        traceback=traceback,
         host=header["host"],
         pid=int(header["pid"]),
         attempt=int(attempt) if attempt else None,
         attempts_allowed=int(allowed) if allowed else None,
         at_ms=_epoch_ms(header["moment"]),
         seconds=float(seconds) if seconds else None,
+        step=step,
     )
+
+
+def _without_step(traceback: str) -> tuple[str, str]:
+    """Split the step off the end of a traceback; its name is empty if there is none."""
+    above, _, last = traceback.rpartition("\n")
+    step = _STEP_LINE.fullmatch(last)
+    try:
+        return (above, str(json.loads(step[1]))) if step else (traceback, "")
+    except ValueError:
+        return traceback, ""
 
 
 def _epoch_ms(moment: str) -> int | None:

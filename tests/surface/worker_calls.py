@@ -174,6 +174,7 @@ def _steady(text):
         (r"(source='\w+:)[^']*", r"\1..."),
         (r"\[((?:attempt \S+ )?)\d{4}-\S+Z \S+ \d+(?: [\d.]+ s)?\]", r"[\1...]"),
         (r"\b1[6-9]\d{11}\b", "MOMENT"),
+        (r"\[MOMENT,\d+,", "[MOMENT,MILLIS,"),
     ):
         text = re.sub(pattern, name, text)
     return text

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pinlater.jobs import middleware
+from pinlater.jobs.step_failures import step_note
 from pinlater.model.messages import MessageWait
 from pinlater.model.status import format_failure, format_origin, status_space
 from pinlater.protocol.conversion.acks import AckFields
@@ -142,7 +143,7 @@ def describe_failure(
     """
     header = f"attempt {attempt}/{attempts_allowed} {format_origin(_HOST, os.getpid(), time.time())} {seconds:.2f} s"
     said = _sendable(describe_error(error))
-    frames = [_sendable(frame) for frame in _frames_of(error)] if with_traceback else []
+    frames = [_sendable(frame) for frame in (*_frames_of(error), *_step_line(error))] if with_traceback else []
     return format_failure(
         header, said, frames, status_space(attempts_allowed if is_last else attempt, attempts_allowed), verdict
     )
@@ -165,6 +166,11 @@ def error_text(error: BaseException) -> str:
 def _sendable(text: str) -> str:
     """Return a text as UTF-8 can carry it: the names of files that are not UTF-8 have halves of surrogates in them."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _step_line(error: BaseException) -> list[str]:
+    note = step_note(error)
+    return [f"  {note}"] if note else []
 
 
 def _frames_of(error: BaseException) -> Iterator[str]:

@@ -38,6 +38,7 @@ SAMPLES = {
     "calls": {"a": CallRecord(2, 1000)},
     "events": {"a": EventRecord(1)},
     "published": {"stage": "packing"},
+    "times": {"a": (1, 2, 3)},
 }
 
 

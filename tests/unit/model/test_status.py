@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinlater import Job
+from pinlater.jobs.step_failures import note_step
 from pinlater.model.status import (
     MAX_STATUS_CHARACTERS,
     FailedAttempt,
@@ -127,6 +128,27 @@ def test_a_traceback_shows_where_it_was():
     assert re.match(r"\[attempt 2/4 \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ \S+ \d+ 1\.50 s\] OSError: on fire\n", text)
     assert text.endswith('in fail\n    raise OSError("on\\nfire")\n')
     assert describe_failure(2, 4, 1.5, caught.value, with_traceback=False).count("\n") == 1
+
+
+@pytest.mark.parametrize("step", ["charge", 'a "b"\n', "\N{SNOWMAN}", "x" * 50])
+def test_the_step_in_which_an_attempt_failed_is_told(step):
+    def fail():
+        raise OSError("on fire")
+
+    with pytest.raises(OSError) as caught:
+        fail()
+    for name in (step, "outer"):
+        note_step(caught.value, name)
+    text = describe_failure(1, 2, 1.5, caught.value)
+    [failed] = parse_status(text)[1]
+    assert failed.step == step
+    assert failed.traceback.endswith('raise OSError("on fire")')
+
+
+@pytest.mark.parametrize("line", ["  in step charge", '  in step "', '  in step "\\"', 'in step "charge"'])
+def test_a_line_that_only_looks_like_a_step_is_left(line):
+    [failed] = parse_status(f"[attempt 1/2 2026-11-21T12:30:05Z web1 4242 0.52 s] OSError\n{line}\n")[1]
+    assert (failed.step, failed.traceback) == ("", line)
 
 
 class Hopeless(Job, queue="hopeless", attempts=9):

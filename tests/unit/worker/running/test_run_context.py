@@ -1,6 +1,7 @@
 """Checkpoints and steps of a running job."""
 
 import logging
+import time
 from contextlib import contextmanager
 
 import msgspec
@@ -9,7 +10,8 @@ import pytest
 from pinlater.errors import BodyInvalid, JobInterrupted
 from pinlater.jobs.body_codec import encode_body
 from pinlater.jobs.job import Job, RawJob
-from pinlater.model.body_metadata import BodyMetadata, Progress
+from pinlater.jobs.step_failures import step_note
+from pinlater.model.body_metadata import MOST_TIMES, BodyMetadata, Progress
 from pinlater.worker.running import run_context
 from pinlater.worker.running.run_context import RunContext
 from tests.unit.worker.fakes import batch_of
@@ -132,6 +134,8 @@ def test_a_step_runs_once_and_its_result_is_saved(bench):
     assert ran == [4]
     [(body, patience)] = bench.saver.saved
     assert body.pop("$fingerprints")["double"].startswith("double/")
+    [started_ms, took_ms, attempt] = body.pop("$times")["double"]
+    assert (time.time() * 1000 - started_ms < 60_000, took_ms < 60_000, attempt) == (True, True, 1)
     assert body == {"job": "Walk", "name": "n", "cursor": 0, "$steps": {"double": [8, "x"]}}
     assert patience == 30.0
 
@@ -294,3 +298,22 @@ def test_log_lines_name_the_trace_that_the_job_came_with(monkeypatch):
     for strange in ({"traceparent": "x"}, {"traceparent": "00-12-34-01"}, {}):
         context = bench.context(body=encode_body(bench.job, BodyMetadata(trace=strange)))
         assert "trace_id" not in context.log_fields
+
+
+def test_an_exception_says_in_which_step_it_was_raised(bench):
+    context = bench.context()
+    with pytest.raises(ZeroDivisionError) as caught:
+        context.step("halve", lambda: 1 / 0)
+    assert step_note(caught.value) == 'in step "halve"'
+    with pytest.raises(OSError) as caught:
+        raise OSError
+    assert step_note(caught.value) == ""
+
+
+def test_of_the_first_steps_the_times_are_kept(bench):
+    context = bench.context()
+    for _ in range(MOST_TIMES + 5):
+        context.step("one", int)
+    body = bench.saver.saved[-1][0]
+    assert list(body["$times"]) == list(body["$steps"])[:MOST_TIMES]
+    assert len(body["$steps"]) == MOST_TIMES + 5

@@ -1,0 +1,19 @@
+"""The step in which an exception was raised, noted on the exception."""
+
+from __future__ import annotations
+
+import json
+
+_NOTE = "in step "
+
+
+def note_step(error: Exception, name: str) -> None:
+    """Note on an exception in which step it was raised; of steps within steps, the inner one comes first."""
+    error.add_note(_NOTE + json.dumps(name, ensure_ascii=False))
+
+
+def step_note(error: BaseException) -> str:
+    """Return the note of the innermost step; empty if the exception was raised in none."""
+    notes = getattr(error, "__notes__", None)
+    found = (note for note in notes if isinstance(note, str) and note.startswith(_NOTE)) if notes else ()
+    return next(iter(found), "")
