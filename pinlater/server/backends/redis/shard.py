@@ -367,8 +367,7 @@ class RedisShard(RedisStatistics):
     async def delete_these_jobs(
         self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: IdempotencyKey | None = None
     ) -> int:
-        deleted = await maintenance.delete_jobs(self._slow_scripts, queue, jobs, state, once)
-        return self._notify(queue, deleted)  # by its key, a job may hold up others
+        return self._notify(queue, await maintenance.delete_jobs(self._slow_scripts, queue, jobs, state, once))
 
     async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
         asked_at = self._slow_scripts.now()
