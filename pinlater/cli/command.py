@@ -12,6 +12,7 @@ import click
 from pinlater.model.state import JobState
 
 if TYPE_CHECKING:
+    from pinlater.client.async_client import AsyncClient
     from pinlater.client.client import Client
     from pinlater.client.servers import ServerSet
 
@@ -20,6 +21,7 @@ PATIENCE_SECONDS = 1.0
 """A person waits: an unreachable server is reported soon, not after the timeout."""
 
 _HURRIED_SECONDS = 1.0
+_CONNECTIONS = 8
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -48,6 +50,12 @@ class Session:
         from pinlater.client.client import Client
 
         return Client(self.server_set(servers), timeout=self.timeout, patience=PATIENCE_SECONDS)
+
+    def async_client(self) -> AsyncClient:
+        """Return an asyncio client of the given servers, which makes a few calls at once."""
+        from pinlater.client.async_client import AsyncClient
+
+        return AsyncClient(self.server_set(), timeout=self.timeout, patience=PATIENCE_SECONDS, connections=_CONNECTIONS)
 
     def hurried_client(self) -> Client:
         """Return a client that gives up after a second, for completions and suggestions."""

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pinlater.cli.command import PATIENCE_SECONDS, Session, command
+from pinlater.cli.command import Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.output import aligned, duration, print_json, visible
 from pinlater.errors import PinLaterError, QueueNotFound
 
 if TYPE_CHECKING:
     from pinlater.cli.snapshots import QueueSnapshot
-    from pinlater.client.async_client import AsyncClient
 
 _HEADERS = ("QUEUE", "DUE", "SCHEDULED", "RUNNING", "FAILED", "SUCCEEDED", "ENDED/S", "OLDEST WAITS", "STATE")
 _REST = 4
@@ -58,17 +57,10 @@ def top(session: Session, /, *, queues: tuple[str, ...], interval: float, once: 
         asyncio.run(_watch(session, queues, interval))
 
 
-def _client(session: Session) -> AsyncClient:
-    from pinlater.client.async_client import AsyncClient
-
-    servers, timeout = session.server_set(), session.timeout
-    return AsyncClient(servers, timeout=timeout, patience=PATIENCE_SECONDS, connections=8)
-
-
 async def _read_once(session: Session, queues: Sequence[str]) -> list[QueueSnapshot]:
     from pinlater.cli.snapshots import read_snapshots
 
-    async with _client(session) as client:
+    async with session.async_client() as client:
         snapshots = await read_snapshots(client, queues)
     missing = set(queues) - {snapshot.queue for snapshot in snapshots}
     if missing:
@@ -97,7 +89,7 @@ async def _watch(session: Session, queues: Sequence[str], interval: float) -> No
     before: dict[str, QueueSnapshot] = {}
     lines = ["loading ..."]
     with Terminal() as terminal:
-        async with _client(session) as client:
+        async with session.async_client() as client:
             while not terminal.ended.is_set():
                 terminal.show([*lines, "", "press q to quit"])
                 started = time.monotonic()

@@ -93,7 +93,14 @@ def sample_of(figures: ServerFigures) -> ServerSample:
         sum(figures.counters.get(CALLS_SHED, {}).values()),
         [_shard(figures, shard) for shard in figures.shards],
         {labels[0]: int(jobs) for labels, jobs in figures.levels.get(WAITING_FOR_KEY, {}).items()},
+        _problem(figures),
     )
+
+
+def _problem(figures: ServerFigures) -> str:
+    """Return why no server process takes calls; empty if one does."""
+    reasons = [process.reason for process in figures.processes]
+    return "" if None in reasons or not reasons else reasons[0] or ""
 
 
 def _shard(figures: ServerFigures, shard: ShardHealth) -> ShardReading:

@@ -17,10 +17,16 @@ class Severity(StrEnum):
     NOTICE = "notice"
     """It may be intended."""
 
+    def is_at_least(self, other: Severity) -> bool:
+        """Return whether this is as bad as the other, or worse."""
+        return _SEVERITIES.index(self) <= _SEVERITIES.index(other)
+
 
 class Kind(StrEnum):
     """What kind of thing is wrong; of equal severity, the first comes first."""
 
+    SERVER_AWAY = "server_away"
+    SERVER_NOT_READY = "server_not_ready"
     SHARD_AWAY = "shard_away"
     STORE_FULL = "store_full"
     STORE_SLOW = "store_slow"

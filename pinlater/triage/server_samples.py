@@ -32,6 +32,7 @@ class ServerSample(NamedTuple):
         refused_calls: number of calls refused because too many waited for the store.
         shards: shards of its store.
         waiting_for_key: queue -> number of jobs that wait for their key.
+        problem: why the server does not take calls; empty if it does, or if that is not known.
     """
 
     store: Histogram | None = None
@@ -39,12 +40,13 @@ class ServerSample(NamedTuple):
     refused_calls: int = 0
     shards: Sequence[ShardReading] = ()
     waiting_for_key: Mapping[str, int] = {}
+    problem: str = ""
 
 
 def server_reading(first: ServerSample | None, last: ServerSample) -> ServerReading:
     """Return what happened between two samples, and how things are at the last; None: nothing is known to happen."""
     if first is None:
-        return ServerReading(last.shards, waiting_for_key=last.waiting_for_key)
+        return ServerReading(last.shards, waiting_for_key=last.waiting_for_key, problem=last.problem)
     calls = None if last.store is None else last.store.since(first.store)
     return ServerReading(
         last.shards,
@@ -53,6 +55,7 @@ def server_reading(first: ServerSample | None, last: ServerSample) -> ServerRead
         max(last.failed_commits - first.failed_commits, 0),
         max(last.refused_calls - first.refused_calls, 0),
         last.waiting_for_key,
+        last.problem,
     )
 
 

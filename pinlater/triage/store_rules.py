@@ -13,6 +13,31 @@ _ALMOST_FULL = 0.25
 """Below this part of the threshold a shard is full any moment."""
 
 
+def server_away(reason: str) -> Finding:
+    """Return the finding that stands for all others when a server cannot be asked."""
+    return Finding(
+        Kind.SERVER_AWAY,
+        Severity.CRITICAL,
+        "server",
+        "The server cannot be reached",
+        f"No server answers: {shortened(reason)}. Jobs are neither stored nor handed out.",
+        "See whether pinlater-server runs, and whether its port can be reached from here.",
+    )
+
+
+def server_not_ready(readings: Readings, _: Thresholds) -> Iterator[Finding]:
+    """Find a server that takes no calls."""
+    if readings.server is not None and readings.server.problem:
+        yield Finding(
+            Kind.SERVER_NOT_READY,
+            Severity.CRITICAL,
+            "server",
+            "The server is not ready",
+            f"The server is not ready to take calls: {shortened(readings.server.problem)}.",
+            "See the server's log.",
+        )
+
+
 def shard_away(readings: Readings, _: Thresholds) -> Iterator[Finding]:
     """Find shards that do not answer."""
     for shard in _shards(readings):

@@ -1,7 +1,10 @@
 """The tool, run in this process against a server of the tests."""
 
 import io
+import json
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -41,3 +44,37 @@ def stdin(monkeypatch):
 def no_password(stdin, monkeypatch):
     """Neither the environment nor a terminal has one."""
     monkeypatch.delenv("PINLATER_ADMIN_PASSWORD", raising=False)
+
+
+class Page(BaseHTTPRequestHandler):
+    """Metrics for readers, and a webhook that takes notes."""
+
+    def do_GET(self):
+        text, status = self.server.pages.get(self.path, ("", 404))
+        self._answer(status, text() if callable(text) else text)
+
+    def do_POST(self):
+        self.server.posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self._answer(self.server.post_status, "")
+
+    def _answer(self, status, text):
+        self.send_response(status)
+        if status == 302:
+            self.send_header("Location", "/elsewhere")
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def web():
+    with HTTPServer(("127.0.0.1", 0), Page) as server:
+        server.pages, server.posted, server.post_status = {}, [], 200
+        server.url = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()

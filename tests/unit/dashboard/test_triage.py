@@ -70,6 +70,12 @@ def test_findings_come_from_the_service_and_the_metrics():
     assert asked["periodic_jobs"] == 0, "they are taken from the cache"
 
 
+def test_a_server_none_of_whose_processes_takes_calls():
+    one, other = ServerProcess(7, "no disk", 0, 0, 0), ServerProcess(8, None, 0, 0, 0)
+    assert sample_of(ServerFigures([one])).problem == "no disk"
+    assert sample_of(ServerFigures([one, other])).problem == sample_of(ServerFigures()).problem == ""
+
+
 # Answers that are given while the next one is loaded
 
 

@@ -1,12 +1,19 @@
 """Rules about the server and its store."""
 
 from pinlater.triage.readings import ServerReading, ShardReading
-from pinlater.triage.store_rules import shard_away, store_full, store_slow
+from pinlater.triage.store_rules import server_away, server_not_ready, shard_away, store_full, store_slow
 from tests.unit.triage.readings import NOW_MS, found, kinds, readings
 
 
 def server(*shards, **fields):
     return readings(server=ServerReading(shards, **fields))
+
+
+def test_a_server_takes_no_calls():
+    [finding] = found(server_not_ready, server(problem="the store is being upgraded"))
+    assert finding.sentence == "The server is not ready to take calls: the store is being upgraded."
+    assert found(server_not_ready, server()) == []
+    assert server_away("refused").severity == "critical"
 
 
 def test_a_shard_is_away():

@@ -1,0 +1,160 @@
+"""``pinlater doctor``."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+from click.core import ParameterSource
+
+from pinlater.cli.command import Session, command
+from pinlater.cli.completion import complete_queues
+from pinlater.cli.output import moment, print_json, visible
+
+if TYPE_CHECKING:
+    from pinlater.triage.findings import Finding, Severity
+    from pinlater.triage.readings import Readings
+
+_WIDTH = 80
+_LEVELS = ("notice", "warning", "critical")
+
+
+def parse_command(text: str) -> list[str]:
+    """Split a command line into words, as a shell does."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is not a command line: {error}.") from None
+    if not words:
+        raise click.BadParameter("it names no command.")
+    return words
+
+
+def parse_url(text: str) -> str:
+    """Check the address of an HTTP server."""
+    from pinlater.cli.metrics_page import checked_url
+
+    try:
+        return checked_url(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from None
+
+
+@command(
+    "doctor",
+    examples="""
+    pinlater doctor
+    pinlater doctor email reports --admin http://127.0.0.1:9999
+    pinlater doctor --level critical --json
+    pinlater doctor --every 30 --webhook https://hooks.slack.com/services/T0/B0/x
+    pinlater doctor --every 30 --notify "mail -s PinLater ops@example.com"
+    """,
+)
+@click.argument("queues", nargs=-1, shell_complete=complete_queues)
+@click.option(
+    "--admin",
+    type=parse_url,
+    metavar="URL",
+    envvar="PINLATER_ADMIN",
+    help="Admin port of a server, such as http://127.0.0.1:9999, for what its metrics say of the store.  "
+    "[env: PINLATER_ADMIN]",
+)
+@click.option(
+    "--level",
+    type=click.Choice(_LEVELS),
+    default="warning",
+    show_default=True,
+    help="Least severity that makes the exit status 1, and that is told.",
+)
+@click.option("--every", type=click.FloatRange(min=1), metavar="SECONDS", help="Look again and again, until stopped.")
+@click.option(
+    "--notify",
+    type=parse_command,
+    metavar="COMMAND",
+    help="With --every: run this command for each finding that comes or goes. It is run without a shell; its last "
+    "argument is a line of text, and stdin has JSON.",
+)
+@click.option(
+    "--webhook",
+    type=parse_url,
+    metavar="URL",
+    envvar="PINLATER_WEBHOOK",
+    help='With --every: post each finding that comes or goes to this address, as JSON with a "text".  '
+    "[env: PINLATER_WEBHOOK]",
+)
+@click.pass_context
+def doctor(
+    context: click.Context,
+    /,
+    *,
+    queues: tuple[str, ...],
+    admin: str | None,
+    level: str,
+    every: float | None,
+    notify: list[str] | None,
+    webhook: str | None,
+) -> int:
+    """Say what is wrong, sickest first, and what to do about it.
+
+    It looks at QUEUES, or at all; at their workers, periodic jobs and failures; and at the store. Its calls are few,
+    however many queues and jobs there are. Nothing is changed.
+
+    critical: jobs do not run, or are lost for the moment. warning: it gets worse, or costs jobs. notice: it may be
+    intended.
+
+    With --every, it prints each finding when it comes, when it gets worse, again after an hour, and when it is over. A
+    finding is over when two looks have not found it.
+
+    Exit status: 0 nothing is wrong; 1 something is, at least as severe as --level; 69 no server answers. With --every:
+    0 after SIGTERM.
+    """
+    from pinlater.triage.findings import Severity
+
+    least, session = Severity(level), context.ensure_object(Session)
+    if every is None:
+        for option in ("notify", "webhook"):
+            if context.get_parameter_source(option) is ParameterSource.COMMANDLINE:
+                raise click.UsageError(f"--{option} needs --every.")
+        return asyncio.run(_look_once(session, queues, admin, least))
+    from pinlater.cli.doctor_watch import watch
+
+    watching = watch(session, queues, admin=admin, least=least, every=every, command=notify or (), webhook=webhook)
+    asyncio.run(watching)
+    return 0
+
+
+async def _look_once(session: Session, queues: Sequence[str], admin: str | None, least: Severity) -> int:
+    from pinlater.cli.examination import Examination
+
+    async with session.async_client() as client:
+        readings, findings = await Examination(session, client, queues, admin).look()
+    if session.as_json:
+        print_json({"findings": [finding.to_json() for finding in findings], "not_told": list(readings.not_told)})
+    else:
+        for finding in findings:
+            print_finding(finding)
+        for missing in readings.not_told:
+            click.echo(f"not looked at: {visible(missing)}", err=True)
+        if not findings:
+            click.echo(f"nothing is wrong ({_seen(readings)})")
+    return int(any(finding.severity.is_at_least(least) for finding in findings))
+
+
+def print_finding(finding: Finding) -> None:
+    """Print a finding as a paragraph of at most 80 columns; what comes from jobs and workers is made visible."""
+    since = "" if finding.since_ms is None else f" Since {moment(finding.since_ms)}."
+    click.echo(f"{finding.severity.value.upper()}  {visible(finding.title)}")
+    for text in (f"{finding.sentence}{since}", finding.advice):
+        click.echo(textwrap.fill(visible(text), _WIDTH, initial_indent="  ", subsequent_indent="  "))
+    if finding.command:
+        click.echo(f"    {visible(finding.command)}")
+    click.echo()
+
+
+def _seen(readings: Readings) -> str:
+    queues, workers = len(readings.settings), len(readings.reports)
+    return f"{queues} {'queue' if queues == 1 else 'queues'}, {workers} {'worker' if workers == 1 else 'workers'}"

@@ -1,0 +1,79 @@
+"""``pinlater doctor --every``: tells of findings when they come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import Sequence
+
+import click
+
+from pinlater.cli.command import Session
+from pinlater.cli.examination import Examination
+from pinlater.cli.notifications import Notifier
+from pinlater.cli.output import print_json, visible
+from pinlater.errors import PinLaterError, QueueNotFound
+from pinlater.triage.alerts import Alert, AlertBook
+from pinlater.triage.findings import Finding, Severity
+from pinlater.triage.store_rules import server_away
+
+_REST_FACTOR = 9
+"""A look takes at most a tenth of the time, however many queues there are."""
+
+
+async def watch(
+    session: Session,
+    queues: Sequence[str],
+    *,
+    admin: str | None,
+    least: Severity,
+    every: float,
+    command: Sequence[str],
+    webhook: str | None,
+) -> None:
+    """Look every ``every`` seconds until SIGTERM; print alerts, and deliver them.
+
+    Args:
+        session: common options.
+        queues: queues to look at; none: all.
+        admin: address of a server's admin port; None for none.
+        least: findings that are less severe are not told.
+        every: seconds from one look to the next.
+        command: command to run for each alert; empty for none.
+        webhook: address to post each alert to; None for none.
+    """
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    book = AlertBook(least)
+    notifier = Notifier(command, webhook, ", ".join(session.servers) or "this machine")
+    async with session.async_client() as client:
+        examination = Examination(session, client, queues, admin)
+        while not ended.is_set():
+            started = time.monotonic()
+            alerts = book.update(await _findings(examination), started)
+            took = time.monotonic() - started
+            for alert in alerts:
+                _print(alert, as_json=session.as_json)
+            await notifier.deliver(alerts)
+            left = started + max(every, took * (_REST_FACTOR + 1)) - time.monotonic()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), max(left, 0.0))
+
+
+async def _findings(examination: Examination) -> list[Finding]:
+    """Return what is wrong; that the server cannot be asked is a finding, too."""
+    try:
+        return (await examination.look())[1]
+    except QueueNotFound:
+        raise
+    except PinLaterError as error:
+        return [server_away(str(error))]
+
+
+def _print(alert: Alert, *, as_json: bool) -> None:
+    if as_json:
+        print_json(alert.to_json())
+    else:
+        click.echo(f"{time.strftime('%H:%M:%S')}  {visible(alert.text)}")

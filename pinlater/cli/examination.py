@@ -1,0 +1,66 @@
+"""Examination of a service: reads it, and finds what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Sequence
+
+from pinlater.cli.command import Session
+from pinlater.cli.metrics_page import AdminPort
+from pinlater.client.async_verbs import AsyncVerbs
+from pinlater.errors import QueueNotFound
+from pinlater.triage.collect import Collector
+from pinlater.triage.findings import Finding
+from pinlater.triage.readings import Readings, ServerReading
+from pinlater.triage.rules import diagnose
+from pinlater.triage.server_samples import ServerSample, server_reading
+
+BETWEEN_SAMPLES_SECONDS = 2.0
+"""Between the first two samples of the metrics: what happens in that time says how the store does now."""
+
+
+class Examination:
+    """Examines a service, once or again and again.
+
+    Args:
+        session: common options.
+        client: client of the server.
+        queues: queues to look at; none: all.
+        admin: address of a server's admin port; None for none.
+    """
+
+    def __init__(self, session: Session, client: AsyncVerbs, queues: Sequence[str], admin: str | None) -> None:
+        self._collector = Collector(client)
+        self._queues = queues
+        self._admin = None if admin is None else AdminPort(admin, session.timeout, session.tls_ca)
+        self._last: ServerSample | None = None
+
+    async def look(self) -> tuple[Readings, list[Finding]]:
+        """Return the readings, and what is wrong by them.
+
+        Raises:
+            PinLaterError: the server does not answer.
+            QueueNotFound: there is no such queue.
+        """
+        server, problem = await self._read_server()
+        readings = await self._collector.collect(self._queues, server)
+        if missing := set(self._queues) - readings.settings.keys():
+            raise QueueNotFound(f"there is no queue {min(missing)!r}")
+        if problem:
+            readings = dataclasses.replace(readings, not_told=[*readings.not_told, problem])
+        return readings, diagnose(readings)
+
+    async def _read_server(self) -> tuple[ServerReading | None, str]:
+        """Return what the admin port tells, or why it does not."""
+        if self._admin is None:
+            return None, ""
+        try:
+            if self._last is None:
+                self._last = await self._admin.sample()
+                await asyncio.sleep(BETWEEN_SAMPLES_SECONDS)
+            first, self._last = self._last, await self._admin.sample()
+        except (OSError, ValueError) as error:
+            self._last = None
+            return None, f"the server's metrics: {error}"
+        return server_reading(first, self._last), ""

@@ -1,0 +1,84 @@
+"""Metrics and readiness of a server, read from its admin port."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import urllib.error
+import urllib.request
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from pinlater.triage.server_samples import ServerSample
+
+_MAX_BYTES = 64 * 2**20
+
+
+class AdminPort:
+    """Reads pages of a server's admin port.
+
+    Args:
+        url: its address, such as ``http://127.0.0.1:9999``.
+        timeout: seconds until a page counts as lost.
+        tls_ca: PEM file of trusted certificate authorities; None for those of the system.
+
+    Raises:
+        ValueError: the address is not one of HTTP.
+    """
+
+    def __init__(self, url: str, timeout: float, tls_ca: str | None = None) -> None:
+        self._url = checked_url(url).rstrip("/")
+        self._timeout = timeout
+        self._opener = opener(tls_ca)
+
+    async def sample(self) -> ServerSample:
+        """Return the metrics at this moment.
+
+        Raises:
+            OSError: the port does not answer.
+            ValueError: it does not serve the metrics of a PinLater server.
+        """
+        from pinlater.triage.server_samples import parse_metrics
+
+        _, text = await asyncio.to_thread(self._page, "/metrics")
+        status, reason = await asyncio.to_thread(self._page, "/readyz")
+        return parse_metrics(text)._replace(problem="" if status == HTTPStatus.OK else " ".join(reason.split()))
+
+    def _page(self, path: str) -> tuple[int, str]:
+        try:
+            with self._opener.open(self._url + path, timeout=self._timeout) as answer:
+                return answer.status, answer.read(_MAX_BYTES).decode("utf-8", "replace")
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                if path != "/readyz" or refusal.code != HTTPStatus.SERVICE_UNAVAILABLE:
+                    raise OSError(f"{path} is refused with status {refusal.code}") from None
+                return refusal.code, refusal.read(_MAX_BYTES).decode("utf-8", "replace")
+
+
+def checked_url(url: str) -> str:
+    """Return an address if it is one of HTTP.
+
+    Raises:
+        ValueError: it is not; the message does not contain it, since it may hold a secret.
+    """
+    try:
+        parts = urlsplit(url)
+        is_http = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_http = False
+    if not is_http:
+        raise ValueError("an address must begin with http:// or https:// and name a host")
+    return url
+
+
+def opener(tls_ca: str | None = None) -> urllib.request.OpenerDirector:
+    """Return what opens addresses of HTTP, and follows no redirects."""
+    context = ssl.create_default_context(cafile=tls_ca)
+    return urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirects())
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: object) -> None:
+        """Refuse: what was meant for one address goes to no other."""

@@ -1,0 +1,113 @@
+"""Alerts: what to tell of findings that come and go, each once, and again after a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from pinlater.triage.findings import Finding, Severity
+
+REPEAT_SECONDS = 3600.0
+"""A finding that lasts is told again after so long."""
+
+_GONE_AFTER = 2
+"""A finding is over when so many looks in a row have not found it: many come and go with the load."""
+
+
+class Event(StrEnum):
+    """What became of a finding."""
+
+    NEW = "new"
+    WORSE = "worse"
+    STILL = "still"
+    GONE = "gone"
+
+
+class Alert(NamedTuple):
+    """Something to tell.
+
+    Attributes:
+        event: what became of the finding.
+        finding: as it was found last.
+    """
+
+    event: Event
+    finding: Finding
+
+    @property
+    def text(self) -> str:
+        """The alert on one line."""
+        finding = self.finding
+        if self.event is Event.GONE:
+            return f"over: {finding.title}"
+        again = {Event.WORSE: ", worse than before", Event.STILL: ", as before"}.get(self.event, "")
+        return f"{finding.severity.value}{again}: {finding.title}. {finding.sentence} {finding.advice}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values; ``key`` is the same for all alerts of one finding."""
+        return {
+            "event": self.event.value,
+            "key": " ".join(self.finding.key),
+            "text": self.text,
+            "finding": self.finding.to_json(),
+        }
+
+
+@dataclass(slots=True)
+class _Known:
+    """A finding that was told of: when, in monotonic seconds, how severe, and how many looks have missed it since."""
+
+    finding: Finding
+    told_at: float
+    severity: Severity
+    missed: int = 0
+
+
+class AlertBook:
+    """Remembers what was told.
+
+    Args:
+        least: findings that are less severe are not told.
+    """
+
+    def __init__(self, least: Severity = Severity.WARNING) -> None:
+        self._least = least
+        self._known: dict[tuple[str, str], _Known] = {}
+
+    def update(self, findings: Iterable[Finding], now: float) -> list[Alert]:
+        """Return what to tell after a look.
+
+        Args:
+            findings: all that was found.
+            now: monotonic seconds.
+        """
+        found = {finding.key: finding for finding in findings if finding.severity.is_at_least(self._least)}
+        return [*self._present(found, now), *self._gone(found)]
+
+    def _present(self, found: dict[tuple[str, str], Finding], now: float) -> Iterable[Alert]:
+        for key, finding in found.items():
+            known = self._known.get(key)
+            event = self._event(known, finding, now)
+            if event is not None:
+                self._known[key] = known = _Known(finding, now, finding.severity)
+                yield Alert(event, finding)
+            if known is not None:
+                known.finding, known.missed = finding, 0
+
+    @staticmethod
+    def _event(known: _Known | None, finding: Finding, now: float) -> Event | None:
+        if known is None:
+            return Event.NEW
+        if not known.severity.is_at_least(finding.severity):
+            return Event.WORSE
+        return Event.STILL if now - known.told_at >= REPEAT_SECONDS else None
+
+    def _gone(self, found: dict[tuple[str, str], Finding]) -> Iterable[Alert]:
+        for key, known in list(self._known.items()):
+            if key not in found:
+                known.missed += 1
+                if known.missed >= _GONE_AFTER:
+                    del self._known[key]
+                    yield Alert(Event.GONE, known.finding)

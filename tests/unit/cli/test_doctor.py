@@ -1,0 +1,142 @@
+"""``pinlater doctor``: what it says, and to whom."""
+
+import asyncio
+import json
+import os
+import signal
+import time
+
+import pytest
+
+from pinlater.cli import doctor_watch, examination
+from pinlater.cli.command import Session
+from pinlater.cli.metrics_page import checked_url
+from pinlater.protocol.messages import PinLaterQueueSettings, PinLaterScanJobsResponse
+from pinlater.server.metrics import Metrics, render_prometheus
+from pinlater.triage.findings import Severity
+
+
+def answers(**changed):
+    """Return what a server answers that has a paused queue; each answer can be replaced."""
+    waits_ms = int((time.time() - 7200) * 1000)
+    found = {
+        "getQueueSettings": {"email": PinLaterQueueSettings(isPaused=True), "sms": PinLaterQueueSettings()},
+        "getOldestDueTimestamps": {"email": waits_ms},
+        "getWorkers": [],
+        "getJobCount": 40,
+        "scanJobs": PinLaterScanJobsResponse([], None),
+        **changed,
+    }
+    return lambda call: found[call.method]
+
+
+def test_it_says_what_is_wrong_and_what_to_do(tool_run, server):
+    server.answer = answers()
+    status, out, err = tool_run("doctor")
+    assert (status, err) == (1, "")
+    lines = out.splitlines()
+    assert lines[0] == "WARNING  Queue email is paused, and jobs wait"
+    assert lines[1].startswith("  Queue email is paused. 40 jobs wait, the first for 2 hours; the pause may be")
+    assert "    pinlater resume email" in lines
+    assert max(map(len, lines)) <= 80
+
+
+def test_exit_status_and_json_are_for_scripts(tool_run, server):
+    server.answer = answers()
+    status, out, _ = tool_run("doctor", "--json", "--level", "critical")
+    [finding] = json.loads(out)["findings"]
+    assert status == 0
+    assert (finding["kind"], finding["severity"], finding["queue"]) == ("paused", "warning", "email")
+    assert finding["numbers"]["jobs"] == 40
+
+
+def test_nothing_is_wrong(tool_run, server):
+    server.answer = answers(getOldestDueTimestamps={})
+    assert tool_run("doctor") == (0, "nothing is wrong (2 queues, 0 workers)\n", "")
+    assert tool_run("doctor", "sms")[0] == 0
+
+
+def test_a_queue_that_is_not_there(tool_run, server):
+    server.answer = answers(getQueueNames={"email"})
+    status, _, err = tool_run("doctor", "emial")
+    assert (status, "did you mean email?" in err) == (1, True)
+
+
+def test_what_an_older_server_does_not_tell_is_said(tool_run, server):
+    server.answer = answers(getOldestDueTimestamps={}, getWorkers="unknown")
+    status, _, err = tool_run("doctor")
+    assert (status, err) == (0, "not looked at: workers\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--notify", "true"),
+        ("--webhook", "http://localhost"),
+        ("--admin", "file:///etc/passwd"),
+        ("--every", "30", "--webhook", "ftp://x"),
+        ("--every", "30", "--notify", "'"),
+        ("--every", "30", "--notify", ""),
+    ],
+)
+def test_usage(tool_run, server, words):
+    assert tool_run("doctor", *words)[0] == 2
+    assert server.calls == []
+
+
+def test_metrics_tell_of_the_store(tool_run, server, web, monkeypatch):
+    monkeypatch.setattr(examination, "BETWEEN_SAMPLES_SECONDS", 0.0)
+    metrics = Metrics()
+    metrics.store_free_bytes.set("1", 5e6)
+
+    def page():
+        for _ in range(50):
+            metrics.store_seconds.observe("enqueue", 4.0)
+        return render_prometheus(metrics.snapshot())
+
+    web.pages = {"/metrics": (page, 200), "/readyz": ("no disk\n", 503)}
+    server.answer = answers(getOldestDueTimestamps={})
+    status, out, err = tool_run("doctor", "--admin", web.url, "--json")
+    found = {finding["kind"]: finding for finding in json.loads(out)["findings"]}
+    assert (status, err) == (1, "")
+    assert list(found) == ["server_not_ready", "store_full", "store_slow"]
+    assert "no disk" in found["server_not_ready"]["sentence"]
+    assert 3 < found["store_slow"]["numbers"]["seconds"] < 6
+
+
+@pytest.mark.parametrize("page", [("<html>", 200), ("", 404), ("", 302)])
+def test_metrics_that_cannot_be_read_are_no_finding(tool_run, server, web, page):
+    web.pages = {"/metrics": page, "/elsewhere": ("pinlater_store_bytes 1", 200)}
+    server.answer = answers(getOldestDueTimestamps={})
+    status, out, err = tool_run("doctor", "--admin", web.url)
+    assert (status, out[:7]) == (0, "nothing")
+    assert err.startswith("not looked at: the server's metrics: ")
+
+
+def test_addresses():
+    assert checked_url("https://example.com/x") == "https://example.com/x"
+    for url in ("example.com", "http://", "file:///x", "http://[", "http://a:x"):
+        with pytest.raises(ValueError, match="must begin with http"):
+            checked_url(url)
+
+
+def test_it_goes_on_telling_what_comes_and_goes(server, capsys):
+    looks = []
+
+    def answer(call):
+        if call.method == "getQueueSettings":
+            looks.append(call)
+            if len(looks) > 30:
+                os.kill(os.getpid(), signal.SIGTERM)
+        if 5 <= len(looks) < 25:  # each look tries several times
+            return "hang up"
+        return answers()(call) if len(looks) < 3 else answers(getOldestDueTimestamps={})(call)
+
+    server.answer = answer
+    session = Session(servers=(str(server.address),), timeout=0.2, as_json=True)
+    options = {"admin": None, "least": Severity.WARNING, "every": 0.01, "command": (), "webhook": None}
+    asyncio.run(doctor_watch.watch(session, (), **options))
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(alert["event"], alert["finding"]["kind"]) for alert in told] == [
+        ("new", "paused"), ("gone", "paused"), ("new", "server_away"), ("gone", "server_away")
+    ]  # fmt: skip
