@@ -12,7 +12,7 @@ import click
 
 from pinlater.cli.command import Session
 from pinlater.cli.examination import Examination
-from pinlater.cli.notifications import Notifier
+from pinlater.cli.notifications import AlertSender
 from pinlater.cli.output import print_json, visible
 from pinlater.errors import PinLaterError, QueueNotFound
 from pinlater.triage.alerts import Alert, AlertBook
@@ -47,7 +47,7 @@ async def watch(
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     book = AlertBook(least)
-    notifier = Notifier(command, webhook, ", ".join(session.servers) or "this machine")
+    sender = AlertSender(command, webhook, ", ".join(session.servers) or "this machine")
     async with session.async_client() as client:
         examination = Examination(session, client, queues, admin)
         while not ended.is_set():
@@ -56,7 +56,7 @@ async def watch(
             took = time.monotonic() - started
             for alert in alerts:
                 _print(alert, as_json=session.as_json)
-            await notifier.deliver(alerts)
+            await sender.deliver(alerts)
             left = started + max(every, took * (_REST_FACTOR + 1)) - time.monotonic()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(ended.wait(), max(left, 0.0))

@@ -33,7 +33,7 @@ _MOST_WAITING = 200
 """Undelivered alerts that are tried again."""
 
 
-class Notifier:
+class AlertSender:
     """Delivers alerts; what cannot be delivered is tried again with the next ones.
 
     Args:

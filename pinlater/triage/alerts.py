@@ -56,7 +56,7 @@ class Alert(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Known:
+class _ToldFinding:
     """A finding that was told of: when, in monotonic seconds, how severe, and how many looks have missed it since."""
 
     finding: Finding
@@ -74,7 +74,7 @@ class AlertBook:
 
     def __init__(self, least: Severity = Severity.WARNING) -> None:
         self._least = least
-        self._known: dict[tuple[str, str], _Known] = {}
+        self._known: dict[tuple[str, str], _ToldFinding] = {}
 
     def update(self, findings: Iterable[Finding], now: float) -> list[Alert]:
         """Return what to tell after a look.
@@ -91,13 +91,13 @@ class AlertBook:
             known = self._known.get(key)
             event = self._event(known, finding, now)
             if event is not None:
-                self._known[key] = known = _Known(finding, now, finding.severity)
+                self._known[key] = known = _ToldFinding(finding, now, finding.severity)
                 yield Alert(event, finding)
             if known is not None:
                 known.finding, known.missed = finding, 0
 
     @staticmethod
-    def _event(known: _Known | None, finding: Finding, now: float) -> Event | None:
+    def _event(known: _ToldFinding | None, finding: Finding, now: float) -> Event | None:
         if known is None:
             return Event.NEW
         if not known.severity.is_at_least(finding.severity):

@@ -75,7 +75,10 @@ class Collector:
         workers = await _told(self._workers(), None, "workers", not_told)
         at_ms = self._clock_ms()
         waiting = sorted((name for name in oldest if name in settings), key=lambda name: oldest[name])
-        depths = await self._depths([name for name in waiting if at_ms - oldest[name] >= 1000 * _WAITS_SECONDS])
+        waiting = [
+            name for name in waiting if settings[name].is_paused or at_ms - oldest[name] >= 1000 * _WAITS_SECONDS
+        ]
+        depths = await self._depths(waiting)
         periodic = await self._periodic(list(settings))
         if periodic.left_out:
             not_told.append("periodic jobs of deep queues")

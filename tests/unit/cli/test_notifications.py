@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from pinlater.cli import notifications
-from pinlater.cli.notifications import MOST_AT_ONCE, Notifier, chat_text
+from pinlater.cli.notifications import MOST_AT_ONCE, AlertSender, chat_text
 from pinlater.triage.alerts import Alert, Event
 from pinlater.triage.findings import Finding, Kind, Severity
 
@@ -26,7 +26,7 @@ def noted(path):
 def test_a_command_gets_a_line_and_json(tmp_path):
     notes = tmp_path / "notes"
     sentence = "$(touch hacked); `id` \"' \x1b[31m\n"
-    asyncio.run(Notifier([sys.executable, "-c", NOTE, str(notes)], None, "db1").deliver([alert(sentence)]))
+    asyncio.run(AlertSender([sys.executable, "-c", NOTE, str(notes)], None, "db1").deliver([alert(sentence)]))
     [[arguments, message]] = noted(notes)
     assert arguments == ["warning: Queue email is behind. $(touch hacked); `id` \"' \\x1b[31m\\n Start workers."], (
         "as one argument, with nothing carried out"
@@ -36,7 +36,7 @@ def test_a_command_gets_a_line_and_json(tmp_path):
 
 
 def test_a_webhook_gets_json_with_a_text(web):
-    asyncio.run(Notifier([], web.url, "db1").deliver([alert("<!channel> & all")]))
+    asyncio.run(AlertSender([], web.url, "db1").deliver([alert("<!channel> & all")]))
     [message] = web.posted
     assert message["text"] == "warning: Queue email is behind. &lt;!channel&gt; &amp; all Start workers."
     assert (message["source"], message["finding"]["queue"]) == ("db1", None)
@@ -44,12 +44,12 @@ def test_a_webhook_gets_json_with_a_text(web):
 
 def test_what_is_not_taken_is_tried_again(web, capsys):
     async def main():
-        notifier = Notifier([], web.url, "db1")
+        sender = AlertSender([], web.url, "db1")
         web.post_status = 500
-        await notifier.deliver([alert(), alert(subject="sms")])
+        await sender.deliver([alert(), alert(subject="sms")])
         web.post_status = 200
-        await notifier.deliver([])
-        await notifier.deliver([])
+        await sender.deliver([])
+        await sender.deliver([])
 
     asyncio.run(main())
     assert [message["key"] for message in web.posted] == ["backlog email", "backlog email", "backlog sms"]
@@ -68,12 +68,14 @@ def test_what_is_not_taken_is_tried_again(web, capsys):
 )
 def test_a_command_that_fails_is_told_of(monkeypatch, capfd, command, reason):
     monkeypatch.setattr(notifications, "COMMAND_SECONDS", 0.5)
-    asyncio.run(Notifier(command, None, "db1").deliver([alert()]))
+    asyncio.run(AlertSender(command, None, "db1").deliver([alert()]))
     assert reason in capfd.readouterr().err
 
 
 def test_a_storm_is_summed_up(web):
-    asyncio.run(Notifier([], web.url, "x").deliver([alert(subject=f"q{number}") for number in range(MOST_AT_ONCE + 7)]))
+    asyncio.run(
+        AlertSender([], web.url, "x").deliver([alert(subject=f"q{number}") for number in range(MOST_AT_ONCE + 7)])
+    )
     assert len(web.posted) == MOST_AT_ONCE + 1
     assert web.posted[-1]["text"] == "7 more findings; see pinlater doctor"
 
