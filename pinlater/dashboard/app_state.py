@@ -10,6 +10,7 @@ from starlette.requests import Request
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.periodic import PeriodicJobs
 from pinlater.dashboard.bulk_actions import BulkActions
+from pinlater.dashboard.chart_data import QueueCharts
 from pinlater.dashboard.claim_holders import ClaimScan, scan_claims
 from pinlater.dashboard.count_cache import CountCache
 from pinlater.dashboard.failures import FailureScan, scan_failures
@@ -46,6 +47,7 @@ class AppState:
         oldest_due: cached moments since when the oldest due job of each queue is due, whatever the key.
         search: lock held by the one body search that may run.
         triage: finds what is wrong.
+        charts: reads charts of queues.
     """
 
     options: DashboardOptions
@@ -65,10 +67,11 @@ class AppState:
     oldest_due: TtlCache[dict[str, int]]
     search: asyncio.Lock
     triage: Triage
+    charts: QueueCharts
 
     async def close(self) -> None:
         """End what runs in the background."""
-        for part in (self.bulk_actions, self.triage, self.counts, self.reports, self.oldest_due):
+        for part in (self.bulk_actions, self.triage, self.counts, self.reports, self.oldest_due, self.charts):
             await part.close()
 
     def changed(self, queue: str) -> None:
@@ -130,6 +133,7 @@ def make_app_state(options: DashboardOptions, client: AsyncVerbs, searcher: Asyn
         TtlCache(oldest_due, stale_seconds=10.0),
         asyncio.Lock(),
         Triage(client, history, options.read_figures, cached_periodic, cached_reports),
+        QueueCharts(client, history),
     )
 
 

@@ -138,6 +138,28 @@ def test_charts_are_drawn(page, client):
     page.locator(".chart.empty").first.wait_for(state="detached", timeout=30_000)
 
 
+def test_a_zoom_stays_through_refreshes_and_in_the_address(page, client):
+    client.create_queue("zoom")
+    page.goto("/queues/zoom?range=24h")
+    chart = page.locator(".u-over").first
+    box = chart.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.7, box["y"] + 50, steps=4)
+    page.mouse.up()
+    reset = page.get_by_role("button", name="Reset zoom")
+    reset.wait_for()
+    zoomed = page.url
+    assert "from=" in zoomed
+    with page.expect_response(lambda answer: "/queues/zoom" in answer.url):
+        pass
+    assert reset.is_visible()
+    page.goto(zoomed)
+    reset.click()
+    assert "from=" not in page.url
+    assert "range=24h" in page.url
+
+
 def test_texts_of_jobs_are_no_part_of_the_page(page, client):
     hostile = b"</pre><script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">"
     client.create_queue("hostile")

@@ -10,9 +10,11 @@ from starlette.responses import RedirectResponse, Response
 from pinlater.dashboard.access import form_of
 from pinlater.dashboard.app_state import get_app_state
 from pinlater.dashboard.audit import audit
+from pinlater.dashboard.chart_data import RANGES
 from pinlater.dashboard.count_cache import DISPLAY_STATES, StateCounts
 from pinlater.dashboard.finding_links import link_of
 from pinlater.dashboard.forms import RequestRefused, query_text
+from pinlater.dashboard.pages.charts import range_of
 from pinlater.dashboard.queue_rows import workers_of
 from pinlater.dashboard.render import page
 
@@ -53,6 +55,8 @@ async def queue(request: Request) -> Response:
         findings=[(finding, link_of(finding)) for finding in await app.triage.get(name)],
         workers=(serving := workers_of(reports, name, time.time() * 1000))[:_MOST_WORKERS],
         hidden_workers=max(len(serving) - _MOST_WORKERS, 0),
+        chart_range=range_of(request),
+        ranges=RANGES.values(),
         processes=sum(worker.processes for worker in serving),
         note=_NOTES.get(query_text(request, "done", 20), ""),
     )
