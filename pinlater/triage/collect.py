@@ -13,8 +13,9 @@ from pinlater.errors import ProtocolError, QueueNotFound
 from pinlater.model.jobs import JobInfo
 from pinlater.model.queues import QueueSettings
 from pinlater.model.state import JobState
+from pinlater.model.statistics import HOUR, MINUTE, Statistics, StatisticsKind
 from pinlater.model.workers import WorkerReport
-from pinlater.triage.readings import Depth, KeySample, Readings, ServerReading
+from pinlater.triage.readings import Depth, Flow, KeySample, Readings, ServerReading
 
 MOST_COUNTED = 10
 """Queues whose jobs are counted: those that wait for longest."""
@@ -24,6 +25,15 @@ MOST_SAMPLED = 5
 
 FEW_QUEUES = 20
 """If no more queues are looked at, jobs that wait for their key are counted in each."""
+
+RECENT_MINUTES = 5
+"""Full minutes that say how things are now, and the present one."""
+
+BEFORE_HOURS = 4
+"""Hours that say how things were before."""
+
+_HOURS_SECONDS = 300.0
+"""What happened in past hours is asked for once in so many seconds."""
 
 _SAMPLE = 200
 _DEEP = 100
@@ -55,6 +65,7 @@ class Collector:
         self._periodic = periodic or client.periodic_jobs
         self._workers = workers or client.workers
         self._clock_ms = clock_ms
+        self._hours: tuple[tuple[str, ...], float, list[Statistics]] | None = None  # queues, good until, hours
 
     async def collect(self, queues: Collection[str] = (), server: ServerReading | None = None) -> Readings:
         """Return readings of some queues, or of all; queues that do not exist are left out.
@@ -82,17 +93,43 @@ class Collector:
         periodic = await self._periodic(list(settings))
         if periodic.left_out:
             not_told.append("periodic jobs of deep queues")
+        recent, last_minute, before = await self._flows(queues, at_ms, not_told)
         return Readings(
             at_ms=at_ms,
             settings=settings,
             oldest_due_ms=oldest,
             workers=workers,
             depths=depths,
+            recent=recent,
+            last_minute=last_minute,
+            before=before,
             periodic=periodic.jobs,
             keys=await self._keys(settings, depths, server),
             server=server,
             answer_seconds=answer_seconds,
             not_told=not_told,
+        )
+
+    async def _flows(
+        self, queues: Collection[str], at_ms: int, not_told: list[str]
+    ) -> tuple[dict[str, Flow] | None, dict[str, Flow], dict[str, Flow]]:
+        """Return what happened in the last minutes, in the last minute, and in the hours before."""
+        since_ms = at_ms - RECENT_MINUTES * 60_000
+        minutes = await _told(self._statistics(queues, MINUTE, since_ms), None, "statistics", not_told)
+        if minutes is None:
+            return None, {}, {}
+        now, key = time.monotonic(), tuple(queues)
+        if self._hours is None or self._hours[0] != key or now >= self._hours[1]:
+            hours = await self._statistics(queues, HOUR, at_ms - BEFORE_HOURS * 3_600_000)
+            self._hours = key, now + _HOURS_SECONDS, hours
+        recent = _flows(minutes, at_ms, since_ms)
+        newest_ms = at_ms - 60_000
+        last = _flows([one for one in minutes if one.start_ms + 60_000 > newest_ms], at_ms, newest_ms)
+        return recent, last, _earlier(_flows(self._hours[2], at_ms, at_ms - BEFORE_HOURS * 3_600_000), recent)
+
+    async def _statistics(self, queues: Collection[str], resolution: int, since_ms: int) -> list[Statistics]:
+        return await self._client.statistics(
+            StatisticsKind.QUEUE, resolution=resolution, since_ms=since_ms, queues=queues
         )
 
     async def _depths(self, waiting: Iterable[str]) -> dict[str, Depth]:
@@ -146,6 +183,35 @@ class Collector:
             return None
         keys = Counter(info.key.text for info in jobs if info.key is not None)
         return KeySample(*keys.most_common(1)[0], len(jobs), waiting) if keys else None
+
+
+def _flows(statistics: Iterable[Statistics], at_ms: int, since_ms: int) -> dict[str, Flow]:
+    """Return what happened in each queue since the period that a moment is in."""
+    found: dict[str, Flow] = {}
+    for one in statistics:
+        before = found.get(one.queue, Flow(0.0))
+        start_ms = one.start_ms if not before.seconds else at_ms - before.seconds * 1000
+        found[one.queue] = Flow(
+            max(at_ms - min(start_ms, since_ms), 1) / 1000,
+            before.enqueued + one.enqueued,
+            before.started + one.started,
+            before.succeeded + one.succeeded,
+            before.failed + one.failed,
+            before.given_up + one.given_up,
+        )
+    return found
+
+
+def _earlier(flows: Mapping[str, Flow], recent: Mapping[str, Flow]) -> dict[str, Flow]:
+    """Return what happened before the last minutes: what happened in all less what happened in them."""
+    nothing = Flow(0.0)
+    return {
+        queue: Flow(
+            max(flow.seconds - recent.get(queue, nothing).seconds, 1.0),
+            *(max(int(now - late), 0) for now, late in zip(flow[1:], recent.get(queue, nothing)[1:], strict=True)),
+        )
+        for queue, flow in flows.items()
+    }
 
 
 async def _told(answer: Awaitable[T], otherwise: D, what: str, not_told: list[str]) -> T | D:

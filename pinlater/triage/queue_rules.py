@@ -12,6 +12,9 @@ from pinlater.triage.readings import Readings
 from pinlater.triage.texts import jobs, shortened, span
 from pinlater.triage.thresholds import Thresholds
 
+_FEW_JOBS = 10
+"""Growth by fewer jobs is chance."""
+
 _CRITICAL_WAIT_SECONDS = 60.0
 """A job may wait so long for a worker that restarts."""
 
@@ -22,18 +25,19 @@ def no_worker(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
         return
     lost = _lost_workers(readings)
     for queue, settings in readings.settings.items():
-        waits, depth = readings.waits_seconds(queue), readings.depths.get(queue)
+        waits = readings.waits_seconds(queue)
         if settings.is_paused or waits < thresholds.unserved_seconds or readings.serving(queue) or lost[queue]:
             continue
-        if depth is not None and depth.running:  # taken by clients that do not report
+        if readings.is_worked_on(queue):  # by clients that do not report
             continue
-        waiting = _waiting(readings, queue)
+        waiting, before = _waiting(readings, queue), _started_before(readings, queue)
+        gone = f" It started {jobs(before)} within the last hours: the workers that did are gone." if before else ""
         yield Finding(
-            Kind.NO_WORKER,
+            Kind.POOL_GONE if before else Kind.NO_WORKER,
             Severity.CRITICAL if waits >= _CRITICAL_WAIT_SECONDS else Severity.WARNING,
             queue,
-            f"No worker serves queue {queue}",
-            f"{waiting} in queue {queue}, the first for {span(waits)}, and no worker serves it.",
+            f"All workers of queue {queue} are gone" if before else f"No worker serves queue {queue}",
+            f"{waiting} in queue {queue}, the first for {span(waits)}, and no worker serves it.{gone}",
             f"Start a worker for queue {queue}, or see why the one that served it does not run.",
             "pinlater workers",
             readings.oldest_due_ms.get(queue),
@@ -74,15 +78,15 @@ def paused(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
         waits = readings.waits_seconds(queue)
         if not settings.is_paused or not waits:
             continue
-        is_forgotten = waits >= thresholds.paused_seconds
+        is_forgotten, growth = waits >= thresholds.paused_seconds, _growth(readings, queue)
         where = "the server's file of limits" if settings.is_from_file else ""
         yield Finding(
             Kind.PAUSED,
-            Severity.WARNING if is_forgotten else Severity.NOTICE,
+            Severity.WARNING if is_forgotten or growth else Severity.NOTICE,
             queue,
             f"Queue {queue} is paused, and jobs wait",
             f"Queue {queue} is paused{f' by {where}' if where else ''}. {_waiting(readings, queue)}, the first for "
-            f"{span(waits)}{'; the pause may be forgotten' if is_forgotten else ''}.",
+            f"{span(waits)}{'; the pause may be forgotten' if is_forgotten else ''}.{growth}",
             f"Take the pause out of {where}." if where else "Resume the queue, if the reason for the pause is gone.",
             "" if where else f"pinlater resume {queue}",
             readings.oldest_due_ms.get(queue),
@@ -109,7 +113,8 @@ def backlog(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
             queue,
             f"Queue {queue} is behind",
             f"{_waiting(readings, queue)} in queue {queue}, the first for {span(waits)}, although workers can run "
-            f"{jobs(slots)} of it at once.{goal}{f' Its limit is {limit}.' if limit else ''}",
+            f"{jobs(slots)} of it at once.{goal}{f' Its limit is {limit}.' if limit else ''}"
+            f"{_growth(readings, queue)}",
             "Raise the limit." if limit else "Start more workers, or see whether jobs take longer than before.",
             f"pinlater limit {queue}" if limit else f"pinlater workers --queue {queue}",
             readings.oldest_due_ms.get(queue),
@@ -164,6 +169,21 @@ def _targets(readings: Readings) -> dict[str, QueueLoad]:
 def _waiting(readings: Readings, queue: str) -> str:
     depth = readings.depths.get(queue)
     return "Jobs wait" if depth is None else f"{jobs(depth.due)} {'waits' if depth.due == 1 else 'wait'}"
+
+
+def _started_before(readings: Readings, queue: str) -> int:
+    """Return how many jobs were started within the last hours, as far as that is known."""
+    flows = (readings.before.get(queue), readings.recently(queue))
+    return sum(flow.started for flow in flows if flow is not None)
+
+
+def _growth(readings: Readings, queue: str) -> str:
+    """Say that more jobs come than are done; empty if that is not so, or not known."""
+    flow = readings.recently(queue)
+    if flow is None or flow.growth * flow.seconds < _FEW_JOBS:
+        return ""
+    rates = f"{flow.enqueued / flow.seconds:.2g} jobs come in a second, {flow.succeeded / flow.seconds:.2g} are done"
+    return f" It grows: {rates}."
 
 
 def _numbers(readings: Readings, queue: str) -> dict[str, float]:

@@ -25,6 +25,41 @@ class Depth(NamedTuple):
     running: int = 0
 
 
+class Flow(NamedTuple):
+    """What happened in a queue in some time.
+
+    Attributes:
+        seconds: length of the time.
+        enqueued: number of new jobs.
+        started: number of jobs handed out.
+        succeeded: number of attempts that succeeded.
+        failed: number of attempts that failed.
+        given_up: number of jobs that failed for good.
+    """
+
+    seconds: float
+    enqueued: int = 0
+    started: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    given_up: int = 0
+
+    @property
+    def ended(self) -> int:
+        """Number of attempts that ended."""
+        return self.succeeded + self.failed
+
+    @property
+    def failed_share(self) -> float:
+        """Share of the attempts that failed; 0 if none ended."""
+        return self.failed / self.ended if self.ended else 0.0
+
+    @property
+    def growth(self) -> float:
+        """Jobs a second by which more were enqueued than finished; may be negative."""
+        return (self.enqueued - self.succeeded - self.given_up) / self.seconds if self.seconds else 0.0
+
+
 class KeySample(NamedTuple):
     """The most frequent key among some pending jobs of a queue.
 
@@ -96,6 +131,9 @@ class Readings:
         oldest_due_ms: queue -> since when its oldest due job is due.
         workers: latest report of each worker; None if the server does not tell.
         depths: jobs of the queues that wait for longest.
+        recent: queue -> what happened in the last minutes; None if the server does not tell.
+        before: queue -> what happened in the hours before.
+        last_minute: queue -> what happened in the last minute, or the two that it is part of.
         periodic: periodic jobs.
         keys: queue -> its most frequent key, for deep queues.
         server: figures of a server; None if they are not at hand.
@@ -108,6 +146,9 @@ class Readings:
     oldest_due_ms: Mapping[str, int] = field(default_factory=dict)
     workers: Sequence[WorkerReport] | None = ()
     depths: Mapping[str, Depth] = field(default_factory=dict)
+    recent: Mapping[str, Flow] | None = None
+    before: Mapping[str, Flow] = field(default_factory=dict)
+    last_minute: Mapping[str, Flow] = field(default_factory=dict)
     periodic: Sequence[PeriodicJob] = ()
     keys: Mapping[str, KeySample] = field(default_factory=dict)
     server: ServerReading | None = None
@@ -130,6 +171,20 @@ class Readings:
     def is_silent(self, report: WorkerReport) -> bool:
         """Return whether a worker has missed its reports."""
         return self.silent_seconds(report) > SILENT_SECONDS
+
+    def recently(self, queue: str) -> Flow | None:
+        """Return what happened in a queue in the last minutes; None if nothing did, or that is not known."""
+        return None if self.recent is None else self.recent.get(queue)
+
+    def is_worked_on(self, queue: str) -> bool:
+        """Return whether jobs of a queue are being run, by whomever, as far as that is known."""
+        depth = self.depths.get(queue)
+        if depth is None or not depth.running:
+            return False
+        if self.recent is None:
+            return True
+        flow = self.last_minute.get(queue)  # what a dead worker held is claimed until its leases expire
+        return flow is not None and bool(flow.started or flow.ended)
 
     @cached_property
     def reports(self) -> Sequence[WorkerReport]:

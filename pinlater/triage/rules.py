@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from pinlater.triage import periodic_rules, queue_rules, store_rules, worker_rules
+from pinlater.triage import failure_rules, periodic_rules, queue_rules, store_rules, worker_rules
 from pinlater.triage.findings import Finding, Kind, sickest_first
 from pinlater.triage.readings import Readings
 from pinlater.triage.thresholds import Thresholds
@@ -19,6 +19,8 @@ RULES: tuple[Rule, ...] = (
     queue_rules.pool_gone,
     queue_rules.no_worker,
     worker_rules.unknown_class,
+    failure_rules.failing,
+    failure_rules.given_up,
     queue_rules.paused,
     queue_rules.key_flood,
     queue_rules.backlog,
@@ -32,6 +34,7 @@ RULES: tuple[Rule, ...] = (
 
 _EXPLAINED_BY = {
     Kind.WORKER_SILENT: frozenset({Kind.POOL_GONE}),
+    Kind.GIVEN_UP: frozenset({Kind.FAILING}),
     Kind.BACKLOG: frozenset({Kind.KEY_FLOOD}),
 }
 """Findings that say nothing more beside another one about the same worker or queue."""

@@ -19,6 +19,11 @@ class Thresholds(NamedTuple):
         leak_bytes: a job process has grown by that much since its first job.
         leak_factor: and to that many times its size.
         leak_jobs: and has run that many jobs.
+        failed_share: so many of a queue's attempts fail.
+        failed_factor: and so many times the share of before.
+        failed_attempts: and that many in the last minutes.
+        failed_critical_share: so many fail that hardly anything works.
+        given_up_jobs: so many jobs failed for good in the last minutes.
         key_share: so many of the sampled jobs have the same key.
         key_jobs: and so many jobs wait.
         store_slow_seconds: 95 % of the store's calls do not exceed this.
@@ -38,6 +43,11 @@ class Thresholds(NamedTuple):
     leak_bytes: float = 100 * 2**20
     leak_factor: float = 2.0
     leak_jobs: int = 10
+    failed_share: float = 0.2
+    failed_factor: float = 1.5
+    failed_attempts: int = 10
+    failed_critical_share: float = 0.5
+    given_up_jobs: int = 10
     key_share: float = 0.6
     key_jobs: int = 100
     store_slow_seconds: float = 0.5

@@ -23,6 +23,7 @@ def answers(**changed):
         "getQueueSettings": {"email": PinLaterQueueSettings(isPaused=True), "sms": PinLaterQueueSettings()},
         "getOldestDueTimestamps": {"email": waits_ms},
         "getWorkers": [],
+        "getStatistics": [],
         "getJobCount": 40,
         "scanJobs": PinLaterScanJobsResponse([], None),
         **changed,

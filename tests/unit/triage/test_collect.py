@@ -9,8 +9,9 @@ from pinlater.model.jobs import JobInfo, Page
 from pinlater.model.keys import JobKey
 from pinlater.model.queues import QueueSettings
 from pinlater.model.state import JobState
+from pinlater.model.statistics import Statistics
 from pinlater.triage.collect import FEW_QUEUES, MOST_COUNTED, MOST_SAMPLED, Collector
-from pinlater.triage.readings import Depth, KeySample, ServerReading
+from pinlater.triage.readings import Depth, Flow, KeySample, ServerReading
 from tests.unit.triage.readings import NOW_MS
 
 
@@ -22,6 +23,7 @@ class FakeVerbs:
         self.asked = Counter()
         self.deleted = set()
         self.is_old = False
+        self.statistics_of = []
 
     async def queue_settings(self):
         self.asked["queue_settings"] += 1
@@ -35,6 +37,12 @@ class FakeVerbs:
         if self.is_old:
             raise ProtocolError("unknown call")
         return []
+
+    async def statistics(self, kind, *, resolution, since_ms, queues):
+        self.asked[f"statistics {resolution}"] += 1
+        if self.is_old:
+            raise ProtocolError("unknown call")
+        return [one for one in self.statistics_of if resolution == one[0] for one in one[1]]
 
     async def periodic_jobs(self, queues):
         self.asked["periodic_jobs"] += 1
@@ -105,4 +113,34 @@ def test_an_older_server_cannot_tell_everything():
     client.is_old = True
     looked_at = collected(client)
     assert looked_at.workers is None
-    assert looked_at.not_told == ["workers", "periodic jobs of deep queues"]
+    assert looked_at.recent is None
+    assert looked_at.not_told == ["workers", "periodic jobs of deep queues", "statistics"]
+
+
+def test_the_last_minutes_and_the_hours_before():
+    minute_ms = NOW_MS - NOW_MS % 60_000
+    client = FakeVerbs(["email"], due=0)
+    minutes = [
+        Statistics("email", "", minute_ms - 240_000, 10, 10, 8, 2, 1),
+        Statistics("email", "", minute_ms, 5, 5, 3, 2, 0),
+    ]
+    hours = [Statistics("email", "", minute_ms - 3 * 3_600_000, 100, 100, 98, 2, 1)]
+    hours.append(Statistics("email", "", minute_ms - 600_000, 20, 20, 16, 4, 1))
+    client.statistics_of = [(60, minutes), (3600, hours)]
+    looked_at = collected(client)
+    assert looked_at.recent == {"email": Flow(300, 15, 15, 11, 4, 1)}
+    assert looked_at.last_minute == {"email": Flow(60, 5, 5, 3, 2, 0)}
+    assert looked_at.before == {"email": Flow(4 * 3600 - 300, 105, 105, 103, 2, 1)}
+
+
+def test_hours_are_not_asked_for_each_time():
+    client = FakeVerbs(["email"])
+
+    async def main():
+        collector = Collector(client, clock_ms=lambda: NOW_MS)
+        for queues in ((), (), ["email"]):
+            await collector.collect(queues)
+
+    asyncio.run(main())
+    assert client.asked["statistics 60"] == 3
+    assert client.asked["statistics 3600"] == 2

@@ -5,7 +5,7 @@ import pytest
 from pinlater.model.queues import QueueSettings
 from pinlater.model.workers import QueueLoad
 from pinlater.triage.queue_rules import backlog, key_flood, no_worker, paused, pool_gone
-from pinlater.triage.readings import Depth, KeySample
+from pinlater.triage.readings import Depth, Flow, KeySample
 from tests.unit.triage.readings import found, kinds, process, readings, worker
 
 PAUSED = {"email": QueueSettings(is_paused=True)}
@@ -116,3 +116,26 @@ def test_a_flood_explains_a_backlog():
         waits={"email": 7000}, workers=[worker(process())], keys={"email": KeySample("a", 200, 200, 5000)}
     )
     assert kinds(looked_at) == ["key_flood"]
+
+
+def test_the_workers_that_started_jobs_are_gone():
+    looked_at = readings(waits={"email": 5}, recent={}, before={"email": Flow(14_400, started=900)})
+    [finding] = found(no_worker, looked_at)
+    assert (finding.kind, finding.title) == ("pool_gone", "All workers of queue email are gone")
+    assert "It started 900 jobs within the last hours: the workers that did are gone." in finding.sentence
+
+
+def test_claims_of_the_dead_do_not_count():
+    held = {"depths": {"email": Depth(40, 3)}, "waits": {"email": 90}}
+    assert len(found(no_worker, readings(**held, recent={}))) == 1
+    at_work = Flow(60, started=5)
+    assert found(no_worker, readings(**held, recent={"email": at_work}, last_minute={"email": at_work})) == []
+
+
+def test_a_paused_queue_that_grows_is_worse():
+    looked_at = readings(settings=PAUSED, waits={"email": 30}, recent={"email": Flow(300, enqueued=600)})
+    [finding] = found(paused, looked_at)
+    assert finding.severity == "warning"
+    assert finding.sentence.endswith(" It grows: 2 jobs come in a second, 0 are done.")
+    [finding] = found(paused, readings(settings=PAUSED, waits={"email": 30}, recent={"email": Flow(300, enqueued=6)}))
+    assert finding.severity == "notice"
