@@ -27,6 +27,7 @@ from pinlater.dashboard.options import DashboardOptions, PlainPage
 from pinlater.dashboard.pages import (
     bulk_actions,
     charts,
+    classes,
     failed,
     find,
     job,
@@ -79,6 +80,7 @@ _ROUTES = [
     Route("/plans/{key}", bulk_actions.show),
     Route("/plans/{key}/start", bulk_actions.start, methods=["POST"]),
     Route("/plans/{key}/stop", bulk_actions.stop, methods=["POST"]),
+    Route("/classes", classes.classes),
     Route("/workers", workers.workers),
     Route("/server", server.server),
     Route("/charts", charts.charts),

@@ -12,6 +12,7 @@ from pinlater.client.periodic import PeriodicJobs
 from pinlater.dashboard.bulk_actions import BulkActions
 from pinlater.dashboard.chart_data import QueueCharts
 from pinlater.dashboard.claim_holders import ClaimScan, scan_claims
+from pinlater.dashboard.class_figures import SPANS, ClassFigures, classes_of, queues_of_class
 from pinlater.dashboard.count_cache import CountCache
 from pinlater.dashboard.failures import FailureScan, scan_failures
 from pinlater.dashboard.first_seen import FirstSeen
@@ -42,6 +43,8 @@ class AppState:
         passwords: checks passwords.
         failures: cached failed jobs by queue; the empty name stands for all queues.
         periodic: cached periodic jobs, by queue likewise.
+        classes: cached figures of job classes, by time and queue.
+        queues_of_class: cached figures of a class in each queue, by time and class.
         claims: cached claims of running jobs, by queue likewise.
         reports: cached worker reports, whatever the key.
         oldest_due: cached moments since when the oldest due job of each queue is due, whatever the key.
@@ -62,6 +65,8 @@ class AppState:
     passwords: PasswordChecker
     failures: TtlCache[FailureScan]
     periodic: TtlCache[PeriodicJobs]
+    classes: TtlCache[list[ClassFigures]]
+    queues_of_class: TtlCache[list[ClassFigures]]
     claims: TtlCache[ClaimScan]
     reports: TtlCache[list[WorkerReport]]
     oldest_due: TtlCache[dict[str, int]]
@@ -94,6 +99,14 @@ def make_app_state(options: DashboardOptions, client: AsyncVerbs, searcher: Asyn
 
     async def periodic(queue: str) -> PeriodicJobs:
         return await client.periodic_jobs(await queues_of(queue))
+
+    async def classes(key: str) -> list[ClassFigures]:
+        span, _, queue = key.partition(" ")
+        return await classes_of(client, SPANS[span], queue)
+
+    async def queues_of_one_class(key: str) -> list[ClassFigures]:
+        span, _, name = key.partition(" ")
+        return await queues_of_class(client, SPANS[span], name)
 
     async def claims(queue: str) -> ClaimScan:
         return await scan_claims(client, first_seen, await queues_of(queue))
@@ -128,6 +141,8 @@ def make_app_state(options: DashboardOptions, client: AsyncVerbs, searcher: Asyn
         PasswordChecker({role: stored for role, stored in hashes.items() if stored}),
         cached_failures,
         cached_periodic,
+        TtlCache(classes),
+        TtlCache(queues_of_one_class),
         TtlCache(claims),
         cached_reports,
         TtlCache(oldest_due, stale_seconds=10.0),

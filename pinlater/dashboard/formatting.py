@@ -51,6 +51,15 @@ def rate(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.2f}"
 
 
+def share(value: float | None) -> str:
+    """Format a share of a whole in percent."""
+    if value is None:
+        return NOTHING
+    percent = value * 100
+    digits = 0 if percent == 0 or percent >= 10 else 1 if percent >= 0.1 else 2
+    return f"{percent:.{digits}f} %"
+
+
 def duration(seconds: float | None) -> str:
     """Format a duration with two or three digits, or in its two largest units."""
     if seconds is None:

@@ -17,6 +17,7 @@ NAVIGATION = (
     NavigationPage("/", "Queues", "q"),
     NavigationPage("/failed", "Failing", "f"),
     NavigationPage("/periodic", "Periodic", "p"),
+    NavigationPage("/classes", "Classes", "c"),
     NavigationPage("/workers", "Workers", "w"),
     NavigationPage("/server", "Server", "s"),
 )

@@ -32,6 +32,7 @@ _environment.filters.update(
     number=formatting.number,
     rate=formatting.rate,
     duration=formatting.duration,
+    share=formatting.share,
     moment=formatting.moment,
     size=formatting.size,
     plural=formatting.plural,

@@ -1,0 +1,135 @@
+"""The pages of job classes."""
+
+import re
+import time
+
+import pytest
+
+from pinlater.client.async_client import AsyncClient
+from pinlater.dashboard import class_figures
+from pinlater.dashboard.class_figures import SPANS
+from pinlater.model.statistics import HOUR, MINUTE, Spread, Statistics, StatisticsKind, bucket_of
+from tests.unit.dashboard.app import LOCKED, READER, dashboard, log_in
+
+
+def spread(*milliseconds):
+    counts = {}
+    for one in milliseconds:
+        counts[bucket_of(one)] = counts.get(bucket_of(one), 0) + 1
+    return Spread(counts)
+
+
+class Kept:
+    """Statistics that a store would keep: ``rows`` in every period that is asked for."""
+
+    def __init__(self):
+        self.rows = []
+        self.asked = []
+
+    async def statistics(self, kind, *, resolution, since_ms, until_ms, queues, name=None):
+        assert kind is StatisticsKind.CLASS
+        step = resolution * 1000
+        self.asked.append(((until_ms - since_ms) // step + 1, list(queues)))
+        return [
+            Statistics(
+                one.queue, one.name, start, one.enqueued, 0, one.succeeded, one.failed, one.given_up, one.wait, one.run
+            )
+            for start in range(since_ms, until_ms, step)
+            for one in self.rows
+            if one.queue in queues and name in {None, one.name}
+        ]
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    kept = Kept()
+    monkeypatch.setattr(AsyncClient, "statistics", lambda _, *args, **options: kept.statistics(*args, **options))
+    for queue in ("", "pins"):
+        kept.rows += [
+            Statistics(queue, "Mail", 0, succeeded=9, failed=1, given_up=1, wait=spread(5), run=spread(10, 100, 1000)),
+            Statistics(queue, "Thumbnail", 0, succeeded=100, wait=spread(1), run=spread(4)),
+        ]
+    return kept
+
+
+def rows(text):
+    body = text.partition("<tbody>")[2].partition("</tbody>")[0]
+    return [" ".join(re.sub(r"<svg.*?</svg>|<[^>]+>", " ", row).split()) for row in body.split("<tr>")[1:]]
+
+
+def test_without_statistics_the_page_says_where_they_come_from(browser):
+    assert "No attempts in the last hour" in browser.get("/classes").text
+    assert "Look at the last 30 days" in browser.get("/classes?name=Mail").text
+    assert "Workers tell" in browser.get("/classes?name=Mail&span=30d").text
+
+
+def test_failing_classes_are_first(browser, kept):
+    mail, thumbnail = rows(browser.get("/classes").text)
+    assert mail == "Mail 600 60 10 % 60 82 ms 944 ms 988 ms 5.7 ms 6.7 ms 6.8 ms"
+    assert thumbnail.startswith("Thumbnail 6,000 0 0 % 0 ")
+    assert [row.split()[0] for row in rows(browser.get("/classes?sort=runs").text)] == ["Thumbnail", "Mail"]
+    assert [row.split()[0] for row in rows(browser.get("/classes?sort=run_p95&order=asc").text)] == [
+        "Thumbnail",
+        "Mail",
+    ]
+    assert [row.split()[0] for row in rows(browser.get("/classes?queue=pins&q=THUMB").text)] == ["Thumbnail"]
+    assert rows(browser.get("/classes?span=24h").text)[0].startswith("Mail 240 24 ")
+    assert rows(browser.get("/classes?span=30d").text)[0].startswith("Mail 7,200 720 ")
+
+
+def test_a_class_is_shown_by_queue(browser, kept):
+    text = browser.get("/classes?name=Mail").text
+    [row] = rows(text)
+    assert row.startswith("pins pending failed 600 60 10 %")
+    assert 'href="/failing?class=Mail"' in text
+    assert 'href="/jobs?queue=pins&amp;state=failed&amp;class=Mail"' in text
+    assert "By queue" not in browser.get("/classes?name=Mail&queue=pins").text
+    assert 'href="/failing?class=Mail&amp;queue=pins"' in browser.get("/classes?name=Mail&queue=pins").text
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/classes?span=2h", 400),
+        ("/classes?sort=x", 400),
+        ("/classes?order=up", 400),
+        ("/classes?queue=nothing", 404),
+        ("/classes?name=" + "x" * 400, 400),
+    ],
+)
+def test_wrong_addresses_get_a_sentence(browser, path, status):
+    answer = browser.get(path)
+    assert answer.status_code == status
+    assert 'class="card empty-state"' in answer.text
+
+
+def test_no_call_asks_for_more_than_a_server_answers(browser, client, kept):
+    browser.get("/classes?span=30d")
+    assert max(periods for periods, _ in kept.asked) * 201 <= 20_000
+    assert sum(periods for periods, _ in kept.asked) == 720
+    kept.asked.clear()
+    for number in range(30):
+        client.create_queue(f"queue_{number}")
+    browser.get("/classes?name=Mail&span=30d")
+    last = [(periods, queues) for periods, queues in kept.asked if queues == ["pins"]]
+    assert last == [(720, ["pins"])]
+
+
+def test_names_are_shown_and_never_obeyed(local_server, client, kept):
+    kept.rows.append(Statistics("", "<script>alert(1)</script>" + "x" * 80, 0, failed=7))
+    with dashboard(local_server.address, hides_bodies=True, **LOCKED) as browser:
+        log_in(browser, READER)
+        text = browser.get("/classes").text.partition("<main")[2]
+        assert "<script>" not in text
+        assert "&lt;script&gt;" in text
+        link = re.search(r'href="(/classes\?name=[^"]+)"', text)[1].replace("&amp;", "&")
+        assert "420" in browser.get(link).text
+
+
+def test_spans_end_with_the_period_that_is_not_over():
+    now = 1_000_000 * HOUR + 1830
+    for name, (count, step) in {"1h": (60, MINUTE), "24h": (24, HOUR), "30d": (720, HOUR)}.items():
+        starts = SPANS[name].starts(now)
+        assert len(starts) == count
+        assert starts[-1] <= now * 1000 < starts[-1] + step * 1000
+    assert class_figures.SPANS["1h"].starts(time.time()).step == 60_000
