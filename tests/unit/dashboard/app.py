@@ -27,6 +27,7 @@ PAGES = (
     "/job?id=pins:s1:p1:1",
     "/failed",
     "/periodic",
+    "/classes",
     "/workers",
     "/find?q=x",
 )
