@@ -109,14 +109,21 @@ class CountCache:
         self._counting: set[asyncio.Task[None]] = set()
         self._rests_until = 0.0  # after counting many queues
 
-    async def get(self, queues: Iterable[str], *, is_open: bool = False) -> dict[str, StateCounts]:
-        """Return the counts of queues, without queues that do not exist; ``is_open``: of open jobs alone.
+    async def get(
+        self, queues: Iterable[str], *, is_open: bool = False, is_urgent: bool = False
+    ) -> dict[str, StateCounts]:
+        """Return the counts of queues, without queues that do not exist.
+
+        Args:
+            queues: names of queues.
+            is_open: count open jobs alone.
+            is_urgent: leave out what is not counted at once; whoever asks has other numbers to show.
 
         Raises:
             PinLaterError: the server does not answer.
         """
         keys = [_Key(queue, None, is_open) for queue in queues]
-        return {key.queue: counts for key, counts in (await self._get(keys)).items()}
+        return {key.queue: counts for key, counts in (await self._get(keys, is_urgent=is_urgent)).items()}
 
     async def get_by_priority(self, queue: str, priorities: Iterable[int]) -> list[tuple[int, StateCounts]]:
         """Return the counts of a queue by priority; raises as ``get``."""
@@ -134,10 +141,12 @@ class CountCache:
             task.cancel()
         await asyncio.gather(*self._counting, return_exceptions=True)
 
-    async def _get(self, keys: Sequence[_Key]) -> dict[_Key, StateCounts]:
+    async def _get(self, keys: Sequence[_Key], *, is_urgent: bool = False) -> dict[_Key, StateCounts]:
         now = self._clock()
         aged = [key for key in keys if key not in self._known or now >= self._known[key].good_until]
-        can_show = all(key in self._known and now - self._known[key].counted < _OLD_SECONDS for key in aged)
+        can_show = is_urgent or all(
+            key in self._known and now - self._known[key].counted < _OLD_SECONDS for key in aged
+        )
         if aged and not (can_show and aged[0].is_open and now < self._rests_until):
             with contextlib.suppress(TimeoutError):
                 patience = _PATIENCE_SECONDS if can_show else _LONG_PATIENCE_SECONDS

@@ -71,6 +71,10 @@ class Triage:
         """
         return await self._findings.get(queue)
 
+    async def get_within(self, seconds: float, queue: str = "") -> list[Finding] | None:
+        """Return the same; None if it takes longer, as when nobody has looked for a while. Raises as ``get``."""
+        return await self._findings.get_within(queue, seconds)
+
     def forget(self) -> None:
         """Drop the findings, after a change."""
         self._findings.forget()

@@ -42,6 +42,7 @@ class TtlCache(Generic[T]):
         self._turn = asyncio.Lock()
         self._known: OrderedDict[str, tuple[float, T]] = OrderedDict()
         self._loading: dict[str, asyncio.Task[None]] = {}
+        self._failed: dict[str, PinLaterError] = {}
 
     async def get(self, key: str) -> T:
         """Return the answer for a key, loading it if need be; raises what ``load`` raises."""
@@ -51,6 +52,22 @@ class TtlCache(Generic[T]):
                 self._loading[key] = asyncio.create_task(self._reload(key))
             return known
         return await self._fresh(key)
+
+    async def get_within(self, key: str, seconds: float) -> T | None:
+        """Return the answer for a key, also an old one; None if it takes longer: then it is loaded in the background.
+
+        Raises:
+            PinLaterError: it could not be loaded.
+        """
+        until, known = self._known.get(key, (0.0, None))
+        if known is None or self._clock() >= until:
+            if key not in self._loading:
+                self._loading[key] = asyncio.create_task(self._reload(key))
+            if known is None or self._clock() >= until + self._stale_seconds:
+                await asyncio.wait({self._loading[key]}, timeout=seconds)
+        if key in self._failed:
+            raise self._failed[key]
+        return self._known.get(key, (0.0, None))[1]
 
     async def _fresh(self, key: str) -> T:
         async with self._turn:
@@ -69,9 +86,13 @@ class TtlCache(Generic[T]):
     async def _reload(self, key: str) -> None:
         try:
             await self._fresh(key)
+            self._failed.pop(key, None)
         except PinLaterError as error:  # whoever asks next is told
             log.debug("cannot load what the pages show: %s", error)
             self._known.pop(key, None)
+            self._failed[key] = error
+            if len(self._failed) > _MOST_KEPT:
+                del self._failed[next(iter(self._failed))]
         finally:
             del self._loading[key]
 

@@ -19,6 +19,8 @@ from pinlater.triage.findings import Finding
 
 _PER_PAGE = 50
 _MOST_FINDINGS = 8
+_PATIENCE_SECONDS = 0.3
+"""How long the page waits for findings before it is shown without."""
 
 
 async def overview(request: Request) -> Response:
@@ -70,9 +72,10 @@ async def overview(request: Request) -> Response:
 async def _findings(app: AppState) -> tuple[list[Finding], str]:
     """Return what is wrong, sickest first, or why that is unknown: the rest of the page is worth showing."""
     try:
-        return await app.triage.get(), ""
+        findings = await app.triage.get_within(_PATIENCE_SECONDS)
     except PinLaterError as error:
-        return [], str(error)[:300]
+        return [], f"What is wrong could not be found out: {str(error)[:300]}"
+    return ([], "Looking for what is wrong…") if findings is None else (findings, "")
 
 
 async def _rows(app: AppState) -> list[QueueRow]:
@@ -84,7 +87,8 @@ async def _rows(app: AppState) -> list[QueueRow]:
 async def _page(app: AppState, rows: list[QueueRow], which: int) -> list[QueueRow]:
     """Return the rows of one page, counted now; queues that have gone are left out."""
     shown = rows[(which - 1) * _PER_PAGE : which * _PER_PAGE]
-    counted = await app.counts.get([row.name for row in shown], is_open=True)
+    is_sampled = all(row.counts is not None for row in shown)
+    counted = await app.counts.get([row.name for row in shown], is_open=True, is_urgent=is_sampled)
     for row in shown:
         row.counts = counted.get(row.name, row.counts)
     return [row for row in shown if row.counts is not None]

@@ -20,6 +20,8 @@ from pinlater.dashboard.render import page
 
 _MOST_PRIORITIES = 9
 _MOST_WORKERS = 12
+_PATIENCE_SECONDS = 0.3
+"""How long the page waits for findings before it is shown without."""
 _NOTES = {
     "paused": "The queue is paused: no jobs are handed out until you resume it.",
     "resumed": "The queue is resumed.",
@@ -52,7 +54,9 @@ async def queue(request: Request) -> Response:
         priorities=priorities,
         oldest=None if due_ms is None else max(time.time() - due_ms / 1000, 0.0),
         rates=app.history.rates(name),
-        findings=[(finding, link_of(finding)) for finding in await app.triage.get(name)],
+        findings=[
+            (finding, link_of(finding)) for finding in await app.triage.get_within(_PATIENCE_SECONDS, name) or ()
+        ],
         workers=(serving := workers_of(reports, name, time.time() * 1000))[:_MOST_WORKERS],
         hidden_workers=max(len(serving) - _MOST_WORKERS, 0),
         chart_range=range_of(request),

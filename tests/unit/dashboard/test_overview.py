@@ -5,11 +5,15 @@ import html
 import re
 import time
 
+import pytest
+
 from pinlater.dashboard.count_cache import CountCache, StateCounts
 from pinlater.dashboard.figures import ENQUEUED, STATE_GAUGES, ServerFigures, ServerProcess
 from pinlater.dashboard.finding_links import link_of
 from pinlater.dashboard.history import History
 from pinlater.dashboard.queue_rows import QueueRow, queue_rows, sort_rows, total_of, workers_of
+from pinlater.dashboard.ttl_cache import TtlCache
+from pinlater.errors import NoHealthyShards
 from pinlater.model.jobs import NewJob
 from pinlater.model.queues import QueueSettings
 from pinlater.model.workers import SILENT_SECONDS, RunningJob, WorkerProcess, WorkerReport
@@ -21,16 +25,24 @@ def names_in(page):
     return re.findall(r'<tr id="q-([^"]+)"', page.text)
 
 
+def overview(browser, path="/"):
+    """Return the first page as soon as it has found out what is wrong."""
+    deadline = time.monotonic() + 30
+    while "Looking for what is wrong" in (page := browser.get(path)).text:
+        assert time.monotonic() < deadline
+    return page
+
+
 def tile(page, name):
     return re.search(rf'<span class="dot {name}">{name}</span><b>([^<]*)</b>', page.text)[1]
 
 
 def test_what_is_wrong_is_on_top_with_a_link(browser, client):
-    assert "Nothing is wrong" in browser.get("/").text
+    assert "Nothing is wrong" in overview(browser).text
     client.enqueue_jobs("pins", [NewJob(b"{}", run_after_ms=int(time.time() * 1000) - 60_000)])
     app = browser.app.state.dashboard
     app.triage.forget()
-    page = browser.get("/").text
+    page = overview(browser).text
     finding = page.partition('data-finding="no_worker"')[2].partition("</li>")[0]
     assert "critical" in finding or "warning" in finding
     assert 'href="/workers?queue=pins"' in finding
@@ -44,7 +56,7 @@ def test_a_filter_filters_all_figures(browser, client):
     client.enqueue_jobs("other", [NewJob(b"{}", run_after_ms=soon)] * 4)
     assert tile(browser.get("/"), "pending") == "7"
     browser.app.state.dashboard.triage.forget()
-    page = browser.get("/?q=oth")
+    page = overview(browser, "/?q=oth")
     assert names_in(page) == ["other"]
     assert tile(page, "pending") == "4"
     assert page.text.count('data-finding="no_worker"') == 1
@@ -131,7 +143,9 @@ def test_a_queue_says_what_is_wrong_with_it_alone(browser, client):
     client.create_queue("other")
     for name in ("pins", "other"):
         client.enqueue_jobs(name, [NewJob(b"{}", run_after_ms=int(time.time() * 1000) - 60_000)])
-    page = browser.get("/queues/pins").text
+    deadline = time.monotonic() + 30
+    while 'data-finding="no_worker"' not in (page := browser.get("/queues/pins").text):
+        assert time.monotonic() < deadline
     assert page.count('data-finding="no_worker"') == 1
     assert "No worker that reports to the server serves this queue" in page
 
@@ -186,3 +200,33 @@ def test_every_kind_of_finding_leads_to_a_page(browser, client):
         path = link_of(finding).path.partition("?")[0]
         known = {one.partition("?")[0] for one in PAGES} | {"/server", "/periodic"}
         assert path in known, kind
+
+
+def test_the_page_does_not_wait_for_what_takes_long():
+    async def scenario():
+        may_answer = asyncio.Event()
+
+        async def load(_):
+            await may_answer.wait()
+            return "found"
+
+        cache = TtlCache(load)
+        assert await cache.get_within("", 0.01) is None
+        may_answer.set()
+        assert await cache.get_within("", 5) == "found"
+        await cache.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_page_says_why_nothing_can_be_found_out():
+    async def scenario():
+        async def load(_):
+            raise NoHealthyShards("no shard answers")
+
+        cache = TtlCache(load)
+        with pytest.raises(NoHealthyShards):
+            await cache.get_within("", 5)
+        await cache.close()
+
+    asyncio.run(scenario())
