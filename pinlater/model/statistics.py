@@ -23,6 +23,11 @@ OTHER = "other"
 
 MOST_CLASSES = 200
 
+MAX_NAME_CHARACTERS = 200
+
+_MOST_RUNS = 10**9
+"""Of a few seconds: more than any process can have run."""
+
 _STEPS = (1.0, 1.5, 2.2, 3.3, 4.7, 6.8)
 
 BOUNDS_MS = (*(float(f"{step}e{decade}") for decade in range(-1, 8) for step in _STEPS), 1e8)
@@ -144,6 +149,17 @@ class RunStatistics:
     given_up: int = 0
     wait: Spread = field(default_factory=Spread)
     run: Spread = field(default_factory=Spread)
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether it says what can be."""
+        counts = self.succeeded, self.failed, self.given_up, *self.wait.counts.values(), *self.run.counts.values()
+        return (
+            1 <= len(self.name) <= MAX_NAME_CHARACTERS
+            and self.name.isprintable()
+            and all(0 <= count <= _MOST_RUNS for count in counts)
+            and all(0 <= bucket <= len(BOUNDS_MS) for bucket in (*self.wait.counts, *self.run.counts))
+        )
 
 
 def total(statistics: Iterable[Statistics]) -> Statistics:

@@ -71,10 +71,23 @@ class PinLaterJobAckInfo(Payload):
 
 
 @payload
+class PinLaterRunStatistics(Payload):
+    className: str | None = field(1, STRING, default=None, required=True)
+    succeeded: int | None = field(2, I64, default=None)
+    failed: int | None = field(3, I64, default=None)
+    givenUp: int | None = field(4, I64, default=None)
+    runBuckets: dict[int, int] | None = field(5, (MAP, (I32, I64)), default=None)
+    waitBuckets: dict[int, int] | None = field(6, (MAP, (I32, I64)), default=None)
+
+
+@payload
 class PinLaterJobAckRequest(Payload):
     queueName: str | None = field(1, STRING, default=None, required=True)
     jobsSucceeded: list[PinLaterJobAckInfo] | None = field(2, (LIST, (STRUCT, PinLaterJobAckInfo)), default=None)
     jobsFailed: list[PinLaterJobAckInfo] | None = field(3, (LIST, (STRUCT, PinLaterJobAckInfo)), default=None)
+    runStatistics: list[PinLaterRunStatistics] | None = field(
+        100, (LIST, (STRUCT, PinLaterRunStatistics)), default=None
+    )
 
 
 @payload

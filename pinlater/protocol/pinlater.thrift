@@ -118,10 +118,28 @@ struct PinLaterJobAckInfo {
   103: optional bool isCancelled,
 }
 
+// Addition: what has become of the attempts of a job class since its worker process last told. Buckets are numbered as
+// those of PinLaterStatistics.
+struct PinLaterRunStatistics {
+  // 1 to 200 characters.
+  1: required string className,
+  2: optional i64 succeeded,
+  3: optional i64 failed,
+  // Jobs that failed for good.
+  4: optional i64 givenUp,
+  // Bucket -> how many attempts ran so long.
+  5: optional map<i32, i64> runBuckets,
+  // Bucket -> how many jobs waited so long; some of them are enough.
+  6: optional map<i32, i64> waitBuckets,
+}
+
 struct PinLaterJobAckRequest {
   1: required string queueName,
   2: optional list<PinLaterJobAckInfo> jobsSucceeded,
   3: optional list<PinLaterJobAckInfo> jobsFailed,
+  // Sent every few seconds, not with each request; also without any ack. What is invalid of them is left out, and the
+  // acks count all the same.
+  100: optional list<PinLaterRunStatistics> runStatistics,
 }
 
 struct PinLaterDequeueRequest {

@@ -108,6 +108,7 @@ def assemble(config: ProcessConfig, store: OpenedStore, metrics: Metrics) -> Com
         settings=settings,
         claims=ClaimNames(os.uname().nodename, config.listeners[0].getsockname()[1], now_ms(), config.slot),
         metrics=metrics,
+        statistics=statistics,
         now_ms=now_ms,
     )
     if config.certificates is not None:

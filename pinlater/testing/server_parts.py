@@ -12,6 +12,7 @@ from pinlater.server.api.service import Service
 from pinlater.server.backends.claim_names import ClaimNames
 from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.sqlite import SqliteStore
+from pinlater.server.backends.statistics_buffer import StatisticsBuffer
 from pinlater.server.broker import Broker
 from pinlater.server.config.settings import Settings
 from pinlater.server.limits.files import RateLimitFiles
@@ -70,6 +71,7 @@ class ServerParts:
             settings=settings,
             claims=claims,
             metrics=metrics,
+            statistics=StatisticsBuffer(),
             now_ms=now_ms,
         )
         self._transport = ThriftServer(service, settings, metrics)

@@ -14,7 +14,8 @@ Job               1 body binary, 2 priority byte, 3 runAfterTimestampMillis i64,
 EnqueueRequest    1 queueName string, 2 jobs list<Job>
 EnqueueResponse   1 jobDescriptors list<string>
 AckInfo           1 jobDescriptor string, 2 appendCustomStatus string, 3 retryDelayMillis i64, 100 claimDescriptor string, 101 isFinal bool, 102 result binary, 103 isCancelled bool
-AckRequest        1 queueName string, 2 jobsSucceeded list<AckInfo>, 3 jobsFailed list<AckInfo>
+RunStatistics     1 className string, 2 succeeded i64, 3 failed i64, 4 givenUp i64, 5 runBuckets map<i32,i64>, 6 waitBuckets map<i32,i64>
+AckRequest        1 queueName string, 2 jobsSucceeded list<AckInfo>, 3 jobsFailed list<AckInfo>, 100 runStatistics list<RunStatistics>
 DequeueRequest    1 queueName string, 2 limit i32, 3 jobAckRequest AckRequest, 4 dryRun bool, 5 coverage double, 100 waitMillis i32, 101 claimTimeoutMillis i32, 102 otherQueueNames list<string>
 DequeueMetadata   1 attemptsAllowed i32, 2 attemptsRemaining i32, 100 claimDescriptor string, 101 createdAtTimestampMillis i64, 102 runAfterTimestampMillis i64
 DequeueResponse   1 jobs map<string,binary>, 2 jobMetadata map<string,DequeueMetadata>, 100 serverTimestampMillis i64

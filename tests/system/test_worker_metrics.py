@@ -3,12 +3,14 @@
 import http.client
 import re
 import sys
+import time
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pinlater.client import NewJob
 from pinlater.model.state import JobState
+from pinlater.model.statistics import MINUTE, StatisticsKind, total
 from tests.system.worker_program import await_state, put, wait_for
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
@@ -27,8 +29,23 @@ def figures(worker):
     }
 
 
+def history(client, queue, name):
+    """Return what the server was told of a class: successes, failures, run times, and whether there are waits."""
+    found = total(
+        client.statistics(
+            StatisticsKind.CLASS,
+            resolution=MINUTE,
+            since_ms=int(time.time() * 1000) - 3_600_000,
+            queues=[queue],
+            name=name,
+        )
+    )
+    return found.succeeded, found.failed, found.run.count, found.wait.count > 0
+
+
 @pytest.mark.parametrize("several", [(), ("--threads", 2)])
 def test_what_becomes_of_jobs_is_counted_over_deaths_and_recycling(start, client, several):
+    before = {name: history(client, name.lower(), name) for name in ("Touch", "Fails")}
     worker = start("--processes", 1, "--max-jobs", 3, "--health", "0", "--unknown-after", "0", *several)
     for number in range(7):
         await_state(client, put(client, "Touch", "touch", number=number), JobState.SUCCEEDED)
@@ -58,6 +75,9 @@ def test_what_becomes_of_jobs_is_counted_over_deaths_and_recycling(start, client
     assert found["process_exits_total", "jobs", "signal"] == 3
     assert found["process_exits_total", "jobs", "time_out"] >= 2
     assert worker.stop() == 0
+    wait_for(lambda: history(client, "touch", "Touch")[0] == 7 + before["Touch"][0])
+    wait_for(lambda: history(client, "fails", "Fails")[1] == 3 + 3 + 1 + 1 + 3 + before["Fails"][1])
+    assert history(client, "touch", "Touch")[2:] == (history(client, "touch", "Touch")[0], True)
 
 
 def test_running_jobs_are_seen(start, client):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import starmap
 
 from pinlater.model.attempts import Ack, Checkpoint, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.statistics import RunStatistics
 from pinlater.protocol import messages
 from pinlater.protocol.conversion.messages import wait_structs, waits
+from pinlater.protocol.conversion.statistics import run_structs
 from pinlater.protocol.conversion.values import milliseconds
 
 # Acks
@@ -31,9 +33,10 @@ def acks_struct(
     queue: str,
     succeeded: list[messages.PinLaterJobAckInfo] | None = None,
     failed: list[messages.PinLaterJobAckInfo] | None = None,
+    runs: Sequence[RunStatistics] = (),
 ) -> messages.PinLaterJobAckRequest:
-    """Build the struct of the acks of one queue."""
-    return messages.PinLaterJobAckRequest(queue, succeeded, failed)
+    """Build the struct of the acks of one queue, and of what is told of its classes."""
+    return messages.PinLaterJobAckRequest(queue, succeeded, failed, run_structs(runs) if runs else None)
 
 
 def acks_struct_of(queue: str, succeeded: Iterable[Ack], failed: Iterable[Ack]) -> messages.PinLaterJobAckRequest:

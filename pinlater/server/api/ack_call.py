@@ -6,10 +6,12 @@ import asyncio
 from typing import Any
 
 from pinlater.protocol import messages as wire
+from pinlater.protocol.conversion.statistics import run_statistics
 from pinlater.server.api import rules
 from pinlater.server.api.calls import CallReply
 from pinlater.server.api.eager_tasks import start_task
 from pinlater.server.api.offload import offload
+from pinlater.server.backends.statistics_buffer import StatisticsBuffer
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.metrics import Metrics
 
@@ -21,15 +23,18 @@ class AckCall:
         broker: passes acks to the store.
         metrics: counts acks.
         max_result_bytes: longest result of a job.
+        statistics: collects what workers tell of job classes.
     """
 
-    def __init__(self, broker: Broker, metrics: Metrics, max_result_bytes: int) -> None:
+    def __init__(self, broker: Broker, metrics: Metrics, max_result_bytes: int, statistics: StatisticsBuffer) -> None:
         self._broker = broker
+        self._statistics = statistics
         self._max_result_bytes = max_result_bytes
         self._metrics = metrics
 
     async def answer(self, arguments: Any, _: Caller) -> CallReply:
         """Carry out the acks of ``ackDequeuedJobs``."""
+        self._record_runs(arguments.request)
         if arguments.request.jobsSucceeded or arguments.request.jobsFailed:
             await self._ack(await self._read(arguments.request))
         return CallReply(None)
@@ -40,7 +45,10 @@ class AckCall:
         Raises:
             Exception: an ack is malformed; the others are carried out, and the dequeue must claim nothing.
         """
-        if request is None or not (request.jobsSucceeded or request.jobsFailed):
+        if request is None:
+            return None
+        self._record_runs(request)
+        if not (request.jobsSucceeded or request.jobsFailed):
             return None
         acks = await self._read(request)
         request.jobsSucceeded = request.jobsFailed = None  # frees memory, since the call may wait for a long time
@@ -50,6 +58,11 @@ class AckCall:
         # If the acks fail, the dequeue must not wait any longer to report that.
         acking.add_done_callback(lambda done: caller.interrupt() if done.cancelled() or done.exception() else None)
         return acking
+
+    def _record_runs(self, request: wire.PinLaterJobAckRequest) -> None:
+        queue = request.queueName or ""
+        if request.runStatistics and rules.is_queue_name(queue):
+            self._statistics.add_runs(queue, run_statistics(request.runStatistics))
 
     async def _ack(self, acks: rules.ParsedAcks) -> None:
         """Carry out the valid acks, then raise the error of the first malformed one."""

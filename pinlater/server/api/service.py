@@ -29,6 +29,7 @@ from pinlater.server.api.worker_reports import WorkerReports
 from pinlater.server.backends.claim_names import ClaimNames
 from pinlater.server.backends.records import IdempotencyKey, Settled
 from pinlater.server.backends.server_store import ServerStore
+from pinlater.server.backends.statistics_buffer import StatisticsBuffer
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.config.settings import Settings
 from pinlater.server.limits.stored_limits import StoredLimits
@@ -51,6 +52,7 @@ class Service:
         settings: limits and defaults.
         claims: creates claim descriptors.
         metrics: counts calls, errors and jobs.
+        statistics: collects what workers tell.
         now_ms: the clock of the store.
     """
 
@@ -64,6 +66,7 @@ class Service:
         settings: Settings,
         claims: ClaimNames,
         metrics: Metrics,
+        statistics: StatisticsBuffer,
         now_ms: Callable[[], int],
     ) -> None:
         self._backend = backend
@@ -84,7 +87,7 @@ class Service:
         inspection = Inspection(
             backend, broker, settings.priority_levels, max_bytes=max_bytes, max_wait_ms=settings.max_wait_ms
         )
-        acks = AckCall(broker, metrics, settings.max_body_bytes)
+        acks = AckCall(broker, metrics, settings.max_body_bytes, statistics)
         dequeues = DequeueCall(
             backend,
             broker,

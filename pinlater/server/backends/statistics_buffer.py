@@ -12,6 +12,10 @@ Subject = tuple[StatisticsKind, str, str]
 """Kind, queue and name."""
 
 
+_MOST_SUBJECTS = 20_000
+"""Between two writes; what comes beyond is dropped."""
+
+
 class StatisticsBuffer:
     """Adds up what comes with acks, until it is taken.
 
@@ -43,6 +47,8 @@ class StatisticsBuffer:
             else:
                 name = OTHER
         subject = kind, queue, name
+        if subject not in self._counts and len(self._counts) >= _MOST_SUBJECTS:
+            return
         self._counts[subject] = merged(self._counts.get(subject, {}), counts)
 
     def take(self) -> dict[Subject, Counts]:

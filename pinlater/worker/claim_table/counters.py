@@ -5,7 +5,7 @@ Each process has a sheet of its own, so nobody waits for a lock. A sheet has a r
     name       length and text
     endings    one word for each way to end but success, see ``ENDINGS``
     time       nanoseconds of all runs together
-    buckets    how many runs took so long, by the power of four of their nanoseconds; successes and others apart
+    buckets    how many runs took so long, by the bounds of a ``Spread``; successes and others apart
 
 So a success, which is nearly every job, costs two stores: their number is the sum of their buckets. A row without a
 class has what is counted of a queue alone, see ``EVENTS``.
@@ -14,8 +14,11 @@ class has what is counted of a queue alone, see ``EVENTS``.
 from __future__ import annotations
 
 import mmap
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+
+from pinlater.model.statistics import BOUNDS_MS
 
 ENDINGS = (
     "succeeded",
@@ -50,6 +53,8 @@ MISMATCH = "mismatch"
 """Ending of a job that waits for code which fits its recorded steps."""
 _CODES = {name: code for code, name in enumerate(ENDINGS)}
 
+_FAILURES = ("failed", "retried", DISCARDED, "given_up", "timed_out", UNREADABLE, "crashed", "poison", TICK_FAILED)
+
 EVENTS = (SAVED, UNSAVED, RETURNED, UNACKED) = ("saved", "unsaved", "returned", "untold")
 """What is counted of a queue alone: checkpoints that a server took, and that none took; jobs that went back before they
 were started; and jobs that ended, which no server could be told."""
@@ -69,15 +74,16 @@ Key = tuple[str, str]
 MOST_ROWS = 128
 """Rows of one process; further queues and classes share the last one."""
 _OVERFLOW_KEY: Key = ("(other)", "(other)")
-_ROW_WORDS, _ROW_SHIFT = 128, 7
-_TIME, _BUCKETS, _OTHER_BUCKETS, _NUMBERS = 17, 18, 49, 80
+_ROW_WORDS, _ROW_SHIFT = 256, 8
+_TIME, _BUCKETS, _OTHER_BUCKETS, _NUMBERS = 17, 18, 74, 130
+_BOUNDS_NS = tuple(round(bound * 1e6) for bound in BOUNDS_MS)
 _NAME_BYTES = 8 * (_ROW_WORDS - _NUMBERS) - 8
 _COUNTERS_BYTES = 8 * _ROW_WORDS * MOST_ROWS
 
 
 def bucket_seconds(bucket: int) -> float:
-    """Return the upper bound of a bucket."""
-    return float(2 ** (2 * bucket + 1)) / 1e9
+    """Return the upper bound of a bucket; there is one more bucket than bounds."""
+    return BOUNDS_MS[bucket] / 1000
 
 
 @dataclass(slots=True)
@@ -112,6 +118,16 @@ class RunCounts:
         return found
 
     @property
+    def succeeded(self) -> int:
+        """Number of attempts that succeeded, those included after which the job runs again."""
+        return sum(self._successes) + self.numbers[_CODES["rescheduled"]]
+
+    @property
+    def failed(self) -> int:
+        """Number of attempts that failed."""
+        return sum(self.numbers[_CODES[ending]] for ending in _FAILURES)
+
+    @property
     def events(self) -> dict[str, int]:
         """Number of events by name, of a queue."""
         return dict(zip(EVENTS, self.numbers, strict=False))
@@ -139,6 +155,10 @@ class ProcessCounters:
         """Register the class names that positions refer to."""
         self._names = list(names)
 
+    def name_of(self, kind: int) -> str:
+        """Return the class name at a position."""
+        return self._names[kind]
+
     def count_success(self, queue: str, kind: int, nanoseconds: int) -> None:
         """Count a successful run.
 
@@ -152,7 +172,7 @@ class ProcessCounters:
         except KeyError:
             start = self._new_start(queue, kind)
         words = self._words
-        words[start + _BUCKETS + (nanoseconds.bit_length() >> 1)] += 1
+        words[start + _BUCKETS + bisect_left(_BOUNDS_NS, nanoseconds)] += 1
         words[start + _TIME] += nanoseconds
 
     def count_ending(self, queue: str, kind: int, ending: str, nanoseconds: int) -> None:
@@ -164,7 +184,7 @@ class ProcessCounters:
         start = self._row_of((queue, name)) << _ROW_SHIFT
         for place, number in (
             (_CODES[ending], 1),
-            (_OTHER_BUCKETS + (nanoseconds.bit_length() >> 1), 1),
+            (_OTHER_BUCKETS + bisect_left(_BOUNDS_NS, nanoseconds), 1),
             (_TIME, nanoseconds),
         ):
             self._words[start + place] += number

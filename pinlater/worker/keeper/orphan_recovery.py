@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from pinlater.model.body_metadata import UNDO_ATTEMPTS, body_to_undo
+from pinlater.model.statistics import RunStatistics
 from pinlater.model.status import MAX_STATUS_CHARACTERS, format_origin
 from pinlater.protocol.conversion.acks import AckFields
 from pinlater.worker.claim_table.counters import CANCELLED, RETURNED, ProcessCounters
@@ -94,6 +95,11 @@ def recover_jobs(
     record_retry_due(time.monotonic_ns() // 1_000_000 + max(delays, default=0) + 5)
     runs = [(job, report.ending) for (_, job), report in zip(suspects, crashed, strict=True)]
     _count(counters, info.died_ns, [*runs, *((job, "interrupted") for _, job in unaffected)], returned)
+    client.tell_runs(
+        (job.descriptor, RunStatistics(job.kind, failed=1, given_up=int(attempt.is_final)))
+        for (_, job), attempt in zip(suspects, crashed, strict=True)
+        if attempt.ending != CANCELLED
+    )
     log.info(
         "recovered jobs of process %d: %d failed, %d succeeded, %d released",
         *(info.pid, len(failed), len(succeeded), len(unstarted) + len(cut_off)),

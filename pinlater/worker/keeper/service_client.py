@@ -6,12 +6,14 @@ import itertools
 import secrets
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pinlater.client.connection import Connection
-from pinlater.errors import CallError, QueueNotFound, StaleClaims
+from pinlater.errors import CallError, QueueNotFound, ServiceError, StaleClaims
 from pinlater.model.attempts import Checkpoint
 from pinlater.model.jobs import JobInfo
+from pinlater.model.statistics import RunStatistics
 from pinlater.protocol.conversion.acks import ack_structs, acks_struct
 from pinlater.protocol.internal_calls import with_stale_claims
 from pinlater.protocol.operations import Call, Calls
@@ -115,6 +117,13 @@ class KeeperClient:
         for queue, part in _by_queue(jobs):
             acks = ack_structs(job.ack for job in part)
             self._call(self._calls.ack_structs(acks_struct(queue, failed=acks)))
+
+    def tell_runs(self, runs: Iterable[tuple[str, RunStatistics]]) -> None:
+        """Tell what has become of attempts, given the descriptors of their jobs; that may get lost."""
+        for queue, part in _by_queue(runs):
+            told = acks_struct(queue, runs=[one for _, one in part])
+            with suppress(CallError, ServiceError):
+                self._call(self._calls.ack_structs(told))
 
     def lookup_job(self, descriptor: str) -> tuple[str, bytes]:
         """Return a job's custom status and body; both empty if the job is gone."""

@@ -20,7 +20,7 @@ from pinlater.jobs.body_codec import JobCodec
 from pinlater.jobs.loader import load_middleware
 from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.burst import Burst
-from pinlater.worker.claim_table.counters import UNREADABLE
+from pinlater.worker.claim_table.counters import CANCELLED, UNREADABLE
 from pinlater.worker.claim_table.snapshot import DISCARDED, FAILED, SUCCEEDED, Identity
 from pinlater.worker.log_once import LogOnce
 from pinlater.worker.options import WorkerOptions
@@ -32,6 +32,7 @@ from pinlater.worker.session.connector import Connector
 from pinlater.worker.session.fetcher import Fetcher
 from pinlater.worker.session.outcome import Failure, LostClaim, Outcome, ReleasedUnknown, Result
 from pinlater.worker.session.pipeline import Pipeline
+from pinlater.worker.session.run_reporter import RunReporter
 from pinlater.worker.session.server_clock import ServerClock
 from pinlater.worker.session.weighted_round_robin import WeightedRoundRobin
 from pinlater.worker.shared import Shared
@@ -95,7 +96,11 @@ class JobProcess(ABC):
         self._connector = Connector(options.servers, contact=self._row.contact)
         self._clock = ServerClock()
         self._pipeline = Pipeline(self._connector, child.wakeup_fd)
-        self._ack_buffer = AckBuffer(self._pipeline, calls, lease, self._expect_retry, self._counters.count_event)
+        self._run_reporter = RunReporter(self._counters, lambda: self._clock.is_known)
+        self._ack_buffer = AckBuffer(
+            *(self._pipeline, calls, lease, self._expect_retry, self._counters.count_event),
+            take_runs=self._run_reporter.take,
+        )
         self._fetcher = Fetcher(
             *(self._pipeline, self._ack_buffer, self._row, identity, lease),
             round_robin=WeightedRoundRobin(weights),
@@ -207,12 +212,24 @@ class JobProcess(ABC):
         if isinstance(outcome, LostClaim):
             batch.finish(position)
         elif isinstance(outcome, Failure):
+            is_last = outcome.delay_ms is None or batch.metadata[position].attemptsRemaining <= 1
+            if is_last and outcome.ending not in {UNREADABLE, CANCELLED}:
+                self._run_reporter.add_given_up(queue, batch.area.kinds[position])
             batch.area.delays[position] = outcome.delay_ms or 0
             batch.area.states[position] = DISCARDED if outcome.delay_ms is None else FAILED
             self._ack_buffer.failed(queue, (batch, position), outcome)
         else:
             self._ack_buffer.release(batch, [position], outcome)
             self._ack_buffer.flush()  # if this process died now, the job would be due at once, not when it asked for
+
+    def _record_wait(self, batch: DequeuedBatch, position: int) -> None:
+        """Record how long a job was due when it started; batches of several jobs tell of one of them."""
+        due_ms, started_ns = batch.metadata[position].runAfterTimestampMillis, batch.area.started_ns[position]
+        if due_ms is None or started_ns < batch.fetched_ns:  # of no class that we know
+            return
+        since_seconds = (monotonic_ns() - started_ns) / 1e9
+        wait_ms = (self._clock.now() - since_seconds) * 1000 - due_ms
+        self._run_reporter.add_wait(queue_of(batch.descriptors[position]), batch.area.kinds[position], max(wait_ms, 0))
 
     def _unknown_name(self, name: str) -> str:
         """Return the name under which an unknown class is counted; the number of names is limited."""
@@ -227,6 +244,8 @@ class JobProcess(ABC):
         if self._has_run_enough:
             log.info("--max-jobs: ran %d jobs; a new process replaces this one", self._jobs_done)
         self._fetcher.release_all()
+        self._run_reporter.make_due()
+        self._ack_buffer.flush()
         deadline = time.monotonic() + _STOP_SECONDS
         while not (self._is_all_acked or self._child.stopping_now or time.monotonic() >= deadline):
             try:

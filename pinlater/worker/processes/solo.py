@@ -105,6 +105,8 @@ class SoloProcess(JobProcess):
                 self._ack_buffer.flush()
                 area.mark_sent(position + 1)
                 flush_at = now + _FLUSH_NS
+        if batch.next > first:
+            self._record_wait(batch, first)
         hear_again(child)  # whatever these jobs did to signals: the next ones and a stop must not suffer from it
         if self._is_at_terminal:
             relay_interrupts()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from pinlater.errors import (
     ServiceError,
 )
 from pinlater.model.attempts import Checkpoint
+from pinlater.model.statistics import RunStatistics
 from pinlater.protocol.conversion.acks import AckFields, ack_structs, acks_struct
 from pinlater.protocol.messages import PinLaterJobAckRequest
 from pinlater.protocol.operations import Call, Calls
@@ -30,6 +31,7 @@ from pinlater.worker.claim_table.snapshot import DISCARDED, FAILED, RETURNING
 from pinlater.worker.session.batch import DequeuedBatch, queue_of
 from pinlater.worker.session.outcome import Failure, Interruption, ReleasedUnknown, describe_failure
 from pinlater.worker.session.pipeline import OnReply, Pipeline
+from pinlater.worker.session.run_reporter import Reports
 
 _FIRST_HOLD_SECONDS = 0.1
 _LONGEST_HOLD_SECONDS = 2.0
@@ -92,8 +94,8 @@ class QueueAcks:
         yield from (job for job, _ in self.failed)
         yield from (job for job, _ in self.returned)
 
-    def acks(self) -> PinLaterJobAckRequest:
-        """Build the ack request."""
+    def acks(self, runs: Sequence[RunStatistics] = ()) -> PinLaterJobAckRequest:
+        """Build the ack request, with what is told of the queue's classes."""
         succeeded: list[AckFields] = [
             _with_result(batch, position)
             if batch.results
@@ -103,7 +105,7 @@ class QueueAcks:
         failed = [
             failure.ack(batch.descriptors[position], batch.claim or None) for (batch, position), failure in self.failed
         ]
-        return acks_struct(self.queue, ack_structs(succeeded) or None, ack_structs(failed) or None)
+        return acks_struct(self.queue, ack_structs(succeeded) or None, ack_structs(failed) or None, runs)
 
     def checkpoints(self) -> Iterator[Checkpoint]:
         """Yield the releases; jobs that do not sleep keep their place in the queue."""
@@ -119,6 +121,7 @@ class AckBuffer:
         patience_seconds: how long a server's refusal is put up with.
         on_retry: told, in milliseconds, after which delay a failed job will run again.
         count: told of jobs that went back unstarted, and of those whose end no server took.
+        take_runs: returns what is to be told of job classes, by queue.
     """
 
     def __init__(
@@ -128,12 +131,15 @@ class AckBuffer:
         patience_seconds: float,
         on_retry: Callable[[int], object],
         count: CountEvent = ignore_event,
+        *,
+        take_runs: Callable[[], Reports] = dict,
     ) -> None:
         self._pipeline = pipeline
         self._calls = calls
         self._patience_seconds = patience_seconds
         self._on_retry = on_retry
         self._count = count
+        self._take_runs = take_runs
         self._pending: dict[str, QueueAcks] = {}
         self._in_flight = 0
         self._hold_seconds = 0.0
@@ -193,30 +199,54 @@ class AckBuffer:
 
         One queue's acks can ride; all else is sent now, ahead of the dequeue.
         """
-        if not self._pending or self.retry_in_seconds:
+        if self.retry_in_seconds:
             return None, _ignore
+        runs = self._take_runs()
+        if not self._pending:
+            return self._piggyback_runs(runs)
         largest = max(self._pending.values(), key=_count_acks)
         if not _count_acks(largest) or largest.refused_since is not None:
-            self.flush()
+            self._flush(runs)
             return None, _ignore
         acks, returns = self._pending.pop(largest.queue).split()
         if returns:
             self._pending[largest.queue] = returns
-        self.flush()
-        return acks.acks(), self._on_reply_to(acks)
+        own_runs = runs.pop(largest.queue, ())
+        self._flush(runs)
+        return acks.acks(own_runs), self._on_reply_to(acks)
+
+    def _piggyback_runs(self, runs: Reports) -> tuple[PinLaterJobAckRequest | None, OnReply]:
+        """Return what is told of one queue's classes; that of others is sent now."""
+        if not runs:
+            return None, _ignore
+        queue, own_runs = runs.popitem()
+        self._flush(runs)
+        return acks_struct(queue, runs=own_runs), _ignore
 
     def flush(self) -> None:
         """Send everything now."""
-        if not self._pending or self.retry_in_seconds or not self._pipeline.is_open:
+        if not self.retry_in_seconds and self._pipeline.is_open:
+            self._flush(self._take_runs())
+
+    def _flush(self, runs: Reports) -> None:
+        """Send everything, and what is told of classes: with acks of their queue, if there are any."""
+        if not self._pipeline.is_open:
             return
         pending, self._pending = self._pending, {}
-        for queue_acks in pending.values():
-            self._send_acks(queue_acks)
+        for queue, queue_acks in pending.items():
+            self._send_acks(queue_acks, runs.pop(queue, ()))
+        for queue, own_runs in runs.items():
+            self._send_runs(queue, own_runs)
 
-    def _send_acks(self, queue_acks: QueueAcks) -> None:
+    def _send_runs(self, queue: str, runs: Sequence[RunStatistics]) -> None:
+        self._pipeline.send(self._calls.ack_structs(acks_struct(queue, runs=runs)), _ignore)
+
+    def _send_acks(self, queue_acks: QueueAcks, runs: Sequence[RunStatistics] = ()) -> None:
         acks, returns = queue_acks.split()
         if acks:
-            self._send(self._calls.ack_structs(acks.acks()), acks)
+            self._send(self._calls.ack_structs(acks.acks(runs)), acks)
+        elif runs:
+            self._send_runs(queue_acks.queue, runs)
         if returns:
             self._send(self._calls.checkpoint(returns.queue, list(returns.checkpoints())), returns)
 

@@ -67,7 +67,7 @@ LAYERS = [
     ),
     ("pinlater.worker.running", "client errors jobs model worker.claim_table worker.session"),
     ("pinlater.worker.session", "client errors jobs model pinlater_supervisor protocol worker.claim_table"),
-    ("pinlater.worker.claim_table", "errors"),
+    ("pinlater.worker.claim_table", "errors model"),
     (
         "pinlater.testing",
         "client errors jobs model protocol server server.* worker worker.*",

@@ -125,7 +125,7 @@ def test_our_additions_are_optional_and_have_high_ids():
         "PinLaterQueueLoad": 7, "PinLaterMessageWait": 2, "PinLaterCancelJobsRequest": 3,
         "PinLaterSendMessageRequest": 4, "PinLaterMessage": 4, "PinLaterReadMessagesRequest": 4,
         "PinLaterCancelledJobsRequest": 2, "PinLaterCancelledJobs": 2,
-        "PinLaterStatisticsRequest": 6, "PinLaterStatistics": 10,
+        "PinLaterStatisticsRequest": 6, "PinLaterStatistics": 10, "PinLaterRunStatistics": 6,
     }  # fmt: skip
     assert set(original) == set(STRUCTS)
     for name, highest in original.items():

@@ -14,7 +14,7 @@ from pinlater.server.config.settings import Settings
 
 @pytest.fixture
 def service():
-    parts = {name: MagicMock() for name in ("load_shedder", "claims", "metrics", "now_ms")}
+    parts = {name: MagicMock() for name in ("load_shedder", "claims", "metrics", "now_ms", "statistics")}
     return Service(MagicMock(), MagicMock(), MagicMock(), settings=Settings(), **parts)
 
 

@@ -25,6 +25,7 @@ class FakeMessenger:
         self.trouble = None
         self.troubles = []
         self.kept = {}
+        self.runs = []
         self.body = b"{}"
         self.lost = set()
         self.cancelled = set()
@@ -50,6 +51,9 @@ class FakeMessenger:
 
     def failed(self, jobs):
         self._say("failed", jobs)
+
+    def tell_runs(self, runs):
+        self.runs += runs
 
     def lookup_job(self, descriptor):
         return self.kept.get(descriptor, ""), self.body
