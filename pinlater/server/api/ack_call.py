@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
+from pinlater.errors import ServiceError
 from pinlater.protocol import messages as wire
 from pinlater.protocol.conversion.statistics import run_statistics
 from pinlater.server.api import rules
@@ -60,8 +62,11 @@ class AckCall:
         return acking
 
     def _record_runs(self, request: wire.PinLaterJobAckRequest) -> None:
+        if not request.runStatistics:
+            return
         queue = request.queueName or ""
-        if request.runStatistics and rules.is_queue_name(queue):
+        with suppress(ServiceError):  # an ack with this name is refused
+            rules.check_queue_name(queue)
             self._statistics.add_runs(queue, run_statistics(request.runStatistics))
 
     async def _ack(self, acks: rules.ParsedAcks) -> None:

@@ -77,11 +77,6 @@ def check_queue_name(name: str) -> None:
         )
 
 
-def is_queue_name(name: str) -> bool:
-    """Tell whether a queue can have this name."""
-    return _QUEUE_NAME.fullmatch(name) is not None and len(name) <= MAX_QUEUE_NAME_CHARACTERS
-
-
 def queues_of(first: str, others: Sequence[str]) -> tuple[str, ...]:
     """Return the queues of a dequeue, without duplicates.
 
