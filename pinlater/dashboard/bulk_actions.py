@@ -5,23 +5,20 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.moving import Move
 from pinlater.dashboard import audit
+from pinlater.dashboard.bulk_jobs import ListedJobs, MatchingJobs
 from pinlater.dashboard.forms import RequestRefused
 from pinlater.errors import PinLaterError
 from pinlater.model.state import JobState
 from pinlater.model.status import cancelled_status
 
-MOST_JOBS = 10_000
-"""Jobs of one bulk action; the remaining ones take another."""
-
 MAX_ACTIONS = 20
-_BATCH_SIZE = 100
 _STOP_SECONDS = 6.0
 """A little longer than a call: a move that is cut short might leave copies of jobs."""
 
@@ -33,6 +30,7 @@ class Action(StrEnum):
     """Kind of a bulk action."""
 
     RETRY = "retry"
+    RUN_NOW = "run-now"
     CANCEL = "cancel"
     MOVE = "move"
     DELETE = "delete"
@@ -45,7 +43,7 @@ class PlannedAction:
     Attributes:
         action: kind of the action.
         state: state of the jobs; a job in any other state is skipped.
-        jobs: queue -> descriptors.
+        jobs: the jobs, listed or selected by a query.
         reason: how the jobs were selected.
         back: path of the page where they were selected.
         attempts: attempts that the jobs get; None leaves moved jobs failed.
@@ -57,7 +55,7 @@ class PlannedAction:
 
     action: Action
     state: JobState
-    jobs: Mapping[str, Sequence[str]]
+    jobs: ListedJobs | MatchingJobs
     reason: str
     back: str
     attempts: int | None = None
@@ -70,9 +68,14 @@ class PlannedAction:
     is_stopping: bool = False
 
     @property
-    def total(self) -> int:
-        """Number of jobs."""
-        return sum(len(descriptors) for descriptors in self.jobs.values())
+    def total(self) -> int | None:
+        """Number of jobs, at least; None if they could not be counted."""
+        return self.jobs.total
+
+    @property
+    def queues(self) -> Sequence[str]:
+        """Queues of the jobs."""
+        return self.jobs.queues
 
     @property
     def is_started(self) -> bool:
@@ -83,12 +86,6 @@ class PlannedAction:
     def is_done(self) -> bool:
         """Whether it has ended, successfully or not."""
         return self.task is not None and self.task.done()
-
-    def batches(self) -> Iterator[tuple[str, Sequence[str]]]:
-        """Yield queue and descriptors, batch by batch."""
-        for queue, descriptors in self.jobs.items():
-            for start in range(0, len(descriptors), _BATCH_SIZE):
-                yield queue, descriptors[start : start + _BATCH_SIZE]
 
 
 class BulkActions:
@@ -136,10 +133,10 @@ class BulkActions:
 
     async def _carry_out(self, planned: PlannedAction, name: str) -> None:
         moves = {
-            queue: Move(queue, planned.to, planned.state, planned.attempts) for queue in planned.jobs if planned.to
+            queue: Move(queue, planned.to, planned.state, planned.attempts) for queue in planned.queues if planned.to
         }
         try:
-            for queue, descriptors in planned.batches():
+            async for queue, descriptors in planned.jobs.batches(self._client):
                 if planned.is_stopping:
                     planned.error = "stopped"
                     break
@@ -154,7 +151,7 @@ class BulkActions:
             if moves:  # includes a batch that was not finished
                 planned.changed = sum(move.moved for move in moves.values())
             action = f"{planned.action}-many" + (f"(to={planned.to})" if planned.to else "")
-            audit.write(name, action, ",".join(planned.jobs)[:200], planned.changed)
+            audit.write(name, action, ",".join(planned.queues)[:200], planned.changed)
 
     async def _run_batch(
         self, planned: PlannedAction, queue: str, descriptors: Sequence[str], move: Move | None
@@ -163,6 +160,8 @@ class BulkActions:
             return await self._client.move_these(move, descriptors)
         if planned.action is Action.RETRY:
             return await self._client.retry_these(queue, descriptors, attempts=planned.attempts or 1)
+        if planned.action is Action.RUN_NOW:
+            return await self._client.run_now(queue, descriptors)
         if planned.action is Action.CANCEL:
             cancelled = await self._client.cancel_jobs(queue, descriptors, status=cancelled_status("on the dashboard"))
             return min(cancelled, len(descriptors))  # children are counted, too

@@ -8,40 +8,55 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from pinlater.dashboard.access import form_of, local_path
-from pinlater.dashboard.app_state import AppState, get_app_state
+from pinlater.dashboard.app_state import AppState, get_app_state, known_queue
 from pinlater.dashboard.audit import who
-from pinlater.dashboard.bulk_actions import MOST_JOBS, Action, PlannedAction
+from pinlater.dashboard.bulk_actions import Action, PlannedAction
+from pinlater.dashboard.bulk_jobs import MOST_JOBS, ListedJobs, MatchingJobs
 from pinlater.dashboard.forms import Form, RequestRefused
+from pinlater.dashboard.job_query import JobQuery, read_query
+from pinlater.dashboard.privacy import admit_search
 from pinlater.dashboard.render import page
-from pinlater.errors import UnknownError
+from pinlater.errors import CallTimeout, UnknownError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.state import JobState
 
 
 async def make(request: Request) -> Response:
-    """Plan an action on a group of failed jobs or on selected jobs; nothing is changed yet."""
+    """Plan an action on a group of failed jobs, on selected jobs, or on all that match; nothing is changed yet."""
     app, form = get_app_state(request), form_of(request)
+    query = read_query(form.text, app.options.priority_levels) if form.text("matching", 4) else None
     try:
-        action, state = Action(form.text("action", 20)), JobState[form.text("state", 20)]
+        action = Action(form.text("action", 20))
+        state = JobState[form.text("state", 20)] if query is None else query.display_state.state
     except (KeyError, ValueError):
         raise RequestRefused(400, "there is no such action or state") from None
+    _check_state(action, state)
+    jobs: ListedJobs | MatchingJobs
+    if query is not None:
+        jobs, reason = await _matching(request, query), str(query)
+    elif form.text("group", 64):
+        jobs, reason = await _group(app, form)
+    else:  # lists begin with the job that is due last, and those of a key are to be in order
+        jobs, reason = _selected(form.all("id")[::-1]), "manual selection"
+    if jobs.total == 0:
+        raise RequestRefused(400, "no job matches any more" if query else "select some jobs first")
+    back = local_path(form.text("back", 4000))
+    planned = PlannedAction(action=action, state=state, jobs=jobs, reason=reason, back=back)
+    app.bulk_actions.add(planned)
+    return RedirectResponse(f"/plans/{planned.key}", 303)
+
+
+def _check_state(action: Action, state: JobState) -> None:
     if action is Action.RETRY and state is not JobState.FAILED:
         raise RequestRefused(400, "only failed jobs can be retried")
     if action is Action.CANCEL and state.is_final:
         raise RequestRefused(400, "only jobs that have not ended can be cancelled")
     if action is Action.MOVE and state not in {JobState.FAILED, JobState.PENDING}:
         raise RequestRefused(400, "only pending and failed jobs can be moved")
-    jobs, reason = (
-        await _group(app, form)
-        if form.text("group", 64)  # lists begin with the job that is due last, and those of a key are to be in order
-        else (_selected(form.all("id")[::-1]), "manual selection")
-    )
-    if not jobs:
-        raise RequestRefused(400, "select some jobs first")
-    back = local_path(form.text("back", 2000))
-    planned = PlannedAction(action=action, state=state, jobs=jobs, reason=reason, back=back)
-    app.bulk_actions.add(planned)
-    return RedirectResponse(f"/plans/{planned.key}", 303)
+    if action is Action.RUN_NOW and state is not JobState.PENDING:
+        raise RequestRefused(400, "only jobs that are not due yet can be run now")
+    if action is Action.DELETE and state is JobState.IN_PROGRESS:
+        raise RequestRefused(400, "running jobs cannot be deleted; cancel them")
 
 
 async def show(request: Request) -> Response:
@@ -86,7 +101,7 @@ async def _targets(request: Request, planned: PlannedAction) -> list[str]:
     """Return the queues that the jobs can be moved to."""
     if planned.action is not Action.MOVE or planned.is_started:
         return []
-    return sorted(await get_app_state(request).client.queue_names() - planned.jobs.keys())
+    return sorted(await get_app_state(request).client.queue_names() - set(planned.queues))
 
 
 async def _target(request: Request, planned: PlannedAction) -> str:
@@ -96,19 +111,32 @@ async def _target(request: Request, planned: PlannedAction) -> str:
     return to
 
 
-async def _group(app: AppState, form: Form) -> tuple[dict[str, list[str]], str]:
+async def _matching(request: Request, query: JobQuery) -> MatchingJobs:
+    app = get_app_state(request)
+    await known_queue(app, query.queue)
+    if query.regex:
+        admit_search(request, f"{query.job} {query.argument}".strip())
+    client = app.searcher if query.regex else app.client
+    try:
+        total = await client.count(query.queue, query.display_state.state, **query.filters)
+    except (UnknownError, CallTimeout):  # the search takes too long to count, though not to read page by page
+        return MatchingJobs(query, None)
+    return MatchingJobs(query, total)
+
+
+async def _group(app: AppState, form: Form) -> tuple[ListedJobs, str]:
     found = await app.failures.get(form.text("queue", 200))
     group = found.group(form.text("group", 64))
     if group is None:
         raise RequestRefused(409, "this group has changed in the meantime; go back and reload the page")
-    return {group.queue: group.jobs[:MOST_JOBS]}, group.example
+    return ListedJobs({group.queue: group.jobs[:MOST_JOBS]}), group.example
 
 
-def _selected(descriptors: Iterable[str]) -> dict[str, list[str]]:
+def _selected(descriptors: Iterable[str]) -> ListedJobs:
     jobs: dict[str, list[str]] = {}
     for text in dict.fromkeys(descriptors):
         try:
             jobs.setdefault(JobDescriptor.parse(text).queue, []).append(text)
         except UnknownError as error:
             raise RequestRefused(400, str(error)) from None
-    return jobs
+    return ListedJobs(jobs)

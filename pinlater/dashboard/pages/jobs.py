@@ -2,48 +2,50 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlencode
-
 from starlette.requests import Request
 from starlette.responses import Response
 
 from pinlater.client.waits import waits_text
 from pinlater.dashboard.app_state import AppState, get_app_state
-from pinlater.dashboard.count_cache import DISPLAY_STATES, DISPLAY_STATES_BY_NAME, DisplayState
-from pinlater.dashboard.failures import error_line
-from pinlater.dashboard.first_seen import parse_holder
-from pinlater.dashboard.forms import RequestRefused, number, query_text
+from pinlater.dashboard.count_cache import DISPLAY_STATES
+from pinlater.dashboard.forms import RequestRefused, query_text
+from pinlater.dashboard.job_query import JobQuery, read_query
+from pinlater.dashboard.job_rows import read_rows
 from pinlater.dashboard.privacy import admit_search
 from pinlater.dashboard.render import page
 from pinlater.errors import CallTimeout, ContinuationInvalid, UnknownError
 from pinlater.model.jobs import Page
 
 PER_PAGE = 50
+_MOST_TRAIL = 20
+"""Pages that one can go back."""
+
+_MOST_CONTINUATION = 200
+_TRAIL_SEPARATOR = "~"
 _TOO_LONG = "the search took too long; use a simpler pattern or choose a priority"
 
 
 async def jobs(request: Request) -> Response:
-    """Show one page of jobs, filtered by priority and body; a continuation leads to the next page."""
+    """Show one page of jobs; a continuation leads to the next page, and a trail of them to the pages before."""
     app = get_app_state(request)
-    queue, state = query_text(request, "queue", 200), query_text(request, "state", 20) or "pending"
-    display_state = DISPLAY_STATES_BY_NAME.get(state)
-    if display_state is None:
-        raise RequestRefused(400, f"there is no state {state}; use one of {', '.join(DISPLAY_STATES_BY_NAME)}")
-    counts = (await app.counts.get([queue])).get(queue) if queue else None
+    query = read_query(lambda name, most: query_text(request, name, most), app.options.priority_levels)
+    counts = (await app.counts.get([query.queue])).get(query.queue) if query.queue else None
     if counts is None:
         names = sorted(await app.client.queue_names())
-        raise RequestRefused(404, f"there is no queue {queue[:100]}") if queue else RequestRefused(400, _choose(names))
-    priority, pattern = query_text(request, "priority", 4), query_text(request, "body", 1024)
-    if pattern:
-        admit_search(request, pattern)
-    filters = {"queue": queue, "state": state, "priority": priority, "body": pattern}
+        if query.queue:
+            raise RequestRefused(404, f"there is no queue {query.queue[:100]}")
+        raise RequestRefused(400, _choose(names))
+    if query.regex:
+        admit_search(request, f"{query.job} {query.argument}".strip())
+    start = query_text(request, "from", _MOST_CONTINUATION)
+    trail = query_text(request, "trail", _MOST_TRAIL * (_MOST_CONTINUATION + 1))
     found, status, problem = Page([], None), 200, ""
     try:
-        found = await _scan(app, queue, display_state, priority, pattern, query_text(request, "from", 200) or None)
+        found = await _scan(app, query, start or None)
     except ContinuationInvalid:
-        raise RequestRefused(400, "this page of the list does not exist", _link(filters)) from None
+        raise RequestRefused(400, "this page of the list does not exist", query.link()) from None
     except (UnknownError, CallTimeout) as error:
-        if not pattern:
+        if not query.regex:
             raise
         status, problem = (503, _TOO_LONG) if isinstance(error, CallTimeout) else (400, str(error)[:300])
     return page(
@@ -51,34 +53,39 @@ async def jobs(request: Request) -> Response:
         "jobs.html",
         status,
         problem=problem,
-        queue=queue,
-        display_state=display_state,
+        query=query,
+        queue=query.queue,
+        display_state=query.display_state,
         display_states=[(one, counts[index]) for index, one in enumerate(DISPLAY_STATES)],
-        filters=filters,
-        rows=[(info, error_line(info.status), parse_holder(info.claim) if info.claim else None) for info in found.jobs],
-        is_first="from" not in request.query_params,
-        link=lambda **changes: _link(filters | changes),
+        count=counts[DISPLAY_STATES.index(query.display_state)],
+        rows=await read_rows(app, found.jobs),
+        is_first=not start,
+        previous=_previous(query, trail),
+        following=_following(query, start, trail, found.continuation),
         waits_text=waits_text,
-        more=found.continuation,
+        link=query.link,
     )
 
 
-async def _scan(  # noqa: PLR0917 - the fields of the page's form, in their order
-    app: AppState, queue: str, display_state: DisplayState, priority: str, pattern: str, continuation: str | None
-) -> Page:
-    return await (app.searcher if pattern else app.client).scan(
-        queue,
-        display_state.state,
-        priority=int(number("priority", priority, 1, app.options.priority_levels, int)) if priority else None,
-        limit=PER_PAGE,
-        body_regex=pattern or None,
-        continuation=continuation,
-        **display_state.filters,
+async def _scan(app: AppState, query: JobQuery, continuation: str | None) -> Page:
+    client = app.searcher if query.regex else app.client
+    return await client.scan(
+        query.queue, query.display_state.state, limit=PER_PAGE, continuation=continuation, **query.filters
     )
 
 
-def _link(filters: dict[str, str]) -> str:
-    return f"/jobs?{urlencode({name: value for name, value in filters.items() if value})}"
+def _previous(query: JobQuery, trail: str) -> str:
+    """Return the path of the page before, which is the first one if the trail is lost."""
+    before, _, start = trail.rpartition(_TRAIL_SEPARATOR)
+    return query.link(**{"from": start, "trail": before})
+
+
+def _following(query: JobQuery, start: str, trail: str, continuation: str | None) -> str:
+    """Return the path of the next page; empty if there is none."""
+    if continuation is None:
+        return ""
+    starts = [one for one in [*trail.split(_TRAIL_SEPARATOR), start] if one][-_MOST_TRAIL:]
+    return query.link(**{"from": continuation, "trail": _TRAIL_SEPARATOR.join(starts)})
 
 
 def _choose(names: list[str]) -> str:

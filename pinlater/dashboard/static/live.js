@@ -4,7 +4,9 @@
   const stale = document.getElementById("stale");
   const setStale = (isStale) => { stale.hidden = !isStale; };
 
-  addEventListener("htmx:before:request", (event) => { if (document.hidden) event.preventDefault(); });
+  // A list waits while someone selects jobs of it.
+  const isInUse = () => document.querySelector("#live input[name=id]:checked, #live details.menu[open]");
+  addEventListener("htmx:before:request", (event) => { if (document.hidden || isInUse()) event.preventDefault(); });
   addEventListener("htmx:before:response", (event) => {
     const { response, hx } = event.detail.ctx;
     const mark = response.headers.get("PinLater-Page");
@@ -56,9 +58,9 @@
     if (event.target.id === "all") {
       for (const box of document.querySelectorAll("input[name=id]")) box.checked = event.target.checked;
     }
-    const form = event.target.closest?.("form[data-selectable]");
-    if (!form) return;
-    const selected = form.querySelectorAll("input[name=id]:checked").length;
+    const form = event.target.id === "all" ? document.querySelector("form[data-selectable]") : event.target.form;
+    if (!form?.matches("[data-selectable]")) return;
+    const selected = document.querySelectorAll("input[name=id]:checked").length;
     form.querySelector("[data-selected]").textContent = selected.toLocaleString("en");
     for (const button of form.querySelectorAll("button")) button.disabled = selected === 0;
   });

@@ -84,13 +84,21 @@ def test_a_page_that_refreshes_itself_gets_the_living_part_alone(browser):
 
 def test_jobs_are_paged_by_the_continuation(browser, client):
     client.enqueue_jobs("pins", [NewJob(b"%d" % number) for number in range(120)])
-    seen, path = [], "/jobs?queue=pins"
+    seen, pages, path = [], [], "/jobs?queue=pins"
     while path:
         text = browser.get(path).text
-        seen += [part.partition('"')[0] for part in text.split('class="mono" href="/job?id=')[1:]]
-        links = [html.unescape(part.partition('"')[0]) for part in text.split('href="')[1:]]
-        path = next((link for link in links if "from=" in link), None)
+        seen += [part.partition('"')[0] for part in text.split('class="job-name" href="/job?id=')[1:]]
+        path = _link(text, "next")
+        pages.append(text)
     assert len(seen) == len(set(seen)) == 120
+    second = browser.get(_link(pages[2], "prev")).text
+    assert _link(second, "next") == _link(pages[1], "next")
+    assert browser.get(_link(second, "prev")).text.count('class="job-name"') == 50
+
+
+def _link(text, rel):
+    found = re.search(f'rel="{rel}" href="([^"]+)"', text)
+    return found and html.unescape(found[1])
 
 
 def test_jobs_are_filtered_by_state_priority_and_body(browser, client):
@@ -148,7 +156,7 @@ def test_a_wrong_regular_expression_is_explained_beside_its_field(browser, clien
     assert answer.status_code == 400
     assert 'aria-describedby="problem"' in answer.text
     assert re.search(r'id="problem" role="alert">The body pattern is refused: missing \): user_\(id', answer.text)
-    assert 'value="user_(id"' in answer.text  # to be corrected
+    assert 'value="/user_(id/"' in answer.text  # to be corrected
     assert "No pending job" not in answer.text
 
 
@@ -344,7 +352,7 @@ def test_bodies_are_hidden_until_asked_for(local_server, client, caplog):
     [descriptor] = client.enqueue_jobs("pins", [NewJob(b'{"job":"X","secret":"hunter2","$steps":{"pay":"hunter2"}}')])
     with dashboard(local_server.address, hides_bodies=True) as browser, caplog.at_level("INFO", "pinlater.audit"):
         browser.get("/jobs?queue=pins&body=hunter 2")
-        assert caplog.records.pop().getMessage() == 'who=admin@127.0.0.1 action=search-bodies subject="hunter 2"'
+        assert caplog.records.pop().getMessage() == 'who=admin@127.0.0.1 action=search-bodies subject="/hunter 2/"'
         browser.get("/find?q=x%20who=root")
         assert caplog.records.pop().getMessage().endswith('subject="x who=root"')
         page = browser.get(f"/job?id={descriptor}")

@@ -13,6 +13,7 @@ import pinlater.dashboard
 from pinlater import __version__
 from pinlater.dashboard import formatting
 from pinlater.dashboard.bulk_actions import MAX_ACTIONS, Action, BulkActions, PlannedAction
+from pinlater.dashboard.bulk_jobs import ListedJobs
 from pinlater.dashboard.figures import (
     CALL_SECONDS,
     DEQUEUED,
@@ -313,7 +314,7 @@ def test_plans_are_bounded(monkeypatch):
 
     def planned():
         return PlannedAction(
-            action=Action.RETRY, state=JobState.FAILED, jobs={"pins": ["pins:s1:p1:1"]}, reason="", back="/"
+            action=Action.RETRY, state=JobState.FAILED, jobs=ListedJobs({"pins": ["pins:s1:p1:1"]}), reason="", back="/"
         )
 
     async def main():
@@ -344,7 +345,9 @@ def test_what_was_moved_before_an_error_is_counted():
     async def main():
         actions = BulkActions(FailingClient(), lambda queue: None)
         jobs = {"pins": [f"pins:s1:p1:{number}" for number in range(100)]}
-        planned = PlannedAction(action=Action.MOVE, state=JobState.PENDING, jobs=jobs, reason="", back="/", to="email")
+        planned = PlannedAction(
+            action=Action.MOVE, state=JobState.PENDING, jobs=ListedJobs(jobs), reason="", back="/", to="email"
+        )
         actions.add(planned)
         actions.start(planned, "admin@x")
         await asyncio.wait([planned.task])
@@ -371,7 +374,9 @@ def test_a_move_is_stopped_between_two_steps_and_not_within_one():
         client, changed = GatedClient(), []
         actions = BulkActions(client, changed.append)
         jobs = {"pins": [f"pins:s1:p1:{number}" for number in range(250)]}
-        planned = PlannedAction(action=Action.MOVE, state=JobState.PENDING, jobs=jobs, reason="", back="/", to="email")
+        planned = PlannedAction(
+            action=Action.MOVE, state=JobState.PENDING, jobs=ListedJobs(jobs), reason="", back="/", to="email"
+        )
         actions.add(planned)
         actions.start(planned, "admin@x")
         stopping = asyncio.create_task(actions.stop(planned))

@@ -1,0 +1,97 @@
+"""Query of a list of jobs: a queue, a state, and filters; the same in addresses, forms and bulk actions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from pinlater.dashboard.count_cache import DISPLAY_STATES_BY_NAME, DisplayState
+from pinlater.dashboard.forms import RequestRefused, number
+from pinlater.model.body_patterns import body_pattern
+
+_MOST_TEXT = 1022
+"""Characters of a filter: with its slashes, a pattern of 1024."""
+
+
+class JobQuery(NamedTuple):
+    """Selects jobs of a queue.
+
+    Attributes:
+        queue: name of the queue; empty if none is chosen.
+        display_state: state of the jobs.
+        priority: their priority; None: any.
+        job: name of their class; empty: any.
+        argument: argument in their bodies, see ``argument_pattern``; empty: any.
+    """
+
+    queue: str
+    display_state: DisplayState
+    priority: int | None = None
+    job: str = ""
+    argument: str = ""
+
+    @property
+    def regex(self) -> str | None:
+        """Pattern that the server searches bodies for; None: bodies are not searched."""
+        return body_pattern(self.job, self.argument) or None
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether it selects only some of the jobs in the state."""
+        return any((self.priority, self.job, self.argument))
+
+    @property
+    def filters(self) -> dict[str, Any]:
+        """Arguments of ``count`` and ``scan`` beside queue and state."""
+        return {**self.display_state.filters, "priority": self.priority, "body_regex": self.regex}
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """Parameters of its address, without those that select nothing."""
+        given = {
+            "queue": self.queue,
+            "state": self.display_state.name,
+            "priority": str(self.priority or ""),
+            "class": self.job,
+            "argument": self.argument,
+        }
+        return {name: value for name, value in given.items() if value}
+
+    def link(self, **changes: str) -> str:
+        """Return the path of the list, with other parameters."""
+        given = self.parameters | changes
+        return f"/jobs?{urlencode({name: value for name, value in given.items() if value})}"
+
+    def __str__(self) -> str:
+        """Describe the selection."""
+        parts = [
+            f"priority {self.priority}" if self.priority else "",
+            f"class {self.job}" if self.job else "",
+            f"argument {self.argument}" if self.argument else "",
+        ]
+        return ", ".join([f"all {self.display_state.name} jobs", *filter(None, parts)])
+
+
+def read_query(read: Callable[[str, int], str], priority_levels: int) -> JobQuery:
+    """Read a query from an address or a form.
+
+    Args:
+        read: returns a parameter of at most so many characters.
+        priority_levels: number of priorities.
+
+    Raises:
+        RequestRefused: there is no such state or priority.
+    """
+    state, priority = read("state", 20) or "pending", read("priority", 4)
+    display_state = DISPLAY_STATES_BY_NAME.get(state)
+    if display_state is None:
+        raise RequestRefused(400, f"there is no state {state}; use one of {', '.join(DISPLAY_STATES_BY_NAME)}")
+    pattern = read("body", _MOST_TEXT)  # the filter of older versions, in links that people keep
+    return JobQuery(
+        read("queue", 200),
+        display_state,
+        int(number("priority", priority, 1, priority_levels, int)) if priority else None,
+        read("class", 200),
+        read("argument", _MOST_TEXT + 2) or (f"/{pattern}/" if pattern else ""),
+    )

@@ -1,0 +1,83 @@
+"""Rows of lists of jobs: what each job is, and the one time that matters in its state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pinlater.dashboard.app_state import AppState
+from pinlater.dashboard.failures import error_line
+from pinlater.dashboard.first_seen import ClaimHolder, parse_holder
+from pinlater.dashboard.workforce import run_of
+from pinlater.model.body_metadata import Progress
+from pinlater.model.body_summary import SUMMARY_BYTES, BodySummary, summarize
+from pinlater.model.jobs import JobInfo
+from pinlater.model.state import JobState
+
+_PROGRESS_BYTES = 8192
+"""Bytes of a running job's body: its progress is at the end."""
+
+
+class JobRow(NamedTuple):
+    """A row of a list of jobs.
+
+    Attributes:
+        info: the job, with the beginning of its body.
+        summary: its class and arguments; the arguments are empty where bodies are hidden.
+        error: error line of its last failure, or else its status.
+        holder: who has claimed it; None: nobody.
+        since_ms: epoch milliseconds since which it runs; None if unknown, or if it does not run.
+        is_exact: whether its worker has reported that; otherwise it may be earlier.
+    """
+
+    info: JobInfo
+    summary: BodySummary
+    error: str
+    holder: ClaimHolder | None = None
+    since_ms: int | None = None
+    is_exact: bool = False
+
+    @property
+    def is_retry(self) -> bool:
+        """Whether the job waits for an attempt after a failed one."""
+        return self.info.state is JobState.PENDING and bool(self.info.failed_attempts)
+
+    @property
+    def attempts(self) -> int:
+        """Number of attempts that were spent, the present one included."""
+        spent = self.info.attempts_allowed - self.info.attempts_remaining
+        return max(spent, 0) + (self.info.state is JobState.IN_PROGRESS)
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far the job says that it is; None if it says nothing, or does not run."""
+        return self.info.progress if self.info.state is JobState.IN_PROGRESS else None
+
+
+async def read_rows(app: AppState, jobs: Sequence[JobInfo]) -> list[JobRow]:
+    """Return the rows of jobs, reading the beginnings of their bodies; those that are gone by now are left out.
+
+    Raises:
+        PinLaterError: the server does not answer.
+    """
+    is_running = any(info.state is JobState.IN_PROGRESS for info in jobs)
+    size = _PROGRESS_BYTES if is_running else SUMMARY_BYTES
+    names = [info.descriptor for info in jobs]
+    found = await app.client.lookup(names, include_body=True, max_body_bytes=size) if names else {}
+    reports = await app.reports.get("") if is_running else []
+    rows = []
+    for info in jobs:
+        known = found.get(info.descriptor)
+        if known is None:
+            continue
+        summary = summarize(known.body)
+        if app.options.hides_bodies:
+            summary = summary._replace(arguments="")
+        row = JobRow(info._replace(body=known.body), summary, error_line(info.status))
+        holder = parse_holder(info.claim) if info.claim else None
+        if info.state is JobState.IN_PROGRESS:
+            run = run_of(reports, info.descriptor, holder.host, holder.pid) if holder and holder.host else None
+            since_ms = app.first_seen.since_ms(info) if run is None else run.since_ms
+            row = row._replace(since_ms=since_ms, is_exact=run is not None)
+        rows.append(row._replace(holder=holder))
+    return rows

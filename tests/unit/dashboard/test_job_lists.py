@@ -1,0 +1,161 @@
+"""Lists of jobs: rows that say what each job is, filters, and actions on all that match."""
+
+import re
+import time
+
+import pytest
+
+from pinlater import Client
+from pinlater.model.attempts import Ack, Checkpoint
+from pinlater.model.jobs import NewJob
+from pinlater.model.state import JobState
+from pinlater.model.status import format_failure, format_origin, status_space
+from pinlater.model.workers import RunningJob, WorkerProcess, WorkerReport
+from tests.unit.dashboard.app import ADMIN, LOCKED, READER, dashboard, log_in, post, token_in
+
+SEND = b'{"job":"Send","user_id":42,"name":"<b>ada</b>"}'
+RESIZE = b'{"job":"Resize","path":"/tmp/x","$progress":{"done":3,"total":4,"note":"scaling"}}'
+WORKER = "worker:web1:77:5f"
+
+
+def cells(page):
+    """Return the texts of the cells of the first row, without tags."""
+    row = page.text.partition("<tbody>")[2].partition("</tr>")[0]
+    return [" ".join(re.sub("<[^>]*>", " ", cell).split()) for cell in row.split("<td")[2:]]
+
+
+def done(browser, path):
+    text = browser.get(path).text
+    while "Done:" not in text:
+        assert "Stopped:" not in text, text
+        text = browser.get(path).text
+    return text
+
+
+def test_a_row_says_what_the_job_is(browser, client):
+    client.enqueue_jobs("pins", [NewJob(SEND)])
+    page = browser.get("/jobs?queue=pins")
+    assert "Waiting since" in page.text
+    assert 'user_id=42, name="<b>ada' not in page.text
+    assert "user_id=42, name=&#34;&lt;b&gt;ada&lt;/b&gt;&#34;" in page.text
+    assert cells(page)[0].startswith('class="job"> Send user_id=42')
+
+
+def test_a_retry_says_when_and_why(browser, client):
+    [name] = client.enqueue_jobs("pins", [NewJob(SEND, attempts=5)])
+    [job] = client.dequeue_jobs("pins", 1)
+    told = format_failure(
+        f"attempt 1/5 {format_origin('web1', 42, time.time())} 0.52 s", "OSError: no route", (), status_space(1, 5)
+    )
+    client.ack("pins", failed=[Ack(name, job.claim, told, 600.0)])
+    for state in ("scheduled", "retrying"):
+        page = browser.get(f"/jobs?queue=pins&state={state}")
+        if page.status_code == 200 and "OSError: no route" in page.text:
+            break
+    assert re.search(r"in (10 min|9 min)", page.text)
+    assert "1 of 5" in cells(page)[2]
+
+
+def test_a_running_job_says_since_when_and_how_far(browser, client):
+    [name] = client.enqueue_jobs("pins", [NewJob(b"{}")])
+    [job] = client.dequeue_jobs("pins", 1)
+    client.checkpoint("pins", [Checkpoint(name, job.claim, RESIZE)])
+    page = browser.get("/jobs?queue=pins&state=running")
+    assert "or earlier" in cells(page)[1]
+    assert cells(page)[-1].endswith("75 % · scaling")
+
+
+def test_the_start_is_exact_if_the_worker_reports_it(local_server, client):
+    with Client(local_server.address, source=WORKER) as worker, dashboard(local_server.address) as browser:
+        [name] = client.enqueue_jobs("pins", [NewJob(SEND)])
+        worker.dequeue_jobs("pins", 1)
+        since_ms = int(time.time() * 1000) - 7_200_000
+        process = WorkerProcess(77, "default", ["pins"], jobs=[RunningJob(name, since_ms)])
+        worker.report_worker(WorkerReport("web1-1", "web1", 1, processes=[process]), 60.0)
+        assert cells(browser.get("/jobs?queue=pins&state=running"))[1].endswith("2 h ago")
+
+
+def test_jobs_are_filtered_by_class_and_argument(browser, client):
+    client.enqueue_jobs("pins", [NewJob(SEND), NewJob(RESIZE), NewJob(b'{"user_id":42}')])
+    assert browser.get("/jobs?queue=pins&class=Send").text.count('class="job-name"') == 1
+    assert browser.get("/jobs?queue=pins&argument=user_id%3D42").text.count('class="job-name"') == 2
+    assert browser.get("/jobs?queue=pins&class=Send&argument=user_id%3D42").text.count('class="job-name"') == 1
+    assert browser.get("/jobs?queue=pins&class=Resize&argument=user_id%3D42").text.count('class="job-name"') == 0
+    assert browser.get("/jobs?queue=pins&argument=/ada|tmp/").text.count('class="job-name"') == 2
+
+
+def test_arguments_are_hidden_with_bodies(local_server, client):
+    client.enqueue_jobs("pins", [NewJob(SEND), NewJob(b"hunter2")])
+    with dashboard(local_server.address, hides_bodies=True, **LOCKED) as browser:
+        log_in(browser, READER)
+        page = browser.get("/jobs?queue=pins")
+        assert "Send" in page.text
+        assert "ada" not in page.text
+        assert "hunter2" not in page.text
+        assert browser.get("/jobs?queue=pins&argument=hunter2").status_code == 403
+        assert browser.get("/jobs?queue=pins&class=Send").status_code == 403
+
+
+@pytest.mark.parametrize("action", ["retry", "move", "delete"])
+def test_all_jobs_that_match_are_acted_upon(browser, client, caplog, action):
+    names = client.enqueue_jobs("pins", [NewJob(SEND, attempts=1)] * 130 + [NewJob(RESIZE, attempts=1)])
+    claims = client.dequeue_jobs("pins", 131)
+    client.ack("pins", failed=[Ack(job.descriptor, job.claim, "no") for job in claims])
+    client.create_queue("email")
+    list_path = "/jobs?queue=pins&state=failed&class=Send"
+    csrf = token_in(browser.get(list_path))
+    fields = {"queue": "pins", "state": "failed", "class": "Send", "matching": "1", "back": list_path}
+    path = post(browser, "/plans", csrf, action=action, **fields).headers["location"]
+    assert "130 jobs?" in browser.get(path).text
+    assert "all failed jobs, class Send" in browser.get(path).text
+    with caplog.at_level("INFO", "pinlater.audit"):
+        post(browser, f"{path}/start", csrf, to="email", attempts="1")
+        assert "130 jobs" in done(browser, path)
+    assert "jobs=130" in caplog.text
+    assert client.count("pins", JobState.FAILED) == 1
+    left = {"retry": 130, "move": 0, "delete": 0}[action]
+    assert client.count("pins", JobState.PENDING) == left
+    assert len(names) == 131
+
+
+def test_all_scheduled_jobs_are_run_now(browser, client):
+    later = int(time.time() * 1000) + 3_600_000
+    client.enqueue_jobs("pins", [NewJob(SEND, run_after_ms=later)] * 3)
+    page = browser.get("/jobs?queue=pins&state=scheduled")
+    assert "Run now…" in page.text
+    fields = {"queue": "pins", "state": "scheduled", "matching": "1", "back": "/"}
+    path = post(browser, "/plans", token_in(page), action="run-now", **fields).headers["location"]
+    assert "Run 3 jobs now?" in browser.get(path).text
+    post(browser, f"{path}/start", token_in(page))
+    assert "3 jobs due now" in done(browser, path)
+    assert len(client.dequeue_jobs("pins", 10)) == 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"queue": "pins", "state": "failed", "action": "delete"}, "No job matches any more"),
+        ({"queue": "nothing", "state": "failed", "action": "delete"}, "no queue nothing"),
+        ({"queue": "pins", "state": "asleep", "action": "delete"}, "no state asleep"),
+        ({"queue": "pins", "state": "running", "action": "delete"}, "cannot be deleted"),
+        ({"queue": "pins", "state": "running", "action": "run-now"}, "not due yet"),
+        ({"queue": "pins", "state": "succeeded", "action": "cancel"}, "have not ended"),
+    ],
+)
+def test_a_plan_that_makes_no_sense_is_refused(browser, client, fields, problem):
+    csrf = token_in(browser.get("/queues/pins"))
+    answer = post(browser, "/plans", csrf, matching="1", back="/", **fields)
+    assert answer.status_code in {400, 404}
+    assert problem in answer.text
+
+
+def test_readers_do_not_act(local_server, client):
+    client.enqueue_jobs("pins", [NewJob(SEND)])
+    with dashboard(local_server.address, **LOCKED) as browser:
+        log_in(browser, ADMIN)
+        assert "Delete…" in browser.get("/jobs?queue=pins").text
+        browser.cookies.clear()
+        log_in(browser, READER)
+        page = browser.get("/jobs?queue=pins")
+        assert "Delete…" not in page.text
+        assert "user_id=42" in page.text
