@@ -17,6 +17,7 @@ from pinlater.server.backends.claim_names import ClaimNames
 from pinlater.server.backends.statistics_buffer import StatisticsBuffer
 from pinlater.server.background.monitor import Monitor
 from pinlater.server.background.queue_sampler import QueueSampler, follow_completions, forget_missing_queues
+from pinlater.server.background.report_sampler import ReportSampler
 from pinlater.server.background.sampling import sample_repeatedly
 from pinlater.server.background.statistics_writer import StatisticsWriter
 from pinlater.server.background.store_sampler import StoreSampler
@@ -166,13 +167,14 @@ def background_tasks(config: ProcessConfig, components: Components) -> Iterator[
     queues = QueueSampler(backend, metrics, components.store.now_ms, components.broker.is_paused)
     store = StoreSampler(backend, metrics)
     workers = WorkersNeededSampler(backend, metrics)
+    reports = ReportSampler(backend, metrics, components.store.now_ms)
 
     async def sample() -> None:
         """Sample what concerns the whole server in one process, since pages sum the values of all processes."""
         if config.certificates is not None:
             metrics.certificate_expiry.source = lambda: config.certificates.expires_at
         await asyncio.gather(
-            *(sample_repeatedly(sampler.sample, seconds) for sampler in (queues, store, workers)),
+            *(sample_repeatedly(sampler.sample, seconds) for sampler in (queues, store, workers, reports)),
         )
 
     yield run_as_leader(config.folder / "sampler.lock", sample)

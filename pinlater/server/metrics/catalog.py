@@ -48,6 +48,7 @@ class Metrics:
         self._add_times()
         self._add_monitor()
         self._add_queues()
+        self._add_workers()
         self._add_store()
 
     def snapshot(self) -> list[Snapshot]:
@@ -199,12 +200,24 @@ class Metrics:
             "workers_needed", "Worker slots that start jobs within the latency target, for queues that have one"
         )
         self.worker_slots = self._queue_gauge("worker_slots", "Worker slots that serve a queue with a latency target")
+        self.worker_processes = self._queue_gauge(
+            "worker_processes", "Job processes that serve the queue, as workers report"
+        )
         self.latency_target_seconds = self._queue_gauge(
             "latency_target_seconds", "Smallest latency_target of the job classes of the queue"
         )
         self.sampled_queue_gauges = (
             *(self.backlog_jobs, self.running_jobs, self.oldest_due_age_seconds),
             *(self.scheduled_jobs, self.waiting_for_key_jobs, self.retrying_jobs, self.failed_jobs, self.paused),
+        )
+
+    def _add_workers(self) -> None:
+        self.worker_clock_ahead_seconds = self._worker_gauge(
+            "clock_ahead_seconds", "How far a worker's clock is ahead of the store's, of workers that are off by 1 s"
+        )
+        self.worker_memory_growth_bytes = self._worker_gauge(
+            "memory_growth_bytes",
+            "Growth of a worker's job process since its first job, of those that have grown by 50 MiB",
         )
 
     def _add_store(self) -> None:
@@ -285,6 +298,11 @@ class Metrics:
 
     def _queue_gauge(self, noun: str, help_text: str) -> LabeledGauge:
         info = MetricInfo(name=f"pinlater_queue_{noun}", help=help_text, labels=("queue",), ostrich="{queue}_" + noun)
+        return self._add(LabeledGauge(info))
+
+    def _worker_gauge(self, noun: str, help_text: str) -> LabeledGauge:
+        name = f"pinlater_reported_{noun}"
+        info = MetricInfo(name=name, help=help_text, labels=("worker",), ostrich="worker_{worker}_" + noun)
         return self._add(LabeledGauge(info))
 
     def _delay_ms(self, noun: str, help_text: str) -> Distribution:

@@ -58,6 +58,10 @@ def test_the_dashboard_has_all_that_an_operator_asks_for():
         "pinlater_commit_requests",
         "pinlater_commit_seconds",
         "pinlater_store_seconds",
+        "pinlater_queue_worker_processes",
+        "pinlater_reported_clock_ahead_seconds",
+        "pinlater_reported_memory_growth_bytes",
+        "pinlater_shard_ill",
         "pinlater_worker_jobs_total",
         "pinlater_worker_job_seconds",
         "pinlater_worker_jobs_running",
@@ -91,7 +95,7 @@ def promtool(*arguments, **options):
 def test_the_rules_and_the_configuration_are_valid():
     checked = promtool("check", "config", str(FOLDER / "prometheus.yml"))
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    assert "29 rules found" in checked.stdout
+    assert "34 rules found" in checked.stdout
 
 
 RULE_TESTS = """
@@ -150,6 +154,26 @@ tests:
         values: '1x90'
       - series: 'pinlater_queue_paused{{queue="email"}}'
         values: '0x90'
+      - series: 'pinlater_queue_backlog_jobs{{queue="held"}}'
+        values: '50+10x90'
+      - series: 'pinlater_queue_worker_processes{{queue="email"}}'
+        values: '2 2 0x90'
+      - series: 'pinlater_queue_worker_processes{{queue="held"}}'
+        values: '0x90'
+      - series: 'pinlater_queue_oldest_due_age_seconds{{queue="foreign"}}'
+        values: '90x90'
+      - series: 'pinlater_queue_worker_processes{{queue="foreign"}}'
+        values: '0x90'
+      - series: 'pinlater_jobs_dequeued_total{{queue="foreign"}}'
+        values: '0+5x90'
+      - series: 'pinlater_acks_failed_total{{queue="outage"}}'
+        values: '0+1x60 60+40x60'
+      - series: 'pinlater_reported_clock_ahead_seconds{{worker="web 7"}}'
+        values: '_x9 -90x20 _x60'
+      - series: 'pinlater_reported_clock_ahead_seconds{{worker="web 8"}}'
+        values: '2x90'
+      - series: 'pinlater_reported_memory_growth_bytes{{worker="web 7"}}'
+        values: '100e6+10e6x90'
       - series: 'pinlater_queue_failed_jobs{{queue="email"}}'
         values: '1500x90'
       - series: 'pinlater_queue_failed_jobs{{queue="sms"}}'
@@ -245,6 +269,46 @@ tests:
             exp_annotations:
               summary: "email: the oldest due job has waited for 17m 0s"
               description: "No worker takes it: see pinlater top and pinlater limit"
+      - {{eval_time: 2m, alertname: PinLaterNoWorker}}
+      - eval_time: 4m
+        alertname: PinLaterNoWorker
+        exp_alerts:
+          - exp_labels: {{queue: email, severity: page}}
+            exp_annotations:
+              summary: "email: jobs have waited for 13m 0s, and no worker serves the queue"
+              description: "Start workers for it, or look why they end: pinlater workers, and the logs of the workers."
+      - {{eval_time: 60m, alertname: PinLaterJobsFailMoreThanBefore}}
+      - eval_time: 72m
+        alertname: PinLaterJobsFailMoreThanBefore
+        exp_alerts:
+          - exp_labels: {{queue: outage, severity: ticket}}
+            exp_annotations:
+              summary: "outage: 0.67 attempts fail per second, more than five times as many as before"
+              description: "The page Failed shows which errors are new. Was something deployed, or is a service down?"
+      - {{eval_time: 10m, alertname: PinLaterPausedQueueGrows}}
+      - eval_time: 40m
+        alertname: PinLaterPausedQueueGrows
+        exp_alerts:
+          - exp_labels: {{queue: held, severity: ticket}}
+            exp_annotations:
+              summary: "held is paused, and 450 jobs wait"
+              description: "Their number grows. If this is not intended any more: pinlater resume held"
+      - eval_time: 12m
+        alertname: PinLaterClockIsOff
+        exp_alerts:
+          - exp_labels: {{worker: web 7, severity: ticket}}
+            exp_annotations:
+              summary: "web 7: the clock of the worker is off by 1m 30s"
+              description: "Jobs that it enqueues for later run at the wrong time. Does NTP run there?"
+      - {{eval_time: 40m, alertname: PinLaterClockIsOff}}
+      - {{eval_time: 20m, alertname: PinLaterWorkerMemoryGrows}}
+      - eval_time: 60m
+        alertname: PinLaterWorkerMemoryGrows
+        exp_alerts:
+          - exp_labels: {{worker: web 7, severity: ticket}}
+            exp_annotations:
+              summary: "web 7: a job process has grown by 667.6MiB since its first job"
+              description: "Its jobs may leak memory. --max-memory or --max-jobs replace processes in time."
       - {{eval_time: 16m, alertname: PinLaterTooFewWorkers}}
       - eval_time: 18m
         alertname: PinLaterTooFewWorkers
