@@ -18,7 +18,7 @@ _COST_FACTOR = 20
 """Counting takes at most a twentieth of the time, however many users there are."""
 _MOST_KEPT = 2000
 
-_PATIENCE_SECONDS = 0.05
+_PATIENCE_SECONDS = 0.03
 """How long a page waits for new counts if it can show those it has."""
 _OLD_SECONDS = 60.0
 """Counts that are older are shown only if new ones take longer than ``_LONG_PATIENCE_SECONDS``."""
