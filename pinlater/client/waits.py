@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pinlater.jobs.events import event_in
+from pinlater.jobs.events import event_in, event_name
 from pinlater.model.messages import MessageWait, Parent
 
-__all__ = ["call_text", "event_in", "waits_text"]
+__all__ = ["call_text", "event_in", "event_name", "waits_text"]
 
 
 def waits_text(waits: Iterable[MessageWait]) -> str:

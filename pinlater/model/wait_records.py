@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import msgspec
 
 MOST_RANGES = 128
@@ -54,9 +56,10 @@ class CallRecord(msgspec.Struct, omit_defaults=True):
             else:
                 return
 
-    def descriptors(self) -> list[str]:
+    def descriptors(self, most: int | None = None) -> list[str]:
         """Return the descriptors of the children as far as they are known, in the order of their enqueues."""
-        return [_following(first, number) for first, length in self.ranges for number in range(length)]
+        every = (_following(first, number) for first, length in self.ranges for number in range(length))
+        return list(islice(every, most))
 
 
 def _following(descriptor: str, number: int) -> str:

@@ -15,14 +15,21 @@ from pinlater.dashboard.audit import audit
 from pinlater.dashboard.bodies import view_of
 from pinlater.dashboard.first_seen import parse_holder
 from pinlater.dashboard.forms import RequestRefused, query_text
+from pinlater.dashboard.job_links import links_of
 from pinlater.dashboard.render import page
+from pinlater.dashboard.timeline import timeline_of
+from pinlater.dashboard.tracebacks import traceback_view
 from pinlater.dashboard.workforce import run_of
 from pinlater.errors import UnknownError
+from pinlater.model.body_summary import summarize
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
 
 MOST_DESCRIPTOR = 300
+MOST_ROWS = 200
+"""Rows of a timeline."""
+
 _NOTES = {
     "retry": "The job is pending again.",
     "run-now": "The job is due now.",
@@ -102,10 +109,14 @@ async def _shown(request: Request, descriptor: str, *, reveals: bool) -> Respons
     if info is None:
         return page(request, "no_job.html", 404, descriptor=descriptor, queue=described.queue)
     hides = app.options.hides_bodies and not reveals
+    body = None if info.body is None or hides else view_of(info.body)
+    metadata = body.metadata if body else None
     holder = parse_holder(info.claim) if info.claim else None
     run = None
     if holder is not None and holder.host and info.state is JobState.IN_PROGRESS:
         run = run_of(await app.reports.get(""), descriptor, holder.host, holder.pid)
+    now_ms = int(time.time() * 1000)
+    since_ms = app.first_seen.since_ms(info) if info.state is JobState.IN_PROGRESS else None
     return page(
         request,
         "job.html",
@@ -113,7 +124,11 @@ async def _shown(request: Request, descriptor: str, *, reveals: bool) -> Respons
         queue=described.queue,
         priority=described.priority,
         display_state=_standing(info),
-        body=None if info.body is None or hides else view_of(info.body),
+        body=body,
+        summary=None if body is None else summarize(info.body),
+        timeline=timeline_of(info, metadata, now_ms, since_ms=run.since_ms if run else since_ms)[:MOST_ROWS],
+        links=await links_of(app.client, descriptor, metadata) if metadata else None,
+        attempts=[(failed, traceback_view(failed.traceback)) for failed in reversed(info.failed_attempts)],
         result=None if info.result is None or hides else view_of(info.result),
         waits=waits_text(info.waits_for),
         events=[event for wait in info.waits_for if (event := event_in(wait.name)) is not None],
@@ -121,11 +136,11 @@ async def _shown(request: Request, descriptor: str, *, reveals: bool) -> Respons
         hides=hides,
         is_revealed=reveals,
         body_size=len(info.body or b""),
-        now_ms=int(time.time() * 1000),
+        now_ms=now_ms,
         note=_NOTES.get(query_text(request, "done", 20), ""),
         holder=holder,
         run=run,
-        since_ms=app.first_seen.since_ms(info) if info.state is JobState.IN_PROGRESS else None,
+        since_ms=since_ms,
     )
 
 

@@ -1,0 +1,164 @@
+"""Timeline of a job: how long it waited, its attempts, steps and sleeps, as bars over the time they took.
+
+What is known comes from the job's status (failed attempts) and its body (steps). Times of waiting and sleeping are
+drawn shorter than they are if the bars of the work would be too small to be seen.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from pinlater.model.body_metadata import BodyMetadata
+from pinlater.model.jobs import JobInfo
+from pinlater.model.state import JobState
+
+WIDTH = 1000.0
+"""Units of the time axis."""
+
+_LEAST_WIDTH = 3.0
+_IDLE_SHARE = 0.15
+"""Each idle time takes at most this share of the work's width."""
+
+_IDLE = frozenset({"waited", "sleep", "retry"})
+
+
+class TimelineRow(NamedTuple):
+    """Something that happened to a job, or will.
+
+    Attributes:
+        kind: ``waited``, ``attempt``, ``step``, ``sleep`` or ``retry``.
+        name: name of the attempt, step or sleep.
+        state: display state, which chooses its color.
+        start_ms: epoch milliseconds of its start; None if unknown.
+        end_ms: epoch milliseconds of its end; None if unknown or if it goes on.
+        attempt: number of the attempt; None if unknown or if it belongs to none.
+        note: what else is known, such as an error.
+        x: left end of its bar.
+        width: width of its bar; 0: it has none.
+    """
+
+    kind: str
+    name: str
+    state: str
+    start_ms: int | None = None
+    end_ms: int | None = None
+    attempt: int | None = None
+    note: str = ""
+    x: float = 0.0
+    width: float = 0.0
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took; None if unknown."""
+        if self.start_ms is None or self.end_ms is None:
+            return None
+        return max(self.end_ms - self.start_ms, 0) / 1000
+
+
+def timeline_of(
+    info: JobInfo, metadata: BodyMetadata | None, now_ms: int, *, since_ms: int | None = None
+) -> list[TimelineRow]:
+    """Return what happened to a job, in the order of time.
+
+    Args:
+        info: the job.
+        metadata: what its body keeps; None if it is hidden, or keeps nothing.
+        now_ms: epoch milliseconds.
+        since_ms: since when it runs; None if unknown, or if it does not run.
+    """
+    kept = metadata or BodyMetadata()
+    rows = [*_attempts(info), *_steps(kept, info)]
+    if since_ms is not None and info.state is JobState.IN_PROGRESS:
+        number = info.attempts_allowed - info.attempts_remaining + 1
+        rows.append(TimelineRow("attempt", f"attempt {number}", "running", since_ms, now_ms, number))
+    rows += _sleeps(kept, rows, now_ms)
+    rows = [*_waited(info, rows, now_ms), *rows, *_next_attempt(info, now_ms)]
+    rows.sort(key=lambda row: (row.start_ms or row.end_ms or now_ms, row.kind != "attempt"))
+    return _with_bars(rows)
+
+
+def _attempts(info: JobInfo) -> Iterator[TimelineRow]:
+    for failed in info.failed_attempts:
+        name = "process died" if failed.attempt is None else f"attempt {failed.attempt}"
+        start_ms = None
+        if failed.at_ms is not None and failed.seconds is not None:
+            start_ms = failed.at_ms - int(failed.seconds * 1000)
+        note = f"in step {failed.step}: {failed.error}" if failed.step else failed.error
+        yield TimelineRow("attempt", name, "failed", start_ms, failed.at_ms, failed.attempt, note)
+
+
+def _steps(kept: BodyMetadata, info: JobInfo) -> Iterator[TimelineRow]:
+    for name in kept.steps:
+        start_ms, took_ms, attempt = kept.times.get(name, (None, 0, None))
+        end_ms = None if start_ms is None else start_ms + took_ms
+        yield TimelineRow("step", name, "succeeded", start_ms, end_ms, attempt)
+    broken = {failed.step: failed for failed in info.failed_attempts if failed.step}
+    for name in dict.fromkeys([*kept.tries, *broken]):
+        if name not in kept.steps:
+            attempt, tries = kept.tries.get(name, (None, 0))
+            last = broken.get(name)
+            note = f"failed {tries} times in attempt {attempt}" if tries > 1 else "failed"
+            end_ms, number = (last.at_ms, last.attempt) if last else (None, attempt)
+            yield TimelineRow("step", name, "failed", None, end_ms, number, note)
+
+
+def _sleeps(kept: BodyMetadata, rows: list[TimelineRow], now_ms: int) -> list[TimelineRow]:
+    """Return the sleeps; each began when the last thing before it had ended."""
+    ends = [row.end_ms for row in rows if row.end_ms is not None and row.state == "succeeded"]
+    found = []
+    for name, until_ms in kept.sleeps.items():
+        start_ms = max((end for end in ends if end <= min(until_ms, now_ms)), default=None)
+        state = "scheduled" if until_ms > now_ms else "succeeded"
+        found.append(TimelineRow("sleep", name, state, start_ms, until_ms))
+    return found
+
+
+def _waited(info: JobInfo, rows: Iterable[TimelineRow], now_ms: int) -> list[TimelineRow]:
+    starts = [row.start_ms for row in rows if row.start_ms is not None]
+    first_ms = min(starts, default=None)
+    if first_ms is None:
+        is_new = info.state is JobState.PENDING and not info.failed_attempts
+        first_ms = max(now_ms, info.run_after_ms or 0) if is_new else None
+    if not info.created_at_ms or first_ms is None or first_ms < info.created_at_ms:
+        return []
+    return [TimelineRow("waited", "waited", "pending", info.created_at_ms, first_ms)]
+
+
+def _next_attempt(info: JobInfo, now_ms: int) -> list[TimelineRow]:
+    failed = info.failed_attempts
+    due_ms = info.run_after_ms or 0
+    if info.state is not JobState.PENDING or not failed or due_ms <= now_ms or info.waits_for_key:
+        return []
+    return [TimelineRow("retry", "next attempt", "retrying", failed[-1].at_ms, due_ms)]
+
+
+def _with_bars(rows: list[TimelineRow]) -> list[TimelineRow]:
+    drawn = [row for row in rows if row.start_ms is not None and row.end_ms is not None]
+    axis = _axis(drawn)
+    scaled = []
+    for row in rows:
+        if axis and row.start_ms is not None and row.end_ms is not None:
+            x, end = axis[row.start_ms], axis[max(row.end_ms, row.start_ms)]
+            width = max(end - x, _LEAST_WIDTH)
+            scaled.append(row._replace(x=round(min(x, WIDTH - width), 1), width=round(width, 1)))
+        else:
+            scaled.append(row)
+    return scaled
+
+
+def _axis(rows: list[TimelineRow]) -> dict[int, float]:
+    """Return the place of each start and end on the axis."""
+    moments = sorted({moment for row in rows for moment in (row.start_ms, row.end_ms) if moment is not None})
+    busy = [(row.start_ms, row.end_ms) for row in rows if row.kind not in _IDLE]
+    spans = list(itertools.pairwise(moments))
+    is_busy = [any((start or 0) <= first and last <= (end or 0) for start, end in busy) for first, last in spans]
+    work = sum(last - first for (first, last), works in zip(spans, is_busy, strict=True) if works)
+    lengths = [
+        last - first if works or not work else min(float(last - first), _IDLE_SHARE * work)
+        for (first, last), works in zip(spans, is_busy, strict=True)
+    ]
+    scale = WIDTH / (sum(lengths) or 1)
+    places = itertools.accumulate(lengths, initial=0.0)
+    return {moment: place * scale for moment, place in zip(moments, places, strict=False)}

@@ -1,0 +1,122 @@
+"""The timeline of a job, its tracebacks, and the jobs and events it is linked with."""
+
+import json
+
+import msgspec
+import pytest
+
+from pinlater.dashboard.timeline import WIDTH, timeline_of
+from pinlater.dashboard.tracebacks import traceback_view
+from pinlater.jobs.events import event_message
+from pinlater.model.attempts import Checkpoint
+from pinlater.model.body_metadata import BodyMetadata
+from pinlater.model.jobs import JobInfo, NewJob
+from pinlater.model.state import JobState
+from pinlater.model.status import format_failure, format_origin, status_space
+from pinlater.model.wait_records import CallRecord, EventRecord
+
+START = 1_790_000_000_000
+
+
+def failure(attempt, at_seconds, seconds=2.0, step=None):
+    frames = [f'  in step "{step}"'] if step else []
+    header = f"attempt {attempt}/5 {format_origin('web1', 42, START / 1000 + at_seconds)} {seconds:.2f} s"
+    return format_failure(header, "OSError: no", frames, status_space(1, 5))
+
+
+def job(state=JobState.PENDING, status="", **fields):
+    return JobInfo("pins:s1:p1:1", state, 5, 4, status, START, **{"run_after_ms": START, **fields})
+
+
+def told(rows):
+    return [(row.kind, row.name, row.state) for row in rows]
+
+
+def test_a_job_that_waits():
+    [row] = timeline_of(job(), None, START + 5000)
+    assert (row.kind, row.seconds, row.x, row.width) == ("waited", 5.0, 0.0, WIDTH)
+
+
+def test_attempts_steps_and_sleeps_in_their_order():
+    metadata = BodyMetadata(
+        steps={"a": 1, "b": 2, "old": 3},
+        times={"a": (START + 1000, 1000, 1), "b": (START + 60_000, 4000, 2)},
+        sleeps={"nap": START + 50_000},
+        tries={"c": (2, 1)},
+    )
+    info = job(JobState.IN_PROGRESS, failure(1, 55, 2.0, "b"))
+    rows = timeline_of(info, metadata, START + 70_000, since_ms=START + 60_000)
+    assert told(rows) == [
+        ("waited", "waited", "pending"),
+        ("step", "a", "succeeded"),
+        ("sleep", "nap", "succeeded"),
+        ("attempt", "attempt 1", "failed"),
+        ("attempt", "attempt 2", "running"),
+        ("step", "b", "succeeded"),
+        ("step", "old", "succeeded"),
+        ("step", "c", "failed"),
+    ]
+    by_name = {row.name: row for row in rows}
+    assert by_name["attempt 1"].note == "in step b: OSError: no"
+    assert by_name["nap"].seconds == 48.0
+    assert by_name["old"].width == 0
+    bars = [row for row in rows if row.width]
+    assert all(0 <= row.x <= row.x + row.width <= WIDTH + 0.2 for row in bars)
+    assert by_name["nap"].width < by_name["b"].width * 3, "idle times are drawn shorter"
+
+
+def test_the_step_that_failed_is_named_though_nothing_was_saved_of_it():
+    rows = timeline_of(job(JobState.FAILED, failure(1, 5, step="charge")), BodyMetadata(), START + 70_000)
+    assert ("step", "charge", "failed") in told(rows)
+
+
+def test_the_next_attempt_is_told():
+    rows = timeline_of(job(status=failure(1, 5), run_after_ms=START + 90_000), None, START + 10_000)
+    assert told(rows)[-1] == ("retry", "next attempt", "retrying")
+
+
+@pytest.mark.parametrize("info", [job(JobState.SUCCEEDED), job(JobState.FAILED)])
+def test_nothing_is_made_up(info):
+    assert timeline_of(info, None, START + 10_000) == []
+
+
+OWN = '  File "/srv/app/jobs.py", line 12, in run\n    mailer.send()'
+OURS = '  File "/srv/venv/lib/python3.11/site-packages/pinlater/jobs/steps.py", line 9, in run\n    return f()'
+PYTHON = '  File "/usr/lib/python3.11/smtplib.py", line 255, in connect'
+
+
+def test_own_frames_come_first():
+    view = traceback_view(f"{OWN}\n{OURS}\n{PYTHON}")
+    assert view.own == 'File "/srv/app/jobs.py", line 12, in run\n  mailer.send()'
+    assert view.folded == 2
+    assert "smtplib" in view.whole
+
+
+@pytest.mark.parametrize("text", ["", OWN, PYTHON, "something else"])
+def test_a_traceback_of_one_kind_is_shown_whole(text):
+    view = traceback_view(text)
+    assert (view.whole, view.folded) == ("", 0)
+    assert view.own.strip() == "\n".join(line[2:] for line in text.split("\n")).strip() or view.own == text
+
+
+def test_jobs_and_events_are_linked(browser, client):
+    [name, child, follow_up] = client.enqueue_jobs(
+        "pins", [NewJob(b"{}", priority=1), *[NewJob(b"{}", priority=2)] * 2]
+    )
+    [claimed] = client.dequeue_jobs("pins", 1)
+    client.send_message(name, event_message("approval", {"by": "<b>ada</b>"}))
+    metadata = BodyMetadata(
+        calls={"resize": CallRecord(3, 10, 3, [(child, 1)])},
+        enqueued={"notify": follow_up},
+        events={"approval": EventRecord(0, 1)},
+        steps={"load": [1]},
+        times={"load": (START, 2500, 1)},
+    )
+    fields = json.loads(b'{"job":"Walk"}') | json.loads(msgspec.json.encode(metadata))
+    client.checkpoint("pins", [Checkpoint(name, claimed.claim, json.dumps(fields).encode())])
+    page = browser.get(f"/job?id={name}").text
+    assert child in page.replace("%3A", ":")
+    assert follow_up in page.replace("%3A", ":")
+    assert "and 2 more jobs" in page
+    assert "&lt;b&gt;ada" in page
+    assert "2.5 s" in page
