@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pinlater.cli.command import Session, command
+from pinlater.cli.command import WITH_TABLE, Session, command
 from pinlater.cli.completion import complete_queues
-from pinlater.cli.output import Table, body_text, bytes_json, print_bytes, print_json
+from pinlater.cli.output import body_text, bytes_json, print_bytes, print_json
+from pinlater.cli.tables import Table
 
 if TYPE_CHECKING:
     from pinlater.model.attempts import ClaimedJob
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 @command(
     "dequeue",
+    common=WITH_TABLE,
     examples="""
     pinlater dequeue email --dry-run --limit 10
     pinlater dequeue email --wait 30
@@ -58,7 +60,7 @@ def _print_jobs(session: Session, jobs: Sequence[ClaimedJob], *, raw: bool) -> N
             print_json(_job_json(job))
     elif jobs:
         rows = [[job.descriptor, _attempts(job), body_text(job.body)] for job in jobs]
-        Table(["DESCRIPTOR", "ATTEMPTS LEFT", "BODY"]).print(rows)
+        Table(["DESCRIPTOR", "ATTEMPTS LEFT", "BODY"], width=session.table_width, whole=[0]).print(rows)
     else:
         click.echo("no job is due", err=True)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import textwrap
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from pinlater.client.servers import ServerSet
 
 COMMON = ("servers", "tls_ca", "tls_cert", "tls_key", "timeout", "as_json")
+WITH_TABLE = (*COMMON, "is_wide")
+"""The common options of commands that print a table."""
+
 PATIENCE_SECONDS = 1.0
 """A person waits: an unreachable server is reported soon, not after the timeout."""
 
@@ -36,6 +41,7 @@ class Session:
         tls_key: PEM file of its key.
         timeout: timeout of a call in seconds.
         as_json: whether to print JSON.
+        is_wide: whether tables are as wide as their texts, also on a terminal.
     """
 
     servers: tuple[str, ...] = ()
@@ -44,6 +50,14 @@ class Session:
     tls_key: str | None = None
     timeout: float = 10.0
     as_json: bool = False
+    is_wide: bool = False
+
+    @property
+    def table_width(self) -> int | None:
+        """Columns that a table may have; None for any number: what is read by programs or a pager is never cut."""
+        if self.is_wide or not sys.stdout.isatty():
+            return None
+        return shutil.get_terminal_size().columns
 
     def client(self, servers: str | None = None) -> Client:
         """Return a client of the given servers, or of ``servers``. Thrift is loaded only here, so help stays fast."""
@@ -110,6 +124,13 @@ def _common_options() -> list[click.Option]:
             **shared,
         ),
         click.Option(["--json", "as_json"], is_flag=True, default=None, help="Print JSON.", **shared),
+        click.Option(
+            ["--wide", "is_wide"],
+            is_flag=True,
+            default=None,
+            help="Print tables in full; on a terminal they are shortened to its width.",
+            **shared,
+        ),
     ]
 
 

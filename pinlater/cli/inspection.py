@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pinlater.cli.backoffs import policy_text
-from pinlater.cli.command import STATES, Session, command, parse_state
+from pinlater.cli.command import STATES, WITH_TABLE, Session, command, parse_state
 from pinlater.cli.completion import complete_queues, complete_states
 from pinlater.cli.failures import failures_json, print_failures, status_line
 from pinlater.cli.filters import Filter, with_filter
 from pinlater.cli.job_selection import JobSelection
 from pinlater.cli.output import (
-    Table,
     body_text,
     job_json,
     key_text,
@@ -31,10 +30,13 @@ from pinlater.cli.output import (
     state_text,
     visible,
 )
+from pinlater.cli.summaries import Summaries
+from pinlater.cli.tables import Table
 from pinlater.client.waits import call_text, waits_text
 from pinlater.model.state import JobState
 
 if TYPE_CHECKING:
+    from pinlater.model.body_summary import BodySummary
     from pinlater.model.jobs import JobInfo
 
 _MOST_WITH_BODIES = 16
@@ -42,9 +44,15 @@ _MOST_WITH_BODIES = 16
 
 _PAGE_SIZE = 100
 
+_HEADERS = (
+    *("DESCRIPTOR", "CLASS", "ARGUMENTS", "STATE", "ATTEMPTS LEFT", "CREATED", "RUN AFTER", "UPDATED", "KEY", "STATUS"),
+)
+_OPTIONAL = ("CREATED", "KEY", "ATTEMPTS LEFT", "RUN AFTER", "UPDATED", "STATE")
+
 
 @command(
     "lookup",
+    common=WITH_TABLE,
     examples="""
     pinlater lookup email:s1:p1:42
     pinlater lookup email:s1:p1:42 email:s1:p1:43 --json
@@ -69,15 +77,19 @@ def lookup(session: Session, /, *, descriptors: tuple[str, ...], body: bool, raw
     with_bodies = len(descriptors) <= _MOST_WITH_BODIES
     with session.client() as client:
         found = client.lookup(descriptors, include_body=body or raw or with_bodies, include_result=with_bodies)
+        has_table = len(found) > 1 and not (raw or session.as_json)
+        summaries = Summaries(client).of(found) if has_table else {}
     infos = [found[descriptor] for descriptor in dict.fromkeys(descriptors) if descriptor in found]
-    _print_infos(session, infos, body=body, raw=raw)
+    _print_infos(session, infos, summaries, body=body, raw=raw)
     missing = [descriptor for descriptor in descriptors if descriptor not in found]
     for descriptor in missing:
         click.echo(f"pinlater: there is no job {visible(descriptor)}", err=True)
     return 1 if missing else 0
 
 
-def _print_infos(session: Session, infos: list[JobInfo], *, body: bool, raw: bool) -> None:
+def _print_infos(
+    session: Session, infos: list[JobInfo], summaries: Mapping[str, BodySummary], *, body: bool, raw: bool
+) -> None:
     if raw:
         print_bytes(b"".join(info.body or b"" for info in infos))
     elif session.as_json:
@@ -87,7 +99,7 @@ def _print_infos(session: Session, infos: list[JobInfo], *, body: bool, raw: boo
         print_fields(_fields(infos[0], body=body))
         print_failures(infos[0])
     elif infos:
-        _table().print([_row(info) for info in infos])
+        _table(session).print([_row(info, summaries[info.descriptor]) for info in infos])
 
 
 def _metadata_json(info: JobInfo) -> dict[str, Any]:
@@ -131,13 +143,15 @@ def _fields(info: JobInfo, *, body: bool) -> Iterable[tuple[str, str]]:
         yield "body", body_text(info.body)
 
 
-def _table() -> Table:
-    return Table(["DESCRIPTOR", "STATE", "ATTEMPTS LEFT", "CREATED", "RUN AFTER", "UPDATED", "KEY", "STATUS"])
+def _table(session: Session) -> Table:
+    return Table(_HEADERS, width=session.table_width, whole=[0], optional=_OPTIONAL)
 
 
-def _row(info: JobInfo) -> list[str]:
+def _row(info: JobInfo, summary: BodySummary) -> list[str]:
     return [
         info.descriptor,
+        visible(summary.job or "-"),
+        visible(summary.arguments),
         state_text(info),
         f"{info.attempts_remaining} of {info.attempts_allowed}",
         moment(info.created_at_ms),
@@ -150,6 +164,7 @@ def _row(info: JobInfo) -> list[str]:
 
 @command(
     "scan",
+    common=WITH_TABLE,
     examples="""
     pinlater scan email --state failed
     pinlater scan email --state pending --future --all --json
@@ -186,8 +201,8 @@ def scan(
 ) -> None:
     """List the jobs of a queue in one state.
 
-    Jobs due latest come first. With filters other than --priority and --regex, the tool reads and filters the jobs
-    until it has found enough.
+    Jobs due latest come first, each with its class and short arguments. With filters other than --priority and --regex,
+    the tool reads and filters the jobs until it has found enough.
     """
     if future and state is not JobState.PENDING:
         raise click.UsageError("--future needs --state pending.")
@@ -195,15 +210,15 @@ def scan(
     page_size = max(1, min(limit, _PAGE_SIZE)) if job_filter.is_for_server and not everything else _PAGE_SIZE
     with session.client() as client:
         jobs = selection.all(client, page_size)
-        _print_scan(session, jobs if everything else itertools.islice(jobs, limit))
+        _print_scan(session, jobs if everything else itertools.islice(jobs, limit), Summaries(client))
 
 
-def _print_scan(session: Session, jobs: Iterable[JobInfo]) -> None:
+def _print_scan(session: Session, jobs: Iterable[JobInfo], summaries: Summaries) -> None:
     if session.as_json:
         for info in jobs:
             print_json(job_json(info))
         return
-    table = _table()
-    rows = (_row(info) for info in jobs)
-    while page := list(itertools.islice(rows, _PAGE_SIZE)):
-        table.print(page)
+    table, left = _table(session), iter(jobs)
+    while page := list(itertools.islice(left, _PAGE_SIZE)):
+        found = summaries.of(info.descriptor for info in page)
+        table.print([_row(info, found[info.descriptor]) for info in page])

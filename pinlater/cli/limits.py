@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import click
 
-from pinlater.cli.command import Session, command
+from pinlater.cli.command import WITH_TABLE, Session, command
 from pinlater.cli.completion import complete_queues
-from pinlater.cli.output import Table, print_json
+from pinlater.cli.output import print_json
+from pinlater.cli.tables import Table
 from pinlater.errors import QueueNotFound
 from pinlater.model.queues import QueueSettings
 
 
 @command(
     "pause",
+    common=WITH_TABLE,
     examples="""
     pinlater pause email
     pinlater pause email reports --json
@@ -31,6 +33,7 @@ def pause(session: Session, /, *, queues: tuple[str, ...]) -> None:
 
 @command(
     "resume",
+    common=WITH_TABLE,
     examples="""
     pinlater resume email
     pinlater resume email reports
@@ -49,6 +52,7 @@ def resume(session: Session, /, *, queues: tuple[str, ...]) -> None:
 
 @command(
     "limit",
+    common=WITH_TABLE,
     examples="""
     pinlater limit
     pinlater limit email --rate 50 --running 10
@@ -104,7 +108,7 @@ def _print(session: Session, settings: dict[str, QueueSettings]) -> None:
         print_json({queue: one._asdict() for queue, one in sorted(settings.items())})
         return
     rows = [[queue, *_row(one)] for queue, one in sorted(settings.items())]
-    Table(["QUEUE", "STATE", "JOBS/S", "AT ONCE", "SET BY"], numbers=[2, 3]).print(rows)
+    Table(["QUEUE", "STATE", "JOBS/S", "AT ONCE", "SET BY"], numbers=[2, 3], width=session.table_width).print(rows)
 
 
 def _row(one: QueueSettings) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -155,50 +155,6 @@ def print_bytes(data: bytes) -> None:
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
-
-
-def aligned(rows: Sequence[Sequence[str]], numbers: Iterable[int] = ()) -> list[str]:
-    """Return rows as lines with aligned columns; the columns in ``numbers`` are right-aligned."""
-    right = frozenset(numbers)
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        _GAP.join(
-            cell.rjust(width) if column in right else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-
-
-class Table:
-    """Table with aligned columns, printed in parts.
-
-    Args:
-        headers: names of the columns.
-        numbers: positions of right-aligned columns.
-    """
-
-    def __init__(self, headers: Sequence[str], numbers: Iterable[int] = ()) -> None:
-        self._headers = headers
-        self._numbers = frozenset(numbers)
-        self._widths: list[int] | None = None
-
-    def print(self, rows: Sequence[Sequence[str]]) -> None:
-        """Print some rows; the first call prints the headers and sets the widths."""
-        if self._widths is None:
-            lines = [self._headers, *rows]
-            self._widths = [max(len(line[column]) for line in lines) for column in range(len(self._headers))]
-            self._print_line(self._headers)
-        for row in rows:
-            self._print_line(row)
-
-    def _print_line(self, cells: Sequence[str]) -> None:
-        assert self._widths is not None
-        padded = [
-            cell.rjust(width) if column in self._numbers else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(cells, self._widths, strict=True))
-        ]
-        click.echo(_GAP.join(padded).rstrip())
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:

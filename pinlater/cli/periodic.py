@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pinlater.cli.command import Session, command
+from pinlater.cli.command import WITH_TABLE, Session, command
 from pinlater.cli.completion import complete_queues
-from pinlater.cli.output import Table, duration, job_json, moment, print_json, visible
+from pinlater.cli.output import duration, job_json, moment, print_json, visible
+from pinlater.cli.tables import Table
 
 if TYPE_CHECKING:
     from pinlater.client.client import Client
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
 
 _HEADERS = ("QUEUE", "JOB", "SCHEDULE", "NEXT RUN", "LAST RUN", "RESULT", "TOOK", "RUNS", "FAILED", "ERROR")
 _NUMBERS = (6, 7, 8)
+_OPTIONAL = ("TOOK", "RUNS", "LAST RUN", "SCHEDULE")
 
 
 @command(
     "periodic",
+    common=WITH_TABLE,
     examples="""
     pinlater periodic
     pinlater periodic bills --failed
@@ -44,7 +47,7 @@ def periodic(session: Session, /, *, queues: tuple[str, ...], failed: bool) -> N
     if session.as_json:
         print_json([_json(job) for job in jobs])
     elif jobs:
-        Table(_HEADERS, _NUMBERS).print([_row(job) for job in jobs])
+        Table(_HEADERS, _NUMBERS, width=session.table_width, optional=_OPTIONAL).print([_row(job) for job in jobs])
     else:
         click.echo("no periodic job failed in its last run" if failed else "there are no periodic jobs", err=True)
     if found.left_out:

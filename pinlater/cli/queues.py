@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
-from pinlater.cli.command import PRIORITY, STATES, Session, command, parse_state
+from pinlater.cli.command import PRIORITY, STATES, WITH_TABLE, Session, command, parse_state
 from pinlater.cli.completion import complete_queues, complete_states
-from pinlater.cli.output import Table, print_json
+from pinlater.cli.output import print_json
+from pinlater.cli.tables import Table
 from pinlater.model.state import JobState
 
 PASSWORD_KEY = "PINLATER_ADMIN_PASSWORD"  # noqa: S105 - the name of a variable
@@ -132,6 +133,7 @@ def queues(session: Session) -> None:
 
 @command(
     "count",
+    common=WITH_TABLE,
     examples="""
     pinlater count email
     pinlater count email --state failed --priority 1
@@ -173,7 +175,9 @@ def count(
     elif session.as_json:
         print_json(dict(found))
     else:
-        Table(["STATE", "JOBS"], numbers=[1]).print([[name, str(number)] for name, number in found])
+        Table(["STATE", "JOBS"], numbers=[1], width=session.table_width).print(
+            [[name, str(number)] for name, number in found]
+        )
 
 
 def _all_kinds() -> list[tuple[str, JobState, bool]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -10,10 +12,15 @@ import click
 from pinlater.cli.command import Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.failures import status_line
-from pinlater.cli.output import job_json, print_json, some_jobs, state_text
+from pinlater.cli.output import job_json, print_json, some_jobs, state_text, visible
+from pinlater.cli.summaries import Summaries
 
 if TYPE_CHECKING:
     from pinlater.cli.changes import Change
+    from pinlater.model.body_summary import BodySummary
+
+_AT_ONCE = 100
+_MOST_ARGUMENTS = 60
 
 
 @command(
@@ -38,8 +45,9 @@ if TYPE_CHECKING:
 def tail(session: Session, /, *, queues: tuple[str, ...], interval: float, seconds: float | None) -> None:
     """Print a line whenever a job changes its state, until ^C.
 
-    It polls the server and claims nothing. A poll finds up to 5000 new jobs of each state, and follows up to 3000 jobs
-    of a queue until they end. Polling takes at most a third of the time.
+    The line names class and short arguments of the job. It polls the server and claims nothing. A poll finds up to 5000
+    new jobs of each state, and follows up to 3000 jobs of a queue until they end. Polling takes at most a third of the
+    time.
 
     It may miss states between two polls, of which only the last one is shown; jobs that were enqueued and deleted
     between two polls; and jobs enqueued for later while more than a hundred others are due even later, until they are
@@ -50,11 +58,15 @@ def tail(session: Session, /, *, queues: tuple[str, ...], interval: float, secon
 
     end = float("inf") if seconds is None else time.monotonic() + seconds
     with session.client() as client:
-        tracker = ChangeTracker(client, queues)
+        tracker, summaries = ChangeTracker(client, queues), Summaries(client, _MOST_ARGUMENTS)
         while True:
             started = time.monotonic()
-            for change in tracker.poll():
-                _print(change, as_json=session.as_json)
+            changes = tracker.poll()
+            while part := list(itertools.islice(changes, _AT_ONCE)):
+                if session.as_json:
+                    _print_json(part)
+                else:
+                    _print_lines(part, summaries)
             for queue, number in tracker.unseen.items():
                 some = f"at least {some_jobs(number)}" if number else "some jobs"
                 click.echo(f"{queue}: too many changes to follow; {some} came or ended without being shown", err=True)
@@ -65,12 +77,24 @@ def tail(session: Session, /, *, queues: tuple[str, ...], interval: float, secon
             time.sleep(wait)
 
 
-def _print(change: Change, *, as_json: bool) -> None:
-    info = change.info
-    if as_json:
-        print_json({"before": None if change.before is None else change.before.name, **job_json(info)})
-        return
-    states = state_text(info) if change.before is None else f"{change.before.name} > {state_text(info)}"
-    left = f"{info.attempts_remaining} of {info.attempts_allowed} left"
-    status = status_line(info)
-    click.echo(f"{time.strftime('%H:%M:%S')}  {info.descriptor}  {states}  {left}  {status}".rstrip())
+def _print_json(changes: Sequence[Change]) -> None:
+    for change in changes:
+        print_json({"before": None if change.before is None else change.before.name, **job_json(change.info)})
+
+
+def _print_lines(changes: Sequence[Change], summaries: Summaries) -> None:
+    found = summaries.of(change.info.descriptor for change in changes)
+    for change in changes:
+        info = change.info
+        states = state_text(info) if change.before is None else f"{change.before.name} > {state_text(info)}"
+        left = f"{info.attempts_remaining} of {info.attempts_allowed} left"
+        job = _job_text(found[info.descriptor])
+        click.echo(
+            f"{time.strftime('%H:%M:%S')}  {info.descriptor}  {job}{states}  {left}  {status_line(info)}".rstrip()
+        )
+
+
+def _job_text(summary: BodySummary) -> str:
+    """Return class and arguments as a call; empty if they are not known."""
+    text = f"{summary.job}({summary.arguments})" if summary.job else summary.arguments
+    return f"{visible(text)}  " if text else ""

@@ -1,4 +1,4 @@
-"""Full-screen terminal output in plain ANSI, which adapts to the window size and ends with q."""
+"""Full-screen terminal output in plain ANSI, which adapts to the window size and hears keys."""
 
 from __future__ import annotations
 
@@ -11,25 +11,30 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
+from pinlater.cli.keys import key_names
+
 _ENTER, _LEAVE = (
     "\x1b[?1049h\x1b[?25l",
     "\x1b[?25h\x1b[?1049l",
 )  # switch to the alternate screen without a cursor, and back
 _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
-_QUIT_KEYS = frozenset(b"qQ\x03\x1b")
 
 
 class Terminal:
     """Full-screen terminal; a context manager for use within an event loop.
 
+    Args:
+        pressed: called with each key, by its name; returns whether that ends the program.
+
     Attributes:
-        ended: set when q, Escape or ^C is pressed, or on SIGTERM.
-        resized: set when the window size changes.
+        ended: set when a key or ^C ends the program, or on SIGTERM.
+        changed: set when a key was pressed or the window size changes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, pressed: Callable[[str], bool]) -> None:
         self.ended = asyncio.Event()
-        self.resized = asyncio.Event()
+        self.changed = asyncio.Event()
+        self._press = pressed
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -40,7 +45,7 @@ class Terminal:
         for number, heard in (
             (signal.SIGINT, self.ended.set),
             (signal.SIGTERM, self.ended.set),
-            (signal.SIGWINCH, self.resized.set),
+            (signal.SIGWINCH, self.changed.set),
         ):
             loop.add_signal_handler(number, heard)
             self._stack.callback(loop.remove_signal_handler, number)
@@ -50,22 +55,30 @@ class Terminal:
         self._stack.close()
 
     async def rest(self, seconds: float) -> None:
-        """Wait until the time is over, the user quits, or the window size changes."""
-        waits = [asyncio.create_task(event.wait()) for event in (self.ended, self.resized)]
-        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
-        self.resized.clear()
+        """Wait until the time is over, the user quits, a key is pressed, or the window size changes."""
+        waits = [asyncio.create_task(event.wait()) for event in (self.ended, self.changed)]
+        try:
+            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        self.changed.clear()
 
     def show(self, lines: Sequence[str]) -> None:
         """Show as much of the lines as fits the window."""
-        size = _window()
+        size = self.size
         shown = [line[: size.columns] + _CLEAR_LINE for line in lines[: max(size.lines, 1)]]
         self._write(_HOME + "\r\n".join(shown) + _CLEAR_BELOW)
 
+    @property
+    def size(self) -> os.terminal_size:
+        """The window size."""
+        return _window()
+
     def _pressed(self, keys: bytes) -> None:
-        if not keys or _QUIT_KEYS & set(keys):
+        if not keys or any(key == "^c" or self._press(key) for key in key_names(keys)):
             self.ended.set()
+        self.changed.set()
 
     @staticmethod
     def _write(text: str) -> None:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pinlater.cli.command import Session, command
+from pinlater.cli.command import WITH_TABLE, Session, command
 from pinlater.cli.completion import complete_queues
-from pinlater.cli.output import Table, duration, moment, print_json, visible
+from pinlater.cli.output import duration, moment, print_json, visible
+from pinlater.cli.tables import Table
 from pinlater.errors import ProtocolError, UnknownError
 from pinlater.model.descriptor import JobDescriptor
 
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
 
 _HEADERS = ("HOST", "WORKER", "VERSION", "UP SINCE", "STATE", "POOL", "PROCESS", "MEMORY", "ENDED", "RUNS")
 _NUMBERS = (1, 6, 7, 8)
+_OPTIONAL = ("VERSION", "UP SINCE", "ENDED", "POOL", "WORKER")
 
 _MOST_JOBS = 3
 
 
 @command(
     "workers",
+    common=WITH_TABLE,
     examples="""
     pinlater workers
     pinlater workers --queue email
@@ -52,7 +55,8 @@ def workers(session: Session, /, *, queue: str | None) -> int:
         print_json([_json(report) for report in shown])
     elif shown:
         now_ms = time.time() * 1000
-        Table(_HEADERS, _NUMBERS).print([row for report in shown for row in _rows(report, now_ms)])
+        rows = [row for report in shown for row in _rows(report, now_ms)]
+        Table(_HEADERS, _NUMBERS, width=session.table_width, optional=_OPTIONAL).print(rows)
         for line in _unknown(found, queue, now_ms):
             click.echo(line, err=True)
     else:

@@ -177,7 +177,8 @@ class Screen:
 
     def frame(self):
         """Return what was shown last, as lines."""
-        return [re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", line) for line in self.text().split("\x1b[H")[-1].split("\r\n")]
+        lines = self.text().split("\x1b[H")[-1].split("\r\n")
+        return [re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", line).rstrip("\r") for line in lines]
 
     def press(self, keys):
         os.write(self._terminal, keys)
@@ -223,16 +224,22 @@ def test_the_longest_wait_counts_whatever_the_priority_and_also_of_a_paused_queu
 
 def test_live_it_follows_the_counts_and_the_window_and_ends_on_q(client, environment):
     client.create_queue("live")
-    with Screen([*TOOL, "top", "live", "--interval", "0.2"], environment) as screen:
+    client.create_queue("other_live")
+    with Screen([*TOOL, "top", "live", "other_live", "--interval", "0.2"], environment, columns=120) as screen:
         assert wait_for(lambda: any(line.startswith("live ") for line in screen.frame()))
         client.enqueue_jobs("live", [NewJob(b"x")] * 3)
         wait_for(lambda: any(line.split()[:2] == ["live", "3"] for line in screen.frame()))
         job, *_ = client.dequeue_jobs("live", 1)
         client.ack("live", [Ack(job.descriptor, job.claim)])
         wait_for(lambda: any(line.split()[:6] == ["live", "2", "0", "0", "0", "1"] for line in screen.frame()))
+        screen.press(b"\x1b[D" * 2 + b"/other\r")
+        wait_for(lambda: [line.split()[0] for line in screen.frame()[3:4]] == ["other_live"])
+        assert "1 of 2 queues" in screen.frame()[0]
+        screen.press(b"\x1b")
+        wait_for(lambda: "2 queues" in screen.frame()[0])
         screen.resize(3, 20)
         screen.signal(signal.SIGWINCH)
-        wait_for(lambda: len(frame := screen.frame()) <= 3 and max(map(len, frame)) <= 20)
+        wait_for(lambda: len(frame := screen.frame()) <= 3 and max(map(len, frame)) <= 20, what=screen.frame)
         screen.press(b"q")
         assert screen.status() == 0
         assert ENTER in screen.text()
@@ -285,19 +292,19 @@ def test_tail_tells_of_every_change(client, environment, tmp_path):
 
         wait_for(sees)
         first, second = client.enqueue_jobs("tailed", [NewJob(b"a", attempts=2), NewJob(b"b")])
-        wait_for(lambda: f"{second}  PENDING" in out.read_text())
+        wait_for(lambda: f"{second}  b  PENDING" in out.read_text())
         jobs = {job.descriptor: job for job in client.dequeue_jobs("tailed", 3)}
-        wait_for(lambda: f"{first}  PENDING > IN_PROGRESS" in out.read_text())
+        wait_for(lambda: f"{first}  a  PENDING > IN_PROGRESS" in out.read_text())
         client.ack(
             "tailed",
             [Ack(second, jobs[second].claim)],
             [Ack(first, jobs[first].claim, "no luck", retry_delay=600)],
         )
-        wait_for(lambda: f"{first}  IN_PROGRESS > PENDING  1 of 2 left  no luck" in out.read_text())
-        wait_for(lambda: f"{second}  IN_PROGRESS > SUCCEEDED" in out.read_text())
+        wait_for(lambda: f"{first}  a  IN_PROGRESS > PENDING  1 of 2 left  no luck" in out.read_text())
+        wait_for(lambda: f"{second}  b  IN_PROGRESS > SUCCEEDED" in out.read_text())
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
-        assert "old" not in out.read_text()
+        assert "old  PENDING  " not in out.read_text()
     finally:
         if process.poll() is None:
             process.kill()

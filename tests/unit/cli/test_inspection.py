@@ -140,11 +140,33 @@ def pages(call):
     )
 
 
+def scanned(answer):
+    """Answer scans, and look-ups of the beginnings of the bodies."""
+
+    def reply(call):
+        if call.method != "lookupJobs":
+            return answer(call)
+        assert call.arguments.request.maxBodyBytes == 512
+        return {name: info(name, body=b'{"job": "Mail", "to": 7}') for name in call.arguments.request.jobDescriptors}
+
+    return reply
+
+
+def test_scan_names_class_and_arguments(tool_run, server):
+    server.answer = scanned(pages)
+    header, row = tool_run("scan", "email", "--limit", "1")[1].splitlines()
+    assert header.split()[:3] == ["DESCRIPTOR", "CLASS", "ARGUMENTS"]
+    assert row.split()[:3] == ["email:s1:p1:0", "Mail", "to=7"]
+    looked_up = [call for call in server.calls if call.method == "lookupJobs"]
+    tool_run("scan", "email", "--limit", "1", "--json")
+    assert [call for call in server.calls if call.method == "lookupJobs"] == looked_up, "JSON is as it was"
+
+
 def test_scan_stops_at_the_limit(tool_run, server):
-    server.answer = pages
+    server.answer = scanned(pages)
     assert len(tool_run("scan", "email")[1].splitlines()) == 101
     assert len(tool_run("scan", "email", "--limit", "7", "--state", "failed")[1].splitlines()) == 8
-    assert request(server, -1).jobState == 3
+    assert request(server, -2).jobState == 3
     assert len(tool_run("scan", "email", "--all")[1].splitlines()) == 251
 
 
@@ -185,5 +207,5 @@ def test_what_waits_for_its_key_is_said(tool_run, server):
     assert [job["waits_for_key"] for job in shown] == [True, False]
     server.answer = lambda _: {"a": keyed(in_order=True, waits=True)}
     assert "for its key: other jobs of the key run first" in tool_run("lookup", "a")[1]
-    server.answer = lambda _: messages.PinLaterScanJobsResponse([keyed(waits=True)], messages.CONTINUATION_END)
+    server.answer = scanned(lambda _: messages.PinLaterScanJobsResponse([keyed(waits=True)], messages.CONTINUATION_END))
     assert r"ada \x1b (waits)" in tool_run("scan", "email", "--future")[1]

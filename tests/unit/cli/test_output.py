@@ -3,20 +3,8 @@
 import pytest
 
 from pinlater.cli.latencies import Latencies
-from pinlater.cli.output import Table, body_text, bytes_json, moment, progress_text, visible
+from pinlater.cli.output import body_text, bytes_json, moment, progress_text, visible
 from pinlater.model.body_metadata import Progress
-
-
-def test_columns_are_aligned_and_keep_their_widths(capsys):
-    table = Table(["NAME", "N", "TEXT"], numbers=[1])
-    table.print([["a", "1", "x"], ["longer", "100", ""]])
-    table.print([["b", "2", "y"]])
-    assert capsys.readouterr().out.splitlines() == [
-        "NAME      N  TEXT",
-        "a         1  x",
-        "longer  100",
-        "b         2  y",
-    ]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,42 @@
+"""Summaries of jobs for lists: class and arguments, from the beginnings of their bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from pinlater.cli.bulk_action import batches
+from pinlater.model.body_summary import SUMMARY_BYTES, BodySummary, summarize
+
+if TYPE_CHECKING:
+    from pinlater.client.client import Client
+
+_AT_ONCE = 100
+_MOST_KEPT = 20_000
+_NOTHING = BodySummary("", "")
+
+
+class Summaries:
+    """Summarizes jobs, each once; of a body, only the beginning travels.
+
+    Args:
+        client: client of the server.
+        most: characters of the arguments.
+    """
+
+    def __init__(self, client: Client, most: int = 100) -> None:
+        self._client = client
+        self._most = most
+        self._known: dict[str, BodySummary] = {}
+
+    def of(self, descriptors: Iterable[str]) -> dict[str, BodySummary]:
+        """Return the summaries of jobs; empty ones for those that are not there any more."""
+        wanted = list(dict.fromkeys(descriptors))
+        for part in batches([name for name in wanted if name not in self._known], _AT_ONCE):
+            found = self._client.lookup(part, include_body=True, max_body_bytes=SUMMARY_BYTES)
+            for name in part:
+                self._known[name] = summarize(found[name].body, self._most) if name in found else _NOTHING
+        summaries = {name: self._known[name] for name in wanted}
+        for name in list(self._known)[:-_MOST_KEPT]:
+            del self._known[name]
+        return summaries

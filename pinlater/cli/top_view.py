@@ -1,0 +1,200 @@
+"""The screen of ``pinlater top``: which queues are shown, in which order, and from where on."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from pinlater.cli.output import duration, visible
+from pinlater.cli.tables import Table
+
+if TYPE_CHECKING:
+    from pinlater.cli.snapshots import QueueSnapshot
+
+_HELP = "q quit   left/right column to sort by   r reverse   / filter   up/down/pgup/pgdn scroll"
+_FRAME_LINES = 5
+"""Lines that are no rows: clock, empty line, headers, empty line, help."""
+
+_LONGEST_FILTER = 64
+
+Value = float | str
+
+
+class Column(NamedTuple):
+    """A column of the table.
+
+    Attributes:
+        header: its name.
+        value: value of a queue, now and before; what sorts highest comes first.
+        text: text of a queue, likewise.
+    """
+
+    header: str
+    value: Callable[[QueueSnapshot, QueueSnapshot | None], Value]
+    text: Callable[[QueueSnapshot, QueueSnapshot | None], str]
+
+
+def _count(header: str, field: str) -> Column:
+    def value(now: QueueSnapshot, _: QueueSnapshot | None) -> Value:
+        number: int | None = getattr(now, field)
+        return -1 if number is None else number
+
+    def text(now: QueueSnapshot, _: QueueSnapshot | None) -> str:
+        number: int | None = getattr(now, field)
+        return "-" if number is None else f"{number:,}"
+
+    return Column(header, value, text)
+
+
+def _ended(now: QueueSnapshot, before: QueueSnapshot | None) -> float:
+    ended = now.ended_since(before)
+    return -1.0 if ended is None else ended
+
+
+def _ended_text(now: QueueSnapshot, before: QueueSnapshot | None) -> str:
+    ended = now.ended_since(before)
+    return "-" if ended is None else f"{ended:,.1f}"
+
+
+COLUMNS = (
+    Column("QUEUE", lambda now, _: now.queue, lambda now, _: now.queue),
+    _count("DUE", "due"),
+    _count("SCHEDULED", "scheduled"),
+    _count("RUNNING", "running"),
+    _count("FAILED", "failed"),
+    _count("SUCCEEDED", "succeeded"),
+    Column("ENDED/S", _ended, _ended_text),
+    Column(
+        "WAITS",
+        lambda now, _: now.wait_seconds or 0.0,
+        lambda now, _: "-" if now.wait_seconds is None else duration(now.wait_seconds),
+    ),
+    Column("STATE", lambda now, _: _state(now), lambda now, _: _state(now)),
+)
+_WAITS = next(place for place, column in enumerate(COLUMNS) if column.header == "WAITS")
+_OPTIONAL = ("SUCCEEDED", "SCHEDULED", "RUNNING")
+
+
+def _state(snapshot: QueueSnapshot) -> str:
+    settings = snapshot.settings
+    if settings is None:
+        return "-"
+    parts = ["paused"] if settings.is_paused else []
+    if settings.jobs_per_second is not None:
+        parts.append(f"{settings.jobs_per_second:g}/s")
+    if settings.max_running is not None:
+        parts.append(f"{settings.max_running} at once")
+    return ", ".join(parts) or "open"
+
+
+class TopView:
+    """State of the screen, which keys change.
+
+    Args:
+        is_wide: whether columns are never shortened or left out.
+    """
+
+    def __init__(self, *, is_wide: bool = False) -> None:
+        self._is_wide = is_wide
+        self._snapshots: Sequence[QueueSnapshot] = ()
+        self._before: Mapping[str, QueueSnapshot] = {}
+        self._column = _WAITS
+        self._is_reversed = False
+        self._filter = ""
+        self._is_typing = False
+        self._first = 0
+        self._page = 1
+        self._message = "loading ..."
+
+    def show(self, snapshots: Sequence[QueueSnapshot]) -> None:
+        """Take new snapshots; the last ones become those of before."""
+        self._before = {snapshot.queue: snapshot for snapshot in self._snapshots}
+        self._snapshots = snapshots
+        self._message = ""
+
+    def fail(self, reason: str) -> None:
+        """Say that there are no new snapshots."""
+        self._message = f"{visible(reason)}; retrying"
+
+    def press(self, key: str) -> bool:
+        """Change the screen; return whether the user quits."""
+        if self._is_typing:
+            self._type(key)
+        elif key in {"q", "Q"} or (key == "escape" and not self._filter):
+            return True
+        elif key == "escape":
+            self._filter = ""
+        elif key == "/":
+            self._is_typing = True
+        elif key in {"left", "right"}:
+            self._column = (self._column + (1 if key == "right" else -1)) % len(COLUMNS)
+            self._is_reversed, self._first = False, 0
+        elif key == "r":
+            self._is_reversed = not self._is_reversed
+        else:
+            self._scroll(key)
+        return False
+
+    def _type(self, key: str) -> None:
+        if key in {"enter", "escape"}:
+            self._is_typing = False
+            self._filter = self._filter if key == "enter" else ""
+        elif key == "backspace":
+            self._filter = self._filter[:-1]
+        elif re.fullmatch(r"\w", key, re.ASCII):  # other characters are in no name
+            self._filter = (self._filter + key)[:_LONGEST_FILTER]
+        self._first = 0
+
+    def _scroll(self, key: str) -> None:
+        steps = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -self._page, "pagedown": self._page}
+        if key in steps:
+            self._first += steps[key]
+        elif key == "home":
+            self._first = 0
+        elif key == "end":
+            self._first = len(self._snapshots)
+
+    def lines(self, columns: int, rows: int) -> list[str]:
+        """Return the lines of a screen of that size."""
+        chosen = self._chosen()
+        self._page = max(rows - _FRAME_LINES, 1)
+        self._first = max(min(self._first, len(chosen) - self._page), 0)
+        table = self._table(chosen[self._first : self._first + self._page], None if self._is_wide else columns)
+        return [self._head(len(chosen)), "", *table, "", self._foot()]
+
+    def table(self, width: int | None = None) -> list[str]:
+        """Return the lines of a table of all queues."""
+        return self._table(self._chosen(), width, has_mark=False)
+
+    def _chosen(self) -> list[QueueSnapshot]:
+        wanted = self._filter.lower()
+        found = [snapshot for snapshot in self._snapshots if wanted in snapshot.queue.lower()]
+        value = COLUMNS[self._column].value
+        found.sort(key=lambda now: (-now.due, now.queue))
+        is_text = bool(found) and isinstance(value(found[0], None), str)
+        found.sort(
+            key=lambda now: value(now, self._before.get(now.queue)),
+            reverse=is_text is self._is_reversed,  # the largest number and the first name come first
+        )
+        return found
+
+    def _table(self, snapshots: Sequence[QueueSnapshot], width: int | None, *, has_mark: bool = True) -> list[str]:
+        marks = {self._column: "^" if self._is_reversed else "*"} if has_mark else {}
+        headers = [f"{column.header}{marks.get(place, '')}" for place, column in enumerate(COLUMNS)]
+        numbers = range(1, len(COLUMNS) - 1)
+        optional = [headers[place] for place, column in enumerate(COLUMNS) if column.header in _OPTIONAL]
+        table = Table(headers, numbers, width=width, optional=optional)
+        return table.lines([[column.text(now, self._before.get(now.queue)) for column in COLUMNS] for now in snapshots])
+
+    def _head(self, chosen: int) -> str:
+        queues = f"{chosen} of {len(self._snapshots)} queues" if self._filter else f"{len(self._snapshots)} queues"
+        last = self._first + min(self._page, chosen - self._first)
+        place = f", {self._first + 1} to {last}" if chosen > self._page else ""
+        return f"{time.strftime('%H:%M:%S')}  {self._message or queues + place}"
+
+    def _foot(self) -> str:
+        if self._is_typing:
+            return f"filter: {self._filter}_   (enter: done, escape: all queues)"
+        return f"filter: {self._filter} (escape: all queues)   {_HELP}" if self._filter else _HELP
