@@ -22,7 +22,7 @@ _LONGEST_FILTER = 64
 Value = float | str
 
 
-class Column(NamedTuple):
+class TopColumn(NamedTuple):
     """A column of the table.
 
     Attributes:
@@ -36,7 +36,7 @@ class Column(NamedTuple):
     text: Callable[[QueueSnapshot, QueueSnapshot | None], str]
 
 
-def _count(header: str, field: str) -> Column:
+def _count(header: str, field: str) -> TopColumn:
     def value(now: QueueSnapshot, _: QueueSnapshot | None) -> Value:
         number: int | None = getattr(now, field)
         return -1 if number is None else number
@@ -45,7 +45,7 @@ def _count(header: str, field: str) -> Column:
         number: int | None = getattr(now, field)
         return "-" if number is None else f"{number:,}"
 
-    return Column(header, value, text)
+    return TopColumn(header, value, text)
 
 
 def _ended(now: QueueSnapshot, before: QueueSnapshot | None) -> float:
@@ -59,19 +59,19 @@ def _ended_text(now: QueueSnapshot, before: QueueSnapshot | None) -> str:
 
 
 COLUMNS = (
-    Column("QUEUE", lambda now, _: now.queue, lambda now, _: now.queue),
+    TopColumn("QUEUE", lambda now, _: now.queue, lambda now, _: now.queue),
     _count("DUE", "due"),
     _count("SCHEDULED", "scheduled"),
     _count("RUNNING", "running"),
     _count("FAILED", "failed"),
     _count("SUCCEEDED", "succeeded"),
-    Column("ENDED/S", _ended, _ended_text),
-    Column(
+    TopColumn("ENDED/S", _ended, _ended_text),
+    TopColumn(
         "WAITS",
         lambda now, _: now.wait_seconds or 0.0,
         lambda now, _: "-" if now.wait_seconds is None else duration(now.wait_seconds),
     ),
-    Column("STATE", lambda now, _: _state(now), lambda now, _: _state(now)),
+    TopColumn("STATE", lambda now, _: _state(now), lambda now, _: _state(now)),
 )
 _WAITS = next(place for place, column in enumerate(COLUMNS) if column.header == "WAITS")
 _OPTIONAL = ("SUCCEEDED", "SCHEDULED", "RUNNING")
