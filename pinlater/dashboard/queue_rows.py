@@ -117,6 +117,14 @@ def total_of(rows: Collection[QueueRow]) -> StateCounts:
     return StateCounts(*map(sum, columns)) if columns else StateCounts()
 
 
+def has_more(rows: Collection[QueueRow], count_limit: int) -> list[bool]:
+    """Return for each open state whether some queue was not counted to its end."""
+    return [
+        any(row.counts is not None and row.counts[index] >= count_limit for row in rows)
+        for index in range(len(OPEN_STATES))
+    ]
+
+
 def processes_by_queue(reports: Iterable[WorkerReport], now_ms: float) -> dict[str, int]:
     """Return the number of job processes that take jobs of each queue; silent and draining workers do not."""
     found: defaultdict[str, int] = defaultdict(int)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from pinlater.dashboard.app_state import AppState, get_app_state
+from pinlater.dashboard.chart_data import RANGES, ChartRange
 from pinlater.dashboard.count_cache import OPEN_STATES
 from pinlater.dashboard.finding_links import link_of
 from pinlater.dashboard.forms import RequestRefused, number, query_text
-from pinlater.dashboard.queue_rows import COLUMNS, SORTABLE, QueueRow, queue_rows, sort_rows, total_of
+from pinlater.dashboard.pages.charts import range_of
+from pinlater.dashboard.queue_rows import COLUMNS, SORTABLE, QueueRow, has_more, queue_rows, sort_rows, total_of
 from pinlater.dashboard.render import page
 from pinlater.errors import PinLaterError
 from pinlater.triage.findings import Finding
@@ -23,49 +26,84 @@ _PATIENCE_SECONDS = 0.3
 """How long the page waits for findings before it is shown without."""
 
 
+class _Query(NamedTuple):
+    """What an address of the page asks for.
+
+    Attributes:
+        wanted: part of the names of the queues; empty: all queues.
+        column: by which the queues are sorted.
+        is_descending: whether the largest come first.
+        which: number of the page.
+        has_all_findings: whether all findings are shown.
+        chart_range: range of the charts.
+        parameters: parameters that links to other pages of the table keep.
+    """
+
+    wanted: str
+    column: str
+    is_descending: bool
+    which: int
+    has_all_findings: bool
+    chart_range: ChartRange
+    parameters: dict[str, str]
+
+    def link(self, **changes: object) -> str:
+        """Return the path of the page, with other parameters."""
+        given = self.parameters | changes
+        return f"/?{urlencode({name: value for name, value in given.items() if value})}"
+
+
 async def overview(request: Request) -> Response:
     """Show job counts and rates of the queues: all figures are of the queues that match the filter."""
-    app = get_app_state(request)
-    wanted = query_text(request, "q", 64)
-    column, order = query_text(request, "sort", 20) or "queue", query_text(request, "order", 4)
-    if column not in SORTABLE or order not in {"", "asc", "desc"}:
-        raise RequestRefused(400, f"queues cannot be sorted by {column} {order}".strip())
-    is_descending = order == "desc" or (not order and column != "queue")
-    which = int(number("page", query_text(request, "page", 9) or "1", 1, 10**6, int))
+    app, query = get_app_state(request), _read_query(request)
     every = await _rows(app)
-    found = [row for row in every if wanted.lower() in row.name.lower()]
-    shown = await _page(app, sort_rows(found, column, is_descending=is_descending), which)
-    names = [row.name for row in found] if wanted else None
+    found = [row for row in every if query.wanted.lower() in row.name.lower()]
+    shown = await _page(app, sort_rows(found, query.column, is_descending=query.is_descending), query.which)
+    names = [row.name for row in found] if query.wanted else None
     findings, problem = await _findings(app)
     chosen = [finding for finding in findings if names is None or finding.queue in names]
-    most = len(chosen) if query_text(request, "findings", 3) else _MOST_FINDINGS
-    filters = {"q": wanted, "sort": column if column != "queue" else "", "order": order}
+    most = len(chosen) if query.has_all_findings else _MOST_FINDINGS
     return page(
         request,
         "overview.html",
+        query=query,
         rows=[(row, app.history.line(row.name, "succeeded")) for row in shown],
         columns=COLUMNS,
         states=OPEN_STATES,
-        sort=column,
-        is_descending=is_descending,
         findings=[(finding, link_of(finding)) for finding in chosen[:most]],
         more_findings=max(len(chosen) - most, 0),
         elsewhere=len(findings) - len(chosen),
         triage_problem=problem,
         total=total_of(found),
-        has_more=[
-            any(row.counts is not None and row.counts[index] >= app.options.count_limit for row in found)
-            for index in range(len(OPEN_STATES))
-        ],
+        has_more=has_more(found, app.options.count_limit),
         uncounted=sum(row.counts is None for row in found),
         queues=len(every),
         found=len(found),
-        wanted=wanted,
-        which=which,
         pages=max(-(-len(found) // _PER_PAGE), 1),
         lines={name: app.history.total_line(name, names) for name in ("enqueued", "succeeded", "failed")},
         workers=await _workers(app, None if names is None else set(names)),
-        link=lambda **changes: _link(filters | changes),
+        ranges=RANGES.values(),
+    )
+
+
+def _read_query(request: Request) -> _Query:
+    wanted, chosen_range = query_text(request, "q", 64), range_of(request)
+    column, order = query_text(request, "sort", 20) or "queue", query_text(request, "order", 4)
+    if column not in SORTABLE or order not in {"", "asc", "desc"}:
+        raise RequestRefused(400, f"queues cannot be sorted by {column} {order}".strip())
+    return _Query(
+        wanted,
+        column,
+        order == "desc" or (not order and column != "queue"),
+        int(number("page", query_text(request, "page", 9) or "1", 1, 10**6, int)),
+        bool(query_text(request, "findings", 3)),
+        chosen_range,
+        {
+            "q": wanted,
+            "sort": column if column != "queue" else "",
+            "order": order,
+            "range": chosen_range.name if "range" in request.query_params else "",
+        },
     )
 
 
@@ -101,7 +139,3 @@ async def _workers(app: AppState, queues: set[str] | None) -> int:
         for report in await app.reports.get("")
         for process in report.processes
     )
-
-
-def _link(filters: dict[str, str]) -> str:
-    return f"/?{urlencode({name: value for name, value in filters.items() if value})}"

@@ -61,6 +61,7 @@ async def queue(request: Request) -> Response:
         hidden_workers=max(len(serving) - _MOST_WORKERS, 0),
         chart_range=range_of(request),
         ranges=RANGES.values(),
+        link=lambda range: f"/queues/{name}?range={range}" if range else f"/queues/{name}",  # noqa: A006 - of the address
         processes=sum(worker.processes for worker in serving),
         note=_NOTES.get(query_text(request, "done", 20), ""),
     )
