@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pinlater.triage.readings import Readings
 
 _WIDTH = 80
+_MOST_OF_A_KIND = 5
 _LEVELS = ("notice", "warning", "critical")
 
 
@@ -135,13 +137,24 @@ async def _look_once(session: Session, queues: Sequence[str], admin: str | None,
     if session.as_json:
         print_json({"findings": [finding.to_json() for finding in findings], "not_told": list(readings.not_told)})
     else:
-        for finding in findings:
-            print_finding(finding)
+        _print_findings(findings)
         for missing in readings.not_told:
             click.echo(f"not looked at: {visible(missing)}", err=True)
         if not findings:
             click.echo(f"nothing is wrong ({_seen(readings)})")
     return int(any(finding.severity.is_at_least(least) for finding in findings))
+
+
+def _print_findings(findings: Sequence[Finding]) -> None:
+    """Print findings, of each kind the first ones."""
+    seen = Counter[str]()
+    for finding in findings:
+        seen[finding.kind] += 1
+        if seen[finding.kind] <= _MOST_OF_A_KIND:
+            print_finding(finding)
+    for kind, number in seen.items():
+        if number > _MOST_OF_A_KIND:
+            click.echo(f"{number - _MOST_OF_A_KIND} more of the kind {kind}; --json has them")
 
 
 def print_finding(finding: Finding) -> None:

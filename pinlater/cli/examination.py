@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Sequence
 
 from pinlater.cli.command import Session
 from pinlater.cli.metrics_page import AdminPort
 from pinlater.client.async_verbs import AsyncVerbs
+from pinlater.client.periodic import PeriodicJobs
 from pinlater.errors import QueueNotFound
 from pinlater.triage.collect import Collector
 from pinlater.triage.findings import Finding
@@ -18,6 +20,8 @@ from pinlater.triage.server_samples import ServerSample, server_reading
 
 BETWEEN_SAMPLES_SECONDS = 2.0
 """Between the first two samples of the metrics: what happens in that time says how the store does now."""
+
+_COST_FACTOR = 10
 
 
 class Examination:
@@ -31,7 +35,9 @@ class Examination:
     """
 
     def __init__(self, session: Session, client: AsyncVerbs, queues: Sequence[str], admin: str | None) -> None:
-        self._collector = Collector(client)
+        self._client = client
+        self._collector = Collector(client, periodic=self._periodic_jobs)
+        self._periodic: tuple[float, PeriodicJobs] | None = None  # good until, monotonic seconds
         self._queues = queues
         self._admin = None if admin is None else AdminPort(admin, session.timeout, session.tls_ca)
         self._last: ServerSample | None = None
@@ -50,6 +56,15 @@ class Examination:
         if problem:
             readings = dataclasses.replace(readings, not_told=[*readings.not_told, problem])
         return readings, diagnose(readings)
+
+    async def _periodic_jobs(self, queues: Collection[str]) -> PeriodicJobs:
+        """Return the periodic jobs, looked for in a tenth of the time at most: with many queues that is the longest."""
+        started = time.monotonic()
+        if self._periodic is None or started >= self._periodic[0]:
+            found = await self._client.periodic_jobs(queues)
+            now = time.monotonic()
+            self._periodic = now + _COST_FACTOR * (now - started), found
+        return self._periodic[1]
 
     async def _read_server(self) -> tuple[ServerReading | None, str]:
         """Return what the admin port tells, or why it does not."""

@@ -119,7 +119,7 @@ def make_app_state(options: DashboardOptions, client: AsyncVerbs, searcher: Asyn
 
     cached_failures, cached_periodic, cached_reports = (
         TtlCache(failures),
-        TtlCache(periodic),
+        TtlCache(periodic, stale_seconds=20.0),
         TtlCache(reports, stale_seconds=10.0),
     )
 

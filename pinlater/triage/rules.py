@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from pinlater.triage import failure_rules, periodic_rules, queue_rules, store_rules, worker_rules
 from pinlater.triage.findings import Finding, Kind, sickest_first
@@ -44,16 +44,15 @@ def diagnose(readings: Readings, thresholds: Thresholds | None = None) -> list[F
     """Return what is wrong, sickest first."""
     chosen = thresholds or Thresholds()
     found = [finding for rule in RULES for finding in rule(readings, chosen)]
-    return sickest_first(finding for finding in found if not _is_explained(finding, found))
+    places = {(finding.kind, place) for finding in found for place in _places(finding)}
+    return sickest_first(finding for finding in found if not _is_explained(finding, places))
 
 
-def _is_explained(finding: Finding, found: Iterable[Finding]) -> bool:
+def _is_explained(finding: Finding, places: Collection[tuple[Kind, str]]) -> bool:
     causes = _EXPLAINED_BY.get(finding.kind, frozenset())
-    return any(
-        other.kind in causes
-        and (
-            (finding.worker is not None and finding.worker == other.worker)
-            or (finding.queue is not None and finding.queue == other.queue)
-        )
-        for other in found
-    )
+    return any((cause, place) in places for cause in causes for place in _places(finding))
+
+
+def _places(finding: Finding) -> list[str]:
+    """Return the queue and the worker that a finding is about."""
+    return [place for place in (finding.queue, finding.worker) if place is not None]

@@ -42,6 +42,16 @@ def test_it_says_what_is_wrong_and_what_to_do(tool_run, server):
     assert max(map(len, lines)) <= 80
 
 
+def test_of_each_kind_the_first_ones_are_printed(tool_run, server):
+    names = [f"q{number}" for number in range(12)]
+    settings = {name: PinLaterQueueSettings(isPaused=True) for name in names}
+    server.answer = answers(getQueueSettings=settings, getOldestDueTimestamps=dict.fromkeys(names, 1))
+    _, out, _ = tool_run("doctor")
+    assert out.count("is paused, and jobs wait") == 5
+    assert out.endswith("7 more of the kind paused; --json has them\n")
+    assert len(json.loads(tool_run("doctor", "--json")[1])["findings"]) == 12
+
+
 def test_exit_status_and_json_are_for_scripts(tool_run, server):
     server.answer = answers()
     status, out, _ = tool_run("doctor", "--json", "--level", "critical")
