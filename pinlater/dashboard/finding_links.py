@@ -15,6 +15,9 @@ class FindingLink(NamedTuple):
     label: str
 
 
+_NO_CLASS = "(unreadable)"
+"""What workers report instead of a class for bodies that name none."""
+
 _STORE = {Kind.SHARD_AWAY, Kind.STORE_FULL, Kind.STORE_SLOW}
 _FAILURES = {Kind.POISON, Kind.FAILING, Kind.GIVEN_UP}
 _WORKER = {Kind.WORKER_SILENT, Kind.MEMORY_GROWS, Kind.CLOCK_OFF}
@@ -22,8 +25,13 @@ _WORKERS = {Kind.POOL_GONE, Kind.NO_WORKER}
 _PERIODIC = {Kind.PERIODIC_FAILED, Kind.PERIODIC_LATE}
 
 
-def link_of(finding: Finding) -> FindingLink:
-    """Return where a finding is mended."""
+def link_of(finding: Finding, *, can_search: bool = True) -> FindingLink:
+    """Return where a finding is mended.
+
+    Args:
+        finding: the finding.
+        can_search: whether the bodies of jobs may be searched, for those of a class.
+    """
     queue, kind = finding.queue or "", finding.kind
     if kind in _STORE:
         return FindingLink("/server", "Store")
@@ -36,7 +44,10 @@ def link_of(finding: Finding) -> FindingLink:
     if kind in _WORKER:
         return FindingLink(_path("/workers", worker=finding.worker or ""), "Worker")
     if kind is Kind.UNKNOWN_CLASS:
-        return FindingLink(_path("/jobs", queue=queue, state="pending"), "Jobs")
+        job = finding.job if can_search and finding.job != _NO_CLASS else ""
+        return FindingLink(_path("/jobs", queue=queue, state="scheduled", **{"class": job or ""}), "Jobs")
+    if kind is Kind.KEY_FLOOD:
+        return FindingLink(_path("/jobs", queue=queue, state="scheduled"), "Jobs")
     return FindingLink(f"/queues/{queue}" if queue else "/workers", "Queue" if queue else "Workers")
 
 

@@ -100,11 +100,12 @@ def moment(epoch_ms: int | None, now: float | None = None) -> Markup | str:
     )
 
 
-def size(count: int) -> str:
+def size(count: float) -> str:
     """Format a number of bytes."""
-    if count < 1024:
-        return plural(count, "byte")
-    return f"{count / 1024:,.1f} KiB" if count < 1024**2 else f"{count / 1024**2:,.1f} MiB"
+    for unit, name in ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB")):
+        if count >= unit:
+            return f"{count / unit:,.1f} {name}"
+    return plural(int(count), "byte")
 
 
 def plural(count: int, noun: str = "job") -> str:

@@ -27,7 +27,7 @@ def fill(client, server):
     client.create_queue(QUEUE)
     now_ms = int(time.time() * 1000)
     body = json.dumps({"job": CLASS, ARGUMENT: ARGUMENT, "list": [ARGUMENT] * 3, "text": "word " * 60}).encode()
-    waiting = [NewJob(body, key=JobKey(KEY, 1)) for _ in range(150)]
+    waiting = [NewJob(body, key=JobKey(KEY, 1)) for _ in range(60)]
     client.import_jobs(
         QUEUE, [_finished(body, state, now_ms - age) for state in ("SUCCEEDED", "FAILED") for age in (1, 10**7)]
     )
@@ -50,6 +50,7 @@ def fill(client, server):
         "/job that is not there": f"/job?id={QUEUE}:s1:p1:99999",
         "/failed": "/failed",
         "/periodic": "/periodic",
+        "/classes": "/classes",
         "/workers": "/workers",
         "/server": "/server",
         "/find": f"/find?q={CLASS}",

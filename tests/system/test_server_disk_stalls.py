@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import threading
 import time
 
@@ -11,6 +10,7 @@ import pytest
 from pinlater import Client, JobState
 from pinlater.model.jobs import NewJob
 from tests.support.server import ServerProcess, wait_for
+from tests.support.stalls import Stalls
 
 STALL_SECONDS = 2.0
 STALLS = 4
@@ -21,30 +21,6 @@ def server(tmp_path):
     server = ServerProcess(tmp_path / "server")
     yield server
     assert server.stop() == 0
-
-
-class Stalls:
-    """Lets each sync of a process take long, as long as it is entered; needs the right to trace it."""
-
-    def __init__(self, process, log):
-        self._process = process
-        self._log = log
-        self._tracer = None
-
-    def __enter__(self):
-        delay = f"inject=fdatasync,fsync:delay_enter={int(STALL_SECONDS * 1e6)}"
-        tracer = ["strace", "-f", "-e", "trace=fdatasync,fsync", "-e", delay]
-        tracer += ["-o", str(self._log), "-p", str(self._process.pid)]
-        self._tracer = subprocess.Popen(tracer, stderr=subprocess.PIPE, text=True)
-        said = self._tracer.stderr.readline()
-        if "attached" not in said:
-            self._tracer.wait(10)
-            pytest.skip(f"strace cannot trace here: {said}")
-        return self
-
-    def __exit__(self, *_):
-        self._tracer.terminate()
-        self._tracer.communicate(timeout=60)
 
 
 class Pulse:
@@ -78,7 +54,7 @@ def test_a_disk_that_stalls_stops_the_server_once_at_most(server, tmp_path):
     with Client(server.address, timeout=60) as client:
         client.create_queue("q")
         stored = [client.enqueue_jobs("q", [NewJob(b"before")]) for _ in range(20)]
-        with Pulse(server.address) as pulse, Stalls(server.child(), tmp_path / "trace"):
+        with Pulse(server.address) as pulse, Stalls(server.child(), tmp_path / "trace", STALL_SECONDS):
             for _ in range(STALLS):
                 began = time.monotonic()
                 stored.append(client.enqueue_jobs("q", [NewJob(b"while the disk stalls")]))

@@ -70,7 +70,7 @@ async def overview(request: Request) -> Response:
         rows=[(row, app.history.line(row.name, "succeeded")) for row in shown],
         columns=COLUMNS,
         states=OPEN_STATES,
-        findings=[(finding, link_of(finding)) for finding in chosen[:most]],
+        findings=[(finding, link_of(finding, can_search=not app.options.hides_bodies)) for finding in chosen[:most]],
         more_findings=max(len(chosen) - most, 0),
         elsewhere=len(findings) - len(chosen),
         triage_problem=problem,

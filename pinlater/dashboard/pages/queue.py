@@ -55,7 +55,8 @@ async def queue(request: Request) -> Response:
         oldest=None if due_ms is None else max(time.time() - due_ms / 1000, 0.0),
         rates=app.history.rates(name),
         findings=[
-            (finding, link_of(finding)) for finding in await app.triage.get_within(_PATIENCE_SECONDS, name) or ()
+            (finding, link_of(finding, can_search=not app.options.hides_bodies))
+            for finding in await app.triage.get_within(_PATIENCE_SECONDS, name) or ()
         ],
         workers=(serving := workers_of(reports, name, time.time() * 1000))[:_MOST_WORKERS],
         hidden_workers=max(len(serving) - _MOST_WORKERS, 0),

@@ -14,9 +14,11 @@ from pinlater.dashboard.figures import (
     COMMIT_SECONDS,
     CONNECTIONS,
     ERRORS,
+    FREE_BYTES,
     PARKED,
     SHARD_FAILURES,
     SHARD_SECONDS,
+    STORE_BYTES,
     STORE_WAITING,
     ServerFigures,
     ShardHealth,
@@ -51,13 +53,15 @@ class Commits(NamedTuple):
 
 
 class ShardRow(NamedTuple):
-    """A shard and its calls in the last minute: rate, times in seconds, and number of failures."""
+    """A shard, its calls in the last minute (rate, times in seconds, number of failures), and its space."""
 
     shard: ShardHealth
     rate: float | None = None
     mean: float | None = None
     p95: float | None = None
     failures: int | None = None
+    used_bytes: float | None = None
+    free_bytes: float | None = None
 
 
 async def server(request: Request) -> Response:
@@ -77,7 +81,7 @@ async def server(request: Request) -> Response:
         span="minute" if not seconds or seconds > _ABOUT_A_MINUTE_SECONDS else duration(seconds),
         methods=_methods(seconds, first, last) if seconds else [],
         commits=_commits(seconds, first, last) if seconds else None,
-        shards=[_shard(shard, seconds, first, last) for shard in shown],
+        shards=[_spaced(_shard(shard, seconds, first, last), now) for shard in shown],
         hidden_shards=len(now.shards) - len(shown),
         unhealthy_shards=sum(shard.unhealthy_in > 0 for shard in now.shards),
         is_one_file=all(shard.connections is None for shard in now.shards),
@@ -122,6 +126,11 @@ def _shard(shard: ShardHealth, seconds: float, first: ServerFigures, last: Serve
         return ShardRow(shard)
     failures = last.total(SHARD_FAILURES, shard.name) - first.total(SHARD_FAILURES, shard.name)
     return ShardRow(shard, added.size / seconds, added.mean, added.quantile(0.95), max(failures, 0))
+
+
+def _spaced(row: ShardRow, now: ServerFigures) -> ShardRow:
+    name = row.shard.name
+    return row._replace(used_bytes=now.level(STORE_BYTES, name), free_bytes=now.level(FREE_BYTES, name))
 
 
 def _added(first: ServerFigures, last: ServerFigures, name: str, *labels: str) -> Histogram | None:

@@ -1,0 +1,224 @@
+"""The drill: twelve incidents. The first page names each in time; two clicks lead to its jobs and to what mends it."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import statistics
+import time
+
+import pytest
+
+from pinlater.client import Client, NewJob, WorkerProcess, WorkerReport
+from pinlater.model.jobs import JobInfo
+from pinlater.model.keys import JobKey
+from pinlater.model.state import JobState
+from pinlater.model.workers import SILENT_SECONDS
+from tests.browser import drill_jobs
+from tests.support.redis_service import RedisService, shard_file
+from tests.support.server import PASSWORD, ServerProcess, wait_for
+from tests.support.stalls import Stalls
+from tests.system.worker_program import Worker
+
+NAMED_SECONDS = 10.0
+"""So soon the first page names trouble."""
+
+MOST_SECONDS = 60.0
+MINUTE_MS = 60_000
+HOST = "worker-7.example.com"
+
+seconds = {}
+"""How long each incident took to be named."""
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(scope="module")
+def server(chromium, tmp_path_factory):
+    server = ServerProcess(tmp_path_factory.mktemp("server"), DASHBOARD="true")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def page(page):
+    page.goto("/")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("heading", name="Queues").wait_for()
+    page.complaints.clear()  # that of the log-in
+    return page
+
+
+@pytest.fixture
+def queue(client):
+    """Make queues, which are deleted afterwards, so that each incident is alone."""
+    made = []
+
+    def make(name):
+        client.create_queue(name)
+        made.append(name)
+        return name
+
+    yield make
+    for name in made:
+        client.delete_queue(name, PASSWORD)
+    for report in client.workers():
+        client.report_worker(report, 0)
+
+
+@pytest.fixture
+def workers(server, queue, tmp_path):
+    """Start workers with jobs of the drill; those that still run are killed at the end."""
+    started = []
+    shutil.copy(drill_jobs.__file__, tmp_path / "jobs.py")
+
+    def start(*queues):
+        served = [part for queue in queues for part in ("--queue", f"{queue}=1")]
+        started.append(Worker(tmp_path, "jobs", "--server", server.address, *served))
+        return started[-1]
+
+    yield start
+    for worker in started:
+        worker.end()
+
+
+def enqueue(client, queue, job, count=1, key=None, **fields):
+    body = json.dumps({"job": job, **fields}).encode()
+    return client.enqueue_jobs(queue, [NewJob(body, key=key, attempts=fields.pop("attempts", 2)) for _ in range(count)])
+
+
+def named(page, kind, *words, since, meanwhile=lambda: None):
+    """Wait until the first page names an incident at its top; return where it says so."""
+    page.goto("/")
+    first = page.locator("#triage li").nth(0)
+    found = first.and_(page.locator(f'[data-finding="{kind}"]'))
+    for word in words:
+        found = found.filter(has_text=word)
+    while not found.count():
+        assert time.monotonic() < since + MOST_SECONDS, page.locator("#triage").inner_text()
+        meanwhile()
+        page.wait_for_timeout(200)
+    seconds[kind] = time.monotonic() - since
+    return found
+
+
+def follow(finding):
+    """Click the first time."""
+    finding.locator("a[data-open]").click()
+
+
+def test_paused_and_forgotten(page, client, queue):
+    forgotten = queue("newsletters")
+    client.change_queue(forgotten, paused=True)
+    since, due_ms = time.monotonic(), int(time.time() * 1000) - 30 * MINUTE_MS
+    body = b'{"job": "SendNewsletter", "issue": 7}'
+    client.import_jobs(
+        forgotten, [JobInfo(f"{forgotten}:s1:p1:1", JobState.PENDING, 3, 3, "", due_ms, due_ms, due_ms, body=body)] * 20
+    )
+    follow(named(page, "paused", forgotten, "20 jobs", "may be forgotten", since=since))
+    page.get_by_role("button", name="Resume").click()
+    page.get_by_text("The queue is resumed.").wait_for()
+    assert len(client.dequeue_jobs(forgotten, 100)) == 20
+
+
+def test_periodic_job_fails(page, client, queue, workers):
+    queue("books")
+    workers("books")
+    wait_for(client.workers)
+    since = time.monotonic()
+    follow(named(page, "periodic_failed", "CloseBooks", "there is no rate for today", since=since))
+    row = page.get_by_role("row").filter(has_text="CloseBooks")
+    assert row.get_by_text("there is no rate for today").is_visible()
+    assert row.get_by_role("button", name="Run now").or_(row.get_by_role("button", name="Pause")).first.is_visible()
+
+
+def test_unknown_class_after_a_deploy(page, client, queue, workers):
+    queue("mail")
+    worker = workers("mail")
+    wait_for(client.workers, what=lambda: worker.log)
+    since = time.monotonic()
+    enqueue(client, "mail", "SendReminder", 30, to="ada@example.com")
+    follow(named(page, "unknown_class", "SendReminder", since=since))
+    page.get_by_role("row").filter(has_text="SendReminder").filter(has_text="ada@example.com").first.wait_for()
+    worker.stop()
+    page.get_by_text("All that match…").click()
+    page.locator("details[open]").get_by_role("button", name="Move…").wait_for()
+
+
+def test_one_tenant_floods(page, client, queue, workers):
+    flooded = queue("exports")
+    workers(flooded)
+    wait_for(client.workers)
+    since = time.monotonic()
+    enqueue(client, flooded, "Export", 300, tenant="7", key=JobKey("tenant-7", 1))
+    enqueue(client, flooded, "Export", 20, tenant="8", key=JobKey("tenant-8", 1))
+    follow(named(page, "key_flood", flooded, "tenant-7", since=since))
+    page.get_by_role("row").filter(has_text="tenant-7").nth(20).wait_for()
+    page.get_by_text(re.compile(r"^All \d+…$")).click()
+    page.locator("details[open]").get_by_role("button", name="Cancel…").wait_for()
+
+
+def test_memory_leaks(page, client, queue, workers):
+    queue("keep")
+    workers("keep")
+    enqueue(client, "keep", "KeepAll")
+    wait_for(lambda: any(one.ended for report in client.workers() for one in report.processes))
+    since = time.monotonic()
+    enqueue(client, "keep", "KeepAll", 14)
+    follow(named(page, "memory_grows", since=since))
+    page.get_by_role("heading", name="Worker").wait_for()
+    assert page.get_by_text("keep").first.is_visible()
+
+
+def test_the_clock_of_a_worker_is_off(page, client, queue):
+    served, since = queue("clocks"), time.monotonic()
+    report = WorkerReport(HOST, HOST, 42, processes=[WorkerProcess(43, queues=[served])])
+
+    def tell():
+        client.report_worker(report._replace(sent_ms=int(time.time() * 1000) + 60 * MINUTE_MS), 60)
+
+    follow(named(page, "clock_off", HOST, "60 minutes ahead", since=since, meanwhile=tell))
+    page.get_by_role("heading", name=HOST).wait_for()
+    page.get_by_text(re.compile("clock (59 min|1 h)")).first.wait_for()
+
+
+def test_all_workers_of_a_pool_are_gone(page, client, queue, workers):
+    queue("mail")
+    worker = workers("mail")
+    wait_for(client.workers, what=lambda: worker.log)
+    worker.end()
+    enqueue(client, "mail", "CallMailServer", 10, to="ada@example.com")
+    follow(named(page, "pool_gone", "mail", "jobs wait", since=time.monotonic() + SILENT_SECONDS))
+    page.get_by_text("last report").wait_for()
+
+
+def test_the_store_is_slow(page, server, client, queue, tmp_path):
+    orders = queue("orders")
+    with Stalls(server.child(), tmp_path / "trace", 1.0):
+        since = time.monotonic()
+        follow(named(page, "store_slow", since=since, meanwhile=lambda: enqueue(client, orders, "Ship")))
+        page.get_by_role("row").filter(has_text="pinlater.db").wait_for()
+
+
+def test_the_disk_is_nearly_full(chromium, tmp_path):
+    redis = RedisService(tmp_path / "redis", maxmemory="64mb")
+    with contextlib.closing(redis):
+        settings = {"PINLATER_BACKEND": "redis", "BACKEND_CONFIG": str(shard_file(tmp_path, [redis]))}
+        server = ServerProcess(tmp_path / "server", ADMIN_PASSWORD_HASH="", DASHBOARD="true", **settings)
+        page = chromium.new_page(base_url=f"http://127.0.0.1:{server.admin_port}")
+        try:
+            with Client(server.address) as client:
+                client.create_queue("q")
+            follow(named(page, "store_full", "shard 1", since=time.monotonic()))
+            page.get_by_role("row").filter(has_text="MiB").first.wait_for()
+        finally:
+            page.close()
+            server.stop()
+
+
+def test_incidents_are_named_in_time():
+    """The median, on a machine without other work; on a busy one each process waits its turn."""
+    busy = max(os.getloadavg()[0] / os.cpu_count(), 1.0)
+    assert statistics.median(seconds.values()) <= NAMED_SECONDS * busy, seconds
