@@ -17,7 +17,8 @@
     │   ├── CallTimeout              no reply came before the deadline
     │   │   └── JobUnfinished        a job did not end in the time that somebody waited for it
     │   └── ProtocolError            the server sent an invalid or unexpected message
-    │       └── CallUnsendable       the call is too large, or a value cannot be encoded
+    │       ├── CallUnsendable       the call is too large, or a value cannot be encoded
+    │       └── CallUnsupported      the server is of an older version, and does not know the call
     ├── JobError                     about a single job
     │   ├── Retry                    try again after the given time, instead of the class's backoff
     │   ├── Discard                  fail the job now, even if attempts remain
@@ -128,6 +129,10 @@ class ProtocolError(CallError):
 
 class CallUnsendable(ProtocolError):
     """The call is too large, or a value cannot be encoded; nothing was sent."""
+
+
+class CallUnsupported(ProtocolError):
+    """The server does not know the call: it is of an older version, or of the original. Upgrade the servers first."""
 
 
 class JobError(PinLaterError):

@@ -10,7 +10,7 @@ from pinlater.client.address import Address
 from pinlater.client.connection import MAX_REPLY_BYTES, is_tls_alert
 from pinlater.client.sockets import stopping, tune, unavailable
 from pinlater.client.tls import TlsFiles
-from pinlater.errors import CallTimeout, CallUnsendable, ProtocolError, ServerUnavailable, ServiceError
+from pinlater.errors import CallTimeout, CallUnsendable, CallUnsupported, ProtocolError, ServerUnavailable, ServiceError
 from pinlater.protocol.codec import Codec
 from pinlater.protocol.framing import HEADER_BYTES, MAX_FRAME_BYTES, FrameSplitter, FrameTooLarge
 from pinlater.protocol.guard import MalformedMessage
@@ -98,6 +98,7 @@ class AsyncConnection(asyncio.Protocol):
             CallTimeout: it did not come in time; closed.
             ServerStopping: the server has not carried the call out, and will not; closed.
             ServerUnavailable: the connection is lost; closed.
+            CallUnsupported: the server does not know the call; the connection stays usable.
             ProtocolError: something else than the reply came; closed.
         """
         try:
@@ -143,7 +144,7 @@ class AsyncConnection(asyncio.Protocol):
         method, number, reply = self._calls[0]
         try:
             result = self._codec.decode_reply(frame, method, number)
-        except ServiceError as error:
+        except (ServiceError, CallUnsupported) as error:
             self._calls.popleft()
             _refuse(reply, error)
         else:

@@ -14,7 +14,14 @@ from weakref import WeakSet
 from pinlater.client.address import Address
 from pinlater.client.sockets import connect, stopping, unavailable
 from pinlater.client.tls import SecureSocket, TlsFiles
-from pinlater.errors import CallTimeout, CallUnsendable, PinLaterError, ProtocolError, ServerUnavailable
+from pinlater.errors import (
+    CallTimeout,
+    CallUnsendable,
+    CallUnsupported,
+    PinLaterError,
+    ProtocolError,
+    ServerUnavailable,
+)
 from pinlater.protocol.codec import Codec
 from pinlater.protocol.framing import HEADER_BYTES, MAX_FRAME_BYTES, FrameSplitter, FrameTooLarge
 from pinlater.protocol.guard import MalformedMessage
@@ -155,6 +162,7 @@ class Connection:
             CallTimeout: no reply in time; closed.
             ServerStopping: the server has not carried the call out, and will not; closed.
             ServerUnavailable: the connection is lost; closed.
+            CallUnsupported: the server does not know the call; the connection stays usable.
             ProtocolError: something else than the reply came; closed.
         """
         if not self._calls:
@@ -167,6 +175,8 @@ class Connection:
         except MalformedMessage as error:
             self.close()
             raise ProtocolError(f"{self.address}: {error}") from error
+        except CallUnsupported:
+            raise
         except ProtocolError:
             self.close()
             raise

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from pinlater.client.batches import split_by_bytes
 from pinlater.client.chunks import LookupSizer, with_unique_key
 from pinlater.client.client import Client
+from pinlater.client.kept_results import kept_name, with_results
 from pinlater.errors import PinLaterError
 from pinlater.model.attempts import Ack
 from pinlater.model.jobs import JobInfo
+from pinlater.model.messages import ReceivedMessage
 from pinlater.model.state import JobState
 
 PAGE_SIZE = 250
@@ -189,7 +191,15 @@ class Migration:
         for some in self._lookups.split(descriptors):
             found = self.source.lookup(some, include_body=True)
             self._lookups.record(found.values())
-            yield from (found[descriptor] for descriptor in some if descriptor in found)
+            yield from (self._whole(found[descriptor]) for descriptor in some if descriptor in found)
+
+    def _whole(self, job: JobInfo) -> JobInfo:
+        name, messages = kept_name(job), list[ReceivedMessage]()
+        if name is None:
+            return job
+        while page := self.source.read_messages(job.descriptor, name, after=messages[-1].number if messages else 0):
+            messages += page
+        return with_results(job, messages)
 
     def _import(self, jobs: Sequence[JobInfo]) -> int:
         jobs = [job for job in jobs if not self._was_moved_before(job)]

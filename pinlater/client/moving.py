@@ -11,8 +11,10 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from pinlater.client.batches import split_by_bytes
 from pinlater.client.chunks import LookupSizer, with_unique_key
+from pinlater.client.kept_results import kept_name, with_results
 from pinlater.errors import CallError, PinLaterError, ServerError
 from pinlater.model.jobs import JobInfo
+from pinlater.model.messages import ReceivedMessage
 from pinlater.model.state import JobState
 from pinlater.protocol.operations import Call, Calls
 from pinlater.protocol.repeating import always, never
@@ -97,7 +99,10 @@ class Move:
         for some in self._lookups.split(descriptors):
             found = yield calls.lookup(some, include_body=True)
             self._lookups.record(found.values())
-            jobs = [found[name] for name in some if name in found and found[name].state is self.state]
+            there = [found[name] for name in some if name in found and found[name].state is self.state]
+            jobs = []
+            for job in there:
+                jobs.append((yield from _whole(calls, job)))  # noqa: PERF401 - a comprehension cannot yield
             self.left += len(some) - len(jobs)
             for chunk in split_by_bytes(jobs):
                 yield from self._move_chunk(calls, chunk)
@@ -173,6 +178,17 @@ class Move:
             allowed = max(job.attempts_allowed, self.attempts)
             copy = copy._replace(attempts_allowed=allowed, attempts_remaining=self.attempts)
         return copy
+
+
+def _whole(calls: Calls, job: JobInfo) -> Generator[Call[Any], Any, JobInfo]:
+    """Return a job with all results of its steps in its body."""
+    name = kept_name(job)
+    if name is None:
+        return job
+    messages: list[ReceivedMessage] = []
+    while page := (yield calls.read_messages(job.descriptor, name, after=messages[-1].number if messages else 0)):
+        messages += page
+    return with_results(job, messages)
 
 
 def run_steps(steps: Generator[Call[Any], Any, T], execute: Callable[[Call[Any]], Any]) -> T:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from pinlater.model.body_metadata import BodyMetadata, read_metadata
+from pinlater.model.kept_mark import class_in
 
 MOST_CHARACTERS = 64 * 1024
 MOST_HEX_BYTES = 4096
@@ -91,7 +92,7 @@ def _pretty(body: bytes) -> str:
 
 def _job_class(raw: msgspec.Raw | None) -> str:
     try:
-        return "" if raw is None else msgspec.json.decode(raw, type=str)
+        return "" if raw is None else class_in(msgspec.json.decode(raw, type=str))
     except _UNREADABLE:
         return ""
 

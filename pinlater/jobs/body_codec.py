@@ -24,6 +24,7 @@ from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.result_codec import check_result
 from pinlater.model.body_metadata import BodyMetadata, with_metadata
+from pinlater.model.kept_mark import class_in, unmarked
 from pinlater.model.policy import read_policy
 
 _encode = msgspec.json.encode
@@ -80,7 +81,7 @@ def _misfit(error: msgspec.ValidationError) -> str:
 def name_in(body: bytes) -> str | None:
     """Return the name of the class that a body is for; None if it is no body of ours."""
     try:
-        return _tag_decoder.decode(body).job
+        return class_in(_tag_decoder.decode(body).job)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
@@ -176,6 +177,8 @@ class JobCodec:
                 job: Job = self._decoder.decode(body)
                 return job
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            if (plain := unmarked(body)) is not None:
+                return self.decode(queue, plain)
             raise BodyInvalid(self._why(queue, body, error)) from error
         raise BodyInvalid(f"queue {queue!r} has a job, but this worker knows no job class for it")
 

@@ -7,7 +7,7 @@ are kept in one text, in the order of the uses, behind the name of the first use
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
@@ -16,6 +16,7 @@ import msgspec
 
 from pinlater.jobs.job import Job
 from pinlater.jobs.name_counter import use_of
+from pinlater.jobs.outside_steps import StepResults
 from pinlater.jobs.step_functions import name_of
 
 _FUNCTION, _WIDTH = 2, 6
@@ -63,15 +64,25 @@ class Fingerprints:
 
     Args:
         texts: where they are kept: name of the steps -> see above.
+        prints: where they are kept if some results are outside of the body: name of the step -> its fingerprint; the
+            texts then only have names of functions.
+        outside: those of results outside of the body.
     """
 
-    def __init__(self, texts: dict[str, str]) -> None:
+    def __init__(self, texts: dict[str, str], prints: dict[str, str], outside: StepResults) -> None:
         self._texts = texts
+        self._prints = prints
+        self._outside = outside
 
     def record(self, key: str, function: Callable[..., Any], found: str) -> None:
         """Keep the fingerprint of a step that has finished."""
         name, number = use_of(key)
-        head, _, cells = self._texts.get(name, name_of(function).replace("/", "")[:_MOST_NAME] + "/").partition("/")
+        if self._outside.steps:
+            self._prints[key] = found
+            if name not in self._texts and name not in self._outside.functions:
+                self._texts[name] = f"{_head_of(function)}/"
+            return
+        head, _, cells = self._texts.get(name, f"{_head_of(function)}/").partition("/")
         cells = cells.ljust((number - 1) * _WIDTH, ".")
         self._texts[name] = f"{head}/{cells[: (number - 1) * _WIDTH]}{found}{cells[number * _WIDTH :]}"
 
@@ -79,8 +90,32 @@ class Fingerprints:
         """Return the fingerprint of a step; empty if none is known, as of steps of an older version."""
         name, number = use_of(key)
         cells = self._texts.get(name, "").partition("/")[2]
-        found = cells[(number - 1) * _WIDTH : number * _WIDTH]
+        found = cells[(number - 1) * _WIDTH : number * _WIDTH] or self._prints.get(key, "")
+        found = found or self._outside.prints.get(key, "")
         return "" if found == _UNKNOWN else found
+
+    def all_recorded(self, keys: Iterable[str]) -> dict[str, str]:
+        """Return the fingerprints of steps, without those that are not known."""
+        return {key: found for key in keys if (found := self.recorded(key))}
+
+    def forget(self, moved: Iterable[str], all_keys: Iterable[str]) -> None:
+        """Forget the fingerprints of steps whose results have moved out of the body; these are outside, too.
+
+        Args:
+            moved: names of these steps.
+            all_keys: names of all steps of which the body had results.
+        """
+        moved = set(moved)
+        rest, functions = self.all_recorded(key for key in all_keys if key not in moved), self.functions()
+        self._texts.clear()
+        self._prints.clear()
+        self._prints.update(rest)
+        for name in {use_of(key)[0] for key in rest} - self._outside.functions.keys():
+            self._texts[name] = f"{functions.get(name, '')}/"
+
+    def functions(self) -> dict[str, str]:
+        """Return the names of functions that the body has, by the names of the steps."""
+        return {name: text.partition("/")[0] for name, text in self._texts.copy().items()}
 
     def difference(self, key: str, function: Callable[..., Any], found: str) -> str:
         """Return in what a recorded call differs from the present one; empty if in nothing, as far as known."""
@@ -90,7 +125,8 @@ class Fingerprints:
         if recorded[:_FUNCTION] == found[:_FUNCTION]:
             text = f"the recorded one is a call of {name_of(function)} with other arguments"
         else:
-            head = self._texts[use_of(key)[0]].partition("/")[0]
+            name = use_of(key)[0]
+            head = (self._outside.functions | self.functions()).get(name, "")
             known = head if _of_name(head) == recorded[:_FUNCTION] else "another function"
             text = f"the recorded one is a call of {known}"
         other = self._use_with(key, found)
@@ -99,11 +135,18 @@ class Fingerprints:
     def _use_with(self, key: str, found: str) -> str:
         """Return the use of the step's name that has a fingerprint; empty if none."""
         name = use_of(key)[0]
-        cells = self._texts[name].partition("/")[2]
+        for other, known in (self._outside.prints | self._prints).items():
+            if known == found and use_of(other)[0] == name:
+                return other
+        cells = self._texts.get(name, "").partition("/")[2]
         for start in range(0, len(cells), _WIDTH):
             if cells.startswith(found, start):
                 return name if start == 0 else f"{name}#{start // _WIDTH + 1}"
         return ""
+
+
+def _head_of(function: Callable[..., Any]) -> str:
+    return name_of(function).replace("/", "")[:_MOST_NAME]
 
 
 def call_text(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:

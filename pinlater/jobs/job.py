@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, dataclass_transform
 import msgspec
 
 from pinlater.jobs.options import JobOptions
+from pinlater.model.kept_mark import KEPT_MARK
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # in Python itself, it has a default only from 3.13 on
@@ -84,8 +85,10 @@ def _check_names(kind_name: str, header: Mapping[str, Any]) -> None:
     """Check the remaining options of a class header.
 
     Raises:
-        TypeError: it has an option that nobody knows.
+        TypeError: it has an option that nobody knows, or a name that means something else in bodies.
     """
+    if str(header.get("tag", "")).endswith(KEPT_MARK):
+        raise TypeError(f"job class {kind_name}: its name cannot end in {KEPT_MARK}")
     for name in header.keys() - _STRUCT_OPTIONS:
         near = get_close_matches(name, _OPTION_NAMES, 1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(_OPTION_NAMES))}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from typing import Any
+from collections.abc import Iterable
 
 _COUNTED = re.compile(r"(.*)#(\d+)", re.ASCII | re.DOTALL)
 
@@ -35,9 +35,13 @@ class NameCounter:
         self._counts[name] = number = self._counts[name] + 1
         return name if number == 1 else f"{name}#{number}"
 
-    def is_ahead(self, recorded: dict[str, Any]) -> bool:
-        """Whether earlier attempts came further: the last thing that they have recorded was not used here yet."""
-        for key in reversed(recorded):
+    def is_ahead(self, last_first: Iterable[str]) -> bool:
+        """Whether earlier attempts came further: the last thing that they have recorded was not used here yet.
+
+        Args:
+            last_first: what they have recorded, the last first.
+        """
+        for key in last_first:
             name, number = use_of(key)
             return self._counts.get(name, 0) < number
         return False

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from logging import LoggerAdapter
 from typing import Any, NamedTuple
 
+import msgspec
+
 from pinlater.errors import BodyInvalid, StepMismatch
 from pinlater.jobs.fingerprints import Fingerprints, call_text, shortened
+from pinlater.jobs.outside_steps import MOST_AFTER_MOVE, MOST_IN_BODY, Move, OutsideSteps, StepResults
 from pinlater.jobs.step_functions import name_of
 from pinlater.jobs.step_results import as_json, copied, misfit, typed_result
 from pinlater.model.body_metadata import MOST_TIMES, BodyMetadata
@@ -51,11 +54,22 @@ def ignore_finished(_call: StepCall, _is_news: bool) -> None:
 
 
 class StepRecords:
-    """Keeps what is recorded of steps in a job's metadata."""
+    """Keeps what is recorded of steps: in a job's metadata, and beside the body.
 
-    def __init__(self, metadata: BodyMetadata) -> None:
+    Args:
+        metadata: of the body.
+        outside: what is kept beside it.
+
+    Attributes:
+        tries: see ``BodyMetadata``.
+    """
+
+    def __init__(self, metadata: BodyMetadata, outside: OutsideSteps) -> None:
+        self.tries = metadata.tries
         self._metadata = metadata
-        self._fingerprints = Fingerprints(metadata.fingerprints)
+        self._outside = outside
+        self._fingerprints = Fingerprints(metadata.fingerprints, metadata.prints, outside.results)
+        self._bytes = len(msgspec.json.encode(metadata.steps))
 
     def recall(self, call: StepCall) -> Any:
         """Return the result of a finished step as the job gets it; ``MISSING`` if the step has not finished.
@@ -64,26 +78,35 @@ class StepRecords:
             StepMismatch: another call has finished under this key, or the result does not fit the type that the
                 function returns by now.
         """
-        key = call.key
-        if key not in self._metadata.steps:
+        kept = self._kept(call.key)
+        if kept is MISSING:
             return MISSING
-        self._check_call(call)
-        result = self._result(call)
-        self._metadata.accept_record(key)
+        self._check_call(call, kept)
+        result = self._result(call, kept)
+        self._metadata.accept_record(call.key)
         return result
 
-    def _check_call(self, call: StepCall) -> None:
+    def last_first(self) -> Iterator[str]:
+        """Yield the names of all finished steps, the last one first."""
+        yield from reversed(self._metadata.steps)
+        yield from reversed(self._outside.results.steps)
+
+    def _kept(self, key: str) -> Any:
+        kept = self._metadata.steps.get(key, MISSING)
+        return self._outside.results.steps.get(key, MISSING) if kept is MISSING else kept
+
+    def _check_call(self, call: StepCall, kept: Any) -> None:
         difference = self._fingerprints.difference(call.key, call.function, call.fingerprint)
         if difference:
             raise StepMismatch(
-                f"step {call.key!r} is {call} now, but {difference}; its saved result is "
-                f"{shortened(self._metadata.steps[call.key])}. Give a step with another meaning another name, or let "
-                "runs that began before keep the old code, by context.since"
+                f"step {call.key!r} is {call} now, but {difference}; its saved result is {shortened(kept)}. Give a "
+                "step with another meaning another name, or let runs that began before keep the old code, by "
+                "context.since"
             )
 
-    def _result(self, call: StepCall) -> Any:
-        key, kept = call.key, self._metadata.steps[call.key]
-        if key in self._metadata.untyped:
+    def _result(self, call: StepCall, kept: Any) -> Any:
+        key = call.key
+        if key in self._metadata.untyped or key in self._outside.results.untyped:
             return copied(kept)
         try:
             return typed_result(key, kept, call.function)
@@ -109,7 +132,7 @@ class StepRecords:
             raise BodyInvalid(
                 f"step {call.key!r} returned a coroutine; give it the async function itself, and await the step"
             )
-        kept = as_json(call.key, result)
+        kept, size = as_json(call.key, result)
         why = misfit(kept, call.function)
         if why:
             log.warning(
@@ -119,8 +142,36 @@ class StepRecords:
             )
             self._metadata.untyped.append(call.key)
         self._metadata.steps[call.key] = kept
-        if len(self._metadata.times) < MOST_TIMES:
+        if len(self._metadata.times) + len(self._outside.results.times) < MOST_TIMES:
             self._metadata.times[call.key] = times
+        self._bytes += size + len(call.key)
         self._metadata.tries.pop(call.key, None)
         self._fingerprints.record(call.key, call.function, call.fingerprint)
-        return self._result(call)
+        return self._result(call, kept)
+
+    def move(self, descriptor: str) -> Move | None:
+        """Return how the results in the body move out of it, if they are large; None if they stay."""
+        if self._bytes < (MOST_AFTER_MOVE if self._metadata.kept else MOST_IN_BODY):
+            return None
+        steps = self._metadata.steps.copy()  # other threads may add some
+        untyped = {key for key in self._metadata.untyped.copy() if key in steps}
+        prints, functions = self._fingerprints.all_recorded(steps), self._fingerprints.functions()
+        inside = StepResults(steps, prints, functions, untyped, self._metadata.times.copy())
+        return self._outside.move(descriptor, inside)
+
+    def settle(self, is_stored: Callable[[str], bool]) -> None:
+        """Take results out of the body that have moved, as far as that is known.
+
+        Args:
+            is_stored: tells by its id whether a message is stored.
+        """
+        moved = self._outside.settle(is_stored)
+        if moved is None:
+            return
+        metadata = self._metadata
+        self._fingerprints.forget(moved.steps, metadata.steps.copy())
+        for key in moved.steps:
+            metadata.steps.pop(key, None)
+            metadata.times.pop(key, None)
+        metadata.untyped[:] = [key for key in metadata.untyped if key not in moved.steps]
+        self._bytes = len(msgspec.json.encode(metadata.steps))

@@ -14,14 +14,15 @@ from pinlater.jobs.step_functions import name_of, result_decoder
 _encode = msgspec.json.encode
 
 
-def as_json(key: str, result: Any) -> Any:
-    """Return a result after a round trip through JSON.
+def as_json(key: str, result: Any) -> tuple[Any, int]:
+    """Return a result after a round trip through JSON, and how many bytes it has there.
 
     Raises:
         BodyInvalid: JSON cannot carry it.
     """
     try:
-        return msgspec.json.decode(encode_finite(result))
+        encoded = encode_finite(result)
+        return msgspec.json.decode(encoded), len(encoded)
     except NO_JSON as error:
         raise BodyInvalid(f"step {key!r} returned something that JSON cannot carry: {error}") from error
 

@@ -19,7 +19,6 @@ from pinlater.jobs.step_deadline import StepDeadline
 from pinlater.jobs.step_failures import note_step
 from pinlater.jobs.step_functions import is_async
 from pinlater.jobs.step_records import MISSING, OnFinished, StepCall, StepRecords, ignore_finished
-from pinlater.model.body_metadata import BodyMetadata
 
 
 class Steps:
@@ -27,7 +26,7 @@ class Steps:
 
     Args:
         context: of the attempt.
-        kept: where results are kept.
+        records: what is recorded of finished steps.
         options: returns those of the job.
         save: saves the record and what is kept.
         save_awaited: the same, from a coroutine.
@@ -35,6 +34,7 @@ class Steps:
     Attributes:
         ran: names of the steps that were finished here, in order.
         names: counts the uses of names.
+        records: what is recorded of finished steps.
         save: saves the record and what is kept.
         save_awaited: the same, from a coroutine.
     """
@@ -42,15 +42,15 @@ class Steps:
     def __init__(
         self,
         context: InterruptibleContext,
-        metadata: BodyMetadata,
+        records: StepRecords,
         options: Callable[[], JobOptions],
         save: Callable[[], object],
         save_awaited: Callable[[], Awaitable[object]],
     ) -> None:
         self.ran: list[str] = []
         self._context = context
-        self._records = StepRecords(metadata)
-        self._tries = metadata.tries
+        self.records = records
+        self._tries = records.tries
         self._options = options
         self.save = save
         self.save_awaited = save_awaited
@@ -197,7 +197,7 @@ class Steps:
     def _recall(self, call: StepCall) -> Any:
         """Return the result of a finished step, ``MISSING`` of another one."""
         try:
-            result = self._records.recall(call)
+            result = self.records.recall(call)
         except StepMismatch as error:
             self._context.refuse_record(call.key, error)
         if result is not MISSING:
@@ -249,7 +249,7 @@ class Steps:
     def _finished(self, call: StepCall, result: Any, started_ms: int) -> Any:
         """Record a result and return it as a later attempt will get it."""
         times = started_ms, max(_now_ms() - started_ms, 0), self._context.attempt
-        given = self._records.finish(call, result, times, self._context.log)
+        given = self.records.finish(call, result, times, self._context.log)
         call.on_finished(call, True)
         self.ran.append(call.key)
         return given

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeVar, Unpack
 
-from pinlater.errors import BodyInvalid, JobError, JobInterrupted, SagaUndone
+from pinlater.errors import BodyInvalid, JobError, JobInterrupted, SagaUndone, StepMismatch
 from pinlater.jobs.child_calls import DEFAULT_BATCH, ChildCalls, Joined
 from pinlater.jobs.enqueue_options import CallOptions
 from pinlater.jobs.event_waits import EventWaits
@@ -18,15 +18,20 @@ from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.message_link import MessageLink
 from pinlater.jobs.name_counter import NameCounter
 from pinlater.jobs.options import JobOptions
+from pinlater.jobs.outside_steps import OutsideSteps
 from pinlater.jobs.published import publish
 from pinlater.jobs.run_keys import key_of
 from pinlater.jobs.saga import Saga
 from pinlater.jobs.settled import SettledErrors
 from pinlater.jobs.sleeping import moment_after, sleep_until
+from pinlater.jobs.step_records import StepRecords
 from pinlater.jobs.steps import Steps
 from pinlater.model.body_metadata import BodyMetadata, SagaMark
 
 _T = TypeVar("_T")
+
+_RESULTS = "results outside the body"
+"""Stands for no step: what a job waits for if some of these are not there."""
 
 
 class WorkflowContext(InterruptibleContext):
@@ -170,11 +175,11 @@ class WorkflowContext(InterruptibleContext):
         patches, metadata = self._metadata.patches, self._metadata
         if patch not in patches:
             patches[patch] = not (
-                self._steps.names.is_ahead(metadata.steps)
-                or self._steps.names.is_ahead(metadata.tries)
-                or self._sleep_names.is_ahead(metadata.sleeps)
-                or self._follow_up_names.is_ahead(metadata.enqueued)
-                or (metadata.calls and self._calls.names.is_ahead(metadata.calls))
+                self._steps.names.is_ahead(self._steps.records.last_first())
+                or self._steps.names.is_ahead(reversed(metadata.tries))
+                or self._sleep_names.is_ahead(reversed(metadata.sleeps))
+                or self._follow_up_names.is_ahead(reversed(metadata.enqueued))
+                or (metadata.calls and self._calls.names.is_ahead(reversed(metadata.calls)))
                 or (metadata.events and self._events.is_ahead)
             )
         return patches[patch]
@@ -202,7 +207,17 @@ class WorkflowContext(InterruptibleContext):
 
     @cached_property
     def _steps(self) -> Steps:
-        return Steps(self, self._metadata, lambda: self._running_options, self._save_surely, self._save_awaited)
+        records = StepRecords(self._metadata, self._outside_steps)
+        return Steps(self, records, lambda: self._running_options, self._save_surely, self._save_awaited)
+
+    @cached_property
+    def _outside_steps(self) -> OutsideSteps:
+        try:
+            outside = OutsideSteps(self._metadata, self._link.read)
+        except StepMismatch as error:
+            self.refuse_record(_RESULTS, error)
+        self._metadata.accept_record(_RESULTS)
+        return outside
 
     @cached_property
     def _sleep_names(self) -> NameCounter:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.model.messages import MessageWait
+from pinlater.model.messages import Message, MessageWait
 
 
 class ClaimedJob(NamedTuple):
@@ -108,6 +108,8 @@ class Checkpoint(NamedTuple):
         attempts: attempts allowed and remaining from now on.
         status: text to prepend to the job's custom status.
         waits_for: with ``move_to_pending``: it is due as soon as one of these is fulfilled.
+        keeps: messages that the job leaves for its later attempts; for servers that know ``checkpointAndKeep``.
+        drops: names of messages that it needs no more.
     """
 
     descriptor: str
@@ -118,6 +120,8 @@ class Checkpoint(NamedTuple):
     attempts: int | None = None
     status: str | None = None
     waits_for: Sequence[MessageWait] = ()
+    keeps: Sequence[Message] = ()
+    drops: Sequence[str] = ()
 
 
 class StoredCheckpoint(NamedTuple):
@@ -125,7 +129,7 @@ class StoredCheckpoint(NamedTuple):
 
     Matched by ``claim`` when given, otherwise by ``source``, the source part of the present claim.
     ``waits_for`` is only there with ``move_to_pending``. ``run_after_ms`` None leaves a job its place in the queue, if
-    there is a claim; without one it means now, as in the original.
+    there is a claim; without one it means now, as in the original. ``keeps`` and ``drops``: see ``Checkpoint``.
     """
 
     job: JobDescriptor
@@ -137,6 +141,8 @@ class StoredCheckpoint(NamedTuple):
     attempts: int | None
     status: str
     waits_for: Sequence[MessageWait] = ()
+    keeps: Sequence[Message] = ()
+    drops: Sequence[str] = ()
 
     @property
     def is_renewal(self) -> bool:
@@ -146,7 +152,7 @@ class StoredCheckpoint(NamedTuple):
             and not self.move_to_pending
             and self.run_after_ms is None
             and self.attempts is None
-            and not self.status
+            and not (self.status or self.keeps or self.drops)
         )
 
     def new_run_after_ms(self, now_ms: int) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from pinlater.errors import BodyInvalid
+from pinlater.model.kept_mark import with_mark
 from pinlater.model.policy import POLICY_FIELD, Policy
 from pinlater.model.wait_records import CallRecord, EventRecord
 
@@ -167,6 +168,10 @@ class BodyMetadata(msgspec.Struct, omit_defaults=True):
         published: fields that the job shows of itself.
         times: name of a finished step -> epoch milliseconds of its start, milliseconds that it took, and the job's
             attempt number; of the first ``MOST_TIMES`` steps.
+        kept: number of finished steps whose results are kept beside the body; ``steps``, ``fingerprints`` and
+            ``untyped`` are about the others.
+        prints: name of a finished step -> the fingerprint of its call; in place of ``fingerprints``, if others are
+            kept beside the body.
     """
 
     steps: dict[str, Any] = msgspec.field(name=f"{_PREFIX}steps", default_factory=dict)
@@ -188,6 +193,8 @@ class BodyMetadata(msgspec.Struct, omit_defaults=True):
     events: dict[str, EventRecord] = msgspec.field(name=f"{_PREFIX}events", default_factory=dict)
     published: dict[str, Any] = msgspec.field(name=f"{_PREFIX}published", default_factory=dict)
     times: dict[str, tuple[int, int, int]] = msgspec.field(name=f"{_PREFIX}times", default_factory=dict)
+    kept: int = msgspec.field(name=f"{_PREFIX}kept", default=0)
+    prints: dict[str, str] = msgspec.field(name=f"{_PREFIX}prints", default_factory=dict)
 
     @property
     def run(self) -> int:
@@ -287,6 +294,7 @@ def read_saga(body: bytes) -> SagaMark | None:
 def with_metadata(body: bytes, metadata: BodyMetadata) -> bytes:
     """Add metadata to a body that has none."""
     added = msgspec.json.encode(metadata)
+    body = with_mark(body, is_kept=metadata.kept > 0)
     return body if added == b"{}" else body[:-1] + b"," + added[1:]
 
 

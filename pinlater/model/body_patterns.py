@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import re
 
+from pinlater.model.kept_mark import KEPT_MARK
+
 _FIELD = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(.+?)\s*", re.ASCII | re.DOTALL)
 _PATTERN = re.compile(r"/(.+)/", re.DOTALL)
 _COLON = r"\s*:\s*"
 
 
 def class_pattern(name: str) -> str:
-    """Return the pattern of the bodies of a job class."""
-    return f'"job"{_COLON}{_string(name)}'
+    """Return the pattern of the bodies of a job class, those included that keep results of steps elsewhere."""
+    return f'"job"{_COLON}(?:{_string(name)}|{_string(name + KEPT_MARK)})'
 
 
 def argument_pattern(text: str) -> str:

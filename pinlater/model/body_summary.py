@@ -10,6 +10,8 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from pinlater.model.kept_mark import class_in
+
 SUMMARY_BYTES = 512
 """Bytes of a body that are enough for a summary."""
 
@@ -50,7 +52,7 @@ def summarize(body: bytes | None, most: int = _MOST_CHARACTERS) -> BodySummary:
     job, fields, length = "", list[str](), 0
     for name, value, source in _members(text):
         if name == "job" and isinstance(value, str):
-            job = value
+            job = class_in(value)
         elif not name.startswith("$") and length <= most:
             fields.append(f"{name}={_shown(value, source)}")
             length += len(fields[-1]) + 2

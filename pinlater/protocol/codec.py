@@ -16,7 +16,7 @@ from thriftpy2.thrift import TApplicationException, TMessageType
 from thriftpy2.transport.buffered import TCyBufferedTransport
 from thriftpy2.transport.memory import TCyMemoryBuffer
 
-from pinlater.errors import CallUnsendable, ProtocolError, ServiceError, StaleClaims, service_error
+from pinlater.errors import CallUnsendable, CallUnsupported, ProtocolError, ServiceError, StaleClaims, service_error
 from pinlater.protocol.enqueue_head import METHOD as ENQUEUE
 from pinlater.protocol.enqueue_head import EnqueueHead
 from pinlater.protocol.enqueue_reply import encode_descriptor
@@ -251,13 +251,18 @@ class Codec:
 
         Raises:
             ServiceError: the declared exception, as the class of its code.
-            ProtocolError: the server answered with a Thrift-level exception.
+            CallUnsupported: the server does not know the call.
+            ProtocolError: the server answered with another Thrift-level exception.
             MalformedMessage: the reply is damaged or of another call; the connection must be closed.
         """
         name, kind, number = self._begin(frame)
         if kind == TMessageType.EXCEPTION:
             refusal = TApplicationException()
             self._read(self._reader.read_struct, refusal)
+            if refusal.type == UNKNOWN_METHOD:
+                raise CallUnsupported(
+                    f"the server is of an older version, which does not know {method}: upgrade it ({refusal.message})"
+                )
             raise ProtocolError(f"{method}: the server answered: {refusal.message}")
         if kind != TMessageType.REPLY or name != method or number != sequence_id:
             raise MalformedMessage(f"expected the reply to {method} #{sequence_id}, not {name} #{number}")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from pinlater.model.attempts import Checkpoint
 from pinlater.protocol import messages
 from pinlater.protocol.call_source import CallSource
 from pinlater.protocol.conversion import jobs as job_conversion
+from pinlater.protocol.conversion.acks import checkpoint_struct
 from pinlater.protocol.conversion.values import nothing
 from pinlater.protocol.operation import Arguments, Call, operation
+from pinlater.protocol.repeating import all_checkpoints_fenced
 
 T = TypeVar("T")
 
@@ -43,6 +47,11 @@ class InternalCalls(CallSource):
     def ack_structs(self, acks: messages.PinLaterJobAckRequest) -> Arguments:
         """End attempts of claimed jobs, with success or failure."""
         return (acks,)
+
+    @operation("checkpointAndKeep", nothing, is_original=False, repeatable=all_checkpoints_fenced)
+    def checkpoint_and_keep(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Arguments:
+        """Checkpoint claimed jobs that keep messages with it; servers that cannot keep them lack the call."""
+        return (messages.PinLaterCheckpointJobsRequest(queue, list(map(checkpoint_struct, checkpoints))),)
 
     @operation("keepsResults", nothing, is_original=False)
     def keeps_results(self) -> Arguments:

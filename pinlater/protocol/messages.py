@@ -127,6 +127,13 @@ class PinLaterMessageWait(Payload):
 
 
 @payload
+class PinLaterKeptMessage(Payload):
+    name: str | None = field(1, STRING, default=None, required=True)
+    id: str | None = field(2, STRING, default=None, required=True)
+    payload: bytes | None = field(3, BINARY, default=None, required=True)
+
+
+@payload
 class PinLaterCheckpointJobRequest(Payload):
     jobDescriptor: str | None = field(1, STRING, default=None, required=True)
     newBody: bytes | None = field(2, BINARY, default=None)
@@ -137,6 +144,8 @@ class PinLaterCheckpointJobRequest(Payload):
     claimDescriptor: str | None = field(100, STRING, default=None)
     newBodyBytes: bytes | None = field(101, BINARY, default=None)
     waitsFor: list[PinLaterMessageWait] | None = field(102, (LIST, (STRUCT, PinLaterMessageWait)), default=None)
+    keeps: list[PinLaterKeptMessage] | None = field(103, (LIST, (STRUCT, PinLaterKeptMessage)), default=None)
+    drops: list[str] | None = field(104, (LIST, STRING), default=None)
 
 
 @payload
@@ -418,6 +427,10 @@ _FIELDS: dict[str, tuple[dict[str, WireType], WireType | None]] = {
     ),
     "ackDequeuedJobs": ({"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterJobAckRequest)}, None),
     "checkpointJobs": ({"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterCheckpointJobsRequest)}, None),
+    "checkpointAndKeep": (
+        {"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterCheckpointJobsRequest)},
+        None,
+    ),
     "lookupJobs": (
         {"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterLookupJobRequest)},
         (MAP, (STRING, (STRUCT, PinLaterJobInfo))),

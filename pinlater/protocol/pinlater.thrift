@@ -184,6 +184,15 @@ struct PinLaterMessageWait {
   2: required i32 count,
 }
 
+// Addition: a message that a running job leaves for its later attempts, with a checkpoint.
+struct PinLaterKeptMessage {
+  // 1 to 200 characters.
+  1: required string name,
+  // A second message of the same name and id is dropped; 1 to 200 characters.
+  2: required string id,
+  3: required binary payload,
+}
+
 struct PinLaterCheckpointJobRequest {
   1: required string jobDescriptor,
   2: optional binary newBody,
@@ -200,6 +209,11 @@ struct PinLaterCheckpointJobRequest {
   101: optional binary newBodyBytes,
   // With moveToPending: due as soon as one of these is fulfilled, also if that was before; until it is claimed again.
   102: optional list<PinLaterMessageWait> waitsFor,
+  // Stored with the job if it is held, together with the other changes; readMessages returns them. At most as many bytes
+  // as a body may have.
+  103: optional list<PinLaterKeptMessage> keeps,
+  // Names of messages that the job needs no more; up to 10,000 of each are deleted, if it is held.
+  104: optional list<string> drops,
 }
 
 struct PinLaterCheckpointJobsRequest {
@@ -557,6 +571,9 @@ service PinLater {
   void ackDequeuedJobs(1: RequestContext context, 2: PinLaterJobAckRequest request)
     throws (1: PinLaterException e),
   void checkpointJobs(1: RequestContext context, 2: PinLaterCheckpointJobsRequest request)
+    throws (1: PinLaterException e),
+  // Addition: as checkpointJobs. For requests with `keeps`: a server that would not store them does not know this call.
+  void checkpointAndKeep(1: RequestContext context, 2: PinLaterCheckpointJobsRequest request)
     throws (1: PinLaterException e),
   map<string, PinLaterJobInfo> lookupJobs(1: RequestContext context, 2: PinLaterLookupJobRequest request)
     throws (1: PinLaterException e),

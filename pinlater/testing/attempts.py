@@ -245,12 +245,18 @@ class _DirectSaver(Saver):
         self._direct = calls
 
     @property
+    def keeps_messages(self) -> bool:
+        return False
+
+    def is_stored(self, message_id: str) -> bool:  # noqa: ARG002 - none is sent
+        return False
+
+    @property
     def is_draining(self) -> bool:
         return False
 
     def save(self, batch: DequeuedBatch, position: int, encode: Encode, patience_seconds: float) -> bool:  # noqa: ARG002
-        body = encode()
-        self.keep(body, batch.new_attempts.get(position))
+        self.keep(encode().body, batch.new_attempts.get(position))
         return True
 
     def enqueue(self, follow_ups: FollowUps, patience_seconds: float) -> list[str]:  # noqa: ARG002

@@ -115,7 +115,7 @@ class FakeContext(WorkflowContext):
         self.checkpoints: list[Any] = []
         kept = BodyMetadata() if previous is None else previous.recorded()
         if steps is not None:
-            kept.steps = {name: as_json(name, result) for name, result in steps.items()}
+            kept.steps = {name: as_json(name, result)[0] for name, result in steps.items()}
             kept.fingerprints, kept.untyped = {}, []
         kept.sleeps = kept.sleeps if sleeps is None else dict(sleeps)
         kept.tries = kept.tries if tries is None else dict(tries)

@@ -7,11 +7,15 @@ import subprocess
 import sys
 import time
 
+import msgspec
 import pytest
 
 from pinlater import Client, JobState
-from pinlater.client import Ack, JobKey, NewJob
+from pinlater.client import Ack, Checkpoint, JobKey, NewJob
 from pinlater.client.migration import Migration, SourceKeepsJobs
+from pinlater.client.moving import Move
+from pinlater.jobs.outside_steps import StepResults
+from pinlater.model.messages import Message
 from tests.support.server import ROOT, ServerProcess
 
 
@@ -205,3 +209,32 @@ def test_jobs_keep_their_keys_and_those_of_an_ordered_key_their_order(source, ta
         assert [job.body for job in jobs] == bodies if key.is_ordered else sorted(job.body for job in jobs) == bodies
         waiting = [job.waits_for_key for job in jobs]
         assert waiting == [False] * key.max_running + [True] * (20 - key.max_running)
+
+
+@pytest.mark.parametrize("way", ["migrated", "moved"])
+def test_a_job_takes_the_results_of_its_steps_along(source, target, way):
+    message = StepResults({"load": [1], "load#2": 2}, {"load": "abcdef"}, {"load": "load"}, {"load#2"})
+    body = b'{"job":"Walk$kept","name":"n","$steps":{"load#3":3},"$kept":2,"$prints":{"load#3":"ghijkl"}}'
+    [descriptor] = source.enqueue_jobs("pins", [NewJob(body)])
+    [job] = source.dequeue_jobs("pins", 1)
+    kept = [Message("steps/0", "one", msgspec.json.encode(message))]
+    source.checkpoint("pins", [Checkpoint(descriptor, job.claim, move_to_pending=True, keeps=kept)])
+    if way == "migrated":
+        Migration(source, target, "pins", "pins").move(0)
+        there = target
+    else:
+        source.create_queue("pins_2")
+        assert source.move_these(Move("pins", "pins_2", JobState.PENDING), [descriptor]) == 1
+        there = source
+    queue = "pins" if way == "migrated" else "pins_2"
+    [found] = [*there.scan_all(queue, JobState.PENDING), *there.scan_all(queue, JobState.PENDING, future=True)]
+    assert json.loads(there.lookup([found.descriptor], include_body=True)[found.descriptor].body) == {
+        "job": "Walk",
+        "name": "n",
+        "$steps": {"load": [1], "load#2": 2, "load#3": 3},
+        "$prints": {"load": "abcdef", "load#3": "ghijkl"},
+        "$fingerprints": {"load": "load/"},
+        "$untyped": ["load#2"],
+    }
+    there.delete_queue(queue, "open sesame")
+    there.create_queue(queue)

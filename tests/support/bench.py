@@ -230,6 +230,8 @@ def checkpoint_of(
     attempts=None,
     status="",
     waits_for=(),
+    keeps=(),
+    drops=(),
 ):
-    job = JobDescriptor.parse(descriptor)
-    return StoredCheckpoint(job, claim, source, body, move_to_pending, run_after_ms, attempts, status, waits_for)
+    changes = (body, move_to_pending, run_after_ms, attempts, status, waits_for, keeps, drops)
+    return StoredCheckpoint(JobDescriptor.parse(descriptor), claim, source, *changes)

@@ -9,7 +9,7 @@ from pinlater.model.attempts import Ack, Checkpoint, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.statistics import RunStatistics
 from pinlater.protocol import messages
-from pinlater.protocol.conversion.messages import wait_structs, waits
+from pinlater.protocol.conversion.messages import kept, kept_structs, wait_structs, waits
 from pinlater.protocol.conversion.statistics import run_structs
 from pinlater.protocol.conversion.values import milliseconds
 
@@ -79,6 +79,8 @@ def checkpoint_struct(checkpoint: Checkpoint) -> messages.PinLaterCheckpointJobR
         prependCustomStatus=checkpoint.status,
         claimDescriptor=checkpoint.claim,
         waitsFor=wait_structs(checkpoint.waits_for),
+        keeps=kept_structs(checkpoint.keeps),
+        drops=list(checkpoint.drops) or None,
     )
     if checkpoint.body is not None:
         if _is_text(checkpoint.body):
@@ -104,6 +106,8 @@ def stored_checkpoint(struct: messages.PinLaterCheckpointJobRequest, source: str
         attempts=struct.numOfAttemptsAllowed,
         status=status,
         waits_for=waits(struct.waitsFor) if struct.waitsFor and struct.moveToPending else (),
+        keeps=kept(struct.keeps),
+        drops=tuple(struct.drops or ()),
     )
 
 

@@ -37,6 +37,16 @@ def message(request: wire.PinLaterSendMessageRequest) -> Message:
     return Message(request.name or "", request.id or "", request.payload or b"")
 
 
+def kept_structs(messages: Iterable[Message]) -> list[wire.PinLaterKeptMessage] | None:
+    """Build the structs of what a job leaves for its later attempts; None if that is nothing."""
+    return [wire.PinLaterKeptMessage(one.name, one.id, one.payload) for one in messages] or None
+
+
+def kept(structs: Iterable[wire.PinLaterKeptMessage] | None) -> tuple[Message, ...]:
+    """Read what a job leaves for its later attempts."""
+    return tuple(Message(one.name or "", one.id or "", one.payload or b"") for one in structs or ())
+
+
 def message_structs(received: Iterable[ReceivedMessage]) -> list[wire.PinLaterMessage]:
     """Build the structs of a job's messages."""
     return [wire.PinLaterMessage(one.number, one.id, int(one.kind), one.payload) for one in received]

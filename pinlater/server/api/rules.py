@@ -397,4 +397,12 @@ def _checkpoint(request: PinLaterCheckpointJobRequest, source: str, max_body_byt
     checkpoint = stored_checkpoint(request, source, status_text(request.prependCustomStatus))
     if checkpoint.body is not None and len(checkpoint.body) > max_body_bytes:
         raise _too_large(f"the checkpoint of {request.jobDescriptor}", checkpoint.body, max_body_bytes)
+    for message in checkpoint.keeps:
+        check_message_text(message.name, f"the name of a message that {request.jobDescriptor} keeps")
+        check_message_text(message.id, f"the id of a message that {request.jobDescriptor} keeps")
+    if sum(len(message.payload) for message in checkpoint.keeps) > max_body_bytes:
+        payload = b"".join(message.payload for message in checkpoint.keeps)
+        raise _too_large(f"what {request.jobDescriptor} keeps", payload, max_body_bytes)
+    for name in checkpoint.drops:
+        check_message_text(name, f"the name of messages that {request.jobDescriptor} drops")
     return checkpoint

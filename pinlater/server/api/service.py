@@ -115,6 +115,7 @@ class Service:
             "dequeueJobs": dequeues.answer,
             "ackDequeuedJobs": acks.answer,
             "checkpointJobs": self._checkpoint,
+            "checkpointAndKeep": self._checkpoint,
             "releaseClaims": self._release_claims,
             "cancelJobs": _without_undo(job_messages.cancel),
             "sendMessage": _without_undo(job_messages.send),

@@ -212,7 +212,8 @@ class Store(ReportStore, StatisticsStore, Protocol):
         """Renew the leases of claimed jobs, save progress, or give jobs back.
 
         State: IN_PROGRESS -> IN_PROGRESS with a new lease; or PENDING, without spending an attempt; with ``waits_for``,
-            it sleeps until ``run_after_ms`` or one of these is fulfilled, and is due at once if one is.
+            it sleeps until ``run_after_ms`` or one of these is fulfilled, and is due at once if one is. ``keeps`` are
+            stored as messages to it; up to ``MAX_DROPPED`` of each name in ``drops`` are deleted.
         Fence: the checkpoint's claim, else the source of the present claim. Jobs that another claim holds are
             returned as ``lost``.
         Repeat: safe, where each of them ``is_repeatable``.

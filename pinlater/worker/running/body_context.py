@@ -7,6 +7,7 @@ from functools import cached_property
 from pinlater.errors import JobInterrupted
 from pinlater.jobs.body_codec import encode_body
 from pinlater.jobs.job import Job, RawJob
+from pinlater.jobs.outside_steps import steps_name
 from pinlater.model.body_metadata import (
     BodyMetadata,
     LastRun,
@@ -18,6 +19,7 @@ from pinlater.model.body_metadata import (
 )
 from pinlater.worker.running.claimed_context import ClaimedContext
 from pinlater.worker.running.run_services import RunServices
+from pinlater.worker.session.saver import Saver, Snapshot
 
 
 class BodyContext(ClaimedContext):
@@ -30,6 +32,7 @@ class BodyContext(ClaimedContext):
     tick_started_ms: int | None = None
     _job: Job
     _services: RunServices
+    _saver: Saver
     _last_body: bytes
     _body_when_interrupted = b""
 
@@ -52,11 +55,13 @@ class BodyContext(ClaimedContext):
         super().note_interruption(why)
 
     def body(self) -> bytes:
-        """Encode the job as it is now.
+        """Encode the job as it is now; results of steps are in it as long as nobody knows that they are kept outside.
 
         Raises:
             BodyInvalid: it holds something that JSON cannot carry.
         """
+        if "_steps" in self.__dict__:
+            self._steps.records.settle(self._saver.is_stored)
         return encode_body(self._job, self._metadata)
 
     def body_after(self, why: JobInterrupted) -> bytes:
@@ -109,9 +114,24 @@ class BodyContext(ClaimedContext):
         now_ms = int(self._services.now() * 1000)
         return LastRun(recurrence.due_ms, self.tick_started_ms, now_ms, result, self.attempt)
 
-    def _encoded(self) -> bytes:
-        self._last_body = body = self.body()
-        return body
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Names of the messages that the next run does not need: results of this run's steps."""
+        metadata = self._metadata
+        has_moved = metadata.kept or ("_outside_steps" in self.__dict__ and self._outside_steps.has_moved)
+        return (steps_name(metadata.run),) if has_moved else ()
 
-    def _encoded_reports(self) -> bytes:
-        return with_reports(self._last_body, self._metadata)
+    def _encoded(self) -> Snapshot:
+        self._last_body = body = self.body()
+        return Snapshot(body)
+
+    def _encoded_to_move(self) -> Snapshot:
+        """Return what is saved; large results of steps move out of the body with it."""
+        snapshot = self._encoded()
+        if not self._saver.keeps_messages or "_steps" not in self.__dict__:
+            return snapshot
+        move = self._steps.records.move(self.descriptor)
+        return snapshot if move is None else Snapshot(encode_body(self._job, move.metadata), (move.message,))
+
+    def _encoded_reports(self) -> Snapshot:
+        return Snapshot(with_reports(self._last_body, self._metadata))

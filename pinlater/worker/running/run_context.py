@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from functools import cached_property
@@ -343,15 +343,24 @@ class RunContext(BodyContext):
     async def _save_awaited(self) -> bool:
         """Save from a coroutine without blocking its event loop, if other jobs run on it."""
         self._sent_at = time.monotonic()
+        keeps = self._saver.keeps_messages
         with self._while_calling(self._patience_seconds):
-            saved = self._saver.submit(self._batch, self._position, self._encoded, self._patience_seconds)
-            is_saved = await asyncio.wrap_future(saved)
+            is_saved = await self._submitted()
+            if not is_saved and keeps and not self._saver.keeps_messages:
+                is_saved = await self._submitted()
         if self._batch.area.stop_ns[self._position]:
             self.go_on()
         return is_saved
 
+    def _submitted(self) -> Awaitable[bool]:
+        save = self._saver.submit(self._batch, self._position, self._encoded_to_move, self._patience_seconds)
+        return asyncio.wrap_future(save)
+
     def _save(self, patience_seconds: float) -> bool:
-        is_saved = self._send(self._encoded, patience_seconds)
+        keeps, encode = self._saver.keeps_messages, self._encoded_to_move if patience_seconds else self._encoded
+        is_saved = self._send(encode, patience_seconds)
+        if not is_saved and keeps and not self._saver.keeps_messages:
+            is_saved = self._send(encode, patience_seconds)
         if self._batch.area.stop_ns[self._position]:
             self.go_on()
         return is_saved

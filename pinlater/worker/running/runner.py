@@ -318,7 +318,7 @@ class Runner:
         except BodyInvalid as error:
             return self._outcome_of(job, context, error, started_ns)
         log.debug("%s runs again in %.1f s", job.job_options.name, max(due_ms / 1000 - self._now(), 0.0))
-        return Interruption(body, due_ms, context.attempts_allowed)
+        return Interruption(body, due_ms, context.attempts_allowed, drops=context.dropped)
 
     def _unreadable(self, batch: DequeuedBatch, position: int, error: BodyInvalid) -> Outcome:
         return self._unknown.outcome(batch, position, error, int(self._now() * 1000))

@@ -115,4 +115,5 @@ class Tick:
         due_ms = self._next.due_ms(self._now())
         is_discarded = ending == DISCARDED
         body = self._context.body_of_next_run_after_failure(due_ms, is_failure=not is_discarded)
-        return Interruption(body, due_ms, self._claims_of_next, status, DISCARDED if is_discarded else TICK_FAILED)
+        ending, drops = DISCARDED if is_discarded else TICK_FAILED, self._context.dropped
+        return Interruption(body, due_ms, self._claims_of_next, status, ending, drops=drops)

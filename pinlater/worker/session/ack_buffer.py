@@ -376,7 +376,7 @@ def _return_of(job: JobRef, interruption: Interruption | None) -> Checkpoint:
     if interruption.run_after_ms is not None:
         due_ms = interruption.run_after_ms
     told = interruption.body, True, due_ms, interruption.attempts, interruption.status or None
-    return Checkpoint(descriptor, claim, *told, waits_for=interruption.waits_for)
+    return Checkpoint(descriptor, claim, *told, waits_for=interruption.waits_for, drops=interruption.drops)
 
 
 def _count_acks(queue_acks: QueueAcks) -> int:

@@ -59,6 +59,7 @@ class Interruption:
         failure: how it is counted: of a periodic job that goes on although its tick has failed, of one that gives up
             and undoes, and of one that waits for other code; else empty.
         waits_for: messages with which it goes on earlier.
+        drops: names of messages that it needs no more.
     """
 
     body: bytes | None
@@ -67,6 +68,7 @@ class Interruption:
     status: str = ""
     failure: str = ""
     waits_for: Sequence[MessageWait] = ()
+    drops: Sequence[str] = ()
 
     @property
     def ending(self) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from pinlater.client.connection import Connection
-from pinlater.errors import CallError, CallUnsendable, PinLaterError, ServerUnavailable, ServiceError
+from pinlater.errors import CallError, CallUnsendable, CallUnsupported, PinLaterError, ServerUnavailable, ServiceError
 from pinlater.protocol.operations import Call
 from pinlater.worker.session.connector import Connector
 
@@ -130,7 +130,7 @@ class Pipeline:
         assert self._connection is not None
         try:
             reply = self._connection.receive(max(sent.deadline - time.monotonic(), 0.0))
-        except ServiceError as refusal:
+        except (ServiceError, CallUnsupported) as refusal:
             reply = refusal
         except CallError as error:
             self._fail_all(error)

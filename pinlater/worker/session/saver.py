@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
@@ -17,6 +17,7 @@ from pinlater.errors import (
     BodyTooLarge,
     CallError,
     CallUnsendable,
+    CallUnsupported,
     EnqueueRejected,
     ServerError,
     ServerUnavailable,
@@ -24,7 +25,7 @@ from pinlater.errors import (
 )
 from pinlater.jobs.follow_ups import KEPT_MS
 from pinlater.model.attempts import Checkpoint
-from pinlater.model.messages import ReceivedMessage
+from pinlater.model.messages import Message, ReceivedMessage
 from pinlater.protocol.idempotency import may_have_been_carried_out
 from pinlater.protocol.internal_calls import with_stale_claims
 from pinlater.protocol.messages import PinLaterJob
@@ -36,13 +37,33 @@ from pinlater.worker.session.pipeline import Pipeline
 
 _T = TypeVar("_T")
 
-Encode = Callable[[], bytes]
-"""Returns the current body of a job."""
+
+class Snapshot(NamedTuple):
+    """What is saved of a job.
+
+    Attributes:
+        body: its current body.
+        keeps: messages that it leaves for its later attempts.
+    """
+
+    body: bytes
+    keeps: Sequence[Message] = ()
+
+
+Encode = Callable[[], Snapshot]
+"""Returns what is saved of a job."""
 
 _QUICK_SAVE_SECONDS = 0.5
 """How long a job waits for the reply to an optional save when a server hangs."""
+_UNSUPPORTED_SECONDS = 300.0
+"""After a server that cannot keep messages, no other one is asked to for so long."""
+_MOST_STORED = 1000
+"""Messages that are remembered until somebody asks whether they are stored."""
 _PAUSE_FACTOR = 10
 """After a failed connection attempt, no job waits for another one for this many times its duration."""
+
+_CHECKPOINTS = (Calls.checkpoint.method, Calls.checkpoint_and_keep.method)
+_NOT_STORED = object()
 
 log = logging.getLogger(__name__)
 
@@ -119,6 +140,17 @@ class Saver:
         self._call_lock = threading.Lock()
         self._quick_save: _QuickSave | None = None
         self._not_before = 0.0
+        self._keeps_from = 0.0
+        self._stored: dict[str, None] = {}
+
+    @property
+    def keeps_messages(self) -> bool:
+        """Whether servers store messages with a save, as far as known; one of an older version does not."""
+        return time.monotonic() >= self._keeps_from
+
+    def is_stored(self, message_id: str) -> bool:
+        """Tell whether a server has stored a message of a save, as far as known; once for each."""
+        return self._stored.pop(message_id, _NOT_STORED) is None
 
     @property
     def is_draining(self) -> bool:
@@ -159,6 +191,9 @@ class Saver:
                 batch.mark_lost(position)
         except (EnqueueRejected, CallUnsendable) as error:
             raise BodyTooLarge(str(error)) from error
+        except CallUnsupported:
+            self._keeps_from = time.monotonic() + _UNSUPPORTED_SECONDS
+            return False
         except (CallError, ServerError) as error:
             log.warning("cannot save a checkpoint: %s", error)
             return False
@@ -234,7 +269,7 @@ class Saver:
         quick_save.is_answered, quick_save.reply = True, reply
         if not isinstance(reply, Exception):
             self._count_checkpoint(SAVED, call)
-        elif isinstance(reply, CallError | ServerError) and not isinstance(reply, CallUnsendable):
+        elif is_transient(reply):
             self._count_checkpoint(UNSAVED, call)
 
     @contextmanager
@@ -253,7 +288,7 @@ class Saver:
                 try:
                     self._pipeline.open()
                     reply = self._pipeline.call(call)
-                except CallUnsendable:
+                except (CallUnsendable, CallUnsupported):
                     raise
                 except (CallError, ServerError):
                     if time.monotonic() >= deadline or self._child.stopping_now or not self.is_open:
@@ -266,8 +301,13 @@ class Saver:
                 time.sleep(self._connector.delay_seconds)
 
     def _count_checkpoint(self, event: str, call: Call[Any]) -> None:
-        if call.method == Calls.checkpoint.method:
+        if call.method in _CHECKPOINTS:
             self._count(call.arguments.request.queueName, event, 1)
+        if event == SAVED and call.method == Calls.checkpoint_and_keep.method:
+            ids = [kept.id for request in call.arguments.request.requests for kept in request.keeps or ()]
+            self._stored.update(dict.fromkeys(ids))
+            while len(self._stored) > _MOST_STORED:
+                del self._stored[next(iter(self._stored))]
 
     def close(self) -> None:
         """Reject calls from now on; wait for one in progress."""
@@ -277,10 +317,16 @@ class Saver:
 
     def _checkpoint(self, batch: DequeuedBatch, position: int, encode: Encode) -> Call[None]:
         descriptor = batch.descriptors[position]
-        body = encode()
+        body, keeps = encode()
         attempts = batch.new_attempts.get(position)
-        checkpoint = Checkpoint(descriptor, batch.claim or None, body, attempts=attempts)
-        return with_stale_claims(self._calls.checkpoint(queue_of(descriptor), [checkpoint]))
+        checkpoint = Checkpoint(descriptor, batch.claim or None, body, attempts=attempts, keeps=keeps)
+        build = self._calls.checkpoint_and_keep if keeps else self._calls.checkpoint
+        return with_stale_claims(build(queue_of(descriptor), [checkpoint]))
+
+
+def is_transient(error: Exception) -> bool:
+    """Tell whether the same call may succeed later."""
+    return isinstance(error, CallError | ServerError) and not isinstance(error, CallUnsendable | CallUnsupported)
 
 
 def fulfilled(future: Future[_T], function: Callable[[], _T]) -> Future[_T]:

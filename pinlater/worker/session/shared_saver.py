@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from pinlater_supervisor import Child
 
-from pinlater.errors import CallError, CallUnsendable, ServerError, ServerUnavailable
+from pinlater.errors import ServerUnavailable
 from pinlater.protocol.idempotency import may_have_been_carried_out
 from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.claim_table.counters import SAVED, UNSAVED, CountEvent, ignore_event
@@ -22,7 +22,7 @@ from pinlater.worker.session.connector import Connector
 from pinlater.worker.session.job_saves import JobSaves
 from pinlater.worker.session.pending_call import PendingCall, uncancellable
 from pinlater.worker.session.pipeline import Pipeline
-from pinlater.worker.session.saver import Encode, Saver, fulfilled
+from pinlater.worker.session.saver import Encode, Saver, fulfilled, is_transient
 from pinlater.worker.session.waker import ThreadWaker
 
 
@@ -178,14 +178,10 @@ class SharedSaver(Saver):
             self._count_checkpoint(SAVED, pending.call)
             pending.reply.set_result(reply)
             return
-        if self._is_transient(reply):
+        if is_transient(reply):
             self._count_checkpoint(UNSAVED, pending.call)
         pending.reply.set_exception(reply)
 
     def _should_retry(self, pending: PendingCall, reply: Any) -> bool:
         is_in_time = time.monotonic() < pending.deadline and not self._child.stopping_now
-        return isinstance(reply, Exception) and self._is_transient(reply) and is_in_time
-
-    @staticmethod
-    def _is_transient(error: Exception) -> bool:
-        return isinstance(error, CallError | ServerError) and not isinstance(error, CallUnsendable)
+        return isinstance(reply, Exception) and is_transient(reply) and is_in_time

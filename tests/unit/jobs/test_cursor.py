@@ -8,6 +8,7 @@ from pinlater.jobs.body_codec import encode_body
 from pinlater.jobs.cursor import iterate
 from pinlater.testing import FakeContext, run_inline
 from pinlater.worker.running.run_context import RunContext
+from tests.support.savers import InBody
 from tests.unit.worker.fakes import batch_of
 
 
@@ -103,14 +104,14 @@ def test_a_drain_interrupts_between_items():
     assert [item for _, item in seen] == list("abcd")
 
 
-class Keeps:
+class Keeps(InBody):
     is_draining = False
 
     def __init__(self):
         self.cursors = []
 
     def save(self, batch, position, encode, patience_seconds):
-        self.cursors.append(msgspec.json.decode(encode())["cursor"])
+        self.cursors.append(msgspec.json.decode(encode().body)["cursor"])
         return True
 
 

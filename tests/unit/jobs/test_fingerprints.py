@@ -10,12 +10,13 @@ import pytest
 from pinlater import Job, retrying
 from pinlater.errors import StepMismatch
 from pinlater.jobs.fingerprints import Fingerprints, fingerprint
+from pinlater.jobs.outside_steps import StepResults
 from pinlater.model.body_metadata import BodyMetadata
 from pinlater.testing import run_inline
-from tests.unit.jobs.workflow_attempts import InAWorker, Plain, WithFakes
+from tests.unit.jobs.workflow_attempts import InAWorker, InAWorkerOutside, Plain, WithFakes
 
 
-@pytest.fixture(params=[InAWorker, WithFakes])
+@pytest.fixture(params=[InAWorker, InAWorkerOutside, WithFakes])
 def attempts(request):
     return request.param()
 
@@ -155,7 +156,7 @@ def test_the_arguments_count_as_they_were_before_the_call(attempts):
 
 def test_a_step_costs_six_bytes():
     texts = {}
-    prints = Fingerprints(texts)
+    prints = Fingerprints(texts, {}, StepResults())
     for number in range(100):
         key = f"resize#{number + 1}" if number else "resize"
         prints.record(key, resize, fingerprint(resize, (number,), {}))
@@ -163,7 +164,7 @@ def test_a_step_costs_six_bytes():
 
 
 def test_uses_may_finish_in_any_order():
-    prints = Fingerprints({})
+    prints = Fingerprints({}, {}, StepResults())
     for key in ("a#3", "a"):
         prints.record(key, resize, fingerprint(resize, (key,), {}))
     assert prints.recorded("a#2") == ""

@@ -14,6 +14,7 @@ from pinlater.testing import FakeContext, LocalServer, run_inline
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.session.outcome import Failure
+from tests.support.savers import InBody
 from tests.unit.worker.fakes import batch_of, new_row
 
 
@@ -48,7 +49,7 @@ def forget():
     sent.clear()
 
 
-class Saver:
+class Saver(InBody):
     is_draining = False
 
     def __init__(self):
@@ -57,7 +58,7 @@ class Saver:
         self.refusal = None
 
     def save(self, batch, position, encode, patience_seconds):
-        self.said.append(read_metadata(encode()).enqueued)
+        self.said.append(read_metadata(encode().body).enqueued)
         return True
 
     def enqueue(self, follow_up, patience_seconds):

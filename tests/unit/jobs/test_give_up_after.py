@@ -17,6 +17,7 @@ from pinlater.worker.running.limits import never_kill
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.task_runner import TaskRunner
 from pinlater.worker.session.outcome import Failure, Interruption
+from tests.support.savers import InBody
 from tests.unit.worker.fakes import batch_of, new_row
 
 
@@ -76,7 +77,7 @@ seen = []
 codec = JobCodec([Post, PostLater])
 
 
-class FakeSaver:
+class FakeSaver(InBody):
     is_draining = False
     is_saving = False
 

@@ -15,6 +15,7 @@ from pinlater.testing import FakeContext, LocalServer, local_server, run_inline
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.session.outcome import Failure, Interruption
+from tests.support.savers import InBody
 from tests.unit.worker.fakes import batch_of, new_row
 
 MOMENT = datetime(2030, 1, 2, 3, 4, 5, 500_000, tzinfo=UTC)
@@ -45,7 +46,7 @@ class Raw(RawJob, queue="raw"):
         context.reschedule(after=1)
 
 
-class Saver:
+class Saver(InBody):
     is_draining = False
 
     def save(self, batch, position, encode, patience_seconds):

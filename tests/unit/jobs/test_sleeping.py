@@ -14,6 +14,7 @@ from pinlater.testing import FakeContext, LocalServer, run_inline
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.session.outcome import Failure, Interruption
+from tests.support.savers import InBody
 from tests.unit.worker.fakes import batch_of, new_row
 
 DAY = 86400
@@ -52,7 +53,7 @@ def forget():
     done.clear()
 
 
-class Saver:
+class Saver(InBody):
     is_draining = False
 
     def __init__(self):
@@ -60,7 +61,7 @@ class Saver:
 
     def save(self, batch, position, encode, patience_seconds):
         assert patience_seconds == 30.0
-        self.bodies.append(encode())
+        self.bodies.append(encode().body)
         return True
 
 

@@ -8,10 +8,10 @@ import pytest
 from pinlater import Job, JobInterrupted
 from pinlater.errors import BodyInvalid
 from pinlater.testing import FakeContext, run_inline
-from tests.unit.jobs.workflow_attempts import InAWorker, Plain, WithFakes
+from tests.unit.jobs.workflow_attempts import InAWorker, InAWorkerOutside, Plain, WithFakes
 
 
-@pytest.fixture(params=[InAWorker, WithFakes])
+@pytest.fixture(params=[InAWorker, InAWorkerOutside, WithFakes])
 def attempts(request):
     return request.param()
 

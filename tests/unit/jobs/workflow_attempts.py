@@ -1,11 +1,16 @@
 """Attempts of one workflow, one after the other, in each kind of context."""
 
+from functools import partial
+
 from pinlater import Job
 from pinlater.jobs.body_codec import encode_body
+from pinlater.jobs.outside_steps import MOST_IN_BODY
 from pinlater.model.body_metadata import BodyMetadata, read_metadata
+from pinlater.model.messages import ReceivedMessage
 from pinlater.testing import FakeContext
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.session import saver
+from tests.support.savers import InBody
 from tests.unit.worker.fakes import batch_of
 
 
@@ -14,7 +19,7 @@ class Plain(Job):
         pass
 
 
-class Saver:
+class Saver(InBody):
     """Takes all; ``drain_after`` saves, the worker drains."""
 
     submit = saver.Saver.submit  # by way of ``save``
@@ -28,7 +33,7 @@ class Saver:
         return self.drain_after is not None and len(self.bodies) >= self.drain_after
 
     def save(self, batch, position, encode, patience_seconds):
-        self.bodies.append(encode())
+        self.bodies.append(encode().body)
         return True
 
 
@@ -92,3 +97,53 @@ class WithFakes:
     @property
     def tries(self):
         return self.context.tries
+
+
+class KeepingSaver(Saver):
+    """Takes all, and keeps messages as a server does."""
+
+    keeps_messages = True
+
+    def __init__(self, kept, drain_after=None):
+        super().__init__(drain_after)
+        self.kept = kept
+        self._stored = set()
+
+    def save(self, batch, position, encode, patience_seconds):
+        body, keeps = encode()
+        self.bodies.append(body)
+        for message in keeps:
+            known = self.kept.setdefault(message.name, {})
+            known.setdefault(message.id, message)
+            self._stored.add(message.id)
+        return True
+
+    def is_stored(self, message_id):
+        return message_id in self._stored
+
+    def read_messages(self, descriptor, name, after, limit, patience_seconds):
+        found = [
+            ReceivedMessage(number, one.id, one.payload, one.kind)
+            for number, one in enumerate(self.kept.get(name, {}).values(), 1)
+        ]
+        return found[after : after + min(limit, 2)]
+
+
+class InAWorkerOutside(InAWorker):
+    """Contexts of a worker that keeps all results of steps beside the body."""
+
+    def __init__(self, job=None):
+        super().__init__(job)
+        self.kept = {}
+
+    def attempt(self, number=1, *, drain_after=None):
+        context = super().attempt(number)
+        self.saver = context._saver = KeepingSaver(self.kept, drain_after)
+        records = context._steps.records
+        records.move = partial(_always_move, records, records.move)
+        return context
+
+
+def _always_move(records, move, descriptor):
+    records._bytes = MOST_IN_BODY
+    return move(descriptor) if records._metadata.steps else None

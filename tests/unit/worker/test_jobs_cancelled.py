@@ -27,6 +27,7 @@ from pinlater.worker.running.task_runner import TaskRunner
 from pinlater.worker.session.connector import Connector
 from pinlater.worker.session.outcome import Failure, Interruption, LostClaim
 from pinlater.worker.session.saver import Saver
+from tests.support.savers import InBody
 from tests.unit.client.fake_server import free_address
 from tests.unit.worker.fakes import FakeChild, batch_of, names
 from tests.unit.worker.keeper.keeper_bench import LONG_AGO_NS, Bench
@@ -121,7 +122,7 @@ RETURNING = {"return", "reschedule", "failure"}
 """Ways to end without a look at the context."""
 
 
-class FakeSaver:
+class FakeSaver(InBody):
     is_draining = is_saving = False
 
     def save(self, batch, position, encode, patience_seconds):

@@ -21,11 +21,14 @@ from pinlater.server.backends.mysql.linked_changes import (
     with_links_if_needed,
 )
 from pinlater.server.backends.mysql.messages import waits_text
+from pinlater.server.backends.mysql.queries import Value
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
-from pinlater.server.backends.records import Settled
+from pinlater.server.backends.records import MAX_DROPPED, Settled
 from pinlater.server.backends.search import Queue
 
 _WAKE = "wake_if_arrived"
+_CHANGES = ("checkpoint_job", "renew_jobs")
+"""Statements that tell by the number of rows how many jobs were held."""
 
 
 class MysqlCheckpointCall(NamedTuple):
@@ -37,7 +40,8 @@ class MysqlCheckpointCall(NamedTuple):
     @property
     def weight(self) -> int:
         """Bytes that it adds to a transaction."""
-        return sum(len(item.body or b"") for item in self.checkpoints) + 300 * len(self.checkpoints)
+        kept = sum(len(message.payload) for item in self.checkpoints for message in item.keeps)
+        return kept + sum(len(item.body or b"") for item in self.checkpoints) + 300 * len(self.checkpoints)
 
     @property
     def is_repeatable(self) -> bool:
@@ -174,6 +178,7 @@ def _change(
     transaction: MysqlTransaction, queue: Queue, item: StoredCheckpoint, claim: bytes, links: Links
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the statements for one checkpoint; what falls asleep is due if a wait is fulfilled already."""
+    yield from _messages(transaction, queue, item, claim)
     waits_for = waits_text(item.waits_for)
     yield (
         "checkpoint_job",
@@ -192,6 +197,7 @@ def _change(
             attempts=item.attempts,
             status=item.status,
             waits_for=waits_for,
+            kept=len(item.keeps),
             has_keys=links.has_keys,
             has_parents=links.has_parents,
         ),
@@ -201,15 +207,43 @@ def _change(
         yield _WAKE, transaction.bind(_WAKE, name=name.encode(), **values)
 
 
+def _messages(
+    transaction: MysqlTransaction, queue: Queue, item: StoredCheckpoint, claim: bytes
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the statements that store and delete what a job keeps; before its claim ends."""
+    if item.keeps or item.drops:
+        yield "lock_jobs", transaction.bind("lock_jobs", ids=[item.job.local_id])
+    holder: dict[str, Value] = {
+        "id": item.job.local_id,
+        "queue": queue.id,
+        "priority": item.job.priority,
+        "claim": claim,
+    }
+    for message in item.keeps:
+        yield (
+            "keep_message",
+            transaction.bind(
+                "keep_message",
+                name=message.name.encode(),
+                message_id=message.id.encode(),
+                payload=message.payload,
+                payload_bytes=len(message.payload),
+                **holder,
+            ),
+        )
+    for name in item.drops:
+        yield "drop_messages", transaction.bind("drop_messages", name=name.encode(), limit=MAX_DROPPED, **holder)
+
+
 def _checkpointed(
     now: int, call: MysqlCheckpointCall, found: Sequence[tuple[str, StatementResult]]
 ) -> MysqlCheckpointed:
     """Return the result of a call, given the names and results of its statements."""
-    changed = sum(result.matched for name, result in found if name != _WAKE)
+    changed = sum(result.matched for name, result in found if name in _CHANGES)
     dues = [
         now if item.run_after_ms is None else item.run_after_ms for item in call.checkpoints if item.move_to_pending
     ]
     if any(result.matched for name, result in found if name == _WAKE):
         dues.append(now)
     settled = Settled(changed, len(call.checkpoints) - changed, min(dues, default=None) if changed else None)
-    return MysqlCheckpointed(settled, any(result.insert_id for name, result in found if name != _WAKE))
+    return MysqlCheckpointed(settled, any(result.insert_id for name, result in found if name in _CHANGES))

@@ -384,6 +384,7 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
                    LEAST(COALESCE(:run_after, run_after), 4503599627370496 - 1)),
     attempts_allowed = COALESCE(:attempts, attempts_allowed),
     attempts_remaining = COALESCE(:attempts, attempts_remaining),
+    messages = messages + :kept,
     claim = IF(:is_back AND NOT is_cancelled, NULL, claim),
     moment = IF(:is_back, IF(is_cancelled, :now, NULL), :now + claim_lease),
     unique_key = IF(:is_back AND is_cancelled, NULL, unique_key),
@@ -391,6 +392,24 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     updated_at = :now + IF(is_cancelled AND NOT :is_back, 0 * LAST_INSERT_ID(id), 0),
     custom_status = LEFT(CONCAT(:status, custom_status), 5000)
 WHERE id = :id AND state = 1 AND queue_id = :queue AND priority = :priority AND claim = :claim
+
+-- name: keep_message
+-- What a claimed job leaves for its later attempts, unless it is there; after lock_jobs.
+INSERT INTO {db}.messages (job_id, name, number, message_id, kind, payload_bytes, payload)
+SELECT :id, :name, 1 + COALESCE((
+    SELECT number FROM {db}.messages AS others FORCE INDEX (PRIMARY)
+    WHERE job_id = :id AND name = :name ORDER BY number DESC LIMIT 1), 0), :message_id, 0, :payload_bytes, :payload
+FROM {db}.jobs FORCE INDEX (PRIMARY)
+WHERE id = :id AND state = 1 AND queue_id = :queue AND priority = :priority AND claim = :claim AND NOT EXISTS (
+    SELECT 1 FROM {db}.messages AS known FORCE INDEX (messages_by_id)
+    WHERE job_id = :id AND name = :name AND message_id = :message_id)
+
+-- name: drop_messages
+-- Of a claimed job; after lock_jobs.
+DELETE FROM {db}.messages WHERE job_id = :id AND name = :name AND EXISTS (
+    SELECT 1 FROM {db}.jobs
+    WHERE id = :id AND state = 1 AND queue_id = :queue AND priority = :priority AND claim = :claim)
+ORDER BY number LIMIT :limit
 
 -- name: wake_if_arrived
 -- A job that was just given back is due if that many messages of the name have arrived.

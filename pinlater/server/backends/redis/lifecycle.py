@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import count
 from operator import attrgetter
 from typing import Any
 
@@ -204,24 +203,25 @@ def _single_ack(item: StoredAck) -> tuple[Any, ...]:
 
 async def checkpoint(scripts: ScriptRunner, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
     """Checkpoint jobs that their claim or source holds: IN_PROGRESS -> IN_PROGRESS with a new lease, or PENDING."""
-    bodies = [item.body for item in checkpoints if item.body is not None]
-    numbers = count(1)
+    bodies: list[bytes] = []
     items = [
         (
             item.job.local_id,
             item.job.priority,
             item.claim,
             item.source,
-            None if item.body is None else next(numbers),
+            None if item.body is None else _index_of(bodies, item.body),
             item.move_to_pending,
             time_argument(item.run_after_ms),
             item.attempts,
             item.status,
-            *((item.waits_for,) if item.waits_for else ()),
+            item.waits_for or None,
+            [(message.name, message.id, _index_of(bodies, message.payload)) for message in item.keeps],
+            item.drops,
         )
         for item in checkpoints
     ]
-    last = (*bodies, *mark(is_linked=any(item.waits_for for item in checkpoints)))
+    last = (*bodies, *mark(is_linked=any(item.waits_for or item.keeps for item in checkpoints)))
     is_repeatable = all(item.is_repeatable for item in checkpoints)
     now, changed, moved, lost, fulfilled, asked, through, *woken = await scripts.run(
         "checkpoint", queue, pack(items), *last, is_repeatable=is_repeatable
@@ -231,6 +231,12 @@ async def checkpoint(scripts: ScriptRunner, queue: str, checkpoints: Sequence[St
     due = min((int(now) if due is None else due for due in dues), default=None)
     lost_jobs, asked_jobs = (tuple(checkpoints[index].job for index in some) for some in (lost, asked))
     return Settled(changed, len(checkpoints) - changed, due, lost_jobs, let_through=through, cancelled=asked_jobs)
+
+
+def _index_of(arguments: list[bytes], added: bytes) -> int:
+    """Add bytes to arguments of a script; return which of them these are, from 1."""
+    arguments.append(added)
+    return len(arguments)
 
 
 async def release(scripts: ScriptRunner, queue: str, *, by: str, which: str, spared: bytes = NO_IDS) -> int:

@@ -13,7 +13,7 @@ from pinlater.server.backends.records import Settled
 from pinlater.server.backends.sqlite.cancel import asked_of
 from pinlater.server.backends.sqlite.children import tell_ended
 from pinlater.server.backends.sqlite.keys import keys_of, let_next_through
-from pinlater.server.backends.sqlite.messages import is_fulfilled, waits_column
+from pinlater.server.backends.sqlite.messages import drop, is_fulfilled, keep, waits_column
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
 
@@ -107,6 +107,10 @@ def _apply(transaction: SqliteTransaction, queue_id: int, item: StoredCheckpoint
     due = item.new_run_after_ms(now)
     if item.waits_for and is_fulfilled(transaction, local_id, item.waits_for):
         due = now if due is None else min(due, now)
+    if item.keeps:
+        keep(transaction, queue_id, local_id, item.keeps)
+    if item.drops:
+        drop(transaction, local_id, item.drops)
     waits = waits_column(item.waits_for)
     changes = (item.body, item.move_to_pending, due, item.attempts, item.status, waits)
     transaction.run(_CHECKPOINT, (queue_id, now, local_id, *changes))

@@ -12,6 +12,7 @@ import msgspec
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.messages import Message, MessageWait, ReceivedMessage
 from pinlater.server.backends.answers import fitting_messages
+from pinlater.server.backends.records import MAX_DROPPED
 from pinlater.server.backends.search import Queue
 from pinlater.server.backends.sqlite.keys import keys_of, let_next_through
 from pinlater.server.backends.sqlite.queries import QUERIES
@@ -126,6 +127,18 @@ def _count(transaction: SqliteTransaction, job_id: int, name: str) -> int:
 def is_fulfilled(transaction: SqliteTransaction, job_id: int, waits: Iterable[MessageWait]) -> bool:
     """Return whether as many messages have arrived for a job as one of its waits says."""
     return any(_count(transaction, job_id, name) >= number for name, number in waits)
+
+
+def keep(transaction: SqliteTransaction, queue_id: int, job_id: int, messages: Sequence[Message]) -> None:
+    """Store what a claimed job leaves for its later attempts."""
+    transaction.mark_with_messages(queue_id)
+    _store(transaction, {job_id: list(messages)})
+
+
+def drop(transaction: SqliteTransaction, job_id: int, names: Iterable[str]) -> None:
+    """Delete messages of a claimed job by their names; of very many, some are left until the job is deleted."""
+    for name in names:
+        transaction.run(QUERIES["drop_messages"], (job_id, name, MAX_DROPPED))
 
 
 def _wake(transaction: SqliteTransaction, queue_id: int, sleepers: Sequence[_Receiver]) -> None:

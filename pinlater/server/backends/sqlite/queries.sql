@@ -441,6 +441,12 @@ DELETE FROM messages WHERE (job_id, name, number) IN (
     ON messages.job_id = deleted_receivers.job_id LIMIT ?1
 )
 
+-- name: drop_messages
+-- ?1 job, ?2 name, ?3 limit.
+DELETE FROM messages WHERE (job_id, name, number) IN (
+    SELECT job_id, name, number FROM messages WHERE job_id = ?1 AND name = ?2 ORDER BY number LIMIT ?3
+)
+
 -- name: forget_receivers
 -- ?1 limit.
 DELETE FROM deleted_receivers WHERE job_id IN (

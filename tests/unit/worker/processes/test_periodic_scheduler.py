@@ -26,6 +26,7 @@ from pinlater.worker.running.task_runner import TaskRunner
 from pinlater.worker.running.tick import SPARE_ATTEMPTS
 from pinlater.worker.session.outcome import Failure, Interruption
 from pinlater.worker.session.server_clock import ServerClock
+from tests.support.savers import InBody
 from tests.unit.worker.fakes import FakePipeline, batch_of, new_row
 
 MINUTE_MS = 60_000
@@ -76,7 +77,7 @@ def forget():
     seen.clear()
 
 
-class Saver:
+class Saver(InBody):
     is_draining = False
 
     def save(self, batch, position, encode, patience_seconds):

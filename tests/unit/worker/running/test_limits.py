@@ -15,6 +15,7 @@ from pinlater.worker.running import limits, run_limits
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.timer import SharedTimer
 from pinlater.worker.session.outcome import Failure
+from tests.support.savers import InBody
 from tests.unit.worker.fakes import batch_of, new_row
 
 
@@ -68,7 +69,7 @@ class Free(Job, queue="waits"):
         seen.append("free")
 
 
-class FakeSaver:
+class FakeSaver(InBody):
     is_draining = False
     is_saving = False
 

@@ -14,6 +14,7 @@ from pinlater.jobs.step_failures import step_note
 from pinlater.model.body_metadata import MOST_TIMES, BodyMetadata, Progress
 from pinlater.worker.running import run_context
 from pinlater.worker.running.run_context import RunContext
+from tests.support.savers import InBody
 from tests.unit.worker.fakes import batch_of
 
 
@@ -30,7 +31,7 @@ class Raw(RawJob, queue="raw"):
         pass
 
 
-class FakeSaver:
+class FakeSaver(InBody):
     """Keeps what is saved; ``is_away`` takes nothing."""
 
     def __init__(self):
@@ -39,7 +40,7 @@ class FakeSaver:
         self.saved = []
 
     def save(self, batch, position, encode, patience_seconds):
-        self.saved.append((msgspec.json.decode(encode()), patience_seconds))
+        self.saved.append((msgspec.json.decode(encode().body), patience_seconds))
         return not self.is_away
 
 

@@ -13,7 +13,7 @@ from pinlater.model.body_metadata import read_metadata
 from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.table import ClaimTable
 from pinlater.worker.running.run_context import RunContext
-from pinlater.worker.session.saver import Saver
+from pinlater.worker.session.saver import Saver, Snapshot
 from tests.unit.worker.fakes import FakeChild, batch_of
 
 
@@ -61,7 +61,9 @@ def child():
 
 def save(line, child, patience_seconds=30.0, count=lambda *_: None):
     batch = batch_of("walk:s1:p1:7")
-    return Saver(line, line, Calls("me", is_plain=True), child, count).save(batch, 0, lambda: b"body", patience_seconds)
+    return Saver(line, line, Calls("me", is_plain=True), child, count).save(
+        batch, 0, lambda: Snapshot(b"body"), patience_seconds
+    )
 
 
 def test_a_save_names_the_job_and_its_claim(child):
@@ -100,7 +102,7 @@ def test_a_save_that_comes_too_late_does_not_take_the_claim_of_the_job_that_runs
             raise StaleClaims("the job has ended", [])
 
     line = TurningLine()
-    assert Saver(line, line, Calls("me", is_plain=True), child).save(former, 0, lambda: b"body", 30.0)
+    assert Saver(line, line, Calls("me", is_plain=True), child).save(former, 0, lambda: Snapshot(b"body"), 30.0)
     assert line.latter.area is area
     assert not line.latter.is_lost(0)
     line.latter.mark_lost(0)
@@ -131,7 +133,9 @@ def test_threads_of_a_job_save_one_after_the_other(child):
     saver = Saver(line, line, Calls("me", is_plain=True), child)
     batch = batch_of("walk:s1:p1:7")
     with ThreadPoolExecutor(4) as threads:
-        assert list(threads.map(lambda _: saver.save(batch, 0, lambda: b"body", 30.0), range(8))) == [True] * 8
+        assert (
+            list(threads.map(lambda _: saver.save(batch, 0, lambda: Snapshot(b"body"), 30.0), range(8))) == [True] * 8
+        )
     assert (len(line.calls), line.most_users) == (8, 1)
 
 
@@ -164,13 +168,13 @@ def test_the_end_of_a_job_waits_for_a_save_and_lets_none_begin(child):
     saver = Saver(line, line, Calls("me", is_plain=True), child)
     batch = batch_of("walk:s1:p1:7")
     with ThreadPoolExecutor(1) as threads:
-        late = threads.submit(saver.save, batch, 0, lambda: b"body", 30.0)
+        late = threads.submit(saver.save, batch, 0, lambda: Snapshot(b"body"), 30.0)
         line.is_used.wait()
         saver.close()
         assert (line.users, len(line.calls)) == (0, 1)
         assert late.result() is True
         with pytest.raises(RuntimeError, match="the job has ended"):
-            saver.save(batch, 0, lambda: b"body", 30.0)
+            saver.save(batch, 0, lambda: Snapshot(b"body"), 30.0)
     assert len(line.calls) == 1
 
 
@@ -178,7 +182,7 @@ def test_the_end_of_a_job_ends_the_patience_of_its_threads(child):
     line = SlowLine(*[ServerUnavailable("gone")] * 1000)
     saver = Saver(line, line, Calls("me", is_plain=True), child)
     with ThreadPoolExecutor(1) as threads:
-        late = threads.submit(saver.save, batch_of("walk:s1:p1:7"), 0, lambda: b"body", 3600.0)
+        late = threads.submit(saver.save, batch_of("walk:s1:p1:7"), 0, lambda: Snapshot(b"body"), 3600.0)
         line.is_used.wait()
         saver.close()
         assert late.result() is False
@@ -195,10 +199,10 @@ def test_a_server_that_hangs_is_sent_no_other_save(child):
     saver = Saver(line, line, Calls("me", is_plain=True), child, lambda *event: counted.append(event))
     batch = batch_of("walk:s1:p1:7")
     bodies = iter([b"1", b"2", b"3"])
-    assert [saver.save(batch, 0, lambda: next(bodies), 0.0) for _ in range(3)] == [False] * 3
+    assert [saver.save(batch, 0, lambda: Snapshot(next(bodies)), 0.0) for _ in range(3)] == [False] * 3
     assert [request.requests[0].newBody for _, request in line.calls] == [b"1"]
     line.answers = [None, None]
-    assert saver.save(batch, 0, lambda: next(bodies), 0.0) is True
+    assert saver.save(batch, 0, lambda: Snapshot(next(bodies)), 0.0) is True
     assert [request.requests[0].newBody for _, request in line.calls] == [b"1", b"2"]
     assert counted == [("walk", "saved", 1)] * 2
 
@@ -208,13 +212,13 @@ def test_a_late_reply_goes_to_the_job_that_sent_the_call(child, is_same):
     line = FakeLine()
     saver = Saver(line, line, Calls("me", is_plain=True), child)
     batch = batch_of("walk:s1:p1:7", "walk:s1:p1:8")
-    assert saver.save(batch, 0, lambda: b"body", 0.0) is False
+    assert saver.save(batch, 0, lambda: Snapshot(b"body"), 0.0) is False
     line.answers = [EnqueueRejected("2 MB are too many"), None]
     if is_same:
         with pytest.raises(BodyTooLarge, match="2 MB"):
-            saver.save(batch, 0, lambda: b"body", 0.0)
+            saver.save(batch, 0, lambda: Snapshot(b"body"), 0.0)
     else:
-        assert saver.save(batch, 1, lambda: b"body", 0.0) is True
+        assert saver.save(batch, 1, lambda: Snapshot(b"body"), 0.0) is True
 
 
 def test_looking_for_a_server_takes_a_small_part_of_a_jobs_time(child, monkeypatch):
@@ -231,7 +235,7 @@ def test_looking_for_a_server_takes_a_small_part_of_a_jobs_time(child, monkeypat
     batch = batch_of("walk:s1:p1:7")
     for _ in range(100):
         clock[0] += 1.0
-        assert saver.save(batch, 0, lambda: b"body", 0.0) is False
+        assert saver.save(batch, 0, lambda: Snapshot(b"body"), 0.0) is False
     assert clock[0] <= 100.0 + 100.0 * 1.2
 
 

@@ -11,7 +11,7 @@ from pinlater.errors import BodyTooLarge, EnqueueRejected, QueueNotFound, Server
 from pinlater.protocol.messages import PinLaterEnqueueResponse, PinLaterJob
 from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.snapshot import RUNNING, SUCCEEDED
-from pinlater.worker.session.saver import FollowUps
+from pinlater.worker.session.saver import FollowUps, Snapshot
 from pinlater.worker.session.shared_saver import SharedSaver
 from pinlater.worker.session.waker import ThreadWaker
 from tests.unit.worker.fakes import FakeChild, FakePipeline, batch_of
@@ -42,10 +42,10 @@ class Bench:
         return batch
 
     def submit(self, body=b"body", patience_seconds=30.0):
-        return self.saver.submit(self.batch, 0, lambda: body, patience_seconds)
+        return self.saver.submit(self.batch, 0, lambda: Snapshot(body), patience_seconds)
 
     def save_soon(self, body):
-        return self.saver.save(self.batch, 0, lambda: body, 0.0)
+        return self.saver.save(self.batch, 0, lambda: Snapshot(body), 0.0)
 
     @property
     def bodies(self):
@@ -72,7 +72,9 @@ def on_loop():
 
 def test_a_save_waits_for_the_main_thread(bench):
     results = []
-    thread = threading.Thread(target=lambda: results.append(bench.saver.save(bench.batch, 0, lambda: b"body", 30.0)))
+    thread = threading.Thread(
+        target=lambda: results.append(bench.saver.save(bench.batch, 0, lambda: Snapshot(b"body"), 30.0))
+    )
     thread.start()
     while not bench.pipeline.sent:
         bench.saver.send_queued()
@@ -149,7 +151,7 @@ def test_bodies_are_encoded_in_the_order_in_which_they_are_sent(bench):
 
     def finish(name):
         steps.append(name)
-        bench.saver.save(bench.batch, 0, lambda: b",".join(list(steps)), 30.0)
+        bench.saver.save(bench.batch, 0, lambda: Snapshot(b",".join(list(steps))), 30.0)
         saved.append(name)
 
     threads = [threading.Thread(target=finish, args=(b"%d" % number,)) for number in range(20)]
@@ -245,7 +247,7 @@ def test_what_came_of_a_save_without_patience_is_told_to_the_next(bench):
 def test_threads_that_a_job_left_behind_can_save_nothing(bench, patience_seconds):
     bench.batch.area.states[0] = SUCCEEDED
     with pytest.raises(RuntimeError, match="the job has ended"):
-        bench.saver.save(bench.batch, 0, lambda: b"body", patience_seconds)
+        bench.saver.save(bench.batch, 0, lambda: Snapshot(b"body"), patience_seconds)
     with pytest.raises(RuntimeError, match="the job has ended"):
         bench.submit(b"body", patience_seconds)
     bench.saver.send_queued()
@@ -255,7 +257,7 @@ def test_threads_that_a_job_left_behind_can_save_nothing(bench, patience_seconds
 def test_a_drain_does_not_block_an_event_loop(on_loop):
     on_loop.child.drain()
     assert on_loop.saver.is_draining
-    assert on_loop.saver.save(on_loop.batch, 0, lambda: b"body", 30.0) is True
+    assert on_loop.saver.save(on_loop.batch, 0, lambda: Snapshot(b"body"), 30.0) is True
     on_loop.saver.send_queued()
     assert on_loop.bodies == [b"body"]
 
@@ -285,7 +287,7 @@ def test_a_coroutine_that_is_cancelled_meanwhile_harms_nobody(on_loop):
 
 def test_in_a_process_that_the_job_forks_nobody_waits(bench, monkeypatch):
     monkeypatch.setattr("pinlater.worker.session.shared_saver.getpid", lambda: os.getpid() + 1)
-    assert bench.saver.save(bench.batch, 0, lambda: b"body", 30.0) is False
+    assert bench.saver.save(bench.batch, 0, lambda: Snapshot(b"body"), 30.0) is False
 
 
 def test_other_calls_go_the_same_way(bench):

@@ -1,8 +1,9 @@
 -- IN_PROGRESS -> IN_PROGRESS with a new lease, or PENDING with no attempt spent; only for the holder of the claim.
 -- ARGV[2]: MessagePack, a list of {id, priority, claim or nil, source, index of the body or nil, whether to move to
 -- PENDING, run_after or nil (unchanged if there is a claim, else now), attempts or nil, status to prepend, waits or
--- nil: it sleeps until one is fulfilled, see links.lua}. ARGV[3] on: the bodies, then "links" if any job waits so. A
--- job that is asked to stop is FAILED instead of PENDING.
+-- nil: it sleeps until one is fulfilled, see links.lua; messages that it keeps, each {name, id, index of the payload};
+-- names of messages that are deleted}. ARGV[3] on: bodies and payloads, then "links" if any job waits or keeps. A job
+-- that is asked to stop is FAILED instead of PENDING.
 -- Returns {now, number of jobs changed, list indexes of those moved to PENDING, of the others that the claim no longer
 -- holds, of those moved whose waits are fulfilled, of those that are held and asked to stop; number of other jobs let
 -- through, ended sleeps: see links.lua}.
@@ -16,7 +17,6 @@ local befores = read_fields(JOBS, members)
 for at, line in ipairs(befores) do
   lines[members[at]] = line
 end
-linked = open_links and open_links(members)
 
 local function is_held(claim, item)
   if item[3] then
@@ -24,6 +24,27 @@ local function is_held(claim, item)
   end
   return source_of(claim) == item[4]
 end
+
+-- Stores and deletes messages of a job that is held; before its links are read, which this may change.
+local function keep(member, item)
+  local state, priority, _, _, _, _, _, _, _, claim = string.match(lines[member] or '', RECORD)
+  if state == IN_PROGRESS and tonumber(priority) == item[2] and is_held(claim, item) then
+    local inboxes = open_inboxes()
+    for _, kept in ipairs(item[11]) do
+      local message = {kept[2], '0', ARGV[kept[3] + 2]}
+      inboxes.deliver(inboxes.address_of(priority, member), {[kept[1]] = {message}})
+    end
+    for _, name in ipairs(item[12]) do
+      inboxes.drop(member, name)
+    end
+  end
+end
+for at, item in ipairs(items) do
+  if open_inboxes and #item[11] + #item[12] > 0 then
+    keep(members[at], item)
+  end
+end
+linked = open_links and open_links(members)
 
 local changed, back, lost, fulfilled, asked = 0, {}, {}, {}, {}
 

@@ -36,6 +36,7 @@ def test_each_kind_of_value_has_its_literal(queries):
     statement = queries.bind(
         "checkpoint_job", id=7, queue=1, priority=2, claim=b"it's", now=5, has_body=True, body=b"\0\\", body_bytes=2,
         is_back=False, run_after=-1, attempts=None, status="a'b", has_keys=False, has_parents=False, waits_for=None,
+        kept=0,
     )  # fmt: skip
     assert statement.startswith(b"UPDATE pinlater_1.jobs FORCE INDEX (PRIMARY) SET body_bytes = IF(1, 2, body_bytes)")
     for piece in (

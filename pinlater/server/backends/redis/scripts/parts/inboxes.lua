@@ -124,6 +124,19 @@ if HAS_LINKS then
       return true
     end
 
+    -- Deletes messages of a name of a job of this queue; of very many, some are left until the job is deleted.
+    function inboxes.drop(member, name)
+      local MAX_DROPPED = 10000
+      local inbox, fields = prefix .. 'inbox:' .. member, {'n' .. name}
+      for number = 1, math.min(tonumber(redis.call('HGET', inbox, 'n' .. name) or 0), MAX_DROPPED) do
+        local field = 'm' .. name .. '\0' .. string.format('%d', number)
+        local message = redis.call('HGET', inbox, field)
+        fields[#fields + 1] = field
+        fields[#fields + 1] = 'i' .. name .. '\0' .. string.match(message or '', '^.([^%z]*)')
+      end
+      call_in_chunks('HDEL', inbox, fields)
+    end
+
     -- Returns whether so many messages of one of the names have come to a job of this queue as are waited for.
     function inboxes.is_fulfilled(member, waits)
       local names = {}

@@ -1,0 +1,163 @@
+"""Results of finished steps that are kept beside the body, as messages of the job to its later attempts.
+
+A body is sent whole with every step that finishes. So once the results in it are large, they move out, all at once and
+in the transaction that saves the body without them. From then on a step costs what it adds.
+
+A job with results outside has another class name in its body, see ``pinlater.model.kept_mark``: a worker of an older
+version, which would run finished steps again, gives it back as a job of a class that it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pinlater.errors import StepMismatch
+from pinlater.model.body_metadata import BodyMetadata
+from pinlater.model.messages import Message, ReceivedMessage
+
+MOST_IN_BODY = 16 * 1024
+"""Bytes of results that a body holds before any of them move out: most jobs never have so many."""
+MOST_AFTER_MOVE = 4 * 1024
+"""The same in a job some of whose results are outside already."""
+
+_PAGE = 1000
+_MOST_MOVES = 8
+"""Moves whose end is still looked for; what has moved by an older one is also part of each later one."""
+
+Read = Callable[[str, int, int], Sequence[ReceivedMessage]]
+"""Returns messages of the job: see ``MessageLink.read``."""
+
+
+class StepResults(msgspec.Struct, omit_defaults=True):
+    """Results of steps as one message holds them.
+
+    Attributes:
+        steps: name of a finished step -> its result, as JSON values.
+        prints: name of a step -> the fingerprint of its call.
+        functions: name of steps -> name of the first use's function.
+        untyped: see ``BodyMetadata``.
+        times: likewise.
+    """
+
+    steps: dict[str, Any] = {}
+    prints: dict[str, str] = {}
+    functions: dict[str, str] = {}
+    untyped: set[str] = msgspec.field(default_factory=set)
+    times: dict[str, tuple[int, int, int]] = {}
+
+    def add(self, other: StepResults) -> None:
+        """Add other results."""
+        self.steps |= other.steps
+        self.prints |= other.prints
+        self.functions = other.functions | self.functions
+        self.untyped |= other.untyped
+        self.times |= other.times
+
+
+class Move(NamedTuple):
+    """Results that are about to move out of a body.
+
+    Attributes:
+        metadata: of the body without them.
+        message: that holds them.
+    """
+
+    metadata: BodyMetadata
+    message: Message
+
+
+_decode = msgspec.json.Decoder(StepResults).decode
+
+
+def read_results(message: ReceivedMessage) -> StepResults:
+    """Return the results in a message."""
+    return _decode(message.payload)
+
+
+def steps_name(run: int) -> str:
+    """Return the name of the messages with the results of a run."""
+    return f"steps/{run}"
+
+
+class OutsideSteps:
+    """The results of a run that are kept beside the body.
+
+    Args:
+        metadata: of the body.
+        read: reads messages of the job.
+
+    Raises:
+        StepMismatch: some of the results that the body speaks of are not there.
+
+    Attributes:
+        results: what is outside.
+        has_moved: whether something was sent there by this attempt.
+    """
+
+    has_moved = False
+
+    def __init__(self, metadata: BodyMetadata, read: Read) -> None:
+        self.results = StepResults()
+        self._metadata = metadata
+        self._moves: dict[str, StepResults] = {}
+        if metadata.kept:
+            self._load(read)
+
+    def _load(self, read: Read) -> None:
+        name, after = steps_name(self._metadata.run), 0
+        while page := read(name, after, _PAGE):
+            after = page[-1].number
+            for message in page:
+                self.results.add(read_results(message))
+        there, expected = len(self.results.steps), self._metadata.kept
+        if there < expected:
+            raise StepMismatch(
+                f"the results of {expected} finished steps are kept beside the body, but only {there} are there. So "
+                "this is a copy of another job, made by an older version: enqueue the job anew"
+            )
+        self._metadata.kept = there
+
+    def move(self, descriptor: str, inside: StepResults) -> Move:
+        """Return how all results that are in the body move out of it.
+
+        Args:
+            descriptor: of the job.
+            inside: the results in the body.
+        """
+        payload = msgspec.json.encode(inside)
+        message_id = blake2b(payload, digest_size=16, key=descriptor.encode()[-64:]).hexdigest()
+        while len(self._moves) >= _MOST_MOVES:
+            del self._moves[next(iter(self._moves))]
+        self._moves[message_id] = inside
+        self.has_moved = True
+        metadata = msgspec.structs.replace(
+            self._metadata,
+            steps={},
+            fingerprints={},
+            prints={},
+            untyped=[],
+            times={},
+            kept=len(self.results.steps.keys() | inside.steps.keys()),
+        )
+        return Move(metadata, Message(steps_name(metadata.run), message_id, payload))
+
+    def settle(self, is_stored: Callable[[str], bool]) -> StepResults | None:
+        """Find out whether a move is done; return what has moved, which is to be taken out of the body, or None.
+
+        Args:
+            is_stored: tells by its id whether a message is stored.
+        """
+        if not self._moves:
+            return None
+        done = [moved for message_id, moved in self._moves.items() if is_stored(message_id)]
+        if not done:
+            return None
+        self._moves.clear()
+        for moved in done:
+            self.results.add(moved)
+        self._metadata.kept = len(self.results.steps)
+        return done[-1]

@@ -1,0 +1,49 @@
+"""The mark on a job that keeps results of steps beside its body: the end of its class's name, as the body has it.
+
+Workers of versions that know no such results do not know a class of that name. So they give the job back, without
+spending an attempt, instead of running its finished steps again.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+KEPT_MARK = "$kept"
+_MARK_END = f'{KEPT_MARK}"'.encode()
+_TAG = "job"
+
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def class_in(tag: str) -> str:
+    """Return the name of a class, given what a body says in its place."""
+    return tag.removesuffix(KEPT_MARK)
+
+
+def with_mark(body: bytes, *, is_kept: bool) -> bytes:
+    """Return a body with the mark, or without it; costs nothing if that is how it is.
+
+    Raises:
+        msgspec.DecodeError: the body is no JSON object, or names no class.
+    """
+    if not is_kept and _MARK_END not in body:
+        return body
+    fields = _fields(body)
+    name = class_in(msgspec.json.decode(fields[_TAG], type=str)) if _TAG in fields else ""
+    fields[_TAG] = msgspec.Raw(msgspec.json.encode(name + KEPT_MARK if is_kept else name))
+    return msgspec.json.encode(fields)
+
+
+def unmarked(body: bytes) -> bytes | None:
+    """Return a body without the mark; None if it has none."""
+    if _MARK_END not in body:
+        return None
+    try:
+        plain = with_mark(body, is_kept=False)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return None if _tag_of(plain) == _tag_of(body) else plain
+
+
+def _tag_of(body: bytes) -> bytes:
+    return bytes(_fields(body).get(_TAG, b""))
