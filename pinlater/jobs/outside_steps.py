@@ -58,7 +58,7 @@ class StepResults(msgspec.Struct, omit_defaults=True):
         self.times |= other.times
 
 
-class Move(NamedTuple):
+class StepsMove(NamedTuple):
     """Results that are about to move out of a body.
 
     Attributes:
@@ -121,7 +121,7 @@ class OutsideSteps:
             )
         self._metadata.kept = there
 
-    def move(self, descriptor: str, inside: StepResults) -> Move:
+    def move(self, descriptor: str, inside: StepResults) -> StepsMove:
         """Return how all results that are in the body move out of it.
 
         Args:
@@ -143,7 +143,7 @@ class OutsideSteps:
             times={},
             kept=len(self.results.steps.keys() | inside.steps.keys()),
         )
-        return Move(metadata, Message(steps_name(metadata.run), message_id, payload))
+        return StepsMove(metadata, Message(steps_name(metadata.run), message_id, payload))
 
     def settle(self, is_stored: Callable[[str], bool]) -> StepResults | None:
         """Find out whether a move is done; return what has moved, which is to be taken out of the body, or None.

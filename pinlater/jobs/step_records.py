@@ -11,7 +11,7 @@ import msgspec
 
 from pinlater.errors import BodyInvalid, StepMismatch
 from pinlater.jobs.fingerprints import Fingerprints, call_text, shortened
-from pinlater.jobs.outside_steps import MOST_AFTER_MOVE, MOST_IN_BODY, Move, OutsideSteps, StepResults
+from pinlater.jobs.outside_steps import MOST_AFTER_MOVE, MOST_IN_BODY, OutsideSteps, StepResults, StepsMove
 from pinlater.jobs.step_functions import name_of
 from pinlater.jobs.step_results import as_json, copied, misfit, typed_result
 from pinlater.model.body_metadata import MOST_TIMES, BodyMetadata
@@ -149,7 +149,7 @@ class StepRecords:
         self._fingerprints.record(call.key, call.function, call.fingerprint)
         return self._result(call, kept)
 
-    def move(self, descriptor: str) -> Move | None:
+    def move(self, descriptor: str) -> StepsMove | None:
         """Return how the results in the body move out of it, if they are large; None if they stay."""
         if self._bytes < (MOST_AFTER_MOVE if self._metadata.kept else MOST_IN_BODY):
             return None

@@ -19,7 +19,8 @@ AckRequest        1 queueName string, 2 jobsSucceeded list<AckInfo>, 3 jobsFaile
 DequeueRequest    1 queueName string, 2 limit i32, 3 jobAckRequest AckRequest, 4 dryRun bool, 5 coverage double, 100 waitMillis i32, 101 claimTimeoutMillis i32, 102 otherQueueNames list<string>
 DequeueMetadata   1 attemptsAllowed i32, 2 attemptsRemaining i32, 100 claimDescriptor string, 101 createdAtTimestampMillis i64, 102 runAfterTimestampMillis i64
 DequeueResponse   1 jobs map<string,binary>, 2 jobMetadata map<string,DequeueMetadata>, 100 serverTimestampMillis i64
-CheckpointRequest 1 jobDescriptor string, 2 newBody binary, 3 moveToPending bool, 4 runAfterTimestampMillis i64, 5 numOfAttemptsAllowed i32, 6 prependCustomStatus string, 100 claimDescriptor string, 101 newBodyBytes binary, 102 waitsFor list<MessageWait>
+CheckpointRequest 1 jobDescriptor string, 2 newBody binary, 3 moveToPending bool, 4 runAfterTimestampMillis i64, 5 numOfAttemptsAllowed i32, 6 prependCustomStatus string, 100 claimDescriptor string, 101 newBodyBytes binary, 102 waitsFor list<MessageWait>, 103 keeps list<KeptMessage>, 104 drops list<string>
+KeptMessage       1 name string, 2 id string, 3 payload binary
 MessageWait       1 messageName string, 2 count i32
 CheckpointsRequest 1 queueName string, 2 requests list<CheckpointRequest>, 100 tellStale bool
 LookupRequest     1 jobDescriptors list<string>, 2 includeBody bool, 100 includeResult bool, 101 waitMillis i32, 102 maxBodyBytes i32
@@ -59,6 +60,7 @@ enqueueJobs     2 request EnqueueRequest                 -> EnqueueResponse
 dequeueJobs     2 request DequeueRequest                 -> DequeueResponse
 ackDequeuedJobs 2 request AckRequest                     -> void
 checkpointJobs  2 request CheckpointsRequest             -> void
+checkpointAndKeep 2 request CheckpointsRequest           -> void
 lookupJobs      2 request LookupRequest                  -> map<string,JobInfo>
 getJobCount     2 request CountRequest                   -> i32
 getQueueNames                                            -> set<string>

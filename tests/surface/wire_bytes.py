@@ -168,8 +168,8 @@ CALLS = {
 }
 """What to do with a client -> what it sends. Names begin with the method, where one is called."""
 
-NOT_CALLED = {"keepsResults"}
-"""Methods that a client calls only when an answer was lost."""
+NOT_CALLED = {"keepsResults", "checkpointAndKeep"}
+"""Methods that a client calls only when an answer was lost, and that only workers call."""
 
 
 @contextlib.contextmanager

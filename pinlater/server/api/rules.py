@@ -14,7 +14,7 @@ from pinlater.errors import (
     QueueNameTooLong,
     UnknownError,
 )
-from pinlater.model.attempts import StoredAck, StoredCheckpoint
+from pinlater.model.attempts import StoredAck
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey
@@ -24,12 +24,11 @@ from pinlater.model.unique import OnDuplicate, UniqueRule
 from pinlater.protocol.conversion import jobs as job_conversion
 from pinlater.protocol.conversion import messages as message_conversion
 from pinlater.protocol.conversion import queues as queue_conversion
-from pinlater.protocol.conversion.acks import stored_ack, stored_checkpoint
+from pinlater.protocol.conversion.acks import stored_ack
 from pinlater.protocol.conversion.values import default
 from pinlater.protocol.messages import (
     STATE_NAMES,
     PinLaterChangeQueueSettingsRequest,
-    PinLaterCheckpointJobRequest,
     PinLaterJob,
     PinLaterJobAckInfo,
     PinLaterJobAckRequest,
@@ -193,7 +192,7 @@ def new_jobs(
         if body is None:
             raise missing(f"request.jobs[{position}].body")
         if len(body) > max_body_bytes:
-            raise _too_large(f"the body of job {position}", body, max_body_bytes)
+            raise too_large(f"the body of job {position}", body, max_body_bytes)
         if not 1 <= priority <= levels:
             check_priority(priority, levels)
         if status and (kept := status_text(status)) != status:
@@ -240,7 +239,7 @@ def message(request: PinLaterSendMessageRequest, max_bytes: int) -> Message:
     check_message_text(found.name, "the name of the message")
     check_message_text(found.id, "the id of the message")
     if len(found.payload) > max_bytes:
-        raise _too_large("the message", found.payload, max_bytes)
+        raise too_large("the message", found.payload, max_bytes)
     return found
 
 
@@ -277,7 +276,7 @@ def _imported_job(job: PinLaterJobInfo, levels: int, max_body_bytes: int, *, has
     if body is None:
         raise missing(f"body of {descriptor}")
     if len(body) > max_body_bytes:
-        raise _too_large(f"the body of {descriptor}", body, max_body_bytes)
+        raise too_large(f"the body of {descriptor}", body, max_body_bytes)
     if job.uniqueKey is not None:
         _check_unique_key(job.uniqueKey, descriptor)
     record = job_conversion.imported_job(job, status_text(job.customStatus))
@@ -320,7 +319,8 @@ def _check_unique_rule(rule: UniqueRule, whose: str) -> None:
         )
 
 
-def _too_large(what: str, body: bytes, limit: int) -> EnqueueRejected:
+def too_large(what: str, body: bytes, limit: int) -> EnqueueRejected:
+    """Return the error for bytes that no job may have."""
     return EnqueueRejected(
         f"{what} has {len(body)} bytes, more than the {limit} that this server allows (MAX_BODY_BYTES); "
         "store the data elsewhere, and put its address into the job"
@@ -376,33 +376,10 @@ def _read(infos: Sequence[PinLaterJobAckInfo] | None, faults: list[Exception], m
             if info.jobDescriptor is None:
                 raise missing("jobDescriptor of an ack")
             if info.result is not None and len(info.result) > max_bytes:
-                raise _too_large(f"the result of {info.jobDescriptor}", info.result, max_bytes)
+                raise too_large(f"the result of {info.jobDescriptor}", info.result, max_bytes)
             status = info.appendCustomStatus
             found.append(stored_ack(info, status_text(status) if status else ""))
         except (CallRefused, UnknownError, EnqueueRejected) as fault:
             if not faults:  # only the first is reported; the tracebacks of many would fill the memory
                 faults.append(fault)
     return found
-
-
-def checkpoints(
-    requests: Sequence[PinLaterCheckpointJobRequest], source: str, max_body_bytes: int
-) -> list[StoredCheckpoint]:
-    """Convert and validate the checkpoints of a call."""
-    return [_checkpoint(request, source, max_body_bytes) for request in requests]
-
-
-def _checkpoint(request: PinLaterCheckpointJobRequest, source: str, max_body_bytes: int) -> StoredCheckpoint:
-    require(request, "request.requests[]")
-    checkpoint = stored_checkpoint(request, source, status_text(request.prependCustomStatus))
-    if checkpoint.body is not None and len(checkpoint.body) > max_body_bytes:
-        raise _too_large(f"the checkpoint of {request.jobDescriptor}", checkpoint.body, max_body_bytes)
-    for message in checkpoint.keeps:
-        check_message_text(message.name, f"the name of a message that {request.jobDescriptor} keeps")
-        check_message_text(message.id, f"the id of a message that {request.jobDescriptor} keeps")
-    if sum(len(message.payload) for message in checkpoint.keeps) > max_body_bytes:
-        payload = b"".join(message.payload for message in checkpoint.keeps)
-        raise _too_large(f"what {request.jobDescriptor} keeps", payload, max_body_bytes)
-    for name in checkpoint.drops:
-        check_message_text(name, f"the name of messages that {request.jobDescriptor} drops")
-    return checkpoint

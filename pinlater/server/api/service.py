@@ -17,6 +17,7 @@ from pinlater.server.api import rules
 from pinlater.server.api.ack_call import AckCall
 from pinlater.server.api.admin_password import AdminPassword
 from pinlater.server.api.calls import CallRefused, CallReply, missing, require
+from pinlater.server.api.checkpoint_rules import checkpoints
 from pinlater.server.api.dequeue_call import DequeueCall
 from pinlater.server.api.inspection import Inspection
 from pinlater.server.api.job_messages import JobMessages
@@ -244,7 +245,7 @@ class Service:
         request = arguments.request
         rules.check_queue_name(request.queueName)
         source, max_body_bytes = arguments.context.source, self._settings.max_body_bytes
-        items = await offload(len(request.requests), rules.checkpoints, request.requests, source, max_body_bytes)
+        items = await offload(len(request.requests), checkpoints, request.requests, source, max_body_bytes)
         if items:
             settled = await self._broker.checkpoint(request.queueName, items)
             self._metrics.checkpoints.add(request.queueName, settled.changed)

@@ -68,7 +68,7 @@ def test_few_results_stay_in_the_body(attempts):
 
 def test_a_step_costs_what_it_adds(attempts):
     expected = steps(attempts.attempt(), range(2000))
-    assert max(map(len, attempts.saver.bodies)) < MOST_IN_BODY + 2000
+    assert max(map(len, attempts.saver.bodies)) < MOST_IN_BODY + 6000
     assert sum(map(len, attempts.saver.bodies[200:])) < 1800 * 5000
     kept = sum(len(message.payload) for message in attempts.messages)
     assert kept < 2000 * 150

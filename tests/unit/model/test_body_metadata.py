@@ -39,6 +39,8 @@ SAMPLES = {
     "events": {"a": EventRecord(1)},
     "published": {"stage": "packing"},
     "times": {"a": (1, 2, 3)},
+    "kept": 7,
+    "prints": {"a": "Ab3xQ9"},
 }
 
 

@@ -101,7 +101,7 @@ def test_the_methods_are_the_original_twelve_and_our_additions():
     additions = {
         "runJobsNow", "scheduleJobs", "releaseClaims", "importJobs", "getQueueSettings", "changeQueueSettings",
         "reportWorker", "getWorkers", "getOldestDueTimestamps", "keepsResults", "cancelJobs", "sendMessage",
-        "readMessages", "getCancelledJobs", "getStatistics",
+        "readMessages", "getCancelledJobs", "getStatistics", "checkpointAndKeep",
     }  # fmt: skip
     assert ORIGINAL_METHODS | additions == METHODS
 
@@ -125,7 +125,7 @@ def test_our_additions_are_optional_and_have_high_ids():
         "PinLaterQueueLoad": 7, "PinLaterMessageWait": 2, "PinLaterCancelJobsRequest": 3,
         "PinLaterSendMessageRequest": 4, "PinLaterMessage": 4, "PinLaterReadMessagesRequest": 4,
         "PinLaterCancelledJobsRequest": 2, "PinLaterCancelledJobs": 2,
-        "PinLaterStatisticsRequest": 6, "PinLaterStatistics": 10, "PinLaterRunStatistics": 6,
+        "PinLaterKeptMessage": 3, "PinLaterStatisticsRequest": 6, "PinLaterStatistics": 10, "PinLaterRunStatistics": 6,
     }  # fmt: skip
     assert set(original) == set(STRUCTS)
     for name, highest in original.items():
