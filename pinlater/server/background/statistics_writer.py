@@ -41,6 +41,9 @@ MOST_UNWRITTEN = 20_000
 """Entries that wait for a store that is away; the oldest are dropped."""
 
 _REST_FACTOR = 19
+_AT_ONCE = 50
+"""Entries that are worked on before the event loop serves others."""
+
 _LAST_SECONDS = 2.0
 """Longest time for the last write of a process that ends."""
 
@@ -64,56 +67,63 @@ class StatisticsWriter:
         self._counters = _QueueCounters(metrics)
         self._unwritten: dict[StatisticsKey, Counts] = {}
         self._names_of_ms = 0
+        self._hours_written_at = 0
 
     async def run(self) -> NoReturn:
-        """Write until cancelled, and a last time then."""
+        """Collect every five seconds by the clock of the store, and write unless the store needs a rest."""
+        write_at = 0.0
         try:
             while True:
-                began = time.monotonic()
-                await self.write(with_hours=self._is_minute_over)
-                rest_seconds = _REST_FACTOR * (time.monotonic() - began)
+                await self.collect()
+                if time.monotonic() >= write_at:
+                    began = time.monotonic()
+                    await self.write(with_hours=self._is_minute_over)
+                    write_at = time.monotonic() + _REST_FACTOR * (time.monotonic() - began)
                 step_ms = INTERVAL_SECONDS * 1000
-                await asyncio.sleep(max((step_ms - self._now_ms() % step_ms) / 1000, rest_seconds))
+                await asyncio.sleep((step_ms - self._now_ms() % step_ms) / 1000)
         finally:
             try:
                 async with asyncio.timeout(_LAST_SECONDS):
+                    await self.collect()
                     await self.write(with_hours=True)
             except TimeoutError:
                 log.debug("the last statistics were not written in time")
 
     @property
     def _is_minute_over(self) -> bool:
-        return self._now_ms() % (MINUTE * 1000) < INTERVAL_SECONDS * 1000
+        minute = self._now_ms() // (MINUTE * 1000)
+        is_over, self._hours_written_at = minute != self._hours_written_at, minute
+        return is_over
 
     async def write(self, *, with_hours: bool) -> None:
-        """Collect what was counted, and write it; what the store does not take is tried again next time."""
-        self._collect()
+        """Write what was collected; what the store does not take is tried again next time."""
         wanted = [key for key in self._unwritten if with_hours or key.resolution != HOUR]
         for some in chunks(sorted(wanted), MOST_ENTRIES):
-            entries = [StatisticsEntry(key, self._unwritten[key]) for key in some]
+            # Taken away first: if this is cancelled, they may have been written, and must not count twice.
+            entries = [StatisticsEntry(key, self._unwritten.pop(key)) for key in some]
             try:
                 await self._backend.add_statistics(entries)
             except Exception:
                 log.debug("statistics could not be written", exc_info=True)
+                self._unwritten |= dict(entries)
                 break
-            for key in some:
-                del self._unwritten[key]
-        for key in sorted(self._unwritten, key=_start)[: len(self._unwritten) - MOST_UNWRITTEN]:
+        for key in sorted(self._unwritten, key=_start)[: max(len(self._unwritten) - MOST_UNWRITTEN, 0)]:
             del self._unwritten[key]
 
-    def _collect(self) -> None:
+    async def collect(self) -> None:
         """Add what was counted since the last time to the periods that are just ending."""
         just_now_ms = self._now_ms() - INTERVAL_SECONDS * 500
-        counted = {**self._counters.take(), **self._buffer.take()}
-        for resolution in KEPT_SECONDS:
-            period_ms = resolution * 1000
-            start_ms = just_now_ms // period_ms * period_ms
-            for (kind, queue, name), counts in counted.items():
+        starts = {resolution: just_now_ms // (resolution * 1000) * (resolution * 1000) for resolution in KEPT_SECONDS}
+        counted = {**await self._counters.take(), **self._buffer.take()}
+        for number, ((kind, queue, name), counts) in enumerate(counted.items()):
+            for resolution, start_ms in starts.items():
                 key = StatisticsKey(resolution, start_ms, int(kind), queue, name)
                 self._unwritten[key] = merged(self._unwritten.get(key, {}), counts)
-            if resolution == HOUR and start_ms != self._names_of_ms:
-                self._names_of_ms = start_ms
-                self._buffer.forget_names()
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+        if starts[HOUR] != self._names_of_ms:
+            self._names_of_ms = starts[HOUR]
+            self._buffer.forget_names()
 
 
 def _start(key: StatisticsKey) -> int:
@@ -141,7 +151,7 @@ class _QueueCounters:
         self._before: list[dict[str, int]] = [{} for _ in self._sources]
         self._delays_before: dict[str, list[int]] = {}
 
-    def take(self) -> dict[Subject, Counts]:
+    async def take(self) -> dict[Subject, Counts]:
         """Return the growth since this was called last, by queue, and for all queues together."""
         found: defaultdict[str, dict[int, int]] = defaultdict(dict)
         for number, (position, counter) in enumerate(self._sources):
@@ -151,23 +161,26 @@ class _QueueCounters:
                 if grown:
                     found[queue][position] = found[queue].get(position, 0) + grown
             self._before[number] = now
-        self._add_waits(found)
-        fleet: Counts = {}
-        for counts in found.values():
-            fleet = merged(fleet, counts)
+        fleet: dict[int, int] = {}
+        for number, (queue, counts) in enumerate(found.items()):
+            if STARTED in counts:
+                self._add_waits(queue, counts)
+            for position, count in counts.items():
+                fleet[position] = fleet.get(position, 0) + count
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
         if fleet:
-            found[FLEET] = dict(fleet)
+            found[FLEET] = fleet
         return {(StatisticsKind.QUEUE, queue, ""): counts for queue, counts in found.items()}
 
-    def _add_waits(self, found: dict[str, dict[int, int]]) -> None:
-        for queue in [queue for queue, counts in found.items() if STARTED in counts]:
-            now = self._delays.counts(queue)
-            before = self._delays_before.get(queue) or [0] * len(now)
-            if sum(now) < sum(before):
-                before = [0] * len(now)
-            self._delays_before[queue] = now
-            for bucket, grown in _wait_buckets(now, before):
-                found[queue][WAIT + bucket] = found[queue].get(WAIT + bucket, 0) + grown
+    def _add_waits(self, queue: str, counts: dict[int, int]) -> None:
+        now = self._delays.counts(queue)
+        before = self._delays_before.get(queue) or [0] * len(now)
+        if sum(now) < sum(before):
+            before = [0] * len(now)
+        self._delays_before[queue] = now
+        for bucket, grown in _wait_buckets(now, before):
+            counts[WAIT + bucket] = counts.get(WAIT + bucket, 0) + grown
 
 
 def _growth(count: int, before: int) -> int:

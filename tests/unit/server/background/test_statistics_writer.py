@@ -45,7 +45,11 @@ class Process:
         self.writer = StatisticsWriter(self.store, self.metrics, self.buffer, lambda: self.now_ms)
 
     def write(self, *, with_hours=True):
-        asyncio.run(self.writer.write(with_hours=with_hours))
+        async def write():
+            await self.writer.collect()
+            await self.writer.write(with_hours=with_hours)
+
+        asyncio.run(write())
 
 
 @pytest.fixture
