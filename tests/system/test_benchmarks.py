@@ -15,8 +15,20 @@ from tests.support import mariadb_service, redis_service
 
 ROOT = Path(__file__).parents[2]
 
-PAGES = ("overview", "queue", "pending", "scheduled", "succeeded", "failed_jobs", "further", "job", "failures")
-PAGES += ("workers", "server", "charts")
+PAGES = (
+    "overview",
+    "sorted",
+    "queue",
+    "pending",
+    "scheduled",
+    "succeeded",
+    "failed_jobs",
+    "further",
+    "job",
+    "failures",
+)
+PAGES += ("periodic", "classes", "workers", "server", "charts", "other_queue", "other_jobs")
+PAGE_TIMES = {f"dashboard_{page}_p{percent}" for page in PAGES for percent in (50, 95)}
 FIGURES = {
     "bulk_enqueue": {"bulk_enqueue", "bulk_enqueue_cpu", "bulk_enqueue_paused", "bulk_enqueue_fresh"},
     "single_enqueue": {
@@ -42,7 +54,7 @@ FIGURES = {
     "recovery": {"worker_start", "idle_process", "kill_recovery"},
     "servers": {"servers_1_enqueue", "servers_1_drain"},
     "dashboard": {
-        *(f"dashboard_{page}" for page in PAGES),
+        *PAGE_TIMES,
         "dashboard_dequeue_p50",
         "dashboard_dequeue_p99",
     },
@@ -64,7 +76,7 @@ WITH_NOTHING_TO_COMPARE = {
     *FIGURES["servers"],
     *FIGURES["joined"],
     *FIGURES["keys"],
-    *(f"dashboard_{page}" for page in PAGES),
+    *PAGE_TIMES,
 }
 
 MOST_OF_ONE_CALL = {
