@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory
 VENV := .venv
 MADE := $(VENV)/made
 
-.PHONY: help venv demo test coverage lint format generate reference snapshot bench clean
+.PHONY: help venv demo test coverage lint format generate reference snapshot screenshots bench clean
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ reference: venv ## Write docs/reference anew from the code
 
 snapshot: venv ## Write anew what users can see, for tests/surface, after a change of it on purpose
 	@$(VENV)/bin/python -m tests.surface.snapshot
+
+screenshots: venv ## Take the pictures of the dashboard anew, with Chromium
+	@$(VENV)/bin/python tools/screenshots.py
 
 bench: venv ## Measure
 	@$(VENV)/bin/python -m benchmarks
