@@ -38,6 +38,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from pinlater.model.attempts import Ack, Acks, Checkpoint, ClaimedJob
+from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.jobs import JobInfo, NewJob, Page
 from pinlater.model.messages import CancelledJobs, Message, ReceivedMessage
 from pinlater.model.queues import QueueSettings

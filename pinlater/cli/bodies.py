@@ -9,10 +9,11 @@ from typing import Any
 import msgspec
 
 from pinlater.errors import BodyInvalid
-from pinlater.jobs.body_codec import JobCodec, name_in
+from pinlater.jobs.body_codec import JobCodec
 from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.keys import key_of_class
 from pinlater.jobs.loader import load_job_classes
+from pinlater.model.class_name import name_in
 
 _fields_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _KEY = "key_in_body"

@@ -57,7 +57,7 @@ class Filter:
 
     def matches_body(self, job: JobInfo) -> bool:
         """Tell whether a job matches for which ``matches`` needed the body."""
-        from pinlater.jobs.body_codec import name_in
+        from pinlater.model.class_name import name_in
 
         body = job.body or b""
         if self.job is not None and name_in(body) != self.job:

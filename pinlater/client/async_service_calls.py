@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from pinlater.model.attempts import Ack, Acks, Checkpoint, ClaimedJob
+from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.jobs import JobInfo, NewJob, Page
 from pinlater.model.messages import CancelledJobs, Message, ReceivedMessage
 from pinlater.model.queues import QueueSettings
@@ -216,6 +217,8 @@ class AsyncServiceCalls(ABC):
         future: bool = False,
         body_regex: str | None = None,
         waiting_for_key: bool = False,
+        retrying: bool | None = None,
+        failure_group: int | None = None,
     ) -> int:
         """Return the number of jobs in a state.
 
@@ -226,10 +229,19 @@ class AsyncServiceCalls(ABC):
             future: of PENDING, those not due yet instead of those due.
             body_regex: only jobs with a match in their body.
             waiting_for_key: of PENDING, only those that wait for others of their key; ``future`` counts them as well.
+            retrying: of PENDING, only those whose last attempt failed, due or not; False: none of them.
+            failure_group: of PENDING or FAILED, only those of this group, due or not, of all priorities.
         """
         return await self._execute(
             self._calls.count(
-                queue, state, priority=priority, future=future, body_regex=body_regex, waiting_for_key=waiting_for_key
+                queue,
+                state,
+                priority=priority,
+                future=future,
+                body_regex=body_regex,
+                waiting_for_key=waiting_for_key,
+                retrying=retrying,
+                failure_group=failure_group,
             )
         )
 
@@ -243,10 +255,14 @@ class AsyncServiceCalls(ABC):
         limit: int = 100,
         body_regex: str | None = None,
         continuation: str | None = None,
+        retrying: bool | None = None,
+        failure_group: int | None = None,
+        oldest_first: bool = False,
     ) -> Page:
         """Return one page of the jobs in a state, up to ``limit``, and where to go on.
 
-        Arguments are those of ``count``.
+        Arguments are those of ``count``, and ``oldest_first``: in the order in which they are due, instead of the
+        latest first.
 
         Raises:
             ContinuationInvalid: ``continuation`` comes from no scan of this kind.
@@ -260,6 +276,9 @@ class AsyncServiceCalls(ABC):
                 limit=limit,
                 body_regex=body_regex,
                 continuation=continuation,
+                retrying=retrying,
+                failure_group=failure_group,
+                oldest_first=oldest_first,
             )
         )
 
@@ -412,6 +431,21 @@ class AsyncServiceCalls(ABC):
             ProtocolError: the server is one of the original, which does not know this call.
         """
         return await self._execute(self._calls.workers())
+
+    async def failure_groups(self, queues: Iterable[str] = (), *, limit: int = 200) -> list[FailureGroup]:
+        """Return how the last attempts of jobs have failed, grouped by class and error, the largest group first.
+
+        Jobs are in a group while they are FAILED, or PENDING for another attempt: until they succeed, are cancelled,
+        or are retried by hand.
+
+        Args:
+            queues: names of queues; none: all queues.
+            limit: at most so many groups.
+
+        Raises:
+            ProtocolError: the server is one of the original, which does not know this call.
+        """
+        return await self._execute(self._calls.failure_groups(queues, limit=limit))
 
     async def statistics(
         self,

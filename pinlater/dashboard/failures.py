@@ -25,7 +25,7 @@ NO_ERROR = "(no error text)"
 
 
 @dataclass(slots=True)
-class FailureGroup:
+class ErrorGroup:
     """Jobs of one queue that failed with the same error.
 
     Attributes:
@@ -68,11 +68,11 @@ class FailureScan:
         left_out: names of queues that have further failed jobs.
     """
 
-    groups: list[FailureGroup]
+    groups: list[ErrorGroup]
     scanned: int
     left_out: list[str]
 
-    def group(self, key: str) -> FailureGroup | None:
+    def group(self, key: str) -> ErrorGroup | None:
         """Return a group by its key; None if there is none."""
         return next((group for group in self.groups if group.key == key), None)
 
@@ -84,7 +84,7 @@ async def scan_failures(client: AsyncVerbs, queues: Iterable[str]) -> FailureSca
         PinLaterError: the server does not answer.
     """
     scan = await client.scan_fairly(queues, JobState.FAILED, limit=MOST_SCANNED)
-    found: dict[tuple[str, str], FailureGroup] = {}
+    found: dict[tuple[str, str], ErrorGroup] = {}
     for queue, jobs in scan.jobs.items():
         for info in jobs:
             _add(found, queue, info)
@@ -92,12 +92,12 @@ async def scan_failures(client: AsyncVerbs, queues: Iterable[str]) -> FailureSca
     return FailureScan(groups, scan.scanned, sorted(scan.left_out))
 
 
-def _add(found: dict[tuple[str, str], FailureGroup], queue: str, info: JobInfo) -> None:
+def _add(found: dict[tuple[str, str], ErrorGroup], queue: str, info: JobInfo) -> None:
     line = error_line(info.status) or NO_ERROR
     error = _VARYING.sub("#", line)
     group = found.get((queue, error))
     if group is None:
-        group = found[queue, error] = FailureGroup(queue, error, line)
+        group = found[queue, error] = ErrorGroup(queue, error, line)
     group.add(info)
 
 

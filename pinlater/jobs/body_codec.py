@@ -24,17 +24,11 @@ from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.result_codec import check_result
 from pinlater.model.body_metadata import BodyMetadata, with_metadata
-from pinlater.model.kept_mark import class_in, unmarked
+from pinlater.model.class_name import name_in
+from pinlater.model.kept_mark import unmarked
 from pinlater.model.policy import read_policy
 
 _encode = msgspec.json.encode
-
-
-class _Tag(msgspec.Struct):
-    job: str
-
-
-_tag_decoder = msgspec.json.Decoder(_Tag)
 
 
 def encode_body(job: Job, kept: BodyMetadata | None = None) -> bytes:
@@ -76,14 +70,6 @@ def _misfit(error: msgspec.ValidationError) -> str:
     text = text.replace("`", "")
     field = place.rstrip("`").lstrip(".")
     return f"{field}: {text[:1].lower()}{text[1:]}" if field else text
-
-
-def name_in(body: bytes) -> str | None:
-    """Return the name of the class that a body is for; None if it is no body of ours."""
-    try:
-        return class_in(_tag_decoder.decode(body).job)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
 
 
 class JobCodec:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.failure_groups import JobFailure
 from pinlater.model.messages import Message, MessageWait
 
 
@@ -59,6 +60,7 @@ class Ack(NamedTuple):
         final: a failed job is given up now, whatever attempts remain.
         result: of a success: what the job returned; None: nothing.
         cancelled: a failed job is given up, and was cancelled.
+        job: of a failure: the job's class, by which failures are grouped.
     """
 
     descriptor: str
@@ -68,10 +70,14 @@ class Ack(NamedTuple):
     final: bool = False
     result: bytes | None = None
     cancelled: bool = False
+    job: str = ""
 
 
 class StoredAck(NamedTuple):
-    """An ack as stores take it. ``claim`` None: matched by state alone, as the original does."""
+    """An ack as stores take it. ``claim`` None: matched by state alone, as the original does.
+
+    ``failure``: how the attempt failed; None: it succeeded, or the job was cancelled.
+    """
 
     job: JobDescriptor
     claim: str | None
@@ -80,6 +86,7 @@ class StoredAck(NamedTuple):
     is_final: bool
     result: bytes | None = None
     is_cancelled: bool = False
+    failure: JobFailure | None = None
 
 
 class Acks(NamedTuple):

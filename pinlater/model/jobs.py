@@ -62,6 +62,7 @@ class JobInfo(NamedTuple):
         is_cancelled: FAILED: it was cancelled; IN_PROGRESS: it is asked to stop.
         parent: the job that waits for its end; None: it has none.
         waits_for: of a sleeping job: the messages that it waits for.
+        failure_group: its last attempt failed: the group of that failure, see ``FailureGroup``.
     """
 
     descriptor: str
@@ -81,6 +82,7 @@ class JobInfo(NamedTuple):
     is_cancelled: bool = False
     parent: Parent | None = None
     waits_for: Sequence[MessageWait] = ()
+    failure_group: int | None = None
 
     @property
     def progress(self) -> Progress | None:
@@ -145,6 +147,7 @@ class JobRecord(NamedTuple):
     is_cancelled: bool = False
     parent: Parent | None = None
     waits_for: Sequence[MessageWait] = ()
+    failure_group: int | None = None
 
 
 class Position(NamedTuple):

@@ -68,6 +68,7 @@ class PinLaterJobAckInfo(Payload):
     isFinal: bool | None = field(101, BOOL, default=None)
     result: bytes | None = field(102, BINARY, default=None)
     isCancelled: bool | None = field(103, BOOL, default=None)
+    className: str | None = field(104, STRING, default=None)
 
 
 @payload
@@ -189,6 +190,7 @@ class PinLaterJobInfo(Payload):
     parentMessageName: str | None = field(108, STRING, default=None)
     parentPosition: int | None = field(109, I32, default=None)
     waitsFor: list[PinLaterMessageWait] | None = field(110, (LIST, (STRUCT, PinLaterMessageWait)), default=None)
+    failureGroup: int | None = field(111, I64, default=None)
 
 
 @payload
@@ -199,6 +201,8 @@ class PinLaterGetJobCountRequest(Payload):
     countFutureJobs: bool = field(4, BOOL, default=False)
     bodyRegexToMatch: str | None = field(5, STRING, default=None)
     waitingForKey: bool | None = field(100, BOOL, default=None)
+    retrying: bool | None = field(101, BOOL, default=None)
+    failureGroup: int | None = field(102, I64, default=None)
 
 
 @payload
@@ -210,6 +214,9 @@ class PinLaterScanJobsRequest(Payload):
     continuation: str = field(5, STRING, default="0")
     limit: int = field(6, I32, default=100)
     bodyRegexToMatch: str | None = field(7, STRING, default=None)
+    retrying: bool | None = field(100, BOOL, default=None)
+    failureGroup: int | None = field(101, I64, default=None)
+    oldestFirst: bool | None = field(102, BOOL, default=None)
 
 
 @payload
@@ -377,6 +384,25 @@ class PinLaterWorker(Payload):
 
 
 @payload
+class PinLaterFailureGroupsRequest(Payload):
+    queueNames: list[str] | None = field(1, (LIST, STRING), default=None)
+    limit: int = field(2, I32, default=200)
+
+
+@payload
+class PinLaterFailureGroup(Payload):
+    queueName: str | None = field(1, STRING, default=None, required=True)
+    groupId: int | None = field(2, I64, default=None, required=True)
+    className: str | None = field(3, STRING, default=None)
+    error: str | None = field(4, STRING, default=None)
+    example: str | None = field(5, STRING, default=None)
+    firstFailedAtTimestampMillis: int | None = field(6, I64, default=None)
+    lastFailedAtTimestampMillis: int | None = field(7, I64, default=None)
+    givenUp: int | None = field(8, I32, default=None)
+    retrying: int | None = field(9, I32, default=None)
+
+
+@payload
 class PinLaterReportWorkerRequest(Payload):
     worker: PinLaterWorker | None = field(1, (STRUCT, PinLaterWorker), default=None, required=True)
     keepMillis: int | None = field(2, I32, default=None, required=True)
@@ -471,6 +497,10 @@ _FIELDS: dict[str, tuple[dict[str, WireType], WireType | None]] = {
     "reportWorker": ({"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterReportWorkerRequest)}, None),
     "getWorkers": ({"context": (STRUCT, RequestContext)}, (LIST, (STRUCT, PinLaterWorker))),
     "keepsResults": ({"context": (STRUCT, RequestContext)}, None),
+    "getFailureGroups": (
+        {"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterFailureGroupsRequest)},
+        (LIST, (STRUCT, PinLaterFailureGroup)),
+    ),
     "getOldestDueTimestamps": (
         {"context": (STRUCT, RequestContext), "queueNames": (LIST, STRING)},
         (MAP, (STRING, I64)),

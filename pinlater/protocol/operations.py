@@ -32,8 +32,8 @@ _addition = functools.partial(operation, is_original=False)
 class Calls(ReportCalls):
     """Builds the calls of the clients, in the name of one source.
 
-    `make generate` writes the clients' methods out of the public ones here: same names, arguments and docstrings, with
-    the error that an addition raises at a server of the original.
+    `make generate` writes the clients' methods out of the public ones here and in ``ReportCalls``: same names,
+    arguments and docstrings, with the error that an addition raises at a server of the original.
     """
 
     # Queues
@@ -223,6 +223,8 @@ class Calls(ReportCalls):
         future: bool = False,
         body_regex: str | None = None,
         waiting_for_key: bool = False,
+        retrying: bool | None = None,
+        failure_group: int | None = None,
     ) -> Arguments:
         """Return the number of jobs in a state.
 
@@ -233,8 +235,10 @@ class Calls(ReportCalls):
             future: of PENDING, those not due yet instead of those due.
             body_regex: only jobs with a match in their body.
             waiting_for_key: of PENDING, only those that wait for others of their key; ``future`` counts them as well.
+            retrying: of PENDING, only those whose last attempt failed, due or not; False: none of them.
+            failure_group: of PENDING or FAILED, only those of this group, due or not, of all priorities.
         """
-        asked = queue, int(state), priority, future, body_regex, waiting_for_key or None
+        asked = queue, int(state), priority, future, body_regex, waiting_for_key or None, retrying, failure_group
         return (messages.PinLaterGetJobCountRequest(*asked),)
 
     @operation("scanJobs", job_conversion.page)
@@ -248,16 +252,21 @@ class Calls(ReportCalls):
         limit: int = 100,
         body_regex: str | None = None,
         continuation: str | None = None,
+        retrying: bool | None = None,
+        failure_group: int | None = None,
+        oldest_first: bool = False,
     ) -> Arguments:
         """Return one page of the jobs in a state, up to ``limit``, and where to go on.
 
-        Arguments are those of ``count``.
+        Arguments are those of ``count``, and ``oldest_first``: in the order in which they are due, instead of the
+        latest first.
 
         Raises:
             ContinuationInvalid: ``continuation`` comes from no scan of this kind.
         """
         begin = continuation or CONTINUATION_START
         request = messages.PinLaterScanJobsRequest(queue, int(state), priority, future, begin, limit, body_regex)
+        request.retrying, request.failureGroup, request.oldestFirst = retrying, failure_group, oldest_first or None
         return (request,)
 
     # Changing jobs by hand. Done twice, these would pass their limit, and count wrong. Those that name jobs have a

@@ -116,6 +116,8 @@ struct PinLaterJobAckInfo {
   102: optional binary result,
   // Of a failure: the job was cancelled; FAILED now, with that mark.
   103: optional bool isCancelled,
+  // Of a failure: the job's class, by which failures are grouped.
+  104: optional string className,
 }
 
 // Addition: what has become of the attempts of a job class since its worker process last told. Buckets are numbered as
@@ -264,6 +266,8 @@ struct PinLaterJobInfo {
   109: optional i32 parentPosition,
   // It is PENDING, and due earlier if one of these is fulfilled.
   110: optional list<PinLaterMessageWait> waitsFor,
+  // Its last attempt failed: the group of that failure. See PinLaterFailureGroup.
+  111: optional i64 failureGroup,
 }
 
 struct PinLaterGetJobCountRequest {
@@ -275,6 +279,10 @@ struct PinLaterGetJobCountRequest {
   5: optional string bodyRegexToMatch,
   // Of PENDING, only those that wait for others of their key; they are among the future jobs, too.
   100: optional bool waitingForKey,
+  // Of PENDING: true = only those whose last attempt failed, due or not; false = none of those.
+  101: optional bool retrying,
+  // Of PENDING or FAILED, only those of this failure group, due or not; without a priority.
+  102: optional i64 failureGroup,
 }
 
 struct PinLaterScanJobsRequest {
@@ -286,6 +294,11 @@ struct PinLaterScanJobsRequest {
   5: optional string continuation = CONTINUATION_START,
   6: optional i32 limit = 100,
   7: optional string bodyRegexToMatch,
+  // As for a count.
+  100: optional bool retrying,
+  101: optional i64 failureGroup,
+  // The earliest due first; without it, the latest.
+  102: optional bool oldestFirst,
 }
 
 struct PinLaterScanJobsResponse {
@@ -494,6 +507,33 @@ struct PinLaterWorker {
   12: optional i64 sentAtTimestampMillis,
 }
 
+// Addition: asks for the failure groups of some queues.
+struct PinLaterFailureGroupsRequest {
+  // Absent or none = all queues.
+  1: optional list<string> queueNames,
+  // At most so many groups, those with the most jobs.
+  2: optional i32 limit = 200,
+}
+
+// Addition: what jobs of one queue have in common whose last attempt failed: their class, and the line of the error
+// with what varies in it left out. A job is in no group any more once it has succeeded, was cancelled, or was retried
+// by hand.
+struct PinLaterFailureGroup {
+  1: required string queueName,
+  // The same on all servers and in all queues.
+  2: required i64 groupId,
+  // Empty if nobody named it.
+  3: optional string className,
+  4: optional string error,
+  // The line of the first of these errors as it was.
+  5: optional string example,
+  6: optional i64 firstFailedAtTimestampMillis,
+  7: optional i64 lastFailedAtTimestampMillis,
+  // How many are FAILED, and how many PENDING; counted to 10,000 for each shard.
+  8: optional i32 givenUp,
+  9: optional i32 retrying,
+}
+
 // Addition: what a worker tells again and again.
 struct PinLaterReportWorkerRequest {
   // At most 256 KB in all.
@@ -623,6 +663,9 @@ service PinLater {
     throws (1: PinLaterException e),
   // Addition: returns. A server that knows it keeps the results of calls with an idempotency key.
   void keepsResults(1: RequestContext context)
+    throws (1: PinLaterException e),
+  // Those with jobs, the largest first; at most so many as an answer holds.
+  list<PinLaterFailureGroup> getFailureGroups(1: RequestContext context, 2: PinLaterFailureGroupsRequest request)
     throws (1: PinLaterException e),
   // Since when the job is due that has been so for longest, by queue; queues without one are left out.
   // No names: of all queues.

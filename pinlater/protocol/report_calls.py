@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pinlater.model.statistics import StatisticsKind
 from pinlater.model.workers import WorkerReport
 from pinlater.protocol import messages
+from pinlater.protocol.conversion import failure_groups as failure_conversion
 from pinlater.protocol.conversion import messages as message_conversion
 from pinlater.protocol.conversion import statistics as statistics_conversion
 from pinlater.protocol.conversion import workers as worker_conversion
@@ -50,6 +51,21 @@ class ReportCalls(InternalCalls):
     def workers(self) -> Arguments:
         """Return the latest report of each worker, by host; idle ones, too."""
         return ()
+
+    # Failures
+
+    @_addition("getFailureGroups", failure_conversion.failure_groups)
+    def failure_groups(self, queues: Iterable[str] = (), *, limit: int = 200) -> Arguments:
+        """Return how the last attempts of jobs have failed, grouped by class and error, the largest group first.
+
+        Jobs are in a group while they are FAILED, or PENDING for another attempt: until they succeed, are cancelled,
+        or are retried by hand.
+
+        Args:
+            queues: names of queues; none: all queues.
+            limit: at most so many groups.
+        """
+        return (messages.PinLaterFailureGroupsRequest(several(queues) or None, limit),)
 
     # Statistics
 

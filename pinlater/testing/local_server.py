@@ -13,6 +13,7 @@ from pinlater.client.tls import TlsFiles
 from pinlater.jobs.follow_ups import KEPT_MS
 from pinlater.jobs.job import Job
 from pinlater.model.attempts import Ack, Checkpoint, ClaimedJob
+from pinlater.model.class_name import name_in
 from pinlater.model.messages import ReceivedMessage
 from pinlater.protocol.messages import PinLaterJob
 from pinlater.protocol.operations import Call, Calls
@@ -201,7 +202,8 @@ def _report(client: Client, job: ClaimedJob, outcome: Outcome, ahead_ms: int) ->
         client.checkpoint(queue, [Checkpoint(job.descriptor, job.claim, *told, outcome.waits_for)])
     else:
         is_final = ending is Ending.DISCARDED
-        ack = Ack(job.descriptor, job.claim, outcome.status, outcome.retry_delay, final=is_final)
+        name = name_in(job.body) or ""
+        ack = Ack(job.descriptor, job.claim, outcome.status, outcome.retry_delay, final=is_final, job=name)
         client.ack(queue, failed=[ack])
 
 

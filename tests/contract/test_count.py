@@ -164,30 +164,6 @@ def test_when_the_first_job_of_each_queue_falls_due(backend):
     assert backend.first_due([QUEUE]) == {QUEUE: now + 90}, "who is claimed is not due"
 
 
-def test_jobs_that_wait_for_another_attempt(backend):
-    for priority in (1, 2, 2):
-        descriptor, _ = backend.started(priority=priority, attempts=3)
-        backend.fail(descriptor, retry_delay_ms=5000)
-    backend.put(*[new_job(priority=priority) for priority in (1, 2, 3, 3)])
-    backend.put(new_job(run_after_ms=backend.clock.now_ms + 1000))
-    assert backend.count(is_retry=True) == 3
-    assert [backend.count(is_retry=True, priority=priority) for priority in (1, 2, 3)] == [1, 2, 0]
-    backend.clock.advance(5000)  # due now, and waiting all the same
-    assert backend.count(is_retry=True) == 3
-    backend.take()
-    assert backend.count(is_retry=True) == 0
-
-
-def test_a_look_for_retries_is_bounded(backend):
-    """The store under test was made with a bound of 50."""
-    descriptor, _ = backend.started(attempts=3)
-    backend.fail(descriptor, retry_delay_ms=5000)
-    backend.put(*[new_job() for _ in range(49)])
-    assert backend.count(is_retry=True) == 1
-    backend.put(new_job())
-    assert backend.count(is_retry=True) == 0  # it is the 51st
-
-
 def test_the_store_tells_its_size(backend):
     backend.put(*[new_job(b"x" * 10_000) for _ in range(20)])
     [(shard, size)] = backend.sizes().items()

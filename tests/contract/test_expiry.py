@@ -2,6 +2,7 @@
 
 import pytest
 
+from pinlater.model.failure_groups import CLAIM_EXPIRED
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING
 from tests.support.bench import LEASE_MS, QUEUE, new_job
 
@@ -12,7 +13,12 @@ def test_with_attempts_left_the_job_goes_back(backend):
     now = backend.clock.advance(LEASE_MS)
     assert backend.reap() == [(QUEUE, 1, 0)]
     assert backend.look(descriptor) == before._replace(
-        state=PENDING, attempts_remaining=1, run_after_ms=now, updated_at_ms=now, claim=None
+        state=PENDING,
+        attempts_remaining=1,
+        run_after_ms=now,
+        updated_at_ms=now,
+        claim=None,
+        failure_group=CLAIM_EXPIRED.group,
     )
     assert backend.take_names() == [descriptor]
 
@@ -23,7 +29,7 @@ def test_at_the_last_attempt_the_job_fails_and_keeps_its_claim(backend):
     now = backend.clock.advance(LEASE_MS)
     assert backend.reap() == [(QUEUE, 0, 1)]
     assert backend.look(descriptor) == before._replace(
-        state=FAILED, attempts_remaining=0, updated_at_ms=now, claim=claim
+        state=FAILED, attempts_remaining=0, updated_at_ms=now, claim=claim, failure_group=CLAIM_EXPIRED.group
     )
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from pinlater.errors import QueueNotFound
+from pinlater.model.failure_groups import failure_in
 from pinlater.model.jobs import JobRecord
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, START_MS, new_job
@@ -31,7 +32,8 @@ def test_everything_is_kept_but_the_address(backend, state, priority):
     (descriptor,) = backend.import_jobs(QUEUE, [given])
     assert descriptor.startswith(f"{QUEUE}:s")
     assert f":p{priority}:" in descriptor
-    assert backend.look(descriptor) == given._replace(descriptor=descriptor)
+    group = failure_in(given).group if state == FAILED else None
+    assert backend.look(descriptor) == given._replace(descriptor=descriptor, failure_group=group)
 
 
 def test_a_claimed_job_is_pending_with_all_its_attempts(backend):
@@ -97,4 +99,5 @@ def test_into_no_queue(backend):
 def test_an_import_survives_a_crash(backend):
     (descriptor,) = backend.import_jobs(QUEUE, [record(FAILED)])
     backend.crash()
-    assert backend.look(descriptor) == record(FAILED)._replace(descriptor=descriptor)
+    group = failure_in(record(FAILED)).group
+    assert backend.look(descriptor) == record(FAILED)._replace(descriptor=descriptor, failure_group=group)

@@ -13,7 +13,7 @@ Context           1 source string, 2 requestId string, 100 idempotencyKey binary
 Job               1 body binary, 2 priority byte, 3 runAfterTimestampMillis i64, 4 numAttemptsAllowed i32, 5 customStatus string, 100 uniqueKey string, 101 uniqueUntilStarted bool, 102 uniqueForMillis i64, 103 onDuplicate i32, 104 maxDelayMillis i64, 105 key string, 106 maxRunningOfKey i32, 107 keyInOrder bool, 108 parentDescriptor string, 109 parentMessageName string, 110 parentPosition i32
 EnqueueRequest    1 queueName string, 2 jobs list<Job>
 EnqueueResponse   1 jobDescriptors list<string>
-AckInfo           1 jobDescriptor string, 2 appendCustomStatus string, 3 retryDelayMillis i64, 100 claimDescriptor string, 101 isFinal bool, 102 result binary, 103 isCancelled bool
+AckInfo           1 jobDescriptor string, 2 appendCustomStatus string, 3 retryDelayMillis i64, 100 claimDescriptor string, 101 isFinal bool, 102 result binary, 103 isCancelled bool, 104 className string
 RunStatistics     1 className string, 2 succeeded i64, 3 failed i64, 4 givenUp i64, 5 runBuckets map<i32,i64>, 6 waitBuckets map<i32,i64>
 AckRequest        1 queueName string, 2 jobsSucceeded list<AckInfo>, 3 jobsFailed list<AckInfo>, 100 runStatistics list<RunStatistics>
 DequeueRequest    1 queueName string, 2 limit i32, 3 jobAckRequest AckRequest, 4 dryRun bool, 5 coverage double, 100 waitMillis i32, 101 claimTimeoutMillis i32, 102 otherQueueNames list<string>
@@ -24,9 +24,9 @@ KeptMessage       1 name string, 2 id string, 3 payload binary
 MessageWait       1 messageName string, 2 count i32
 CheckpointsRequest 1 queueName string, 2 requests list<CheckpointRequest>, 100 tellStale bool
 LookupRequest     1 jobDescriptors list<string>, 2 includeBody bool, 100 includeResult bool, 101 waitMillis i32, 102 maxBodyBytes i32
-JobInfo           1 jobDescriptor string, 2 jobState i32, 10 attemptsAllowed i32, 3 attemptsRemaining i32, 4 customStatus string, 5 createdAtTimestampMillis i64, 6 runAfterTimestampMillis i64, 7 updatedAtTimestampMillis i64, 8 claimDescriptor string, 9 body binary, 100 uniqueKey string, 101 key string, 102 maxRunningOfKey i32, 103 keyInOrder bool, 104 waitsForKey bool, 105 result binary, 106 isCancelled bool, 107 parentDescriptor string, 108 parentMessageName string, 109 parentPosition i32, 110 waitsFor list<MessageWait>
-CountRequest      1 queueName string, 2 jobState i32, 3 priority byte, 4 countFutureJobs bool, 5 bodyRegexToMatch string
-ScanRequest       1 queueName string, 2 jobState i32, 3 priority byte, 4 scanFutureJobs bool, 5 continuation string, 6 limit i32, 7 bodyRegexToMatch string
+JobInfo           1 jobDescriptor string, 2 jobState i32, 10 attemptsAllowed i32, 3 attemptsRemaining i32, 4 customStatus string, 5 createdAtTimestampMillis i64, 6 runAfterTimestampMillis i64, 7 updatedAtTimestampMillis i64, 8 claimDescriptor string, 9 body binary, 100 uniqueKey string, 101 key string, 102 maxRunningOfKey i32, 103 keyInOrder bool, 104 waitsForKey bool, 105 result binary, 106 isCancelled bool, 107 parentDescriptor string, 108 parentMessageName string, 109 parentPosition i32, 110 waitsFor list<MessageWait>, 111 failureGroup i64
+CountRequest      1 queueName string, 2 jobState i32, 3 priority byte, 4 countFutureJobs bool, 5 bodyRegexToMatch string, 100 waitingForKey bool, 101 retrying bool, 102 failureGroup i64
+ScanRequest       1 queueName string, 2 jobState i32, 3 priority byte, 4 scanFutureJobs bool, 5 continuation string, 6 limit i32, 7 bodyRegexToMatch string, 100 retrying bool, 101 failureGroup i64, 102 oldestFirst bool
 ScanResponse      1 scannedJobs list<JobInfo>, 2 continuation string
 RetryRequest      1 queueName string, 2 priority byte, 3 attemptsToAllow i32, 4 runAfterTimestampMillis i64, 5 limit i32, 100 jobDescriptors list<string>
 DeleteRequest     1 queueName string, 2 jobState i32, 3 priority byte, 4 bodyRegexToMatch string, 5 limit i32, 100 jobDescriptors list<string>
@@ -49,6 +49,8 @@ QueueLoad         1 queueName string, 2 latencyTargetMillis i64, 3 jobsAtOnce i3
 Worker            1 workerId string, 2 host string, 3 pid i32, 4 version string, 5 pythonVersion string, 6 startedAtTimestampMillis i64, 7 isDraining bool, 8 processes list<WorkerProcess>, 9 reportedAtTimestampMillis i64, 10 unknownJobs list<UnknownJobs>, 11 queueLoads list<QueueLoad>
 StatisticsRequest 1 kind i32, 2 resolutionSeconds i32, 3 sinceTimestampMillis i64, 4 untilTimestampMillis i64, 5 queueNames list<string>, 6 name string
 Statistics        1 queueName string, 2 name string, 3 startTimestampMillis i64, 4 enqueued i64, 5 started i64, 6 succeeded i64, 7 failed i64, 8 givenUp i64, 9 waitBuckets map<i32,i64>, 10 runBuckets map<i32,i64>
+FailureGroupsRequest 1 queueNames list<string>, 2 limit i32
+FailureGroup      1 queueName string, 2 groupId i64, 3 className string, 4 error string, 5 example string, 6 firstFailedAtTimestampMillis i64, 7 lastFailedAtTimestampMillis i64, 8 givenUp i32, 9 retrying i32
 ReportRequest     1 worker Worker, 2 keepMillis i32
 Failure           1 errorCode i32, 2 message string, 100 jobDescriptors list<string>, 101 cancelledDescriptors list<string>
 """  # noqa: E501 - a table
@@ -81,6 +83,7 @@ reportWorker    2 request ReportRequest                  -> void
 getWorkers                                               -> list<Worker>
 getOldestDueTimestamps 2 queueNames list<string>         -> map<string,i64>
 getStatistics   2 request StatisticsRequest              -> list<Statistics>
+getFailureGroups 2 request FailureGroupsRequest          -> list<FailureGroup>
 keepsResults                                             -> void
 """
 

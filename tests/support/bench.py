@@ -200,8 +200,11 @@ class Bench:
         """Return how many jobs are in each state, future ones included."""
         return tuple(self.count(state, queue=queue) for state in STATES)
 
-    def scan(self, state=PENDING, *, limit=100, position=None, queue=QUEUE, is_future=None, **options):
-        return self.scan_jobs(queue, JobFilter(state, is_future=is_future, **options), limit, position)
+    def scan(
+        self, state=PENDING, *, limit=100, position=None, queue=QUEUE, is_future=None, oldest_first=False, **options
+    ):
+        which = JobFilter(state, is_future=is_future, **options)
+        return self.scan_jobs(queue, which, limit, position, oldest_first=oldest_first)
 
     def delete(self, state=PENDING, *, limit=1000, queue=QUEUE, priority=1, **options):
         return self.delete_jobs(queue, JobFilter(state, priority, **options), limit)
@@ -214,9 +217,19 @@ async def _hold(awaitable):
     return await awaitable
 
 
-def ack_of(descriptor, *, claim=None, status="", retry_delay_ms=0, is_final=False, result=None, is_cancelled=False):
+def ack_of(
+    descriptor,
+    *,
+    claim=None,
+    status="",
+    retry_delay_ms=0,
+    is_final=False,
+    result=None,
+    is_cancelled=False,
+    failure=None,
+):
     job = JobDescriptor.parse(descriptor)
-    return StoredAck(job, claim, status, retry_delay_ms, is_final, result, is_cancelled)
+    return StoredAck(job, claim, status, retry_delay_ms, is_final, result, is_cancelled, failure)
 
 
 def checkpoint_of(

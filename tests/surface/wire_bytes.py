@@ -98,6 +98,9 @@ CALLS = {
         "mail", [Ack(DESCRIPTOR, CLAIM, "done")], [Ack(DESCRIPTOR, CLAIM, "why", 2.5, final=True)]
     ),
     "ackDequeuedJobs with a result": lambda client: client.ack("mail", [Ack(DESCRIPTOR, CLAIM, result=b"\xff\0")]),
+    "ackDequeuedJobs of a failure with its class": lambda client: client.ack(
+        "mail", [], [Ack(DESCRIPTOR, CLAIM, "why", 2.5, job="Mail")]
+    ),
     "ackDequeuedJobs of a cancelled job": lambda client: client.ack(
         "mail", [], [Ack(DESCRIPTOR, CLAIM, cancelled=True)]
     ),
@@ -117,10 +120,15 @@ CALLS = {
     "getJobCount full": lambda client: client.count(
         "mail", JobState.PENDING, priority=2, future=True, body_regex="a.c"
     ),
+    "getJobCount of retrying jobs": lambda client: client.count("mail", JobState.PENDING, retrying=True),
+    "getJobCount of a failure group": lambda client: client.count("mail", JobState.FAILED, failure_group=2**62),
     "getQueueNames": lambda client: client.queue_names(),
     "scanJobs minimal": lambda client: client.scan("mail", JobState.FAILED),
     "scanJobs full": lambda client: client.scan(
         "mail", JobState.PENDING, priority=2, future=True, limit=7, body_regex="a.c", continuation="here"
+    ),
+    "scanJobs of a failure group": lambda client: client.scan(
+        "mail", JobState.PENDING, retrying=True, failure_group=2**62, oldest_first=True
     ),
     "scanJobs, all": lambda client: client.scan_all("mail", JobState.SUCCEEDED, page_size=5),
     "scanJobs, fairly": lambda client: client.scan_fairly(["mail"], JobState.IN_PROGRESS, limit=50),
@@ -156,6 +164,8 @@ CALLS = {
     "getWorkers": lambda client: client.workers(),
     "getOldestDueTimestamps minimal": lambda client: client.oldest_due(),
     "getOldestDueTimestamps full": lambda client: client.oldest_due(["mail", "sms"]),
+    "getFailureGroups minimal": lambda client: client.failure_groups(),
+    "getFailureGroups full": lambda client: client.failure_groups(["mail", "sms"], limit=7),
     "getStatistics minimal": lambda client: client.statistics(StatisticsKind.QUEUE, resolution=60, since_ms=NOW_MS),
     "getStatistics full": lambda client: client.statistics(
         StatisticsKind.CLASS, resolution=3600, since_ms=NOW_MS, until_ms=NOW_MS + 1, queues=["", "mail"], name="Mail"

@@ -7,6 +7,7 @@ from itertools import starmap
 
 from pinlater.model.attempts import Ack, Checkpoint, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.failure_groups import failure_of
 from pinlater.model.statistics import RunStatistics
 from pinlater.protocol import messages
 from pinlater.protocol.conversion.messages import kept, kept_structs, wait_structs, waits
@@ -19,9 +20,10 @@ from pinlater.protocol.conversion.values import milliseconds
 AckFields = (
     tuple[str, str, int, str | None, bool | None]
     | tuple[str, str, int, str | None, bool | None, bytes | None, bool | None]
+    | tuple[str, str, int, str | None, bool | None, bytes | None, bool | None, str | None]
 )
 """Of one ack: descriptor, status, milliseconds until the next attempt, claim, whether a failure is final; and of few:
-result, whether the job was cancelled."""
+result, whether the job was cancelled; of failures: its class."""
 
 
 def ack_structs(acks: Iterable[AckFields]) -> list[messages.PinLaterJobAckInfo]:
@@ -46,7 +48,7 @@ def acks_struct_of(queue: str, succeeded: Iterable[Ack], failed: Iterable[Ack]) 
 
 def _fields_of(ack: Ack) -> AckFields:
     told = ack.descriptor, ack.status, milliseconds(ack.retry_delay), ack.claim, ack.final or None
-    return (*told, ack.result, ack.cancelled or None)
+    return (*told, ack.result, ack.cancelled or None, ack.job or None)
 
 
 def stored_ack(struct: messages.PinLaterJobAckInfo, status: str) -> StoredAck:
@@ -60,6 +62,12 @@ def stored_ack(struct: messages.PinLaterJobAckInfo, status: str) -> StoredAck:
     is_final = is_cancelled or bool(struct.isFinal)
     delay_ms = struct.retryDelayMillis or 0
     return StoredAck(job, struct.claimDescriptor, status, delay_ms, is_final, struct.result, is_cancelled)
+
+
+def stored_failure(struct: messages.PinLaterJobAckInfo, status: str) -> StoredAck:
+    """Read the ack of a failure; see ``stored_ack``."""
+    ack = stored_ack(struct, status)
+    return ack if ack.is_cancelled else ack._replace(failure=failure_of(struct.className or "", status))
 
 
 # Checkpoints

@@ -204,6 +204,7 @@ def job_info(struct: messages.PinLaterJobInfo) -> JobInfo:
         bool(struct.isCancelled),
         parent_of(struct),
         waits(struct.waitsFor),
+        struct.failureGroup,
     )
 
 
@@ -218,6 +219,7 @@ def info_struct(job: JobInfo | JobRecord) -> messages.PinLaterJobInfo:
     info.result, info.isCancelled = job.result, job.is_cancelled or None
     info.parentDescriptor, info.parentMessageName, info.parentPosition = fields_of_parent(job.parent)
     info.waitsFor = wait_structs(job.waits_for)
+    info.failureGroup = job.failure_group
     return info
 
 
@@ -239,6 +241,7 @@ def imported_job(struct: messages.PinLaterJobInfo, status: str) -> JobRecord:
         job_key(struct),
         struct.result,
         bool(struct.isCancelled),
+        failure_group=struct.failureGroup,
     )
 
 

@@ -9,10 +9,11 @@ from typing import Any
 from pinlater.errors import ServiceError
 from pinlater.protocol import messages as wire
 from pinlater.protocol.conversion.statistics import run_statistics
-from pinlater.server.api import rules
+from pinlater.server.api.ack_rules import ParsedAcks, read_acks
 from pinlater.server.api.calls import CallReply
 from pinlater.server.api.eager_tasks import start_task
 from pinlater.server.api.offload import offload
+from pinlater.server.api.rules import check_queue_name
 from pinlater.server.backends.statistics_buffer import StatisticsBuffer
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.metrics import Metrics
@@ -66,10 +67,10 @@ class AckCall:
             return
         queue = request.queueName or ""
         with suppress(ServiceError):  # an ack with this name is refused
-            rules.check_queue_name(queue)
+            check_queue_name(queue)
             self._statistics.add_runs(queue, run_statistics(request.runStatistics))
 
-    async def _ack(self, acks: rules.ParsedAcks) -> None:
+    async def _ack(self, acks: ParsedAcks) -> None:
         """Carry out the valid acks, then raise the error of the first malformed one."""
         settled = await self._broker.ack(acks.queue, acks.succeeded, acks.failed)
         self._metrics.acks_succeeded.add(acks.queue, len(acks.succeeded))
@@ -83,6 +84,6 @@ class AckCall:
         if acks.faults:
             raise acks.faults[0]
 
-    async def _read(self, request: wire.PinLaterJobAckRequest) -> rules.ParsedAcks:
+    async def _read(self, request: wire.PinLaterJobAckRequest) -> ParsedAcks:
         count = len(request.jobsSucceeded or ()) + len(request.jobsFailed or ())
-        return await offload(count, rules.read_acks, request, self._max_result_bytes)
+        return await offload(count, read_acks, request, self._max_result_bytes)

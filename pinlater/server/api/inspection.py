@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 from pinlater.errors import UnknownError
 from pinlater.model.descriptor import JobDescriptor
@@ -16,6 +16,7 @@ from pinlater.protocol.conversion.values import default
 from pinlater.server.api import rules
 from pinlater.server.api.calls import CallReply
 from pinlater.server.api.concurrency_limit import ConcurrencyLimit
+from pinlater.server.api.job_filters import narrowed
 from pinlater.server.api.offload import offload
 from pinlater.server.backends.body_pattern import check_pattern
 from pinlater.server.backends.records import (
@@ -53,6 +54,13 @@ _FEW_BODIES = 8
 _SHORT_BODY_BYTES, _SHORT_BODIES = 8192, 100
 _LARGE_LOOK_UPS = 2
 """Look-ups of more than a few bodies, or many short ones, that run at a time, since many would fill the memory."""
+
+
+class ScanOrder(NamedTuple):
+    """How a scan goes through the jobs that match: from which end, and whether it leaves out those that are retried."""
+
+    oldest_first: bool
+    skips_retrying: bool
 
 
 class Inspection:
@@ -128,40 +136,53 @@ class Inspection:
         """Count the jobs that match."""
         request = arguments.request
         which = self._filter(request, is_future=bool(request.countFutureJobs))
-        if request.waitingForKey:
-            which = which._replace(is_future=None, waits_for_key=True)
+        is_without_retrying = request.retrying is False and not request.waitingForKey
+        which = (
+            which._replace(is_future=None, waits_for_key=True)
+            if request.waitingForKey
+            else narrowed(which, request.retrying, request.failureGroup)
+        )
         async with self._search_slot(which):
-            return min(await self._backend.count_jobs(request.queueName, which), 2**31 - 1)
+            count = await self._backend.count_jobs(request.queueName, which)
+            if is_without_retrying:
+                count -= await self._backend.count_jobs(request.queueName, which._replace(is_retrying=True))
+        return min(max(count, 0), 2**31 - 1)
 
     async def scan(self, arguments: Any) -> wire.PinLaterScanJobsResponse:
         """Return one page of the jobs that match."""
         request = arguments.request
         position = read_continuation(request.continuation)
         which = self._filter(request, is_future=bool(request.scanFutureJobs))
+        which = narrowed(which, request.retrying, request.failureGroup)
+        order = ScanOrder(bool(request.oldestFirst), skips_retrying=request.retrying is False)
         limit = default(request.limit, 100)
         rules.check_limit(limit)
         async with self._large_pages if limit > _SMALL_PAGE_JOBS else nullcontext(), self._search_slot(which):
-            jobs, position = await self._page(request.queueName, which, min(limit, MAX_SCAN_JOBS), position)
+            jobs, position = await self._page(request.queueName, which, order, min(limit, MAX_SCAN_JOBS), position)
         return page_reply(jobs, position if limit else None)
 
     async def _page(
-        self, queue: str, which: JobFilter, limit: int, position: Position | None
+        self, queue: str, which: JobFilter, order: ScanOrder, limit: int, position: Position | None
     ) -> tuple[list[wire.PinLaterJobInfo], Position | None]:
         """Read up to ``limit`` jobs that fit into a reply; return them and the next position, None at the end.
 
         They are read in chunks, so that jobs with long statuses do not fill the memory. A search of bodies reads only
-        one chunk, since its time limit applies to one call to the store.
+        one chunk, since its time limit applies to one call to the store. If too many have to be skipped, there are
+        fewer than ``limit``, or none.
         """
         found: list[wire.PinLaterJobInfo] = []
-        bytes_left = self._max_bytes
+        bytes_left, read = self._max_bytes, 0
         while True:
             at_once = min(limit - len(found), _SCANNED_AT_ONCE, max(bytes_left // _LARGEST_JOB_BYTES, 1))
-            page = await self._backend.scan_jobs(queue, which, at_once, position)
-            infos, size = await offload(len(page.jobs), _infos_of, page.jobs)
+            page = await self._backend.scan_jobs(queue, which, at_once, position, oldest_first=order.oldest_first)
+            jobs = [job for job in page.jobs if job.failure_group is None] if order.skips_retrying else page.jobs
+            infos, size = await offload(len(jobs), _infos_of, jobs)
             found += infos
             bytes_left -= size
+            read += len(page.jobs)
             position = page.position
-            if position is None or len(found) >= limit or bytes_left < _LARGEST_JOB_BYTES or which.body_regex:
+            is_full = len(found) >= limit or bytes_left < _LARGEST_JOB_BYTES or read >= MAX_SCAN_JOBS
+            if position is None or is_full or which.body_regex:
                 return found, position
 
     async def delete(self, arguments: Any, once: IdempotencyKey | None) -> int:

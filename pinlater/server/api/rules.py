@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from pinlater.errors import (
     EnqueueRejected,
@@ -14,7 +13,6 @@ from pinlater.errors import (
     QueueNameTooLong,
     UnknownError,
 )
-from pinlater.model.attempts import StoredAck
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey
@@ -24,19 +22,16 @@ from pinlater.model.unique import OnDuplicate, UniqueRule
 from pinlater.protocol.conversion import jobs as job_conversion
 from pinlater.protocol.conversion import messages as message_conversion
 from pinlater.protocol.conversion import queues as queue_conversion
-from pinlater.protocol.conversion.acks import stored_ack
 from pinlater.protocol.conversion.values import default
 from pinlater.protocol.messages import (
     STATE_NAMES,
     PinLaterChangeQueueSettingsRequest,
     PinLaterJob,
-    PinLaterJobAckInfo,
-    PinLaterJobAckRequest,
     PinLaterJobInfo,
     PinLaterSendMessageRequest,
     RequestContext,
 )
-from pinlater.server.api.calls import CallRefused, missing, require
+from pinlater.server.api.calls import missing
 from pinlater.server.backends.records import (
     IDEMPOTENCY_KEY_BYTES,
     MAX_MESSAGE_NAME_CHARACTERS,
@@ -320,20 +315,11 @@ def _check_unique_rule(rule: UniqueRule, whose: str) -> None:
 
 
 def too_large(what: str, body: bytes, limit: int) -> EnqueueRejected:
-    """Return the error for bytes that no job may have."""
+    """Return the error for a body, result or message that is larger than the server allows."""
     return EnqueueRejected(
         f"{what} has {len(body)} bytes, more than the {limit} that this server allows (MAX_BODY_BYTES); "
         "store the data elsewhere, and put its address into the job"
     )
-
-
-class ParsedAcks(NamedTuple):
-    """The valid acks of one call, and the error of the first malformed one, if any."""
-
-    queue: str
-    succeeded: list[StoredAck]
-    failed: list[StoredAck]
-    faults: list[Exception]
 
 
 def jobs_of(queue: str, descriptors: Sequence[str]) -> list[JobDescriptor]:
@@ -347,39 +333,3 @@ def jobs_of(queue: str, descriptors: Sequence[str]) -> list[JobDescriptor]:
         if job.queue != queue:
             raise UnknownError(f"job {job} does not belong to queue {queue} of the call")
     return jobs
-
-
-def read_acks(request: PinLaterJobAckRequest, max_result_bytes: int) -> ParsedAcks:
-    """Convert and validate the acks of a call; a malformed ack does not affect the others.
-
-    Args:
-        request: the acks.
-        max_result_bytes: longest result of a job.
-
-    Raises:
-        CallRefused, QueueNameInvalid, QueueNameTooLong: the queue name is missing or invalid.
-    """
-    require(request, "jobAckRequest")
-    queue = request.queueName or ""
-    check_queue_name(queue)
-    faults: list[Exception] = []
-    succeeded, failed = (
-        _read(infos, faults, max_result_bytes) for infos in (request.jobsSucceeded, request.jobsFailed)
-    )
-    return ParsedAcks(queue, succeeded, failed, faults)
-
-
-def _read(infos: Sequence[PinLaterJobAckInfo] | None, faults: list[Exception], max_bytes: int) -> list[StoredAck]:
-    found: list[StoredAck] = []
-    for info in infos or ():
-        try:
-            if info.jobDescriptor is None:
-                raise missing("jobDescriptor of an ack")
-            if info.result is not None and len(info.result) > max_bytes:
-                raise too_large(f"the result of {info.jobDescriptor}", info.result, max_bytes)
-            status = info.appendCustomStatus
-            found.append(stored_ack(info, status_text(status) if status else ""))
-        except (CallRefused, UnknownError, EnqueueRejected) as fault:
-            if not faults:  # only the first is reported; the tracebacks of many would fill the memory
-                faults.append(fault)
-    return found

@@ -19,6 +19,7 @@ from pinlater.server.api.admin_password import AdminPassword
 from pinlater.server.api.calls import CallRefused, CallReply, missing, require
 from pinlater.server.api.checkpoint_rules import checkpoints
 from pinlater.server.api.dequeue_call import DequeueCall
+from pinlater.server.api.failures import Failures
 from pinlater.server.api.inspection import Inspection
 from pinlater.server.api.job_messages import JobMessages
 from pinlater.server.api.manual_changes import ManualChanges
@@ -133,6 +134,7 @@ class Service:
             "reportWorker": _without_undo(reports.store),
             "getWorkers": _without_undo(reports.read),
             "getStatistics": _without_undo(StatisticsReader(backend, now_ms).read),
+            "getFailureGroups": _without_undo(Failures(backend).read),
         }
 
     @property

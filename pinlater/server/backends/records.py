@@ -155,24 +155,26 @@ class StoreSize(NamedTuple):
     free_bytes: int | None = None
 
 
-RETRIES_LOOKED_AT = 10_000
-"""See ``JobFilter``."""
+ALL_PRIORITIES = 0
+"""What stands for the priority where the jobs of all of them are in one order."""
 
 
 class JobFilter(NamedTuple):
     """Which jobs of a queue: one state, one or all priorities, due or future ones (None: both), a body pattern.
 
-    ``is_retry``, for counts of PENDING jobs alone: those that were tried before, of the first ``RETRIES_LOOKED_AT`` of
-    each priority, in the order of ``run_after``. No index knows them, so each job has to be looked at.
-    ``waits_for_key``, likewise for counts alone: those that wait for others of their key; they are also future ones.
+    ``waits_for_key``, for counts of PENDING jobs alone: those that wait for others of their key; they are also future
+    ones.
+    ``is_retrying``, with PENDING alone: those that are in a failure group, so their last attempt has failed.
+    ``failure_group``, with PENDING and FAILED alone, and all priorities: those that are in this group.
     """
 
     state: int
     priority: int | None = None
     is_future: bool | None = None
     body_regex: str | None = None
-    is_retry: bool = False
     waits_for_key: bool = False
+    is_retrying: bool = False
+    failure_group: int | None = None
 
 
 class Expired(NamedTuple):

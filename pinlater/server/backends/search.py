@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pinlater.model.jobs import Position
 from pinlater.model.keys import WAITS_FOR_KEY_MS
 from pinlater.server.backends.body_pattern import BodyPattern
-from pinlater.server.backends.records import JobFilter
+from pinlater.server.backends.records import ALL_PRIORITIES, JobFilter
 
 _BEGIN, _END = -(2**63), 2**63 - 1
 
@@ -33,15 +34,19 @@ class JobSearch(NamedTuple):
         which: these jobs.
         now: what "due" and "future" are measured by.
         seconds: for searching bodies, all in all.
+        is_oldest_first: a scan returns the earliest run_after first, instead of the latest.
     """
 
     queue: Queue
     which: JobFilter
     now: int
     seconds: float
+    is_oldest_first: bool = False
 
     @property
     def priorities(self) -> Sequence[int]:
+        if self.which.failure_group is not None:
+            return [ALL_PRIORITIES]
         priority = self.which.priority
         return range(1, len(self.queue.prefixes) + 1) if priority is None else [priority]
 
@@ -53,6 +58,19 @@ class JobSearch(NamedTuple):
         if self.which.is_future is None:
             return _BEGIN, _END
         return (self.now + 1, _END) if self.which.is_future else (_BEGIN, self.now)
+
+    def start(self, position: Position | None) -> tuple[int, int]:
+        """Return behind which run_after and id a scan goes on; None: it begins."""
+        first, last = self.bounds
+        begin = Position(first, _BEGIN) if self.is_oldest_first else Position(last, _END)
+        run_after, local_id, _ = (max if self.is_oldest_first else min)(position or begin, begin)
+        return run_after, local_id
+
+    @property
+    def end(self) -> int:
+        """The run_after with which a scan ends."""
+        first, last = self.bounds
+        return last if self.is_oldest_first else first
 
     def pattern(self) -> BodyPattern | None:
         """Return what bodies have to match. Compiling takes a while: call this in a thread."""

@@ -28,6 +28,11 @@ ends a child, be it an ack, the end of its lease, a cancellation or its deletion
 the same transaction, once for each name and id; a parent that is not there or has finished gets none.
 ``notifications.on_woken`` is told of jobs that messages have made due, after the commit.
 
+A job whose attempt has failed, by an ack that says how or by the end of its lease, belongs to the *failure group* of
+that failure until it succeeds, is cancelled, is retried by hand, or a checkpoint gives it new attempts. A store keeps
+what the failures of a group have in common, of at most ``MOST_GROUPS`` groups a queue; what fails otherwise is in the
+group ``OTHER_ERRORS``. It forgets groups that have been empty for long.
+
 A job that is IN_PROGRESS may be *asked to stop*. From then on it never becomes PENDING again: what would make it so, an
 ack, a checkpoint, the end of its lease, a release of its claim, makes it FAILED and marked as cancelled. It can still
 succeed. A job that is retried by hand has no mark any more.
@@ -42,6 +47,7 @@ from typing import NamedTuple, Protocol
 from pinlater.errors import EnqueueRejected, QueueNotFound
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
 from pinlater.model.messages import Message, ReceivedMessage
 from pinlater.model.queues import QueueChange, QueueSettings
@@ -203,7 +209,8 @@ class Store(ReportStore, StatisticsStore, Protocol):
         """End the attempt of claimed jobs; return how many were changed, and how many acks were stale.
 
         State: IN_PROGRESS -> SUCCEEDED with the result; or PENDING after the retry delay, with one attempt less; or
-            FAILED if that was the last attempt or the ack is final, and marked as cancelled if the ack says so.
+            FAILED if that was the last attempt or the ack is final, and marked as cancelled if the ack says so; in the
+            group of ``failure``.
         Fence: the ack's claim, where it has one; else the state alone. A stale ack changes nothing.
         Repeat: safe, except for failures without a claim: those would end the attempt of the next holder.
         """
@@ -281,8 +288,16 @@ class Store(ReportStore, StatisticsStore, Protocol):
         Queues that do not exist are left out. It is one query, however many queues there are.
         """
 
-    async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> RecordPage:
-        """Return the next page of jobs that match, latest run_after first, without bodies."""
+    async def scan_jobs(
+        self, queue: str, which: JobFilter, limit: int, position: Position | None, *, oldest_first: bool = False
+    ) -> RecordPage:
+        """Return the next page of jobs that match, latest run_after first unless otherwise asked, without bodies."""
+
+    async def failure_groups(self, queues: Sequence[str], limit: int) -> list[FailureGroup]:
+        """Return up to ``limit`` failure groups of queues that have jobs, the largest first; no names: of all queues.
+
+        Of the ``MOST_READ`` groups that failed last; jobs are counted to ``MOST_COUNTED``.
+        """
 
     # Changes by operators
 
@@ -372,9 +387,9 @@ class Store(ReportStore, StatisticsStore, Protocol):
         """
 
     async def forget_results(self, limit: int) -> int:
-        """Delete up to ``limit`` expired results of calls with an idempotency key, and as many periods of unique keys.
+        """Delete expired results of calls with an idempotency key, periods of unique keys, and empty failure groups.
 
-        Return how many; 0 where the store expires them by itself.
+        Up to ``limit`` of each; return how many, without those that the store expires by itself.
 
         State: jobs unchanged.
         Repeat: safe.

@@ -71,9 +71,10 @@ class QueueSampler:
         metrics.oldest_due_age_seconds.set(queue, age_ms / 1000)
         future = await count(JobFilter(PENDING, is_future=True))
         waiting = await count(JobFilter(PENDING, waits_for_key=True)) if future else 0
-        metrics.scheduled_jobs.set(queue, max(future - waiting, 0))
+        retried_later = await count(JobFilter(PENDING, is_future=True, is_retrying=True)) if future else 0
+        metrics.scheduled_jobs.set(queue, max(future - waiting - retried_later, 0))
         metrics.waiting_for_key_jobs.set(queue, waiting)
-        metrics.retrying_jobs.set(queue, await count(JobFilter(PENDING, is_retry=True)))
+        metrics.retrying_jobs.set(queue, await count(JobFilter(PENDING, is_retrying=True)))
         metrics.failed_jobs.set(queue, await count(JobFilter(FAILED)))
         metrics.paused.set(queue, float(self._is_paused(queue)))
 

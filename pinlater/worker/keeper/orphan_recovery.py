@@ -45,6 +45,7 @@ class CrashedAttempt(NamedTuple):
         status: text for the job's custom status.
         delay_ms: milliseconds until the next attempt.
         is_final: there is no next attempt.
+        job: name of its class.
         ending: how it is counted; see ``counters.ENDINGS``.
     """
 
@@ -53,13 +54,14 @@ class CrashedAttempt(NamedTuple):
     status: str
     delay_ms: int
     is_final: bool
+    job: str
     ending: str = "crashed"
 
     @property
     def ack(self) -> AckFields:
         """The ack that tells the server of it."""
         told = self.descriptor, self.status, self.delay_ms, self.claim, self.is_final or None
-        return (*told, None, True) if self.ending == CANCELLED else told
+        return (*told, None, self.ending == CANCELLED or None, self.job)
 
 
 def recover_jobs(
@@ -135,7 +137,9 @@ def _in_state(ended: ProcessExit, state: int) -> list[ClaimKey]:
 def _failed_attempts(ended: ProcessExit) -> list[CrashedAttempt]:
     return [
         CrashedAttempt(
-            job.descriptor, batch.claim, f"[{_where(ended)}] {_UNEXPLAINED}", job.delay_ms, state == DISCARDED
+            *(job.descriptor, batch.claim, f"[{_where(ended)}] {_UNEXPLAINED}", job.delay_ms),
+            is_final=state == DISCARDED,
+            job=job.kind,
         )
         for state in (FAILED, DISCARDED)
         for batch, job in ended.snapshot.in_state(state)
@@ -178,14 +182,15 @@ def _cancelled_job(ended: ProcessExit, batch: HeldBatch, job: HeldJob) -> Crashe
     how = "cancelled, and did not stop in time" if ended.info.is_timeout else "cancelled"
     status = f"[{_where(ended)}] {how}: {_evidence(ended, job)}\n"
     log.warning("%s: %s", job.descriptor, status.strip())
-    return CrashedAttempt(job.descriptor, batch.claim, status, 0, is_final=True, ending=CANCELLED)
+    return CrashedAttempt(job.descriptor, batch.claim, status, 0, is_final=True, job=job.kind, ending=CANCELLED)
 
 
 def _overdue_job(ended: ProcessExit, batch: HeldBatch, job: HeldJob) -> CrashedAttempt:
     """Return the failure of a job killed for a time limit; it counts like a soft time-out, not as a crash."""
     status = f"[{_where(ended)}] time-out: {_evidence(ended, job)}\n"
     log.error("%s: %s", job.descriptor, status.strip())
-    return CrashedAttempt(job.descriptor, batch.claim, status, job.delay_ms, _is_too_late(ended, job), "timed_out")
+    is_final = _is_too_late(ended, job)
+    return CrashedAttempt(job.descriptor, batch.claim, status, job.delay_ms, is_final, job.kind, "timed_out")
 
 
 def _crashed_job(ended: ProcessExit, batch: HeldBatch, job: HeldJob, client: KeeperClient) -> CrashedAttempt:
@@ -199,7 +204,8 @@ def _crashed_job(ended: ProcessExit, batch: HeldBatch, job: HeldJob, client: Kee
     log.error("%s: %s", job.descriptor, status.strip())
     is_final = is_given_up or _is_too_late(ended, job)
     return CrashedAttempt(
-        job.descriptor, batch.claim, status, job.delay_ms, is_final, "poison" if is_given_up else "crashed"
+        *(job.descriptor, batch.claim, status, job.delay_ms, is_final, job.kind),
+        ending="poison" if is_given_up else "crashed",
     )
 
 
@@ -210,7 +216,7 @@ def _possible_culprit(ended: ProcessExit, batch: HeldBatch, job: HeldJob, number
     """
     status = f"[{_where(ended)}] crash of one of {number} jobs that ran: {_evidence(ended, job)}\n"
     log.error("%s: %s", job.descriptor, status.strip())
-    return CrashedAttempt(job.descriptor, batch.claim, status, job.delay_ms, _is_too_late(ended, job))
+    return CrashedAttempt(job.descriptor, batch.claim, status, job.delay_ms, _is_too_late(ended, job), job.kind)
 
 
 def _is_too_late(ended: ProcessExit, job: HeldJob) -> bool:

@@ -252,7 +252,8 @@ class Runner:
     def _outcome_of(self, job: Job, context: RunContext, error: BaseException, started_ns: int) -> Outcome:
         outcome = self._outcome_without_sagas(job, context, error, started_ns)
         if isinstance(outcome, Failure):
-            return undo_first(context, outcome, error, int(self._now() * 1000))
+            named = replace(outcome, job=job.job_options.name)
+            return undo_first(context, named, error, int(self._now() * 1000))
         return outcome
 
     def _outcome_without_sagas(self, job: Job, context: RunContext, error: BaseException, started_ns: int) -> Outcome:

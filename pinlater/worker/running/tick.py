@@ -8,10 +8,11 @@ import socket
 from collections.abc import Callable
 from dataclasses import replace
 
-from pinlater.jobs.body_codec import JobCodec, encode_body, name_in
+from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.jobs.job import Job
 from pinlater.jobs.schedule import Schedule
 from pinlater.model.body_metadata import BodyMetadata, Recurrence, read_recurrence
+from pinlater.model.class_name import name_in
 from pinlater.model.status import format_origin
 from pinlater.worker.claim_table.counters import CANCELLED, DISCARDED, TICK_FAILED
 from pinlater.worker.running.run_context import RunContext

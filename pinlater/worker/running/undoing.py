@@ -65,7 +65,7 @@ class SpentRun:
 
     def __init__(self, context: RunContext, now_ms: int) -> None:
         self.outcome: Outcome | None = undo_before(
-            context, Failure(f"{_origin(now_ms)} not run again: {_DIED}\n", None), now_ms
+            context, Failure(f"{_origin(now_ms)} not run again: {_DIED}\n", None, job=context.options.name), now_ms
         )
 
     def after(self, outcome: Outcome | None) -> Outcome | None:

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from time import monotonic
 
 from pinlater.errors import BodyInvalid
-from pinlater.jobs.body_codec import name_in
 from pinlater.jobs.retry_delay import delay_ms
 from pinlater.model.backoff import DEFAULT_BACKOFF
 from pinlater.model.body_metadata import UnreadableMark, read_unreadable_mark, with_unreadable_mark
+from pinlater.model.class_name import name_in
 from pinlater.model.status import format_origin
 from pinlater.worker.claim_table.counters import UNREADABLE
 from pinlater.worker.session.batch import DequeuedBatch, queue_of
@@ -123,4 +123,5 @@ def _failure(batch: DequeuedBatch, position: int, error: BodyInvalid, *, is_last
     attempt = metadata.attemptsAllowed - metadata.attemptsRemaining + 1
     log.error("%s cannot be run: %s", batch.descriptors[position], error)
     status = describe_failure(attempt, metadata.attemptsAllowed, 0.0, error, with_traceback=False, is_last=is_last)
-    return Failure(status, None if is_last else delay_ms(DEFAULT_BACKOFF, attempt), UNREADABLE)
+    after_ms = None if is_last else delay_ms(DEFAULT_BACKOFF, attempt)
+    return Failure(status, after_ms, UNREADABLE, label_of(batch.bodies[position]))

@@ -22,6 +22,7 @@ from pinlater.errors import (
     ServiceError,
 )
 from pinlater.model.attempts import Checkpoint
+from pinlater.model.class_name import name_in
 from pinlater.model.statistics import RunStatistics
 from pinlater.protocol.conversion.acks import AckFields, ack_structs, acks_struct
 from pinlater.protocol.messages import PinLaterJobAckRequest
@@ -355,7 +356,8 @@ class AckBuffer:
             with_traceback=False,
             is_last=delay_ms is None,
         )
-        self.failed(queue_of(batch.descriptors[position]), (batch, position), Failure(status, delay_ms))
+        failure = Failure(status, delay_ms, job=name_in(batch.bodies[position]) or "")
+        self.failed(queue_of(batch.descriptors[position]), (batch, position), failure)
 
     def _give_up(self, queue_acks: QueueAcks) -> None:
         self._count(queue_acks.queue, UNACKED, len(queue_acks))

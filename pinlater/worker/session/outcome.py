@@ -35,16 +35,18 @@ class Failure:
         status: text for the job's custom status.
         delay_ms: milliseconds until the next attempt; None: there is none, whatever attempts remain.
         ending: how it is counted; see ``counters.ENDINGS``.
+        job: name of the class; empty if it is not known.
     """
 
     status: str
     delay_ms: int | None = 0
     ending: str = "failed"
+    job: str = ""
 
     def ack(self, descriptor: str, claim: str | None) -> AckFields:
         """Return the ack that tells the server of it."""
         told = descriptor, self.status, self.delay_ms or 0, claim, self.delay_ms is None or None
-        return (*told, None, True) if self.ending == CANCELLED else told
+        return (*told, None, self.ending == CANCELLED or None, self.job or None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,6 +102,7 @@ def test_the_methods_are_the_original_twelve_and_our_additions():
         "runJobsNow", "scheduleJobs", "releaseClaims", "importJobs", "getQueueSettings", "changeQueueSettings",
         "reportWorker", "getWorkers", "getOldestDueTimestamps", "keepsResults", "cancelJobs", "sendMessage",
         "readMessages", "getCancelledJobs", "getStatistics", "checkpointAndKeep",
+        "getFailureGroups",
     }  # fmt: skip
     assert ORIGINAL_METHODS | additions == METHODS
 
@@ -126,6 +127,7 @@ def test_our_additions_are_optional_and_have_high_ids():
         "PinLaterSendMessageRequest": 4, "PinLaterMessage": 4, "PinLaterReadMessagesRequest": 4,
         "PinLaterCancelledJobsRequest": 2, "PinLaterCancelledJobs": 2,
         "PinLaterKeptMessage": 3, "PinLaterStatisticsRequest": 6, "PinLaterStatistics": 10, "PinLaterRunStatistics": 6,
+        "PinLaterFailureGroupsRequest": 2, "PinLaterFailureGroup": 9,
     }  # fmt: skip
     assert set(original) == set(STRUCTS)
     for name, highest in original.items():

@@ -138,6 +138,7 @@ FENCED, UNFENCED = Ack("d", "c"), Ack("d")
         (calls.report_worker(WorkerReport("w", "h"), 1), True),
         (calls.workers(), True),
         (calls.oldest_due(), True),
+        (calls.failure_groups(), True),
     ],
 )
 def test_only_what_does_no_harm_twice_is_repeated(call, safe):
@@ -198,6 +199,7 @@ def test_one_name_is_not_taken_for_its_letters():
     for make in (
         calls.lookup,
         calls.oldest_due,
+        calls.failure_groups,
         lambda text: calls.retry_these("q", text),
         lambda text: calls.delete_these("q", text, JobState.FAILED),
     ):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from pinlater.model.attempts import StoredAck
 from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.failure_groups import Kept, keep
 from pinlater.server.backends.mysql.group_commit import CommitBatch
 from pinlater.server.backends.mysql.linked_changes import (
     Changed,
@@ -63,17 +64,31 @@ class _Outcome(NamedTuple):
     retry_at: int | None = None
     is_final: bool = False
     is_cancelled: bool = False
+    failure_group: int | None = None
 
 
 async def ack_jobs(database: Database, batch: CommitBatch[MysqlAckCall, Settled]) -> None:
     """Attempt the acks of a batch; jobs that are not in progress, or under another claim, stay as they are."""
-    await with_links_if_needed(database, batch, partial(_ack_jobs, database, batch))
+    kept = await keep(
+        database,
+        (
+            (call.queue.id, ack.failure)
+            for call in batch.requests
+            if call.failed
+            for ack in call.failed
+            if ack.failure is not None
+        ),
+    )
+    await with_links_if_needed(database, batch, partial(_ack_jobs, database, batch, kept))
 
 
-async def _ack_jobs(database: Database, batch: CommitBatch[MysqlAckCall, Settled], links: Links) -> Changed:
+async def _ack_jobs(database: Database, batch: CommitBatch[MysqlAckCall, Settled], kept: Kept, links: Links) -> Changed:
     async with database.transaction() as transaction:
-        statements = [list(_statements(transaction, call, links)) for call in batch.requests]
+        statements = [list(_statements(transaction, call, kept, links)) for call in batch.requests]
         flat = [sql for some in statements for _, sql in some]
+        failing = sorted({ack.job.local_id for call in batch.requests for ack in call.failed if ack.failure})
+        if failing:
+            flat.append(transaction.bind("insert_failing_jobs", ids=failing))
         ids = _ids(batch.requests) if any(links) or batch.conflicts else ()
         if batch.conflicts:
             await lock_in_order(transaction, ids, links)
@@ -109,7 +124,9 @@ def _retry_at(now: int, delay_ms: int) -> int:
     return min(now + max(delay_ms, 0), _LAST_MS)
 
 
-def _statements(transaction: MysqlTransaction, call: MysqlAckCall, links: Links) -> Iterator[tuple[str, bytes]]:
+def _statements(
+    transaction: MysqlTransaction, call: MysqlAckCall, kept: Kept, links: Links
+) -> Iterator[tuple[str, bytes]]:
     """Yield names and statements, one for all acks with the same outcome, which most acks of a call have.
 
     A failure has two, for jobs with attempts left and for the others: their counts tell how many are FAILED.
@@ -117,7 +134,7 @@ def _statements(transaction: MysqlTransaction, call: MysqlAckCall, links: Links)
     values = {"queue": call.queue.id, "has_keys": links.has_keys, "has_parents": links.has_parents}
     succeeded: defaultdict[_Outcome, list[int]] = defaultdict(list)
     results: defaultdict[_Outcome, dict[int, bytes]] = defaultdict(dict)
-    for (_, _, priority, local_id), claim, status, _, _, result, _ in call.succeeded:
+    for (_, _, priority, local_id), claim, status, _, _, result, *_ in call.succeeded:
         if result is None:
             succeeded[_Outcome(priority, claim, status)].append(local_id)
         else:
@@ -130,9 +147,10 @@ def _statements(transaction: MysqlTransaction, call: MysqlAckCall, links: Links)
             name, listed = "succeed_with_results", [some[local_id] for local_id in sorted(some)]
             yield name, _bind(transaction, name, outcome, some, results=listed, **values)
     failed: defaultdict[_Outcome, list[int]] = defaultdict(list)
-    for (_, _, priority, local_id), claim, status, delay, is_final, _, is_cancelled in call.failed:
+    for (_, _, priority, local_id), claim, status, delay, is_final, _, is_cancelled, failure in call.failed:
         retry_at = _retry_at(transaction.now, delay)
-        failed[_Outcome(priority, claim, status, retry_at, is_final, is_cancelled)].append(local_id)
+        group = None if failure is None else kept[call.queue.id, failure.group]
+        failed[_Outcome(priority, claim, status, retry_at, is_final, is_cancelled, group)].append(local_id)
     for outcome, ids in failed.items():
         for name in (_FINAL,) if outcome.is_final else ("fail_attempts", _FINAL):
             yield name, _bind(transaction, name, outcome, ids, **values)
@@ -163,5 +181,6 @@ def _bind(transaction: MysqlTransaction, name: str, outcome: _Outcome, ids: Iter
         retry_at=outcome.retry_at,
         is_final=outcome.is_final,
         is_cancelled=outcome.is_cancelled,
+        failure_group=outcome.failure_group,
         **values,
     )

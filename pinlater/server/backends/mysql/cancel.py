@@ -9,6 +9,7 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING
 from pinlater.server.backends.mysql.children import forget
 from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.failure_groups import take_out
 from pinlater.server.backends.mysql.linked_changes import see_to_links
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.records import Cancelled
@@ -54,5 +55,6 @@ async def _cancel(transaction: MysqlTransaction, found: Sequence[_Job], status: 
     for name, ids in (("cancel_pending", pending), ("ask_to_stop", [job.id for job in asked])):
         if ids:
             transaction.later(transaction.bind(name, ids=ids, now=transaction.now, status=status))
+    take_out(transaction, pending)
     forget(transaction, ((job.parent_id, job.id) for job in asked if job.parent_id is not None))
     return await see_to_links(transaction, pending) if pending else 0

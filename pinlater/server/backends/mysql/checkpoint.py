@@ -11,6 +11,7 @@ from pinlater.model.attempts import StoredCheckpoint
 from pinlater.server.backends.claim_names import source_of
 from pinlater.server.backends.mysql.connection import StatementResult
 from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.failure_groups import put_in
 from pinlater.server.backends.mysql.group_commit import CommitBatch
 from pinlater.server.backends.mysql.linked_changes import (
     Changed,
@@ -95,7 +96,10 @@ async def _checkpoint_jobs(database: Database, batch: CheckpointBatch, links: Li
             list(_statements(transaction, call, held, links)) for call, held in zip(batch.requests, claims, strict=True)
         ]
         flat = [statement for some in statements for _, statement in some]
-        changed = await change_and_commit(transaction, batch, flat, _returned_ids(batch.requests), links)
+        returned = _returned_ids(batch.requests)
+        if returned:
+            flat.append(transaction.bind("insert_failing_jobs", ids=returned))
+        changed = await change_and_commit(transaction, batch, flat, returned, links)
         results = iter(changed.results)
         found = [[(kind, next(results)) for kind, _ in some] for some in statements]
     checkpointed = (
@@ -125,7 +129,9 @@ async def release_claims(database: Database, queue: Queue, source: str) -> int:
             for claim, ids in held.items()
         ]
         released = sum(result.matched for result in await transaction.run(*statements)) if statements else 0
-        await see_to_links(transaction, [local_id for ids in held.values() for local_id in ids])
+        all_ids = [local_id for ids in held.values() for local_id in ids]
+        put_in(transaction, all_ids)
+        await see_to_links(transaction, all_ids)
         return released
 
     return await database.change(change, is_repeatable=True)

@@ -16,6 +16,7 @@ from pinlater.errors import UnknownError
 from pinlater.model.attempts import DequeuedJob
 from pinlater.server.backends.answers import end_of_answer
 from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.failure_groups import take_out
 from pinlater.server.backends.mysql.group_commit import CommitBatch
 from pinlater.server.backends.mysql.keys import QueueKey, let_next_through
 from pinlater.server.backends.mysql.orphaned_claims import MysqlOrphanedClaims
@@ -63,6 +64,7 @@ class Candidate(NamedTuple):
         size: of its body, in bytes.
         body: None: it is larger than ``SMALL_BODY_BYTES``, and was not read.
         key: that it shares with other jobs; None: it has none.
+        is_failing: whether its last attempt failed.
     """
 
     prefix: str
@@ -74,6 +76,7 @@ class Candidate(NamedTuple):
     run_after: int
     body: bytes | None
     key: bytes | None
+    is_failing: int
 
     def claimed(self, large_bodies: Mapping[int, bytes]) -> DequeuedJob:
         """Return the claimed job, given the bodies that were not read, by id."""
@@ -225,6 +228,7 @@ class Claimer:
         bodies_query = [transaction.bind("job_bodies", ids=large)] if large else []
         due_query = self._next_due_query(transaction, calls, shares)
         changes = [*statements, *bodies_query, *due_query]
+        take_out(transaction, [job.id for share in shares for job in share.jobs if job.is_failing])
         keys = {job.id: QueueKey(self._queue.id, job.key) for share in shares for job in share.jobs if job.key}
         has_more = False
         if keys:

@@ -27,7 +27,7 @@ from pinlater.server.backends.sharded import ClockRecord, ShardClock
 
 _T = TypeVar("_T")
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 
 CALL_SECONDS = 8.0
 """Timeout for a call outside a group commit, retries included."""
@@ -50,6 +50,8 @@ class Database:
     Attributes:
         keyed_queues: ids of queues of which this server knows that jobs of them had keys.
         child_queues: the same, of those with jobs that had a parent.
+        noted_failures: by queue and failure group, the group that such jobs are put into, and when this server has
+            written its facts last.
         on_woken: is told, after the commit, of the sleeping jobs that messages have made due.
     """
 
@@ -60,6 +62,7 @@ class Database:
         self.queries = queries
         self.keyed_queues: set[int] = set()
         self.child_queues: set[int] = set()
+        self.noted_failures: dict[tuple[int, int], tuple[int, int]] = {}
         self.on_woken: Callable[[Sequence[Woken]], None] = lambda _: None
         self._pool = pool
         self._is_ready = False

@@ -15,6 +15,7 @@ from pinlater.server.backends.mysql.children import insert_children, lock_parent
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.enqueue_call import MysqlEnqueueCall, linked_columns
 from pinlater.server.backends.mysql.errors import NullRejected
+from pinlater.server.backends.mysql.failure_groups import Kept, keep
 from pinlater.server.backends.mysql.group_commit import CommitBatch
 from pinlater.server.backends.mysql.ids import IdAllocator
 from pinlater.server.backends.mysql.keys import KeyLine, Keys, keys_of, let_next_through, queue_key
@@ -49,12 +50,15 @@ class JobInserter:
                 call.first_id = await self._ids.allocate(len(call.jobs))
         self._database.keyed_queues.update(call.queue.id for call in batch.requests if call.has_keys)
         self._database.child_queues.update(call.queue.id for call in batch.requests if call.has_parents)
+        kept = await keep(
+            self._database, ((call.queue.id, each) for call in batch.requests for each in call.failures if each)
+        )
         missing: set[int] = set()
         descriptors: Descriptors = {}
         while calls := [call for call in batch.requests if call.queue.id not in missing]:
             try:
                 async with self._database.transaction() as transaction:
-                    descriptors = await _insert(transaction, calls, batch)
+                    descriptors = await _insert(transaction, calls, batch, kept)
                 break
             except _QueuesMissing as error:  # it was rolled back: insert the jobs of the other queues
                 missing |= error.queue_ids
@@ -78,7 +82,9 @@ Descriptors = dict[int, list[str] | Exception]
 """Identity of a call -> descriptors of its jobs, or why none is stored."""
 
 
-async def _insert(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCall], batch: EnqueueBatch) -> Descriptors:
+async def _insert(
+    transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCall], batch: EnqueueBatch, kept: Kept
+) -> Descriptors:
     """Insert and commit the jobs of calls. Return their descriptors."""
     queue_ids = sorted({call.queue.id for call in calls})
     if batch.conflicts:  # over a unique key: without concurrent inserts into these queues, this attempt succeeds
@@ -111,6 +117,7 @@ async def _insert(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCal
         *await _insertions(transaction, rows, resolution.contents),
         *(insert_children(transaction, _children(rows)) if any(call.has_parents for call in new) else ()),
         *insert_results(transaction, _results(new, duplicates)),
+        *_failures(transaction, rows, kept),
     ]
     changed = await _keys_of(transaction, rows, resolution)
     try:
@@ -124,6 +131,18 @@ async def _insert(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCal
         await _check_queues(transaction, queue_ids)
         raise
     return _with_repeats(calls, known | refused | {id(call): _descriptors(call, duplicates) for call in new})
+
+
+def _failures(transaction: MysqlTransaction, rows: Iterable[Row], kept: Kept) -> Iterator[bytes]:
+    """Yield the statements that put imported jobs into their failure groups."""
+    failing: defaultdict[int, list[int]] = defaultdict(list)
+    for call, index in rows:
+        failure = call.failures[index] if call.failures else None
+        if failure is not None:
+            failing[kept[call.queue.id, failure.group]].append(call.first_id + index)
+    for group, ids in failing.items():
+        yield transaction.bind("set_failure_group", failure_group=group, ids=sorted(ids))
+        yield transaction.bind("insert_failing_jobs", ids=sorted(ids))
 
 
 async def _refused(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCall]) -> Descriptors:

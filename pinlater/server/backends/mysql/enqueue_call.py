@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.failure_groups import JobFailure, failure_in
 from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.unique import UniqueRule
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING
@@ -43,6 +44,7 @@ class MysqlEnqueueCall:
         has_keys: whether some of the jobs share a key with others.
         has_parents: whether some of them have a parent.
         is_linked: whether some of them have one of these, or a result, or a mark.
+        failures: of imported jobs: how the last attempt of each failed; None: it did not.
     """
 
     queue: Queue
@@ -57,6 +59,7 @@ class MysqlEnqueueCall:
     has_keys: bool = field(init=False)
     has_parents: bool = field(init=False)
     is_linked: bool = False
+    failures: Sequence[JobFailure | None] = ()
 
     def __post_init__(self) -> None:
         self.has_keys = any(map(_KEY, self.jobs))
@@ -90,7 +93,10 @@ def import_(queue: Queue, jobs: Sequence[JobRecord], once: IdempotencyKey | None
     priorities = [JobDescriptor.parse(job.descriptor).priority for job in records]
     records = [job._replace(unique=key) for job, key in zip(records, keys, strict=True)]
     unique = keys if any(keys) else None
-    return MysqlEnqueueCall(queue, records, priorities, unique, _imported_row, once, is_linked=is_linked)
+    failures = [failure_in(job) for job in jobs]
+    return MysqlEnqueueCall(
+        queue, records, priorities, unique, _imported_row, once, is_linked=is_linked, failures=failures
+    )
 
 
 def _state_of_imported(job: JobRecord) -> int:

@@ -11,11 +11,13 @@ from itertools import chain
 from typing import NamedTuple
 
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.failure_groups import CLAIM_EXPIRED
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.batches import STEP_JOBS, change_in_steps
 from pinlater.server.backends.mysql.call_results import ChangeQuota, change_once
 from pinlater.server.backends.mysql.children import delete_children, tell_parents_of
 from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.failure_groups import keep, put_in, take_out, take_out_revived
 from pinlater.server.backends.mysql.keys import Keys, QueueKey, keys_of, let_next_through
 from pinlater.server.backends.mysql.maintenance_probe import MaintenanceWork
 from pinlater.server.backends.mysql.messages import delete_inboxes, delete_leftover_messages
@@ -104,6 +106,7 @@ async def _retry(
         all_ids = sorted(chain.from_iterable(ids_by_priority.values()))
         for some in _chunks(all_ids):
             transaction.later(transaction.bind("insert_children_again", ids=some))
+            take_out_revived(transaction, some)
         await _let_next_through(transaction, all_ids)
         return changed
 
@@ -123,6 +126,7 @@ async def schedule_jobs(
         run_after = transaction.now if run_after_ms is None else run_after_ms
         values = {"run_after": run_after, "is_put_off": run_after_ms is not None, "now": transaction.now}
         changed = await _change_by_priority(transaction, jobs, "schedule_jobs", queue=queue.id, **values)
+        put_in(transaction, _ids_of(jobs))
         await _let_next_through(transaction, _ids_of(jobs))
         return changed
 
@@ -170,13 +174,15 @@ async def reap_expired(
         values = {"now": min(asked_ms, transaction.now), "age": age_ms, "quiet": quiet_ms}
         rows = await transaction.rows("expired_claims", limit=limit, **values)
         ids = [row[0] for row in rows]
-        await _change(transaction, ids, "expire_jobs", now=transaction.now)
+        await _change(transaction, ids, "expire_jobs", now=transaction.now, failure_group=CLAIM_EXPIRED.group)
+        put_in(transaction, ids)
         children = [local_id for local_id, _, is_last, parent_id in rows if is_last and parent_id is not None]
         keys = await keys_of(transaction, ids)
         await let_next_through(transaction, keys | await tell_parents_of(transaction, children))
         return [(queue_id, is_last) for _, queue_id, is_last, _ in rows]
 
     ended = await database.change(change, is_repeatable=True)
+    await keep(database, ((queue_id, CLAIM_EXPIRED) for queue_id, _ in ended))
     retried = Counter(queue_id for queue_id, is_last in ended if not is_last)
     failed = Counter(queue_id for queue_id, is_last in ended if is_last)
     names = await queues.names_by_id() if ended else {}
@@ -214,6 +220,8 @@ async def _collect(database: Database, state: int, first_ms: int | None, ttl_ms:
     async def change(transaction: MysqlTransaction) -> Counter[int]:
         rows = await transaction.rows("finished_jobs", state=state, before=transaction.now - ttl_ms, limit=limit)
         delete_inboxes(transaction, {local_id: messages for local_id, _, messages in rows if messages})
+        if state == FAILED:
+            take_out(transaction, [row[0] for row in rows])
         await _change(transaction, [row[0] for row in rows], "delete_ids")
         return Counter(queue_id for _, queue_id, _ in rows)
 
@@ -229,12 +237,14 @@ async def _purge_deleted_queue(database: Database, queue_id: int, limit: int) ->
             parents = {local_id: parent_id for local_id, state, parent_id, _ in rows if parent_id and state <= 1}
             await let_next_through(transaction, await delete_children(transaction, parents, set(unlocked)))
             delete_inboxes(transaction, {local_id: messages for local_id, _, _, messages in rows if messages})
+            take_out(transaction, unlocked)
             await _change(transaction, unlocked, "delete_ids")
             await _change(transaction, unlocked, "delete_keyed_jobs")
         if not ids:
             await transaction.run(
                 transaction.bind("delete_queue_settings", queue=queue_id),
                 transaction.bind("delete_queue_lock", queue=queue_id),
+                transaction.bind("delete_failure_groups_of_queue", queue=queue_id),
                 transaction.bind("purge_queue", queue=queue_id),
             )
 
@@ -308,6 +318,8 @@ async def _delete(
             parents = {job.id: job.parent_id for job in doomed if job.parent_id is not None}
             keys |= await delete_children(transaction, parents, {job.id for job in doomed})
         delete_inboxes(transaction, {job.id: job.messages for job in doomed if job.messages})
+        if values["state"] in {PENDING, FAILED}:
+            take_out(transaction, [job.id for job in doomed])
         deleted += await _change(transaction, [job.id for job in doomed], "delete_ids")
     return deleted
 

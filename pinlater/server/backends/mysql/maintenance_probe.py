@@ -16,6 +16,7 @@ _QUERIES = (
     "first_period_ending",
     "first_deleted_queue",
     "first_deleted_inbox",
+    "first_failure_group",
 )
 
 
@@ -30,6 +31,7 @@ class MaintenanceWork(NamedTuple):
         period_ends: the end of the first period of a unique key.
         deleted_queue: id of a queue whose jobs are to be deleted.
         deleted_inbox: id of a deleted job that left messages.
+        failure_group: when to see next whether a failure group is empty.
     """
 
     claim_expires: int | None
@@ -39,6 +41,7 @@ class MaintenanceWork(NamedTuple):
     period_ends: int | None
     deleted_queue: int | None
     deleted_inbox: int | None
+    failure_group: int | None
 
 
 class MaintenanceProbe:

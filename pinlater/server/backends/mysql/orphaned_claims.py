@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.failure_groups import put_in
 from pinlater.server.backends.mysql.linked_changes import see_to_links
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.records import CommitStats
@@ -52,6 +53,7 @@ class MysqlOrphanedClaims:
             await transaction.rows("lock_jobs", ids=ids)
             release = transaction.bind("release_jobs", ids=ids, queue=queue.id, claim=claim, now=transaction.now)
             [done] = await transaction.run(release)
+            put_in(transaction, ids)
             await see_to_links(transaction, ids)
             return done.matched
 

@@ -83,9 +83,9 @@ class Queries:
             raise ValueError(f"{database!r} is not a valid database name; use letters, digits and underscores")
         self.database = database
         pieces = _NAME.split(_read("queries.sql"))
+        texts = dict(zip(pieces[1::2], pieces[2::2], strict=True))
         self._pieces = {
-            name: _VALUE.split(" ".join(_sql(text, database).split()).encode())
-            for name, text in zip(pieces[1::2], pieces[2::2], strict=True)
+            name: _VALUE.split(" ".join(_sql(text, database).split()).encode()) for name, text in _in_both_orders(texts)
         }
 
     @property
@@ -105,6 +105,22 @@ class Queries:
         """Return the statements that upgrade a database from ``version - 1`` to ``version``."""
         script = _sql(_read(f"schema_{version}.sql"), self.database)
         return [sql.strip().encode() for sql in script.split(";") if sql.strip()]
+
+
+def _in_both_orders(texts: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the statements by name; of a scan two: latest run_after first, and oldest first."""
+    columns = texts.pop("scan_columns")
+    for name, text in texts.items():
+        if "{scan_columns}" in text:
+            filled = text.replace("{scan_columns}", columns)
+            yield name, _ordered(filled, ">=", "<", "DESC")
+            yield f"{name}_oldest", _ordered(filled, "<=", ">", "ASC")
+        else:
+            yield name, text
+
+
+def _ordered(text: str, within: str, behind: str, order: str) -> str:
+    return text.replace("{within}", within).replace("{behind}", behind).replace("{order}", order)
 
 
 def _read(file: str) -> str:

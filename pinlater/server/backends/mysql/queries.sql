@@ -145,7 +145,8 @@ WHERE queue_id = :queue AND job_key = :key AND state = 0
 ORDER BY run_after DESC, id DESC LIMIT 1
 
 -- name: set_run_after
-UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET run_after = :run_after WHERE id IN (:ids) AND state = 0
+UPDATE {db}.jobs FORCE INDEX (PRIMARY) LEFT JOIN {db}.failing_jobs FORCE INDEX (PRIMARY) ON failing_jobs.id = jobs.id
+SET jobs.run_after = :run_after, failing_jobs.run_after = :run_after WHERE jobs.id IN (:ids) AND jobs.state = 0
 
 -- name: unique_jobs
 -- The jobs that have these unique keys.
@@ -292,14 +293,14 @@ ORDER BY run_after LIMIT 1
 -- Locks due jobs, in order, from a run_after on; those that another claim has locked are skipped. Large bodies are read
 -- once it is known whose jobs fit into the answers.
 SELECT id, body_bytes, attempts_allowed, attempts_remaining, created_at, run_after, IF(body_bytes > :small, NULL, body),
-       job_key
+       job_key, failure_group IS NOT NULL
 FROM {db}.jobs FORCE INDEX (jobs_in_order)
 WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after BETWEEN :start AND :now
 ORDER BY run_after, id LIMIT :limit FOR UPDATE SKIP LOCKED
 
 -- name: peek_jobs
 SELECT id, body_bytes, attempts_allowed, attempts_remaining, created_at, run_after, IF(body_bytes > :small, NULL, body),
-       job_key
+       job_key, failure_group IS NOT NULL
 FROM {db}.jobs FORCE INDEX (jobs_in_order)
 WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after <= :now
 ORDER BY run_after, id LIMIT :limit
@@ -316,7 +317,7 @@ SELECT id, body FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
 -- IN_PROGRESS -> SUCCEEDED, of one claim and priority.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY)
 SET state = IF((:has_keys OR job_key IS NULL) AND (:has_parents OR parent_id IS NULL), 2, NULL), moment = :now,
-    updated_at = :now, unique_key = NULL, is_cancelled = 0
+    updated_at = :now, unique_key = NULL, is_cancelled = 0, failure_group = NULL
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
   AND (:is_any OR claim = :claim)
 
@@ -324,7 +325,7 @@ WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
 -- IN_PROGRESS -> SUCCEEDED with a status, of one claim and priority.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY)
 SET state = IF((:has_keys OR job_key IS NULL) AND (:has_parents OR parent_id IS NULL), 2, NULL), moment = :now,
-    updated_at = :now, unique_key = NULL, is_cancelled = 0,
+    updated_at = :now, unique_key = NULL, is_cancelled = 0, failure_group = NULL,
     custom_status = LEFT(CONCAT(custom_status, :status), 5000)
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
   AND (:is_any OR claim = :claim)
@@ -333,7 +334,7 @@ WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
 -- The same, each with its result; those are in the order of the ids.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY)
 SET state = IF((:has_keys OR job_key IS NULL) AND (:has_parents OR parent_id IS NULL), 2, NULL), moment = :now,
-    updated_at = :now, unique_key = NULL, is_cancelled = 0,
+    updated_at = :now, unique_key = NULL, is_cancelled = 0, failure_group = NULL,
     custom_status = LEFT(CONCAT(custom_status, :status), 5000),
     result = ELT(FIELD(id, :ids), :results)
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
@@ -349,6 +350,7 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     updated_at = :now,
     waits_for = NULL,
     custom_status = LEFT(CONCAT(custom_status, :status), 5000),
+    failure_group = :failure_group,
     attempts_remaining = attempts_remaining - 1
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
   AND (:is_any OR claim = :claim) AND attempts_remaining > 1 AND NOT is_cancelled
@@ -362,6 +364,7 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     updated_at = :now,
     is_cancelled = (:is_cancelled OR is_cancelled),
     custom_status = LEFT(CONCAT(custom_status, :status), 5000),
+    failure_group = IF(is_cancelled, NULL, :failure_group),
     attempts_remaining = 0
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
   AND (:is_any OR claim = :claim) AND (:is_final OR attempts_remaining <= 1 OR is_cancelled)
@@ -390,6 +393,7 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     unique_key = IF(:is_back AND is_cancelled, NULL, unique_key),
     waits_for = IF(is_cancelled, NULL, :waits_for),
     updated_at = :now + IF(is_cancelled AND NOT :is_back, 0 * LAST_INSERT_ID(id), 0),
+    failure_group = IF(:attempts IS NOT NULL OR (is_cancelled AND :is_back), NULL, failure_group),
     custom_status = LEFT(CONCAT(:status, custom_status), 5000)
 WHERE id = :id AND state = 1 AND queue_id = :queue AND priority = :priority AND claim = :claim
 
@@ -435,6 +439,7 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     claim = IF(is_cancelled, claim, NULL),
     moment = IF(is_cancelled, :now, NULL),
     unique_key = IF(is_cancelled, NULL, unique_key),
+    failure_group = IF(is_cancelled, NULL, failure_group),
     waits_for = NULL,
     updated_at = :now
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND claim = :claim
@@ -442,7 +447,7 @@ WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND claim = :claim
 -- name: lookup_jobs
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
        claim, IF(:body_bytes, LEFT(body, :body_bytes), NULL), unique_key, queue_id, job_key, key_limit, IF(:has_result, result, NULL),
-       is_cancelled, parent, parent_message, parent_position, waits_for
+       is_cancelled, parent, parent_message, parent_position, waits_for, failure_group
 FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
 
 -- name: jobs_to_cancel
@@ -453,6 +458,7 @@ WHERE id IN (:ids) AND queue_id = :queue FOR UPDATE
 -- PENDING -> FAILED.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY)
 SET state = 3, is_cancelled = 1, moment = :now, updated_at = :now, unique_key = NULL, waits_for = NULL,
+    failure_group = NULL,
     run_after = run_after - IF(job_key IS NOT NULL AND run_after >= 4503599627370496, 4503599627370496, 0),
     custom_status = LEFT(CONCAT(custom_status, :status), 5000)
 WHERE id IN (:ids)
@@ -489,9 +495,11 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET messages = messages + :count WHERE id
 
 -- name: wake_jobs
 -- Sleeping jobs are due, or wait for their keys as if they were.
-UPDATE {db}.jobs FORCE INDEX (PRIMARY)
-SET run_after = :now + IF(job_key IS NOT NULL AND run_after >= 4503599627370496, 4503599627370496, 0), updated_at = :now
-WHERE id IN (:ids)
+UPDATE {db}.jobs FORCE INDEX (PRIMARY) LEFT JOIN {db}.failing_jobs FORCE INDEX (PRIMARY) ON failing_jobs.id = jobs.id
+SET jobs.run_after = :now + IF(job_key IS NOT NULL AND jobs.run_after >= 4503599627370496, 4503599627370496, 0),
+    jobs.updated_at = :now,
+    failing_jobs.run_after = :now + IF(job_key IS NOT NULL AND jobs.run_after >= 4503599627370496, 4503599627370496, 0)
+WHERE jobs.id IN (:ids)
 
 -- name: message_sizes
 SELECT number, payload_bytes FROM {db}.messages FORCE INDEX (PRIMARY)
@@ -560,24 +568,121 @@ SELECT COUNT(*) FROM (
     LIMIT :cap
 ) AS counted
 
--- name: count_retried
--- PENDING jobs that were tried before, among the first :cap of a priority.
+-- name: count_retrying
+-- PENDING jobs whose last attempt failed; else as above.
 SELECT COUNT(*) FROM (
-    SELECT attempts_remaining < attempts_allowed AS is_retry FROM {db}.jobs FORCE INDEX (jobs_in_order)
-    WHERE queue_id = :queue AND state = :state AND priority = :priority AND run_after BETWEEN :first AND :last
-    ORDER BY run_after, id LIMIT :cap
-) AS waiting WHERE is_retry
+    SELECT 1 FROM {db}.failing_jobs FORCE INDEX (failing_in_order)
+    WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after BETWEEN :first AND :last
+    LIMIT :cap
+) AS counted
+
+-- name: count_failing
+-- Jobs of a failure group, of all priorities; else as above.
+SELECT COUNT(*) FROM (
+    SELECT 1 FROM {db}.failing_jobs FORCE INDEX (failing_by_group)
+    WHERE queue_id = :queue AND failure_group = :failure_group AND state = :state AND run_after BETWEEN :first AND :last
+    LIMIT :cap
+) AS counted
+
+-- name: scan_columns
+-- What the rows of the following queries have.
+jobs.id, jobs.state, jobs.priority, attempts_allowed, attempts_remaining, custom_status, created_at, jobs.run_after,
+       updated_at, claim, IF(:has_body, body, NULL), unique_key, jobs.queue_id, job_key, key_limit, NULL,
+       is_cancelled, parent, parent_message, parent_position, waits_for, jobs.failure_group
 
 -- name: scan_jobs
--- Latest run_after first, after the position (:before_run_after, :before_id). The condition is spelled out, since no index
--- is used to compare tuples; so jobs of the same run_after are also found by the index.
-SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, IF(:has_body, body, NULL), unique_key, queue_id, job_key, key_limit, NULL,
-       is_cancelled, parent, parent_message, parent_position, waits_for
-FROM {db}.jobs FORCE INDEX (jobs_in_order)
-WHERE queue_id = :queue AND state = :state AND priority = :priority AND run_after >= :first
-  AND (run_after < :before_run_after OR (run_after = :before_run_after AND id < :before_id))
-ORDER BY run_after DESC, id DESC LIMIT :limit
+-- After the position (:run_after, :id), until the run_after :end; queries.py makes two of it, for latest and for oldest run_after
+-- first. The condition is spelled out, since no index is used to compare tuples; so jobs of the same run_after are also
+-- found by the index.
+SELECT {scan_columns} FROM {db}.jobs FORCE INDEX (jobs_in_order)
+WHERE queue_id = :queue AND state = :state AND priority = :priority AND run_after {within} :end
+  AND (run_after {behind} :run_after OR (run_after = :run_after AND id {behind} :id))
+ORDER BY run_after {order}, id {order} LIMIT :limit
+
+-- name: scan_retrying
+SELECT {scan_columns} FROM {db}.failing_jobs FORCE INDEX (failing_in_order)
+STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = failing_jobs.id
+WHERE failing_jobs.queue_id = :queue AND failing_jobs.state = 0 AND failing_jobs.priority = :priority
+  AND failing_jobs.run_after {within} :end
+  AND (failing_jobs.run_after {behind} :run_after
+       OR (failing_jobs.run_after = :run_after AND failing_jobs.id {behind} :id))
+ORDER BY failing_jobs.run_after {order}, failing_jobs.id {order} LIMIT :limit
+
+-- name: scan_failing
+SELECT {scan_columns} FROM {db}.failing_jobs FORCE INDEX (failing_by_group)
+STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = failing_jobs.id
+WHERE failing_jobs.queue_id = :queue AND failing_jobs.failure_group = :failure_group AND failing_jobs.state = :state
+  AND failing_jobs.run_after {within} :end
+  AND (failing_jobs.run_after {behind} :run_after
+       OR (failing_jobs.run_after = :run_after AND failing_jobs.id {behind} :id))
+ORDER BY failing_jobs.run_after {order}, failing_jobs.id {order} LIMIT :limit
+
+-- name: insert_failing_jobs
+-- Those that have a group, as they are now.
+INSERT INTO {db}.failing_jobs (id, queue_id, failure_group, state, priority, run_after)
+SELECT id, queue_id, failure_group, state, priority, run_after FROM {db}.jobs FORCE INDEX (PRIMARY)
+WHERE id IN (:ids) AND failure_group IS NOT NULL AND (state = 0 OR state = 3)
+ON DUPLICATE KEY UPDATE failure_group = VALUES(failure_group), state = VALUES(state), run_after = VALUES(run_after)
+
+-- name: delete_failing_jobs
+DELETE FROM {db}.failing_jobs USING JSON_TABLE('[:ids]', '$[*]' COLUMNS (id BIGINT PATH '$')) AS deletion
+STRAIGHT_JOIN {db}.failing_jobs FORCE INDEX (PRIMARY) ON failing_jobs.id = deletion.id
+
+-- name: delete_revived_jobs
+-- Those that have no group any more.
+DELETE FROM {db}.failing_jobs USING JSON_TABLE('[:ids]', '$[*]' COLUMNS (id BIGINT PATH '$')) AS deletion
+STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = deletion.id AND jobs.failure_group IS NULL
+STRAIGHT_JOIN {db}.failing_jobs FORCE INDEX (PRIMARY) ON failing_jobs.id = deletion.id
+
+-- name: set_failure_group
+-- Of imported jobs.
+UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET failure_group = :failure_group WHERE id IN (:ids)
+
+-- name: kept_failure_groups
+SELECT id FROM {db}.failure_groups FORCE INDEX (PRIMARY) WHERE queue_id = :queue AND id IN (:ids)
+
+-- name: count_failure_groups
+SELECT COUNT(*) FROM {db}.failure_groups FORCE INDEX (PRIMARY) WHERE queue_id = :queue
+
+-- name: insert_failure_groups
+-- failure_groups.py appends the rows and `note_failures`.
+INSERT INTO {db}.failure_groups (queue_id, id, job, error, example, first_failed_at, last_failed_at, look_at) VALUES
+
+-- name: note_failures
+ON DUPLICATE KEY UPDATE last_failed_at = GREATEST(last_failed_at, VALUES(last_failed_at))
+
+-- name: failure_groups
+-- Those that failed last; a queue has few.
+SELECT queue_id, id, job, error, example, first_failed_at, last_failed_at FROM {db}.failure_groups FORCE INDEX (PRIMARY)
+WHERE queue_id IN (:queues) ORDER BY last_failed_at DESC LIMIT :limit
+
+-- name: count_failed_so
+SELECT COUNT(*) FROM (
+    SELECT 1 FROM {db}.failing_jobs FORCE INDEX (failing_by_group)
+    WHERE queue_id = :queue AND failure_group = :group AND state = :state LIMIT :cap
+) AS counted
+
+-- name: first_failure_group
+SELECT look_at FROM {db}.failure_groups FORCE INDEX (failure_groups_to_look_at) ORDER BY look_at LIMIT 1
+
+-- name: failure_groups_to_look_at
+-- With whether they are empty, and how many groups the queue has.
+SELECT queue_id, id, last_failed_at,
+    NOT EXISTS (SELECT 1 FROM {db}.failing_jobs FORCE INDEX (failing_by_group)
+        WHERE failing_jobs.queue_id = looked_at.queue_id AND failing_jobs.failure_group = looked_at.id),
+    (SELECT COUNT(*) FROM {db}.failure_groups AS all_of_queue FORCE INDEX (PRIMARY)
+        WHERE all_of_queue.queue_id = looked_at.queue_id)
+FROM {db}.failure_groups AS looked_at FORCE INDEX (failure_groups_to_look_at)
+WHERE look_at <= :now ORDER BY look_at LIMIT :limit
+
+-- name: delete_failure_groups
+DELETE FROM {db}.failure_groups WHERE queue_id = :queue AND id IN (:ids)
+
+-- name: look_at_failure_groups
+UPDATE {db}.failure_groups FORCE INDEX (PRIMARY) SET look_at = :look_at WHERE queue_id = :queue AND id IN (:ids)
+
+-- name: delete_failure_groups_of_queue
+DELETE FROM {db}.failure_groups WHERE queue_id = :queue
 
 -- name: failed_jobs
 -- Jobs to retry, the oldest first, after a position; see scan_jobs.
@@ -589,6 +694,7 @@ ORDER BY run_after, id LIMIT :limit
 -- name: retry_jobs
 UPDATE {db}.jobs FORCE INDEX (PRIMARY)
 SET state = 0, attempts_remaining = :attempts, moment = NULL, updated_at = :now, is_cancelled = 0, waits_for = NULL,
+    failure_group = NULL,
     run_after = IF(job_key IS NULL, :run_after, LEAST(:run_after, 4503599627370496 - 1) + 4503599627370496)
 WHERE id IN (:ids) AND state = 3 AND queue_id = :queue AND priority = :priority
 
@@ -633,6 +739,7 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     claim = IF(attempts_remaining <= 1 OR is_cancelled, claim, NULL),
     moment = IF(attempts_remaining <= 1 OR is_cancelled, :now, NULL),
     unique_key = IF(attempts_remaining <= 1 OR is_cancelled, NULL, unique_key),
+    failure_group = IF(is_cancelled, NULL, :failure_group),
     waits_for = NULL,
     updated_at = :now,
     attempts_remaining = GREATEST(attempts_remaining - 1, 0)

@@ -17,11 +17,11 @@ from pinlater.server.backends.mysql.claim import SMALL_BODY_BYTES, Candidate, My
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.messages import read_waits
-from pinlater.server.backends.records import RETRIES_LOOKED_AT, StoreSize
+from pinlater.server.backends.records import StoreSize
 from pinlater.server.backends.search import JobSearch, Queue
 from pinlater.server.backends.sharded import DuePriorities
 
-_BEGIN, _END = -(2**63), 2**63 - 1
+_BEGIN = -(2**63)
 _PAGE_BODIES = 50
 """Bodies may be large: a page has so many, until one has shown that they are small."""
 
@@ -82,7 +82,7 @@ def _matching_record(database: Database, queue: Queue | None, job: JobDescriptor
 
 def _record(database: Database, queue: Queue, row: Any) -> JobRecord:
     local_id, state, priority, allowed, remaining, status, created_at, run_after, updated_at, claim, *rest = row
-    body, unique_key, _, key, key_limit, result, is_cancelled, *parent, waits_for = rest
+    body, unique_key, _, key, key_limit, result, is_cancelled, *parent, waits_for, group = rest
     return JobRecord(
         f"{queue.name}:s{database.shard}:p{priority}:{local_id}",
         state,
@@ -100,6 +100,7 @@ def _record(database: Database, queue: Queue, row: Any) -> JobRecord:
         bool(is_cancelled),
         parent_of(*parent),
         read_waits(waits_for),
+        group,
     )
 
 
@@ -115,19 +116,26 @@ async def unfinished_children(database: Database, parents: Sequence[JobDescripto
     return found
 
 
+def _kind(search: JobSearch) -> str:
+    """Return by what the jobs are found: the end of the names of the statements."""
+    if search.which.failure_group is not None:
+        return "failing"
+    return "retrying" if search.which.is_retrying else "jobs"
+
+
+def _values(search: JobSearch) -> dict[str, int | None]:
+    """Return what the statements of any kind are given."""
+    which = search.which
+    return {"queue": search.queue.id, "state": which.state, "failure_group": which.failure_group}
+
+
 async def count(database: Database, search: JobSearch, cap: int) -> int:
     """Return how many jobs match, at most ``cap`` per priority."""
     if search.which.body_regex:
         return len(await _matching(database, search, cap))
     first, last = search.bounds
-    name = "count_retried" if search.which.is_retry else "count_jobs"
-    values = {
-        "queue": search.queue.id,
-        "state": search.which.state,
-        "first": first,
-        "last": last,
-        "cap": min(cap, RETRIES_LOOKED_AT) if search.which.is_retry else cap,
-    }
+    values = _values(search) | {"first": first, "last": last, "cap": cap}
+    name = f"count_{_kind(search)}"
     queries = [database.queries.bind(name, priority=priority, **values) for priority in search.priorities]
     results = await database.read(lambda connection: connection.run(*queries))
     return sum(int(result.rows[0][0]) for result in results)
@@ -169,12 +177,12 @@ async def states_in_use(database: Database) -> dict[str, set[int]]:
 
 
 async def scan(database: Database, search: JobSearch, limit: int, position: Position | None) -> RecordPage:
-    """Return the next page of matching jobs, latest run_after first, without their bodies."""
+    """Return the next page of matching jobs, in the order of the search, without their bodies."""
     found = [
         (Position(row[7], row[0]), _record(database, search.queue, row)._replace(body=None))
         for row in await _matching(database, search, limit + 1, position)
     ]
-    found.sort(key=lambda entry: entry[0], reverse=True)
+    found.sort(key=lambda entry: entry[0], reverse=not search.is_oldest_first)
     last = found[limit - 1][0] if 0 < limit < len(found) else None
     return RecordPage([record for _, record in found[:limit]], last)
 
@@ -191,7 +199,7 @@ async def matching_ids(
 
 
 async def _matching(database: Database, search: JobSearch, limit: int, position: Position | None = None) -> list[Any]:
-    """Return the rows of up to ``limit`` matching jobs of each priority, latest run_after first."""
+    """Return the rows of up to ``limit`` matching jobs of each priority, in the order of the search."""
     pattern = await asyncio.to_thread(search.pattern)
     found: list[Any] = []
     for priority in search.priorities:
@@ -209,20 +217,11 @@ async def _pages(
 ) -> AsyncIterator[list[Any]]:
     """Yield pages of rows; each page borrows a connection of its own, so that others get their turn."""
     page_size = _PAGE_BODIES if has_body else min(limit, STEP_JOBS)
-    first, last = search.bounds
-    run_after, local_id, _ = min(position or Position(last, _END), Position(last, _END))
+    name = f"scan_{_kind(search)}_oldest" if search.is_oldest_first else f"scan_{_kind(search)}"
+    values = _values(search) | {"priority": priority, "end": search.end, "has_body": has_body}
+    run_after, local_id = search.start(position)
     while page_size:
-        statement = database.queries.bind(
-            "scan_jobs",
-            queue=search.queue.id,
-            state=search.which.state,
-            priority=priority,
-            first=first,
-            before_run_after=run_after,
-            before_id=local_id,
-            has_body=has_body,
-            limit=page_size,
-        )
+        statement = database.queries.bind(name, run_after=run_after, id=local_id, limit=page_size, **values)
         rows = await database.rows(statement)
         yield rows
         if len(rows) < page_size:

@@ -12,14 +12,22 @@ from typing import TypeVar
 from pinlater.errors import QueueNotFound
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
+from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.messages import Message, ReceivedMessage
 from pinlater.model.queues import QueueChange, QueueSettings
-from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.batches import change_in_steps
 from pinlater.server.backends.job_notifications import JobLocation, JobNotifications
 from pinlater.server.backends.listeners import Listener
-from pinlater.server.backends.mysql import buckets, call_results, listeners, maintenance, queue_locks, reads, reports
+from pinlater.server.backends.mysql import (
+    buckets,
+    call_results,
+    failure_groups,
+    listeners,
+    maintenance,
+    queue_locks,
+    reads,
+    reports,
+)
 from pinlater.server.backends.mysql.ack import MAX_ACKS, MysqlAckCall, ack_jobs
 from pinlater.server.backends.mysql.cancel import cancel_jobs
 from pinlater.server.backends.mysql.checkpoint import (
@@ -41,6 +49,7 @@ from pinlater.server.backends.mysql.pool import MysqlPool
 from pinlater.server.backends.mysql.queries import Queries
 from pinlater.server.backends.mysql.queue_claims import QueueClaims
 from pinlater.server.backends.mysql.queues import MysqlQueues
+from pinlater.server.backends.mysql.shard_reads import MysqlReads
 from pinlater.server.backends.mysql.statistics import MysqlStatistics
 from pinlater.server.backends.mysql.transaction import Woken
 from pinlater.server.backends.mysql.unique_keys import delete_expired_periods
@@ -57,14 +66,14 @@ from pinlater.server.backends.records import (
     Settled,
     StoreSize,
 )
-from pinlater.server.backends.search import JobSearch, Queue
-from pinlater.server.backends.sharded import CallResult, DuePriorities
+from pinlater.server.backends.search import Queue
+from pinlater.server.backends.sharded import CallResult
 from pinlater.server.backends.token_bucket import Tokens
 
 _T = TypeVar("_T")
 
 
-class MysqlShard(MysqlStatistics):
+class MysqlShard(MysqlReads, MysqlStatistics):
     """A shard in one database.
 
     Args:
@@ -222,9 +231,6 @@ class MysqlShard(MysqlStatistics):
     async def acquire_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
         return await self._with_queue(queue, lambda at: buckets.acquire_tokens(self._database, at, rate, wanted))
 
-    async def due_priorities(self, queues: Sequence[str]) -> dict[str, DuePriorities]:
-        return await reads.due_priorities(self._database, queues, self._options.priority_levels)
-
     async def lock_queue(self, queue: str, milliseconds: int) -> int | None:
         return await self._with_queue(queue, lambda at: queue_locks.lock_queue(self._database, at, milliseconds))
 
@@ -279,33 +285,7 @@ class MysqlShard(MysqlStatistics):
         self._claims.restart_scans(at.id)
         return released
 
-    # Reads
-
-    async def lookup_jobs(
-        self, jobs: Sequence[JobDescriptor], *, body_bytes: int = 0, include_result: bool = False
-    ) -> list[JobRecord | None]:
-        queues = await self._queues.find([job.queue for job in jobs])
-        return await reads.lookup(self._database, queues, jobs, body_bytes, include_result=include_result)
-
-    async def count_jobs(self, queue: str, which: JobFilter) -> int:
-        search = await self._search(queue, which)
-        return await reads.count(self._database, search, self._options.count_limit)
-
-    async def oldest_due_ms(self, queue: str) -> int | None:
-        return await reads.oldest_due(self._database, await self._search(queue, JobFilter(PENDING)))
-
-    async def states_in_use(self) -> dict[str, set[int]]:
-        return await reads.states_in_use(self._database)
-
-    async def first_due(self, queues: Sequence[str]) -> dict[str, int | None]:
-        return {queue: due.first_due_ms for queue, due in (await self.due_priorities(queues)).items()}
-
-    async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> RecordPage:
-        return await reads.scan(self._database, await self._search(queue, which), limit, position)
-
-    async def _search(self, queue: str, which: JobFilter) -> JobSearch:
-        at = await self._queues.get(queue)
-        return JobSearch(at, which, self._database.now_ms(), self._options.regex_seconds)
+    # Reads: see ``MysqlReads``
 
     # Maintenance
 
@@ -380,7 +360,8 @@ class MysqlShard(MysqlStatistics):
         work, database = await self._probe.find(), self._database
         results = await call_results.delete_expired(database, limit) if database.is_past(work.result_expires) else 0
         periods = await delete_expired_periods(database, limit) if database.is_past(work.period_ends) else 0
-        return results + periods
+        groups = await failure_groups.forget(database, limit) if database.is_past(work.failure_group) else 0
+        return results + periods + groups
 
     async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
         await reports.store_report(self._database, worker_id, report, keep_ms)

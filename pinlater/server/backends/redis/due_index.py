@@ -55,6 +55,11 @@ class DueIndex:
         succeeded, failed = await self._due("S", succeeded_ttl_ms, "F", failed_ttl_ms)
         return succeeded, failed
 
+    async def queues_with_failures(self) -> list[str]:
+        """Return queues whose failure groups are to be looked at, in random order."""
+        [queues] = await self._due("failures", 0)
+        return queues
+
     async def rebuild(self, *queues: str) -> None:
         """Rebuild the entries of some queues; those of deleted queues are removed."""
         await self._scripts.run_for_shard("rebuild_due_index", _KEY, *queues)

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.failure_groups import failure_in
 from pinlater.model.jobs import JobRecord
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.records import IdempotencyKey
+from pinlater.server.backends.redis.failure_groups import failures_argument
 from pinlater.server.backends.redis.lifecycle import key_arguments, mark, pack, parse_result
 from pinlater.server.backends.redis.records import stored_key, time_argument
 from pinlater.server.backends.redis.script_calls import ScriptRunner
@@ -20,15 +22,18 @@ async def import_jobs(
     """Import jobs: nothing -> their former state; repeatable with an idempotency key only. Return their descriptors."""
     priorities = [JobDescriptor.parse(job.descriptor).priority for job in jobs]
     values = [job.body or b"" for job in jobs]
+    failures = [failure_in(job) for job in jobs]
     items = []
-    for job, priority in zip(jobs, priorities, strict=True):
+    for job, priority, failure in zip(jobs, priorities, failures, strict=True):
         has_result = job.state == SUCCEEDED and job.result is not None
         if has_result:
             values.append(job.result or b"")
         argument = _argument(job, priority)
-        items.append((*argument, len(values) if has_result else None, job.is_cancelled and argument[1] == FAILED))
+        is_cancelled = job.is_cancelled and argument[1] == FAILED
+        group = None if failure is None else str(failure.group)
+        items.append((*argument, len(values) if has_result else None, is_cancelled, group))
     last = mark(is_keyed=any(job.key is not None for job in jobs))
-    arguments = (*key_arguments(once), pack(items), *values, *last)
+    arguments = (*key_arguments(once), pack(items), pack(failures_argument(failures)), *values, *last)
     is_repeatable = once is not None
     result = await scripts.run("import_jobs", queue, *arguments, is_repeatable=is_repeatable)
     return parse_result(result).names(f"{queue}:s{scripts.name}:p", priorities)

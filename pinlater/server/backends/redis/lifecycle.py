@@ -15,6 +15,7 @@ from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import NewJob
 from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, Dequeued, IdempotencyKey, Settled
+from pinlater.server.backends.redis.failure_groups import failures_argument
 from pinlater.server.backends.redis.records import MAX_EXACT, retry_time, stored_key, stored_parent, time_argument
 from pinlater.server.backends.redis.script_calls import ScriptRunner
 from pinlater.server.backends.sharded import CallResult
@@ -179,7 +180,7 @@ def _pack_acks(succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]) -> t
     singles: list[tuple[Any, ...]] = []
     results: list[bytes] = []
     for item in succeeded:
-        (_, _, priority, local_id), claim_descriptor, status, _, _, result, _ = item
+        (_, _, priority, local_id), claim_descriptor, status, _, _, result, *_ = item
         if result is not None:
             results.append(result)
         if status:
@@ -188,12 +189,17 @@ def _pack_acks(succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]) -> t
             ids, indexes = groups[claim_descriptor, priority, result is not None]
             ids.append(local_id)
             indexes.append(len(results))
-    singles += ((False, *_single_ack(item), None, item.is_cancelled) for item in failed)
+    singles += ((False, *_single_ack(item), None, item.is_cancelled, _group_of(item)) for item in failed)
     packed_groups = [
         (claim_descriptor, priority, ids, indexes) if has_results else (claim_descriptor, priority, ids)
         for (claim_descriptor, priority, has_results), (ids, indexes) in groups.items()
     ]
-    return pack((packed_groups, singles)), results
+    packed = (packed_groups, singles, failures_argument(item.failure for item in failed)) if failed else None
+    return pack(packed or (packed_groups, singles)), results
+
+
+def _group_of(item: StoredAck) -> str | None:
+    return None if item.failure is None else str(item.failure.group)
 
 
 def _single_ack(item: StoredAck) -> tuple[Any, ...]:

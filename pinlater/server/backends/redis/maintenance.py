@@ -14,6 +14,7 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.batches import change_in_steps
 from pinlater.server.backends.records import Collected, Expired, IdempotencyKey
 from pinlater.server.backends.redis.due_index import DueIndex
+from pinlater.server.backends.redis.failure_groups import EXPIRY_ARGUMENTS
 from pinlater.server.backends.redis.lifecycle import key_arguments, pack
 from pinlater.server.backends.redis.reads import PAGE_JOBS, RedisSearch, pages
 from pinlater.server.backends.redis.script_calls import ScriptRunner
@@ -179,7 +180,7 @@ async def _reap_queue(scripts: ScriptRunner, queue: str, limit: int, grace: Expi
     while True:
         size = min(limit - retried - failed, PAGE_JOBS)
         seen, spared, page_retried, page_failed, *woken = await scripts.run(
-            "reap_expired", queue, size, skipped, grace.age_ms, grace.quiet_ms, at=grace.asked_at
+            "reap_expired", queue, size, skipped, grace.age_ms, grace.quiet_ms, *EXPIRY_ARGUMENTS, at=grace.asked_at
         )
         scripts.tell_woken(woken)
         retried, failed, skipped = retried + page_retried, failed + page_failed, skipped + spared

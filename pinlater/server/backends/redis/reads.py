@@ -13,7 +13,7 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, Position, RecordPage
 from pinlater.protocol.messages import IN_PROGRESS
 from pinlater.server.backends.body_pattern import BodyPattern
-from pinlater.server.backends.records import RETRIES_LOOKED_AT, JobFilter
+from pinlater.server.backends.records import ALL_PRIORITIES, JobFilter
 from pinlater.server.backends.redis.lifecycle import pack, pack_ids
 from pinlater.server.backends.redis.records import KINDS, StoredJob, parse_job
 from pinlater.server.backends.redis.script_calls import ALL_QUEUES, ScriptRunner
@@ -39,16 +39,27 @@ class RedisSearch(NamedTuple):
         which: filter for its jobs.
         levels: priorities are 1 to this.
         pattern: that bodies match; None: any body.
+        is_oldest_first: the earliest run_after first, instead of the latest.
     """
 
     queue: str
     which: JobFilter
     levels: int
     pattern: BodyPattern | None
+    is_oldest_first: bool = False
 
     @property
     def priorities(self) -> Sequence[int]:
+        if self.which.failure_group is not None:
+            return [ALL_PRIORITIES]
         return range(1, self.levels + 1) if self.which.priority is None else [self.which.priority]
+
+    @property
+    def kind(self) -> str:
+        """The sorted sets to read, as scripts take it: one for each priority, but one for a failure group."""
+        if self.which.failure_group is not None:
+            return f"g{self.which.failure_group}:{KINDS[self.which.state]}"
+        return "r" if self.which.is_retrying else KINDS[self.which.state]
 
     @property
     def time(self) -> str:
@@ -97,11 +108,9 @@ def _matching_record(head: str, job: JobDescriptor, row: Sequence[bytes | None])
 
 async def count(scripts: ScriptRunner, search: RedisSearch, cap: int) -> int:
     """Return how many jobs match, at most ``cap`` per priority."""
-    if search.which.is_retry:
-        return sum([await _count_retried(scripts, search.queue, priority, cap) for priority in search.priorities])
     if search.pattern is None and search.which.state != IN_PROGRESS:
         first, last = search.priorities[0], search.priorities[-1]
-        counts = await scripts.run("count_jobs", search.queue, KINDS[search.which.state], search.time, first, last)
+        counts = await scripts.run("count_jobs", search.queue, search.kind, search.time, first, last)
         return sum(min(number, cap) for number in counts)
     if search.which == _ANY_CLAIMED:
         running: int = await scripts.run("count_claimed", search.queue)
@@ -109,17 +118,6 @@ async def count(scripts: ScriptRunner, search: RedisSearch, cap: int) -> int:
     total = 0
     for priority in search.priorities:
         total += len([found async for found in matching(scripts, search, priority, cap)])
-    return total
-
-
-async def _count_retried(scripts: ScriptRunner, queue: str, priority: int, cap: int) -> int:
-    most, total = min(cap, RETRIES_LOOKED_AT), 0
-    for start in range(0, most, PAGE_JOBS):
-        size = min(PAGE_JOBS, most - start)
-        seen, tried = await scripts.run("count_retried", queue, priority, start, start + size - 1)
-        total += int(tried)
-        if seen < size:
-            break
     return total
 
 
@@ -153,11 +151,11 @@ async def due_priorities(scripts: ScriptRunner, queues: Sequence[str], levels: i
 
 
 async def scan(scripts: ScriptRunner, search: RedisSearch, limit: int, position: Position | None) -> RecordPage:
-    """Return the next page of matching jobs, latest run_after first, without their bodies."""
+    """Return the next page of matching jobs, in the order of the search, without their bodies."""
     found = [
         job for priority in search.priorities async for job in matching(scripts, search, priority, limit + 1, position)
     ]
-    found.sort(key=lambda job: job.rank, reverse=True)
+    found.sort(key=lambda job: job.rank, reverse=not search.is_oldest_first)
     shown = found[:limit]
     if len(found) <= limit or not shown:
         return RecordPage([job.record for job in shown], None)
@@ -167,7 +165,7 @@ async def scan(scripts: ScriptRunner, search: RedisSearch, limit: int, position:
 async def matching(
     scripts: ScriptRunner, search: RedisSearch, priority: int, limit: int, position: Position | None = None
 ) -> AsyncIterator[StoredJob]:
-    """Yield up to ``limit`` matching jobs of one priority, latest run_after first."""
+    """Yield up to ``limit`` matching jobs of one priority, in the order of the search."""
     if limit <= 0:
         return
     async for page in pages(scripts, search, priority, limit, position):
@@ -181,7 +179,7 @@ async def matching(
 async def pages(
     scripts: ScriptRunner, search: RedisSearch, priority: int, limit: int, position: Position | None = None
 ) -> AsyncIterator[list[StoredJob]]:
-    """Yield pages of matching jobs of one priority, latest run_after first."""
+    """Yield pages of matching jobs of one priority, in the order of the search."""
     page_size = PAGE_JOBS if search.pattern else min(limit, PAGE_JOBS)
     scan_pages = _claimed_pages if search.which.state == IN_PROGRESS else _pages
     async for page in scan_pages(scripts, search, priority, page_size, position):
@@ -194,11 +192,9 @@ async def _pages(
     now: int | None = None
     run_after, local_id, _ = position or ("", "", "")
     while True:
-        position_and_size = (run_after, local_id, page_size)
-        kind = KINDS[search.which.state]
-        shown, *columns = await scripts.run(
-            "scan_jobs", search.queue, kind, priority, search.time, *position_and_size, at=now
-        )
+        which = (search.kind, priority or "", search.time, run_after, local_id, page_size)
+        order = ("oldest",) if search.is_oldest_first else ()
+        shown, *columns = await scripts.run("scan_jobs", search.queue, *which, *order, at=now)
         now, page = int(shown), _parse_jobs(scripts, search, *columns)
         yield page
         if len(page) < page_size:
@@ -220,7 +216,9 @@ async def _claimed_pages(
         if cursor == b"0":
             break
     ranked = sorted(
-        (job for job in found.values() if _is_selected(job, search, now, position)), key=_rank, reverse=True
+        (job for job in found.values() if _is_selected(job, search, now, position)),
+        key=_rank,
+        reverse=not search.is_oldest_first,
     )
     for start in range(0, len(ranked), page_size):
         yield ranked[start : start + page_size]
@@ -231,8 +229,10 @@ def _rank(job: StoredJob) -> tuple[float, int]:
 
 
 def _is_selected(job: StoredJob, search: RedisSearch, now: int, position: Position | None) -> bool:
-    if position is not None and job.rank >= (float(position.run_after_ms), position.local_id):
-        return False
+    if position is not None:
+        begin = (float(position.run_after_ms), position.local_id)
+        if job.rank <= begin if search.is_oldest_first else job.rank >= begin:
+            return False
     return search.which.is_future is None or search.which.is_future == (job.record.run_after_ms > now)
 
 

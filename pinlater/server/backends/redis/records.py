@@ -53,9 +53,10 @@ def parse_job(head: str, member: bytes, line: bytes, texts: Sequence[bytes | Non
         head: of its descriptor: ``queue:s<shard>:p``.
         member: its name in the sorted sets.
         line: its record.
-        texts: what it has of custom status, unique key, limit and text of the key that it shares, and links.
+        texts: what it has of custom status, unique key, limit and text of the key that it shares, links, and its
+            failure group.
     """
-    status, unique_key, key, packed = texts
+    status, unique_key, key, packed, group = texts
     state, priority, allowed, remaining, created, run_after, updated, _, size, claim = line.split(b" ", 9)
     local_id, level = int(member[1:]), int(priority)
     record = JobRecord(
@@ -71,6 +72,7 @@ def parse_job(head: str, member: bytes, line: bytes, texts: Sequence[bytes | Non
         None,
         None if unique_key is None else unique_key.decode(),
         None if key is None else _parse_key(key),
+        failure_group=None if group is None else int(group),
     )
     if packed is not None:
         record = _with_links(record, _links(packed), head)

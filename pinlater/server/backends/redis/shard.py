@@ -10,11 +10,9 @@ from contextlib import suppress
 from pinlater.errors import ShardConnectionFailed, UnknownError
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
+from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.messages import Message, ReceivedMessage
 from pinlater.model.queues import QueueChange, QueueSettings
-from pinlater.protocol.messages import PENDING
-from pinlater.server.backends.body_pattern import BodyPattern
 from pinlater.server.backends.job_notifications import JobLocation, JobNotifications
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
@@ -30,7 +28,7 @@ from pinlater.server.backends.records import (
     Settled,
     StoreSize,
 )
-from pinlater.server.backends.redis import import_jobs, lifecycle, maintenance, messages, reads, reports
+from pinlater.server.backends.redis import failure_groups, import_jobs, lifecycle, maintenance, messages, reports
 from pinlater.server.backends.redis.connection import SharedConnection
 from pinlater.server.backends.redis.due_index import DueIndex
 from pinlater.server.backends.redis.durability import DurabilityCheck
@@ -41,11 +39,11 @@ from pinlater.server.backends.redis.orphaned_claims import RedisOrphanedClaims
 from pinlater.server.backends.redis.queues import RedisQueues
 from pinlater.server.backends.redis.resp import RespConnection
 from pinlater.server.backends.redis.script_calls import ScriptRunner, Woken
+from pinlater.server.backends.redis.shard_reads import RedisReads
 from pinlater.server.backends.redis.statistics import RedisStatistics
 from pinlater.server.backends.sharded import (
     CallResult,
     ClockRecord,
-    DuePriorities,
     ShardClock,
     ShardUnreachable,
 )
@@ -60,7 +58,7 @@ _CLOCK_READING_SECONDS = 3600
 """Lifetime of that key."""
 
 
-class RedisShard(RedisStatistics):
+class RedisShard(RedisReads, RedisStatistics):
     """A shard in one Redis database.
 
     It has two connections: one for the calls of workers and producers, one for calls that may take longer. All keys
@@ -164,9 +162,6 @@ class RedisShard(RedisStatistics):
     async def delete_queue(self, queue: str) -> None:
         await self._queues.delete(queue)
 
-    async def queue_names(self) -> set[str]:
-        return {*await self._queues.settings()}
-
     async def queue_settings(self) -> dict[str, QueueSettings]:
         return await self._queues.settings()
 
@@ -228,10 +223,6 @@ class RedisShard(RedisStatistics):
     async def acquire_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
         return await lifecycle.acquire_tokens(self._scripts, queue, rate, wanted)
 
-    async def due_priorities(self, queues: Sequence[str]) -> dict[str, DuePriorities]:
-        scripts = self._scripts if len(queues) == 1 else self._slow_scripts
-        return await reads.due_priorities(scripts, queues, self._levels)
-
     async def lock_queue(self, queue: str, milliseconds: int) -> int | None:
         return await lifecycle.lock_queue(self._scripts, queue, milliseconds)
 
@@ -280,32 +271,7 @@ class RedisShard(RedisStatistics):
     async def unfinished_children(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
         return await messages.unfinished_children(self._slow_scripts, parents, limit)
 
-    # Reads
-
-    async def lookup_jobs(
-        self, jobs: Sequence[JobDescriptor], *, body_bytes: int = 0, include_result: bool = False
-    ) -> list[JobRecord | None]:
-        return await reads.lookup(self._slow_scripts, jobs, body_bytes, include_result=include_result)
-
-    async def count_jobs(self, queue: str, which: JobFilter) -> int:
-        return await reads.count(self._slow_scripts, await self._search(queue, which), self._count_limit)
-
-    async def oldest_due_ms(self, queue: str) -> int | None:
-        return await reads.oldest_due(self._slow_scripts, await self._search(queue, JobFilter(PENDING)))
-
-    async def states_in_use(self) -> dict[str, set[int]]:
-        return await reads.states_in_use(self._slow_scripts, sorted(await self.queue_names()), self._levels)
-
-    async def first_due(self, queues: Sequence[str]) -> dict[str, int | None]:
-        return {queue: due.first_due_ms for queue, due in (await self.due_priorities(queues)).items()}
-
-    async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> RecordPage:
-        return await reads.scan(self._slow_scripts, await self._search(queue, which), limit, position)
-
-    async def _search(self, queue: str, which: JobFilter) -> reads.RedisSearch:
-        regex = which.body_regex
-        pattern = await asyncio.to_thread(BodyPattern, regex, self._regex_seconds) if regex else None
-        return reads.RedisSearch(queue, which, self._levels, pattern)
+    # Reads: see ``RedisReads``
 
     # Maintenance
 
@@ -386,7 +352,7 @@ class RedisShard(RedisStatistics):
 
     async def forget_results(self, limit: int) -> int:  # noqa: ARG002
         await messages.drop_leftovers(self._slow_scripts)  # of a server that died while it deleted a queue
-        return 0
+        return await failure_groups.forget(self._slow_scripts, self._due_index)
 
     async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
         await reports.store_report(self._slow_scripts, worker_id, report, keep_ms)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import TypeVar
 
+from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.queues import QueueSettings
 from pinlater.server.backends.records import Collected, Expired
 
@@ -54,6 +56,17 @@ def expired(answers: Iterable[Sequence[Expired]]) -> list[Expired]:
 def collected(answers: Iterable[Sequence[Collected]]) -> list[Collected]:
     """Add up deleted jobs by queue."""
     return _by_queue(answers, lambda a, b: Collected(a.queue, a.succeeded + b.succeeded, a.failed + b.failed))
+
+
+def failure_groups(answers: Iterable[Iterable[FailureGroup]]) -> list[FailureGroup]:
+    """Add up the jobs of failure groups; a group's example is that of its first failure."""
+    found: dict[tuple[str, int], FailureGroup] = {}
+    for one in chain.from_iterable(answers):
+        known = found.get((one.queue, one.id), one)
+        first, last = sorted((known, one), key=attrgetter("first_ms")), max(known.last_ms, one.last_ms)
+        counts = (known.given_up + one.given_up, known.retrying + one.retrying) if known is not one else one[-2:]
+        found[one.queue, one.id] = first[0]._replace(last_ms=last, given_up=counts[0], retrying=counts[1])
+    return list(found.values())
 
 
 def _by_queue(answers: Iterable[Iterable[OfQueue]], add: Callable[[OfQueue, OfQueue], OfQueue]) -> list[OfQueue]:

@@ -1,4 +1,4 @@
-"""Scans over several shards: one order for all, (run_after, shard, id), latest first."""
+"""Scans over several shards: one order for all, (run_after, shard, id), from either end."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def start_of(shard: str, position: Position | None) -> Position | None:
     return Position(position.run_after_ms, 0 if shard > position.shard else _BEHIND_ALL)
 
 
-def merge(pages: Iterable[RecordPage], limit: int) -> RecordPage:
+def merge(pages: Iterable[RecordPage], limit: int, *, oldest_first: bool = False) -> RecordPage:
     """Merge the pages that shards returned for the same limit into one."""
     ranked: list[tuple[_Rank, JobRecord]] = []
     has_more = False
     for page in pages:
         ranked += ((_rank(record), record) for record in page.jobs)
         has_more = has_more or page.position is not None
-    ranked.sort(key=lambda entry: entry[0], reverse=True)
+    ranked.sort(key=lambda entry: entry[0], reverse=not oldest_first)
     shown = ranked[:limit]
     if not shown or not (has_more or len(ranked) > limit):
         return RecordPage([record for _, record in shown], None)

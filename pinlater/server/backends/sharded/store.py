@@ -9,10 +9,12 @@ from typing import Any
 
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
 from pinlater.model.messages import Message, ReceivedMessage
 from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
+from pinlater.server.backends.failure_budget import MOST_READ, largest
 from pinlater.server.backends.job_notifications import JobLocation
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
@@ -210,12 +212,20 @@ class ShardedStore(StoreOverview):
     ) -> list[JobRecord | None]:
         return await by_descriptor.lookup(self.group.registry, jobs, body_bytes, include_result=include_result)
 
-    async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> RecordPage:
+    async def scan_jobs(
+        self, queue: str, which: JobFilter, limit: int, position: Position | None, *, oldest_first: bool = False
+    ) -> RecordPage:
         pages = await ask_all(
             self.group.healthy(),
-            lambda shard: shard.scan_jobs(queue, which, limit, scan.start_of(shard.name, position)),
+            lambda shard: shard.scan_jobs(
+                queue, which, limit, scan.start_of(shard.name, position), oldest_first=oldest_first
+            ),
         )
-        return scan.merge([page for _, page in pages], limit)
+        return scan.merge([page for _, page in pages], limit, oldest_first=oldest_first)
+
+    async def failure_groups(self, queues: Sequence[str], limit: int) -> list[FailureGroup]:
+        answers = await ask_all(self.group.healthy(), lambda shard: shard.failure_groups(queues, MOST_READ))
+        return largest(merges.failure_groups([groups for _, groups in answers]), limit)
 
     # Changes by operators, and maintenance by the monitor
 

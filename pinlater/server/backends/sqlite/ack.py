@@ -10,7 +10,9 @@ from typing import NamedTuple
 import msgspec
 
 from pinlater.model.attempts import StoredAck
+from pinlater.server.backends.failure_budget import kept_group
 from pinlater.server.backends.records import Settled
+from pinlater.server.backends.sqlite import failure_groups
 from pinlater.server.backends.sqlite.children import tell_ended
 from pinlater.server.backends.sqlite.keys import keys_of, let_next_through
 from pinlater.server.backends.sqlite.queries import QUERIES
@@ -81,7 +83,7 @@ def _succeed_calls(transaction: SqliteTransaction, calls: Sequence[SqliteAckRequ
     settled: list[Settled] = []
     for call in calls:
         changed = 0
-        for (_, _, priority, local_id), claim, _, _, _, result, _ in call.succeeded:
+        for (_, _, priority, local_id), claim, _, _, _, result, *_ in call.succeeded:
             holder = held.get(local_id)
             if holder is not None and holder[0] == priority and (claim is None or holder[1] == claim):
                 del held[local_id]  # a second ack of it is stale
@@ -119,7 +121,7 @@ def _succeed(transaction: SqliteTransaction, queue_id: int, acks: Sequence[Store
     alike: defaultdict[tuple[str | None, int], list[int]] = defaultdict(list)
     with_results: defaultdict[tuple[str | None, int], dict[int, bytes]] = defaultdict(dict)
     apart: list[tuple[object, ...]] = []
-    for (_, _, priority, local_id), claim, status, _, _, result, _ in acks:
+    for (_, _, priority, local_id), claim, status, _, _, result, *_ in acks:
         if status:
             apart.append((queue_id, transaction.now, local_id, claim, priority, status, result))
         elif result is None:
@@ -154,12 +156,13 @@ def _fail(transaction: SqliteTransaction, queue_id: int, acks: Sequence[StoredAc
     if not acks:
         return 0, 0
     now = transaction.now
+    kept = failure_groups.note(transaction, queue_id, [ack.failure for ack in acks if ack.failure is not None])
     rows = [
-        (queue_id, now, local_id, claim, priority, status, _retry_at(now, delay), is_final, is_cancelled)
-        for (_, _, priority, local_id), claim, status, delay, is_final, _, is_cancelled in acks
+        (queue_id, now, local_id, claim, priority, status, is_final, is_cancelled, kept_group(failure, kept), delay)
+        for (_, _, priority, local_id), claim, status, delay, is_final, _, is_cancelled, failure in acks
     ]
-    again = [row[:-2] for row in rows if not row[-2]]
+    again = [(*row[:6], _retry_at(now, row[9]), row[8]) for row in rows if not row[6]]
     retried = transaction.run_many(_FAIL_ONE, again) if again else 0
     if retried == len(rows):
         return 0, retried
-    return transaction.run_many(_END_ONE, [(*row[:6], *row[-2:]) for row in rows]), retried
+    return transaction.run_many(_END_ONE, [row[:9] for row in rows]), retried

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.server.backends.records import IdempotencyKey
+from pinlater.server.backends.sqlite import failure_groups
 from pinlater.server.backends.sqlite.queries import QUERIES, insert_results
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction
 
@@ -73,6 +74,10 @@ def save(
 
 
 def forget(transaction: SqliteTransaction, requests: Sequence[int]) -> list[int]:
-    """Delete expired results and periods of unique keys, up to the limit of each request; return how many."""
+    """Delete what has expired, up to the limit of each request; return how many: see ``Store.forget_results``."""
     names = "forget_results", "forget_periods"
-    return [sum(transaction.run(QUERIES[name], (transaction.now, limit)) for name in names) for limit in requests]
+    return [
+        sum(transaction.run(QUERIES[name], (transaction.now, limit)) for name in names)
+        + failure_groups.forget(transaction, limit)
+        for limit in requests
+    ]

@@ -19,7 +19,7 @@ from pinlater.server.backends.sqlite.queries import schema
 
 log = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 
 CHECKPOINT_PAGES = 4000
 """The log is copied to the database when it has so many, 16 MB: pages that change often are copied once."""

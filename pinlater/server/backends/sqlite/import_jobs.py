@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.failure_groups import failure_in
 from pinlater.model.jobs import JobRecord
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING
+from pinlater.server.backends.failure_budget import kept_group
 from pinlater.server.backends.records import IdempotencyKey
+from pinlater.server.backends.sqlite import failure_groups
 from pinlater.server.backends.sqlite.call_results import Place, find_places, save
 from pinlater.server.backends.sqlite.enqueue import holders_of_keys
 from pinlater.server.backends.sqlite.keys import KeyLine, key_columns, let_next_through
@@ -39,13 +42,14 @@ def _import(
     holders = holders_of_keys(transaction, queue_id, keys)
     taken = {key: holder[:2] for key, holder in holders.items() if not holder.is_finished}
     places, rows, line = [], [], KeyLine(transaction, queue_id)
+    kept = failure_groups.note(transaction, queue_id, [failure for job in jobs if (failure := failure_in(job))])
     first_id = transaction.take_ids(len(jobs))
     for local_id, job in enumerate(jobs, first_id):
         key = _key_of(job)
         place = None if key is None else taken.get(key)
         if place is None:
             place = JobDescriptor.parse(job.descriptor).priority, local_id
-            rows.append(_row(queue_id, place, job, key, line))
+            rows.append((*_row(queue_id, place, job, key, line), kept_group(failure_in(job), kept)))
             if key is not None:
                 taken[key] = place
         places.append(place)

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.failure_groups import CLAIM_EXPIRED
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.batches import STEP_JOBS
 from pinlater.server.backends.records import IdempotencyKey
+from pinlater.server.backends.sqlite import failure_groups
 from pinlater.server.backends.sqlite.call_results import find_number, save
 from pinlater.server.backends.sqlite.children import tell_deleted, tell_ended
 from pinlater.server.backends.sqlite.keys import Keys, keys_of, keys_of_all, let_next_through
@@ -214,7 +216,9 @@ def _reap_one(transaction: SqliteTransaction, request: ReapRequest) -> list[tupl
     if not rows:
         return []
     ids = [row[0] for row in rows]
-    transaction.run(QUERIES["expire_jobs"], (transaction.now, id_list(ids)))
+    for queue_id in {row[1] for row in rows}:
+        failure_groups.note(transaction, queue_id, [CLAIM_EXPIRED])
+    transaction.run(QUERIES["expire_jobs"], (transaction.now, id_list(ids), CLAIM_EXPIRED.group))
     retried = Counter(queue_id for _, queue_id, is_retried in rows if is_retried)
     failed = _by_queue((queue_id, local_id) for local_id, queue_id, is_retried in rows if not is_retried)
     for queue_id, some in failed.items():
@@ -267,4 +271,5 @@ def _sweep(transaction: SqliteTransaction, queue_id: int, limit: int) -> None:
         transaction.run(QUERIES["delete_by_id"], (id_list(ids),))
         forget_messages(transaction, queue_id, ids)
     else:
+        transaction.run(QUERIES["forget_failure_groups_of_queue"], (queue_id,))
         transaction.run(QUERIES["forget_queue"], (queue_id,))

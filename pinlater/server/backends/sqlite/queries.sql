@@ -10,7 +10,7 @@
 -- What a record is made of, but for the result: ?4 how many bytes of the body are wanted.
 -- substr() of an empty body is NULL.
 id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, iif(?4, coalesce(substr(body, 1, ?4), body), NULL), unique_key, job_key, key_limit, is_cancelled, parent, waits_for
+       claim, iif(?4, coalesce(substr(body, 1, ?4), body), NULL), unique_key, job_key, key_limit, is_cancelled, parent, waits_for, failure_group
 
 -- name: insert_jobs
 -- Completed by queries.insert_jobs(): VALUES rows follow.
@@ -33,11 +33,12 @@ VALUES (?3, ?1, 1, ?4, ?2, ?2, ?2, ?5, ?5, ?6, ?7, ?8, ?9, ?10)
 
 -- name: import_job
 -- A job with a past: ?2 id, ?3 state, ?4 priority, ?5 run after, ?6 created at, ?7 updated at, ?8 attempts allowed,
--- ?9 attempts remaining, ?10 status, ?11 body, ?12 unique key, ?13 key, ?14 its limit, ?15 result, ?16 is cancelled.
+-- ?9 attempts remaining, ?10 status, ?11 body, ?12 unique key, ?13 key, ?14 its limit, ?15 result, ?16 is cancelled,
+-- ?17 failure group.
 INSERT INTO jobs (queue_id, id, state, priority, run_after, created_at, updated_at,
                   attempts_allowed, attempts_remaining, custom_status, body, unique_key, job_key, key_limit,
-                  result, is_cancelled)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+                  result, is_cancelled, failure_group)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
 
 -- name: unique_jobs
 -- The jobs that have these keys: ?2 keys as a JSON list. A job that was ever claimed has a lease.
@@ -176,13 +177,15 @@ ORDER BY run_after LIMIT 1
 
 -- name: succeed_jobs
 -- Success acks of one claim and priority, as a JSON list of ids: ?3 ids, ?4 claim or NULL for any, ?5 priority.
-UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?2, claim_expires = NULL, unique_key = NULL, is_cancelled = 0
+UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?2, claim_expires = NULL, unique_key = NULL, is_cancelled = 0,
+                failure_group = NULL
 WHERE id IN (SELECT value FROM json_each(?3))
   AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL OR claim = ?4)
 
 -- name: succeed_job
 -- One success ack with a status: ?3 id, ?4 claim or NULL, ?5 priority, ?6 status, ?7 result.
 UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?2, claim_expires = NULL, unique_key = NULL, is_cancelled = 0,
+                failure_group = NULL,
                 custom_status = substr(custom_status || ?6, 1, 5000), result = ?7
 WHERE id = ?3 AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL OR claim = ?4)
 
@@ -194,13 +197,15 @@ WHERE state = 1 AND queue_id = ?1
 
 -- name: succeed_held_jobs
 -- Success acks whose claims were checked before: ?1 now, ?2 ids as a JSON list.
-UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?1, claim_expires = NULL, unique_key = NULL, is_cancelled = 0
+UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?1, claim_expires = NULL, unique_key = NULL, is_cancelled = 0,
+                failure_group = NULL
 WHERE id IN (SELECT value FROM json_each(?2))
 
 -- name: succeed_jobs_with_results
 -- Success acks with results of one claim and priority: ?3 JSON list of [id, where its result starts, bytes of it],
 -- ?4 claim or NULL for any, ?5 priority or NULL for any, ?6 all results.
 UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?2, claim_expires = NULL, unique_key = NULL, is_cancelled = 0,
+                failure_group = NULL,
                 result = substr(?6, wanted.start, wanted.size)
 FROM (
     SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS start, json_extract(value, '$[2]') AS size
@@ -211,7 +216,7 @@ WHERE jobs.id = wanted.id
 
 -- name: fail_job
 -- One failure ack of a job with attempts left: PENDING at ?7, one attempt less, claim cleared. ?3 id, ?4 claim or NULL,
--- ?5 priority, ?6 status.
+-- ?5 priority, ?6 status, ?8 failure group.
 UPDATE jobs NOT INDEXED SET
     state = 0,
     run_after = iif(job_key IS NULL, ?7, min(?7, 4503599627370496 - 1)),
@@ -219,13 +224,14 @@ UPDATE jobs NOT INDEXED SET
     attempts_remaining = attempts_remaining - 1,
     claim_expires = NULL,
     updated_at = ?2,
-    custom_status = substr(custom_status || ?6, 1, 5000)
+    custom_status = substr(custom_status || ?6, 1, 5000),
+    failure_group = ?8
 WHERE id = ?3 AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL OR claim = ?4)
   AND attempts_remaining > 1 AND is_cancelled = 0
 
 -- name: end_job
 -- One failure ack that is the job's last, if ?7 whatever attempts are left: FAILED, claim kept, key forgotten. ?8 whether
--- it was cancelled.
+-- it was cancelled, ?9 failure group.
 UPDATE jobs NOT INDEXED SET
     state = 3,
     unique_key = NULL,
@@ -233,7 +239,8 @@ UPDATE jobs NOT INDEXED SET
     claim_expires = NULL,
     updated_at = ?2,
     custom_status = substr(custom_status || ?6, 1, 5000),
-    is_cancelled = max(is_cancelled, ?8)
+    is_cancelled = max(is_cancelled, ?8),
+    failure_group = iif(is_cancelled OR ?8, NULL, ?9)
 WHERE id = ?3 AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL OR claim = ?4)
   AND (?7 OR attempts_remaining <= 1 OR is_cancelled = 1)
 
@@ -257,7 +264,8 @@ UPDATE jobs NOT INDEXED SET
     updated_at = ?2,
     custom_status = substr(?8 || custom_status, 1, 5000),
     unique_key = iif(?5 AND is_cancelled, NULL, unique_key),
-    waits_for = iif(is_cancelled, NULL, ?9)
+    waits_for = iif(is_cancelled, NULL, ?9),
+    failure_group = iif(is_cancelled OR ?7 IS NOT NULL, NULL, failure_group)
 WHERE id = ?3 AND state = 1 AND queue_id = ?1
 
 -- name: renew_jobs
@@ -277,7 +285,8 @@ UPDATE jobs NOT INDEXED SET
     claim = iif(is_cancelled, claim, NULL),
     claim_expires = NULL,
     updated_at = ?2,
-    unique_key = iif(is_cancelled, NULL, unique_key)
+    unique_key = iif(is_cancelled, NULL, unique_key),
+    failure_group = iif(is_cancelled, NULL, failure_group)
 WHERE id IN (SELECT value FROM json_each(?3)) AND state = 1 AND queue_id = ?1
 
 -- name: asked_of_queue
@@ -295,12 +304,17 @@ FROM jobs NOT INDEXED WHERE id = ?2 AND queue_id = ?1 AND priority = ?3
 SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_pending
     WHERE state = 0 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after <= ?4 LIMIT ?5)
 
--- name: count_retried
--- PENDING jobs that were tried before, of the first ?5 of a priority; else as above.
-SELECT count(*) FROM (SELECT attempts_remaining < attempts_allowed AS is_retry FROM jobs INDEXED BY jobs_pending
-    WHERE state = 0 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after <= ?4
-    ORDER BY run_after LIMIT ?5)
-WHERE is_retry
+-- name: count_retrying
+-- PENDING jobs whose last attempt has failed; else as above.
+SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_retrying
+    WHERE failure_group IS NOT NULL AND state = 0 AND queue_id = ?1 AND priority = ?2
+      AND run_after >= ?3 AND run_after <= ?4 LIMIT ?5)
+
+-- name: count_failing
+-- Jobs of a failure group, of all priorities: ?6 state, ?7 group; else as above.
+SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_by_failure
+    WHERE failure_group IS NOT NULL AND state IN (0, 3) AND queue_id = ?1 AND failure_group = ?7
+      AND unlikely(state = ?6) AND run_after >= ?3 AND run_after <= ?4 LIMIT ?5)
 
 -- name: count_claimed
 SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_claimed
@@ -311,39 +325,18 @@ SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_claimed
 SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_finished
     WHERE state >= 2 AND unlikely(state = ?6) AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after <= ?4 LIMIT ?5)
 
--- name: scan_pending
--- Latest run_after first: ?2 priority, ?3 the least run_after, ?4 how many bytes of the body are wanted, ?5 and ?6 the position
--- (run_after, id) before which to go on, ?7 limit.
--- Those of the same run_after are found for themselves, since no index narrows by both at once.
+-- name: scan
+-- Completed by queries.py: which jobs, by which index, and in which order. ?2 priority, ?3 the last run_after, ?4 how many
+-- bytes of the body are wanted, ?5 and ?6 the position (run_after, id) behind which to go on, ?7 limit, ?8 state,
+-- ?9 failure group. Those of the same run_after are found for themselves, since no index narrows by both at once.
 SELECT {record_columns}, NULL
-FROM jobs INDEXED BY jobs_pending
-WHERE state = 0 AND queue_id = ?1 AND priority = ?2 AND run_after = ?5 AND ?5 >= ?3 AND id < ?6
+FROM jobs INDEXED BY {index}
+WHERE {which} AND queue_id = ?1 AND run_after = ?5 AND ?5 {within} ?3 AND id {behind} ?6
 UNION ALL
 SELECT {record_columns}, NULL
-FROM jobs INDEXED BY jobs_pending
-WHERE state = 0 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after < ?5
-ORDER BY run_after DESC, id DESC LIMIT ?7
-
--- name: scan_claimed
-SELECT {record_columns}, NULL
-FROM jobs INDEXED BY jobs_claimed
-WHERE state = 1 AND queue_id = ?1 AND priority = ?2 AND run_after = ?5 AND ?5 >= ?3 AND id < ?6
-UNION ALL
-SELECT {record_columns}, NULL
-FROM jobs INDEXED BY jobs_claimed
-WHERE state = 1 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after < ?5
-ORDER BY run_after DESC, id DESC LIMIT ?7
-
--- name: scan_finished
--- ?8 state.
-SELECT {record_columns}, NULL
-FROM jobs INDEXED BY jobs_finished
-WHERE state >= 2 AND unlikely(state = ?8) AND queue_id = ?1 AND priority = ?2 AND run_after = ?5 AND ?5 >= ?3 AND id < ?6
-UNION ALL
-SELECT {record_columns}, NULL
-FROM jobs INDEXED BY jobs_finished
-WHERE state >= 2 AND unlikely(state = ?8) AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after < ?5
-ORDER BY run_after DESC, id DESC LIMIT ?7
+FROM jobs INDEXED BY {index}
+WHERE {which} AND queue_id = ?1 AND run_after {within} ?3 AND run_after {behind} ?5
+ORDER BY run_after {order}, id {order} LIMIT ?7
 
 -- name: failed_jobs
 -- Those to retry: ?2 priority, ?3 limit.
@@ -353,7 +346,7 @@ ORDER BY run_after, id LIMIT ?3
 
 -- name: retry_jobs
 -- ?3 ids as a JSON list, ?4 attempts, ?5 run after.
-UPDATE jobs NOT INDEXED SET state = 0, attempts_remaining = ?4, updated_at = ?2, is_cancelled = 0,
+UPDATE jobs NOT INDEXED SET state = 0, attempts_remaining = ?4, updated_at = ?2, is_cancelled = 0, failure_group = NULL,
     run_after = iif(job_key IS NULL, ?5, min(?5, 4503599627370496 - 1) + 4503599627370496)
 WHERE id IN (SELECT value FROM json_each(?3)) AND state = 3
 
@@ -367,6 +360,7 @@ WHERE queue_id = ?1
 UPDATE jobs NOT INDEXED SET
     state = 3,
     is_cancelled = 1,
+    failure_group = NULL,
     unique_key = NULL,
     waits_for = NULL,
     run_after = run_after - iif(run_after >= 4503599627370496 AND job_key IS NOT NULL, 4503599627370496, 0),
@@ -460,7 +454,7 @@ DELETE FROM jobs NOT INDEXED WHERE id IN (SELECT value FROM json_each(?2)) AND s
 
 -- name: retry_this_job
 -- ?3 id, ?4 priority, ?5 attempts, ?6 run after.
-UPDATE jobs NOT INDEXED SET state = 0, attempts_remaining = ?5, updated_at = ?2, is_cancelled = 0,
+UPDATE jobs NOT INDEXED SET state = 0, attempts_remaining = ?5, updated_at = ?2, is_cancelled = 0, failure_group = NULL,
     run_after = iif(job_key IS NULL, ?6, min(?6, 4503599627370496 - 1) + 4503599627370496)
 WHERE id = ?3 AND state = 3 AND queue_id = ?1 AND priority = ?4
 
@@ -480,7 +474,7 @@ WHERE state = 1 AND claim_expires <= ?1 AND (?2 >= ?3 OR min(claim_lease, ?3) <=
 ORDER BY claim_expires LIMIT ?4
 
 -- name: expire_jobs
--- ?1 now, ?2 ids as a JSON list.
+-- ?1 now, ?2 ids as a JSON list, ?3 failure group.
 UPDATE jobs NOT INDEXED SET
     state = iif(attempts_remaining <= 1 OR is_cancelled, 3, 0),
     run_after = iif(attempts_remaining <= 1 OR is_cancelled, run_after, ?1),
@@ -488,7 +482,8 @@ UPDATE jobs NOT INDEXED SET
     unique_key = iif(attempts_remaining <= 1 OR is_cancelled, NULL, unique_key),
     attempts_remaining = max(attempts_remaining - 1, 0),
     claim_expires = NULL,
-    updated_at = ?1
+    updated_at = ?1,
+    failure_group = iif(is_cancelled, NULL, ?3)
 WHERE id IN (SELECT value FROM json_each(?2)) AND state = 1
 
 -- name: collect_finished
@@ -550,6 +545,55 @@ UPDATE queues SET name = NULL WHERE name = ?1
 
 -- name: forget_queue
 DELETE FROM queues WHERE id = ?1 AND name IS NULL
+
+-- name: kept_failure_groups
+-- When those of these groups failed last that are kept: ?2 ids as a JSON list.
+SELECT failure_groups.id, last_failed_at FROM json_each(?2) CROSS JOIN failure_groups
+ON failure_groups.queue_id = ?1 AND failure_groups.id = value
+
+-- name: count_failure_groups
+SELECT count(*) FROM failure_groups WHERE queue_id = ?1
+
+-- name: keep_failure_group
+-- ?3 id, ?4 class, ?5 error, ?6 example, ?7 when to look at it.
+INSERT INTO failure_groups (queue_id, id, job, error, example, first_failed_at, last_failed_at, look_at)
+VALUES (?1, ?3, ?4, ?5, ?6, ?2, ?2, ?7)
+
+-- name: note_failure
+-- ?3 id.
+UPDATE failure_groups SET last_failed_at = ?2 WHERE queue_id = ?1 AND id = ?3
+
+-- name: failure_groups
+-- Those that failed last: ?1 ids of queues as a JSON list, ?2 limit. There are few of a queue.
+SELECT queue_id, failure_groups.id, job, error, example, first_failed_at, last_failed_at
+FROM json_each(?1) CROSS JOIN failure_groups ON failure_groups.queue_id = value
+ORDER BY last_failed_at DESC LIMIT ?2
+
+-- name: count_failed_so
+-- ?2 group, ?3 state, ?4 cap.
+SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_by_failure
+    WHERE failure_group IS NOT NULL AND state IN (0, 3) AND queue_id = ?1 AND failure_group = ?2
+      AND unlikely(state = ?3) LIMIT ?4)
+
+-- name: failure_groups_to_look_at
+-- With whether they are empty, and how many groups the queue has: ?1 now, ?2 limit.
+SELECT queue_id, id, last_failed_at,
+    NOT EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_by_failure
+        WHERE failure_group IS NOT NULL AND state IN (0, 3) AND jobs.queue_id = failure_groups.queue_id
+          AND failure_group = failure_groups.id),
+    (SELECT count(*) FROM failure_groups AS all_of_queue WHERE all_of_queue.queue_id = failure_groups.queue_id)
+FROM failure_groups INDEXED BY failure_groups_to_look_at WHERE look_at <= ?1 ORDER BY look_at LIMIT ?2
+
+-- name: forget_failure_group
+-- ?2 id.
+DELETE FROM failure_groups WHERE queue_id = ?1 AND id = ?2
+
+-- name: look_at_failure_group
+-- ?2 id, ?3 when.
+UPDATE failure_groups SET look_at = ?3 WHERE queue_id = ?1 AND id = ?2
+
+-- name: forget_failure_groups_of_queue
+DELETE FROM failure_groups WHERE queue_id = ?1
 
 -- name: next_job_id
 SELECT max((SELECT value FROM settings WHERE name = 'next_job_id'), coalesce((SELECT max(id) + 1 FROM jobs), 1))

@@ -11,14 +11,14 @@ from pinlater.model.attempts import DequeuedJob
 from pinlater.model.jobs import JobRecord, Position, RecordPage
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.key_turns import job_key
-from pinlater.server.backends.records import RETRIES_LOOKED_AT, WHOLE_BODY
+from pinlater.server.backends.records import WHOLE_BODY, JobFilter
 from pinlater.server.backends.search import JobSearch, Queue
 from pinlater.server.backends.sqlite.children import parent_of
 from pinlater.server.backends.sqlite.claimable import walk_claimable
 from pinlater.server.backends.sqlite.messages import waits_of
 from pinlater.server.backends.sqlite.queries import QUERIES
 
-_BEGIN, _END = -(2**63), 2**63 - 1
+_BEGIN = -(2**63)
 _PAGE_ROWS = 500
 PAGE_BODIES = 50
 """Jobs whose bodies are read at once, to be searched: they may be large."""
@@ -31,10 +31,12 @@ class _Rows(NamedTuple):
     more: tuple[int, ...]
 
 
-def _rows_of(state: int) -> _Rows:
-    if state == PENDING:
-        return _Rows("pending", ())
-    return _Rows("claimed", ()) if state == IN_PROGRESS else _Rows("finished", (state,))
+def _rows_of(which: JobFilter) -> _Rows:
+    if which.failure_group is not None:
+        return _Rows("failing", (which.state, which.failure_group))
+    if which.state == PENDING:
+        return _Rows("retrying" if which.is_retrying else "pending", ())
+    return _Rows("claimed", ()) if which.state == IN_PROGRESS else _Rows("finished", (which.state,))
 
 
 def peek(connection: sqlite3.Connection, queue: Queue, now: int, limit: int, max_bytes: int) -> list[DequeuedJob]:
@@ -66,18 +68,16 @@ def _lookup_one(
 
 
 def _record(queue: Queue, row: Any) -> JobRecord:
-    local_id, state, priority, *rest, key, limit, is_cancelled, parent, waits, result = row
+    local_id, state, priority, *rest, key, limit, is_cancelled, parent, waits, group, result = row
     head = f"{queue.name}:s1:p{priority}:{local_id}", state, *rest, job_key(key, limit)  # in the order of the record
-    return JobRecord._make((*head, result, bool(is_cancelled), parent_of(parent), waits_of(waits)))
+    return JobRecord._make((*head, result, bool(is_cancelled), parent_of(parent), waits_of(waits), group))
 
 
 def count(connection: sqlite3.Connection, search: JobSearch, cap: int) -> int:
     """Count the jobs that match, up to ``cap`` of each priority."""
     if search.which.body_regex:
         return sum(1 for _ in _matching(connection, search, cap))
-    kind, more = _rows_of(search.which.state)
-    if search.which.is_retry:
-        kind, cap = "retried", min(cap, RETRIES_LOOKED_AT)
+    kind, more = _rows_of(search.which)
     sql = QUERIES[f"count_{kind}"]
     return sum(
         connection.execute(sql, (search.queue.id, priority, *search.bounds, cap, *more)).fetchone()[0]
@@ -113,9 +113,9 @@ def first_due(connection: sqlite3.Connection, queues: Sequence[Queue]) -> dict[s
 
 
 def scan(connection: sqlite3.Connection, search: JobSearch, limit: int, position: Position | None) -> RecordPage:
-    """Return the next jobs that match, latest run_after first, without their bodies."""
+    """Return the next jobs that match, in the order of the search, without their bodies."""
     found = list(_matching(connection, search, limit + 1, position))
-    found.sort(key=_rank, reverse=True)
+    found.sort(key=_rank, reverse=not search.is_oldest_first)
     last = _rank(found[limit - 1]) if len(found) > limit else None
     return RecordPage([record for _, record in found[:limit]], last)
 
@@ -127,7 +127,7 @@ def _rank(entry: tuple[int, JobRecord]) -> Position:
 def _matching(
     connection: sqlite3.Connection, search: JobSearch, wanted: int, position: Position | None = None
 ) -> Iterator[tuple[int, JobRecord]]:
-    """Yield (id, record) of up to ``wanted`` jobs of each priority, latest run_after first."""
+    """Yield (id, record) of up to ``wanted`` jobs of each priority, in the order of the search."""
     pattern = search.pattern()
     rows_at_once = PAGE_BODIES if pattern else min(wanted, _PAGE_ROWS)
     for priority in search.priorities:
@@ -154,10 +154,10 @@ def _walk(
 def page(
     connection: sqlite3.Connection, search: JobSearch, priority: int, at_once: int, position: Position | None
 ) -> list[Any]:
-    """Return the next rows of a priority, latest run_after first."""
-    kind, more = _rows_of(search.which.state)
-    first, last = search.bounds
-    run_after, local_id, _ = min(position or Position(last, _END), Position(last, _END))
+    """Return the next rows of a priority, in the order of the search."""
+    kind, more = _rows_of(search.which)
+    run_after, local_id = search.start(position)
     body_bytes = WHOLE_BODY if search.which.body_regex else 0
-    parameters = (search.queue.id, priority, first, body_bytes, run_after, local_id, at_once, *more)
-    return connection.execute(QUERIES[f"scan_{kind}"], parameters).fetchall()
+    parameters = (search.queue.id, priority, search.end, body_bytes, run_after, local_id, at_once, *more)
+    sql = QUERIES[f"scan_{kind}_oldest" if search.is_oldest_first else f"scan_{kind}"]
+    return connection.execute(sql, parameters).fetchall()

@@ -12,6 +12,7 @@ from pathlib import Path
 from pinlater.errors import UnknownError
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
 from pinlater.model.messages import Message, ReceivedMessage
 from pinlater.model.queues import QueueChange, QueueSettings
@@ -33,6 +34,7 @@ from pinlater.server.backends.search import Queue
 from pinlater.server.backends.sqlite import (
     call_results,
     children,
+    failure_groups,
     maintenance,
     messages,
     queues,
@@ -352,8 +354,15 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
         known = [self._queues[queue] for queue in queues if queue in self._queues]
         return await self._readers.run(reads.first_due, known)
 
-    async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> RecordPage:
-        return await self._readers.run(reads.scan, self._search(queue, which), limit, position)
+    async def scan_jobs(
+        self, queue: str, which: JobFilter, limit: int, position: Position | None, *, oldest_first: bool = False
+    ) -> RecordPage:
+        search = self._search(queue, which)._replace(is_oldest_first=oldest_first)
+        return await self._readers.run(reads.scan, search, limit, position)
+
+    async def failure_groups(self, queues: Sequence[str], limit: int) -> list[FailureGroup]:
+        asked = [self._queues[name] for name in queues or self._queues if name in self._queues]
+        return await self._readers.run(failure_groups.read, {queue.id: queue for queue in asked}, limit)
 
     # Changes by operators, expiry and collection: see ``OperatorVerbs``
 

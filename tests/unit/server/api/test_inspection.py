@@ -18,7 +18,8 @@ class Store:
         self.begun = []
         self.go_on = asyncio.Event()
 
-    async def scan_jobs(self, queue, which, limit, position):
+    async def scan_jobs(self, queue, which, limit, position, *, oldest_first):
+        assert not oldest_first
         self.begun.append(limit)
         await self.go_on.wait()
         seen = position.local_id if position else 0

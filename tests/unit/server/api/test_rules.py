@@ -5,7 +5,7 @@ import pytest
 from pinlater.errors import EnqueueRejected, UnknownError
 from pinlater.model.messages import Parent
 from pinlater.protocol import messages as wire
-from pinlater.server.api import rules
+from pinlater.server.api import ack_rules, rules
 
 PARENT = "q:s1:p1:1"
 
@@ -43,7 +43,7 @@ def test_a_parent_must_be_a_descriptor():
 
 
 def read_acks(*infos):
-    return rules.read_acks(wire.PinLaterJobAckRequest("q", list(infos)), 100)
+    return ack_rules.read_acks(wire.PinLaterJobAckRequest("q", list(infos)), 100)
 
 
 def test_a_result_that_is_too_large_leaves_the_other_acks_alone():
@@ -58,5 +58,5 @@ def test_a_result_that_is_too_large_leaves_the_other_acks_alone():
 
 def test_a_cancelled_job_is_given_up():
     request = wire.PinLaterJobAckRequest("q", None, [wire.PinLaterJobAckInfo(PARENT, isCancelled=True)])
-    [ack] = rules.read_acks(request, 100).failed
+    [ack] = ack_rules.read_acks(request, 100).failed
     assert (ack.is_final, ack.is_cancelled) == (True, True)

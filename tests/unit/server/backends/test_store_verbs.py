@@ -21,7 +21,15 @@ def public(*protocols):
 
 VERBS = sorted(public(Store, ReportStore, StatisticsStore) - {"close"})
 READS = {"queue_names", "queue_settings", "peek_jobs", "lookup_jobs", "count_jobs", "oldest_due_ms", "first_due"}
-READS |= {"scan_jobs", "reports", "states_in_use", "read_messages", "unfinished_children", "read_statistics"}
+READS |= {
+    "scan_jobs",
+    "reports",
+    "states_in_use",
+    "read_messages",
+    "unfinished_children",
+    "failure_groups",
+    "read_statistics",
+}
 CHANGES = sorted(set(VERBS) - READS)
 UNFENCED = {"create_queue", "forget_results", "add_statistics", "forget_statistics"}
 

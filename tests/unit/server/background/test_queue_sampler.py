@@ -21,14 +21,16 @@ PLACES = {
     JobFilter(PENDING, is_future=False): 0,
     JobFilter(IN_PROGRESS): 1,
     JobFilter(PENDING, is_future=True): 3,
-    JobFilter(PENDING, is_retry=True): 4,
+    JobFilter(PENDING, is_retrying=True): 4,
     JobFilter(FAILED): 5,
     JobFilter(PENDING, waits_for_key=True): 6,
+    JobFilter(PENDING, is_future=True, is_retrying=True): 7,
 }
 
 
 class Store:
-    """Says what each queue has: jobs due, running, since when the oldest is due; future, tried, failed, waiting."""
+    """Says what each queue has: jobs due, running, since when the oldest is due; future, retrying, failed,
+    waiting for their keys, retrying later."""
 
     def __init__(self, queues):
         self.queues = queues
@@ -99,7 +101,7 @@ def test_a_page_asks_the_store_nothing():
 def test_a_queue_without_future_jobs_is_not_asked_for_those_that_wait_for_a_key():
     store, metrics = Store({"email": (3, 2, NOW_MS)}), Metrics()
     sample(store, metrics)
-    assert len(store.asked) == len(PLACES) - 1
+    assert len(store.asked) == len(PLACES) - 2
 
 
 def test_what_a_queue_has_no_jobs_of_is_not_asked_for():

@@ -1,15 +1,18 @@
 -- IN_PROGRESS -> SUCCEEDED; or PENDING after the delay, with one attempt less; or FAILED after the last attempt.
--- ARGV[2]: MessagePack {groups, singles}. A group is successes without a status: {claim or nil, priority, ids, indexes
+-- ARGV[2]: MessagePack {groups, singles, failures or nil}. A group is successes without a status: {claim or nil, priority, ids, indexes
 -- of the results or nil: they have none}. A single is any other ack: {is_success, id, priority, claim or nil, status,
--- delay in ms, is_final, index of the result or nil, whether it was cancelled}. ARGV[3] on: the results, then "links"
--- if any was cancelled. A job that is asked to stop is FAILED instead of PENDING.
+-- delay in ms, is_final, index of the result or nil, whether it was cancelled, id of the failure group or nil}. Failures
+-- are {budget, groups}, see failure_groups.lua. ARGV[3] on: the results, then "links" if any was cancelled. A job that is
+-- asked to stop is FAILED instead of PENDING.
 -- Returns {now, number of jobs changed, number of those that are now FAILED, number of others let through, ended
 -- sleeps: see links.lua}.
--- parts: records features keys due_index changes custom_status inboxes links
+-- parts: records features failures keys due_index changes custom_status inboxes links failure_groups
 local request = cmsgpack.unpack(ARGV[2])
 local groups, singles = request[1], request[2]
 local LAST_EXACT, END_OF_TIME = 2 ^ 53, '9223372036854775807'
 local changed, failed = 0, 0
+local kept = request[3] and keep_groups(request[3][1], request[3][2])
+local failing, over, succeeded_late = {}, {}, {}
 
 local members, lines = {}, {}
 for _, group in ipairs(groups) do
@@ -49,6 +52,9 @@ local function succeed(member, priority, allowed, remaining, created, run_after,
   finish('s', priority, run_after, member)
   leaving[#leaving + 1] = member
   changed = changed + 1
+  if remaining ~= allowed then
+    succeeded_late[#succeeded_late + 1] = member
+  end
 end
 
 local function keep_result(member, index)
@@ -92,9 +98,17 @@ for _, item in ipairs(singles) do
       if item[9] then
         linked.mark(member, priority)
       end
-      local is_final = item[7] or linked and linked.is_cancelled(member)
+      local is_asked = linked and linked.is_cancelled(member)
+      local is_final = item[7] or is_asked
       state = fail(member, item[6], is_final, priority, allowed, remaining, created, run_after, lease, bytes, claim)
         and FAILED or PENDING
+      local group = not is_asked and item[10]
+      if group then
+        failing[#failing + 1] = member
+        failing[#failing + 1] = kept[group]
+      end
+      local members = group and tried or over
+      members[#members + 1] = member
     end
     if status ~= '' then
       extend_status(member, '', status)
@@ -108,4 +122,12 @@ end
 apply_changes()
 call_in_chunks('HSET', prefix .. 'results', results)
 local through = keyed and keyed.note_and_turn(members, befores) or 0
+call_in_chunks('HDEL', prefix .. 'failing', succeeded_late)
+call_in_chunks('HSET', prefix .. 'failing', failing)
+if #tried > 0 then
+  settle_failing(prefix, tried)
+end
+if #over > 0 then
+  settle_failing(prefix, over, true)
+end
 return {NOW, changed, failed, through, linked and linked.tell()}

@@ -3,7 +3,7 @@
 -- cancelled before; [4] "links".
 -- Returns {list indexes of the jobs that are cancelled, of those that are asked to stop, be it by an earlier call;
 -- number of other jobs let through, ended sleeps: see links.lua}.
--- parts: records features keys due_index changes custom_status inboxes links
+-- parts: records features failures keys due_index changes custom_status inboxes links
 local jobs, members = cmsgpack.unpack(ARGV[2]), {}
 for at, job in ipairs(jobs) do
   members[at] = member_of(job[2])
@@ -26,6 +26,7 @@ local function cancel(member, priority, ...)
   note_status(member)
   linked.mark(member, priority)
   linked.note(member, priority, FAILED)
+  tried[#tried + 1] = member
 end
 
 for at, line in ipairs(befores) do
@@ -53,4 +54,7 @@ for key, list in pairs(waiting) do
 end
 apply_changes()
 local through = keyed and keyed.note_and_turn(members, befores) or 0
+if #tried > 0 then
+  settle_failing(prefix, tried, true)
+end
 return {ended, asked, through, linked.tell()}

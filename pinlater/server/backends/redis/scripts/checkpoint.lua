@@ -7,7 +7,7 @@
 -- Returns {now, number of jobs changed, list indexes of those moved to PENDING, of the others that the claim no longer
 -- holds, of those moved whose waits are fulfilled, of those that are held and asked to stop; number of other jobs let
 -- through, ended sleeps: see links.lua}.
--- parts: records features keys due_index changes custom_status claim_source inboxes links
+-- parts: records features failures keys due_index changes custom_status claim_source inboxes links
 local items = cmsgpack.unpack(ARGV[2])
 local members, lines = {}, {}
 for at, item in ipairs(items) do
@@ -46,12 +46,13 @@ for at, item in ipairs(items) do
 end
 linked = open_links and open_links(members)
 
-local changed, back, lost, fulfilled, asked = 0, {}, {}, {}, {}
+local changed, back, lost, fulfilled, asked, over = 0, {}, {}, {}, {}, {}
 
 -- IN_PROGRESS -> FAILED instead of PENDING.
 local function stop(member, ...)
   lines[member] = end_attempt(member, true, NOW, ...)
   linked.note(member, (...), FAILED)
+  over[#over + 1] = member
 end
 
 -- Notes that a job is given back; returns whether it is due at once.
@@ -72,6 +73,9 @@ for at, item in ipairs(items) do
   if state == IN_PROGRESS and tonumber(priority) == item[2] and is_held(claim, item) then
     local body, is_back, attempts, status = item[5] and ARGV[item[5] + 2], item[6], item[8], item[9]
     local run_after = item[3] and not item[7] and planned or time_text(item[7])
+    if remaining ~= allowed and (is_back or attempts) then
+      tried[#tried + 1] = member
+    end
     if body then
       redis.call('HSET', prefix .. 'bodies', member, body)
       bytes = #body
@@ -106,4 +110,10 @@ for at, item in ipairs(items) do
 end
 apply_changes()
 local through = keyed and keyed.note_and_turn(members, befores) or 0
+if #over > 0 then
+  settle_failing(prefix, over, true)
+end
+if #tried > 0 then
+  settle_failing(prefix, tried)
+end
 return {NOW, changed, back, lost, fulfilled, asked, through, linked and linked.tell()}

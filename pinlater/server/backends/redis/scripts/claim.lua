@@ -5,7 +5,7 @@
 -- Returns {"1" if more may be due, "1" if more may be due but the queue's limit is reached, when the next job falls
 -- due or empty, columns as JSON: ids, priorities, attempts allowed, attempts remaining, created, run_after}, the
 -- bodies, number of other jobs let through.
--- parts: records features keys due_index
+-- parts: records features failures keys due_index
 local claim, lease = ARGV[2], ARGV[3]
 local wanted, bytes_left, overhead = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local levels, is_dry = tonumber(ARGV[7]), ARGV[9] == '1'
@@ -38,6 +38,9 @@ local function claim_members(members, lines)
       ids[count], priorities[count], alloweds[count] = string.sub(member, 2), priority, allowed
       remainings[count], createds[count], run_afters[count] = remaining, created, run_after
       taken[#taken + 1] = member
+      if remaining ~= allowed then
+        tried[#tried + 1] = member
+      end
       records[#records + 1] = member
       records[#records + 1] =
         record(IN_PROGRESS, priority, allowed, remaining, created, run_after, NOW, lease, bytes, claim)
@@ -88,6 +91,9 @@ through, through_and_due = through - (count - claimed_before), through_and_due -
 
 if count > 0 and not is_dry then
   index_due('claims', expires)
+  if #tried > 0 then
+    settle_failing(prefix, tried)
+  end
 end
 
 local is_full, next_due = wanted <= 0 or is_answer_full, ''

@@ -1,7 +1,7 @@
 -- SUCCEEDED or FAILED for longer than an age -> deleted, the oldest first.
 -- ARGV[2] "s" or "f": succeeded or failed; [3] minimum age in ms; [4] limit.
 -- Returns the number of jobs deleted.
--- parts: due_index forget_links
+-- parts: records due_index forget_links failures
 local kind = ARGV[2]
 local by_finish = prefix .. string.upper(kind)
 local before = '(' .. string.format('%d', now - ARGV[3])
@@ -20,6 +20,9 @@ for priority, list in pairs(by_priority) do
 end
 if #members > 0 then
   redis.call('ZREMRANGEBYRANK', by_finish, 0, #members - 1)
+end
+if kind == 'f' then
+  settle_failing(prefix, members, true)
 end
 call_in_chunks('HDEL', JOBS, members)
 call_in_chunks('HDEL', prefix .. 'bodies', members)

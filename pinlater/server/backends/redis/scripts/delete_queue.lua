@@ -4,6 +4,9 @@
 -- parts: due_index
 local keys = {KEYS[1], JOBS, CLAIMS}
 local names = {'bodies', 'unique', 'keys', 'job_keys', 'turns', 'settings', 'bucket', 'lock', 'S', 'F', 'results'}
+for _, name in ipairs({'failing', 'failures', 'failed_last'}) do
+  names[#names + 1] = name
+end
 if redis.call('EXISTS', prefix .. 'links') == 1 then
   redis.call('SADD', SHARD .. '}:leftovers', prefix)
 else
@@ -12,12 +15,17 @@ end
 for _, name in ipairs(names) do
   keys[#keys + 1] = prefix .. name
 end
+for _, group in ipairs(redis.call('HKEYS', prefix .. 'failures')) do
+  keys[#keys + 1] = prefix .. 'g' .. group .. ':p'
+  keys[#keys + 1] = prefix .. 'g' .. group .. ':f'
+end
 for priority = 1, 127 do
-  for _, kind in ipairs({'p', 's', 'f'}) do
+  for _, kind in ipairs({'p', 's', 'f', 'r'}) do
     keys[#keys + 1] = prefix .. kind .. priority
   end
 end
 redis.call('UNLINK', unpack(keys))
+redis.call('ZREM', SHARD .. '}:earliest:failures', QUEUE)
 for _, kind in ipairs(DUE_KINDS) do
   redis.call('ZREM', SHARD .. '}:earliest:' .. kind, QUEUE)
 end

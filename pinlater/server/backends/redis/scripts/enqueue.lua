@@ -7,7 +7,7 @@
 -- "links" if any has a parent, or "keyed links"; only then there are keys and parents.
 -- Returns the id before the first new one, then for each duplicate of an existing job: its index in the call, and the
 -- priority and member of the existing job.
--- parts: records new_features keys unique_keys inboxes parents call_results
+-- parts: records new_features failures keys unique_keys inboxes parents call_results
 local known = find_result(ARGV[2])
 if known then
   return known

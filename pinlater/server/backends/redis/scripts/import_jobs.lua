@@ -1,10 +1,11 @@
 -- Nothing -> the state and history that a job had in another store; all jobs of a call or none.
 -- ARGV[2] idempotency key or empty, [3] how long its result is kept, in ms. [4]: MessagePack, a list of {priority,
 -- state (none is IN_PROGRESS), attempts allowed, attempts remaining, status, created, run_after, updated, unique key or
--- nil, key that is shared: nil or {text, limit or nil}, index of the result or nil, whether it was cancelled}; a time
--- beyond 2^53 is a string. ARGV[5] on: the bodies, the results, then "keyed" if any of the jobs shares a key.
+-- nil, key that is shared: nil or {text, limit or nil}, index of the result or nil, whether it was cancelled, id of the
+-- failure group or nil}; a time beyond 2^53 is a string. [5]: MessagePack {budget, groups}, see failure_groups.lua.
+-- ARGV[6] on: the bodies, the results, then "keyed" if any of the jobs shares a key.
 -- Returns the same as enqueue.
--- parts: records new_features keys due_index changes unique_keys call_results
+-- parts: records new_features failures keys due_index changes unique_keys call_results failure_groups
 local known = find_result(ARGV[2])
 if known then
   return known
@@ -13,11 +14,12 @@ local jobs = cmsgpack.unpack(ARGV[4])
 local first = redis.call('INCRBY', KEYS[1] .. ':ids', #jobs) - #jobs
 local result = {string.format('%d', first)}
 local KINDS = {[PENDING] = 'p', [SUCCEEDED] = 's', [FAILED] = 'f'}
-local bodies, statuses, results, links = {}, {}, {}, {}
+local bodies, statuses, results, links, failing = {}, {}, {}, {}, {}
+local kept = keep_groups(unpack(cmsgpack.unpack(ARGV[5])))
 for number, job in ipairs(jobs) do
   local priority, state, status, key = job[1], string.format('%d', job[2]), job[5], job[9]
   if not is_duplicate(key, number, result, nil, true) then
-    local member, body = member_of(first + number), ARGV[number + 4]
+    local member, body = member_of(first + number), ARGV[number + 5]
     local allowed, remaining = string.format('%d', job[3]), string.format('%d', job[4])
     local created, run_after, updated = time_text(job[6]), time_text(job[7]), time_text(job[8])
     store_key(key, priority, member)
@@ -41,11 +43,16 @@ for number, job in ipairs(jobs) do
     end
     if job[11] then
       results[#results + 1] = member
-      results[#results + 1] = ARGV[job[11] + 4]
+      results[#results + 1] = ARGV[job[11] + 5]
     end
     if job[12] then
       links[#links + 1] = member
       links[#links + 1] = cmsgpack.pack({c = true})
+    end
+    if job[13] then
+      failing[#failing + 1] = member
+      failing[#failing + 1] = kept[job[13]]
+      tried[#tried + 1] = member
     end
   end
 end
@@ -57,5 +64,7 @@ apply_changes()
 if keyed then
   keyed.turn()
 end
+call_in_chunks('HSET', prefix .. 'failing', failing)
+settle_failing(prefix, tried)
 store_result(ARGV[2], ARGV[3], result)
 return result

@@ -1,12 +1,14 @@
 -- IN_PROGRESS with an expired claim -> PENDING with one attempt less, or FAILED after the last, or if it is asked to
 -- stop; longest expired first.
 -- ARGV[2] number of claims to read, [3] number to skip before them; [4] age of the server and [5] its grace period, in
--- ms: while the server is younger, claims whose lease is longer than its age are spared.
+-- ms: while the server is younger, claims whose lease is longer than its age are spared; [6] the group of expired
+-- claims, [7]: MessagePack {budget, groups} with that group, see failure_groups.lua.
 -- Returns {claims read, claims spared, jobs now PENDING, jobs now FAILED, ended sleeps: see links.lua}.
--- parts: records features keys due_index changes inboxes links
+-- parts: records features failures keys due_index changes inboxes links failure_groups
 local age, quiet = tonumber(ARGV[4]), tonumber(ARGV[5])
 local members = redis.call('ZRANGEBYSCORE', CLAIMS, '-inf', NOW, 'LIMIT', ARGV[3], ARGV[2])
 local spared, retried, failed = 0, 0, 0
+local failing, over = {}, {}
 local lines = read_fields(JOBS, members)
 linked = open_links and open_links(members)
 for at, line in ipairs(lines) do
@@ -19,6 +21,13 @@ for at, line in ipairs(lines) do
     local is_asked = linked and linked.is_cancelled(members[at])
     local _, is_last =
       end_attempt(members[at], is_asked, NOW, priority, allowed, remaining, created, run_after, lease, bytes, claim)
+    if is_asked then
+      over[#over + 1] = members[at]
+    else
+      tried[#tried + 1] = members[at]
+      failing[#failing + 1] = members[at]
+      failing[#failing + 1] = ARGV[6]
+    end
     if linked then
       linked.note(members[at], priority, is_last and FAILED or PENDING)
     end
@@ -32,6 +41,14 @@ end
 apply_changes()
 if keyed then
   keyed.note_and_turn(members, lines)
+end
+if #tried > 0 then
+  keep_groups(unpack(cmsgpack.unpack(ARGV[7])))
+  call_in_chunks('HSET', prefix .. 'failing', failing)
+  settle_failing(prefix, tried)
+end
+if #over > 0 then
+  settle_failing(prefix, over, true)
 end
 reindex_due('claims')
 return {#members, spared, retried, failed, linked and linked.tell()}

@@ -3,7 +3,7 @@
 -- ARGV[2] "source" or "claim", [3] its value, [4] cursor, "0" to start, [5] number of claims to read; [6]:
 -- MessagePack, a list of ids of jobs that stay claimed.
 -- Returns {cursor of the next page, "0" at the end; number of jobs released; ended sleeps: see links.lua}.
--- parts: records features keys due_index changes claim_source inboxes links
+-- parts: records features failures keys due_index changes claim_source inboxes links
 local is_by_source, wanted = ARGV[2] == 'source', ARGV[3]
 local step = redis.call('ZSCAN', CLAIMS, ARGV[4], 'COUNT', ARGV[5])
 local members = {}
@@ -14,7 +14,7 @@ local spared = {}
 for _, id in ipairs(cmsgpack.unpack(ARGV[6])) do
   spared[member_of(id)] = true
 end
-local released = 0
+local released, over = 0, {}
 local lines = read_fields(JOBS, members)
 linked = open_links and open_links(members)
 for at, line in ipairs(lines) do
@@ -24,11 +24,15 @@ for at, line in ipairs(lines) do
     local state = PENDING
     if linked and linked.is_cancelled(member) then
       state = FAILED
+      over[#over + 1] = member
       end_attempt(member, true, NOW, priority, allowed, remaining, created, run_after, lease, bytes, claim)
     else
       write_record(member, record(PENDING, priority, allowed, remaining, created, run_after, NOW, lease, bytes, ''))
       add_member(prefix .. 'p' .. priority, run_after, member)
       leaving[#leaving + 1] = member
+      if remaining ~= allowed then
+        tried[#tried + 1] = member
+      end
     end
     if linked then
       linked.note(member, priority, state)
@@ -39,5 +43,11 @@ end
 apply_changes()
 if keyed then
   keyed.note_and_turn(members, lines)
+end
+if #over > 0 then
+  settle_failing(prefix, over, true)
+end
+if #tried > 0 then
+  settle_failing(prefix, tried)
 end
 return {step[1], released, linked and linked.tell()}

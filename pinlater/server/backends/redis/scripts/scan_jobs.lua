@@ -1,42 +1,61 @@
 -- Reads one page of the jobs of one state and priority, latest run_after first.
--- ARGV[2] "p", "s" or "f": pending, succeeded or failed; [3] priority; [4] "due", "future" or empty for both; [5]
--- run_after and [6] id of the last job of the previous page, empty at the start; [7] limit.
--- Returns {now, members, records, statuses, unique keys, keys, links}; fewer jobs than the limit at the end.
-local key = prefix .. ARGV[2] .. ARGV[3]
-local low, start = '-inf', 0
+-- ARGV[2] "p", "s", "f" or "r": pending, succeeded, failed or retrying; or "g" and a failure group, with ":p" or ":f"; [3]
+-- priority, empty for a failure group; [4] "due", "future" or empty for both; [5]
+-- run_after and [6] id of the last job of the previous page, empty at the start; [7] limit; [8] "oldest":
+-- earliest run_after first.
+-- Returns {now, members, records, statuses, unique keys, keys, links, failure groups}; fewer jobs than the limit at the end.
+local key, is_oldest = prefix .. ARGV[2] .. ARGV[3], ARGV[8] == 'oldest'
+local low, high = '-inf', '+inf'
 if ARGV[4] == 'due' then
-  start = redis.call('ZCOUNT', key, '(' .. NOW, '+inf')
+  high = NOW
 elseif ARGV[4] == 'future' then
   low = '(' .. NOW
 end
+local RANGE = is_oldest and 'ZRANGE' or 'ZREVRANGE'
 
--- Returns how many jobs precede the next page: those of a later run_after, and those of the same run_after and no lower
--- id, found by binary search.
+-- Returns how many jobs stand before a run_after in the order of the scan.
+local function count_before(run_after)
+  if is_oldest then
+    return redis.call('ZCOUNT', key, '-inf', '(' .. run_after)
+  end
+  return redis.call('ZCOUNT', key, '(' .. run_after, '+inf')
+end
+
+-- Returns how many jobs stand before the next page: those before the last job's run_after, and those of the same
+-- run_after up to that job, found by binary search.
 local function rank_after(run_after, id)
-  local above = redis.call('ZCOUNT', key, '(' .. run_after, '+inf')
+  local before = count_before(run_after)
   local from, to = 0, redis.call('ZCOUNT', key, run_after, run_after)
   while from < to do
     local middle = math.floor((from + to) / 2)
-    local member = redis.call('ZREVRANGE', key, above + middle, above + middle)[1]
-    if tonumber(string.sub(member, 2)) >= id then
+    local member = redis.call(RANGE, key, before + middle, before + middle)[1]
+    local other = tonumber(string.sub(member, 2))
+    if is_oldest and other <= id or not is_oldest and other >= id then
       from = middle + 1
     else
       to = middle
     end
   end
-  return above + from
+  return before + from
 end
 
+local start, last
+if is_oldest then
+  start = low == '-inf' and 0 or redis.call('ZCOUNT', key, '-inf', NOW)
+  last = redis.call('ZCOUNT', key, '-inf', high) - 1
+else
+  start = high == '+inf' and 0 or redis.call('ZCOUNT', key, '(' .. NOW, '+inf')
+  last = redis.call('ZCOUNT', key, low, '+inf') - 1
+end
 if ARGV[5] ~= '' then
   start = math.max(start, rank_after(ARGV[5], tonumber(ARGV[6])))
 end
-local last = redis.call('ZCOUNT', key, low, '+inf') - 1
-local members = redis.call('ZREVRANGE', key, start, math.min(start + ARGV[7] - 1, last))
+local members = redis.call(RANGE, key, start, math.min(start + ARGV[7] - 1, last))
 if last < start then
   members = {}
 end
 return {
   NOW, members, read_fields(JOBS, members), read_fields(prefix .. 'status', members),
   read_fields(prefix .. 'keys', members), read_fields(prefix .. 'job_keys', members),
-  read_fields(prefix .. 'links', members)
+  read_fields(prefix .. 'links', members), read_fields(prefix .. 'failing', members)
 }

@@ -1,7 +1,7 @@
 -- Those of the given jobs that are PENDING -> due at another time, otherwise unchanged; one that waits for its key
 -- stays in line. ARGV[2] idempotency key or empty, [3] how long its result is kept, in ms; [4] run_after, or empty: those
 -- that are not due become due now; [5]: MessagePack, a list of {priority, id}. Returns the number of jobs changed.
--- parts: records features keys due_index changes call_results
+-- parts: records features failures keys due_index changes call_results
 local known = find_result(ARGV[2])
 if known then
   return known
@@ -28,12 +28,18 @@ for at, line in ipairs(lines) do
     is_done[members[at]] = true
     write_record(members[at], record(PENDING, priority, allowed, remaining, created, new_run_after, NOW, lease, bytes, claim))
     add_member(prefix .. 'p' .. priority, new_run_after, members[at])
+    if remaining ~= allowed then
+      tried[#tried + 1] = members[at]
+    end
     moved = moved + 1
   end
 end
 apply_changes()
 if keyed then
   keyed.note_and_turn(members, lines)
+end
+if #tried > 0 then
+  settle_failing(prefix, tried)
 end
 store_result(ARGV[2], ARGV[3], moved)
 return moved

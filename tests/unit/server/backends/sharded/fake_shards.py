@@ -192,7 +192,8 @@ class MemoryShard:
         self.tokens -= taken
         return Tokens(taken, 0)
 
-    async def scan_jobs(self, queue, which, limit, position):
+    async def scan_jobs(self, queue, which, limit, position, *, oldest_first=False):
+        assert not oldest_first
         kept = await self._called("scan", queue)
         ranked = sorted(((job.run_after_ms, JobDescriptor.parse(job.descriptor).local_id), job) for job in kept)[::-1]
         behind = [entry for entry in ranked if position is None or entry[0] < position[:2]]

@@ -36,6 +36,13 @@ FROM n
 
 FILL_CHILDREN = "UPDATE jobs SET parent_id = 7, parent = '[]' WHERE id % 2 = 0 AND id > 200000"
 
+FILL_FAILURES = """
+UPDATE jobs SET failure_group = 7 WHERE state IN (0, 3) AND id % 7 = 0;
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200)
+INSERT INTO failure_groups SELECT 1, i, 'Job', 'error', 'error', 0, 0, i FROM n
+"""
+"""A group with many jobs, and 199 without any."""
+
 FILL_MESSAGES = """
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50000)
 INSERT INTO messages (job_id, name, number, id, kind, payload) SELECT 7, 'join', i, i, 1, x'00' FROM n
@@ -61,6 +68,8 @@ def store(tmp_path_factory):
     connection.execute(FILL_ALIKE, {"now": NOW})
     connection.execute(FILL_CHILDREN)
     connection.execute(FILL_MESSAGES)
+    for statement in FILL_FAILURES.split(";"):
+        connection.execute(statement)
     connection.execute("COMMIT")
     yield connection
     connection.close()
@@ -76,7 +85,9 @@ STATEMENTS = sorted(QUERIES.keys() - {"insert_jobs", "insert_keyed_jobs", "inser
 SMALL = ("json_each", "queues", "settings", "deleted_receivers", "CONSTANT ROW", "(subquery")
 """What may be scanned: what a call brings along, tables with a row per queue, and work that is left."""
 
+BY_FAILURE = "jobs_by_failure (queue_id=? AND failure_group=? AND state=?"
 BY_WALK = {"claimed_of_queue", "claims_of_queue", "count_claimed", "scan_claimed", "oldest_of_queue", "states_in_use"}
+BY_WALK |= {"scan_claimed_oldest"}
 """These walk over what workers hold at the moment: an index with nothing else in it."""
 
 
@@ -88,7 +99,7 @@ def test_no_statement_scans_the_jobs(store, name):
         assert not (step.startswith("SCAN") and not any(small in step for small in SMALL)), step
 
 
-@pytest.mark.parametrize("name", sorted(set(STATEMENTS) - {"scan_claimed"}))
+@pytest.mark.parametrize("name", sorted(set(STATEMENTS) - {"scan_claimed", "scan_claimed_oldest", "failure_groups"}))
 def test_no_statement_sorts(store, name):
     assert not [step for step in _plan(store, name) if "ORDER BY" in step]
 
@@ -114,6 +125,10 @@ def test_no_statement_sorts(store, name):
         "forget_messages": "messages_by_id (job_id=?)",
         "scan_pending": "jobs_pending (queue_id=? AND priority=? AND run_after>? AND run_after<?)",
         "count_finished": "jobs_finished (queue_id=? AND state=? AND priority=? AND run_after>? AND run_after<?)",
+        "scan_retrying": "jobs_retrying (queue_id=? AND priority=? AND run_after>? AND run_after<?)",
+        "scan_failing_oldest": f"{BY_FAILURE} AND run_after>? AND run_after<?)",
+        "count_failing": f"{BY_FAILURE} AND run_after>? AND run_after<?)",
+        "count_failed_so": f"{BY_FAILURE})",
         "scan_finished": "jobs_finished (queue_id=? AND state=? AND priority=? AND run_after>? AND run_after<?)",
     }.items(),
 )
@@ -203,7 +218,16 @@ class _Steps:
         ("scan_pending", (1, 1, 0, False, NOW + 50_000, 5, 10), 10, 10),
         ("scan_pending", (3, 1, 0, False, NOW, 264_000, 10), 10, 10),
         ("count_pending", (1, 1, NOW + 1, NOW + 60, 1000), 1, 10),
-        ("count_retried", (1, 1, 0, ALL, 10), 1, 10),
+        ("count_retrying", (1, 1, 0, ALL, 10), 1, 10),
+        ("count_failing", (1, 0, 0, ALL, 10, PENDING, 7), 1, 10),
+        ("count_failed_so", (1, 7, FAILED, 10), 1, 10),
+        ("scan_pending_oldest", (1, 1, ALL, 0, NOW + 50_000, 5, 10), 10, 10),
+        ("scan_retrying", (1, 1, 0, 0, ALL, ALL, 10), 10, 10),
+        ("scan_retrying_oldest", (1, 1, ALL, 0, 0, 0, 10), 10, 10),
+        ("scan_failing", (1, 0, 0, 0, ALL, ALL, 10, PENDING, 7), 10, 10),
+        ("scan_failing_oldest", (1, 0, ALL, 0, 0, 0, 10, FAILED, 7), 10, 10),
+        ("kept_failure_groups", (1, "[7, 8]"), 2, 2),
+        ("failure_groups_to_look_at", (NOW, 10), 10, 80),
         ("oldest_of_queue", (1, 10), 10, 10),
         ("next_job_id", (), 1, 2),
         ("scan_finished", (1, 1, 0, False, NOW - 70_000, 5, 10, FAILED), 10, 10),

@@ -93,6 +93,9 @@ if HAS_LINKS then
         redis.call('HSET', at .. 'jobs', member,
           record(PENDING, priority, allowed, remaining, created, NOW, NOW, lease, bytes, claim))
         redis.call('ZADD', at .. 'p' .. priority, NOW, member)
+        if remaining ~= allowed then
+          settle_failing(at, {member})
+        end
         local through = keyed and keyed.note_and_turn({member}, {line}) or 0
         local woken = inboxes.woken
         woken[#woken + 1] = {queue, tonumber(priority), 1 + through}

@@ -47,6 +47,9 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       redis.call('HSET', JOBS, member,
         record(PENDING, priority, allowed, remaining, created, text, updated, lease, bytes, claim))
       redis.call('ZADD', prefix .. 'p' .. priority, text, member)
+      if remaining ~= allowed then
+        settle_failing(prefix, {member})
+      end
       return text
     end
 

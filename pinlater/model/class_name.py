@@ -1,0 +1,22 @@
+"""The name of the class that a job's body is for."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pinlater.model.kept_mark import class_in
+
+
+class _Tag(msgspec.Struct):
+    job: str
+
+
+_decoder = msgspec.json.Decoder(_Tag)
+
+
+def name_in(body: bytes) -> str | None:
+    """Return the name of the class that a body is for; None if it is no body of ours."""
+    try:
+        return class_in(_decoder.decode(body).job)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None

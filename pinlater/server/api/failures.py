@@ -1,0 +1,45 @@
+"""Read the failure groups of queues."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pinlater.protocol.conversion.failure_groups import failure_group_structs
+from pinlater.protocol.conversion.values import default
+from pinlater.protocol.messages import PinLaterFailureGroup
+from pinlater.server.api.concurrency_limit import ConcurrencyLimit
+from pinlater.server.api.rules import check_limit, check_queue_name
+from pinlater.server.backends.failure_budget import MOST_READ
+from pinlater.server.backends.store import Store
+
+_DEFAULT_LIMIT = 200
+
+_MOST_WAITING = 16
+"""Reads that may wait; each counts up to a million jobs."""
+
+
+class Failures:
+    """Carries out the call that reads failure groups, one at a time.
+
+    Args:
+        backend: the store.
+    """
+
+    def __init__(self, backend: Store) -> None:
+        self._backend = backend
+        self._reading = ConcurrencyLimit("reading failure groups", _MOST_WAITING)
+
+    async def read(self, arguments: Any) -> list[PinLaterFailureGroup]:
+        """Return the largest failure groups; those of queues that do not exist are left out.
+
+        Raises:
+            QueueNameInvalid, QueueNameTooLong, UnknownError: an argument is invalid, or too many wait.
+        """
+        request = arguments.request
+        queues, limit = request.queueNames or (), default(request.limit, _DEFAULT_LIMIT)
+        for queue in queues:
+            check_queue_name(queue)
+        check_limit(limit)
+        async with self._reading.slot():
+            groups = await self._backend.failure_groups(queues, min(limit, MOST_READ))
+        return failure_group_structs(groups)

@@ -1,0 +1,156 @@
+"""Failure groups, and the jobs in them.
+
+``failing_jobs`` has the PENDING and FAILED jobs with a group once more: a claim takes them out, what ends or gives back
+a claim puts them in, in the same transaction. What the failures of a group have in common is written before the first
+of its jobs, in a transaction of its own, since all servers write the same row; then at most once a second.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pinlater.model.failure_groups import OTHER_ERRORS, FailureGroup, JobFailure
+from pinlater.protocol.messages import FAILED, PENDING
+from pinlater.server.backends.failure_budget import (
+    FIRST_LOOK_MS,
+    MOST_READ,
+    NOTED_EVERY_MS,
+    CountBudget,
+    begun,
+    is_forgotten,
+    kept_group,
+    largest,
+    next_look_ms,
+)
+from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.queries import blob, one_row
+from pinlater.server.backends.mysql.transaction import MysqlTransaction
+
+_MOST_REMEMBERED = 10_000
+"""Groups of which a server remembers when it has written them last."""
+
+_GROUPS_PER_QUERY = 50
+
+Kept = Mapping[tuple[int, int], int]
+"""The group that jobs are put into, by queue and group of their failures."""
+
+
+async def keep(database: Database, failures: Iterable[tuple[int, JobFailure]]) -> Kept:
+    """Keep the groups of failures in queues, as far as there is room; return where their jobs belong."""
+    wanted = {(queue_id, failure.group): failure for queue_id, failure in failures}
+    if not wanted:
+        return {}
+    noted, now = database.noted_failures, database.now_ms()
+    late: defaultdict[int, list[JobFailure]] = defaultdict(list)
+    for (queue_id, group), failure in wanted.items():
+        _, noted_at = noted.get((queue_id, group), (0, None))
+        if noted_at is None or not noted_at <= now < noted_at + NOTED_EVERY_MS:
+            late[queue_id].append(failure)
+    if late:
+        if len(noted) > _MOST_REMEMBERED:
+            noted.clear()
+        kept = await database.change(lambda transaction: _note(transaction, late), is_repeatable=True)
+        noted.update({place: (group, now) for place, group in kept.items()})
+    return {place: noted[place][0] for place in wanted}
+
+
+async def _note(
+    transaction: MysqlTransaction, failures: Mapping[int, Sequence[JobFailure]]
+) -> dict[tuple[int, int], int]:
+    """Write when groups failed last, and begin new ones; return where their jobs belong."""
+    ids = {queue_id: [OTHER_ERRORS.group, *(each.group for each in some)] for queue_id, some in failures.items()}
+    queries = [transaction.bind("kept_failure_groups", queue=queue_id, ids=some) for queue_id, some in ids.items()]
+    counts = [transaction.bind("count_failure_groups", queue=queue_id) for queue_id in ids]
+    *found, count = await transaction.run(*queries, one_row(counts))
+    rows: dict[tuple[int, int], JobFailure] = {}
+    places: dict[tuple[int, int], int] = {}
+    for (queue_id, some), known_rows, kept in zip(failures.items(), found, count.rows[0], strict=True):
+        known = {group for (group,) in known_rows.rows}
+        new = begun(some, known, kept)
+        known.update(failure.group for failure in new)
+        for failure in some:
+            group = places[queue_id, failure.group] = kept_group(failure, known) or 0
+            rows[queue_id, group] = failure if group == failure.group else OTHER_ERRORS
+    now = transaction.now
+    values = [_row(place, failure, now) for place, failure in sorted(rows.items())]
+    head, tail = transaction.bind("insert_failure_groups"), transaction.bind("note_failures")
+    await transaction.run_and_commit(b" ".join([head, b",".join(values), tail]))
+    return places
+
+
+def _row(place: tuple[int, int], failure: JobFailure, now: int) -> bytes:
+    job, error, example = (blob(text.encode("utf-8", "replace")) for text in failure[1:])
+    return b"(%d,%d,%b,%b,%b,%d,%d,%d)" % (*place, job, error, example, now, now, now + FIRST_LOOK_MS)
+
+
+def put_in(transaction: MysqlTransaction, ids: Sequence[int]) -> None:
+    """Bring the copies of jobs up to date that may be PENDING or FAILED with a group now."""
+    if ids:
+        transaction.later(transaction.bind("insert_failing_jobs", ids=sorted(ids)))
+
+
+def take_out(transaction: MysqlTransaction, ids: Sequence[int]) -> None:
+    """Delete the copies of jobs, before they are deleted themselves, or because they are claimed."""
+    if ids:
+        transaction.later(transaction.bind("delete_failing_jobs", ids=sorted(ids)))
+
+
+def take_out_revived(transaction: MysqlTransaction, ids: Sequence[int]) -> None:
+    """Delete the copies of those of some jobs that have no group any more."""
+    if ids:
+        transaction.later(transaction.bind("delete_revived_jobs", ids=sorted(ids)))
+
+
+async def read(database: Database, queues: Mapping[int, str], limit: int) -> list[FailureGroup]:
+    """Return the largest failure groups of queues, which are given by their ids."""
+    if not queues:
+        return []
+    rows = await database.rows(database.queries.bind("failure_groups", queues=sorted(queues), limit=MOST_READ))
+    budget = CountBudget()
+    found: list[FailureGroup] = []
+    for start in range(0, len(rows), _GROUPS_PER_QUERY):
+        some = rows[start : start + _GROUPS_PER_QUERY]
+        queries = [
+            database.queries.bind("count_failed_so", queue=row[0], group=row[1], state=state, cap=budget.cap)
+            for row in some
+            for state in (FAILED, PENDING)
+        ]
+        [counts] = await database.rows(one_row(queries))
+        budget.spend(sum(counts))
+        found += (
+            _group(queues[row[0]], row, *each) for row, *each in zip(some, counts[::2], counts[1::2], strict=True)
+        )
+    return largest(found, limit)
+
+
+def _group(queue: str, row: Sequence[Any], given_up: int, retrying: int) -> FailureGroup:
+    _, group, *texts, first_ms, last_ms = row
+    job, error, example = (text.decode("utf-8", "replace") for text in texts)
+    return FailureGroup(queue, group, job, error, example, first_ms, last_ms, given_up, retrying)
+
+
+async def forget(database: Database, limit: int) -> int:
+    """Delete groups that have been empty for long, of up to ``limit`` that it looks at; return how many."""
+
+    async def change(transaction: MysqlTransaction) -> int:
+        now = transaction.now
+        gone: defaultdict[int, list[int]] = defaultdict(list)
+        stay: defaultdict[int, list[int]] = defaultdict(list)
+        for queue_id, group, last_ms, is_empty, kept in await transaction.rows(
+            "failure_groups_to_look_at", now=now, limit=limit
+        ):
+            (gone if is_empty and is_forgotten(now - last_ms, kept) else stay)[queue_id].append(group)
+        for queue_id, ids in sorted(gone.items()):
+            transaction.later(transaction.bind("delete_failure_groups", queue=queue_id, ids=sorted(ids)))
+        for queue_id, ids in sorted(stay.items()):
+            look_at = next_look_ms(now)
+            transaction.later(
+                transaction.bind("look_at_failure_groups", queue=queue_id, ids=sorted(ids), look_at=look_at)
+            )
+        if gone or stay:
+            await transaction.run_and_commit()
+        return sum(map(len, gone.values()))
+
+    return await database.change(change, is_repeatable=True)

@@ -1,0 +1,55 @@
+-- Failure groups. The hash "failing" maps the member of a job whose last attempt has failed to its group, until it
+-- succeeds, is cancelled, is retried by hand or gets new attempts. While such a job is PENDING, it is also in two sorted
+-- sets by run_after: "r" priority, and "g" group ":p"; while it is FAILED, in "g" group ":f". What the failures of a
+-- group have in common is in the hash "failures", when it failed last in the sorted set "failed_last".
+--
+-- Such a job has fewer attempts left than it was given, or none. Scripts look for others not at all: "tried" has those
+-- that they have changed, and "settle_failing" brings their sorted sets up to date; after all other changes.
+local tried = {}
+
+-- is_over: the jobs are in no group any more; to be called while they still have records.
+local function settle_failing(prefix, members, is_over)
+  local own, groups = {}, {}
+  for at, group in ipairs(read_fields(prefix .. 'failing', members)) do
+    if group then
+      own[#own + 1], groups[#groups + 1] = members[at], group
+    end
+  end
+  if #own == 0 then
+    return
+  end
+  local added, removed, gone = {}, {}, {}
+  local function put(key, member, run_after)
+    local lists = run_after and added or removed
+    lists[key] = lists[key] or {}
+    if run_after then
+      table.insert(lists[key], run_after)
+    end
+    table.insert(lists[key], member)
+  end
+  for at, line in ipairs(read_fields(prefix .. 'jobs', own)) do
+    local member, group = own[at], prefix .. 'g' .. groups[at]
+    local state, priority, allowed, remaining, _, run_after = string.match(line or '', RECORD)
+    if is_over or not state or state == SUCCEEDED or state ~= FAILED and remaining == allowed then
+      gone[#gone + 1] = member
+      put(prefix .. 'r' .. (priority or '1'), member)
+      put(group .. ':p', member)
+      put(group .. ':f', member)
+    elseif state == PENDING then
+      put(prefix .. 'r' .. priority, member, run_after)
+      put(group .. ':p', member, run_after)
+    elseif state == FAILED then
+      put(group .. ':f', member, run_after)
+    else
+      put(prefix .. 'r' .. priority, member)
+      put(group .. ':p', member)
+    end
+  end
+  for key, list in pairs(added) do
+    call_in_chunks('ZADD', key, list)
+  end
+  for key, list in pairs(removed) do
+    call_in_chunks('ZREM', key, list)
+  end
+  call_in_chunks('HDEL', prefix .. 'failing', gone)
+end
