@@ -201,7 +201,7 @@ def _pages(server: Server, queues: list[str]) -> dict[str, Callable[[int], str]]
         "failed_jobs": f"{jobs}failed",
         "further": f"{jobs}failed&from={failed.continuation}",
         "job": f"/job?id={pending.descriptor}",
-        "failures": "/failed",
+        "failing": "/failing",
         "periodic": "/periodic",
         "classes": "/classes",
         "workers": "/workers",

@@ -175,7 +175,7 @@ def pages(client: Client) -> dict[str, str]:
         "jobs": "/jobs?queue=payment&state=failed",
         "job": f"/job?id={failed.descriptor}",
         "running": f"/job?id={running.descriptor}",
-        "failing": "/failed",
+        "failing": "/failing",
         "periodic": "/periodic",
         "classes": "/classes",
         "workers": "/workers",

@@ -14,7 +14,7 @@ from pinlater.dashboard.chart_data import QueueCharts
 from pinlater.dashboard.claim_holders import ClaimScan, scan_claims
 from pinlater.dashboard.class_figures import SPANS, ClassFigures, classes_of, queues_of_class
 from pinlater.dashboard.count_cache import CountCache
-from pinlater.dashboard.failures import FailureScan, scan_failures
+from pinlater.dashboard.failing_groups import MOST_GROUPS, Trends, read_trends
 from pinlater.dashboard.first_seen import FirstSeen
 from pinlater.dashboard.forms import RequestRefused
 from pinlater.dashboard.history import History
@@ -23,7 +23,11 @@ from pinlater.dashboard.sessions import PasswordChecker, Role, Sessions
 from pinlater.dashboard.triage import Triage
 from pinlater.dashboard.ttl_cache import TtlCache
 from pinlater.dashboard.watch import ClaimWatcher
+from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.workers import WorkerReport
+
+_STALE_SECONDS = 60.0
+"""For so long, answers that take long are shown while new ones are loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,8 @@ class AppState:
         claim_watcher: background task that records when claims were first seen.
         sessions: open login sessions.
         passwords: checks passwords.
-        failures: cached failed jobs by queue; the empty name stands for all queues.
+        failure_groups: cached failure groups by queue; the empty name stands for all queues.
+        failure_trends: cached failed attempts by hour of the groups of some queues, whose names are in lines.
         periodic: cached periodic jobs, by queue likewise.
         classes: cached figures of job classes, by time and queue.
         queues_of_class: cached figures of a class in each queue, by time and class.
@@ -63,7 +68,8 @@ class AppState:
     claim_watcher: ClaimWatcher
     sessions: Sessions
     passwords: PasswordChecker
-    failures: TtlCache[FailureScan]
+    failure_groups: TtlCache[list[FailureGroup]]
+    failure_trends: TtlCache[Trends]
     periodic: TtlCache[PeriodicJobs]
     classes: TtlCache[list[ClassFigures]]
     queues_of_class: TtlCache[list[ClassFigures]]
@@ -76,13 +82,22 @@ class AppState:
 
     async def close(self) -> None:
         """End what runs in the background."""
-        for part in (self.bulk_actions, self.triage, self.counts, self.reports, self.oldest_due, self.charts):
+        answers = (
+            self.reports,
+            self.oldest_due,
+            self.failure_groups,
+            self.failure_trends,
+            self.periodic,
+            self.classes,
+            self.queues_of_class,
+        )
+        for part in (self.bulk_actions, self.triage, self.counts, self.charts, *answers):
             await part.close()
 
     def changed(self, queue: str) -> None:
         """Drop cached data of a changed queue."""
         self.counts.forget(queue)
-        self.failures.forget()
+        self.failure_groups.forget()
         self.claims.forget()
         self.triage.forget()
 
@@ -94,8 +109,11 @@ def make_app_state(options: DashboardOptions, client: AsyncVerbs, searcher: Asyn
     async def queues_of(queue: str) -> list[str]:
         return [queue] if queue else sorted(await client.queue_names())
 
-    async def failures(queue: str) -> FailureScan:
-        return await scan_failures(client, await queues_of(queue))
+    async def failure_groups(queue: str) -> list[FailureGroup]:
+        return await client.failure_groups([queue] if queue else [], limit=MOST_GROUPS)
+
+    async def failure_trends(queues: str) -> Trends:
+        return await read_trends(client, queues.split("\n") if queues else [])
 
     async def periodic(queue: str) -> PeriodicJobs:
         return await client.periodic_jobs(await queues_of(queue))
@@ -117,15 +135,15 @@ def make_app_state(options: DashboardOptions, client: AsyncVerbs, searcher: Asyn
     async def oldest_due(_: str) -> dict[str, int]:
         return await client.oldest_due()
 
-    cached_failures, cached_periodic, cached_reports = (
-        TtlCache(failures),
-        TtlCache(periodic, stale_seconds=20.0),
+    cached_groups, cached_periodic, cached_reports = (
+        TtlCache(failure_groups, stale_seconds=10.0),
+        TtlCache(periodic, stale_seconds=_STALE_SECONDS),
         TtlCache(reports, stale_seconds=10.0),
     )
 
     def changed(queue: str) -> None:
         counts.forget(queue)
-        cached_failures.forget()
+        cached_groups.forget()
 
     hashes = {Role.ADMIN: options.admin_hash, Role.READER: options.reader_hash}
     return AppState(
@@ -139,10 +157,11 @@ def make_app_state(options: DashboardOptions, client: AsyncVerbs, searcher: Asyn
         ClaimWatcher(client, history, first_seen),
         Sessions(),
         PasswordChecker({role: stored for role, stored in hashes.items() if stored}),
-        cached_failures,
+        cached_groups,
+        TtlCache(failure_trends, stale_seconds=_STALE_SECONDS),
         cached_periodic,
-        TtlCache(classes),
-        TtlCache(queues_of_one_class),
+        TtlCache(classes, stale_seconds=_STALE_SECONDS),
+        TtlCache(queues_of_one_class, stale_seconds=_STALE_SECONDS),
         TtlCache(claims),
         cached_reports,
         TtlCache(oldest_due, stale_seconds=10.0),

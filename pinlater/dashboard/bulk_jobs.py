@@ -8,9 +8,6 @@ from typing import NamedTuple
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.dashboard.job_query import JobQuery
 
-MOST_JOBS = 10_000
-"""Listed jobs of one bulk action; the remaining ones take another."""
-
 MOST_MATCHING = 1_000_000
 """Jobs that match; the remaining ones take another action."""
 

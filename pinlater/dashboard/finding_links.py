@@ -36,9 +36,9 @@ def link_of(finding: Finding, *, can_search: bool = True) -> FindingLink:
     if kind in _STORE:
         return FindingLink("/server", "Store")
     if kind in _PERIODIC:
-        return FindingLink("/periodic", "Periodic jobs")
+        return FindingLink(_path("/periodic", queue=queue, q=finding.job or ""), "Periodic job")
     if kind in _FAILURES:
-        return FindingLink(_path("/failed", queue=queue), "Failures")
+        return FindingLink(_path("/failing", queue=queue, **{"class": finding.job or ""}), "Failures")
     if kind in _WORKERS:
         return FindingLink(_path("/workers", queue=queue), "Workers")
     if kind in _WORKER:

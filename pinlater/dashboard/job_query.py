@@ -23,6 +23,7 @@ class JobQuery(NamedTuple):
         priority: their priority; None: any.
         job: name of their class; empty: any.
         argument: argument in their bodies, see ``argument_pattern``; empty: any.
+        group: failure group that their last attempt belongs to, of any priority; None: any.
     """
 
     queue: str
@@ -30,6 +31,7 @@ class JobQuery(NamedTuple):
     priority: int | None = None
     job: str = ""
     argument: str = ""
+    group: int | None = None
 
     @property
     def regex(self) -> str | None:
@@ -39,11 +41,13 @@ class JobQuery(NamedTuple):
     @property
     def is_filtered(self) -> bool:
         """Whether it selects only some of the jobs in the state."""
-        return any((self.priority, self.job, self.argument))
+        return any((self.priority, self.job, self.argument, self.group))
 
     @property
     def filters(self) -> dict[str, Any]:
         """Arguments of ``count`` and ``scan`` beside queue and state."""
+        if self.group is not None:
+            return {"failure_group": self.group, "body_regex": self.regex}
         return {**self.display_state.filters, "priority": self.priority, "body_regex": self.regex}
 
     @property
@@ -55,6 +59,7 @@ class JobQuery(NamedTuple):
             "priority": str(self.priority or ""),
             "class": self.job,
             "argument": self.argument,
+            "group": str(self.group or ""),
         }
         return {name: value for name, value in given.items() if value}
 
@@ -69,6 +74,7 @@ class JobQuery(NamedTuple):
             f"priority {self.priority}" if self.priority else "",
             f"class {self.job}" if self.job else "",
             f"argument {self.argument}" if self.argument else "",
+            "one failure group" if self.group else "",
         ]
         return ", ".join([f"all {self.display_state.name} jobs", *filter(None, parts)])
 
@@ -83,7 +89,7 @@ def read_query(read: Callable[[str, int], str], priority_levels: int) -> JobQuer
     Raises:
         RequestRefused: there is no such state or priority.
     """
-    state, priority = read("state", 20) or "pending", read("priority", 4)
+    state, priority, group = read("state", 20) or "pending", read("priority", 4), read("group", 20)
     display_state = DISPLAY_STATES_BY_NAME.get(state)
     if display_state is None:
         raise RequestRefused(400, f"there is no state {state}; use one of {', '.join(DISPLAY_STATES_BY_NAME)}")
@@ -94,4 +100,5 @@ def read_query(read: Callable[[str, int], str], priority_levels: int) -> JobQuer
         int(number("priority", priority, 1, priority_levels, int)) if priority else None,
         read("class", 200),
         read("argument", _MOST_TEXT + 2) or (f"/{pattern}/" if pattern else ""),
+        int(number("group", group, 1, 2**63 - 1, int)) if group else None,
     )

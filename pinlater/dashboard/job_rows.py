@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.dashboard.app_state import AppState
-from pinlater.dashboard.failures import error_line
 from pinlater.dashboard.first_seen import ClaimHolder, parse_holder
 from pinlater.dashboard.workforce import run_of
 from pinlater.model.body_metadata import Progress
 from pinlater.model.body_summary import SUMMARY_BYTES, BodySummary, summarize
+from pinlater.model.failure_groups import error_line
 from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
 

@@ -15,7 +15,7 @@ class NavigationPage(NamedTuple):
 
 NAVIGATION = (
     NavigationPage("/", "Queues", "q"),
-    NavigationPage("/failed", "Failing", "f"),
+    NavigationPage("/failing", "Failing", "f"),
     NavigationPage("/periodic", "Periodic", "p"),
     NavigationPage("/classes", "Classes", "c"),
     NavigationPage("/workers", "Workers", "w"),

@@ -46,7 +46,7 @@ def test_no_page_keeps_anybody_out_or_is_wider_than_its_window(page, paths, them
     for name, path in paths.items():
         page.goto(path)
         look(page, name, theme, faults)
-    page.goto("/failed")
+    page.goto("/failing")
     page.get_by_role("button", name="Retry…").first.click()
     page.get_by_role("heading", name="Retry").wait_for()
     look(page, "/plans/{key}", theme, faults)

@@ -68,7 +68,7 @@ def test_limits_are_set(page, client):
 
 def test_a_group_of_failures_is_retried_after_its_number_was_shown(page, client):
     fail(client, "group", *[f"TimeoutError: no answer after {number} s" for number in range(250)], "KeyError: 'x'")
-    page.goto("/failed?queue=group")
+    page.goto("/failing?queue=group")
     row = page.get_by_role("row").filter(has_text="TimeoutError")
     row.get_by_role("button", name="Retry…").click()
     page.get_by_role("heading", name="Retry 250 jobs?").wait_for()

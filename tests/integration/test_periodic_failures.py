@@ -126,9 +126,9 @@ def test_what_cannot_be_paused_or_resumed_is_explained(server):
 def test_the_page_of_failures_shows_them(server):
     let_pass(server, 2)
     with dashboard(server.address) as browser:
-        page = browser.get("/failed").text
+        page = browser.get("/failing").text
         assert "Periodic jobs whose last run failed" in page
         assert "<b>Bill</b>" in page
         assert "no rate for EUR" in page
         assert "Poll" not in page
-        assert "Periodic jobs" not in browser.get("/failed?queue=polls").text
+        assert "Periodic jobs" not in browser.get("/failing?queue=polls").text

@@ -8,11 +8,11 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from pinlater.dashboard.access import form_of, local_path
-from pinlater.dashboard.app_state import AppState, get_app_state, known_queue
+from pinlater.dashboard.app_state import get_app_state, known_queue
 from pinlater.dashboard.audit import who
 from pinlater.dashboard.bulk_actions import Action, PlannedAction
-from pinlater.dashboard.bulk_jobs import MOST_JOBS, ListedJobs, MatchingJobs
-from pinlater.dashboard.forms import Form, RequestRefused
+from pinlater.dashboard.bulk_jobs import ListedJobs, MatchingJobs
+from pinlater.dashboard.forms import RequestRefused
 from pinlater.dashboard.job_query import JobQuery, read_query
 from pinlater.dashboard.privacy import admit_search
 from pinlater.dashboard.render import page
@@ -22,7 +22,7 @@ from pinlater.model.state import JobState
 
 
 async def make(request: Request) -> Response:
-    """Plan an action on a group of failed jobs, on selected jobs, or on all that match; nothing is changed yet."""
+    """Plan an action on selected jobs, or on all that match; nothing is changed yet."""
     app, form = get_app_state(request), form_of(request)
     query = read_query(form.text, app.options.priority_levels) if form.text("matching", 4) else None
     try:
@@ -34,8 +34,6 @@ async def make(request: Request) -> Response:
     jobs: ListedJobs | MatchingJobs
     if query is not None:
         jobs, reason = await _matching(request, query), str(query)
-    elif form.text("group", 64):
-        jobs, reason = await _group(app, form)
     else:  # lists begin with the job that is due last, and those of a key are to be in order
         jobs, reason = _selected(form.all("id")[::-1]), "manual selection"
     if jobs.total == 0:
@@ -122,14 +120,6 @@ async def _matching(request: Request, query: JobQuery) -> MatchingJobs:
     except (UnknownError, CallTimeout):  # the search takes too long to count, though not to read page by page
         return MatchingJobs(query, None)
     return MatchingJobs(query, total)
-
-
-async def _group(app: AppState, form: Form) -> tuple[ListedJobs, str]:
-    found = await app.failures.get(form.text("queue", 200))
-    group = found.group(form.text("group", 64))
-    if group is None:
-        raise RequestRefused(409, "this group has changed in the meantime; go back and reload the page")
-    return ListedJobs({group.queue: group.jobs[:MOST_JOBS]}), group.example
 
 
 def _selected(descriptors: Iterable[str]) -> ListedJobs:

@@ -11,13 +11,13 @@ from starlette.responses import RedirectResponse, Response
 
 from pinlater.dashboard.app_state import AppState, get_app_state
 from pinlater.dashboard.count_cache import DISPLAY_STATES, DisplayState
-from pinlater.dashboard.failures import error_line
 from pinlater.dashboard.forms import RequestRefused, query_text
 from pinlater.dashboard.pages.job import MOST_DESCRIPTOR, path_of
 from pinlater.dashboard.privacy import admit_search
 from pinlater.dashboard.render import page
 from pinlater.errors import QueueNotFound, ServerError, UnknownError
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.failure_groups import error_line
 from pinlater.model.jobs import JobInfo
 
 _SEARCH_SECONDS = 8.0

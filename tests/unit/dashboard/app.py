@@ -25,7 +25,7 @@ PAGES = (
     "/queues/pins",
     "/jobs?queue=pins",
     "/job?id=pins:s1:p1:1",
-    "/failed",
+    "/failing",
     "/periodic",
     "/classes",
     "/workers",

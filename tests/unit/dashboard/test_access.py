@@ -175,7 +175,7 @@ PERSON = {"accept": "text/html,*/*;q=0.8"}
     ("referer", "link"),
     [
         (f"{HERE}/jobs?queue=pins&state=failed", 'href="/jobs?queue=pins&amp;state=failed">Back'),
-        ("https://elsewhere.example.com/failed", 'href="/failed">Back'),
+        ("https://elsewhere.example.com/failing", 'href="/failing">Back'),
         (f"{HERE}//elsewhere.example.com/", 'href="/">Go to the queues'),
         ("", 'href="/">Go to the queues'),
     ],
@@ -297,7 +297,7 @@ def test_paths_lead_to_our_files_only(browser, path):
 
 
 OVERSIZED = ("/?q=", "/?page=", "/jobs?queue=", "/jobs?queue=pins&state=", "/jobs?queue=pins&priority=")
-OVERSIZED += ("/jobs?queue=pins&body=", "/jobs?queue=pins&from=", "/job?id=", "/failed?queue=", "/workers?queue=")
+OVERSIZED += ("/jobs?queue=pins&body=", "/jobs?queue=pins&from=", "/job?id=", "/failing?queue=", "/workers?queue=")
 OVERSIZED += ("/charts?queue=", "/find?q=", "/queues/", "/plans/", "/queues/pins?done=")
 
 

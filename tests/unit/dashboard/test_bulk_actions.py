@@ -31,46 +31,10 @@ def carried_out(browser, csrf, path, **fields):
     return text
 
 
-def group_in(page, error):
+def fields_of(page, error):
+    """Return the fields of the forms in the row of an error on the page of failures."""
     row = next(part for part in page.text.split("<tr")[1:] if error in html.unescape(part))
-    return row.partition('name="group" value="')[2].partition('"')[0]
-
-
-def test_failures_are_grouped_and_a_group_is_retried_after_its_number_was_seen(browser, client):
-    refused = [f"OSError: [Errno 111] port {number} refused" for number in range(150)]
-    descriptors = fail(client, *refused, "KeyError: 'locale'")
-    page = browser.get("/failed")
-    assert "151 jobs in 2 groups" in page.text
-    csrf = token_in(page)
-    path = plan(
-        browser, csrf, group=group_in(page, "Errno 111"), queue="", action="retry", state="FAILED", back="/failed"
-    )
-    assert "Retry 150 jobs?" in browser.get(path).text
-    assert client.count("pins", JobState.FAILED) == 151  # nothing has happened yet
-    assert "150 jobs retried" in carried_out(browser, csrf, path, attempts="2")
-    states = {descriptor: info.state for descriptor, info in client.lookup(descriptors).items()}
-    assert [descriptor for descriptor, state in states.items() if state is JobState.FAILED] == [descriptors[-1]]
-
-
-def test_a_queue_with_very_many_failures_hides_no_other(browser, client, monkeypatch):
-    monkeypatch.setattr("pinlater.dashboard.failures.MOST_SCANNED", 60)
-    client.create_queue("zebra")
-    fail(client, *["OSError: full"] * 100)
-    fail(client, "KeyError: 'stripes'", queue="zebra")
-    page = browser.get("/failed")
-    assert "stripes" in page.text
-    assert re.search(
-        r'Only some failed jobs were read\. There are more in\s+<a href="/failed\?queue=pins">pins</a>\.', page.text
-    )
-    assert "Only some failed jobs" not in browser.get("/failed?queue=zebra").text
-
-
-def test_failures_that_differ_in_numbers_ids_or_addresses_are_one_group(browser, client):
-    fail(
-        client,
-        *[f"Refused: 550 {name}@{name}.example.com: 0x{number:04x}" for number, name in enumerate(("ada", "grace"))],
-    )
-    assert "2 jobs in 1 group" in browser.get("/failed").text
+    return dict(re.findall(r'name="(matching|queue|state|group)" value="([^"]*)"', row))
 
 
 def test_ticked_jobs_are_deleted_as_far_as_they_have_not_changed(browser, client):
@@ -87,9 +51,9 @@ def test_ticked_jobs_are_deleted_as_far_as_they_have_not_changed(browser, client
 def test_failed_jobs_are_moved_to_another_queue_to_stay_so_or_to_be_tried_again(browser, client, attempts, state):
     client.create_queue("rescue")
     descriptors = fail(client, "OSError: 1", "OSError: 2", "KeyError: 3")
-    page = browser.get("/failed")
+    page = browser.get("/failing")
     csrf = token_in(page)
-    path = plan(browser, csrf, group=group_in(page, "OSError"), queue="", action="move", state="FAILED", back="/failed")
+    path = plan(browser, csrf, action="move", back="/failing", **fields_of(page, "OSError"))
     assert "Move 2 jobs?" in browser.get(path).text
     assert "<option>rescue</option>" in browser.get(path).text
     assert "<option>pins</option>" not in browser.get(path).text
@@ -141,15 +105,17 @@ def test_plans_that_make_no_sense_are_refused(browser, client):
         {"action": "delete", "state": "FAILED", "id": "nonsense"},
     ):
         assert post(browser, "/plans", csrf, **fields).status_code == 400, fields
-    assert post(browser, "/plans", csrf, action="delete", state="FAILED", group="gone", queue="").status_code == 409
+    for group in ("gone", "12345"):
+        asked = {"matching": "1", "action": "delete", "state": "failed", "group": group, "queue": "pins"}
+        assert post(browser, "/plans", csrf, **asked).status_code == 400
 
 
 def test_of_two_concurrent_confirmations_the_first_chooses_the_queue(browser, client):
     for queue in ("rescue", "attic"):
         client.create_queue(queue)
     descriptors = fail(client, "OSError: 1")
-    csrf = token_in(browser.get("/failed"))
-    path = plan(browser, csrf, id=descriptors, action="move", state="FAILED", back="/failed")
+    csrf = token_in(browser.get("/failing"))
+    path = plan(browser, csrf, id=descriptors, action="move", state="FAILED", back="/failing")
     asking = browser.app.state.dashboard.client
     queue_names, is_asked, may_go_on = asking.queue_names, threading.Event(), threading.Event()
 

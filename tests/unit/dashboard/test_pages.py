@@ -23,7 +23,7 @@ HOSTILE = "<img src=x onerror=alert(1)>\"'&\x1b[31m\x00\u202e\ud800"
 def test_a_server_without_queues_says_what_to_do(local_server):
     with dashboard(local_server.address) as browser:
         assert "pinlater create-queue" in browser.get("/").text
-        assert "No failed jobs" in browser.get("/failed").text
+        assert "Nothing fails<" in browser.get("/failing").text
         assert "No workers<" in browser.get("/workers").text
         assert browser.get("/server").status_code == 200
         assert browser.get("/find?q=anything").status_code == 200
@@ -126,7 +126,7 @@ def test_jobs_are_filtered_by_state_priority_and_body(browser, client):
         ("/job", 400),
         ("/job?id=pins:s1:p1:999", 404),
         ("/job?id=nothing:s1:p1:999", 404),
-        ("/failed?queue=nothing", 404),
+        ("/failing?queue=nothing", 404),
         ("/workers?queue=nothing", 404),
         ("/plans/nothing", 404),
         ("/?page=0", 400),
@@ -179,7 +179,7 @@ def test_whatever_is_in_a_job_is_shown_and_never_obeyed(browser, client, body):
         assert not set(text) & set("\x1b\x00\u202e\ud800")
     [claimed] = client.dequeue_jobs("pins", 1)
     client.ack("pins", failed=[Ack(descriptor, claimed.claim, failed_status(f"ValueError: {HOSTILE[:-1]}"))])
-    for path in ("/failed", f"/job?id={descriptor}", "/jobs?queue=pins&state=failed"):
+    for path in ("/failing", f"/job?id={descriptor}", "/jobs?queue=pins&state=failed"):
         text = browser.get(path).text
         assert "&lt;img src=x" in text
         assert "<img src=x" not in text
@@ -187,7 +187,7 @@ def test_whatever_is_in_a_job_is_shown_and_never_obeyed(browser, client, body):
 
 
 def test_texts_in_the_address_are_escaped(browser):
-    for path in ("/find?q=", "/jobs?queue=pins&body=", "/?q=", "/failed?queue=", "/job?id="):
+    for path in ("/find?q=", "/jobs?queue=pins&body=", "/?q=", "/failing?queue=", "/job?id="):
         text = browser.get(path + quote('"><script>alert(1)</script>')).text
         assert "<script>alert" not in text
 

@@ -23,7 +23,7 @@ def proxied(local_server, client):
 
 def test_all_that_a_browser_is_led_to_is_under_the_base_path(proxied, client, local_server):
     [descriptor] = client.enqueue_jobs("pins", [NewJob(b"{}")])
-    for page in ("/jobs", "/jobs/", "/jobs/job?id=x", "/failed"):
+    for page in ("/jobs", "/jobs/", "/jobs/job?id=x", "/failing"):
         answer = proxied.get(page)
         assert (answer.status_code, answer.headers["location"][:11]) == (303, "/jobs/login"), page
     assert proxied.get("/jobs/", headers={"hx-request": "true"}).headers["hx-redirect"] == "/jobs/login"
@@ -33,7 +33,9 @@ def test_all_that_a_browser_is_led_to_is_under_the_base_path(proxied, client, lo
             "queues/pins",
             "jobs?queue=pins",
             f"job?id={descriptor}",
-            "failed",
+            "failing",
+            "periodic",
+            "classes",
             "workers",
             "server",
             "find?q=x",

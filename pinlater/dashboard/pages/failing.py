@@ -1,0 +1,76 @@
+"""Failing now: what was given up, what is retrying, and which periodic jobs fail, by error and class."""
+
+from __future__ import annotations
+
+import time
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from pinlater.dashboard.app_state import get_app_state, known_queue
+from pinlater.dashboard.failing_groups import COUNTED_TO, MOST_GROUPS, ORDERS, SELECTIONS, failing_groups
+from pinlater.dashboard.forms import RequestRefused, number, query_text
+from pinlater.dashboard.render import page
+
+_PER_PAGE = 50
+_MOST_PERIODIC = 5
+
+
+async def failing(request: Request) -> Response:
+    """Show the failure groups of a queue or of all, the largest first, and periodic jobs whose last run failed."""
+    app = get_app_state(request)
+    queue, job = query_text(request, "queue", 200), query_text(request, "class", 200)
+    selection = SELECTIONS.get(query_text(request, "show", 20) or "all")
+    order = ORDERS.get(query_text(request, "sort", 20) or "jobs")
+    if selection is None or order is None:
+        raise RequestRefused(400, "there is no such list of failures", "/failing")
+    if queue:
+        await known_queue(app, queue)
+    found = await app.failure_groups.get(queue)
+    every = failing_groups(found, job, time.time())
+    rows = sorted(filter(selection.includes, every), key=order.key)
+    which = int(number("page", query_text(request, "page", 9) or "1", 1, 10**6, int))
+    shown = rows[(which - 1) * _PER_PAGE : which * _PER_PAGE]
+    trends = await app.failure_trends.get("\n".join(sorted({row.group.queue for row in shown})))
+    periodic = await app.periodic.get(queue)
+    periodic_jobs = [one for one in periodic.jobs if one.failures and job.lower() in one.name.lower()]
+    fields = {"queue": queue, "class": job, "show": selection.name, "sort": order.name}
+    return page(
+        request,
+        "failing.html",
+        queue=queue,
+        job=job,
+        selection=selection,
+        selections=[(one, sum(map(one.includes, every))) for one in SELECTIONS.values()],
+        order=order,
+        orders=ORDERS.values(),
+        rows=[(row, trends.get((row.group.queue, row.group.id))) for row in shown],
+        given_up=sum(row.group.given_up for row in rows),
+        retrying=sum(row.group.retrying for row in rows),
+        groups=len(rows),
+        has_more=any(max(row.group.given_up, row.group.retrying) >= COUNTED_TO for row in rows),
+        is_cut=len(found) >= MOST_GROUPS,
+        most_groups=MOST_GROUPS,
+        counted_to=COUNTED_TO,
+        periodic=periodic_jobs[:_MOST_PERIODIC],
+        more_periodic=max(len(periodic_jobs) - _MOST_PERIODIC, 0),
+        unseen=sorted(periodic.left_out),
+        which=which,
+        pages=max(-(-len(rows) // _PER_PAGE), 1),
+        link=lambda **changed: _link(fields | changed),
+    )
+
+
+async def failed(request: Request) -> Response:
+    """Redirect from the address of this page in older versions."""
+    queue = query_text(request, "queue", 200)
+    return RedirectResponse(_link({"queue": queue}), 308)
+
+
+def _link(fields: dict[str, str]) -> str:
+    given = {name: value for name, value in fields.items() if value and (name, value) not in _DEFAULTS}
+    return "/failing" + (f"?{urlencode(given)}" if given else "")
+
+
+_DEFAULTS = {("show", "all"), ("sort", "jobs")}
