@@ -21,11 +21,19 @@ _SECONDS = 5.0
 
 
 class Part(NamedTuple):
-    """Jobs of a queue in one state; for PENDING jobs, ``is_future`` selects those not due yet instead of due ones."""
+    """Jobs of a queue in one state.
+
+    Attributes:
+        queue: the queue.
+        state: their state.
+        is_future: of PENDING jobs, those not due yet instead of due ones.
+        oldest_first: whether those due first are read first; servers of older versions read those due last.
+    """
 
     queue: str
     state: JobState
     is_future: bool = False
+    oldest_first: bool = False
 
 
 @dataclass(slots=True)
@@ -85,4 +93,11 @@ def fair_scan(
 
 
 def _page_of(calls: Calls, part: Part, size: int, continuation: str | None) -> Call[Page]:
-    return calls.scan(part.queue, part.state, future=part.is_future, limit=size, continuation=continuation)
+    return calls.scan(
+        part.queue,
+        part.state,
+        future=part.is_future,
+        limit=size,
+        continuation=continuation,
+        oldest_first=part.oldest_first,
+    )

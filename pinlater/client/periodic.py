@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from pinlater.client.fair_scan import Part, fair_scan
+from pinlater.errors import ProtocolError
 from pinlater.model.body_metadata import PERIODIC_KEY_PATTERN, LastRun, read_recurrence
 from pinlater.model.jobs import JobInfo
 from pinlater.model.schedule_words import schedule_in_words
@@ -98,11 +99,12 @@ class PeriodicJobs(NamedTuple):
 
 def find_periodic(calls: Calls, queues: Iterable[str]) -> Generator[Call[Any], Any, PeriodicJobs]:
     """Yield the calls that find the periodic jobs of some queues, receive their results, and return the jobs."""
-    parts = [
-        Part(queue, state, is_future)
-        for queue in queues
-        for state, is_future in ((JobState.PENDING, True), (JobState.PENDING, False), (JobState.IN_PROGRESS, False))
-    ]
+    names = list(queues)
+    try:
+        due = yield calls.oldest_due(names if len(names) == 1 else ())
+    except ProtocolError:  # of an older version
+        due = dict.fromkeys(names, 0)
+    parts = [part for queue in names for part in _parts(queue, has_due=queue in due)]
     scan = yield from fair_scan(calls, parts, MOST_SCANNED)
     # A job that was claimed or rescheduled in the meantime may have been seen twice.
     queue_by_job = {info.descriptor: queue for queue, jobs in scan.jobs.items() for info in jobs if _is_periodic(info)}
@@ -115,6 +117,18 @@ def find_periodic(calls: Calls, queues: Iterable[str]) -> Generator[Call[Any], A
         ]
     found.sort(key=lambda job: (not job.failures, job.queue, job.name))
     return PeriodicJobs(found, scan.left_out)
+
+
+def _parts(queue: str, *, has_due: bool) -> Iterator[Part]:
+    """Yield the parts of a queue that may have periodic jobs.
+
+    Of jobs that are not due, the first ones have those that run soon, and the last ones those that are paused.
+    """
+    yield Part(queue, JobState.PENDING, is_future=True, oldest_first=True)
+    yield Part(queue, JobState.PENDING, is_future=True)
+    yield Part(queue, JobState.IN_PROGRESS)
+    if has_due:
+        yield Part(queue, JobState.PENDING)
 
 
 def pause(calls: Calls, job: PeriodicJob) -> Call[int]:

@@ -19,6 +19,7 @@ from pinlater.dashboard.first_seen import FirstSeen
 from pinlater.dashboard.forms import RequestRefused
 from pinlater.dashboard.history import History
 from pinlater.dashboard.options import DashboardOptions
+from pinlater.dashboard.periodic_directory import PeriodicDirectory
 from pinlater.dashboard.sessions import PasswordChecker, Role, Sessions
 from pinlater.dashboard.triage import Triage
 from pinlater.dashboard.ttl_cache import TtlCache
@@ -104,6 +105,7 @@ class AppState:
 
 def make_app_state(options: DashboardOptions, client: AsyncVerbs, searcher: AsyncVerbs) -> AppState:
     """Build the shared state."""
+    directory = PeriodicDirectory(client)
     counts, first_seen, history = CountCache(client), FirstSeen(), History(options.read_figures)
 
     async def queues_of(queue: str) -> list[str]:
@@ -116,7 +118,7 @@ def make_app_state(options: DashboardOptions, client: AsyncVerbs, searcher: Asyn
         return await read_trends(client, queues.split("\n") if queues else [])
 
     async def periodic(queue: str) -> PeriodicJobs:
-        return await client.periodic_jobs(await queues_of(queue))
+        return await directory.find(queue)
 
     async def classes(key: str) -> list[ClassFigures]:
         span, _, queue = key.partition(" ")

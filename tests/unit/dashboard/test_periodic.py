@@ -5,8 +5,11 @@ import time
 
 import pytest
 
+from pinlater.client.periodic import PeriodicJobs
 from pinlater.dashboard.pages import periodic
+from pinlater.dashboard.periodic_directory import PeriodicDirectory
 from pinlater.model.jobs import NewJob
+from pinlater.model.state import JobState
 from tests.unit.dashboard.app import ADMIN, LOCKED, READER, dashboard, log_in, post, token_in
 from tests.unit.dashboard.periodic_jobs import fail_attempt, plant
 
@@ -129,3 +132,37 @@ def test_names_and_schedules_are_shown_and_never_obeyed(browser, client, name):
     assert "&lt;img src=x" in text
     assert not [part for part in ("<script>", "<img src=x", "<b>'") if part in text]
     assert not set(text) & set("\x1b\u202e")
+
+
+def test_jobs_that_one_search_has_missed_are_remembered(browser, client, monkeypatch):
+    client.create_queue("other")
+    first, second = plant(client, "First"), plant(client, "Second", queue="other", failures=1)
+    asking = browser.app.state.dashboard.client
+    read_all, left_out = asking.periodic_jobs, {"pins"}
+
+    async def read_some(names):
+        found = await read_all(names)
+        return PeriodicJobs([job for job in found.jobs if job.queue not in left_out], left_out & set(names))
+
+    monkeypatch.setattr(asking, "periodic_jobs", read_some)
+    directory = PeriodicDirectory(asking)
+    found = browser.portal.call(directory.find)
+    assert ([job.name for job in found.jobs], found.left_out) == (["Second"], {"pins"})
+    left_out = {"other"}
+    found = browser.portal.call(directory.find)
+    assert ([job.name for job in found.jobs], found.left_out) == (["Second", "First"], set())
+    client.delete_these("other", [second], JobState.PENDING)
+    assert [job.info.descriptor for job in browser.portal.call(directory.find).jobs] == [first]
+    assert browser.portal.call(directory.find, "other").jobs == []
+
+
+def test_periodic_jobs_are_found_among_many_that_wait_for_later(client):
+    later = int(time.time() * 1000) + 86_400_000
+    client.enqueue_jobs("pins", [NewJob(b"{}", run_after_ms=later + number) for number in range(6000)])
+    plant(client, "Soon")
+    descriptor = plant(client, "Paused")
+    [paused] = [job for job in client.periodic_jobs(["pins"]).jobs if job.name == "Paused"]
+    assert client.pause_periodic(paused)
+    found = client.periodic_jobs(["pins"])
+    assert [job.name for job in found.jobs] == ["Paused", "Soon"]
+    assert found.jobs[0].info.descriptor == descriptor
