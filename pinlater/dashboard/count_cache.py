@@ -29,30 +29,27 @@ class StateFilter(TypedDict, total=False):
     """Arguments of ``count`` and ``scan`` that select the jobs of a display state."""
 
     future: bool
+    retrying: bool
 
 
 class DisplayState(NamedTuple):
-    """State of jobs as the pages show it: PENDING is split into pending and scheduled.
+    """State of jobs as the pages show it: PENDING is split into pending, retrying and scheduled.
 
     Attributes:
         name: name in pages and URLs.
         state: stored state of the jobs.
-        is_future: whether PENDING jobs are not due yet.
+        filters: arguments of ``count`` and ``scan`` beside the state.
     """
 
     name: str
     state: JobState
-    is_future: bool = False
-
-    @property
-    def filters(self) -> StateFilter:
-        """Arguments of ``count`` and ``scan`` beside the state."""
-        return {"future": self.is_future}
+    filters: StateFilter = StateFilter()
 
 
 DISPLAY_STATES = (
-    DisplayState("pending", JobState.PENDING),
-    DisplayState("scheduled", JobState.PENDING, is_future=True),
+    DisplayState("pending", JobState.PENDING, {"future": False, "retrying": False}),
+    DisplayState("retrying", JobState.PENDING, {"retrying": True}),
+    DisplayState("scheduled", JobState.PENDING, {"future": True, "retrying": False}),
     DisplayState("running", JobState.IN_PROGRESS),
     DisplayState("failed", JobState.FAILED),
     DisplayState("succeeded", JobState.SUCCEEDED),
@@ -66,6 +63,7 @@ class StateCounts(NamedTuple):
     """Number of jobs of one queue by display state; the server counts up to its ``COUNT_LIMIT``."""
 
     pending: int = 0
+    retrying: int = 0
     scheduled: int = 0
     running: int = 0
     failed: int = 0

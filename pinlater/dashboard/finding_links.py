@@ -46,6 +46,8 @@ def link_of(finding: Finding, *, can_search: bool = True) -> FindingLink:
     if kind is Kind.UNKNOWN_CLASS:
         job = finding.job if can_search and finding.job != _NO_CLASS else ""
         return FindingLink(_path("/jobs", queue=queue, state="scheduled", **{"class": job or ""}), "Jobs")
+    if kind is Kind.RETRYING:
+        return FindingLink(_path("/jobs", queue=queue, state="retrying"), "Jobs")
     if kind is Kind.KEY_FLOOD:
         return FindingLink(_path("/jobs", queue=queue, state="scheduled"), "Jobs")
     return FindingLink(f"/queues/{queue}" if queue else "/workers", "Queue" if queue else "Workers")

@@ -145,6 +145,8 @@ async def _shown(request: Request, descriptor: str, *, reveals: bool) -> Respons
 
 
 def _standing(info: JobInfo) -> str:
+    if info.state is JobState.PENDING and info.failure_group is not None:
+        return "retrying"
     if info.state is JobState.PENDING:
         is_due = (info.run_after_ms or 0) <= time.time() * 1000 and not info.waits_for_key
         return "pending" if is_due else "scheduled"

@@ -14,11 +14,13 @@ from pinlater.dashboard.history import History
 from pinlater.dashboard.queue_rows import QueueRow, queue_rows, sort_rows, total_of, workers_of
 from pinlater.dashboard.ttl_cache import TtlCache
 from pinlater.errors import NoHealthyShards
+from pinlater.model.attempts import Ack
 from pinlater.model.jobs import NewJob
 from pinlater.model.queues import QueueSettings
 from pinlater.model.workers import SILENT_SECONDS, RunningJob, WorkerProcess, WorkerReport
 from pinlater.triage.findings import Finding, Kind, Severity
 from tests.unit.dashboard.app import PAGES
+from tests.unit.dashboard.failing import failed_status
 
 
 def names_in(page):
@@ -62,6 +64,22 @@ def test_a_filter_filters_all_figures(browser, client):
     assert page.text.count('data-finding="no_worker"') == 1
     assert "1 finding about other queues" in page.text
     assert "All figures are of the 1 queue" in page.text
+
+
+@pytest.mark.parametrize("delay_ms", [0, 3_600_000])
+def test_retrying_jobs_are_apart_from_pending_and_scheduled_ones(browser, client, delay_ms):
+    [descriptor] = client.enqueue_jobs("pins", [NewJob(b"{}", attempts=5)])
+    [claimed] = client.dequeue_jobs("pins", 1)
+    client.ack("pins", failed=[Ack(descriptor, claimed.claim, failed_status("OSError: away", 1, 5), delay_ms)])
+    later = int(time.time() * 1000) + 3_600_000
+    client.enqueue_jobs("pins", [NewJob(b"{}"), NewJob(b"{}"), NewJob(b"{}", run_after_ms=later)])
+    expected = {"pending": "2", "retrying": "1", "scheduled": "1", "failed": "0"}
+    page = browser.get("/")
+    assert {name: tile(page, name) for name in expected} == expected
+    for name in ("pending", "retrying", "scheduled"):
+        listed = browser.get(f"/jobs?queue=pins&state={name}").text
+        assert (descriptor in listed) == (name == "retrying")
+    assert '<span class="badge dot retrying">retrying</span>' in browser.get(f"/job?id={descriptor}").text
 
 
 def test_queues_are_sorted_by_any_column(browser, client):
