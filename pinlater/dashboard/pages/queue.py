@@ -12,6 +12,7 @@ from pinlater.dashboard.app_state import get_app_state
 from pinlater.dashboard.audit import audit
 from pinlater.dashboard.chart_data import RANGES
 from pinlater.dashboard.count_cache import DISPLAY_STATES, StateCounts
+from pinlater.dashboard.failing_groups import COUNTED_TO, ORDERS, failing_groups
 from pinlater.dashboard.finding_links import link_of
 from pinlater.dashboard.forms import RequestRefused, query_text
 from pinlater.dashboard.pages.charts import range_of
@@ -20,6 +21,7 @@ from pinlater.dashboard.render import page
 
 _MOST_PRIORITIES = 9
 _MOST_WORKERS = 12
+_MOST_GROUPS = 5
 _PATIENCE_SECONDS = 0.3
 """How long the page waits for findings before it is shown without."""
 _NOTES = {
@@ -44,6 +46,7 @@ async def queue(request: Request) -> Response:
         counts = (await app.counts.get([name])).get(name, counts)
     due_ms = (await app.oldest_due.get("")).get(name)
     reports = await app.reports.get("")
+    groups = failing_groups(await app.failure_groups.get(name), "", time.time())
     return page(
         request,
         "queue.html",
@@ -60,6 +63,9 @@ async def queue(request: Request) -> Response:
         ],
         workers=(serving := workers_of(reports, name, time.time() * 1000))[:_MOST_WORKERS],
         hidden_workers=max(len(serving) - _MOST_WORKERS, 0),
+        groups=sorted(groups, key=ORDERS["jobs"].key)[:_MOST_GROUPS],
+        more_groups=max(len(groups) - _MOST_GROUPS, 0),
+        counted_to=COUNTED_TO,
         chart_range=range_of(request),
         ranges=RANGES.values(),
         link=lambda range: f"/queues/{name}?range={range}" if range else f"/queues/{name}",  # noqa: A006 - of the address

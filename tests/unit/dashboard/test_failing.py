@@ -53,7 +53,7 @@ def test_groups_are_shown_by_class_and_error_with_what_was_given_up_and_what_is_
     assert re.search(r"SendMail in email new ValueError: no address 0 1 ", mail)
     assert "3 jobs given up and 3 retrying, in 2 groups" in text
     group = failure_of("SendMail", "ValueError: no address").group
-    assert f'href="/jobs?queue=email&amp;group={group}&amp;state=pending"' in text
+    assert f'href="/jobs?queue=email&amp;group={group}&amp;state=retrying"' in text
     assert 'href="/classes?name=SendMail"' in text
     assert len(rows(browser.get("/failing?class=sendm").text)) == 1
     assert len(rows(browser.get("/failing?queue=pins").text)) == 1
@@ -84,7 +84,7 @@ def test_what_is_retrying_is_run_now_or_cancelled(browser, client):
     retry_later(client, "OSError: refused", count=3)
     page = browser.get("/failing")
     csrf, fields = token_in(page), fields_of(page, "refused")
-    assert fields["state"] == "pending"
+    assert fields["state"] == "retrying"
     path = plan(browser, csrf, action="run-now", back="/failing", **fields)
     carried_out(browser, csrf, path)
     assert client.count("pins", JobState.PENDING) == 3

@@ -20,7 +20,7 @@ from pinlater.model.queues import QueueSettings
 from pinlater.model.workers import SILENT_SECONDS, RunningJob, WorkerProcess, WorkerReport
 from pinlater.triage.findings import Finding, Kind, Severity
 from tests.unit.dashboard.app import PAGES
-from tests.unit.dashboard.failing import failed_status
+from tests.unit.dashboard.failing import fail, failed_status
 
 
 def names_in(page):
@@ -166,6 +166,16 @@ def test_a_queue_says_what_is_wrong_with_it_alone(browser, client):
         assert time.monotonic() < deadline
     assert page.count('data-finding="no_worker"') == 1
     assert "No worker that reports to the server serves this queue" in page
+
+
+def test_a_queue_names_its_largest_failures(browser, client):
+    fail(client, *["OSError: away"] * 3, *[f"KeyError: '{letter}'" for letter in "abcdefg"])
+    page = browser.get("/queues/pins").text.partition('id="failing"')[2].partition("</section>")[0]
+    assert page.count("<tr>") == 1 + 5
+    assert page.index("OSError: away") < page.index("KeyError")
+    [link] = re.findall(r'href="([^"]+state=failed)">3<', page)
+    assert browser.get(html.unescape(link)).text.count("OSError: away") >= 3
+    assert "and 3 more" in page
 
 
 class SlowClient:
