@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pinlater.model.keys import JobKey
     from pinlater.model.queues import QueueSettings
     from pinlater.model.statistics import Spread, Statistics, StatisticsKind
-    from pinlater.model.workers import QueueLoad, RunningJob, UnknownJobs, WorkerProcess, WorkerReport
+    from pinlater.model.workers import JobClass, QueueLoad, RunningJob, UnknownJobs, WorkerProcess, WorkerReport
 
 _HOMES = {
     "Ack": "records",
@@ -37,6 +37,7 @@ _HOMES = {
     "EnqueueManyOptions": "jobs",
     "EnqueueOptions": "jobs",
     "FairScan": "fair_scan",
+    "JobClass": "records",
     "JobHandle": "handle",
     "JobInfo": "records",
     "JobKey": "records",
@@ -72,6 +73,7 @@ __all__ = [
     "EnqueueManyOptions",
     "EnqueueOptions",
     "FairScan",
+    "JobClass",
     "JobHandle",
     "JobInfo",
     "JobKey",

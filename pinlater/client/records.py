@@ -6,7 +6,15 @@ from pinlater.model.keys import JobKey
 from pinlater.model.queues import QueueSettings
 from pinlater.model.statistics import Spread, Statistics, StatisticsKind
 from pinlater.model.unique import UniqueRule
-from pinlater.model.workers import SILENT_SECONDS, QueueLoad, RunningJob, UnknownJobs, WorkerProcess, WorkerReport
+from pinlater.model.workers import (
+    SILENT_SECONDS,
+    JobClass,
+    QueueLoad,
+    RunningJob,
+    UnknownJobs,
+    WorkerProcess,
+    WorkerReport,
+)
 
 __all__ = [
     "SILENT_SECONDS",
@@ -14,6 +22,7 @@ __all__ = [
     "Acks",
     "Checkpoint",
     "ClaimedJob",
+    "JobClass",
     "JobInfo",
     "JobKey",
     "NewJob",

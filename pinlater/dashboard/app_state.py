@@ -25,7 +25,7 @@ from pinlater.dashboard.triage import Triage
 from pinlater.dashboard.ttl_cache import TtlCache
 from pinlater.dashboard.watch import ClaimWatcher
 from pinlater.model.failure_groups import FailureGroup
-from pinlater.model.workers import WorkerReport
+from pinlater.model.workers import JobClass, WorkerReport
 
 _STALE_SECONDS = 60.0
 """For so long, answers that take long are shown while new ones are loaded."""
@@ -94,6 +94,15 @@ class AppState:
         )
         for part in (self.bulk_actions, self.triage, self.counts, self.charts, *answers):
             await part.close()
+
+    async def job_classes(self, queue: str) -> list[JobClass]:
+        """Return the job classes of a queue that workers have reported, by name."""
+        found: dict[str, JobClass] = {}
+        for report in await self.reports.get(""):
+            for one in report.classes:
+                if one.queue == queue and not found.get(one.name, one._replace(schema="")).schema:
+                    found[one.name] = one
+        return sorted(found.values())
 
     def changed(self, queue: str) -> None:
         """Drop cached data of a changed queue."""

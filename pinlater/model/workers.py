@@ -85,6 +85,24 @@ class QueueLoad(NamedTuple):
     busy_ms: int = 0
 
 
+class JobClass(NamedTuple):
+    """A job class that a worker knows.
+
+    Attributes:
+        name: its name, as bodies have it.
+        queue: that its jobs are enqueued to by default.
+        priority: of its jobs, by default; None if unknown.
+        attempts: of its jobs, by default; None if unknown.
+        schema: JSON schema of its bodies; empty if it has none, or the report no space for it.
+    """
+
+    name: str
+    queue: str
+    priority: int | None = None
+    attempts: int | None = None
+    schema: str = ""
+
+
 class WorkerReport(NamedTuple):
     """What a worker, one supervisor with its job processes, tells of itself; what it does not tell is None.
 
@@ -101,6 +119,7 @@ class WorkerReport(NamedTuple):
         unknown: jobs that it gets and does not know.
         loads: what it has run of late of queues with a ``latency_target``.
         sent_ms: when the report was sent, epoch milliseconds by the worker's clock.
+        classes: job classes that it knows, as far as the report has space for them.
     """
 
     id: str
@@ -115,6 +134,7 @@ class WorkerReport(NamedTuple):
     unknown: Sequence[UnknownJobs] = ()
     loads: Sequence[QueueLoad] = ()
     sent_ms: int | None = None
+    classes: Sequence[JobClass] = ()
 
     @property
     def clock_ahead_ms(self) -> int | None:

@@ -357,6 +357,15 @@ class PinLaterUnknownJobs(Payload):
 
 
 @payload
+class PinLaterJobClass(Payload):
+    className: str | None = field(1, STRING, default=None, required=True)
+    queueName: str | None = field(2, STRING, default=None, required=True)
+    priority: int | None = field(3, I32, default=None)
+    attempts: int | None = field(4, I32, default=None)
+    bodySchema: str | None = field(5, STRING, default=None)
+
+
+@payload
 class PinLaterQueueLoad(Payload):
     queueName: str | None = field(1, STRING, default=None, required=True)
     latencyTargetMillis: int | None = field(2, I64, default=None, required=True)
@@ -381,6 +390,7 @@ class PinLaterWorker(Payload):
     unknownJobs: list[PinLaterUnknownJobs] | None = field(10, (LIST, (STRUCT, PinLaterUnknownJobs)), default=None)
     queueLoads: list[PinLaterQueueLoad] | None = field(11, (LIST, (STRUCT, PinLaterQueueLoad)), default=None)
     sentAtTimestampMillis: int | None = field(12, I64, default=None)
+    jobClasses: list[PinLaterJobClass] | None = field(13, (LIST, (STRUCT, PinLaterJobClass)), default=None)
 
 
 @payload

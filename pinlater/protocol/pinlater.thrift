@@ -472,6 +472,17 @@ struct PinLaterUnknownJobs {
   4: optional i64 lastReturnedAtTimestampMillis,
 }
 
+// Addition: a job class that a worker knows.
+struct PinLaterJobClass {
+  1: required string className,
+  // That its jobs are enqueued to by default.
+  2: required string queueName,
+  3: optional i32 priority,
+  4: optional i32 attempts,
+  // JSON schema of its bodies.
+  5: optional string bodySchema,
+}
+
 // Addition: what a worker has run of late of a queue whose job classes have a latency target.
 struct PinLaterQueueLoad {
   1: required string queueName,
@@ -505,6 +516,8 @@ struct PinLaterWorker {
   11: optional list<PinLaterQueueLoad> queueLoads,
   // By the worker's clock; beside reportedAtTimestampMillis it says how far that clock is off.
   12: optional i64 sentAtTimestampMillis,
+  // As far as 16 KB hold them.
+  13: optional list<PinLaterJobClass> jobClasses,
 }
 
 // Addition: asks for the failure groups of some queues.

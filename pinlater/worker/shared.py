@@ -11,6 +11,7 @@ from pinlater.worker.claim_table.exit_queue import ExitQueue
 from pinlater.worker.claim_table.row import ClaimRow
 from pinlater.worker.claim_table.snapshot import SOLO_LAYOUT, Layout
 from pinlater.worker.claim_table.table import ClaimTable
+from pinlater.worker.class_page import ClassPage
 from pinlater.worker.once_token import OnceToken
 from pinlater.worker.origin import Origin
 from pinlater.worker.pools import JobPool
@@ -30,6 +31,7 @@ class Shared:
         banner: for the one that says what this worker does.
         stopping: the worker has begun to stop.
         origin: which worker it is.
+        class_page: the job classes that the processes have loaded.
     """
 
     claim_table: ClaimTable
@@ -40,6 +42,7 @@ class Shared:
     banner_token: OnceToken = field(default_factory=OnceToken)
     stopping: ProcessEvent = field(default_factory=ProcessEvent)
     origin: Origin = field(default_factory=Origin.here)
+    class_page: ClassPage = field(default_factory=ClassPage)
 
     @classmethod
     def for_pools(cls, pools: Iterable[JobPool], layout: Layout = SOLO_LAYOUT) -> Shared:

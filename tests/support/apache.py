@@ -43,10 +43,11 @@ ImportRequest     1 queueName string, 2 jobs list<JobInfo>
 QueueSettings     1 isPaused bool, 2 maxJobsPerSecond double, 3 maxRunning i32, 4 isFromFile bool
 ChangeRequest     1 queueName string, 2 isPaused bool, 3 maxJobsPerSecond double, 4 maxRunning i32
 RunningJob        1 jobDescriptor string, 2 startedAtTimestampMillis i64
+JobClass          1 className string, 2 queueName string, 3 priority i32, 4 attempts i32, 5 bodySchema string
 WorkerProcess     1 pid i32, 2 pool string, 3 queueNames list<string>, 4 startedAtTimestampMillis i64, 5 memoryBytes i64, 6 jobsAtOnce i32, 7 jobsEnded i64, 8 runningJobs list<RunningJob>
 UnknownJobs       1 queueName string, 2 className string, 3 timesReturned i64, 4 lastReturnedAtTimestampMillis i64
 QueueLoad         1 queueName string, 2 latencyTargetMillis i64, 3 jobsAtOnce i32, 4 jobsRunning i32, 5 windowMillis i64, 6 jobsEnded i64, 7 busyMillis i64
-Worker            1 workerId string, 2 host string, 3 pid i32, 4 version string, 5 pythonVersion string, 6 startedAtTimestampMillis i64, 7 isDraining bool, 8 processes list<WorkerProcess>, 9 reportedAtTimestampMillis i64, 10 unknownJobs list<UnknownJobs>, 11 queueLoads list<QueueLoad>
+Worker            1 workerId string, 2 host string, 3 pid i32, 4 version string, 5 pythonVersion string, 6 startedAtTimestampMillis i64, 7 isDraining bool, 8 processes list<WorkerProcess>, 9 reportedAtTimestampMillis i64, 10 unknownJobs list<UnknownJobs>, 11 queueLoads list<QueueLoad>, 13 jobClasses list<JobClass>
 StatisticsRequest 1 kind i32, 2 resolutionSeconds i32, 3 sinceTimestampMillis i64, 4 untilTimestampMillis i64, 5 queueNames list<string>, 6 name string
 Statistics        1 queueName string, 2 name string, 3 startTimestampMillis i64, 4 enqueued i64, 5 started i64, 6 succeeded i64, 7 failed i64, 8 givenUp i64, 9 waitBuckets map<i32,i64>, 10 runBuckets map<i32,i64>
 FailureGroupsRequest 1 queueNames list<string>, 2 limit i32

@@ -14,6 +14,7 @@ from pinlater.client import (
     Ack,
     Acks,
     Checkpoint,
+    JobClass,
     JobInfo,
     NewJob,
     QueueLoad,
@@ -37,6 +38,7 @@ REPORT = WorkerReport(
     *("worker-1", "host", 7, "0.1.0", "3.11.1", NOW_MS, True),
     processes=[WorkerProcess(8, "pool", ["mail", "sms"], NOW_MS, 9000, 4, 11, [RunningJob(DESCRIPTOR, NOW_MS)], 8000)],
     unknown=[UnknownJobs("mail", "Sms", 2, NOW_MS)],
+    classes=[JobClass("Sms", "mail", 1, 5, '{"type":"object"}')],
     loads=[QueueLoad("mail", 5000, 4, 1, 60_000, 11, 9000)],
     sent_ms=NOW_MS,
 )

@@ -13,10 +13,12 @@ from pinlater.dashboard.access import form_of
 from pinlater.dashboard.app_state import get_app_state
 from pinlater.dashboard.audit import audit
 from pinlater.dashboard.bodies import view_of
+from pinlater.dashboard.command_line import enqueue_command
 from pinlater.dashboard.first_seen import parse_holder
 from pinlater.dashboard.forms import RequestRefused, query_text
 from pinlater.dashboard.job_links import links_of
 from pinlater.dashboard.render import page
+from pinlater.dashboard.replacement import why_not
 from pinlater.dashboard.timeline import timeline_of
 from pinlater.dashboard.tracebacks import traceback_view
 from pinlater.dashboard.workforce import run_of
@@ -35,6 +37,8 @@ _NOTES = {
     "run-now": "The job is due now.",
     "cancel": "The job is cancelled, or asked to stop if it runs.",
     "send": "The event was sent.",
+    "edit": "The edited job is stored; the old one is deleted.",
+    "enqueue": "The job is stored.",
     "unchanged": "Nothing was changed: the job is in another state now.",
 }
 
@@ -134,6 +138,8 @@ async def _shown(request: Request, descriptor: str, *, reveals: bool) -> Respons
         events=[event for wait in info.waits_for if (event := event_in(wait.name)) is not None],
         call=call_text(info.parent) if info.parent else "",
         hides=hides,
+        command="" if hides else enqueue_command(info),
+        why_not_edit=why_not(info),
         is_revealed=reveals,
         body_size=len(info.body or b""),
         now_ms=now_ms,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pinlater.model.workers import QueueLoad, RunningJob, UnknownJobs, WorkerProcess, WorkerReport
+from pinlater.model.workers import JobClass, QueueLoad, RunningJob, UnknownJobs, WorkerProcess, WorkerReport
 from pinlater.protocol import messages
 from pinlater.protocol.conversion.values import present
 
@@ -23,6 +23,7 @@ def worker_struct(report: WorkerReport) -> messages.PinLaterWorker:
         unknownJobs=[messages.PinLaterUnknownJobs(*jobs) for jobs in report.unknown] or None,
         queueLoads=[messages.PinLaterQueueLoad(*load) for load in report.loads] or None,
         sentAtTimestampMillis=report.sent_ms,
+        jobClasses=[messages.PinLaterJobClass(*one[:4], one.schema or None) for one in report.classes] or None,
     )
 
 
@@ -59,6 +60,10 @@ def _worker_report(struct: messages.PinLaterWorker) -> WorkerReport:
         tuple(_unknown_jobs(jobs) for jobs in struct.unknownJobs or ()),
         queue_loads(struct),
         struct.sentAtTimestampMillis,
+        tuple(
+            JobClass(present(one.className), present(one.queueName), one.priority, one.attempts, one.bodySchema or "")
+            for one in struct.jobClasses or ()
+        ),
     )
 
 

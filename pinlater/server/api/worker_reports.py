@@ -118,6 +118,10 @@ def _check_worker(worker: PinLaterWorker) -> None:
         _check_text("className", jobs.className, fewest=1)
     for load in worker.queueLoads or ():
         _check_load(load)
+    for kind in worker.jobClasses or ():
+        require(kind, "request.worker.jobClasses[]")
+        check_queue_name(kind.queueName or "")
+        _check_text("className", kind.className, fewest=1)
 
 
 def _check_process(process: PinLaterWorkerProcess) -> None:

@@ -42,6 +42,7 @@ def build_report(shared: Shared, unknown: Sequence[UnknownJobs] = (), loads: Seq
         processes=_bounded(list(_processes(shared))),
         unknown=unknown,
         loads=loads,
+        classes=shared.class_page.read(),
     )
 
 

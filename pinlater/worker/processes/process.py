@@ -17,11 +17,13 @@ from pinlater_supervisor import Child
 
 from pinlater.errors import CallError, ServerUnavailable, ServiceError
 from pinlater.jobs.body_codec import JobCodec
+from pinlater.jobs.body_schemas import bounded_classes
 from pinlater.jobs.loader import load_middleware
 from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.burst import Burst
 from pinlater.worker.claim_table.counters import CANCELLED, UNREADABLE
 from pinlater.worker.claim_table.snapshot import DISCARDED, FAILED, SUCCEEDED, Identity
+from pinlater.worker.class_page import CLASSES_BYTES
 from pinlater.worker.log_once import LogOnce
 from pinlater.worker.options import WorkerOptions
 from pinlater.worker.pools import JobPool
@@ -89,6 +91,7 @@ class JobProcess(ABC):
             patience=[] if options.is_team or options.debug else codec.cancel_patience,
         )
         self._row.register(identity)
+        shared.class_page.write(bounded_classes(codec.kinds, CLASSES_BYTES))
         self._counters = shared.process_counters(pool.name, child.slot)
         self._counters.register(identity.kinds)
         calls = self._calls = Calls(identity.source, is_plain=True)

@@ -83,6 +83,7 @@ SHARED = {
     "pinlater.server.retry_until_done",
     "pinlater.worker.log_once",
     "pinlater.worker.logs",
+    "pinlater.worker.class_page",
     "pinlater.worker.once_token",
     "pinlater.worker.options",
     "pinlater.worker.origin",

@@ -1,0 +1,156 @@
+"""Forms for bodies: one input for each field of a job, made of its class's JSON schema or of the values it has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from pinlater.dashboard.forms import Form, RequestRefused
+
+MOST_BODY = 200_000
+"""Characters of a body in a form."""
+
+_MOST_FIELDS = 200
+_NO_JSON = (ValueError, RecursionError)
+_KINDS = {"string": "text", "integer": "number", "number": "number", "boolean": "boolean"}
+
+
+class BodyField(NamedTuple):
+    """An input for one field of a job.
+
+    Attributes:
+        name: name of the field.
+        kind: ``text``, ``number``, ``boolean`` or ``json``.
+        value: what the input shows.
+        is_required: whether the class has no default for it.
+        hint: its type, in the words of the schema.
+    """
+
+    name: str
+    kind: str
+    value: str = ""
+    is_required: bool = True
+    hint: str = ""
+
+
+def fields_of(schema: str, values: Mapping[str, Any] | None = None) -> list[BodyField] | None:
+    """Return the inputs of a job; None if there is nothing to make them of, or too much.
+
+    Args:
+        schema: JSON schema of its class; empty if unknown.
+        values: values of its fields; None for a new job.
+    """
+    declared, required = _properties(schema)
+    names = [*declared, *(name for name in values or {} if name not in declared)]
+    if (not declared and values is None) or len(names) > _MOST_FIELDS:
+        return None
+    return [
+        _field(name, declared.get(name), values, is_required=name in required or name not in declared) for name in names
+    ]
+
+
+def read_body(form: Form, job: str, fields: list[BodyField]) -> bytes:
+    """Return the body that a form describes.
+
+    Args:
+        form: the sent form.
+        job: name of the job's class; empty for a body without one.
+        fields: the inputs.
+
+    Raises:
+        RequestRefused: a value does not fit its field.
+    """
+    body: dict[str, Any] = {"job": job} if job else {}
+    for field in fields:
+        text = form.raw(f"field-{field.name}", MOST_BODY)
+        if field.kind == "text":
+            if text or field.is_required:
+                body[field.name] = text.replace("\r\n", "\n")
+        elif text.strip():
+            body[field.name] = _value(field, text)
+        elif field.is_required:
+            raise RequestRefused(400, f"the field {field.name} has no value")
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def own_fields(body: bytes | None) -> tuple[str, dict[str, Any], dict[str, Any]] | None:
+    """Return the class, the fields and PinLater's own fields of a body; None if it is no JSON object."""
+    try:
+        found = json.loads(body or b"")
+    except _NO_JSON:
+        return None
+    if not isinstance(found, dict):
+        return None
+    job = found.pop("job") if isinstance(found.get("job"), str) else ""
+    kept = {name: value for name, value in found.items() if name.startswith("$")}
+    return job, {name: value for name, value in found.items() if name not in kept}, kept
+
+
+def _field(
+    name: str, declared: Mapping[str, Any] | None, values: Mapping[str, Any] | None, *, is_required: bool
+) -> BodyField:
+    if values is not None and name in values:
+        value = values[name]
+        kind = _kind_of(value)
+        wanted = _kind_in(declared)
+        if wanted == kind or declared is None:
+            return BodyField(name, kind, _shown(value, kind), is_required, _hint(declared))
+        return BodyField(name, "json", _shown(value, "json"), is_required, _hint(declared))
+    kind = _kind_in(declared)
+    default = (declared or {}).get("default")
+    return BodyField(name, kind, "" if default is None else _shown(default, kind), is_required, _hint(declared))
+
+
+def _kind_of(value: Any) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    return "text" if isinstance(value, str) else "number" if isinstance(value, int | float) else "json"
+
+
+def _kind_in(declared: Mapping[str, Any] | None) -> str:
+    kind = (declared or {}).get("type")
+    return _KINDS.get(kind, "json") if isinstance(kind, str) else "json"
+
+
+def _hint(declared: Mapping[str, Any] | None) -> str:
+    """Return the type of a field, such as ``string, date-time`` or ``"a" | "b"``."""
+    if not declared:
+        return ""
+    if isinstance(declared.get("enum"), list):
+        return " | ".join(json.dumps(one) for one in declared["enum"])[:200]
+    kinds = [one.get("type") or str(one.get("$ref", "")).rpartition("/")[2] for one in declared.get("anyOf") or ()]
+    kind = declared.get("type") or str(declared.get("$ref", "")).rpartition("/")[2] or " or ".join(filter(None, kinds))
+    return ", ".join(str(part) for part in (kind, declared.get("format")) if part)[:200]
+
+
+def _shown(value: Any, kind: str) -> str:
+    if kind == "text":
+        return str(value)
+    return json.dumps(value, ensure_ascii=False, indent=2 if isinstance(value, dict | list) and value else None)
+
+
+def _value(field: BodyField, text: str) -> Any:
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except _NO_JSON as error:
+        raise RequestRefused(400, f"the field {field.name} is not JSON: {error}; a text needs quotes") from None
+    if field.kind != "json" and _kind_of(value) != field.kind:
+        raise RequestRefused(400, f"the field {field.name} must be a {field.kind}")
+    return value
+
+
+def _refuse_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON number")
+
+
+def _properties(schema: str) -> tuple[dict[str, Mapping[str, Any]], set[str]]:
+    """Return the fields that a schema declares, and the names of the required ones."""
+    try:
+        whole = json.loads(schema) if schema else {}
+        defined = whole.get("$defs", {})
+        kind = defined.get(str(whole.get("$ref", "")).rpartition("/")[2], whole)
+        fields = {name: one for name, one in kind.get("properties", {}).items() if name != "job"}
+        return fields, set(kind.get("required", ()))
+    except (*_NO_JSON, AttributeError, TypeError):
+        return {}, set()

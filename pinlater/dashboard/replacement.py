@@ -1,0 +1,75 @@
+"""Replacement of a job by an edited one: the new job is stored first, then the old one is deleted."""
+
+from __future__ import annotations
+
+import time
+
+from pinlater.client.async_verbs import AsyncVerbs
+from pinlater.client.moving import HOLD_SECONDS
+from pinlater.errors import PinLaterError
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.jobs import JobInfo, NewJob
+from pinlater.model.state import JobState
+from pinlater.model.unique import OnDuplicate, UniqueRule
+
+_KEY = "replaces {}"
+
+
+def why_not(info: JobInfo, priority: int | None = None) -> str:
+    """Return why a job cannot be replaced by one of this priority (None: of the same); empty if it can."""
+    own = JobDescriptor.parse(info.descriptor).priority
+    if info.unique is not None and info.state is JobState.PENDING and priority not in {None, own}:
+        return "a job with a unique key keeps its priority as long as it waits"
+    if info.state is JobState.IN_PROGRESS:
+        return "the job is running; wait until it has ended, or cancel it"
+    if info.parent is not None and not info.state.is_final:
+        return "another job waits for the end of this one, and would take its deletion for a failure"
+    if info.waits_for:
+        return "the job has begun and waits for events or other jobs, which a new job would not get"
+    if info.key is not None and info.key.is_ordered and info.state is JobState.PENDING:
+        return "the jobs of its key run in order, and a new job would be the last of them"
+    return ""
+
+
+async def replace_job(client: AsyncVerbs, old: JobInfo, new: NewJob) -> str | None:
+    """Store ``new`` and delete ``old``; return the new descriptor, or None if the old job has changed meanwhile.
+
+    Until the old job is gone, the new one is not due, for ``HOLD_SECONDS`` at most. If a worker has taken the old one
+    in the meantime, the new one is deleted. A pending job with a unique key is replaced by the store itself, in one
+    step. Both may be repeated: the new job has a unique key that names the old one, or that of the old one.
+
+    Raises:
+        PinLaterError: the server refused the new job, and nothing was changed; or it does not answer any more, and
+            both jobs may be there.
+    """
+    queue = JobDescriptor.parse(old.descriptor).queue
+    due_ms = new.run_after_ms or 0
+    if old.unique is not None and old.state is JobState.PENDING:
+        return await _replace_keyed(client, queue, old, new)
+    hold_ms = int((time.time() + HOLD_SECONDS) * 1000)
+    held = new._replace(unique=new.unique or _KEY.format(old.descriptor), run_after_ms=max(due_ms, hold_ms))
+    [name] = await client.enqueue_jobs(queue, [held])
+    try:
+        deleted = await client.delete_these(queue, [old.descriptor], old.state)
+    except PinLaterError:
+        await client.delete_these(queue, [name], JobState.PENDING)
+        raise
+    if not deleted and old.descriptor in await client.lookup([old.descriptor]):
+        await client.delete_these(queue, [name], JobState.PENDING)
+        return None
+    if due_ms <= time.time() * 1000:
+        await client.run_now(queue, [name])
+    elif due_ms < hold_ms:
+        await client.schedule(queue, [name], due_ms)
+    return name
+
+
+async def _replace_keyed(client: AsyncVerbs, queue: str, old: JobInfo, new: NewJob) -> str | None:
+    rule = UniqueRule(on_duplicate=OnDuplicate.REPLACE)
+    [name] = await client.enqueue_jobs(queue, [new._replace(unique=old.unique, unique_rule=rule)])
+    stored = (await client.lookup([name], include_body=True)).get(name)
+    if stored is None or stored.body != new.body:  # a worker had claimed the job before, and it was left alone
+        return None
+    if name == old.descriptor and new.run_after_ms is not None:
+        await client.schedule(queue, [name], new.run_after_ms)
+    return name

@@ -1,0 +1,262 @@
+"""Acting on one job: edited and retried, with another priority or time, copied; and a new one from a form."""
+
+import json
+import shlex
+import time
+
+import msgspec
+import pytest
+
+from pinlater.dashboard.body_form import BodyField, fields_of, own_fields, read_body
+from pinlater.dashboard.command_line import enqueue_command
+from pinlater.dashboard.forms import Form, RequestRefused
+from pinlater.jobs.body_schemas import job_class
+from pinlater.jobs.job import Job
+from pinlater.model.attempts import Ack
+from pinlater.model.jobs import JobInfo, NewJob
+from pinlater.model.keys import JobKey
+from pinlater.model.messages import Parent
+from pinlater.model.state import JobState
+from pinlater.model.workers import WorkerReport
+from tests.unit.dashboard.app import ADMIN, LOCKED, READER, dashboard, log_in, post, token_in
+
+UNCHANGED = {"priority": "1", "attempts": "3", "has_body": "1", "body": "{}"}
+SEND = b'{"job":"Send","user_id":42,"name":"ada"}'
+
+
+class Send(Job, queue="pins", attempts=7):
+    user_id: int
+    name: str = "ada"
+    tags: list[str] = msgspec.field(default_factory=list)
+    urgent: bool = False
+
+    def run(self, context):
+        pass
+
+
+def failed(client, body=SEND, **fields):
+    [name] = client.enqueue_jobs("pins", [NewJob(body, attempts=1, **fields)])
+    [job] = client.dequeue_jobs("pins", 1)
+    client.ack("pins", failed=[Ack(name, job.claim, "no")])
+    return name
+
+
+def pending(client):
+    return client.enqueue_jobs("pins", [NewJob(SEND)])[0]
+
+
+def edited(browser, name, **changes):
+    """Send the form of the edit page with changes; return the answer."""
+    page = browser.get(f"/job/edit?id={name}")
+    assert page.status_code == 200, page.text
+    state = page.text.partition('name="state" value="')[2].partition('"')[0]
+    fields = {"by_fields": "1", "kind": ["number:user_id", "text:name"], "field-user_id": "42", "field-name": "ada"}
+    return post(
+        browser,
+        "/job/replace",
+        token_in(page),
+        **({"id": name, "state": state, "priority": "1", "attempts": "3"} | fields | changes),
+    )
+
+
+def only_job(client):
+    states = (JobState.PENDING, JobState.FAILED, JobState.SUCCEEDED)
+    scans = [client.scan("pins", state, future=is_future) for state in states for is_future in (False, True)]
+    [name] = {job.descriptor for scan in scans for job in scan.jobs}
+    return client.lookup([name], include_body=True)[name]
+
+
+def test_a_failed_job_is_edited_and_retried(browser, client, caplog):
+    name = failed(client)
+    with caplog.at_level("INFO", "pinlater.audit"):
+        answer = edited(browser, name, **{"field-user_id": "43", "field-name": "Ōsu"})
+    info = only_job(client)
+    assert answer.headers["location"].startswith(f"/job?id={info.descriptor}")
+    assert "edited job is stored" in browser.get(answer.headers["location"]).text
+    assert json.loads(info.body) == {"job": "Send", "user_id": 43, "name": "Ōsu"}
+    assert (info.state, info.attempts_allowed) == (JobState.PENDING, 3)
+    assert info.run_after_ms <= time.time() * 1000 + 1000
+    assert f"edited from {name}" in info.status
+    assert f'action="edit(to={info.descriptor})"' in caplog.text or f"edit(to={info.descriptor})" in caplog.text
+    assert [job.descriptor for job in client.dequeue_jobs("pins", 5)] == [info.descriptor]
+
+
+def test_priority_and_time_are_changed(browser, client):
+    later = int(time.time() * 1000) + 3_600_000
+    [name] = client.enqueue_jobs("pins", [NewJob(SEND, run_after_ms=later, key=JobKey("ada"))])
+    edited(browser, name, priority="2")
+    info = only_job(client)
+    assert ":p2:" in info.descriptor
+    assert info.run_after_ms == later
+    assert info.key == JobKey("ada")
+    edited(browser, info.descriptor, priority="2", delay="3", unit="days")
+    assert 3 * 86_400_000 - 60_000 < only_job(client).run_after_ms - time.time() * 1000 <= 3 * 86_400_000
+    edited(browser, only_job(client).descriptor, priority="2", delay="0.5", unit="seconds")
+    time.sleep(0.6)
+    assert len(client.dequeue_jobs("pins", 1)) == 1
+
+
+def test_a_job_that_a_worker_takes_meanwhile_is_left_alone(browser, client):
+    [name] = client.enqueue_jobs("pins", [NewJob(SEND)])
+    page = browser.get(f"/job/edit?id={name}")
+    client.dequeue_jobs("pins", 1)
+    answer = post(browser, "/job/replace", token_in(page), id=name, state="PENDING", **UNCHANGED)
+    assert answer.status_code == 409
+    assert "nothing was changed" in answer.text
+    assert client.count("pins", JobState.PENDING) + client.count("pins", JobState.PENDING, future=True) == 0
+    assert client.lookup([name])[name].state is JobState.IN_PROGRESS
+
+
+def test_a_second_click_changes_nothing_more(browser, client):
+    name = failed(client)
+    first = edited(browser, name, delay="1", unit="hours")
+    csrf = token_in(browser.get("/queues/pins"))
+    again = post(browser, "/job/replace", csrf, id=name, state="FAILED", **UNCHANGED)
+    assert again.status_code == 404
+    assert first.headers["location"].startswith(f"/job?id={only_job(client).descriptor}")
+
+
+def test_a_job_with_a_unique_key_is_changed_in_one_step(browser, client):
+    later = int(time.time() * 1000) + 3_600_000
+    [name] = client.enqueue_jobs("pins", [NewJob(SEND, run_after_ms=later, unique="ada")])
+    edited(browser, name, **{"field-user_id": "43"})
+    info = only_job(client)
+    assert (info.descriptor, info.unique, json.loads(info.body)["user_id"]) == (name, "ada", 43)
+    assert info.run_after_ms == later
+    assert edited(browser, name, priority="2").status_code == 409
+
+
+def test_finished_steps_are_kept_on_demand(browser, client):
+    body = b'{"job":"Send","user_id":42,"name":"ada","$steps":{"a":1},"$policy":{"timeout":5.0}}'
+    name = failed(client, body)
+    edited(browser, name)
+    assert own_fields(only_job(client).body)[2] == {"$policy": {"timeout": 5.0}}
+    client.delete_these("pins", [only_job(client).descriptor], JobState.PENDING)
+    edited(browser, failed(client, body), keeps_steps="on")
+    assert own_fields(only_job(client).body)[2].keys() == {"$steps", "$policy"}
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda client: NewJob(SEND, parent=Parent(pending(client), "call/0/x", 0)), "waits for the end"),
+        (lambda _: NewJob(SEND, key=JobKey("ada", 1, is_ordered=True)), "run in order"),
+    ],
+)
+def test_jobs_that_others_depend_on_are_not_edited(browser, client, make, problem):
+    [name] = client.enqueue_jobs("pins", [make(client)])
+    answer = browser.get(f"/job/edit?id={name}")
+    assert answer.status_code == 409
+    assert problem in answer.text
+    assert "Edit…" not in browser.get(f"/job?id={name}").text
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"field-user_id": "x"}, "user_id is not JSON"),
+        ({"field-user_id": "true"}, "user_id must be a number"),
+        ({"field-user_id": ""}, "user_id has no value"),
+        ({"field-user_id": "NaN"}, "user_id is not JSON"),
+        ({"priority": "9"}, "Priority must be"),
+        ({"attempts": "0"}, "Attempts must be"),
+        ({"by_fields": "", "body": "[]"}, "not a JSON object"),
+        ({"by_fields": "", "body": '{"$steps":{}}'}, "PinLater"),
+    ],
+)
+def test_values_that_do_not_fit_are_refused(browser, client, changes, problem):
+    name = failed(client)
+    answer = edited(browser, name, **changes)
+    assert answer.status_code == 400
+    assert problem in answer.text
+    assert only_job(client).descriptor == name
+
+
+def test_a_body_that_is_no_json_is_edited_as_text_and_bytes_not_at_all(browser, client):
+    name = failed(client, b"user 42")
+    edited(browser, name, by_fields="", has_body="1", body="user 43")
+    assert only_job(client).body == b"user 43"
+    client.dequeue_jobs("pins", 1)
+    name = failed(client, b"\xff\x00")
+    assert "is no text" in browser.get(f"/job/edit?id={name}").text
+    edited(browser, name, by_fields="", priority="2")
+    assert next(iter(client.dequeue_jobs("pins", 5))).body == b"\xff\x00"
+
+
+def report_classes(client):
+    client.report_worker(WorkerReport("w1", "web1", 1, classes=[job_class(Send)]), 60.0)
+
+
+def test_a_job_is_enqueued_from_the_fields_of_its_class(browser, client, caplog):
+    report_classes(client)
+    page = browser.get("/enqueue?queue=pins")
+    for expected in ("user_id", "integer", "tags", "urgent", 'value="7"', 'value="ada"'):
+        assert expected in page.text
+    kinds = ["number:user_id", "text:name", "json:tags", "boolean:urgent"]
+    fields = {"queue": "pins", "class": "Send", "by_fields": "1", "kind": kinds, "priority": "2", "attempts": "7"}
+    values = {"field-user_id": "5", "field-name": "", "field-tags": '["a"]', "field-urgent": "true", "unique": "five"}
+    with caplog.at_level("INFO", "pinlater.audit"):
+        post(browser, "/enqueue", token_in(page), **fields, **values)
+    info = only_job(client)
+    assert json.loads(info.body) == {"job": "Send", "user_id": 5, "tags": ["a"], "urgent": True}
+    assert (info.unique, info.attempts_allowed) == ("five", 7)
+    assert f"action=enqueue subject={info.descriptor} jobs=1" in caplog.text
+
+
+def test_without_a_report_the_body_is_written_as_json(browser, client):
+    page = browser.get("/enqueue?queue=pins")
+    assert "No worker has reported classes" in page.text
+    post(browser, "/enqueue", token_in(page), queue="pins", body='{"job":"Other"}', priority="1", attempts="2")
+    assert only_job(client).body == b'{"job":"Other"}'
+    bad = post(browser, "/enqueue", token_in(page), queue="pins", body="x", priority="1", attempts="2")
+    assert bad.status_code == 400
+
+
+def test_a_job_is_copied(browser, client):
+    name = failed(client)
+    page = browser.get(f"/enqueue?queue=pins&copy={name}")
+    assert 'value="42"' in page.text
+    command = enqueue_command(client.lookup([name], include_body=True)[name])
+    assert shlex.split(command)[:3] == ["pinlater", "enqueue", "pins"]
+    assert json.loads(shlex.split(command)[-1]) == json.loads(SEND)
+    assert "pinlater enqueue pins" in browser.get(f"/job?id={name}").text
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff", b"a\nb\x1b", b"x" * 30_000])
+def test_a_body_that_fits_no_command_line_has_none(body):
+    assert enqueue_command(JobInfo("pins:s1:p1:1", JobState.FAILED, 1, 0, body=body)) == ""
+
+
+def test_readers_neither_edit_nor_enqueue_and_hidden_bodies_are_logged(local_server, client, caplog):
+    name = failed(client)
+    with dashboard(local_server.address, hides_bodies=True, **LOCKED) as browser:
+        log_in(browser, READER)
+        assert browser.get(f"/job/edit?id={name}").status_code == 403
+        assert browser.get(f"/enqueue?queue=pins&copy={name}").status_code == 403
+        assert "ada" not in browser.get(f"/job?id={name}").text
+        csrf = token_in(browser.get("/queues/pins"))
+        assert post(browser, "/job/replace", csrf, id=name).status_code == 403
+        assert post(browser, "/enqueue", csrf, queue="pins").status_code == 403
+        browser.cookies.clear()
+        log_in(browser, ADMIN)
+        with caplog.at_level("INFO", "pinlater.audit"):
+            assert "ada" in browser.get(f"/job/edit?id={name}").text
+        assert f"action=show-body subject={name}" in caplog.text
+
+
+def test_inputs_fit_the_values_they_have():
+    fields = fields_of(job_class(Send).schema, {"user_id": "no number", "name": "a\nb", "extra": {"a": 1}})
+    assert [(field.name, field.kind) for field in fields] == [
+        ("user_id", "json"), ("name", "text"), ("tags", "json"), ("urgent", "boolean"), ("extra", "json"),
+    ]  # fmt: skip
+    assert [field.is_required for field in fields] == [True, False, False, False, True]
+    assert fields_of("", None) is None
+    assert fields_of("nonsense", {}) == []
+
+
+def test_texts_are_sent_as_they_are():
+    form = Form([("field-name", "a\r\n b "), ("field-empty", "")])
+    fields = [BodyField("name", "text"), BodyField("empty", "text", is_required=False)]
+    assert json.loads(read_body(form, "", fields)) == {"name": "a\n b "}
+    with pytest.raises(RequestRefused):
+        read_body(Form([]), "", [BodyField("number", "number")])
