@@ -91,7 +91,7 @@ class Statistics:
     """What happened in one period.
 
     Which numbers are there depends on what it is about: ``enqueued`` and ``started`` of queues only, ``run`` of
-    classes only; of failure groups ``failed`` and ``given_up`` only.
+    classes only; of failure groups ``failed`` only.
 
     Attributes:
         queue: name of the queue; empty: all queues together.

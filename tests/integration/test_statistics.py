@@ -7,6 +7,7 @@ import pytest
 from pinlater import Client
 from pinlater.client import Ack, NewJob, StatisticsKind
 from pinlater.errors import QueueNameInvalid, UnknownError
+from pinlater.model.failure_groups import failure_of
 from pinlater.model.statistics import total
 from tests.support.server import ServerProcess, wait_for
 
@@ -19,7 +20,7 @@ def test_statistics_survive_a_restart(tmp_path):
     with Client(f"127.0.0.1:{server.port}", source="statistics") as client:
         client.enqueue_jobs("mail", [NewJob(b"x", attempts=1)] * 3)
         jobs = client.dequeue_jobs("mail", 3)
-        acks = [Ack(job.descriptor, job.claim) for job in jobs]
+        acks = [Ack(job.descriptor, job.claim, "OSError: full", job="Send") for job in jobs]
         client.ack("mail", acks[:2], acks[2:])
     server.stop()  # writes what was counted last
     server = ServerProcess(tmp_path / "server")
@@ -29,6 +30,9 @@ def test_statistics_survive_a_restart(tmp_path):
                 mail = total(client.statistics(QUEUE, resolution=resolution, since_ms=since_ms, queues=queues))
                 counts = (mail.enqueued, mail.started, mail.succeeded, mail.failed, mail.given_up, mail.wait.count)
                 assert counts == (3, 3, 2, 1, 1, 3)
+            kind = StatisticsKind.FAILURE
+            failures = total(client.statistics(kind, resolution=resolution, since_ms=since_ms, queues=["mail"]))
+            assert (failures.name, failures.failed) == (str(failure_of("Send", "OSError: full").group), 1)
         assert client.statistics(QUEUE, resolution=60, since_ms=since_ms, queues=["other"]) == []
         assert client.statistics(QUEUE, resolution=60, since_ms=0, until_ms=since_ms) == []
     server.stop()

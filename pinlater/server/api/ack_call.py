@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import suppress
 from typing import Any
 
@@ -26,7 +27,7 @@ class AckCall:
         broker: passes acks to the store.
         metrics: counts acks.
         max_result_bytes: longest result of a job.
-        statistics: collects what workers tell of job classes.
+        statistics: collects what workers tell of job classes, and failures by group.
     """
 
     def __init__(self, broker: Broker, metrics: Metrics, max_result_bytes: int, statistics: StatisticsBuffer) -> None:
@@ -75,6 +76,7 @@ class AckCall:
         settled = await self._broker.ack(acks.queue, acks.succeeded, acks.failed)
         self._metrics.acks_succeeded.add(acks.queue, len(acks.succeeded))
         self._metrics.acks_failed.add(acks.queue, len(acks.failed))
+        self._record_failures(acks)
         cancelled = min(sum(ack.is_cancelled for ack in acks.failed), settled.failed) if acks.failed else 0
         self._metrics.jobs_given_up.add(acks.queue, settled.failed - cancelled)
         if cancelled:
@@ -83,6 +85,11 @@ class AckCall:
             self._metrics.stale_acks.add(acks.queue, settled.stale)
         if acks.faults:
             raise acks.faults[0]
+
+    def _record_failures(self, acks: ParsedAcks) -> None:
+        groups = Counter(ack.failure.group for ack in acks.failed if ack.failure is not None)
+        for group, failed in groups.items():
+            self._statistics.add_failures(acks.queue, group, failed)
 
     async def _read(self, request: wire.PinLaterJobAckRequest) -> ParsedAcks:
         count = len(request.jobsSucceeded or ()) + len(request.jobsFailed or ())
