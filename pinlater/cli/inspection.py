@@ -30,6 +30,7 @@ from pinlater.cli.output import (
     state_text,
     visible,
 )
+from pinlater.cli.retrying import check_pending, need_retrying
 from pinlater.cli.summaries import Summaries
 from pinlater.cli.tables import Table
 from pinlater.client.waits import call_text, waits_text
@@ -168,6 +169,7 @@ def _row(info: JobInfo, summary: BodySummary) -> list[str]:
     examples="""
     pinlater scan email --state failed
     pinlater scan email --state pending --future --all --json
+    pinlater scan email --retrying
     pinlater scan email --state failed --error SMTPException --newer-than 1h
     pinlater scan email --regex 'user_id": *42\\b'
     """,
@@ -183,6 +185,7 @@ def _row(info: JobInfo, summary: BodySummary) -> list[str]:
 )
 @with_filter
 @click.option("--future", is_flag=True, help="With --state pending: jobs that are not due yet, instead of due ones.")
+@click.option("--retrying", is_flag=True, help="With --state pending: jobs whose last attempt failed, due or not.")
 @click.option("--regex", help="Only jobs whose body matches this regular expression; the server searches.")
 @click.option("--limit", type=click.IntRange(min=0), default=100, show_default=True, help="Maximum number of jobs.")
 @click.option("--all", "everything", is_flag=True, help="Show all jobs.")
@@ -195,6 +198,7 @@ def scan(
     state: JobState,
     job_filter: Filter,
     future: bool,
+    retrying: bool,
     regex: str | None,
     limit: int,
     everything: bool,
@@ -204,11 +208,12 @@ def scan(
     Jobs due latest come first, each with its class and short arguments. With filters other than --priority and --regex,
     the tool reads and filters the jobs until it has found enough.
     """
-    if future and state is not JobState.PENDING:
-        raise click.UsageError("--future needs --state pending.")
-    selection = JobSelection(queue, state, job_filter, future, regex)
+    check_pending(state, future=future, retrying=retrying)
+    selection = JobSelection(queue, state, job_filter, future, regex, retrying or None)
     page_size = max(1, min(limit, _PAGE_SIZE)) if job_filter.is_for_server and not everything else _PAGE_SIZE
     with session.client() as client:
+        if retrying:
+            need_retrying(client, queue)
         jobs = selection.all(client, page_size)
         _print_scan(session, jobs if everything else itertools.islice(jobs, limit), Summaries(client))
 

@@ -29,6 +29,7 @@ class JobSelection(NamedTuple):
         job_filter: conditions that the jobs have to match.
         future: for PENDING jobs: only due ones (False) or only those not due yet (True); None for both.
         body_regex: regular expression that the server searches the bodies for.
+        retrying: for PENDING jobs: only those whose last attempt failed, due or not (True).
     """
 
     queue: str
@@ -36,6 +37,7 @@ class JobSelection(NamedTuple):
     job_filter: Filter
     future: bool | None = None
     body_regex: str | None = None
+    retrying: bool | None = None
 
     def count(self, client: Client) -> int:
         """Count the jobs on the server, without the conditions that only the tool checks, up to ``COUNT_LIMIT``."""
@@ -44,7 +46,14 @@ class JobSelection(NamedTuple):
     def count_at(self, client: Client, priority: int | None) -> int:
         """Count the jobs of a priority level, or of all levels if None, as ``count``."""
         return sum(
-            client.count(self.queue, self.state, priority=priority, future=future, body_regex=self.body_regex)
+            client.count(
+                self.queue,
+                self.state,
+                priority=priority,
+                future=future,
+                body_regex=self.body_regex,
+                retrying=self.retrying,
+            )
             for future in self._futures
         )
 
@@ -92,7 +101,7 @@ class JobSelection(NamedTuple):
 
     @property
     def _futures(self) -> Sequence[bool]:
-        if self.state is not JobState.PENDING:
+        if self.state is not JobState.PENDING or self.retrying:
             return (False,)
         return (False, True) if self.future is None else (self.future,)
 
@@ -105,6 +114,7 @@ class JobSelection(NamedTuple):
                 future=future,
                 page_size=page_size,
                 body_regex=self.body_regex,
+                retrying=self.retrying,
             )
             yield from batches(jobs, page_size)
 

@@ -84,6 +84,7 @@ def job_json(info: JobInfo) -> dict[str, Any]:
     fields = info._asdict()
     body, result = fields.pop("body"), fields.pop("result")
     fields["state"] = info.state.name
+    fields["is_retrying"] = info.is_retrying
     fields["key"] = None if info.key is None else info.key._asdict()
     fields["parent"] = None if info.parent is None else info.parent._asdict()
     fields["waits_for"] = [wait._asdict() for wait in info.waits_for]
@@ -91,9 +92,9 @@ def job_json(info: JobInfo) -> dict[str, Any]:
 
 
 def state_text(info: JobInfo) -> str:
-    """Return the state of a job, and whether it was cancelled or is asked to stop."""
+    """Return the state of a job, whether it retries, and whether it was cancelled or is asked to stop."""
     if not info.is_cancelled:
-        return info.state.name
+        return "RETRYING" if info.is_retrying else info.state.name
     return "CANCELLED" if info.state is JobState.FAILED else f"{info.state.name} (asked to stop)"
 
 

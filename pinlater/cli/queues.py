@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from pinlater.cli.command import PRIORITY, STATES, WITH_TABLE, Session, command, parse_state
 from pinlater.cli.completion import complete_queues, complete_states
 from pinlater.cli.output import print_json
+from pinlater.cli.retrying import check_pending, knows_retrying, need_retrying
 from pinlater.cli.tables import Table
 from pinlater.model.state import JobState
+
+if TYPE_CHECKING:
+    from pinlater.client.client import Client
 
 PASSWORD_KEY = "PINLATER_ADMIN_PASSWORD"  # noqa: S105 - the name of a variable
 
@@ -137,6 +142,7 @@ def queues(session: Session) -> None:
     examples="""
     pinlater count email
     pinlater count email --state failed --priority 1
+    pinlater count email --retrying
     pinlater count email --state pending --future --regex 'user_id": *42\\b'
     """,
 )
@@ -150,25 +156,46 @@ def queues(session: Session) -> None:
 )
 @click.option("--priority", type=PRIORITY, help="Only jobs of this priority level.  [default: all]")
 @click.option("--future", is_flag=True, help="With --state pending: jobs that are not due yet, instead of due ones.")
+@click.option("--retrying", is_flag=True, help="With --state pending: jobs whose last attempt failed, due or not.")
 @click.option("--regex", help="Only jobs whose body matches this regular expression.")
 @click.pass_obj
 def count(
-    session: Session, /, *, queue: str, state: JobState | None, priority: int | None, future: bool, regex: str
+    session: Session,
+    /,
+    *,
+    queue: str,
+    state: JobState | None,
+    priority: int | None,
+    future: bool,
+    retrying: bool,
+    regex: str,
 ) -> None:
     """Count the jobs of a queue by state.
 
-    With --state, it prints a single number. SCHEDULED jobs are pending jobs that are not due yet. For each priority,
-    the server counts up to its COUNT_LIMIT.
+    With --state, it prints a single number. Without, pending jobs are in three lines: PENDING jobs are due, SCHEDULED
+    ones are not due yet, and the last attempt of RETRYING ones failed, whether they are due or not. Servers of earlier
+    versions count the last ones among the others. For each priority, the server counts up to its COUNT_LIMIT.
     """
-    if future and state is None:
+    if (future or retrying) and state is None:
         state = JobState.PENDING
-    if future and state is not JobState.PENDING:
-        raise click.UsageError("--future needs --state pending.")
-    kinds = _all_kinds() if state is None else [("", state, future)]
+    check_pending(state, future=future, retrying=retrying)
     with session.client() as client:
+        if retrying:
+            need_retrying(client, queue)
+        kinds = [_Counted("", state, future, retrying or None)] if state is not None else _all_counted(client, queue)
         found = [
-            (name, client.count(queue, kind, priority=priority, future=later, body_regex=regex))
-            for name, kind, later in kinds
+            (
+                kind.name,
+                client.count(
+                    queue,
+                    kind.state,
+                    priority=priority,
+                    future=kind.future,
+                    body_regex=regex,
+                    retrying=kind.retrying,
+                ),
+            )
+            for kind in kinds
         ]
     if state is not None:
         click.echo(found[0][1])
@@ -180,10 +207,25 @@ def count(
         )
 
 
-def _all_kinds() -> list[tuple[str, JobState, bool]]:
-    kinds = [(state.name, state, False) for state in JobState]
-    kinds.insert(1, ("SCHEDULED", JobState.PENDING, True))
-    return kinds
+class _Counted(NamedTuple):
+    """Jobs that are counted together, under a name; ``future`` and ``retrying`` as for ``Client.count``."""
+
+    name: str
+    state: JobState
+    future: bool = False
+    retrying: bool | None = None
+
+
+def _all_counted(client: Client, queue: str) -> list[_Counted]:
+    others = [_Counted(state.name, state) for state in JobState if state is not JobState.PENDING]
+    if not knows_retrying(client, queue):
+        return [_Counted("PENDING", JobState.PENDING), _Counted("SCHEDULED", JobState.PENDING, future=True), *others]
+    return [
+        _Counted("PENDING", JobState.PENDING, retrying=False),
+        _Counted("SCHEDULED", JobState.PENDING, future=True, retrying=False),
+        _Counted("RETRYING", JobState.PENDING, retrying=True),
+        *others,
+    ]
 
 
 @command(

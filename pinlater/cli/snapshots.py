@@ -23,6 +23,8 @@ class QueueSnapshot(NamedTuple):
         queue: name of the queue.
         due: number of pending jobs that are due; the server counts up to its ``COUNT_LIMIT``.
         scheduled: number of pending jobs that are not due yet.
+        retrying: number of pending jobs whose last attempt failed, which are not among the other two; None if the
+            server cannot tell.
         running: number of claimed jobs.
         succeeded: number of succeeded jobs that are still stored.
         failed: number of failed jobs that are still stored.
@@ -35,6 +37,7 @@ class QueueSnapshot(NamedTuple):
     queue: str
     due: int
     scheduled: int
+    retrying: int | None
     running: int
     succeeded: int
     failed: int
@@ -56,8 +59,10 @@ async def read_snapshots(client: AsyncClient, names: Sequence[str]) -> list[Queu
     except ProtocolError:  # a server of the original does not know the call
         settings = {}
     queues = names or sorted(await client.queue_names())
-    oldest = await _oldest_due(client, names)
-    snapshots = await asyncio.gather(*(_read_snapshot(client, queue, settings.get(queue), oldest) for queue in queues))
+    oldest, has_retrying = await _oldest_due(client, names), await _knows_retrying(client, names)
+    snapshots = await asyncio.gather(
+        *(_read_snapshot(client, queue, settings.get(queue), oldest, has_retrying=has_retrying) for queue in queues)
+    )
     return [snapshot for snapshot in snapshots if snapshot is not None]
 
 
@@ -68,27 +73,54 @@ async def _oldest_due(client: AsyncClient, names: Sequence[str]) -> dict[str, in
         return None
 
 
+async def _knows_retrying(client: AsyncClient, names: Sequence[str]) -> bool:
+    try:
+        await client.failure_groups(names, limit=1)
+    except ProtocolError:  # servers that cannot group failures do not tell jobs that retry apart
+        return False
+    return True
+
+
 async def _read_snapshot(
-    client: AsyncClient, queue: str, settings: QueueSettings | None, oldest: Mapping[str, int] | None
+    client: AsyncClient,
+    queue: str,
+    settings: QueueSettings | None,
+    oldest: Mapping[str, int] | None,
+    *,
+    has_retrying: bool,
 ) -> QueueSnapshot | None:
+    others = False if has_retrying else None
+    kinds: list[tuple[JobState, bool, bool | None]] = [
+        (JobState.PENDING, False, others),
+        (JobState.PENDING, True, others),
+        (JobState.IN_PROGRESS, False, None),
+        (JobState.SUCCEEDED, False, None),
+        (JobState.FAILED, False, None),
+        *([(JobState.PENDING, False, True)] if has_retrying else []),
+    ]
     counting = [
-        asyncio.create_task(client.count(queue, state, future=future))
-        for state, future in (
-            (JobState.PENDING, False),
-            (JobState.PENDING, True),
-            (JobState.IN_PROGRESS, False),
-            (JobState.SUCCEEDED, False),
-            (JobState.FAILED, False),
-        )
+        asyncio.create_task(client.count(queue, state, future=future, retrying=retrying))
+        for state, future, retrying in kinds
     ]
     await asyncio.wait(counting)  # all of them, or their connections would be closed by nobody
     try:
-        due, scheduled, running, succeeded, failed = (task.result() for task in counting)
+        due, scheduled, running, succeeded, failed, *retrying = (task.result() for task in counting)
         due_ms = await _first_in_line(client, queue) if oldest is None else oldest.get(queue)
     except QueueNotFound:
         return None
     wait_seconds = None if due_ms is None else max(time.time() - due_ms / 1000, 0.0)
-    return QueueSnapshot(time.monotonic(), queue, due, scheduled, running, succeeded, failed, wait_seconds, settings)
+    return QueueSnapshot(
+        at=time.monotonic(),
+        queue=queue,
+        due=due,
+        scheduled=scheduled,
+        retrying=retrying[0] if retrying else None,
+        running=running,
+        succeeded=succeeded,
+        failed=failed,
+        wait_seconds=wait_seconds,
+        settings=settings,
+    )
 
 
 async def _first_in_line(client: AsyncClient, queue: str) -> int | None:

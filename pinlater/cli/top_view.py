@@ -62,6 +62,7 @@ COLUMNS = (
     TopColumn("QUEUE", lambda now, _: now.queue, lambda now, _: now.queue),
     _count("DUE", "due"),
     _count("SCHEDULED", "scheduled"),
+    _count("RETRYING", "retrying"),
     _count("RUNNING", "running"),
     _count("FAILED", "failed"),
     _count("SUCCEEDED", "succeeded"),

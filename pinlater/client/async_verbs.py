@@ -24,6 +24,7 @@ class AsyncVerbs(AsyncServiceCalls):
         future: bool = False,
         page_size: int = 100,
         body_regex: str | None = None,
+        retrying: bool | None = None,
     ) -> AsyncIterator[JobInfo]:
         """Yield all jobs in a state, page after page; those that change meanwhile may be missed."""
         continuation = None
@@ -36,6 +37,7 @@ class AsyncVerbs(AsyncServiceCalls):
                 limit=page_size,
                 body_regex=body_regex,
                 continuation=continuation,
+                retrying=retrying,
             )
             for info in page.jobs:
                 yield info

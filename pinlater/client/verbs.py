@@ -25,6 +25,7 @@ class Verbs(ServiceCalls):
         future: bool = False,
         page_size: int = 100,
         body_regex: str | None = None,
+        retrying: bool | None = None,
     ) -> Iterator[JobInfo]:
         """Yield all jobs in a state, page after page; those that change meanwhile may be missed."""
         continuation = None
@@ -37,6 +38,7 @@ class Verbs(ServiceCalls):
                 limit=page_size,
                 body_regex=body_regex,
                 continuation=continuation,
+                retrying=retrying,
             )
             yield from page.jobs
             continuation = page.continuation

@@ -85,6 +85,11 @@ class JobInfo(NamedTuple):
     failure_group: int | None = None
 
     @property
+    def is_retrying(self) -> bool:
+        """Whether its last attempt failed and it waits for another one."""
+        return self.state is JobState.PENDING and self.failure_group is not None
+
+    @property
     def progress(self) -> Progress | None:
         """How far the job said that it is; None if it said nothing, is done, or the body was not asked for."""
         return None if self.state is JobState.SUCCEEDED else read_progress(self.body)

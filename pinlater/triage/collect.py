@@ -10,6 +10,7 @@ from typing import TypeVar
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.periodic import PeriodicJobs
 from pinlater.errors import ProtocolError, QueueNotFound
+from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.jobs import JobInfo
 from pinlater.model.queues import QueueSettings
 from pinlater.model.state import JobState
@@ -22,6 +23,9 @@ MOST_COUNTED = 10
 
 MOST_SAMPLED = 5
 """Queues whose keys are looked at: the deepest ones."""
+
+MOST_GROUPS = 200
+"""Groups of failed jobs that are looked at: the largest ones of all queues."""
 
 FEW_QUEUES = 20
 """If no more queues are looked at, jobs that wait for their key are counted in each."""
@@ -93,6 +97,9 @@ class Collector:
         periodic = await self._periodic(list(settings))
         if periodic.left_out:
             not_told.append("periodic jobs of deep queues")
+        groups: list[FailureGroup] = await _told(
+            self._client.failure_groups(queues, limit=MOST_GROUPS), [], "failure groups", not_told
+        )
         recent, last_minute, before = await self._flows(queues, at_ms, not_told)
         return Readings(
             at_ms=at_ms,
@@ -103,6 +110,7 @@ class Collector:
             recent=recent,
             last_minute=last_minute,
             before=before,
+            groups=groups,
             periodic=periodic.jobs,
             keys=await self._keys(settings, depths, server),
             server=server,

@@ -1,13 +1,76 @@
-"""Rules about failures: rates that have risen, and jobs that were given up."""
+"""Rules about failures: jobs that kill their processes, retries, rates that have risen, jobs that were given up."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+from pinlater.model.failure_groups import FailureGroup
 from pinlater.triage.findings import Finding, Kind, Severity
 from pinlater.triage.readings import Flow, Readings
-from pinlater.triage.texts import jobs, share, span
+from pinlater.triage.texts import jobs, share, shortened, span
 from pinlater.triage.thresholds import Thresholds
+
+_CRASH = re.compile(r"crash #|crash \d")
+"""How the error of a job begins whose process died while it ran it."""
+
+
+def poison(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
+    """Find job classes whose jobs kill the processes that run them; one finding a queue and class."""
+    told: set[tuple[str, str]] = set()
+    for group in readings.groups:
+        place = group.queue, group.job
+        if place in told or not _CRASH.match(group.error) or not _is_recent(group, readings, thresholds):
+            continue
+        if group.queue not in readings.settings:
+            continue
+        told.add(place)
+        name = shortened(group.job, 80) or "a class that is not known"
+        yield Finding(
+            Kind.POISON,
+            Severity.CRITICAL,
+            f"{group.queue} {group.job}",
+            f"Jobs of queue {group.queue} kill their processes",
+            f"{jobs(group.jobs)} of {name} in queue {group.queue} killed the process that ran it, the last "
+            f"{_ago(group, readings)}: {shortened(group.example)}. A job is given up after three crashes.",
+            "Look at how the processes ended: by a signal, or for lack of memory. Mend the class before you retry.",
+            f"pinlater scan {group.queue} --state failed --error crash",
+            group.first_ms,
+            group.queue,
+            group.job or None,
+            group.id,
+            numbers={"jobs": group.jobs},
+        )
+
+
+def retrying(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
+    """Find queues in which many jobs have failed and wait for another attempt, as in an outage of what they need."""
+    for queue in readings.settings:
+        groups = [
+            group
+            for group in readings.groups_of(queue)
+            if group.retrying and _is_recent(group, readings, thresholds) and not _CRASH.match(group.error)
+        ]
+        waiting, lost = sum(group.retrying for group in groups), sum(group.given_up for group in groups)
+        if waiting < thresholds.retrying_jobs or waiting < lost:  # where most are given up, another rule says so
+            continue
+        most = max(groups, key=lambda group: group.retrying)
+        others = f" So do jobs with {len(groups) - 1} other errors." if len(groups) > 1 else ""
+        yield Finding(
+            Kind.RETRYING,
+            Severity.CRITICAL if waiting >= thresholds.retrying_critical_jobs else Severity.WARNING,
+            queue,
+            f"Jobs of queue {queue} fail and are tried again",
+            f"{jobs(waiting)} of queue {queue} have failed and wait for another attempt, {most.retrying:,} of them "
+            f"with {_error(most)}, the last {_ago(most, readings)}.{others}",
+            "See whether a service that they need is away. The jobs go on by themselves when it is back.",
+            f"pinlater scan {queue} --state pending --future",
+            min(group.first_ms for group in groups),
+            queue,
+            most.job or None,
+            most.id,
+            numbers={"jobs": waiting},
+        )
 
 
 def failing(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
@@ -21,6 +84,7 @@ def failing(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
             or not _has_risen(flow, before, thresholds)
         ):
             continue
+        most = _largest(readings, queue, thresholds)
         then = (
             "" if before is None or not before.ended else f"; in the hours before it was {share(before.failed_share)}"
         )
@@ -31,12 +95,14 @@ def failing(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
             queue,
             f"Jobs of queue {queue} fail",
             f"{flow.failed:,} of {flow.ended:,} attempts in queue {queue} failed within the last {span(flow.seconds)}, "
-            f"{share(flow.failed_share)}{then}.{lost}",
+            f"{share(flow.failed_share)}{then}.{lost}{_mostly(most)}",
             "Look at the errors: was something deployed, or is a service away that the jobs need? "
             "Pause the queue if retries make it worse.",
             f"pinlater scan {queue} --state failed",
-            None,
+            None if most is None else most.first_ms,
             queue,
+            None if most is None else most.job or None,
+            None if most is None else most.id,
             numbers={"failed": flow.failed, "share": flow.failed_share, "given_up": flow.given_up},
         )
 
@@ -47,6 +113,7 @@ def given_up(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
         flow, before = readings.recently(queue), readings.before.get(queue)
         if flow is None or flow.given_up < thresholds.given_up_jobs:
             continue
+        most = _largest(readings, queue, thresholds)
         usual = 0.0 if before is None else before.given_up / before.seconds * flow.seconds
         if flow.given_up < usual * thresholds.failed_factor:
             continue
@@ -56,11 +123,13 @@ def given_up(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
             queue,
             f"Jobs of queue {queue} are given up",
             f"{jobs(flow.given_up)} of queue {queue} failed for good within the last {span(flow.seconds)}. "
-            "They are not tried again by themselves.",
+            f"They are not tried again by themselves.{_mostly(most)}",
             "Look at the errors, mend the cause, and retry the jobs.",
             f"pinlater retry-failed {queue} --newer-than 1h --dry-run",
-            None,
+            None if most is None else most.first_ms,
             queue,
+            None if most is None else most.job or None,
+            None if most is None else most.id,
             numbers={"given_up": flow.given_up},
         )
 
@@ -69,3 +138,24 @@ def _has_risen(flow: Flow, before: Flow | None, thresholds: Thresholds) -> bool:
     if before is None or before.ended < thresholds.failed_attempts:
         return True
     return flow.failed_share >= before.failed_share * thresholds.failed_factor
+
+
+def _largest(readings: Readings, queue: str, thresholds: Thresholds) -> FailureGroup | None:
+    """Return the largest group of a queue that still grows; None if there is none."""
+    return next((group for group in readings.groups_of(queue) if _is_recent(group, readings, thresholds)), None)
+
+
+def _is_recent(group: FailureGroup, readings: Readings, thresholds: Thresholds) -> bool:
+    return readings.age_seconds(group.last_ms) < thresholds.failure_seconds
+
+
+def _mostly(group: FailureGroup | None) -> str:
+    return "" if group is None else f" Most of all with {_error(group)}."
+
+
+def _error(group: FailureGroup) -> str:
+    return f"{shortened(group.example)}{f' ({shortened(group.job, 80)})' if group.job else ''}"
+
+
+def _ago(group: FailureGroup, readings: Readings) -> str:
+    return f"{span(readings.age_seconds(group.last_ms))} ago"

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from pinlater.client.periodic import PeriodicJob
+from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.queues import QueueSettings
 from pinlater.model.workers import SILENT_SECONDS, WorkerProcess, WorkerReport
 
@@ -134,6 +135,7 @@ class Readings:
         recent: queue -> what happened in the last minutes; None if the server does not tell.
         before: queue -> what happened in the hours before.
         last_minute: queue -> what happened in the last minute, or the two that it is part of.
+        groups: groups of failed jobs, the largest first.
         periodic: periodic jobs.
         keys: queue -> its most frequent key, for deep queues.
         server: figures of a server; None if they are not at hand.
@@ -149,6 +151,7 @@ class Readings:
     recent: Mapping[str, Flow] | None = None
     before: Mapping[str, Flow] = field(default_factory=dict)
     last_minute: Mapping[str, Flow] = field(default_factory=dict)
+    groups: Sequence[FailureGroup] = ()
     periodic: Sequence[PeriodicJob] = ()
     keys: Mapping[str, KeySample] = field(default_factory=dict)
     server: ServerReading | None = None
@@ -175,6 +178,18 @@ class Readings:
     def recently(self, queue: str) -> Flow | None:
         """Return what happened in a queue in the last minutes; None if nothing did, or that is not known."""
         return None if self.recent is None else self.recent.get(queue)
+
+    def groups_of(self, queue: str) -> Sequence[FailureGroup]:
+        """Return the groups of failed jobs of a queue, the largest first."""
+        return self._groups.get(queue, ())
+
+    @cached_property
+    def _groups(self) -> Mapping[str, Sequence[FailureGroup]]:
+        found: defaultdict[str, list[FailureGroup]] = defaultdict(list)
+        for group in self.groups:
+            if group.queue in self.settings:
+                found[group.queue].append(group)
+        return found
 
     def is_worked_on(self, queue: str) -> bool:
         """Return whether jobs of a queue are being run, by whomever, as far as that is known."""

@@ -19,6 +19,8 @@ RULES: tuple[Rule, ...] = (
     queue_rules.pool_gone,
     queue_rules.no_worker,
     worker_rules.unknown_class,
+    failure_rules.poison,
+    failure_rules.retrying,
     failure_rules.failing,
     failure_rules.given_up,
     queue_rules.paused,
@@ -34,7 +36,8 @@ RULES: tuple[Rule, ...] = (
 
 _EXPLAINED_BY = {
     Kind.WORKER_SILENT: frozenset({Kind.POOL_GONE}),
-    Kind.GIVEN_UP: frozenset({Kind.FAILING}),
+    Kind.FAILING: frozenset({Kind.RETRYING}),
+    Kind.GIVEN_UP: frozenset({Kind.FAILING, Kind.RETRYING, Kind.POISON}),
     Kind.BACKLOG: frozenset({Kind.KEY_FLOOD}),
 }
 """Findings that say nothing more beside another one about the same worker or queue."""

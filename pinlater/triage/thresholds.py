@@ -19,6 +19,9 @@ class Thresholds(NamedTuple):
         leak_bytes: a job process has grown by that much since its first job.
         leak_factor: and to that many times its size.
         leak_jobs: and has run that many jobs.
+        retrying_jobs: so many jobs of a queue have failed and wait for another attempt.
+        retrying_critical_jobs: so many that a service seems to be away.
+        failure_seconds: a group of failures whose last one was longer ago is over.
         failed_share: so many of a queue's attempts fail.
         failed_factor: and so many times the share of before.
         failed_attempts: and that many in the last minutes.
@@ -43,6 +46,9 @@ class Thresholds(NamedTuple):
     leak_bytes: float = 100 * 2**20
     leak_factor: float = 2.0
     leak_jobs: int = 10
+    retrying_jobs: int = 10
+    retrying_critical_jobs: int = 100
+    failure_seconds: float = 900.0
     failed_share: float = 0.2
     failed_factor: float = 1.5
     failed_attempts: int = 10

@@ -204,8 +204,8 @@ def test_once(tool, client):
     assert look["wait_seconds"] >= 0
     assert look["settings"]["jobs_per_second"] == 7
     header, row = tool("top", "topped", "--once")[1].splitlines()
-    assert header.split()[:4] == ["QUEUE", "DUE", "SCHEDULED", "RUNNING"]
-    assert row.split()[:5] == ["topped", "3", "0", "2", "0"]
+    assert header.split()[:4] == ["QUEUE", "DUE", "SCHEDULED", "RETRYING"]
+    assert row.split()[:5] == ["topped", "3", "0", "0", "2"]
     assert row.endswith("7/s")
     assert tool("top", "absent", "--once")[0] == 1
     assert len(json.loads(tool("top", "topped", "--json")[1])) == 1
@@ -231,7 +231,7 @@ def test_live_it_follows_the_counts_and_the_window_and_ends_on_q(client, environ
         wait_for(lambda: any(line.split()[:2] == ["live", "3"] for line in screen.frame()))
         job, *_ = client.dequeue_jobs("live", 1)
         client.ack("live", [Ack(job.descriptor, job.claim)])
-        wait_for(lambda: any(line.split()[:6] == ["live", "2", "0", "0", "0", "1"] for line in screen.frame()))
+        wait_for(lambda: any(line.split()[:7] == ["live", "2", "0", "0", "0", "0", "1"] for line in screen.frame()))
         screen.press(b"\x1b[D" * 2 + b"/other\r")
         wait_for(lambda: [line.split()[0] for line in screen.frame()[3:4]] == ["other_live"])
         assert "1 of 2 queues" in screen.frame()[0]
@@ -300,7 +300,7 @@ def test_tail_tells_of_every_change(client, environment, tmp_path):
             [Ack(second, jobs[second].claim)],
             [Ack(first, jobs[first].claim, "no luck", retry_delay=600)],
         )
-        wait_for(lambda: f"{first}  a  IN_PROGRESS > PENDING  1 of 2 left  no luck" in out.read_text())
+        wait_for(lambda: f"{first}  a  IN_PROGRESS > RETRYING  1 of 2 left  no luck" in out.read_text())
         wait_for(lambda: f"{second}  b  IN_PROGRESS > SUCCEEDED" in out.read_text())
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130

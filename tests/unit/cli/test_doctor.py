@@ -24,6 +24,7 @@ def answers(**changed):
         "getOldestDueTimestamps": {"email": waits_ms},
         "getWorkers": [],
         "getStatistics": [],
+        "getFailureGroups": [],
         "getJobCount": 40,
         "scanJobs": PinLaterScanJobsResponse([], None),
         **changed,

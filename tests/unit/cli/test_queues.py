@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from pinlater.errors import PasswordInvalid
 from pinlater.model.password import verify_password
 from tests.unit.cli.answers import request
@@ -56,18 +58,49 @@ def test_hash_password_reads_a_pipe(tool_run, stdin, monkeypatch):
     assert verify_password("secret", json.loads(tool_run("hash-password", "--json")[1])["hash"])
 
 
-def test_count_shows_all_states(tool_run, server):
-    def answer(call):
-        asked = call.arguments.request
-        return 50 if asked.countFutureJobs else asked.jobState + 1
+def counted(groups):
+    """Answer as a server that groups failures, or as an older one."""
 
-    server.answer = answer
-    expected = ["STATE        JOBS", "PENDING         1", "SCHEDULED      50", "IN_PROGRESS     2", "SUCCEEDED       3"]
-    assert tool_run("count", "email")[1].splitlines() == [*expected, "FAILED          4"]
-    assert json.loads(tool_run("count", "email", "--json")[1])["SCHEDULED"] == 50
+    def answer(call):
+        if call.method == "getFailureGroups":
+            return groups
+        asked = call.arguments.request
+        if asked.jobState:
+            return asked.jobState + 1
+        return {None: 100, False: 0, True: 7}[asked.retrying] + (50 if asked.countFutureJobs else 1)
+
+    return answer
+
+
+def test_count_shows_all_states(tool_run, server):
+    server.answer = counted([])
+    out = tool_run("count", "email")[1].splitlines()
+    assert [line.split() for line in out] == [
+        ["STATE", "JOBS"], ["PENDING", "1"], ["SCHEDULED", "50"], ["RETRYING", "8"], ["IN_PROGRESS", "2"],
+        ["SUCCEEDED", "3"], ["FAILED", "4"]
+    ]  # fmt: skip
+    assert json.loads(tool_run("count", "email", "--json")[1])["RETRYING"] == 8
+    assert tool_run("count", "email", "--retrying")[1] == "8\n"
     assert tool_run("count", "email", "--state", "In-Progress", "--priority", "2", "--regex", "x")[1] == "2\n"
     asked = request(server, -1)
     assert (asked.priority, asked.bodyRegexToMatch) == (2, "x")
+
+
+def test_an_older_server_counts_jobs_that_retry_among_the_others(tool_run, server):
+    server.answer = counted("unknown")
+    assert json.loads(tool_run("count", "email", "--json")[1]) == {
+        "PENDING": 101, "SCHEDULED": 150, "IN_PROGRESS": 2, "SUCCEEDED": 3, "FAILED": 4
+    }  # fmt: skip
+    for command in ("count", "scan"):
+        status, _, err = tool_run(command, "email", "--retrying")
+        assert (status, "upgrade it for --retrying" in err) == (69, True)
+
+
+@pytest.mark.parametrize("words", [("--retrying", "--future"), ("--retrying", "--state", "failed")])
+def test_retrying_jobs_are_pending_whether_due_or_not(tool_run, server, words):
+    server.answer = counted([])
+    assert tool_run("count", "email", *words)[0] == 2
+    assert tool_run("scan", "email", *words)[0] == 2
 
 
 def test_the_queues_of_job_classes_are_created(tool_run, server, tmp_path):

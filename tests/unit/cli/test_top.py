@@ -10,6 +10,7 @@ def test_it_makes_do_with_what_a_server_of_the_original_knows(tool_run, server):
         "getQueueSettings": "unknown",
         "getOldestDueTimestamps": "unknown",
         "getQueueNames": {"email"},
+        "getFailureGroups": "unknown",
         "getJobCount": 1,
         "dequeueJobs": dequeued(b"x"),
     }
@@ -18,4 +19,5 @@ def test_it_makes_do_with_what_a_server_of_the_original_knows(tool_run, server):
     [look] = json.loads(out)
     assert status == 0
     assert look["settings"] is None
+    assert look["retrying"] is None
     assert look["wait_seconds"] > 86_400

@@ -9,7 +9,7 @@ from pinlater.model.queues import QueueSettings
 
 
 def snapshot(queue, at=0.0, wait=None, **counts):
-    found = {"due": 0, "scheduled": 0, "running": 0, "succeeded": 0, "failed": 0, **counts}
+    found = {"due": 0, "scheduled": 0, "retrying": 0, "running": 0, "succeeded": 0, "failed": 0, **counts}
     return QueueSnapshot(at=at, queue=queue, wait_seconds=wait, settings=QueueSettings(), **found)
 
 

@@ -44,6 +44,12 @@ class FakeVerbs:
             raise ProtocolError("unknown call")
         return [one for one in self.statistics_of if resolution == one[0] for one in one[1]]
 
+    async def failure_groups(self, queues, *, limit):
+        self.asked["failure_groups"] += 1
+        if self.is_old:
+            raise ProtocolError("unknown call")
+        return []
+
     async def periodic_jobs(self, queues):
         self.asked["periodic_jobs"] += 1
         return PeriodicJobs([], {"deep"} if self.is_old else set())
@@ -114,7 +120,7 @@ def test_an_older_server_cannot_tell_everything():
     looked_at = collected(client)
     assert looked_at.workers is None
     assert looked_at.recent is None
-    assert looked_at.not_told == ["workers", "periodic jobs of deep queues", "statistics"]
+    assert looked_at.not_told == ["workers", "periodic jobs of deep queues", "failure groups", "statistics"]
 
 
 def test_the_last_minutes_and_the_hours_before():

@@ -2,9 +2,10 @@
 
 import pytest
 
-from pinlater.triage.failure_rules import failing, given_up
+from pinlater.model.failure_groups import FailureGroup
+from pinlater.triage.failure_rules import failing, given_up, poison, retrying
 from pinlater.triage.readings import Flow
-from tests.unit.triage.readings import found, kinds, readings
+from tests.unit.triage.readings import NOW_MS, found, kinds, readings
 
 
 def flows(recent, before=None):
@@ -56,3 +57,64 @@ def test_jobs_are_given_up():
 
 def test_a_queue_that_fails_is_one_finding():
     assert kinds(flows(flow(10, 40, 40))) == ["failing"]
+
+
+def group(error="OSError: refused", *, given_up=0, retrying=0, ago=5.0, job="Mail", number=1, queue="email"):
+    last_ms = NOW_MS - int(ago * 1000)
+    return FailureGroup(queue, number, job, error, error, last_ms - 600_000, last_ms, given_up, retrying)
+
+
+def test_a_service_is_away_and_jobs_are_tried_again():
+    looked_at = readings(groups=[group(retrying=300), group("KeyError: 'a'", retrying=2, number=2)])
+    [finding] = found(retrying, looked_at)
+    assert (finding.severity, finding.queue, finding.job, finding.group_id) == ("critical", "email", "Mail", 1)
+    assert finding.sentence == (
+        "302 jobs of queue email have failed and wait for another attempt, 300 of them with OSError: refused (Mail), "
+        "the last 5 seconds ago. So do jobs with 1 other errors."
+    )
+    [finding] = found(retrying, readings(groups=[group(retrying=20)]))
+    assert finding.severity == "warning"
+
+
+@pytest.mark.parametrize(
+    "looked_at",
+    [
+        readings(groups=[group(retrying=5)]),
+        readings(groups=[group(retrying=500, ago=3600)]),
+        readings(groups=[group(retrying=50, given_up=90)]),
+        readings(groups=[group(retrying=500, queue="deleted")]),
+        readings(groups=[group("crash #: the process died", retrying=500)]),
+        readings(),
+    ],
+    ids=["few", "long ago", "mostly given up", "another queue", "crashes", "none"],
+)
+def test_retries_that_are_no_finding(looked_at):
+    assert found(retrying, looked_at) == []
+
+
+def test_an_outage_is_one_finding():
+    looked_at = readings(
+        groups=[group(retrying=300)], recent={"email": flow(10, 300, 20)}, before={"email": flow(900, 1)}
+    )
+    assert kinds(looked_at) == ["retrying"]
+
+
+def test_a_flood_of_failures_names_its_error():
+    looked_at = readings(groups=[group(given_up=400, retrying=10)], recent={"email": flow(10, 400, 400)})
+    assert kinds(looked_at) == ["failing"]
+    [finding] = found(failing, looked_at)
+    assert finding.sentence.endswith(" 400 jobs failed for good. Most of all with OSError: refused (Mail).")
+    assert (finding.group_id, finding.job) == (1, "Mail")
+
+
+def test_jobs_kill_their_processes():
+    crash = "crash #: the process died while it ran Resize for # s: killed by SIGSEGV"
+    looked_at = readings(
+        groups=[group(crash, given_up=2, job="Resize"), group(f"{crash} again", given_up=1, job="Resize", number=2)]
+    )
+    [finding] = found(poison, looked_at)
+    assert (finding.severity, finding.job, finding.group_id) == ("critical", "Resize", 1)
+    assert "2 jobs of Resize in queue email killed the process that ran it, the last 5 seconds ago" in finding.sentence
+    assert found(poison, readings(groups=[group(crash, given_up=2, ago=3600)])) == []
+    assert found(poison, readings(groups=[group("the crash of a bus", given_up=2)])) == []
+    assert found(poison, readings(groups=[group(crash, given_up=2, queue="deleted")])) == []
