@@ -25,7 +25,7 @@ def doctor(server, *words):
 
 
 def test_made_faults_are_named(start, server, client, tmp_path):
-    worker = start("--queue", "touch=1")
+    worker = start("--queue", "touch=1", "--queue", "fails=1")
     wait_for(lambda: any(report.processes for report in client.workers()), what=lambda: worker.log)
     admin = f"http://127.0.0.1:{server.admin_port}"
     assert doctor(server, "touch", "--admin", admin) == (0, {})
@@ -34,10 +34,23 @@ def test_made_faults_are_named(start, server, client, tmp_path):
     client.change_queue("sleeps", paused=True)
     client.enqueue_jobs("sleeps", [NewJob(b"x", run_after_ms=1_700_000_000_000)])
     client.enqueue_jobs("holds", [NewJob(b"x", run_after_ms=1_700_000_000_000)])
-    wait_for(lambda: ("unknown_class", "touch Newsletter") in doctor(server)[1], what=lambda: worker.log)
+    for _ in range(12):
+        put(client, "Fails", "fails", how="give up")
+    wait_for(
+        lambda: {("unknown_class", "touch Newsletter"), ("failing", "fails")} <= doctor(server)[1].keys(),
+        what=lambda: worker.log,
+    )
     status, found = doctor(server, "--admin", admin)
     assert status == 1
-    assert list(found) == [("no_worker", "holds"), ("unknown_class", "touch Newsletter"), ("paused", "sleeps")]
+    expected = [
+        ("no_worker", "holds"),
+        ("unknown_class", "touch Newsletter"),
+        ("failing", "fails"),
+        ("paused", "sleeps"),
+    ]
+    assert list(found) == expected
+    assert (found["failing", "fails"]["job"], found["failing", "fails"]["severity"]) == ("Fails", "critical")
+    assert "Most of all with KeyError: 'nowhere'" in found["failing", "fails"]["sentence"]
     assert found["no_worker", "holds"]["numbers"]["jobs"] == 1
 
 
