@@ -30,6 +30,7 @@ from benchmarks import (
     servers,
     single_dequeue,
     single_enqueue,
+    steps,
     worker_drain,
 )
 from benchmarks.figures import Figure, cell_tables, table
@@ -54,6 +55,7 @@ BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
     "servers": servers.measure,
     "keys": keys.measure,
     "joined": joined.measure,
+    "steps": steps.measure,
     "idle_fleet": idle_fleet.measure,
     "many_shards": many_shards.measure,
     "fleet_drain": fleet_drain.measure,
@@ -75,8 +77,8 @@ def main(  # noqa: PLR0917 - click calls it
     """Measure PinLater beside a bare loop of the store's driver.
 
     NAMES are bulk_enqueue, single_enqueue, single_dequeue, half_load, one_call, worker_drain, latency, depth, parked,
-    recovery, servers, keys, joined, idle_fleet, many_shards, fleet_drain, dashboard and outages (the last ones of a
-    store with servers); without, all.
+    recovery, servers, keys, joined, steps, idle_fleet, many_shards, fleet_drain, dashboard and outages (the last ones
+    of a store with servers); without, all.
     """
     raise_open_files()
     figures: list[Figure] = []

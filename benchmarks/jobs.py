@@ -7,12 +7,15 @@ import os
 import socket
 import struct
 import time
+from pathlib import Path
 
 from pinlater import Constant, Job, JobContext
 
 STARTED = struct.Struct("=qd")
 """What jobs tell of their start: a number, and the monotonic clock, which all processes of a machine share."""
 _STAY_SECONDS = 60.0
+_BYTES_ACKED = struct.Struct("=Q")
+"""At this place of ``struct tcp_info`` since Linux 4.1."""
 
 
 class Nothing(Job, queue="nothing"):
@@ -42,6 +45,38 @@ class CallMany(Job[int], queue="callers"):
     def run(self, context: JobContext) -> int:
         """Return the number of jobs."""
         return sum(context.call_all([One(number=number) for number in range(self.jobs)], name="one"))
+
+
+class ManySteps(Job[tuple[float, int]], queue="steps"):
+    """Runs many steps; returns the seconds that took, and the bytes that the process sent meanwhile."""
+
+    steps: int
+    size: int
+
+    def run(self, context: JobContext) -> tuple[float, int]:
+        """Return what it took."""
+        began, sent = time.monotonic(), _sent_bytes()
+        for number in range(self.steps):
+            context.step("one", _text, number, self.size)
+        return time.monotonic() - began, _sent_bytes() - sent
+
+
+def _text(_number: int, size: int) -> str:
+    return "x" * size
+
+
+def _sent_bytes() -> int:
+    """Return how many bytes the connections of this process have sent that were confirmed."""
+    total = 0
+    for file in Path("/proc/self/fd").iterdir():
+        try:
+            with socket.socket(fileno=os.dup(int(file.name))) as connection:
+                if connection.family in {socket.AF_INET, socket.AF_INET6}:
+                    info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 128)
+                    total += _BYTES_ACKED.unpack_from(info, 120)[0]
+        except OSError:  # no connection
+            continue
+    return total
 
 
 class Tell(Job, queue="tell"):

@@ -21,7 +21,7 @@ from pinlater.model.messages import Message, ReceivedMessage
 
 MOST_IN_BODY = 16 * 1024
 """Bytes of results that a body holds before any of them move out: most jobs never have so many."""
-MOST_AFTER_MOVE = 4 * 1024
+MOST_AFTER_MOVE = 2 * 1024
 """The same in a job some of whose results are outside already."""
 
 _PAGE = 1000

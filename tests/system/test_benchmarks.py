@@ -58,6 +58,7 @@ FIGURES = {
         "dashboard_dequeue_p50",
         "dashboard_dequeue_p99",
     },
+    "steps": {"steps_small", "steps_small_bytes", "steps_large", "steps_large_bytes"},
     "joined": {"joined_plain", "joined", "joined_share", "joined_body"},
     "keys": {
         *(f"keys_{kind}_{what}" for kind in ("no_key", "turns", "ordered", "one_key") for what in ("enqueue", "drain")),
@@ -75,6 +76,7 @@ WITH_NOTHING_TO_COMPARE = {
     *FIGURES["recovery"],
     *FIGURES["servers"],
     *FIGURES["joined"],
+    *FIGURES["steps"],
     *FIGURES["keys"],
     *PAGE_TIMES,
 }
