@@ -15,7 +15,7 @@ from pinlater.model.jobs import NewJob
 from pinlater.model.messages import Message, Parent
 from pinlater.protocol.messages import FAILED, SUCCEEDED
 from pinlater.server.backends.end_messages import end_kind
-from pinlater.server.backends.sqlite.messages import deliver, receivers_of
+from pinlater.server.backends.sqlite.messages import deliver, deliver_results, receivers_of
 from pinlater.server.backends.sqlite.only_shard import SHARD
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
@@ -23,6 +23,7 @@ from pinlater.server.backends.store import parent_refused
 
 _PARENT_TO_BE = QUERIES["parent_to_be"]
 _TOLD = QUERIES["told_by_jobs"]
+_FAMILY = QUERIES["family_of_jobs"]
 
 _TOLD_CHARACTERS = 4000
 """So much of the end of a child's custom status is told."""
@@ -67,8 +68,24 @@ def tell_ended(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int]
 
     Once for each child: a second message would have the same id.
     """
-    if ids and queue_id in transaction.queues.with_parents:
+    if ids and queue_id in transaction.queues.with_parents and not _tell_as_one(transaction, queue_id, ids):
         _tell(transaction, queue_id, ids, SUCCEEDED, FAILED)
+
+
+def _tell_as_one(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int]) -> bool:
+    """Tell the parent of many children that they are SUCCEEDED, if they have one parent, and one name of messages.
+
+    Return whether all is told. The database copies the results, so Python does not see each of them.
+    """
+    listed = id_list(ids)
+    [(succeeded, failed, parent_id, last_id, head, last_head)] = transaction.rows(_FAMILY, (queue_id, listed))
+    if not succeeded and not failed:
+        return True
+    if failed or parent_id != last_id or head != last_head:
+        return False
+    name = msgspec.json.decode(head[:-1] + "]", type=tuple[str, str])[1]
+    receivers = receivers_of(transaction, [parent_id])
+    return not receivers or deliver_results(transaction, receivers[0], name, (queue_id, listed, len(head)), succeeded)
 
 
 def tell_deleted(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int], state: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -21,6 +21,7 @@ from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_li
 _RECEIVERS = QUERIES["receivers"]
 _KNOWN = QUERIES["known_messages"]
 _STORE = QUERIES["store_messages"]
+_STORE_RESULTS = QUERIES["store_results_of_children"]
 _COUNT = QUERIES["count_messages"]
 _SCHEDULE = QUERIES["schedule_this_job"]
 
@@ -83,9 +84,16 @@ def receivers_of(transaction: SqliteTransaction, job_ids: Iterable[int]) -> list
 def deliver(transaction: SqliteTransaction, mail: Mail, receivers: Iterable[_Receiver]) -> None:
     """Store messages for those jobs that take them, and make those due whose sleep they end."""
     reached = [receiver for receiver in receivers if receiver.job_id in mail]
+    counts = _store(transaction, {receiver.job_id: mail[receiver.job_id] for receiver in reached})
+    _after_storing(transaction, reached, counts)
+
+
+def _after_storing(
+    transaction: SqliteTransaction, reached: Sequence[_Receiver], counts: Mapping[tuple[int, str], int]
+) -> None:
+    """Make those due whose sleep ends now that they have so many messages of each name."""
     for queue_id in {receiver.queue_id for receiver in reached}:
         transaction.mark_with_messages(queue_id)
-    counts = _store(transaction, {receiver.job_id: mail[receiver.job_id] for receiver in reached})
     woken: defaultdict[int, list[_Receiver]] = defaultdict(list)
     for receiver in reached:
         waits = () if receiver.waits_for is None else _waits(receiver.waits_for)
@@ -93,6 +101,29 @@ def deliver(transaction: SqliteTransaction, mail: Mail, receivers: Iterable[_Rec
             woken[receiver.queue_id].append(receiver)
     for queue_id, sleepers in woken.items():
         _wake(transaction, queue_id, sleepers)
+
+
+def deliver_results(
+    transaction: SqliteTransaction, receiver: _Receiver, name: str, children: tuple[int, str, int], number: int
+) -> bool:
+    """Store the messages of children that have succeeded; return False, and store none, if some are there already.
+
+    Args:
+        transaction: of their end.
+        receiver: their parent.
+        name: of the messages.
+        children: their queue, their ids as a JSON list, and the characters of what they have stored of their parent up
+            to their position.
+        number: how many there are.
+    """
+    queue_id, listed, head = children
+    before = _count(transaction, receiver.job_id, name)
+    try:
+        transaction.run(_STORE_RESULTS, (queue_id, listed, receiver.job_id, name, before, head))
+    except sqlite3.IntegrityError:  # it changed nothing
+        return False
+    _after_storing(transaction, [receiver], {(receiver.job_id, name): before + number})
+    return True
 
 
 def _store(transaction: SqliteTransaction, mail: Mail) -> dict[tuple[int, str], int]:

@@ -202,14 +202,13 @@ UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?1, claim_expires = NULL, un
 WHERE id IN (SELECT value FROM json_each(?2))
 
 -- name: succeed_jobs_with_results
--- Success acks with results of one claim and priority: ?3 JSON list of [id, where its result starts, bytes of it],
--- ?4 claim or NULL for any, ?5 priority or NULL for any, ?6 all results.
+-- Success acks with results of one claim and priority: ?3 JSON map of id -> where its result starts, times 2^24, and
+-- bytes of it, ?4 claim or NULL for any, ?5 priority or NULL for any, ?6 all results.
 UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?2, claim_expires = NULL, unique_key = NULL, is_cancelled = 0,
                 failure_group = NULL,
                 result = substr(?6, wanted.start, wanted.size)
 FROM (
-    SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS start, json_extract(value, '$[2]') AS size
-    FROM json_each(?3)
+    SELECT CAST(key AS INTEGER) AS id, value >> 24 AS start, value & 16777215 AS size FROM json_each(?3)
 ) AS wanted
 WHERE jobs.id = wanted.id
   AND state = 1 AND queue_id = ?1 AND (?5 IS NULL OR priority = ?5) AND (?4 IS NULL OR claim = ?4)
@@ -383,6 +382,22 @@ WHERE jobs.id = ?2 AND jobs.priority = ?3 AND queues.name = ?1 AND jobs.state <=
 SELECT jobs.parent_id, jobs.parent, state, is_cancelled, result, iif(state = 2, '', custom_status)
 FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
 WHERE parent_id IS NOT NULL AND state >= ?3 AND state <= ?4 AND queue_id = ?1
+
+-- name: family_of_jobs
+-- What jobs with a parent have in common: how many are SUCCEEDED and FAILED; first and last parent, and what they have
+-- stored of it up to their position: ?2 ids as a JSON list.
+SELECT count(*) FILTER (WHERE state = 2), count(*) FILTER (WHERE state = 3), min(parent_id), max(parent_id),
+       min(rtrim(jobs.parent, '0123456789]')), max(rtrim(jobs.parent, '0123456789]'))
+FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
+WHERE parent_id IS NOT NULL AND state >= 2 AND queue_id = ?1
+
+-- name: store_results_of_children
+-- The messages of children that are SUCCEEDED, all of one parent and name: ?1 queue id, ?2 ids as a JSON list, ?3 parent,
+-- ?4 name, ?5 number of messages before, ?6 characters of what they have stored of the parent up to their position.
+INSERT INTO messages (job_id, name, id, number, kind, payload)
+SELECT ?3, ?4, rtrim(substr(jobs.parent, ?6 + 1), ']'), ?5 + row_number() OVER (), 1, coalesce(result, x'')
+FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
+WHERE parent_id IS NOT NULL AND state = 2 AND queue_id = ?1
 
 -- name: receivers
 -- Jobs that take messages: ?1 ids as a JSON list.
