@@ -473,6 +473,23 @@ def test_many_children_of_one_parent(backend, woken):
     assert told(backend, parent) == dict.fromkeys(range(600), (MessageKind.SUCCEEDED, b"x" * 100))
 
 
+ODD_NAMES = ["resize", "a]", "7]", '"', "b,1", "🚀é", "[7"]
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_many_children_that_end_at_once_one_of_which_has_told_before(backend, name):
+    parent, _ = running_parent(backend, lease_ms=10**9)
+    children = backend.put(*[child_of(parent, at, name=name) for at in range(12)], queue=OTHER)
+    backend.take(queue=OTHER)
+    backend.fail(children[5], queue=OTHER, is_final=True, status="why")
+    backend.retry(queue=OTHER)
+    backend.take(queue=OTHER)
+    backend.ack(*children[3:], queue=OTHER, result=b"1")
+    backend.ack(*children, queue=OTHER)
+    expected = {at: (MessageKind.SUCCEEDED, b"1" if at >= 3 else b"") for at in range(12)}
+    assert told(backend, parent, name) == expected | {5: (MessageKind.FAILED, b"why")}
+
+
 def test_a_child_that_a_dequeue_waits_for(backend):
     """Stores may take a short cut for a job that is handed out at once."""
     parent, claim = running_parent(backend)

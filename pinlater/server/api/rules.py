@@ -183,6 +183,7 @@ def new_jobs(
         CallRefused, EnqueueRejected, PriorityNotSupported: a job is invalid, so none is stored.
     """
     jobs = job_conversion.new_jobs(structs)
+    known_parent: tuple[str, str] | None = None
     for position, (body, priority, _, _, status, unique, rule, key, parent) in enumerate(jobs):
         if body is None:
             raise missing(f"request.jobs[{position}].body")
@@ -198,8 +199,9 @@ def new_jobs(
                 _check_unique_rule(rule, f"job {position}")
         if key is not None:
             _check_key(key, f"job {position}", has_keys=has_keys)
-        if parent is not None:
+        if parent is not None and (parent[:2] != known_parent or parent.position < 0 or unique is not None):
             _check_parent(parent, f"job {position}", unique)
+            known_parent = parent[:2]
     return jobs
 
 

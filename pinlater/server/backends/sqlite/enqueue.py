@@ -13,7 +13,7 @@ from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite.call_results import NewResult, Place, find_places, save, save_new
 from pinlater.server.backends.sqlite.children import NO_PARENT, parent_columns, refusal
 from pinlater.server.backends.sqlite.keys import KeyLine, Keys, key_columns, keys_of_all, let_next_through
-from pinlater.server.backends.sqlite.queries import QUERIES, insert_jobs, insert_keyed_jobs
+from pinlater.server.backends.sqlite.queries import QUERIES, insert_children, insert_jobs, insert_keyed_jobs
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
 from pinlater.server.backends.unique_keys import KeyHolder, key_holders, replaced
 
@@ -69,6 +69,8 @@ def _enqueue_keyed_one(transaction: SqliteTransaction, request: EnqueueRequest) 
     answer = find_places(transaction, once, len(jobs)) or refusal(transaction, jobs)
     if answer is not None:
         return answer
+    if not any(job.unique is not None or job.key is not None for job in jobs):
+        return _enqueue_children(transaction, request)
     holders = holders_of_keys(transaction, queue_id, {job.unique for job in jobs if job.unique is not None})
     first_id = transaction.take_ids(len(jobs))  # those of jobs that exist already are never used
     fresh: list[NewJob] = []
@@ -92,6 +94,24 @@ def _enqueue_keyed_one(transaction: SqliteTransaction, request: EnqueueRequest) 
     keys = _insert_keyed(transaction, queue_id, fresh, first_id)
     let_next_through(transaction, keys)
     _keep_periods(transaction, queue_id, fresh, first_id)
+    save(transaction, once, first_id, places)
+    return places
+
+
+def _enqueue_children(transaction: SqliteTransaction, request: EnqueueRequest) -> list[Place]:
+    """Store jobs that have parents and no keys, after all that may refuse them."""
+    queue_id, jobs, once = request
+    now, first_id = transaction.now, transaction.take_ids(len(jobs))
+    transaction.mark_with_parents(queue_id)
+    for start in range(0, len(jobs), ROWS_PER_STATEMENT):
+        chunk = jobs[start : start + ROWS_PER_STATEMENT]
+        parameters: list[object] = [queue_id, now]
+        for local_id, job in enumerate(chunk, first_id + start):
+            body, priority, run_after, attempts, status, *_ = job
+            parameters += (local_id, priority, now if run_after is None else run_after, attempts, status, body)
+            parameters += parent_columns(job)
+        transaction.run(insert_children(len(chunk)), parameters)
+    places = [(job.priority, local_id) for local_id, job in enumerate(jobs, first_id)]
     save(transaction, once, first_id, places)
     return places
 

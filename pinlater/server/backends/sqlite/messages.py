@@ -210,4 +210,4 @@ def read(
     """Return messages of a job, in the order of their numbers."""
     parameters = (queue.id, job.local_id, job.priority, name, page.after, page.limit)
     rows = connection.execute(QUERIES["messages"], parameters)
-    return fitting_messages((ReceivedMessage(*row) for row in rows), page.max_bytes)
+    return fitting_messages(map(ReceivedMessage._make, rows), page.max_bytes)

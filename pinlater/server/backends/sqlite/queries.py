@@ -60,6 +60,16 @@ def insert_results(rows: int) -> str:
 
 
 @lru_cache(maxsize=128)
+def insert_children(rows: int) -> str:
+    """Return the same as ``insert_jobs`` for jobs with parents and without keys, with eight parameters a row."""
+    values = ", ".join(
+        f"(?{n}, ?1, 0, ?{n + 1}, ?{n + 2}, ?2, ?2, ?{n + 3}, ?{n + 3}, ?{n + 4}, ?{n + 5}, ?{n + 6}, ?{n + 7})"
+        for n in range(3, 3 + 8 * rows, 8)
+    )
+    return QUERIES["insert_children"] + " " + values
+
+
+@lru_cache(maxsize=128)
 def insert_keyed_jobs(rows: int) -> str:
     """Return the same for jobs of which some have keys or parents, with eleven parameters a row."""
     values = ", ".join(

@@ -25,6 +25,12 @@ INSERT INTO jobs (id, queue_id, state, priority, run_after, created_at, updated_
                   parent_id, parent)
 VALUES
 
+-- name: insert_children
+-- Completed by queries.insert_children(): VALUES rows follow.
+INSERT INTO jobs (id, queue_id, state, priority, run_after, created_at, updated_at,
+                  attempts_allowed, attempts_remaining, custom_status, body, parent_id, parent)
+VALUES
+
 -- name: insert_claimed_job
 -- A job for a dequeue that waits: ?3 id, ?4 priority, ?5 attempts, ?6 status, ?7 body, ?8 claim, ?9 expires, ?10 lease.
 INSERT INTO jobs (id, queue_id, state, priority, run_after, created_at, updated_at,

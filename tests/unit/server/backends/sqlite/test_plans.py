@@ -81,7 +81,7 @@ def _plan(store, name):
     return [row[3] for row in store.execute("EXPLAIN QUERY PLAN " + QUERIES[name], (None,) * highest)]
 
 
-STATEMENTS = sorted(QUERIES.keys() - {"insert_jobs", "insert_keyed_jobs", "insert_results"})
+STATEMENTS = sorted(QUERIES.keys() - {"insert_jobs", "insert_keyed_jobs", "insert_children", "insert_results"})
 SMALL = ("json_each", "queues", "settings", "deleted_receivers", "CONSTANT ROW", "(subquery")
 """What may be scanned: what a call brings along, tables with a row per queue, and work that is left."""
 
