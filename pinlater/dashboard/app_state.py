@@ -173,7 +173,7 @@ def make_app_state(options: DashboardOptions, client: AsyncVerbs, searcher: Asyn
         cached_periodic,
         TtlCache(classes, stale_seconds=_STALE_SECONDS),
         TtlCache(queues_of_one_class, stale_seconds=_STALE_SECONDS),
-        TtlCache(claims),
+        TtlCache(claims, stale_seconds=10.0),
         cached_reports,
         TtlCache(oldest_due, stale_seconds=10.0),
         asyncio.Lock(),

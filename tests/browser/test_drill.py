@@ -85,8 +85,9 @@ def workers(server, queue, tmp_path):
 
 
 def enqueue(client, queue, job, count=1, key=None, **fields):
+    attempts = fields.pop("attempts", 5)
     body = json.dumps({"job": job, **fields}).encode()
-    return client.enqueue_jobs(queue, [NewJob(body, key=key, attempts=fields.pop("attempts", 2)) for _ in range(count)])
+    return client.enqueue_jobs(queue, [NewJob(body, key=key, attempts=attempts) for _ in range(count)])
 
 
 def named(page, kind, *words, since, meanwhile=lambda: None):
@@ -107,6 +108,42 @@ def named(page, kind, *words, since, meanwhile=lambda: None):
 def follow(finding):
     """Click the first time."""
     finding.locator("a[data-open]").click()
+
+
+def test_an_outage_with_retries(page, client, queue, workers):
+    queue("mail")
+    workers("mail")
+    wait_for(client.workers)
+    since = time.monotonic()
+    enqueue(client, "mail", "CallMailServer", 60, to="ada@example.com")
+    follow(named(page, "retrying", "mail", "60 jobs", "ConnectionRefusedError: mail.example.com", since=since))
+    page.get_by_role("row").filter(has_text="CallMailServer").filter(has_text="ada@example.com").nth(49).wait_for()
+    page.get_by_text("All 60…").click()
+    page.locator("details[open]").get_by_role("button", name="Run now…").click()
+    page.get_by_role("button", name="Run 60 jobs now").click()
+    page.get_by_text(re.compile("60 jobs")).first.wait_for()
+
+
+def test_failures_flood_a_queue(page, client, queue, workers):
+    queue("uploads")
+    workers("uploads")
+    wait_for(client.workers)
+    since = time.monotonic()
+    enqueue(client, "uploads", "ReadUpload", 200, number=7, attempts=1)
+    follow(named(page, "failing", "uploads", "200", since=since))
+    page.get_by_role("row").filter(has_text="KeyError: 'locale'").get_by_role("button", name="Retry…").click()
+    page.get_by_role("button", name="Retry 200 jobs").wait_for()
+
+
+def test_poison(page, client, queue, workers):
+    queue("images")
+    workers("images")
+    wait_for(client.workers)
+    since = time.monotonic()
+    enqueue(client, "images", "ResizeHugeImage")
+    follow(named(page, "poison", "images", "ResizeHugeImage", since=since))
+    page.get_by_role("row").filter(has_text="SIGSEGV").get_by_role("button", name="Delete…").click()
+    page.get_by_role("button", name="Delete 1 job").wait_for()
 
 
 def test_paused_and_forgotten(page, client, queue):

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from pinlater.dashboard.access import form_of
-from pinlater.dashboard.app_state import get_app_state
+from pinlater.dashboard.app_state import AppState, get_app_state
 from pinlater.dashboard.audit import audit
 from pinlater.dashboard.chart_data import RANGES
 from pinlater.dashboard.count_cache import DISPLAY_STATES, StateCounts
@@ -18,12 +18,13 @@ from pinlater.dashboard.forms import RequestRefused, query_text
 from pinlater.dashboard.pages.charts import range_of
 from pinlater.dashboard.queue_rows import workers_of
 from pinlater.dashboard.render import page
+from pinlater.triage.findings import Finding
 
 _MOST_PRIORITIES = 9
 _MOST_WORKERS = 12
 _MOST_GROUPS = 5
-_PATIENCE_SECONDS = 0.3
-"""How long the page waits for findings before it is shown without."""
+_PATIENCE_SECONDS = 0.03
+"""How long the page waits for findings of its queue before it shows those of the first page."""
 _NOTES = {
     "paused": "The queue is paused: no jobs are handed out until you resume it.",
     "resumed": "The queue is resumed.",
@@ -59,7 +60,7 @@ async def queue(request: Request) -> Response:
         rates=app.history.rates(name),
         findings=[
             (finding, link_of(finding, can_search=not app.options.hides_bodies))
-            for finding in await app.triage.get_within(_PATIENCE_SECONDS, name) or ()
+            for finding in await _findings(app, name)
         ],
         workers=(serving := workers_of(reports, name, time.time() * 1000))[:_MOST_WORKERS],
         hidden_workers=max(len(serving) - _MOST_WORKERS, 0),
@@ -72,6 +73,13 @@ async def queue(request: Request) -> Response:
         processes=sum(worker.processes for worker in serving),
         note=_NOTES.get(query_text(request, "done", 20), ""),
     )
+
+
+async def _findings(app: AppState, name: str) -> list[Finding]:
+    found = await app.triage.get_within(_PATIENCE_SECONDS, name)
+    if found is not None:
+        return found
+    return [finding for finding in await app.triage.get_within(0.0) or () if finding.queue == name]
 
 
 async def change(request: Request) -> Response:
