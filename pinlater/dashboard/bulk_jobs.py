@@ -50,10 +50,13 @@ class MatchingJobs(NamedTuple):
     Attributes:
         query: the query.
         total: number of jobs when the action was planned, as far as the server counts; None if it could not count.
+        in_order: whether they are read in the order in which they are due, which jobs of an ordered key have to keep
+            when they are moved.
     """
 
     query: JobQuery
     total: int | None
+    in_order: bool = False
 
     @property
     def queues(self) -> Sequence[str]:
@@ -69,7 +72,12 @@ class MatchingJobs(NamedTuple):
         query, continuation = self.query, None
         for _ in range(MOST_MATCHING // _PAGE_SIZE):
             page = await client.scan(
-                query.queue, query.display_state.state, limit=_PAGE_SIZE, continuation=continuation, **query.filters
+                query.queue,
+                query.display_state.state,
+                limit=_PAGE_SIZE,
+                continuation=continuation,
+                oldest_first=self.in_order,
+                **query.filters,
             )
             names = [info.descriptor for info in page.jobs]
             for start in range(0, len(names), _BATCH_SIZE):

@@ -24,6 +24,7 @@ class JobQuery(NamedTuple):
         job: name of their class; empty: any.
         argument: argument in their bodies, see ``argument_pattern``; empty: any.
         group: failure group that their last attempt belongs to, of any priority; None: any.
+        is_oldest_first: whether the list begins with the job that is due first.
     """
 
     queue: str
@@ -32,6 +33,7 @@ class JobQuery(NamedTuple):
     job: str = ""
     argument: str = ""
     group: int | None = None
+    is_oldest_first: bool = False
 
     @property
     def regex(self) -> str | None:
@@ -60,6 +62,7 @@ class JobQuery(NamedTuple):
             "class": self.job,
             "argument": self.argument,
             "group": str(self.group or ""),
+            "order": "oldest" if self.is_oldest_first else "",
         }
         return {name: value for name, value in given.items() if value}
 
@@ -101,4 +104,5 @@ def read_query(read: Callable[[str, int], str], priority_levels: int) -> JobQuer
         read("class", 200),
         read("argument", _MOST_TEXT + 2) or (f"/{pattern}/" if pattern else ""),
         int(number("group", group, 1, 2**63 - 1, int)) if group else None,
+        read("order", 10) == "oldest",
     )

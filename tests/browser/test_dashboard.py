@@ -93,6 +93,42 @@ def test_ticked_jobs_are_deleted(page, client):
     assert client.count("ticks", JobState.FAILED) == 1
 
 
+def test_a_list_says_what_jobs_are_and_acts_on_all_that_match(page, client):
+    client.create_queue("rows")
+    sends = [NewJob(b'{"job":"Send","user_id":%d}' % number) for number in range(60)]
+    client.enqueue_jobs("rows", [NewJob(b'{"job":"Other"}'), *sends])
+    page.goto("/jobs?queue=rows")
+    page.get_by_text("user_id=59").wait_for()
+    client.enqueue_jobs("rows", [NewJob(b'{"job":"Second","user_id":1}')])
+    page.get_by_role("link", name="Second").wait_for()
+    page.locator("input[name=id]").first.check()
+    client.enqueue_jobs("rows", [NewJob(b'{"job":"Third"}')])
+    page.wait_for_timeout(5500)
+    assert page.get_by_role("link", name="Third").count() == 0, "a list waits while jobs of it are selected"
+    page.get_by_label("Class", exact=True).fill("Send")
+    page.get_by_label("Class", exact=True).press("Enter")
+    page.get_by_role("link", name="Next page").click()
+    page.get_by_role("link", name="Previous page").click()
+    page.get_by_text("user_id=59").wait_for()
+    page.locator("details.menu summary").click()
+    page.locator("details.menu").get_by_role("button", name="Delete…").click()
+    page.get_by_role("button", name="Delete 60 jobs").click()
+    page.get_by_text(re.compile("Done:.*60 jobs deleted")).wait_for()
+    assert client.count("rows", JobState.PENDING) == 3
+
+
+def test_a_failed_job_is_edited_and_retried(page, client):
+    [name] = fail(client, "edits", "OSError: 1")
+    page.goto(f"/job?id={name}")
+    page.get_by_role("heading", name="Timeline").wait_for()
+    page.get_by_role("link", name="Edit and retry…").click()
+    page.get_by_label("user", exact=True).fill("43")
+    page.get_by_role("button", name="Retry with these").click()
+    page.get_by_text("The edited job is stored").wait_for()
+    [job] = client.dequeue_jobs("edits", 2)
+    assert job.body == b'{"job":"Send","user":43}'
+
+
 def test_counts_change_by_themselves_and_nothing_jumps(page, client):
     client.create_queue("live")
     page.goto("/queues/live")

@@ -33,9 +33,10 @@ async def make(request: Request) -> Response:
     _check_state(action, state)
     jobs: ListedJobs | MatchingJobs
     if query is not None:
-        jobs, reason = await _matching(request, query), str(query)
+        jobs, reason = await _matching(request, query, in_order=action is Action.MOVE), str(query)
     else:  # lists begin with the job that is due last, and those of a key are to be in order
-        jobs, reason = _selected(form.all("id")[::-1]), "manual selection"
+        names = form.all("id")
+        jobs, reason = _selected(names if form.text("order", 10) == "oldest" else names[::-1]), "manual selection"
     if jobs.total == 0:
         raise RequestRefused(400, "no job matches any more" if query else "select some jobs first")
     back = local_path(form.text("back", 4000))
@@ -109,7 +110,7 @@ async def _target(request: Request, planned: PlannedAction) -> str:
     return to
 
 
-async def _matching(request: Request, query: JobQuery) -> MatchingJobs:
+async def _matching(request: Request, query: JobQuery, *, in_order: bool) -> MatchingJobs:
     app = get_app_state(request)
     await known_queue(app, query.queue)
     if query.regex:
@@ -118,8 +119,8 @@ async def _matching(request: Request, query: JobQuery) -> MatchingJobs:
     try:
         total = await client.count(query.queue, query.display_state.state, **query.filters)
     except (UnknownError, CallTimeout):  # the search takes too long to count, though not to read page by page
-        return MatchingJobs(query, None)
-    return MatchingJobs(query, total)
+        total = None
+    return MatchingJobs(query, total, in_order)
 
 
 def _selected(descriptors: Iterable[str]) -> ListedJobs:

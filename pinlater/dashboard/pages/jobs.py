@@ -70,7 +70,12 @@ async def jobs(request: Request) -> Response:
 async def _scan(app: AppState, query: JobQuery, continuation: str | None) -> Page:
     client = app.searcher if query.regex else app.client
     return await client.scan(
-        query.queue, query.display_state.state, limit=PER_PAGE, continuation=continuation, **query.filters
+        query.queue,
+        query.display_state.state,
+        limit=PER_PAGE,
+        continuation=continuation,
+        oldest_first=query.is_oldest_first,
+        **query.filters,
     )
 
 

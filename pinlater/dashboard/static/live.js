@@ -47,7 +47,7 @@
   addEventListener("click", (event) => {
     const copy = event.target.closest?.("[data-copy]");
     if (!copy) return;
-    navigator.clipboard?.writeText(copy.dataset.copy).then(() => {
+    navigator.clipboard?.writeText(copy.dataset.copy || location.href).then(() => {
       copy.classList.add("done");
       setTimeout(() => copy.classList.remove("done"), 1200);
     });

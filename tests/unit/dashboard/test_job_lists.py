@@ -159,3 +159,22 @@ def test_readers_do_not_act(local_server, client):
         page = browser.get("/jobs?queue=pins")
         assert "Delete…" not in page.text
         assert "user_id=42" in page.text
+
+
+def test_lists_are_sorted_and_actions_keep_the_order(browser, client):
+    names = client.enqueue_jobs("pins", [NewJob(b"%d" % number, run_after_ms=1000 + number) for number in range(60)])
+    newest = browser.get("/jobs?queue=pins")
+    oldest = browser.get("/jobs?queue=pins&order=oldest")
+    order = [re.findall(r'name="id" value="([^"]+)"', page.text) for page in (newest, oldest)]
+    assert order == [names[:9:-1], names[:50]]
+    assert "order=oldest" in oldest.text.partition('rel="next"')[2].partition(">")[0]
+    client.create_queue("email")
+    fields = {"queue": "pins", "state": "pending", "matching": "1", "back": "/"}
+    path = post(browser, "/plans", token_in(newest), action="move", **fields).headers["location"]
+    post(browser, f"{path}/start", token_in(newest), to="email")
+    done(browser, path)
+    moved = client.scan("email", JobState.PENDING, future=True, limit=60).jobs
+    bodies = client.lookup([job.descriptor for job in moved], include_body=True)
+    in_order = sorted(bodies, key=lambda name: int(name.rpartition(":")[2]))
+    assert [int(bodies[name].body) for name in in_order] == list(range(60))
+    assert [job.descriptor for job in client.scan("pins", JobState.PENDING).jobs] == []

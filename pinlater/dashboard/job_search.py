@@ -1,0 +1,163 @@
+"""Search of all queues: failure groups, classes, jobs by key or status, and jobs by the text in their bodies."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pinlater.dashboard.app_state import AppState
+from pinlater.dashboard.count_cache import DISPLAY_STATES, OPEN_STATES, DisplayState
+from pinlater.dashboard.job_query import JobQuery
+from pinlater.dashboard.job_rows import JobRow, read_rows
+from pinlater.errors import QueueNotFound, ServerError
+from pinlater.model.body_patterns import argument_pattern
+from pinlater.model.failure_groups import FailureGroup
+from pinlater.model.jobs import JobInfo
+
+BODY_SECONDS = 8.0
+KEY_SECONDS = 3.0
+KEY_JOBS = 200
+"""Jobs of each state of a queue whose keys and statuses are looked at."""
+
+_PER_STATE = 10
+_MOST_FOUND = 100
+_MOST_GROUPS, _MOST_CLASSES = 20, 20
+_PREFIX = re.compile(r"(class|error|key|text):\s*(.*)", re.DOTALL)
+
+
+class Wanted(NamedTuple):
+    """What is searched for: ``class:``, ``error:``, ``key:`` or ``text:`` before it narrows the search.
+
+    Attributes:
+        text: the text.
+        kind: the word before the colon; empty for all.
+    """
+
+    text: str
+    kind: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Wanted:
+        """Split the word before a colon off a text."""
+        match = _PREFIX.fullmatch(text)
+        return cls(match[2], match[1]) if match and match[2] else cls(text)
+
+    def has(self, kind: str) -> bool:
+        """Tell whether things of this kind are searched for."""
+        return self.kind in {"", kind}
+
+
+class FoundJobs(NamedTuple):
+    """Jobs of a queue in one state.
+
+    Attributes:
+        queue: name of the queue.
+        display_state: state of the jobs.
+        rows: some of the jobs.
+        link: path of the list of all of them; empty if ``rows`` are all.
+    """
+
+    queue: str
+    display_state: DisplayState
+    rows: list[JobRow]
+    link: str
+
+
+class JobSearchResult(NamedTuple):
+    """Jobs that were found, and the queues that were not searched completely."""
+
+    found: list[FoundJobs]
+    unsearched: list[str]
+
+    @property
+    def total(self) -> int:
+        """Number of jobs that were found; there may be more if there is a link or a queue left out."""
+        return sum(len(one.rows) for one in self.found)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether these are all."""
+        return not self.unsearched and not any(one.link for one in self.found)
+
+
+async def find_groups(app: AppState, text: str) -> list[FailureGroup]:
+    """Return failure groups with a text in their error or class, the largest first."""
+    wanted = text.lower()
+    groups = await app.failure_groups.get("")
+    found = [one for one in groups if wanted in f"{one.error} {one.example} {one.job}".lower()]
+    return sorted(found, key=lambda one: -one.jobs)[:_MOST_GROUPS]
+
+
+async def find_classes(app: AppState, text: str) -> list[str]:
+    """Return names of job classes with a text in them, as workers and failures name them."""
+    names = {one.name for report in await app.reports.get("") for one in report.classes}
+    names |= {one.job for one in await app.failure_groups.get("") if one.job}
+    return sorted(name for name in names if text.lower() in name.lower())[:_MOST_CLASSES]
+
+
+async def find_by_key(app: AppState, queues: Sequence[str], text: str) -> JobSearchResult:
+    """Search keys, unique keys and statuses of the latest jobs of each open state."""
+    found, unsearched = list[FoundJobs](), dict.fromkeys(queues)
+    try:
+        async with asyncio.timeout(KEY_SECONDS):
+            for queue in queues:
+                is_whole = True
+                for display_state in OPEN_STATES:
+                    try:
+                        page = await app.client.scan(
+                            queue, display_state.state, limit=KEY_JOBS, **display_state.filters
+                        )
+                    except QueueNotFound:
+                        break
+                    jobs = [info for info in page.jobs if _has_text(info, text)][:_PER_STATE]
+                    if jobs:
+                        found.append(FoundJobs(queue, display_state, await read_rows(app, jobs), ""))
+                    is_whole = is_whole and page.continuation is None
+                if is_whole:
+                    del unsearched[queue]
+    except TimeoutError:
+        pass
+    return JobSearchResult(found, list(unsearched))
+
+
+async def find_by_body(app: AppState, queues: Sequence[str], text: str) -> JobSearchResult:
+    """Search one queue after the other; the server gives each call two seconds, and the whole search has eight."""
+    found, unsearched = list[FoundJobs](), dict.fromkeys(queues)
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            for queue in queues:
+                if sum(len(one.rows) for one in found) >= _MOST_FOUND:
+                    break
+                if await _search_bodies(app, queue, text, found):
+                    del unsearched[queue]
+    except TimeoutError:
+        pass
+    return JobSearchResult(found, list(unsearched))
+
+
+async def _search_bodies(app: AppState, queue: str, text: str, found: list[FoundJobs]) -> bool:
+    is_whole = True
+    for display_state in DISPLAY_STATES:
+        try:
+            page = await app.searcher.scan(
+                queue,
+                display_state.state,
+                limit=_PER_STATE,
+                body_regex=argument_pattern(text),
+                **display_state.filters,
+            )
+        except QueueNotFound:
+            return True
+        except ServerError:  # the search took too long there, or the pattern is none
+            is_whole = False
+            continue
+        if page.jobs:
+            link = JobQuery(queue, display_state, argument=text).link() if page.continuation else ""
+            found.append(FoundJobs(queue, display_state, await read_rows(app, page.jobs), link))
+    return is_whole
+
+
+def _has_text(info: JobInfo, text: str) -> bool:
+    return text in (info.unique or "") or (info.key is not None and text in info.key.text) or text in info.status
