@@ -12,7 +12,7 @@ from pinlater.client.periodic import PeriodicJobs
 from pinlater.dashboard.bulk_actions import BulkActions
 from pinlater.dashboard.chart_data import QueueCharts
 from pinlater.dashboard.claim_holders import ClaimScan, scan_claims
-from pinlater.dashboard.class_figures import SPANS, ClassFigures, classes_of, queues_of_class
+from pinlater.dashboard.class_figures import SPANS, ClassHistories, ClassHistory
 from pinlater.dashboard.count_cache import CountCache
 from pinlater.dashboard.failing_groups import MOST_GROUPS, Trends, read_trends
 from pinlater.dashboard.first_seen import FirstSeen
@@ -72,8 +72,8 @@ class AppState:
     failure_groups: TtlCache[list[FailureGroup]]
     failure_trends: TtlCache[Trends]
     periodic: TtlCache[PeriodicJobs]
-    classes: TtlCache[list[ClassFigures]]
-    queues_of_class: TtlCache[list[ClassFigures]]
+    classes: TtlCache[ClassHistory]
+    queues_of_class: TtlCache[ClassHistory]
     claims: TtlCache[ClaimScan]
     reports: TtlCache[list[WorkerReport]]
     oldest_due: TtlCache[dict[str, int]]
@@ -114,7 +114,7 @@ class AppState:
 
 def make_app_state(options: DashboardOptions, client: AsyncVerbs, searcher: AsyncVerbs) -> AppState:
     """Build the shared state."""
-    directory = PeriodicDirectory(client)
+    directory, histories = PeriodicDirectory(client), ClassHistories(client)
     counts, first_seen, history = CountCache(client), FirstSeen(), History(options.read_figures)
 
     async def queues_of(queue: str) -> list[str]:
@@ -129,13 +129,13 @@ def make_app_state(options: DashboardOptions, client: AsyncVerbs, searcher: Asyn
     async def periodic(queue: str) -> PeriodicJobs:
         return await directory.find(queue)
 
-    async def classes(key: str) -> list[ClassFigures]:
+    async def classes(key: str) -> ClassHistory:
         span, _, queue = key.partition(" ")
-        return await classes_of(client, SPANS[span], queue)
+        return await histories.of_queue(SPANS[span], queue)
 
-    async def queues_of_one_class(key: str) -> list[ClassFigures]:
+    async def queues_of_one_class(key: str) -> ClassHistory:
         span, _, name = key.partition(" ")
-        return await queues_of_class(client, SPANS[span], name)
+        return await histories.of_class(SPANS[span], name)
 
     async def claims(queue: str) -> ClaimScan:
         return await scan_claims(client, first_seen, await queues_of(queue))

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from pinlater.client.async_verbs import AsyncVerbs
-from pinlater.model.statistics import FLEET, HOUR, MINUTE, MOST_CLASSES, Statistics, StatisticsKind, total
+from pinlater.model.statistics import FLEET, HOUR, MINUTE, Statistics, StatisticsKind, total
 
-_MOST_ROWS = 20_000
-"""Statistics of one call."""
 _DAY = 24 * HOUR
 _MOST_QUEUES = 50
 """Queues of one class that are told apart."""
+
+_MOST_READ = 10_000
+"""Statistics of one view, about: what is missing of long times is read by the next ones."""
+_QUEUES_OF_A_CALL = 500
+_MOST_KEPT = 8
+"""Histories; of a class or a queue, over a time."""
+
+_UNSETTLED_SECONDS = 180.0
+"""For so long after the end of a period, servers and workers may add to it."""
 
 
 class Span(NamedTuple):
@@ -22,28 +30,35 @@ class Span(NamedTuple):
     Attributes:
         name: name in addresses.
         words: the time in words.
-        seconds: its length.
-        resolution: seconds of a period.
+        periods: number of its periods; the last one is not over.
+        period: seconds of a period.
+        resolution: seconds of the statistics that a period is made of.
     """
 
     name: str
     words: str
-    seconds: int
+    periods: int
+    period: int
     resolution: int
 
+    @property
+    def unit(self) -> str:
+        """The name of a period."""
+        return {MINUTE: "minute", HOUR: "hour", _DAY: "day"}[self.period]
+
     def starts(self, now_seconds: float) -> range:
-        """Return when its periods began, in epoch milliseconds; the last one is not over."""
-        step = self.resolution * 1000
+        """Return when its periods began, in epoch milliseconds."""
+        step = self.period * 1000
         last = int(now_seconds * 1000) // step * step
-        return range(last - self.seconds * 1000 + step, last + 1, step)
+        return range(last - (self.periods - 1) * step, last + 1, step)
 
 
 SPANS = {
     span.name: span
     for span in (
-        Span("1h", "hour", HOUR, MINUTE),
-        Span("24h", "24 hours", _DAY, HOUR),
-        Span("30d", "30 days", 30 * _DAY, HOUR),
+        Span("1h", "hour", 60, MINUTE, MINUTE),
+        Span("24h", "24 hours", 24, HOUR, HOUR),
+        Span("30d", "30 days", 30, _DAY, HOUR),
     )
 }
 
@@ -96,73 +111,117 @@ class ClassFigures(NamedTuple):
         return _seconds(self.total.wait.quantile(share))
 
 
-async def classes_of(client: AsyncVerbs, span: Span, queue: str = FLEET) -> list[ClassFigures]:
-    """Return the figures of all classes of a queue, or of all queues together.
+class ClassHistory(NamedTuple):
+    """Figures of classes.
 
-    Raises:
-        PinLaterError: the server does not answer, or is of an older version.
+    Attributes:
+        figures: of each class, or of each queue of one class.
+        unread: how many periods have not been read yet; the next views read them.
     """
-    starts = span.starts(time.time())
-    found = [one async for one in _read(client, span, starts, [queue], MOST_CLASSES + 1)]
-    return _figures(found, starts, lambda one: one.name)
+
+    figures: list[ClassFigures]
+    unread: int
 
 
-async def queues_of_class(client: AsyncVerbs, span: Span, name: str) -> list[ClassFigures]:
-    """Return the figures of a class in each queue; those in which it ran within the last day, at most 50.
+class _Period(NamedTuple):
+    """What happened in a period: by class, or by queue.
 
-    Raises:
-        PinLaterError: the server does not answer, or is of an older version.
+    Attributes:
+        read_at: epoch seconds at which it was read.
+        by_name: class or queue -> what happened.
     """
-    starts, day = span.starts(time.time()), SPANS["24h"].starts(time.time())
-    every = sorted(await client.queue_names())
-    recent = [one async for one in _read(client, SPANS["24h"], day, every, len(every), name=name)]
-    queues = sorted({one.queue for one in recent})[:_MOST_QUEUES]
-    if not queues:
-        return []
-    found = [one async for one in _read(client, span, starts, queues, len(queues), name=name)]
-    return _figures(found, starts, lambda one: one.queue)
+
+    read_at: float
+    by_name: dict[str, Statistics]
 
 
-async def _read(
-    client: AsyncVerbs, span: Span, starts: range, queues: Sequence[str], most: int, *, name: str | None = None
-) -> AsyncIterator[Statistics]:
-    """Yield statistics, call after call.
+class ClassHistories:
+    """Reads figures of classes: each period once, as soon as nothing is added to it any more.
 
     Args:
         client: client of the server.
-        span: which periods.
-        starts: when they began.
-        queues: of these queues; empty: none.
-        most: most statistics of one period.
-        name: the class; None: any.
+        clock: epoch seconds.
     """
-    at_once = max(_MOST_ROWS // max(most, 1), 1)
-    for first in range(0, len(starts) if queues else 0, at_once):
-        some = starts[first : first + at_once]
-        for one in await client.statistics(
-            StatisticsKind.CLASS,
-            resolution=span.resolution,
-            since_ms=some[0],
-            until_ms=some[-1] + 1,
-            queues=queues,
-            name=name,
-        ):
-            yield one
+
+    def __init__(self, client: AsyncVerbs, clock: Callable[[], float] = time.time) -> None:
+        self._client = client
+        self._clock = clock
+        self._known: OrderedDict[tuple[str, str, str], dict[int, _Period]] = OrderedDict()
+
+    async def of_queue(self, span: Span, queue: str = FLEET) -> ClassHistory:
+        """Return the figures of all classes of a queue, or of all queues together.
+
+        Raises:
+            PinLaterError: the server does not answer, or is of an older version.
+        """
+        return await self._read(span, [queue], None, lambda one: one.name)
+
+    async def of_class(self, span: Span, name: str) -> ClassHistory:
+        """Return the figures of a class in each queue in which it ran within the last day; in at most 50.
+
+        Raises:
+            PinLaterError: the server does not answer, or is of an older version.
+        """
+        every, now_ms, recent = sorted(await self._client.queue_names()), int(self._clock() * 1000), set()
+        for first in range(0, len(every), _QUEUES_OF_A_CALL):
+            some = every[first : first + _QUEUES_OF_A_CALL]
+            for resolution, seconds in ((HOUR, _DAY), (MINUTE, 5 * MINUTE)):
+                recent |= {one.queue for one in await self._ask(resolution, now_ms - seconds * 1000, None, some, name)}
+        if not recent:
+            return ClassHistory([], 0)
+        return await self._read(span, sorted(recent)[:_MOST_QUEUES], name, lambda one: one.queue)
+
+    async def _read(
+        self, span: Span, queues: Sequence[str], name: str | None, name_of: Callable[[Statistics], str]
+    ) -> ClassHistory:
+        known, starts = self._periods(span, queues, name), span.starts(self._clock())
+        for start in [start for start in known if start not in starts]:
+            del known[start]
+        read = 0
+        for start in reversed(starts):
+            if read >= _MOST_READ:
+                break
+            if not self._is_settled(span, start, known.get(start)):
+                found = await self._ask(span.resolution, start, start + span.period * 1000, queues, name)
+                known[start] = _Period(self._clock(), _by_name(found, name_of))
+                read += len(found)
+        unread = sum(start not in known for start in starts)
+        return ClassHistory(_figures([known.get(start) for start in starts]), unread)
+
+    async def _ask(
+        self, resolution: int, since_ms: int, until_ms: int | None, queues: Sequence[str], name: str | None
+    ) -> list[Statistics]:
+        return await self._client.statistics(
+            StatisticsKind.CLASS, resolution=resolution, since_ms=since_ms, until_ms=until_ms, queues=queues, name=name
+        )
+
+    def _periods(self, span: Span, queues: Sequence[str], name: str | None) -> dict[int, _Period]:
+        key = span.name, "" if name else queues[0], name or ""
+        known = self._known.setdefault(key, {})
+        self._known.move_to_end(key)
+        if len(self._known) > _MOST_KEPT:
+            self._known.popitem(last=False)
+        return known
+
+    def _is_settled(self, span: Span, start: int, known: _Period | None) -> bool:
+        return known is not None and known.read_at >= start / 1000 + span.period + _UNSETTLED_SECONDS
 
 
-def _figures(
-    statistics: Iterable[Statistics], starts: range, name_of: Callable[[Statistics], str]
-) -> list[ClassFigures]:
+def _by_name(found: Iterable[Statistics], name_of: Callable[[Statistics], str]) -> dict[str, Statistics]:
     by_name: dict[str, list[Statistics]] = {}
-    for one in statistics:
+    for one in found:
         by_name.setdefault(name_of(one), []).append(one)
-    return [_figure(some, starts) for some in by_name.values()]
+    return {name: total(some) for name, some in by_name.items()}
 
 
-def _figure(some: Sequence[Statistics], starts: range) -> ClassFigures:
-    by_start = {one.start_ms: one for one in some}
-    first = some[0]
-    return ClassFigures(first.name, first.queue, total(some), [by_start.get(start) for start in starts])
+def _figures(periods: Sequence[_Period | None]) -> list[ClassFigures]:
+    names = dict.fromkeys(name for period in periods if period is not None for name in period.by_name)
+    return [_figure([None if period is None else period.by_name.get(name) for period in periods]) for name in names]
+
+
+def _figure(periods: Sequence[Statistics | None]) -> ClassFigures:
+    whole = total(period for period in periods if period is not None)
+    return ClassFigures(whole.name, whole.queue, whole, periods)
 
 
 def _seconds(milliseconds: float | None) -> float | None:

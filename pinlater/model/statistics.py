@@ -164,7 +164,26 @@ class RunStatistics:
 
 def total(statistics: Iterable[Statistics]) -> Statistics:
     """Return the sum over periods, queues or names; queue and name are those of the first, if there is one."""
-    found: Statistics | None = None
-    for one in statistics:
-        found = one if found is None else found + one
-    return Statistics(FLEET, "", 0) if found is None else found
+    some = list(statistics)
+    first = some[0] if some else Statistics(FLEET, "", 0)
+    return Statistics(
+        first.queue,
+        first.name,
+        first.start_ms,
+        sum(one.enqueued for one in some),
+        sum(one.started for one in some),
+        sum(one.succeeded for one in some),
+        sum(one.failed for one in some),
+        sum(one.given_up for one in some),
+        _merged(one.wait for one in some),
+        _merged(one.run for one in some),
+    )
+
+
+def _merged(spreads: Iterable[Spread]) -> Spread:
+    """Return the sum of spreads, of very many in little time."""
+    counts: dict[int, int] = {}
+    for spread in spreads:
+        for bucket, count in spread.counts.items():
+            counts[bucket] = counts.get(bucket, 0) + count
+    return Spread(counts)

@@ -11,11 +11,12 @@ from starlette.responses import Response
 
 from pinlater.dashboard.app_state import AppState, get_app_state, known_queue
 from pinlater.dashboard.class_figures import SPANS, ClassFigures, Span
-from pinlater.dashboard.forms import RequestRefused, query_text
+from pinlater.dashboard.forms import RequestRefused, number, query_text
 from pinlater.dashboard.render import page
 from pinlater.model.statistics import Statistics
 
 _MOST_NAME = 300
+_PER_PAGE = 50
 
 
 class _Column(NamedTuple):
@@ -90,8 +91,9 @@ async def _all(request: Request, app: AppState, queue: str, span: Span) -> Respo
     if sort not in {*_SORTS, "class"} or order not in {"", "asc", "desc"}:
         raise RequestRefused(400, f"classes cannot be sorted by {sort} {order}".strip(), "/classes")
     is_descending = order == "desc" or (not order and sort != "class")
-    every = await app.classes.get(f"{span.name} {queue}")
+    every, unread = await app.classes.get(f"{span.name} {queue}")
     found = [one for one in every if wanted.lower() in one.name.lower()]
+    which = int(number("page", query_text(request, "page", 9) or "1", 1, 10**6, int))
     fields = {"queue": queue, "q": wanted, "span": span.name if span.name != "1h" else "", "sort": sort, "order": order}
     return page(
         request,
@@ -103,7 +105,10 @@ async def _all(request: Request, app: AppState, queue: str, span: Span) -> Respo
         sort=sort,
         is_descending=is_descending,
         columns=_COLUMNS,
-        rows=_sorted(found, sort, is_descending=is_descending),
+        rows=_sorted(found, sort, is_descending=is_descending)[(which - 1) * _PER_PAGE : which * _PER_PAGE],
+        which=which,
+        pages=max(-(-len(found) // _PER_PAGE), 1),
+        unread=unread,
         is_empty=not every,
         link=lambda **changed: _link(fields | changed),
         class_link=lambda one: _link({"name": one, "queue": queue, "span": fields["span"]}),
@@ -111,9 +116,9 @@ async def _all(request: Request, app: AppState, queue: str, span: Span) -> Respo
 
 
 async def _one(request: Request, app: AppState, name: str, queue: str, span: Span) -> Response:
-    every = await app.classes.get(f"{span.name} {queue}")
+    every, unread = await app.classes.get(f"{span.name} {queue}")
     figures = next((one for one in every if one.name == name), None)
-    by_queue = [] if queue else await app.queues_of_class.get(f"{span.name} {name}")
+    by_queue = [] if queue else (await app.queues_of_class.get(f"{span.name} {name}")).figures
     fields = {"name": name, "queue": queue, "span": span.name if span.name != "1h" else ""}
     return page(
         request,
@@ -126,6 +131,7 @@ async def _one(request: Request, app: AppState, name: str, queue: str, span: Spa
         charts=[] if figures is None else [(chart, figures.line(chart.value)) for chart in _CHARTS],
         columns=_COLUMNS,
         rows=_sorted(by_queue, "runs", is_descending=True),
+        unread=unread,
         link=lambda **changed: _link(fields | changed),
     )
 
@@ -143,7 +149,7 @@ def _sorted(rows: list[ClassFigures], sort: str, *, is_descending: bool) -> list
     if sort == "class":
         return sorted(rows, key=lambda one: one.name.lower(), reverse=is_descending)
     value = _SORTS[sort]
-    known = [(number, one) for one in rows if (number := value(one)) is not None]
+    known = [(figure, one) for one in rows if (figure := value(one)) is not None]
     known.sort(key=lambda pair: pair[0], reverse=is_descending)
     return [one for _, one in known] + [one for one in rows if value(one) is None]
 

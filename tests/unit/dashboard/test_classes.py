@@ -1,13 +1,13 @@
 """The pages of job classes."""
 
+import functools
 import re
-import time
 
 import pytest
 
 from pinlater.client.async_client import AsyncClient
 from pinlater.dashboard import class_figures
-from pinlater.dashboard.class_figures import SPANS
+from pinlater.dashboard.class_figures import SPANS, ClassHistories
 from pinlater.model.statistics import HOUR, MINUTE, Spread, Statistics, StatisticsKind, bucket_of
 from tests.unit.dashboard.app import LOCKED, READER, dashboard, log_in
 
@@ -29,7 +29,8 @@ class Kept:
     async def statistics(self, kind, *, resolution, since_ms, until_ms, queues, name=None):
         assert kind is StatisticsKind.CLASS
         step = resolution * 1000
-        self.asked.append(((until_ms - since_ms) // step + 1, list(queues)))
+        until_ms = until_ms or since_ms + step
+        self.asked.append(((until_ms - since_ms) // step, list(queues)))
         return [
             Statistics(
                 one.queue, one.name, start, one.enqueued, 0, one.succeeded, one.failed, one.given_up, one.wait, one.run
@@ -103,16 +104,34 @@ def test_wrong_addresses_get_a_sentence(browser, path, status):
     assert 'class="card empty-state"' in answer.text
 
 
-def test_no_call_asks_for_more_than_a_server_answers(browser, client, kept):
-    browser.get("/classes?span=30d")
-    assert max(periods for periods, _ in kept.asked) * 201 <= 20_000
-    assert sum(periods for periods, _ in kept.asked) == 720
+def test_each_period_is_read_once_and_long_times_in_steps(browser, kept, monkeypatch):
+    now = 1_000_000 * HOUR + 1830
+    clock = [now]
+    histories = ClassHistories(browser.app.state.dashboard.client, lambda: clock[0])
+    read = functools.partial(browser.portal.call, histories.of_queue, SPANS["30d"])
+    monkeypatch.setattr(class_figures, "_MOST_READ", 480)
+    assert [read().unread for _ in range(4)] == [20, 11, 2, 0], "today is read again each time"
+    assert {periods for periods, _ in kept.asked} == {24}
+    figures = {one.name: one for one in read().figures}
+    assert (figures["Mail"].runs, len(figures["Mail"].periods)) == (30 * 24 * 10, 30)
     kept.asked.clear()
+    clock[0] += 24 * HOUR
+    read()
+    assert len(kept.asked) == 2, "the day that has ended, and the one that has begun"
+
+
+def test_a_class_is_read_of_its_own_queues_only(browser, client, kept):
     for number in range(30):
         client.create_queue(f"queue_{number}")
     browser.get("/classes?name=Mail&span=30d")
-    last = [(periods, queues) for periods, queues in kept.asked if queues == ["pins"]]
-    assert last == [(720, ["pins"])]
+    by_queue = [periods for periods, queues in kept.asked if queues == ["pins"]]
+    assert by_queue == [24] * 30
+
+
+def test_very_many_classes_are_paged(browser, kept):
+    kept.rows += [Statistics("", f"Class{number:03}", 0, failed=1) for number in range(150)]
+    assert len(rows(browser.get("/classes").text)) == 50
+    assert len(rows(browser.get("/classes?page=4").text)) == 2
 
 
 def test_names_are_shown_and_never_obeyed(local_server, client, kept):
@@ -128,8 +147,7 @@ def test_names_are_shown_and_never_obeyed(local_server, client, kept):
 
 def test_spans_end_with_the_period_that_is_not_over():
     now = 1_000_000 * HOUR + 1830
-    for name, (count, step) in {"1h": (60, MINUTE), "24h": (24, HOUR), "30d": (720, HOUR)}.items():
+    for name, (count, step) in {"1h": (60, MINUTE), "24h": (24, HOUR), "30d": (30, 24 * HOUR)}.items():
         starts = SPANS[name].starts(now)
         assert len(starts) == count
         assert starts[-1] <= now * 1000 < starts[-1] + step * 1000
-    assert class_figures.SPANS["1h"].starts(time.time()).step == 60_000
