@@ -159,7 +159,7 @@ def _print_findings(findings: Sequence[Finding]) -> None:
 
 def print_finding(finding: Finding) -> None:
     """Print a finding as a paragraph of at most 80 columns; what comes from jobs and workers is made visible."""
-    since = "" if finding.since_ms is None else f" Since {moment(finding.since_ms)}."
+    since = "" if finding.group_id is None else f" The first failure was at {moment(finding.since_ms)}."
     click.echo(f"{finding.severity.value.upper()}  {visible(finding.title)}")
     for text in (f"{finding.sentence}{since}", finding.advice):
         click.echo(textwrap.fill(visible(text), _WIDTH, initial_indent="  ", subsequent_indent="  "))
