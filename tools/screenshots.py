@@ -33,7 +33,7 @@ from shop_jobs import BuildReport, ChargeCard, ResizePicture, SendReceipt  # noq
 from pinlater import Client  # noqa: E402
 from pinlater.errors import PinLaterError  # noqa: E402
 from pinlater.model.state import JobState  # noqa: E402
-from pinlater.model.statistics import FLEET, HOUR, KEPT_SECONDS, StatisticsKind, bucket_of  # noqa: E402
+from pinlater.model.statistics import FLEET, KEPT_SECONDS, StatisticsKind, bucket_of  # noqa: E402
 from pinlater.server.backends.statistics import (  # noqa: E402
     ENQUEUED,
     FAILED,
@@ -101,7 +101,7 @@ def _remember(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         for resolution, kept in KEPT_SECONDS.items():
             last = now // resolution * resolution
-            for start in range(last - kept + 2 * HOUR, last, resolution):
+            for start in range(last - kept + resolution, last, resolution):
                 for key, counts in _period(start, resolution):
                     row = (resolution, start * 1000, *key, encode(counts))
                     connection.execute(_INSERT, row)

@@ -86,7 +86,7 @@
       fill: index === 0 ? faded(resolved(name), 0.1) : undefined,
     });
     const pale = fields.filter(([field]) => told && field === before).map(([, , name]) => ({
-      label: told, value: (_, value) => show(value), stroke: faded(resolved(name), 0.4), width: 1.4, dash: [5, 4], spanGaps: true, points: { show: false },
+      label: told, value: (plot, value, number) => show(value ?? latest(plot.data[number])), stroke: faded(resolved(name), 0.4), width: 1.4, dash: [5, 4], spanGaps: true, points: { show: false },
     }));
     return new uPlot({
       width: width(place), height: HEIGHT, tzDate: zoned,
