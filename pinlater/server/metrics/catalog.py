@@ -178,13 +178,14 @@ class Metrics:
             "oldest_due_age_seconds", "Time since the oldest due job became due"
         )
         self.scheduled_jobs = self._queue_gauge(
-            "scheduled_jobs", "Pending jobs that are not due yet, counted up to COUNT_LIMIT for each priority"
+            "scheduled_jobs",
+            "Pending jobs that are not due yet and are not retried, counted up to COUNT_LIMIT for each priority",
         )
         self.waiting_for_key_jobs = self._queue_gauge(
             "waiting_for_key_jobs", "Pending jobs that wait for others of their key, counted up to COUNT_LIMIT likewise"
         )
         self.retrying_jobs = self._queue_gauge(
-            "retrying_jobs", "Pending jobs attempted before, among the first 10,000 pending ones of each priority"
+            "retrying_jobs", "Pending jobs whose last attempt failed, counted up to COUNT_LIMIT for each priority"
         )
         self.failed_jobs = self._queue_gauge(
             "failed_jobs", "Jobs that are FAILED, counted up to COUNT_LIMIT for each priority"
