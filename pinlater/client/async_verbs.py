@@ -25,6 +25,8 @@ class AsyncVerbs(AsyncServiceCalls):
         page_size: int = 100,
         body_regex: str | None = None,
         retrying: bool | None = None,
+        failure_group: int | None = None,
+        oldest_first: bool = False,
     ) -> AsyncIterator[JobInfo]:
         """Yield all jobs in a state, page after page; those that change meanwhile may be missed."""
         continuation = None
@@ -38,6 +40,8 @@ class AsyncVerbs(AsyncServiceCalls):
                 body_regex=body_regex,
                 continuation=continuation,
                 retrying=retrying,
+                failure_group=failure_group,
+                oldest_first=oldest_first,
             )
             for info in page.jobs:
                 yield info

@@ -26,6 +26,8 @@ class Verbs(ServiceCalls):
         page_size: int = 100,
         body_regex: str | None = None,
         retrying: bool | None = None,
+        failure_group: int | None = None,
+        oldest_first: bool = False,
     ) -> Iterator[JobInfo]:
         """Yield all jobs in a state, page after page; those that change meanwhile may be missed."""
         continuation = None
@@ -39,6 +41,8 @@ class Verbs(ServiceCalls):
                 body_regex=body_regex,
                 continuation=continuation,
                 retrying=retrying,
+                failure_group=failure_group,
+                oldest_first=oldest_first,
             )
             yield from page.jobs
             continuation = page.continuation

@@ -67,6 +67,17 @@ FILL_CHILDREN = """
 INSERT INTO {db}.children (parent_id, id) SELECT seq % 10, seq FROM {numbers} WHERE seq BETWEEN 1 AND 5000
 """
 
+FILL_FAILING_JOBS = """
+INSERT INTO {db}.failing_jobs (id, queue_id, failure_group, state, priority, run_after)
+SELECT seq, seq % 2 + 1, 7 + (seq % 50 = 0), IF(seq % 3, 0, 3), seq % 3 + 1, {now} + seq
+FROM {numbers} WHERE seq BETWEEN 1 AND 5000
+"""
+
+FILL_FAILURE_GROUPS = """
+INSERT INTO {db}.failure_groups (queue_id, id, job, error, example, first_failed_at, last_failed_at, look_at)
+SELECT seq % 20 + 1, seq, 'Job', 'error', 'error', 0, seq, {now} - 500 + seq FROM {numbers} WHERE seq BETWEEN 1 AND 1000
+"""
+
 DIGITS = "(" + " UNION ALL ".join(f"SELECT {digit} AS digit" for digit in range(10)) + ")"
 PLACES = range(5)
 NUMBERS = (
@@ -121,9 +132,10 @@ class Filled:
         await connection.run(FILL_PERIODS.format(db=self.queries.database, numbers=NUMBERS, now=NOW).encode())
         keyed_jobs = FILL_KEYED_JOBS.format(db=self.queries.database, numbers=NUMBERS, now=NOW, waits=WAITS_FOR_KEY_MS)
         await connection.run(keyed_jobs.encode())
-        for fill in (FILL_MESSAGES, FILL_CHILDREN):
-            await connection.run(fill.format(db=self.queries.database, numbers=NUMBERS).encode())
+        for fill in (FILL_MESSAGES, FILL_CHILDREN, FILL_FAILING_JOBS, FILL_FAILURE_GROUPS):
+            await connection.run(fill.format(db=self.queries.database, numbers=NUMBERS, now=NOW).encode())
         names = ("jobs", "reports", "call_results", "unique_periods", "keyed_jobs", "messages", "children")
+        names += ("failing_jobs", "failure_groups")
         tables = ", ".join(f"{self.queries.database}.{name}" for name in names)
         await connection.run(f"ANALYZE TABLE {tables}".encode())
         return connection
@@ -180,17 +192,26 @@ COMMON = {
     "is_back": False, "has_body": False, "body": b"", "body_bytes": 0, "state": 2, "before": NOW - 50_000,
     "start": 0, "first": 0, "kept": 0,
     "after_run_after": -ALL, "after_id": -ALL, "ahead": 0,
-    "last": ALL, "before_run_after": ALL, "before_id": ALL, "cap": 100, "age": 10**6, "quiet": 1000,
+    "last": ALL, "cap": 100, "failure_group": 7, "group": 7, "look_at": NOW, "end": -ALL, "age": 10**6, "quiet": 1000,
     "count": 10, "name": "emails", "queues": [1, 2], "keys": [b"key 10", b"key 20"], "is_paused": False,
     "jobs_per_second": None, "max_running": None, "worker": b"w10", "workers": [b"w10", b"w20"],
     "expires_at": NOW, "bytes": 1, "spent_until": NOW, "was": 1, "report": b"x",
-    "key": b"%16d" % 10, "number": 0,
+    "key": b"%16d" % 10, "number": 0, "is_put_off": False, "kind": 0, "resolution": 60, "since": 0, "rows": 10,
     "until": NOW, "small": 2000, "levels": [1, 2, 3], "names": [b"emails", b"thumbnails"],
 }  # fmt: skip
+LATEST = {"run_after": ALL, "id": ALL, "end": -ALL}
+OLDEST = {"run_after": -ALL, "id": -ALL, "end": ALL}
+
+
+def begin_of(name):
+    """Return where a scan begins and ends."""
+    return OLDEST if name.endswith("_oldest") else LATEST if name.startswith("scan_") else {}
+
+
 WITHOUT_PLAN = {
     "begin", "clock", "commit", "create_queue", "lock_result", "insert_jobs", "insert_results", "lock_claims",
     "insert_periods", "replace_ended_periods", "insert_linked_jobs", "lock_keys", "change_key_locks", "insert_messages",
-    "insert_children", "insert_deleted_inboxes",
+    "insert_children", "insert_deleted_inboxes", "insert_failure_groups", "note_failures",
     "keep_message",  # which numbers its row by the others of the table, so it has one temporary row
     "store_clock_record", "create_bucket", "create_queue_lock", "rollback", "size",
 }  # fmt: skip
@@ -198,7 +219,7 @@ STATEMENTS = sorted(set(Queries("x").names) - WITHOUT_PLAN)
 
 IN_ORDER = {
     "first_pending", "first_due", "next_due", "claimable_jobs", "peek_jobs", "count_jobs", "scan_jobs", "failed_jobs",
-    "claims_of_queue", "running_jobs", "jobs_of_queue", "count_retried",
+    "claims_of_queue", "running_jobs", "jobs_of_queue", "scan_jobs_oldest",
 }  # fmt: skip
 BY_MOMENT = {"expired_claims", "finished_jobs", "first_claim_expiring", "first_succeeded", "first_failed"}
 BY_KEY = {"unique_jobs"}
@@ -214,9 +235,23 @@ OF_MESSAGES = {
     "message_counts": "PRIMARY", "message_sizes": "PRIMARY", "read_messages": "PRIMARY", "delete_messages": "PRIMARY",
     "delete_some_messages": "PRIMARY", "known_messages": "messages_by_id",
 }  # fmt: skip
+OF_FAILURES = {
+    "count_retrying": "failing_in_order", "scan_retrying": "failing_in_order",
+    "scan_retrying_oldest": "failing_in_order",
+    "count_failing": "failing_by_group", "scan_failing": "failing_by_group", "scan_failing_oldest": "failing_by_group",
+    "count_failed_so": "failing_by_group", "delete_failing_jobs": "PRIMARY",
+    "kept_failure_groups": "PRIMARY", "count_failure_groups": "PRIMARY", "failure_groups": "PRIMARY",
+    "failure_groups_to_look_at": "failure_groups_to_look_at", "delete_failure_groups": "PRIMARY",
+    "look_at_failure_groups": "PRIMARY", "delete_failure_groups_of_queue": "PRIMARY",
+}  # fmt: skip
+"""Of failing jobs and their groups, with the index that each walks along."""
 OF_CHILDREN = {"delete_children"}
+OF_STATISTICS = {name for name in STATEMENTS if "statistics" in name}
 OF_INBOXES = {"first_deleted_inbox", "deleted_inbox", "forget_inbox"}
-FIRST_ONLY = {"first_result_expiring": "call_results_expiring", "first_period_ending": "unique_periods_ending"}
+FIRST_ONLY = {
+    "first_result_expiring": "call_results_expiring", "first_period_ending": "unique_periods_ending",
+    "first_failure_group": "failure_groups_to_look_at",
+}  # fmt: skip
 """With the index whose first entry each reads."""
 OF_QUEUES = {
     "queues", "deleted_queues", "share_queues", "present_queue", "queue_exists", "delete_queue", "queue_settings",
@@ -247,8 +282,10 @@ BY_ID = (
     - OF_KEYS
     - {*FIRST_ONLY}
     - {*OF_MESSAGES}
+    - {*OF_FAILURES}
     - OF_CHILDREN
     - OF_INBOXES
+    - OF_STATISTICS
     - {"delete_keyed_jobs", "states_in_use", "drop_messages"}
 )
 
@@ -259,9 +296,9 @@ def of_jobs(plan):
     return step
 
 
-@pytest.mark.parametrize("name", sorted(set(STATEMENTS) - OF_QUEUES))
+@pytest.mark.parametrize("name", sorted(set(STATEMENTS) - OF_QUEUES - OF_STATISTICS - {"failure_groups"}))
 def test_no_statement_scans_or_sorts_the_jobs(filled, name):
-    for step in filled.plan(name, **COMMON):
+    for step in filled.plan(name, **COMMON | begin_of(name)):
         if step["table"] in {"jobs", f"{filled.queries.database}.jobs"}:
             assert step["type"] not in {"ALL", "index"}, step
         assert not re.search("filesort|temporary", step["Extra"] or ""), step
@@ -272,7 +309,7 @@ def test_no_statement_scans_or_sorts_the_jobs(filled, name):
 )
 def test_each_walk_goes_along_its_index(filled, names, key):
     for name in sorted(names):
-        step = of_jobs(filled.plan(name, **COMMON))
+        step = of_jobs(filled.plan(name, **COMMON | begin_of(name)))
         assert step["key"] == key, (name, step)
 
 
@@ -334,6 +371,13 @@ def test_children_are_found_by_parent(filled, young):
         assert tables.plan("unfinished_children", **COMMON)[0]["key"] == "PRIMARY"
 
 
+@pytest.mark.parametrize("name", OF_FAILURES)
+def test_failing_jobs_and_their_groups_are_found_by_an_index(filled, name):
+    step = filled.plan(name, **COMMON | begin_of(name) | {"ids": [2, 4], "state": 0})
+    [first] = [one for one in step if one["table"] in {"failing_jobs", "failure_groups", "looked_at"}][:1]
+    assert first["key"] == OF_FAILURES[name], step
+
+
 @pytest.mark.parametrize("name", sorted(BY_ID))
 def test_jobs_addressed_by_id_are_found_by_id(filled, name):
     step = of_jobs(filled.plan(name, **COMMON))
@@ -367,11 +411,11 @@ def test_whoever_locks_a_queue_or_its_tokens_walks_past_no_other(young, names, k
 
 
 @pytest.mark.parametrize(
-    "name", ["claimable_jobs", "peek_jobs", "count_jobs", "count_retried", "scan_jobs", "failed_jobs", "next_due"]
+    "name", ["claimable_jobs", "peek_jobs", "count_jobs", "scan_jobs", "scan_jobs_oldest", "failed_jobs", "next_due"]
 )
 def test_the_index_narrows_by_all_that_it_can(filled, name):
-    step = of_jobs(filled.plan(name, **COMMON))
-    by_id = 8 if name in {"scan_jobs", "failed_jobs"} else 0  # among jobs of one run_after
+    step = of_jobs(filled.plan(name, **COMMON | begin_of(name)))
+    by_id = 8 if name.startswith(("scan_jobs", "failed_jobs")) else 0  # among jobs of one run_after
     assert int(step["key_len"]) == 4 + 1 + 1 + 8 + by_id, step
 
 
@@ -406,13 +450,23 @@ def test_the_index_narrows_by_all_that_it_can(filled, name):
         ("finished_jobs", {}, 25),
         ("finished_jobs", {"state": 3, "before": 0}, 3),
         ("failed_jobs", {}, 25),
-        ("scan_jobs", {"state": 0}, 25),
-        ("scan_jobs", {"before_run_after": NOW - 80_000, "before_id": 5}, 25),
-        ("scan_jobs", {"queue": 3, "state": 3, "before_run_after": NOW, "before_id": ALIKE + 1000}, 25),
-        ("scan_jobs", {"queue": 3, "state": 0, "before_run_after": NOW, "before_id": ALIKE + 1000}, 25),
+        ("scan_jobs", LATEST | {"state": 0}, 25),
+        ("scan_jobs", LATEST | {"run_after": NOW - 80_000, "id": 5}, 25),
+        ("scan_jobs", LATEST | {"queue": 3, "state": 3, "run_after": NOW, "id": ALIKE + 1000}, 25),
+        ("scan_jobs", LATEST | {"queue": 3, "state": 0, "run_after": NOW, "id": ALIKE + 1000}, 25),
+        ("scan_jobs_oldest", {"queue": 3, "state": 0, "run_after": NOW, "id": ALIKE + 1000, "end": ALL}, 25),
+        ("scan_retrying", LATEST, 35),
+        ("scan_failing", LATEST | {"state": 0}, 35),
+        ("scan_failing_oldest", OLDEST | {"state": 3}, 35),
+        ("count_retrying", {"cap": 10}, 25),
+        ("count_failing", {"state": 0, "cap": 10}, 25),
+        ("count_failed_so", {"state": 3, "cap": 10}, 25),
+        ("insert_failing_jobs", {}, 40),
+        ("delete_failing_jobs", {}, 25),
+        ("delete_revived_jobs", {}, 35),
+        ("kept_failure_groups", {}, 12),
         ("failed_jobs", {"queue": 3, "after_run_after": NOW, "after_id": ALIKE + 4000}, 25),
         ("count_jobs", {"state": 0, "first": NOW + 1, "last": NOW + 60}, 25),
-        ("count_retried", {"state": 0, "first": 0, "last": ALL, "cap": 10}, 40),
         ("jobs_of_queue", {}, 25),
         ("unique_jobs", {}, 6),
         ("first_of_key", {}, 3),
@@ -421,7 +475,7 @@ def test_the_index_narrows_by_all_that_it_can(filled, name):
         ("delete_keyed_jobs", {}, 25),
         ("insert_keyed_jobs_again", {}, 12),
         ("keys_of_jobs", {}, 12),
-        ("set_run_after", {}, 12),
+        ("set_run_after", {}, 24),
         ("succeed_with_results", {}, 12),
         ("told_children", {}, 12),
         ("inboxes", {}, 12),
