@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from pinlater.dashboard.forms import Form, RequestRefused
+from pinlater.model.kept_mark import class_in
 
 MOST_BODY = 200_000
 """Characters of a body in a form."""
@@ -82,7 +83,7 @@ def own_fields(body: bytes | None) -> tuple[str, dict[str, Any], dict[str, Any]]
         return None
     if not isinstance(found, dict):
         return None
-    job = found.pop("job") if isinstance(found.get("job"), str) else ""
+    job = class_in(found.pop("job")) if isinstance(found.get("job"), str) else ""
     kept = {name: value for name, value in found.items() if name.startswith("$")}
     return job, {name: value for name, value in found.items() if name not in kept}, kept
 

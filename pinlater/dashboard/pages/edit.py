@@ -18,14 +18,15 @@ from pinlater.dashboard.pages.job import MOST_DESCRIPTOR, parsed, path_of
 from pinlater.dashboard.render import page
 from pinlater.dashboard.replacement import replace_job, why_not
 from pinlater.dashboard.sessions import Role
+from pinlater.dashboard.whole_jobs import find_whole
 from pinlater.model.jobs import JobInfo, NewJob
 from pinlater.model.state import JobState
 from pinlater.model.workers import JobClass
 
 _DEFAULT_ATTEMPTS = 20
 _UNITS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86_400}
-_STEPS = ("$steps", "$times", "$fingerprints", "$untyped", "$sleeps", "$tries", "$enqueued", "$mismatch", "$saga")
-"""What a body keeps of finished work; a job with other fields begins anew."""
+_OF_ALL_RUNS = frozenset({"$policy", "$again", "$trace", "$previous"})
+"""What a job keeps of PinLater's own fields if it begins anew; the others are about what it has done."""
 
 
 class _Settings(NamedTuple):
@@ -56,7 +57,7 @@ async def edit(request: Request) -> Response:
         fields=None if own is None else fields_of((await _class(app, described.queue, job)).schema, values),
         text=_text_of(info.body),
         is_text=_is_text(info.body),
-        kept=sorted(kept.keys() & set(_STEPS)),
+        has_done=bool(kept.keys() - _OF_ALL_RUNS),
         priority=described.priority,
         attempts=max(info.attempts_remaining, 1),
         run_after_ms=info.run_after_ms if info.state is JobState.PENDING else None,
@@ -156,7 +157,7 @@ async def enqueue(request: Request) -> Response:
 
 
 async def _found(app: AppState, descriptor: str) -> JobInfo:
-    info = (await app.client.lookup([descriptor], include_body=True)).get(str(parsed(descriptor)))
+    info = await find_whole(app.client, str(parsed(descriptor)))
     if info is None:
         raise RequestRefused(404, f"there is no job {descriptor}")
     return info
@@ -190,7 +191,7 @@ async def _edited_body(app: AppState, form: Form, queue: str, info: JobInfo) -> 
         body = form.raw("body", MOST_BODY).strip().encode()
         _check_json(body, f"/job/edit?id={info.descriptor}")
     if form.text("keeps_steps", 4) != "on":
-        kept = {name: value for name, value in kept.items() if name not in _STEPS}
+        kept = {name: value for name, value in kept.items() if name in _OF_ALL_RUNS}
     changed: dict[str, Any] = json.loads(body)
     return json.dumps(changed | kept, ensure_ascii=False, separators=(",", ":")).encode() if kept else body
 

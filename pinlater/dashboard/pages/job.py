@@ -21,6 +21,7 @@ from pinlater.dashboard.render import page
 from pinlater.dashboard.replacement import why_not
 from pinlater.dashboard.timeline import timeline_of
 from pinlater.dashboard.tracebacks import traceback_view
+from pinlater.dashboard.whole_jobs import find_whole
 from pinlater.dashboard.workforce import run_of
 from pinlater.errors import UnknownError
 from pinlater.model.body_summary import summarize
@@ -109,7 +110,7 @@ def parsed(descriptor: str) -> JobDescriptor:
 
 async def _shown(request: Request, descriptor: str, *, reveals: bool) -> Response:
     app, described = get_app_state(request), parsed(descriptor)
-    info = (await app.client.lookup([descriptor], include_body=True, include_result=True)).get(descriptor)
+    info = await find_whole(app.client, descriptor, include_result=True)
     if info is None:
         return page(request, "no_job.html", 404, descriptor=descriptor, queue=described.queue)
     hides = app.options.hides_bodies and not reveals

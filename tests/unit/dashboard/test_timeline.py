@@ -8,6 +8,7 @@ import pytest
 from pinlater.dashboard.timeline import WIDTH, timeline_of
 from pinlater.dashboard.tracebacks import traceback_view
 from pinlater.jobs.events import event_message
+from pinlater.jobs.job import Job
 from pinlater.model.attempts import Checkpoint
 from pinlater.model.body_metadata import BodyMetadata
 from pinlater.model.jobs import JobInfo, NewJob
@@ -120,3 +121,19 @@ def test_jobs_and_events_are_linked(browser, client):
     assert "and 2 more jobs" in page
     assert "&lt;b&gt;ada" in page
     assert "2.5 s" in page
+
+
+def test_results_that_are_kept_beside_the_body_are_shown(browser, client, local_server):
+    class Import(Job, queue="pins"):
+        def run(self, context):
+            for number in range(3):
+                context.step("load", str, f"{number} " + "x" * 9000)
+            context.sleep_for(3600, name="a while")
+
+    handle = local_server.client(Import).enqueue(Import())
+    local_server.run_worker(Import, until_empty=False)
+    page = browser.get(f"/job?id={handle.descriptor}").text
+    for expected in ("load", "load#2", "load#3", "2 xxx", "a while"):
+        assert expected in page
+    assert "<h1>Import</h1>" in page
+    assert "keeps_steps" in browser.get(f"/job/edit?id={handle.descriptor}").text
