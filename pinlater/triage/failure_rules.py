@@ -55,7 +55,8 @@ def retrying(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
         if waiting < thresholds.retrying_jobs or waiting < lost:  # where most are given up, another rule says so
             continue
         most = max(groups, key=lambda group: group.retrying)
-        others = f" So do jobs with {len(groups) - 1} other errors." if len(groups) > 1 else ""
+        more = len(groups) - 1
+        others = f" So do jobs with {more} other {'error' if more == 1 else 'errors'}." if more else ""
         yield Finding(
             Kind.RETRYING,
             Severity.CRITICAL if waiting >= thresholds.retrying_critical_jobs else Severity.WARNING,
@@ -64,7 +65,7 @@ def retrying(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
             f"{jobs(waiting)} of queue {queue} have failed and wait for another attempt, {most.retrying:,} of them "
             f"with {_error(most)}, the last {_ago(most, readings)}.{others}",
             "See whether a service that they need is away. The jobs go on by themselves when it is back.",
-            f"pinlater scan {queue} --state pending --future",
+            f"pinlater scan {queue} --retrying",
             min(group.first_ms for group in groups),
             queue,
             most.job or None,

@@ -70,7 +70,7 @@ def test_a_service_is_away_and_jobs_are_tried_again():
     assert (finding.severity, finding.queue, finding.job, finding.group_id) == ("critical", "email", "Mail", 1)
     assert finding.sentence == (
         "302 jobs of queue email have failed and wait for another attempt, 300 of them with OSError: refused (Mail), "
-        "the last 5 seconds ago. So do jobs with 1 other errors."
+        "the last 5 seconds ago. So do jobs with 1 other error."
     )
     [finding] = found(retrying, readings(groups=[group(retrying=20)]))
     assert finding.severity == "warning"
