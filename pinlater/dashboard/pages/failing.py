@@ -8,13 +8,18 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from pinlater.client.periodic import PeriodicJobs
 from pinlater.dashboard.app_state import get_app_state, known_queue
 from pinlater.dashboard.failing_groups import COUNTED_TO, MOST_GROUPS, ORDERS, SELECTIONS, failing_groups
 from pinlater.dashboard.forms import RequestRefused, number, query_text
 from pinlater.dashboard.render import page
 
 _PER_PAGE = 50
+_PATIENCE_SECONDS = 0.3
+"""Time that trends and periodic jobs may take; what takes longer is there when the page refreshes itself."""
 _MOST_PERIODIC = 5
+_MOST_QUEUES = 100
+"""Queues that the filter suggests."""
 
 
 async def failing(request: Request) -> Response:
@@ -32,14 +37,16 @@ async def failing(request: Request) -> Response:
     rows = sorted(filter(selection.includes, every), key=order.key)
     which = int(number("page", query_text(request, "page", 9) or "1", 1, 10**6, int))
     shown = rows[(which - 1) * _PER_PAGE : which * _PER_PAGE]
-    trends = await app.failure_trends.get("\n".join(sorted({row.group.queue for row in shown})))
-    periodic = await app.periodic.get(queue)
+    of_shown = "\n".join(sorted({row.group.queue for row in shown}))
+    trends = await app.failure_trends.get_within(of_shown, _PATIENCE_SECONDS) or {}
+    periodic = await app.periodic.get_within(queue, _PATIENCE_SECONDS) or PeriodicJobs([], set())
     periodic_jobs = [one for one in periodic.jobs if one.failures and job.lower() in one.name.lower()]
     fields = {"queue": queue, "class": job, "show": selection.name, "sort": order.name}
     return page(
         request,
         "failing.html",
         queue=queue,
+        queues=sorted({group.queue for group in found})[:_MOST_QUEUES],
         job=job,
         selection=selection,
         selections=[(one, sum(map(one.includes, every))) for one in SELECTIONS.values()],
