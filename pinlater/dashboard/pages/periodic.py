@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from pinlater.client.async_verbs import AsyncVerbs
-from pinlater.client.periodic import PeriodicJob, periodic_job
+from pinlater.client.periodic import PeriodicJob, PeriodicJobs, periodic_job
 from pinlater.dashboard.access import form_of, local_path
 from pinlater.dashboard.app_state import AppState, get_app_state, known_queue
 from pinlater.dashboard.audit import audit
@@ -20,6 +20,8 @@ from pinlater.dashboard.pages.job import MOST_DESCRIPTOR, parsed
 from pinlater.dashboard.render import page
 
 _PER_PAGE = 50
+_PATIENCE_SECONDS = 1.0
+"""Time to look for periodic jobs; with very many queues, the page says that they are being looked for."""
 _LATE_MS = 10_000
 """A periodic job that has been due for longer without a worker is shown as late."""
 
@@ -57,7 +59,8 @@ async def periodic(request: Request) -> Response:
         raise RequestRefused(400, "there are no such periodic jobs to show", "/periodic")
     if queue:
         await known_queue(app, queue)
-    found = await app.periodic.get(queue)
+    known = await app.periodic.get_within(queue, _PATIENCE_SECONDS)
+    found = known or PeriodicJobs([], set())
     now_ms = int(time.time() * 1000)
     matching = [_row(job, now_ms) for job in found.jobs if wanted.lower() in job.name.lower()]
     tabs = [(shown, [row for row in matching if _is_shown(row, shown.name)]) for shown in _SHOWN]
@@ -73,6 +76,7 @@ async def periodic(request: Request) -> Response:
         tabs=[(shown, len(rows)) for shown, rows in tabs],
         rows=sorted(await _refreshed(app, rows[start : start + _PER_PAGE]), key=_place),
         is_empty=not found.jobs,
+        is_searching=known is None,
         page_number=number_of_page,
         pages=max(-(-len(rows) // _PER_PAGE), 1),
         link=lambda **changed: _link(queue, wanted, which, **changed),

@@ -1,6 +1,8 @@
 """The page of periodic jobs."""
 
+import asyncio
 import re
+import threading
 import time
 
 import pytest
@@ -111,6 +113,24 @@ def test_readers_and_hidden_bodies(local_server, client):
         assert asked.status_code == 403
         log_in(browser, ADMIN)
         assert "Run now" in browser.get("/periodic").text
+
+
+def test_the_page_does_not_wait_until_very_many_queues_are_read(browser, client, monkeypatch):
+    monkeypatch.setattr(periodic, "_PATIENCE_SECONDS", 0.05)
+    plant(client, "Bill")
+    asking = browser.app.state.dashboard.client
+    names, may_go_on = asking.queue_names, threading.Event()
+
+    async def slow_names():
+        await asyncio.to_thread(may_go_on.wait, 20)
+        return await names()
+
+    monkeypatch.setattr(asking, "queue_names", slow_names)
+    assert "Looking for periodic jobs" in browser.get("/periodic").text
+    may_go_on.set()
+    deadline = time.monotonic() + 20
+    while "Bill" not in browser.get("/periodic").text:
+        assert time.monotonic() < deadline
 
 
 def test_very_many_are_paged(browser, client, monkeypatch):
