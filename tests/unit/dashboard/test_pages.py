@@ -172,14 +172,14 @@ def test_a_page_of_a_list_that_never_was_leads_to_the_first(browser, client):
 )
 def test_whatever_is_in_a_job_is_shown_and_never_obeyed(browser, client, body):
     [descriptor] = client.enqueue_jobs("pins", [NewJob(body, status=HOSTILE[:-1], unique="<b>'\u202e", attempts=1)])
-    for path in (f"/job?id={descriptor}", "/jobs?queue=pins", "/find?q=onerror"):
+    for path in (f"/job?id={descriptor}", "/jobs?queue=pins", "/find?q=text:onerror"):
         text = browser.get(path).text
         assert "<img src=x" not in text
         assert "<script>alert" not in text
         assert not set(text) & set("\x1b\x00\u202e\ud800")
     [claimed] = client.dequeue_jobs("pins", 1)
     client.ack("pins", failed=[Ack(descriptor, claimed.claim, failed_status(f"ValueError: {HOSTILE[:-1]}"))])
-    for path in ("/failing", f"/job?id={descriptor}", "/jobs?queue=pins&state=failed"):
+    for path in ("/failing", f"/job?id={descriptor}", "/jobs?queue=pins&state=failed", "/find?q=error:onerror"):
         text = browser.get(path).text
         assert "&lt;img src=x" in text
         assert "<img src=x" not in text
