@@ -54,12 +54,15 @@ def retrying(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
         waiting, lost = sum(group.retrying for group in groups), sum(group.given_up for group in groups)
         if waiting < thresholds.retrying_jobs or waiting < lost:  # where most are given up, another rule says so
             continue
+        flow = readings.recently(queue)
+        hardly_works = flow is not None and flow.failed_share >= thresholds.failed_critical_share
+        is_critical = hardly_works or waiting >= thresholds.retrying_critical_jobs
         most = max(groups, key=lambda group: group.retrying)
         more = len(groups) - 1
         others = f" So do jobs with {more} other {'error' if more == 1 else 'errors'}." if more else ""
         yield Finding(
             Kind.RETRYING,
-            Severity.CRITICAL if waiting >= thresholds.retrying_critical_jobs else Severity.WARNING,
+            Severity.CRITICAL if is_critical else Severity.WARNING,
             queue,
             f"Jobs of queue {queue} fail and are tried again",
             f"{jobs(waiting)} of queue {queue} have failed and wait for another attempt, {most.retrying:,} of them "

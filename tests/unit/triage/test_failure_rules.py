@@ -74,6 +74,8 @@ def test_a_service_is_away_and_jobs_are_tried_again():
     )
     [finding] = found(retrying, readings(groups=[group(retrying=20)]))
     assert finding.severity == "warning"
+    [finding] = found(retrying, readings(groups=[group(retrying=20)], recent={"email": flow(10, 40)}))
+    assert finding.severity == "critical", "hardly anything works"
 
 
 @pytest.mark.parametrize(
