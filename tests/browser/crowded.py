@@ -48,6 +48,8 @@ def fill(client, server):
         "/job that runs": f"/job?id={running}",
         "/job that is retried": f"/job?id={failing[2]}",
         "/job that is not there": f"/job?id={QUEUE}:s1:p1:99999",
+        "/job/edit": f"/job/edit?id={failing[0]}",
+        "/enqueue": f"/enqueue?queue={QUEUE}&copy={failing[0]}",
         "/failing": "/failing",
         "/failed": "/failed",
         "/classes": "/classes",
