@@ -6,9 +6,12 @@ import json
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -39,6 +42,7 @@ from benchmarks.programs import ProgramFailed
 from benchmarks.setting import Setting
 from benchmarks.stores import KINDS, make_stores
 from benchmarks.viewers import PageFailed
+from benchmarks.waiting import FilledStore
 from pinlater.errors import PinLaterError
 
 BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
@@ -64,31 +68,46 @@ BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
 }
 
 
+class _How(NamedTuple):
+    """How a benchmark is run; see the options."""
+
+    scale: float
+    rounds: int
+    store: str
+    folder: Path
+    filled: FilledStore | None = None
+
+
 @click.command()
 @click.argument("names", nargs=-1, type=click.Choice(list(BENCHMARKS)), metavar="[NAME]...")
 @click.option("--scale", type=click.FloatRange(0.001, 1.0), default=1.0, show_default=True, help="Share of the work.")
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="How often each is measured.")
 @click.option("--store", type=click.Choice(list(KINDS)), default="sqlite", show_default=True, help="Kind of store.")
+@click.option("--waiting", type=click.IntRange(0), default=0, help="Beside so many jobs that wait for events.")
 @click.option("--folder", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Where the stores go.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, every round included.")
 def main(  # noqa: PLR0917 - click calls it
-    names: tuple[str, ...], scale: float, rounds: int, store: str, folder: Path | None, as_json: bool
+    names: tuple[str, ...], scale: float, rounds: int, store: str, waiting: int, folder: Path | None, as_json: bool
 ) -> None:
     """Measure PinLater beside a bare loop of the store's driver.
 
     NAMES are bulk_enqueue, single_enqueue, single_dequeue, half_load, one_call, worker_drain, latency, depth, parked,
     recovery, servers, keys, joined, steps, idle_fleet, many_shards, fleet_drain, dashboard and outages (the last ones
-    of a store with servers); without, all.
+    of a store with servers); without, all. With --waiting, each is measured twice: the second column is without those
+    jobs.
     """
     raise_open_files()
     figures: list[Figure] = []
     failures = 0
-    for name in names or BENCHMARKS:
-        try:
-            figures += _run(name, scale, rounds, store, folder or durable_folder())
-        except (ProgramFailed, PageFailed, PinLaterError) as error:
-            failures += 1
-            click.echo(f"{name} failed: {error}", err=True)
+    how = _How(scale, rounds, store, folder or durable_folder())
+    with tempfile.TemporaryDirectory(prefix="pinlater-bench-", dir=how.folder) as home:
+        filled = FilledStore(Path(home) / "filled", waiting)
+        for name in names or BENCHMARKS:
+            try:
+                figures += _beside(name, how, filled) if waiting else _run(name, how)
+            except (ProgramFailed, PageFailed, PinLaterError) as error:
+                failures += 1
+                click.echo(f"{name} failed: {error}", err=True)
     machine = describe_machine()
     if as_json:
         click.echo(
@@ -99,19 +118,32 @@ def main(  # noqa: PLR0917 - click calls it
         )
     elif figures:
         rows, cells = ([one for one in figures if (one.cell is not None) == is_cell] for is_cell in (False, True))
-        parts = [table(rows, make_stores(store).driver)] * bool(rows) + [cell_tables(cells)] * bool(cells)
+        other = "without" if waiting else f"bare {make_stores(store).driver}"
+        parts = [table(rows, other)] * bool(rows) + [cell_tables(cells)] * bool(cells)
         click.echo("\n\n".join([f"\n{machine}; scale {scale:g}", *parts]))
     sys.exit(1 if failures else 0)
 
 
-def _run(name: str, scale: float, rounds: int, store: str, folder: Path) -> list[Figure]:
+def _beside(name: str, how: _How, filled: FilledStore) -> list[Figure]:
+    """Measure in turns with jobs that wait for events, and without; return the former beside the latter."""
+    found: dict[str, Figure] = {}
+    beside, without = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
+    for _ in range(how.rounds):
+        for numbers, what in ((without, None), (beside, filled)):
+            for figure in _run(name, how._replace(rounds=1, filled=what)):
+                found[figure.name] = figure
+                numbers[figure.name] += figure.ours
+    return [replace(figure, ours=beside[name], bare=without[name]) for name, figure in found.items()]
+
+
+def _run(name: str, how: _How) -> list[Figure]:
     click.echo(f"{name} ... ", nl=False, err=True)
     started = time.monotonic()
     with (
-        tempfile.TemporaryDirectory(prefix="pinlater-bench-", dir=folder) as home,
-        closing(make_stores(store)) as stores,
+        tempfile.TemporaryDirectory(prefix="pinlater-bench-", dir=how.folder) as home,
+        closing(make_stores(how.store)) as stores,
     ):
-        figures = BENCHMARKS[name](Setting(Path(home), scale, stores, rounds))
+        figures = BENCHMARKS[name](Setting(Path(home), how.scale, stores, how.rounds, how.filled))
     click.echo(f"{time.monotonic() - started:.0f} s", err=True)
     return figures
 

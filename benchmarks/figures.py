@@ -63,9 +63,9 @@ def percentile(numbers: Sequence[float], percent: float) -> float:
     return sorted(numbers)[position]
 
 
-def table(figures: Sequence[Figure], driver: str) -> str:
-    """Return figures as aligned text; ``driver`` is what the bare loop runs on."""
-    rows = [("", "unit", "PinLater", f"bare {driver}", "ratio")]
+def table(figures: Sequence[Figure], other: str) -> str:
+    """Return figures as aligned text; ``other`` is what they stand beside."""
+    rows = [("", "unit", "PinLater", other, "ratio")]
     rows += [(f.title, f.unit, _number(f.value), _number(f.bare_value), _number(f.ratio)) for f in figures]
     return aligned(rows, texts=2)
 

@@ -110,13 +110,14 @@ class Server(_Program):
 
     def __enter__(self) -> Self:
         try:
-            self._await_answer()
+            self.await_answer()
         except BaseException:  # ^C, too: the program must not outlive us
             self.__exit__()
             raise
         return self
 
-    def _await_answer(self) -> None:
+    def await_answer(self) -> None:
+        """Wait until it answers calls."""
         deadline = time.monotonic() + START_SECONDS
         with Client(str(self.address), retries=0) as client:
             while time.monotonic() < deadline:

@@ -11,6 +11,7 @@ from typing import TypeVar
 from benchmarks.finished import Finished
 from benchmarks.programs import Echo, Server, Viewers, Worker
 from benchmarks.stores import Bare, Stores
+from benchmarks.waiting import FilledStore
 
 T = TypeVar("T")
 
@@ -24,12 +25,14 @@ class Setting:
         scale: share of the full work, 0 to 1.
         stores: makes them.
         rounds: how often each figure is measured.
+        filled: what is in the store of each ``server`` at first; None: nothing.
     """
 
     folder: Path
     scale: float
     stores: Stores
     rounds: int
+    filled: FilledStore | None = None
 
     def amount(self, full: int, *, step: int = 1) -> int:
         """Return the scaled amount: whole steps, at least two of them."""
@@ -47,10 +50,15 @@ class Setting:
         return numbers
 
     def server(self, name: str = "server", *, marks: Path | None = None) -> Server:
-        """Start a server with an empty store; with ``marks``, one that marks the stages of its calls in that file."""
+        """Start a server with a store where nothing is due; with ``marks``, it marks the stages of its calls there."""
         folder = self.folder / name
         folder.mkdir()
-        return Server(folder, self.stores.settings(folder), marks=marks)
+        if self.filled is not None and not self.stores.is_shared:
+            self.filled.copy_to(folder)
+        server = Server(folder, self.stores.settings(folder), marks=marks)
+        if self.filled is not None and self.stores.is_shared:
+            self.filled.fill(server)
+        return server
 
     def echo(self) -> Echo:
         """Start a server that sends back what it receives."""

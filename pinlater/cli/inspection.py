@@ -115,7 +115,7 @@ def _metadata_json(info: JobInfo) -> dict[str, Any]:
 def _fields(info: JobInfo, *, body: bool) -> Iterable[tuple[str, str]]:
     yield "descriptor", info.descriptor
     yield "state", state_text(info)
-    yield "attempts left", f"{info.attempts_remaining} of {info.attempts_allowed}"
+    yield "attempts left", info.attempts_text
     yield "created", moment(info.created_at_ms)
     yield "run after", moment(info.run_after_ms)
     yield "updated", moment(info.updated_at_ms)
@@ -154,7 +154,7 @@ def _row(info: JobInfo, summary: BodySummary) -> list[str]:
         visible(summary.job or "-"),
         visible(summary.arguments),
         state_text(info),
-        f"{info.attempts_remaining} of {info.attempts_allowed}",
+        info.attempts_text,
         moment(info.created_at_ms),
         moment(info.run_after_ms),
         moment(info.updated_at_ms),

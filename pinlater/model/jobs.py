@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pinlater.errors import BodyInvalid
-from pinlater.model.body_metadata import Progress, read_progress, read_published
+from pinlater.model.body_metadata import Progress, read_progress, read_published, read_saga
 from pinlater.model.keys import JobKey
 from pinlater.model.messages import MessageWait, Parent
 from pinlater.model.policy import Policy, read_policy
@@ -98,6 +98,21 @@ class JobInfo(NamedTuple):
     def published(self) -> dict[str, Any]:
         """What the job has published; nothing if it is done, or the body was not asked for."""
         return {} if self.state is JobState.SUCCEEDED else read_published(self.body)
+
+    @property
+    def attempts_text(self) -> str:
+        """How many attempts are left, in words; as the job's worker counts them if the body was asked for.
+
+        The server is given more of them for a job with something to undo.
+        """
+        allowed, left = self.attempts_allowed, self.attempts_remaining
+        mark = read_saga(self.body) if self.body is not None else None
+        if mark is not None and mark.why:
+            return f"{left} of {allowed} to undo what it did"
+        if mark is not None and mark.given == allowed:
+            spent = mark.attempt - 1 + allowed - left
+            return f"{max(mark.allowed - spent, 0)} of {mark.allowed}"
+        return f"{left} of {allowed}"
 
     @property
     def failed_attempts(self) -> list[FailedAttempt]:

@@ -1,0 +1,64 @@
+"""Jobs that wait for events in a store while something else is measured."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from benchmarks.programs import Server
+from pinlater import Client
+from pinlater.client import Checkpoint, NewJob
+from pinlater.model.messages import MessageWait
+
+QUEUE = "waiting"
+_AT_ONCE = 1000
+_FAR_MS = 32_503_680_000_000
+_WAITS = (MessageWait("event/approval", 1),)
+_OF_A_FILE = "pinlater.db"
+
+
+def _let_wait(client: Client, jobs: int) -> None:
+    client.enqueue_jobs(QUEUE, [NewJob(b'{"job":"Approve","number":%d}' % number) for number in range(jobs)])
+    while jobs:
+        claimed = client.dequeue_jobs(QUEUE, jobs)
+        client.checkpoint(
+            QUEUE,
+            [
+                Checkpoint(job.descriptor, job.claim, move_to_pending=True, run_after_ms=_FAR_MS, waits_for=_WAITS)
+                for job in claimed
+            ],
+        )
+        jobs -= len(claimed)
+
+
+class FilledStore:
+    """Jobs that wait, in a file that is copied for each server: to fill one takes longer than most measurements.
+
+    Args:
+        folder: where it is kept.
+        jobs: that wait in it.
+    """
+
+    def __init__(self, folder: Path, jobs: int) -> None:
+        self._folder = folder
+        self._jobs = jobs
+
+    def copy_to(self, folder: Path) -> None:
+        """Copy the file into the folder of a server that has not started yet."""
+        if not self._folder.exists():
+            self._folder.mkdir()
+            with Server(self._folder, []) as server:
+                self.fill(server)
+            with closing(sqlite3.connect(self._folder / _OF_A_FILE)) as connection:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        shutil.copy(self._folder / _OF_A_FILE, folder / _OF_A_FILE)
+
+    def fill(self, server: Server) -> None:
+        """Let the jobs wait at a server, each as one that a worker has given back."""
+        server.await_answer()
+        with server.client() as client:
+            client.create_queue(QUEUE)
+            for start in range(0, self._jobs, _AT_ONCE):
+                _let_wait(client, min(_AT_ONCE, self._jobs - start))
