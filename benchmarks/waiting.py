@@ -14,6 +14,8 @@ from pinlater.model.messages import MessageWait
 
 QUEUE = "waiting"
 _AT_ONCE = 1000
+_FIRST = 10_000
+"""Jobs that wait by calls; the others of a file are copies of theirs."""
 _FAR_MS = 32_503_680_000_000
 _WAITS = (MessageWait("event/approval", 1),)
 _OF_A_FILE = "pinlater.db"
@@ -33,6 +35,21 @@ def _let_wait(client: Client, jobs: int) -> None:
         jobs -= len(claimed)
 
 
+def _multiply(connection: sqlite3.Connection, first: int, jobs: int) -> None:
+    """Copy the first jobs of a file until there are so many."""
+    columns = [row[1] for row in connection.execute("PRAGMA table_info(jobs)")]
+    others = ", ".join(column for column in columns if column != "id")
+    connection.execute("PRAGMA journal_mode = WAL")
+    [(lowest,)] = connection.execute("SELECT min(id) FROM jobs")
+    for more in range(first, jobs, first):
+        connection.execute(
+            f"INSERT INTO jobs (id, {others}) SELECT id + ?1, {others} FROM jobs WHERE id < ?2",
+            (more, lowest + min(first, jobs - more)),
+        )
+        connection.commit()
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
 class FilledStore:
     """Jobs that wait, in a file that is copied for each server: to fill one takes longer than most measurements.
 
@@ -49,16 +66,21 @@ class FilledStore:
         """Copy the file into the folder of a server that has not started yet."""
         if not self._folder.exists():
             self._folder.mkdir()
+            first = min(self._jobs, _FIRST)
             with Server(self._folder, []) as server:
-                self.fill(server)
+                self._let_wait(server, first)
             with closing(sqlite3.connect(self._folder / _OF_A_FILE)) as connection:
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                _multiply(connection, first, self._jobs)
         shutil.copy(self._folder / _OF_A_FILE, folder / _OF_A_FILE)
 
     def fill(self, server: Server) -> None:
         """Let the jobs wait at a server, each as one that a worker has given back."""
+        self._let_wait(server, self._jobs)
+
+    @staticmethod
+    def _let_wait(server: Server, jobs: int) -> None:
         server.await_answer()
         with server.client() as client:
             client.create_queue(QUEUE)
-            for start in range(0, self._jobs, _AT_ONCE):
-                _let_wait(client, min(_AT_ONCE, self._jobs - start))
+            for start in range(0, jobs, _AT_ONCE):
+                _let_wait(client, min(_AT_ONCE, jobs - start))
