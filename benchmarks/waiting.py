@@ -14,7 +14,7 @@ from pinlater.model.messages import MessageWait
 
 QUEUE = "waiting"
 _AT_ONCE = 1000
-_FIRST = 10_000
+_FIRST = 1000
 """Jobs that wait by calls; the others of a file are copies of theirs."""
 _FAR_MS = 32_503_680_000_000
 _WAITS = (MessageWait("event/approval", 1),)

@@ -143,6 +143,14 @@ def test_each_benchmark_finds_all_its_figures(name, tmp_path):
         assert (figure["bare"] is None) == (figure["name"] in WITH_NOTHING_TO_COMPARE), figure
 
 
+def test_figures_beside_jobs_that_wait_stand_beside_those_without(tmp_path):
+    done = run_benchmarks("joined", "--waiting", "2500", "--json", tmp_path=tmp_path)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)["figures"]
+    assert {figure["name"] for figure in figures} == FIGURES["joined"]
+    assert all(len(figure["rounds"]) == len(figure["bare_rounds"]) == 1 for figure in figures)
+
+
 def test_what_needs_the_server_of_a_store_measures_nothing_without_one(tmp_path):
     done = run_benchmarks(*OF_STORES_WITH_SERVERS, "--json", tmp_path=tmp_path)
     assert done.returncode == 0, done.stderr
