@@ -25,7 +25,7 @@ PAGES = (
     "failed_jobs",
     "further",
     "job",
-    "failures",
+    "failing",
 )
 PAGES += ("periodic", "classes", "workers", "server", "charts", "other_queue", "other_jobs")
 PAGE_TIMES = {f"dashboard_{page}_p{percent}" for page in PAGES for percent in (50, 95)}
