@@ -11,7 +11,7 @@ from tests.support.server import PASSWORD, ServerProcess
 WIDTHS = (390, 768, 1440)
 HEIGHT = 800
 
-NOT_PAGES = {"/static/{version}/{name:path}", "/charts"}
+NOT_PAGES = {"/static/{version}/{name:path}", "/charts", "/failed"}
 SHOWN_BY_THE_WAY = {"/login", "/plans/{key}"}
 
 
