@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from pinlater.model.statistics import BOUNDS_MS
 from pinlater.worker.claim_table.counters import ENDINGS, EVENTS, MOST_ROWS, SharedCounters, bucket_seconds
 from pinlater.worker.claim_table.snapshot import RUNNING, Identity
 from pinlater.worker.metrics import WorkerMetrics, reason_of
@@ -64,6 +65,20 @@ def test_a_run_is_in_the_bucket_with_its_time(nanoseconds):
     [bucket] = [bucket for bucket, number in enumerate(counters.counts([0])["q", "A"].buckets) if number]
     lower = bucket_seconds(bucket - 1) if bucket else -1.0
     assert lower < nanoseconds / 1e9 <= bucket_seconds(bucket)
+
+
+def test_successes_and_failures_have_the_same_buckets():
+    counters = SharedCounters(1)
+    process = counters.of_process(0)
+    process.register(["A", "B"])
+    bounds = [round(bound * 1e6) for bound in BOUNDS_MS]
+    times = [0, *(bound + more for bound in bounds for more in (-1, 0, 1)), *(2**bits for bits in range(60))]
+    for nanoseconds in times:
+        process.count_success("q", 0, nanoseconds)
+        process.count_ending("q", 1, "failed", nanoseconds)
+    counts = counters.counts([0])
+    assert counts["q", "A"].buckets == counts["q", "B"].buckets
+    assert min(counts["q", "A"].buckets) > 0
 
 
 def test_nothing_is_counted_down_when_processes_come_and_go_with_other_classes():
