@@ -78,7 +78,7 @@ _ROW_WORDS, _ROW_SHIFT = 256, 8
 _TIME, _BUCKETS, _OTHER_BUCKETS, _NUMBERS = 17, 18, 74, 130
 _BOUNDS_NS = (*(round(bound * 1e6) for bound in BOUNDS_MS), 2**64, 2**64)
 _FIRST_BUCKETS = tuple(bisect_left(_BOUNDS_NS, 2**bits // 2) for bits in range(65))
-"""By the number of bits of nanoseconds; between the least time of so many bits and the largest are two bounds at most."""
+"""By the number of bits of nanoseconds; at most two bounds are between the least and the largest time of so many."""
 _NAME_BYTES = 8 * (_ROW_WORDS - _NUMBERS) - 8
 _COUNTERS_BYTES = 8 * _ROW_WORDS * MOST_ROWS
 
