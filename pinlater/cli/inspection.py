@@ -16,6 +16,7 @@ from pinlater.cli.filters import Filter, with_filter
 from pinlater.cli.job_selection import JobSelection
 from pinlater.cli.output import (
     body_text,
+    duration,
     job_json,
     key_text,
     moment,
@@ -119,6 +120,8 @@ def _fields(info: JobInfo, *, body: bool) -> Iterable[tuple[str, str]]:
     yield "created", moment(info.created_at_ms)
     yield "run after", moment(info.run_after_ms)
     yield "updated", moment(info.updated_at_ms)
+    if info.run_ms is not None:
+        yield "run time", duration(info.run_ms / 1000)
     if info.key is not None:
         yield "key", key_text(info)
     if info.waits_for_key:

@@ -69,7 +69,7 @@ def timeline_of(
         since_ms: since when it runs; None if unknown, or if it does not run.
     """
     kept = metadata or BodyMetadata()
-    rows = [*_attempts(info), *_steps(kept, info)]
+    rows = [*_attempts(info), *_succeeded(info), *_steps(kept, info)]
     if since_ms is not None and info.state is JobState.IN_PROGRESS:
         number = info.attempts_allowed - info.attempts_remaining + 1
         rows.append(TimelineRow("attempt", f"attempt {number}", "running", since_ms, now_ms, number))
@@ -87,6 +87,14 @@ def _attempts(info: JobInfo) -> Iterator[TimelineRow]:
             start_ms = failed.at_ms - int(failed.seconds * 1000)
         note = f"in step {failed.step}: {failed.error}" if failed.step else failed.error
         yield TimelineRow("attempt", name, "failed", start_ms, failed.at_ms, failed.attempt, note)
+
+
+def _succeeded(info: JobInfo) -> Iterator[TimelineRow]:
+    """Yield the attempt that has succeeded, if it is known when it began."""
+    if info.state is JobState.SUCCEEDED and info.run_ms is not None and info.updated_at_ms is not None:
+        number = info.attempts_allowed - info.attempts_remaining + 1
+        start_ms = info.updated_at_ms - info.run_ms
+        yield TimelineRow("attempt", f"attempt {number}", "succeeded", start_ms, info.updated_at_ms, number)
 
 
 def _steps(kept: BodyMetadata, info: JobInfo) -> Iterator[TimelineRow]:

@@ -61,6 +61,7 @@ class Ack(NamedTuple):
         result: of a success: what the job returned; None: nothing.
         cancelled: a failed job is given up, and was cancelled.
         job: of a failure: the job's class, by which failures are grouped.
+        run_ms: of a success: how long the attempt ran; None: that is not kept.
     """
 
     descriptor: str
@@ -71,6 +72,7 @@ class Ack(NamedTuple):
     result: bytes | None = None
     cancelled: bool = False
     job: str = ""
+    run_ms: int | None = None
 
 
 class StoredAck(NamedTuple):
@@ -87,6 +89,7 @@ class StoredAck(NamedTuple):
     result: bytes | None = None
     is_cancelled: bool = False
     failure: JobFailure | None = None
+    run_ms: int | None = None
 
 
 class Acks(NamedTuple):

@@ -63,6 +63,7 @@ class JobInfo(NamedTuple):
         parent: the job that waits for its end; None: it has none.
         waits_for: of a sleeping job: the messages that it waits for.
         failure_group: its last attempt failed: the group of that failure, see ``FailureGroup``.
+        run_ms: of a SUCCEEDED job: how long its last attempt ran; None: less than 50 ms, or its worker did not tell.
     """
 
     descriptor: str
@@ -83,6 +84,7 @@ class JobInfo(NamedTuple):
     parent: Parent | None = None
     waits_for: Sequence[MessageWait] = ()
     failure_group: int | None = None
+    run_ms: int | None = None
 
     @property
     def is_retrying(self) -> bool:
@@ -168,6 +170,7 @@ class JobRecord(NamedTuple):
     parent: Parent | None = None
     waits_for: Sequence[MessageWait] = ()
     failure_group: int | None = None
+    run_ms: int | None = None
 
 
 class Position(NamedTuple):

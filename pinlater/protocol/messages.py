@@ -69,6 +69,7 @@ class PinLaterJobAckInfo(Payload):
     result: bytes | None = field(102, BINARY, default=None)
     isCancelled: bool | None = field(103, BOOL, default=None)
     className: str | None = field(104, STRING, default=None)
+    runMillis: int | None = field(105, I64, default=None)
 
 
 @payload
@@ -191,6 +192,7 @@ class PinLaterJobInfo(Payload):
     parentPosition: int | None = field(109, I32, default=None)
     waitsFor: list[PinLaterMessageWait] | None = field(110, (LIST, (STRUCT, PinLaterMessageWait)), default=None)
     failureGroup: int | None = field(111, I64, default=None)
+    runMillis: int | None = field(112, I64, default=None)
 
 
 @payload

@@ -118,6 +118,8 @@ struct PinLaterJobAckInfo {
   103: optional bool isCancelled,
   // Of a failure: the job's class, by which failures are grouped.
   104: optional string className,
+  // Of a success: how long the attempt ran; kept with the job. Workers leave out times below 50 ms.
+  105: optional i64 runMillis,
 }
 
 // Addition: what has become of the attempts of a job class since its worker process last told. Buckets are numbered as
@@ -268,6 +270,8 @@ struct PinLaterJobInfo {
   110: optional list<PinLaterMessageWait> waitsFor,
   // Its last attempt failed: the group of that failure. See PinLaterFailureGroup.
   111: optional i64 failureGroup,
+  // SUCCEEDED: how long its last attempt ran; absent if that was short, or was not told.
+  112: optional i64 runMillis,
 }
 
 struct PinLaterGetJobCountRequest {

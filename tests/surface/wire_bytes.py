@@ -106,6 +106,7 @@ CALLS = {
     "ackDequeuedJobs of a cancelled job": lambda client: client.ack(
         "mail", [], [Ack(DESCRIPTOR, CLAIM, cancelled=True)]
     ),
+    "ackDequeuedJobs of a long job": lambda client: client.ack("mail", [Ack(DESCRIPTOR, CLAIM, run_ms=81_234)]),
     "checkpointJobs minimal": lambda client: client.checkpoint("mail", [Checkpoint(DESCRIPTOR)]),
     "checkpointJobs full": lambda client: client.checkpoint(
         "mail", [Checkpoint(DESCRIPTOR, CLAIM, body, True, NOW_MS, 4, "why") for body in (BODY, b"\xff")]

@@ -21,9 +21,12 @@ AckFields = (
     tuple[str, str, int, str | None, bool | None]
     | tuple[str, str, int, str | None, bool | None, bytes | None, bool | None]
     | tuple[str, str, int, str | None, bool | None, bytes | None, bool | None, str | None]
+    | tuple[str, str, int, str | None, bool | None, bytes | None, bool | None, str | None, int | None]
 )
 """Of one ack: descriptor, status, milliseconds until the next attempt, claim, whether a failure is final; and of few:
-result, whether the job was cancelled; of failures: its class."""
+result, whether the job was cancelled; of failures: its class; of long successes: milliseconds of the attempt."""
+
+_MOST_RUN_MS = 2**53
 
 
 def ack_structs(acks: Iterable[AckFields]) -> list[messages.PinLaterJobAckInfo]:
@@ -48,7 +51,7 @@ def acks_struct_of(queue: str, succeeded: Iterable[Ack], failed: Iterable[Ack]) 
 
 def _fields_of(ack: Ack) -> AckFields:
     told = ack.descriptor, ack.status, milliseconds(ack.retry_delay), ack.claim, ack.final or None
-    return (*told, ack.result, ack.cancelled or None, ack.job or None)
+    return (*told, ack.result, ack.cancelled or None, ack.job or None, ack.run_ms)
 
 
 def stored_ack(struct: messages.PinLaterJobAckInfo, status: str) -> StoredAck:
@@ -61,7 +64,9 @@ def stored_ack(struct: messages.PinLaterJobAckInfo, status: str) -> StoredAck:
     is_cancelled = bool(struct.isCancelled)
     is_final = is_cancelled or bool(struct.isFinal)
     delay_ms = struct.retryDelayMillis or 0
-    return StoredAck(job, struct.claimDescriptor, status, delay_ms, is_final, struct.result, is_cancelled)
+    ack = StoredAck(job, struct.claimDescriptor, status, delay_ms, is_final, struct.result, is_cancelled)
+    run_ms = struct.runMillis
+    return ack if run_ms is None or not 0 <= run_ms < _MOST_RUN_MS else ack._replace(run_ms=run_ms)
 
 
 def stored_failure(struct: messages.PinLaterJobAckInfo, status: str) -> StoredAck:

@@ -205,6 +205,7 @@ def job_info(struct: messages.PinLaterJobInfo) -> JobInfo:
         parent_of(struct),
         waits(struct.waitsFor),
         struct.failureGroup,
+        struct.runMillis,
     )
 
 
@@ -219,7 +220,7 @@ def info_struct(job: JobInfo | JobRecord) -> messages.PinLaterJobInfo:
     info.result, info.isCancelled = job.result, job.is_cancelled or None
     info.parentDescriptor, info.parentMessageName, info.parentPosition = fields_of_parent(job.parent)
     info.waitsFor = wait_structs(job.waits_for)
-    info.failureGroup = job.failure_group
+    info.failureGroup, info.runMillis = job.failure_group, job.run_ms
     return info
 
 

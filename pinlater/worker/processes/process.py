@@ -43,6 +43,8 @@ POLL_SECONDS = 10.0
 """How long the server may park a dequeue until there is a job."""
 HOLD_NS = 200_000_000
 """Fetched jobs that were not started after this time are released, for others to run."""
+_LONG_RUN_NS = 50_000_000
+"""Servers are told how long a job ran that took longer."""
 _STOP_SECONDS = 5.0
 """How long a stopping process tries to reach a server; the keeper recovers what is left."""
 _RETRY_SLACK_MS = 5
@@ -194,6 +196,8 @@ class JobProcess(ABC):
 
     def _record_outcome(self, batch: DequeuedBatch, position: int, outcome: Outcome | None, nanoseconds: int) -> None:
         queue = queue_of(batch.descriptors[position])
+        if nanoseconds >= _LONG_RUN_NS:
+            batch.keep_run_time(position, nanoseconds // 1_000_000)
         if outcome is None:
             self._counters.count_success(queue, batch.area.kinds[position], nanoseconds)
             batch.area.states[position] = SUCCEEDED

@@ -98,8 +98,8 @@ class QueueAcks:
     def acks(self, runs: Sequence[RunStatistics] = ()) -> PinLaterJobAckRequest:
         """Build the ack request, with what is told of the queue's classes."""
         succeeded: list[AckFields] = [
-            _with_result(batch, position)
-            if batch.results
+            _with_more(batch, position)
+            if batch.results or batch.run_ms
             else (batch.descriptors[position], "", 0, batch.claim or None, None)
             for batch, position in self.succeeded
         ]
@@ -365,8 +365,9 @@ class AckBuffer:
             batch.finish(position)
 
 
-def _with_result(batch: DequeuedBatch, position: int) -> AckFields:
-    return batch.descriptors[position], "", 0, batch.claim or None, None, batch.results.get(position), None
+def _with_more(batch: DequeuedBatch, position: int) -> AckFields:
+    told = batch.descriptors[position], "", 0, batch.claim or None, None
+    return (*told, batch.results.get(position), None, None, batch.run_ms.get(position))
 
 
 def _return_of(job: JobRef, interruption: Interruption | None) -> Checkpoint:

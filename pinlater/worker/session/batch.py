@@ -11,7 +11,7 @@ from pinlater.worker.session.job_saves import JobSaves
 
 _NONE: dict[int, bytes] = {}
 """Of the batches without a result, which are most."""
-_NO_ATTEMPTS: dict[int, int] = {}
+_NO_NUMBERS: dict[int, int] = {}
 
 
 class DequeuedBatch:
@@ -30,6 +30,7 @@ class DequeuedBatch:
         saves: those of its only job, of a batch that has one; None: none yet.
         new_attempts: position of a job -> attempts that the server is to give it with its next checkpoint.
         results: position of a job that has succeeded -> its result, of the few that have one.
+        run_ms: position of a job that has succeeded -> how long it ran, of those that took long.
     """
 
     __slots__ = (
@@ -45,6 +46,7 @@ class DequeuedBatch:
         "new_attempts",
         "next",
         "results",
+        "run_ms",
         "saves",
     )
 
@@ -62,7 +64,8 @@ class DequeuedBatch:
         self.saves: JobSaves | None = None
         self.is_told = False
         self.results: dict[int, bytes] = _NONE
-        self.new_attempts: dict[int, int] = _NO_ATTEMPTS
+        self.run_ms: dict[int, int] = _NO_NUMBERS
+        self.new_attempts: dict[int, int] = _NO_NUMBERS
         self._unsettled = len(self.descriptors)
 
     @property
@@ -113,6 +116,12 @@ class DequeuedBatch:
             self.results = {}
         self.results[position] = result
         self.area.put_result(position, result)
+
+    def keep_run_time(self, position: int, milliseconds: int) -> None:
+        """Keep how long a job ran until its ack is confirmed."""
+        if self.run_ms is _NO_NUMBERS:
+            self.run_ms = {}
+        self.run_ms[position] = milliseconds
 
     def finish(self, position: int) -> None:
         """Record that the server has confirmed the end or release of a job."""

@@ -38,6 +38,14 @@ def test_a_job_that_waits():
     assert (row.kind, row.seconds, row.x, row.width) == ("waited", 5.0, 0.0, WIDTH)
 
 
+def test_the_attempt_that_succeeded():
+    info = job(JobState.SUCCEEDED, failure(1, 55), updated_at_ms=START + 90_000, run_ms=20_000)
+    rows = timeline_of(info, None, START + 100_000)
+    assert told(rows)[-1] == ("attempt", "attempt 2", "succeeded")
+    assert (rows[-1].start_ms, rows[-1].end_ms) == (START + 70_000, START + 90_000)
+    assert len(timeline_of(info._replace(run_ms=None), None, START + 100_000)) == len(rows) - 1
+
+
 def test_attempts_steps_and_sleeps_in_their_order():
     metadata = BodyMetadata(
         steps={"a": 1, "b": 2, "old": 3},

@@ -89,6 +89,7 @@ async def _ack_jobs(database: Database, batch: CommitBatch[MysqlAckCall, Settled
         failing = sorted({ack.job.local_id for call in batch.requests for ack in call.failed if ack.failure})
         if failing:
             flat.append(transaction.bind("insert_failing_jobs", ids=failing))
+        flat += (sql for call in batch.requests for sql in _run_times(transaction, call))
         ids = _ids(batch.requests) if any(links) or batch.conflicts else ()
         if batch.conflicts:
             await lock_in_order(transaction, ids, links)
@@ -147,13 +148,34 @@ def _statements(
             name, listed = "succeed_with_results", [some[local_id] for local_id in sorted(some)]
             yield name, _bind(transaction, name, outcome, some, results=listed, **values)
     failed: defaultdict[_Outcome, list[int]] = defaultdict(list)
-    for (_, _, priority, local_id), claim, status, delay, is_final, _, is_cancelled, failure in call.failed:
+    for (_, _, priority, local_id), claim, status, delay, is_final, _, is_cancelled, failure, _ in call.failed:
         retry_at = _retry_at(transaction.now, delay)
         group = None if failure is None else kept[call.queue.id, failure.group]
         failed[_Outcome(priority, claim, status, retry_at, is_final, is_cancelled, group)].append(local_id)
     for outcome, ids in failed.items():
         for name in (_FINAL,) if outcome.is_final else ("fail_attempts", _FINAL):
             yield name, _bind(transaction, name, outcome, ids, **values)
+
+
+def _run_times(transaction: MysqlTransaction, call: MysqlAckCall) -> Iterator[bytes]:
+    """Yield statements that keep how long the jobs of a call ran that have succeeded in this transaction."""
+    times: defaultdict[str | None, dict[int, int]] = defaultdict(dict)
+    for ack in call.succeeded:
+        if ack.run_ms is not None:
+            times[ack.claim][ack.job.local_id] = ack.run_ms
+    for claim, of_jobs in times.items():
+        ids = sorted(of_jobs)
+        for start in range(0, len(ids), _RESULTS_PER_STATEMENT):
+            some = ids[start : start + _RESULTS_PER_STATEMENT]
+            yield transaction.bind(
+                "keep_run_times",
+                ids=some,
+                times=[of_jobs[local_id] for local_id in some],
+                now=transaction.now,
+                queue=call.queue.id,
+                is_any=claim is None,
+                claim=None if claim is None else claim.encode(),
+            )
 
 
 def _chunks(results: Mapping[int, bytes]) -> Iterator[dict[int, bytes]]:

@@ -340,6 +340,11 @@ SET state = IF((:has_keys OR job_key IS NULL) AND (:has_parents OR parent_id IS 
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
   AND (:is_any OR claim = :claim)
 
+-- name: keep_run_times
+-- Of jobs that have succeeded in this transaction; the times are in the order of the ids.
+UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET run_ms = ELT(FIELD(id, :ids), :times)
+WHERE id IN (:ids) AND state = 2 AND updated_at = :now AND queue_id = :queue AND (:is_any OR claim = :claim)
+
 -- name: fail_attempts
 -- IN_PROGRESS -> PENDING at :retry_at, one attempt less; of jobs with attempts left that are not asked to stop.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
@@ -447,7 +452,7 @@ WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND claim = :claim
 -- name: lookup_jobs
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
        claim, IF(:body_bytes, LEFT(body, :body_bytes), NULL), unique_key, queue_id, job_key, key_limit, IF(:has_result, result, NULL),
-       is_cancelled, parent, parent_message, parent_position, waits_for, failure_group
+       is_cancelled, parent, parent_message, parent_position, waits_for, failure_group, run_ms
 FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
 
 -- name: jobs_to_cancel
@@ -588,7 +593,7 @@ SELECT COUNT(*) FROM (
 -- What the rows of the following queries have.
 jobs.id, jobs.state, jobs.priority, attempts_allowed, attempts_remaining, custom_status, created_at, jobs.run_after,
        updated_at, claim, IF(:has_body, body, NULL), unique_key, jobs.queue_id, job_key, key_limit, NULL,
-       is_cancelled, parent, parent_message, parent_position, waits_for, jobs.failure_group
+       is_cancelled, parent, parent_message, parent_position, waits_for, jobs.failure_group, run_ms
 
 -- name: scan_jobs
 -- After the position (:run_after, :id), until the run_after :end; queries.py makes two of it, for latest and for oldest run_after

@@ -82,7 +82,7 @@ def _matching_record(database: Database, queue: Queue | None, job: JobDescriptor
 
 def _record(database: Database, queue: Queue, row: Any) -> JobRecord:
     local_id, state, priority, allowed, remaining, status, created_at, run_after, updated_at, claim, *rest = row
-    body, unique_key, _, key, key_limit, result, is_cancelled, *parent, waits_for, group = rest
+    body, unique_key, _, key, key_limit, result, is_cancelled, *parent, waits_for, group, run_ms = rest
     return JobRecord(
         f"{queue.name}:s{database.shard}:p{priority}:{local_id}",
         state,
@@ -101,6 +101,7 @@ def _record(database: Database, queue: Queue, row: Any) -> JobRecord:
         parent_of(*parent),
         read_waits(waits_for),
         group,
+        run_ms,
     )
 
 

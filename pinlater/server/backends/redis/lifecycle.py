@@ -176,23 +176,28 @@ async def ack(
 
 def _pack_acks(succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]) -> tuple[bytes, list[bytes]]:
     """Return acks as ``ack.lua`` takes them, and the results."""
-    groups: defaultdict[tuple[str | None, int, bool], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    groups: defaultdict[tuple[str | None, int, bool], tuple[list[int], list[int], list[int]]] = defaultdict(
+        lambda: ([], [], [])
+    )
     singles: list[tuple[Any, ...]] = []
     results: list[bytes] = []
     for item in succeeded:
-        (_, _, priority, local_id), claim_descriptor, status, _, _, result, *_ = item
+        (_, _, priority, local_id), claim_descriptor, status, _, _, result, *_, run_ms = item
         if result is not None:
             results.append(result)
         if status:
-            singles.append((True, *_single_ack(item), None if result is None else len(results)))
+            singles.append((True, *_single_ack(item), None if result is None else len(results), False, None, run_ms))
         else:
-            ids, indexes = groups[claim_descriptor, priority, result is not None]
+            ids, indexes, times = groups[claim_descriptor, priority, result is not None]
             ids.append(local_id)
             indexes.append(len(results))
+            times.append(run_ms or 0)
     singles += ((False, *_single_ack(item), None, item.is_cancelled, _group_of(item)) for item in failed)
     packed_groups = [
-        (claim_descriptor, priority, ids, indexes) if has_results else (claim_descriptor, priority, ids)
-        for (claim_descriptor, priority, has_results), (ids, indexes) in groups.items()
+        (claim_descriptor, priority, ids, indexes if has_results else None, times)
+        if has_results or any(times)
+        else (claim_descriptor, priority, ids)
+        for (claim_descriptor, priority, has_results), (ids, indexes, times) in groups.items()
     ]
     packed = (packed_groups, singles, failures_argument(item.failure for item in failed)) if failed else None
     return pack(packed or (packed_groups, singles)), results

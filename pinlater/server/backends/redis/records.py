@@ -57,7 +57,7 @@ def parse_job(head: str, member: bytes, line: bytes, texts: Sequence[bytes | Non
             failure group.
     """
     status, unique_key, key, packed, group = texts
-    state, priority, allowed, remaining, created, run_after, updated, _, size, claim = line.split(b" ", 9)
+    state, priority, allowed, remaining, created, run_after, updated, lease, size, claim = line.split(b" ", 9)
     local_id, level = int(member[1:]), int(priority)
     record = JobRecord(
         f"{head}{level}:{local_id}",
@@ -73,6 +73,7 @@ def parse_job(head: str, member: bytes, line: bytes, texts: Sequence[bytes | Non
         None if unique_key is None else unique_key.decode(),
         None if key is None else _parse_key(key),
         failure_group=None if group is None else int(group),
+        run_ms=int(lease) if int(state) == SUCCEEDED and lease[:1] == b"0" and len(lease) > 1 else None,
     )
     if packed is not None:
         record = _with_links(record, _links(packed), head)

@@ -19,6 +19,7 @@ from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list, joined
 
 _SUCCEED_MANY = QUERIES["succeed_jobs"]
+_KEEP_RUN_TIMES = QUERIES["keep_run_times"]
 _SUCCEED_ONE = QUERIES["succeed_job"]
 _END_ONE = QUERIES["end_job"]
 _FAIL_ONE = QUERIES["fail_job"]
@@ -44,6 +45,10 @@ class SqliteAckRequest(NamedTuple):
 def ack_jobs(transaction: SqliteTransaction, requests: Sequence[SqliteAckRequest]) -> list[Settled]:
     """Ack the jobs of each call; those that are not in progress, or under another claim, stay as they are."""
     settled = [_ack_call(transaction, requests[0])] if len(requests) == 1 else _ack_calls(transaction, requests)
+    for queue_id, succeeded, _ in requests:
+        if long_runs := [ack for ack in succeeded if ack.run_ms is not None]:
+            listed = msgspec.json.encode([(ack.job.local_id, ack.run_ms, ack.claim) for ack in long_runs]).decode()
+            transaction.run(_KEEP_RUN_TIMES, (queue_id, transaction.now, listed))
     if transaction.queues.with_parents:  # after all acks: many children of one parent may be among them
         ended: defaultdict[int, list[int]] = defaultdict(list)
         for queue_id, *acks in requests:
@@ -160,7 +165,7 @@ def _fail(transaction: SqliteTransaction, queue_id: int, acks: Sequence[StoredAc
     kept = failure_groups.note(transaction, queue_id, [ack.failure for ack in acks if ack.failure is not None])
     rows = [
         (queue_id, now, local_id, claim, priority, status, is_final, is_cancelled, kept_group(failure, kept), delay)
-        for (_, _, priority, local_id), claim, status, delay, is_final, _, is_cancelled, failure in acks
+        for (_, _, priority, local_id), claim, status, delay, is_final, _, is_cancelled, failure, _ in acks
     ]
     again = [(*row[:6], _retry_at(now, row[9]), row[8]) for row in rows if not row[6]]
     retried = transaction.run_many(_FAIL_ONE, again) if again else 0

@@ -10,7 +10,8 @@
 -- What a record is made of, but for the result: ?4 how many bytes of the body are wanted.
 -- substr() of an empty body is NULL.
 id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, iif(?4, coalesce(substr(body, 1, ?4), body), NULL), unique_key, job_key, key_limit, is_cancelled, parent, waits_for, failure_group
+       claim, iif(?4, coalesce(substr(body, 1, ?4), body), NULL), unique_key, job_key, key_limit, is_cancelled, parent, waits_for, failure_group,
+       run_ms
 
 -- name: insert_jobs
 -- Completed by queries.insert_jobs(): VALUES rows follow.
@@ -218,6 +219,16 @@ FROM (
 ) AS wanted
 WHERE jobs.id = wanted.id
   AND state = 1 AND queue_id = ?1 AND (?5 IS NULL OR priority = ?5) AND (?4 IS NULL OR claim = ?4)
+
+-- name: keep_run_times
+-- Of jobs that have succeeded in this transaction: ?3 JSON list of [id, milliseconds, claim or null for any].
+UPDATE jobs NOT INDEXED SET run_ms = wanted.run_ms
+FROM (
+    SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS run_ms, json_extract(value, '$[2]') AS claim
+    FROM json_each(?3)
+) AS wanted
+WHERE jobs.id = wanted.id
+  AND state = 2 AND queue_id = ?1 AND updated_at = ?2 AND (wanted.claim IS NULL OR jobs.claim = wanted.claim)
 
 -- name: fail_job
 -- One failure ack of a job with attempts left: PENDING at ?7, one attempt less, claim cleared. ?3 id, ?4 claim or NULL,

@@ -10,6 +10,7 @@ from pinlater.errors import (
     ServerUnavailable,
     UnknownError,
 )
+from pinlater.model.statistics import RunStatistics
 from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.snapshot import GONE, HELD, RESULTED, RETURNING, SUCCEEDED
 from pinlater.worker.session import ack_buffer as settler_module
@@ -48,6 +49,36 @@ def bench():
 
 def acked(request):
     return [info.jobDescriptor for info in request.jobsSucceeded or ()]
+
+
+def test_a_long_run_is_told_with_its_ack(bench):
+    batch = bench.batch(*names(3))
+    batch.keep_run_time(1, 81_234)
+    bench.succeed(batch, 0, 1, 2)
+    request, _ = bench.ack_buffer.piggyback()
+    assert [info.runMillis for info in request.jobsSucceeded] == [None, 81_234, None]
+    assert {info.result for info in request.jobsSucceeded} == {None}
+
+
+def test_what_is_told_of_classes_goes_with_the_acks_of_their_queue(bench):
+    runs = {"mail": [RunStatistics("Mail", 1)], "sms": [RunStatistics("Sms", 2)]}
+    bench.ack_buffer._take_runs = lambda: {queue: runs.pop(queue) for queue in list(runs)}
+    batch = bench.batch(*names(1))
+    bench.succeed(batch, 0)
+    request, _ = bench.ack_buffer.piggyback()
+    assert (request.queueName, [one.className for one in request.runStatistics]) == ("mail", ["Mail"])
+    [call] = bench.pipeline.sent
+    alone = call[1].request
+    assert (alone.queueName, alone.jobsSucceeded, [one.succeeded for one in alone.runStatistics]) == ("sms", None, [2])
+
+
+def test_what_is_told_of_classes_does_not_wait_for_acks(bench):
+    runs = {"mail": [RunStatistics("Mail", 1)]}
+    bench.ack_buffer._take_runs = lambda: {queue: runs.pop(queue) for queue in list(runs)}
+    request, _ = bench.ack_buffer.piggyback()
+    assert [one.className for one in request.runStatistics] == ["Mail"]
+    assert bench.ack_buffer.piggyback()[0] is None
+    assert bench.ack_buffer.is_empty
 
 
 def test_acks_are_sent_with_a_dequeue_and_dropped_when_confirmed(bench):

@@ -1,7 +1,7 @@
 -- IN_PROGRESS -> SUCCEEDED; or PENDING after the delay, with one attempt less; or FAILED after the last attempt.
 -- ARGV[2]: MessagePack {groups, singles, failures or nil}. A group is successes without a status: {claim or nil, priority, ids, indexes
--- of the results or nil: they have none}. A single is any other ack: {is_success, id, priority, claim or nil, status,
--- delay in ms, is_final, index of the result or nil, whether it was cancelled, id of the failure group or nil}. Failures
+-- of the results or nil: they have none, run times in ms or nil, 0: it is not kept}. A single is any other ack: {is_success, id, priority, claim or nil, status,
+-- delay in ms, is_final, index of the result or nil, whether it was cancelled, id of the failure group or nil, run time in ms or nil}. Failures
 -- are {budget, groups}, see failure_groups.lua. ARGV[3] on: the results, then "links" if any was cancelled. A job that is
 -- asked to stop is FAILED instead of PENDING.
 -- Returns {now, number of jobs changed, number of those that are now FAILED, number of others let through, ended
@@ -45,7 +45,8 @@ local function held_fields(member, wanted_priority, wanted_claim)
   end
 end
 
-local function succeed(member, priority, allowed, remaining, created, run_after, lease, bytes, claim)
+local function succeed(member, run_ms, priority, allowed, remaining, created, run_after, lease, bytes, claim)
+  lease = (run_ms or 0) > 0 and string.format('0%d', run_ms) or lease
   local line = record(SUCCEEDED, priority, allowed, remaining, created, run_after, NOW, lease, bytes, claim)
   lines[member] = line
   write_record(member, line)
@@ -79,7 +80,8 @@ for _, group in ipairs(groups) do
   for at, member in ipairs(group[3]) do
     local priority, allowed, remaining, created, run_after, lease, bytes, claim = held_fields(member, group[2], group[1])
     if priority then
-      succeed(member, priority, allowed, remaining, created, run_after, lease, bytes, claim)
+      local run_ms = group[5] and group[5][at]
+      succeed(member, run_ms, priority, allowed, remaining, created, run_after, lease, bytes, claim)
       local result = group[4] and keep_result(member, group[4][at])
       if linked then
         linked.note(member, priority, SUCCEEDED, result)
@@ -93,7 +95,7 @@ for _, item in ipairs(singles) do
   if priority then
     local state = SUCCEEDED
     if is_success then
-      succeed(member, priority, allowed, remaining, created, run_after, lease, bytes, claim)
+      succeed(member, item[11], priority, allowed, remaining, created, run_after, lease, bytes, claim)
     else
       if item[9] then
         linked.mark(member, priority)
