@@ -6,6 +6,7 @@ import time
 
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.moving import HOLD_SECONDS
+from pinlater.dashboard.body_form import own_fields
 from pinlater.errors import PinLaterError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobInfo, NewJob
@@ -36,7 +37,9 @@ async def replace_job(client: AsyncVerbs, old: JobInfo, new: NewJob) -> str | No
 
     Until the old job is gone, the new one is not due, for ``HOLD_SECONDS`` at most. If a worker has taken the old one
     in the meantime, the new one is deleted. A pending job with a unique key is replaced by the store itself, in one
-    step. Both may be repeated: the new job has a unique key that names the old one, or that of the old one.
+    step; one of which only the time changes is made due at another time, and stays the job that it is.
+
+    All of this may be repeated: the new job has a unique key that names the old one, or that of the old one.
 
     Raises:
         PinLaterError: the server refused the new job, and nothing was changed; or it does not answer any more, and
@@ -44,6 +47,9 @@ async def replace_job(client: AsyncVerbs, old: JobInfo, new: NewJob) -> str | No
     """
     queue = JobDescriptor.parse(old.descriptor).queue
     due_ms = new.run_after_ms or 0
+    if old.state is JobState.PENDING and new.run_after_ms is not None and _has_same_work(old, new):
+        is_changed = await client.schedule(queue, [old.descriptor], new.run_after_ms)
+        return old.descriptor if is_changed else None
     if old.unique is not None and old.state is JobState.PENDING:
         return await _replace_keyed(client, queue, old, new)
     hold_ms = int((time.time() + HOLD_SECONDS) * 1000)
@@ -62,6 +68,14 @@ async def replace_job(client: AsyncVerbs, old: JobInfo, new: NewJob) -> str | No
     elif due_ms < hold_ms:
         await client.schedule(queue, [name], due_ms)
     return name
+
+
+def _has_same_work(old: JobInfo, new: NewJob) -> bool:
+    """Tell whether a new job differs from the old one by its time at most."""
+    was, will = own_fields(old.body), own_fields(new.body)
+    is_same = old.body == new.body if was is None or will is None else was[:2] == will[:2]
+    described = JobDescriptor.parse(old.descriptor)
+    return is_same and (described.priority, max(old.attempts_remaining, 1)) == (new.priority, new.attempts)
 
 
 async def _replace_keyed(client: AsyncVerbs, queue: str, old: JobInfo, new: NewJob) -> str | None:

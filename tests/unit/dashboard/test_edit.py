@@ -96,6 +96,15 @@ def test_priority_and_time_are_changed(browser, client):
     assert len(client.dequeue_jobs("pins", 1)) == 1
 
 
+def test_a_job_of_which_only_the_time_changes_stays_the_same(browser, client):
+    [name] = client.enqueue_jobs("pins", [NewJob(SEND[:-1] + b',"$steps":{"a":1}}', attempts=3)])
+    answer = edited(browser, name, delay="2", unit="hours")
+    assert answer.headers["location"].startswith(f"/job?id={name}")
+    info = only_job(client)
+    assert own_fields(info.body)[2] == {"$steps": {"a": 1}}
+    assert info.run_after_ms > time.time() * 1000 + 3_600_000
+
+
 def test_a_job_that_a_worker_takes_meanwhile_is_left_alone(browser, client):
     [name] = client.enqueue_jobs("pins", [NewJob(SEND)])
     page = browser.get(f"/job/edit?id={name}")
