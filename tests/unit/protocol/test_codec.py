@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from pinlater.errors import ProtocolError
+from pinlater.errors import CallUnsupported, ProtocolError
 from pinlater.protocol import messages as wire
 from pinlater.protocol.codec import INTERNAL_ERROR, UNKNOWN_METHOD, Codec
 from pinlater.protocol.guard import MalformedMessage
@@ -145,6 +145,12 @@ def test_refusals_on_the_level_of_thrift(codec):
         frame = codec.encode_application_error("nope", 5, kind, "there is no such method")
         with pytest.raises(ProtocolError, match="there is no such method"):
             codec.decode_reply(frame[4:], "nope", 5)
+
+
+def test_a_server_that_does_not_know_a_call_is_to_be_upgraded(codec):
+    frame = codec.encode_application_error("readMessages", 5, UNKNOWN_METHOD, "no such method")
+    with pytest.raises(CallUnsupported, match="of an older version, which does not know readMessages: upgrade it"):
+        codec.decode_reply(frame[4:], "readMessages", 5)
 
 
 @pytest.mark.parametrize(("method", "sequence_id"), [("getJobCount", 5), ("getQueueNames", 6)])

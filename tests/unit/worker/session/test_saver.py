@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from pinlater import Job
-from pinlater.errors import BodyTooLarge, EnqueueRejected, ServerUnavailable, StaleClaims, UnknownError
+from pinlater.errors import BodyTooLarge, CallUnsupported, EnqueueRejected, ServerUnavailable, StaleClaims, UnknownError
 from pinlater.jobs.body_codec import encode_body
 from pinlater.model.body_metadata import read_metadata
 from pinlater.protocol.operations import Calls
@@ -247,3 +247,33 @@ def test_nothing_is_tried_again_when_the_process_is_to_stop_now(child):
 def test_a_body_too_large_is_the_jobs_mistake(child):
     with pytest.raises(BodyTooLarge, match="2 MB"):
         save(FakeLine(EnqueueRejected("2 MB are too many")), child)
+
+
+def test_a_server_that_cannot_keep_results_gets_them_in_the_body(child):
+    """It refuses the call that it does not know; where it would know the call and not the field, they would be lost."""
+    job, line = Walk(), FakeLine(None, CallUnsupported("of an older version"), None, None)
+    saver = Saver(line, line, Calls("me", is_plain=True), child)
+    context = RunContext(job, batch_of("walk:s1:p1:7", bodies=[encode_body(job)]), 0, saver, 30.0)
+    for size in (10, 20_000, 10):
+        context.step("load", "x".__mul__, size)
+    sent = [(method, request.requests[0]) for method, request in line.calls]
+    assert [(method, bool(one.keeps)) for method, one in sent] == [
+        ("checkpointJobs", False),
+        ("checkpointAndKeep", True),
+        ("checkpointJobs", False),
+        ("checkpointJobs", False),
+    ]
+    assert [len(read_metadata(one.newBody).steps) for _, one in sent] == [1, 0, 2, 3]
+    assert not saver.keeps_messages
+
+
+def test_results_are_outside_once_a_server_has_said_so(child):
+    job, line = Walk(), FakeLine(None, UnknownError("the store failed"), None, None)
+    saver = Saver(line, line, Calls("me", is_plain=True), child)
+    context = RunContext(job, batch_of("walk:s1:p1:7", bodies=[encode_body(job)]), 0, saver, 30.0)
+    for size in (10, 20_000, 10):
+        context.step("load", "x".__mul__, size)
+    bodies = [read_metadata(request.requests[0].newBody) for _, request in line.calls]
+    assert [(len(one.steps), one.kept) for one in bodies] == [(1, 0), (0, 2), (0, 2), (1, 2)]
+    kept = [request.requests[0].keeps for _, request in line.calls]
+    assert kept[1] == kept[2]
