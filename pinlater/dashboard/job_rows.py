@@ -44,9 +44,9 @@ class JobRow(NamedTuple):
 
     @property
     def attempts(self) -> int:
-        """Number of attempts that were spent, the present one included."""
-        spent = self.info.attempts_allowed - self.info.attempts_remaining
-        return max(spent, 0) + (self.info.state is JobState.IN_PROGRESS)
+        """Number of attempts, the present or successful one included."""
+        failed = self.info.attempts_allowed - self.info.attempts_remaining
+        return max(failed, 0) + (self.info.state in {JobState.IN_PROGRESS, JobState.SUCCEEDED})
 
     @property
     def progress(self) -> Progress | None:

@@ -65,6 +65,16 @@ def test_a_running_job_says_since_when_and_how_far(browser, client):
     assert cells(page)[-1].endswith("75 % · scaling")
 
 
+def test_a_job_that_has_succeeded_says_when_and_how_long_it_ran(browser, client):
+    [name] = client.enqueue_jobs("pins", [NewJob(SEND, attempts=3)])
+    [job] = client.dequeue_jobs("pins", 1)
+    client.ack("pins", [Ack(name, job.claim, run_ms=1500)])
+    page = browser.get("/jobs?queue=pins&state=succeeded")
+    assert "took 1.5 s" in cells(page)[1]
+    assert cells(page)[2].endswith("1 of 3")
+    assert "1.5 s" in browser.get(f"/job?id={name}").text
+
+
 def test_the_start_is_exact_if_the_worker_reports_it(local_server, client):
     with Client(local_server.address, source=WORKER) as worker, dashboard(local_server.address) as browser:
         [name] = client.enqueue_jobs("pins", [NewJob(SEND)])
