@@ -191,6 +191,8 @@ def take(browser: Browser, base: str, paths: dict[str, str]) -> None:
                 base_url=base, viewport={"width": width, "height": height}, color_scheme=scheme
             )
             page = context.new_page()
+            page.goto("/")
+            page.wait_for_function("!document.querySelector('main').innerText.includes('Looking for what is wrong')")
             for name, path in paths.items():
                 page.goto(path)
                 page.wait_for_timeout(PATIENCE_MS)
@@ -240,7 +242,16 @@ def main() -> None:
     """Take all pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--serve", action="store_true", help="only run the shop, to look at it in a browser")
+    parser.add_argument("--only", metavar="PAGE", help="take the pictures of one page, such as queues or shards")
     options = parser.parse_args()
+    if options.only != "shards":
+        _take_shop(options)
+    if options.only in {None, "shards"} and not options.serve:
+        with shards() as server, chromium() as browser:
+            take(browser, f"http://127.0.0.1:{server.admin_port}", {"shards": "/server"})
+
+
+def _take_shop(options: argparse.Namespace) -> None:
     with shop() as (server, client):
         base = f"http://127.0.0.1:{server.admin_port}"
         if options.serve:
@@ -250,9 +261,8 @@ def main() -> None:
             return
         time.sleep(BUSY_SECONDS)
         with chromium() as browser:
-            take(browser, base, pages(client))
-    with shards() as server, chromium() as browser:
-        take(browser, f"http://127.0.0.1:{server.admin_port}", {"shards": "/server"})
+            paths = pages(client)
+            take(browser, base, {options.only: paths[options.only]} if options.only else paths)
 
 
 @contextlib.contextmanager

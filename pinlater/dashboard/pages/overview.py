@@ -60,7 +60,8 @@ async def overview(request: Request) -> Response:
     found = [row for row in every if query.wanted.lower() in row.name.lower()]
     shown = await _page(app, sort_rows(found, query.column, is_descending=query.is_descending), query.which)
     names = [row.name for row in found] if query.wanted else None
-    findings, problem = await _findings(app)
+    known, problem = await _findings(app)
+    findings = known or []
     chosen = [finding for finding in findings if names is None or finding.queue in names]
     most = len(chosen) if query.has_all_findings else _MOST_FINDINGS
     return page(
@@ -74,6 +75,7 @@ async def overview(request: Request) -> Response:
         more_findings=max(len(chosen) - most, 0),
         elsewhere=len(findings) - len(chosen),
         triage_problem=problem,
+        is_looking=known is None and not problem,
         total=total_of(found),
         has_more=has_more(found, app.options.count_limit),
         uncounted=sum(row.counts is None for row in found),
@@ -107,13 +109,12 @@ def _read_query(request: Request) -> _Query:
     )
 
 
-async def _findings(app: AppState) -> tuple[list[Finding], str]:
-    """Return what is wrong, sickest first, or why that is unknown: the rest of the page is worth showing."""
+async def _findings(app: AppState) -> tuple[list[Finding] | None, str]:
+    """Return what is wrong, sickest first; None if that is not known yet, or why it is not."""
     try:
-        findings = await app.triage.get_within(_PATIENCE_SECONDS)
-    except PinLaterError as error:
-        return [], f"What is wrong could not be found out: {str(error)[:300]}"
-    return ([], "Looking for what is wrong…") if findings is None else (findings, "")
+        return await app.triage.get_within(_PATIENCE_SECONDS), ""
+    except PinLaterError as error:  # the rest of the page is worth showing
+        return None, f"What is wrong could not be found out: {str(error)[:300]}"
 
 
 async def _rows(app: AppState) -> list[QueueRow]:
