@@ -32,6 +32,8 @@ async def jobs(request: Request) -> Response:
     counts = (await app.counts.get([query.queue])).get(query.queue) if query.queue else None
     if counts is None:
         names = sorted(await app.client.queue_names())
+        if query.queue in names:
+            raise CallTimeout(f"counting the jobs of queue {query.queue} takes long")
         if query.queue:
             raise RequestRefused(404, f"there is no queue {query.queue[:100]}")
         raise RequestRefused(400, _choose(names))

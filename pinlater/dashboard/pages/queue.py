@@ -18,6 +18,7 @@ from pinlater.dashboard.forms import RequestRefused, query_text
 from pinlater.dashboard.pages.charts import range_of
 from pinlater.dashboard.queue_rows import workers_of
 from pinlater.dashboard.render import page
+from pinlater.errors import CallTimeout
 from pinlater.triage.findings import Finding
 
 _MOST_PRIORITIES = 9
@@ -37,9 +38,12 @@ async def queue(request: Request) -> Response:
     app, name = get_app_state(request), request.path_params["queue"]
     settings = (await app.client.queue_settings()).get(name)
     levels = app.options.priority_levels
-    priorities = await app.counts.get_by_priority(name, range(1, min(levels, _MOST_PRIORITIES) + 1))
-    if settings is None or not priorities:
+    wanted = range(1, min(levels, _MOST_PRIORITIES) + 1)
+    priorities = await app.counts.get_by_priority(name, wanted)
+    if settings is None:
         raise RequestRefused(404, f"there is no queue {name[:100]}")
+    if len(priorities) < len(wanted):
+        raise CallTimeout(f"counting the jobs of queue {name} takes long")
     counts = StateCounts(
         *map(sum, zip(*(each for _, each in priorities), strict=True))
     )  # not counted separately: the sums would not agree

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from pinlater import Job
+from pinlater.dashboard import count_cache
 from pinlater.model.attempts import Ack
 from pinlater.model.jobs import NewJob
 from pinlater.model.keys import JobKey
@@ -106,6 +107,16 @@ def test_jobs_are_filtered_by_state_priority_and_body(browser, client):
     assert browser.get("/jobs?queue=pins&body=%22user%22: 42").text.count("/job?id=") == 2
     assert browser.get("/jobs?queue=pins&body=42&priority=2").text.count("/job?id=") == 1
     assert "No failed job matches this filter" in browser.get("/jobs?queue=pins&state=failed&body=42").text
+
+
+@pytest.mark.parametrize("path", ["/queues/pins", "/jobs?queue=pins"])
+def test_a_queue_whose_jobs_take_long_to_count_is_not_said_to_be_gone(browser, monkeypatch, path):
+    with monkeypatch.context() as patched:
+        patched.setattr(count_cache, "_LONG_PATIENCE_SECONDS", 0.0)
+        answer = browser.get(path)
+    assert answer.status_code == 503
+    assert "retries every few seconds" in answer.text
+    assert browser.get(path).status_code == 200
 
 
 @pytest.mark.parametrize(
