@@ -136,11 +136,7 @@ def wait_seconds(asked_ms: int | None, max_wait_ms: int) -> float:
 
 
 def body_bytes(asked: int | None) -> int:
-    """Return how many bytes of each body a look-up returns.
-
-    Raises:
-        UnknownError: to none at all.
-    """
+    """Return how many bytes of each body a look-up returns; refuse to cut them to none at all."""
     if asked is not None and asked < 1:
         raise UnknownError(f"bodies cut to {asked} bytes: use 1 or more, or leave includeBody out for none")
     return asked or WHOLE_BODY
