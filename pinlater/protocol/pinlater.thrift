@@ -188,11 +188,10 @@ struct PinLaterMessageWait {
   2: required i32 count,
 }
 
-// Addition: a message that a running job leaves for its later attempts, with a checkpoint.
+// Addition: a message that a running job leaves for its later attempts. A second one of the same name and id is dropped;
+// both have 1 to 200 characters.
 struct PinLaterKeptMessage {
-  // 1 to 200 characters.
   1: required string name,
-  // A second message of the same name and id is dropped; 1 to 200 characters.
   2: required string id,
   3: required binary payload,
 }
@@ -213,8 +212,7 @@ struct PinLaterCheckpointJobRequest {
   101: optional binary newBodyBytes,
   // With moveToPending: due as soon as one of these is fulfilled, also if that was before; until it is claimed again.
   102: optional list<PinLaterMessageWait> waitsFor,
-  // Stored with the job if it is held, together with the other changes; readMessages returns them. At most as many bytes
-  // as a body may have.
+  // Stored with the job if it is held; readMessages returns them. At most as many bytes as a body may have.
   103: optional list<PinLaterKeptMessage> keeps,
   // Names of messages that the job needs no more; up to 10,000 of each are deleted, if it is held.
   104: optional list<string> drops,
