@@ -559,11 +559,9 @@ struct PinLaterReportWorkerRequest {
 
 // Addition: what statistics are about.
 enum PinLaterStatisticsKind {
-  // Queues, each as a whole.
+  // Queues, each as a whole; job classes, or groups of failures, by queue.
   QUEUE = 0,
-  // Job classes, by queue.
   CLASS = 1,
-  // Groups of failures, by queue.
   FAILURE = 2,
 }
 

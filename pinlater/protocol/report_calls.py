@@ -97,5 +97,4 @@ class ReportCalls(InternalCalls):
             UnknownError: there are more than 20,000; ask for less time or fewer queues.
         """
         names = several(queues) or None
-        asked = int(kind), resolution, since_ms, until_ms, names, name
-        return (messages.PinLaterStatisticsRequest(*asked),)
+        return (messages.PinLaterStatisticsRequest(int(kind), resolution, since_ms, until_ms, names, name),)
