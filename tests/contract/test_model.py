@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from pinlater.errors import EnqueueRejected
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.failure_groups import CLAIM_EXPIRED, failure_of
 from pinlater.model.messages import MessageKind, MessageWait, Parent, ReceivedMessage
 from pinlater.model.unique import OnDuplicate, UniqueRule
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
@@ -72,6 +73,8 @@ new_jobs = st.lists(
     max_size=6,
 )
 
+FAILURE = failure_of("SendMail", "OSError: connection refused")
+
 
 @dataclass
 class ModelJob:
@@ -97,6 +100,7 @@ class ModelJob:
     parent: Parent | None = None
     waits: tuple[MessageWait, ...] = ()
     messages: dict[str, list[ReceivedMessage]] = field(default_factory=lambda: {"go": [], "join": []})
+    group: int | None = None
     open: set[str] = field(default_factory=set)
     """Fields of which the contract does not say what they have become; they are taken from the store once."""
 
@@ -107,6 +111,8 @@ class ModelJob:
     def finish(self, state, now):
         self.state, self.updated_at, self.key = state, now, None
         self.is_cancelled = self.is_cancelled and state == FAILED
+        if state == SUCCEEDED or self.is_cancelled:
+            self.group = None
 
     def back(self, run_after, now):
         """Make it PENDING, or FAILED if it is asked to stop."""
@@ -129,8 +135,9 @@ class ModelJob:
             self.run_after = now
             self.open.add("updated_at")
 
-    def spend(self, run_after, now, *, is_final=False):
+    def spend(self, run_after, now, group, *, is_final=False):
         """One attempt failed: by an ack or by expiry."""
+        self.group = group
         is_last = is_final or self.remaining <= 1 or self.is_cancelled
         self.remaining = 0 if is_last else self.remaining - 1
         if self.is_cancelled:
@@ -324,13 +331,19 @@ class Comparison(RuleBasedStateMachine):
         claim = self.given_claim(name, pick)
         job = self.held(name, claim)
         settled = self.bench.fail(
-            name, claim=claim, status=status, retry_delay_ms=delay, is_final=is_final, is_cancelled=is_cancelled
+            name,
+            claim=claim,
+            status=status,
+            retry_delay_ms=delay,
+            is_final=is_final,
+            is_cancelled=is_cancelled,
+            failure=None if is_cancelled else FAILURE,
         )
         assert (settled.changed, settled.stale) == ((1, 0) if job else (0, 1))
         if job:
             job.status += status
             job.is_cancelled |= is_cancelled
-            job.spend(self.now + max(delay, 0), self.now, is_final=is_final)
+            job.spend(self.now + max(delay, 0), self.now, FAILURE.group, is_final=is_final)
             self.tell_of_ends([job])
 
     @rule(several=st.lists(numbers, max_size=4), split=few)
@@ -347,7 +360,7 @@ class Comparison(RuleBasedStateMachine):
             if name in done:
                 self.jobs[name].finish(SUCCEEDED, self.now)
             else:
-                self.jobs[name].spend(self.now, self.now)
+                self.jobs[name].spend(self.now, self.now, None)
         self.tell_of_ends(self.jobs[name] for name in held)
 
     @rule(number=numbers, pick=few, source=st.sampled_from(SOURCES), changes=changes)
@@ -383,6 +396,7 @@ class Comparison(RuleBasedStateMachine):
         run_after = unchanged if run_after_ms is None else run_after_ms
         job.body = job.body if body is None else body
         job.allowed, job.remaining = (job.allowed, job.remaining) if attempts is None else (attempts, attempts)
+        job.group = job.group if attempts is None else None
         job.status = status + job.status
         job.run_after, job.updated_at, job.expires = run_after, self.now, self.now + job.lease
         if move_to_pending:
@@ -412,7 +426,7 @@ class Comparison(RuleBasedStateMachine):
         waiting = [job for _, job in there if job.state == PENDING]
         for job in waiting:
             job.finish(FAILED, self.now)
-            job.waits, job.is_cancelled, job.status = (), True, job.status + status
+            job.waits, job.is_cancelled, job.status, job.group = (), True, job.status + status, None
             job.open.add("remaining")
         for _, job in there:
             if job.state == IN_PROGRESS and not job.is_cancelled:
@@ -442,7 +456,7 @@ class Comparison(RuleBasedStateMachine):
         for job in failed[:limit]:
             claim, job.is_cancelled = job.claim, False  # the claim stays, to tell who failed
             job.back(self.now if offset is None else self.at(offset), self.now)
-            job.remaining, job.claim = allowed, claim
+            job.remaining, job.claim, job.group = allowed, claim, None
 
     @rule(number=numbers, by_body=st.booleans())
     def delete(self, number, by_body):
@@ -475,7 +489,7 @@ class Comparison(RuleBasedStateMachine):
         over.sort(key=lambda job: job.expires)
         reaped = self.bench.reap(limit, server_age_ms=age, quiet_ms=quiet)
         for job in over[:limit]:
-            job.spend(self.now, self.now)
+            job.spend(self.now, self.now, CLAIM_EXPIRED.group)
         self.tell_of_ends(over[:limit])
         failed = sum(job.state == FAILED for job in over[:limit])
         retried = len(over[:limit]) - failed
@@ -522,7 +536,7 @@ class Comparison(RuleBasedStateMachine):
         expected = (
             name, job.state, job.allowed, job.remaining, job.status,
             job.created_at, job.run_after, job.updated_at, job.claim, job.body, job.key, None,
-            job.result, job.is_cancelled, job.parent, job.waits,
+            job.result, job.is_cancelled, job.parent, job.waits, job.group, None,
         )  # fmt: skip
         assert record._replace(waits_for=tuple(record.waits_for)) == expected
 
