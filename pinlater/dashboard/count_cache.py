@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
@@ -158,15 +159,22 @@ class CountCache:
         return task
 
     async def _count_all(self, keys: Iterable[_Key]) -> None:
-        async with self._turn:
-            started = self._clock()
-            counted = [key for key in keys if await self._count_one(key)]
-            now = self._clock()
-            rest = (now - started) * _COST_FACTOR
-            good_until = now + max(_MIN_TTL_SECONDS, rest)
+        """Count, one key in a turn: the page of one queue does not wait until hundreds of others are counted."""
+        counted: list[_Key] = []
+        cost = 0.0
+        try:
+            for key in keys:
+                async with self._turn:
+                    started = self._clock()
+                    if await self._count_one(key):
+                        counted.append(key)
+                    cost += self._clock() - started
+        finally:
+            now, rest = self._clock(), cost * _COST_FACTOR
             self._rests_until = max(self._rests_until, now + rest)
             for key in counted:
                 if key in self._known:
+                    good_until = now + max(_MIN_TTL_SECONDS, rest)
                     self._known[key] = self._known[key]._replace(good_until=good_until)
 
     async def _count_one(self, key: _Key) -> bool:
@@ -180,7 +188,7 @@ class CountCache:
         except QueueNotFound:
             self.forget(key.queue)
             return False
-        self._known[key] = _Known(now, now, counts)
+        self._known[key] = _Known(now, math.inf, counts)  # until all that are counted with it are
         self._known.move_to_end(key)
         if len(self._known) > _MOST_KEPT:
             self._known.popitem(last=False)

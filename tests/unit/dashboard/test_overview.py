@@ -222,6 +222,27 @@ def test_many_viewers_count_no_more_than_one():
     asyncio.run(scenario())
 
 
+class PoliteClient(SlowClient):
+    async def count(self, queue, state, **filters):
+        await asyncio.sleep(0)
+        return await super().count(queue, state, **filters)
+
+
+def test_one_queue_is_counted_between_many_others():
+    async def scenario():
+        client = PoliteClient()
+        counts = CountCache(client)
+        many = asyncio.create_task(counts.get([f"q{number}" for number in range(300)]))
+        while client.calls < 10:
+            await asyncio.sleep(0)
+        assert await counts.get(["pins"])
+        assert client.calls < 50
+        assert len(await many) == 300
+        await counts.close()
+
+    asyncio.run(scenario())
+
+
 def test_every_kind_of_finding_leads_to_a_page(browser, client):
     for kind in Kind:
         finding = Finding(kind, Severity.WARNING, "pins", "title", "sentence", "advice", queue="pins", worker="w")
