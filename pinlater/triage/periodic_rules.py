@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pinlater.model.schedule_words import schedule_in_words
 from pinlater.model.state import JobState
 from pinlater.triage.findings import Finding, Kind, Severity
 from pinlater.triage.readings import Readings
@@ -18,13 +19,14 @@ def periodic_failed(readings: Readings, _: Thresholds) -> Iterator[Finding]:
             continue
         last, name = job.last_failure, shortened(job.name, 80)
         error = "" if last is None else f" with {shortened(last.error)}"
+        schedule = shortened(schedule_in_words(job.schedule), 60)
         runs = "its last run" if job.failures == 1 else f"its last {job.failures} runs"
         yield Finding(
             Kind.PERIODIC_FAILED,
             Severity.WARNING,
             f"{job.queue} {job.name}",
             f"The periodic job {name} fails",
-            f"The periodic job {name} in queue {job.queue} ({shortened(job.schedule, 60)}) failed in {runs}{error}.",
+            f"The periodic job {name} in queue {job.queue} ({schedule}) failed in {runs}{error}.",
             "Mend the cause; it runs again at its next time, or at once by pinlater run-now.",
             f"pinlater run-now {job.info.descriptor}",
             None if last is None else last.at_ms,
