@@ -33,7 +33,7 @@ def test_everything_is_under_the_base_path(page, server, client):
         page.get_by_role("button", name="Pause").click()
         page.get_by_text("The queue is paused").wait_for()
         page.locator(".chart.empty").first.wait_for(state="detached", timeout=30_000)
-        for name in ("Failed", "Workers", "Server", "Queues"):
+        for name in ("Failing", "Periodic", "Classes", "Workers", "Server", "Queues"):
             page.get_by_role("link", name=name, exact=True).first.click()
             page.get_by_role("link", name=name, exact=True).and_(page.locator("[aria-current]")).wait_for()
         [cookie] = page.context.cookies()
