@@ -17,7 +17,7 @@ def test_a_claimed_job_is_in_progress_and_costs_no_attempt(backend):
     assert job == (descriptor, b"hello", 3, 3, created, created)
     assert backend.look(descriptor) == (
         descriptor, IN_PROGRESS, 3, 3, "new", created, created, now, claim.descriptor, b"hello", None, None, None,
-        False, None, (),
+        False, None, (), None, None,
     )  # fmt: skip
     assert backend.counts() == (0, 1, 0, 0)
 

@@ -22,7 +22,7 @@ def test_a_new_job_has_all_its_fields(backend):
     record = backend.look(backend.put_one(b"hello", priority=2, attempts=7, status="from the shop"))
     assert record == (
         record.descriptor, PENDING, 7, 7, "from the shop", now, now, now, None, b"hello", None, None,
-        None, False, None, (),
+        None, False, None, (), None, None,
     )  # fmt: skip
 
 

@@ -197,7 +197,7 @@ COMMON = {
     "jobs_per_second": None, "max_running": None, "worker": b"w10", "workers": [b"w10", b"w20"],
     "expires_at": NOW, "bytes": 1, "spent_until": NOW, "was": 1, "report": b"x",
     "key": b"%16d" % 10, "number": 0, "is_put_off": False, "kind": 0, "resolution": 60, "since": 0, "rows": 10,
-    "until": NOW, "small": 2000, "levels": [1, 2, 3], "names": [b"emails", b"thumbnails"],
+    "until": NOW, "times": [1, 2, 3, 4, 5], "small": 2000, "levels": [1, 2, 3], "names": [b"emails", b"thumbnails"],
 }  # fmt: skip
 LATEST = {"run_after": ALL, "id": ALL, "end": -ALL}
 OLDEST = {"run_after": -ALL, "id": -ALL, "end": ALL}

@@ -1,6 +1,7 @@
 """The pytest fixture: a real server in this process, moved through time."""
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -163,7 +164,7 @@ def facts(handle, outcomes):
         info.state,
         info.attempts_allowed,
         info.attempts_remaining,
-        info.body,
+        re.sub(rb',?"\$times":{[^}]*}', b"", info.body),  # each has its own clock
         info.status.count("[attempt"),
     )
 

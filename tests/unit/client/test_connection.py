@@ -11,7 +11,7 @@ import pytest
 
 from pinlater.client.address import Address
 from pinlater.client.connection import Connection
-from pinlater.errors import CallTimeout, ProtocolError, QueueNotFound, ServerUnavailable
+from pinlater.errors import CallTimeout, CallUnsupported, ProtocolError, QueueNotFound, ServerUnavailable
 from pinlater.protocol.messages import PinLaterJobAckRequest, RequestContext, arguments_of
 from tests.unit.client.fake_server import free_address
 
@@ -141,6 +141,14 @@ def test_a_refusal_leaves_the_connection_usable(serve):
         assert connection.call("getQueueNames", names_call()) == ["a"]
 
 
+def test_a_call_that_the_server_does_not_know_leaves_the_connection_usable(serve):
+    server = serve(lambda call: "unknown" if call.method == "createQueue" else {"a"})
+    with Connection(server.address) as connection:
+        with pytest.raises(CallUnsupported, match="createQueue"):
+            connection.call("createQueue", create_call("q"))
+        assert connection.call("getQueueNames", names_call()) == ["a"]
+
+
 def test_a_timeout_closes_the_connection(serve):
     with Connection(serve(lambda _: "silence").address) as connection:
         with pytest.raises(CallTimeout, match="getQueueNames"):
@@ -157,7 +165,7 @@ def test_a_lost_connection_is_unavailable(serve):
         assert not connection.is_open
 
 
-@pytest.mark.parametrize("junk", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\4junk", "unknown"])
+@pytest.mark.parametrize("junk", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\4junk"])
 def test_a_reply_that_is_none_closes_the_connection(serve, junk):
     with Connection(serve(lambda _: junk).address) as connection:
         with pytest.raises(ProtocolError):

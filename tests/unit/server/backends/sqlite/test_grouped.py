@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from pinlater.model.attempts import StoredAck
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.failure_groups import JobFailure
 from pinlater.model.messages import MessageKind
 from pinlater.server.backends.sqlite.ack import SqliteAckRequest, ack_jobs
 from pinlater.server.backends.sqlite.claim import SqliteClaimRequest, claim_jobs
@@ -30,6 +31,10 @@ acks = st.builds(
     st.booleans(),
     st.sampled_from([None, None, b"", b"\xff\0"]),
     st.booleans(),
+    failure=st.sampled_from(
+        [None, JobFailure(7, "Send", "OSError", "OSError"), JobFailure(8, "", "KeyError: #", "KeyError: 1")]
+    ),
+    run_ms=st.sampled_from([None, None, 60, 70]),
 )
 ack_calls = st.builds(
     SqliteAckRequest,
