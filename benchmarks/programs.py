@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Self
 
@@ -204,10 +205,15 @@ class Viewers(_Program):
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on, each another one."""
+    """Return ports that nobody listens on, each another one, below those that systems give to whoever asks for any."""
+    found: list[int] = []
     with ExitStack() as stack:
-        socks = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [sock.getsockname()[1] for sock in socks]
+        while len(found) < count:
+            port = random.randrange(10_000, 13_000)
+            with suppress(OSError):
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+                found.append(port)
+    return found
 
 
 def _environment() -> dict[str, str]:
