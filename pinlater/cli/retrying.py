@@ -29,7 +29,7 @@ def check_pending(state: JobState | None, *, future: bool, retrying: bool) -> No
 def knows_retrying(client: Client, queue: str) -> bool:
     """Return whether the server tells jobs that retry apart: those that do can also group failures."""
     try:
-        client.failure_groups([queue], limit=1)
+        client.failure_groups([queue], limit=0)
     except ProtocolError:
         return False
     return True

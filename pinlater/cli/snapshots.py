@@ -75,7 +75,7 @@ async def _oldest_due(client: AsyncClient, names: Sequence[str]) -> dict[str, in
 
 async def _knows_retrying(client: AsyncClient, names: Sequence[str]) -> bool:
     try:
-        await client.failure_groups(names, limit=1)
+        await client.failure_groups(names, limit=0)
     except ProtocolError:  # servers that cannot group failures do not tell jobs that retry apart
         return False
     return True

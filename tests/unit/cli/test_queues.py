@@ -84,6 +84,8 @@ def test_count_shows_all_states(tool_run, server):
     assert tool_run("count", "email", "--state", "In-Progress", "--priority", "2", "--regex", "x")[1] == "2\n"
     asked = request(server, -1)
     assert (asked.priority, asked.bodyRegexToMatch) == (2, "x")
+    groups = [call.arguments.request for call in server.calls if call.method == "getFailureGroups"]
+    assert {asked.limit for asked in groups} == {0}, "whether the call is known, which costs the server nothing"
 
 
 def test_an_older_server_counts_jobs_that_retry_among_the_others(tool_run, server):

@@ -21,3 +21,5 @@ def test_it_makes_do_with_what_a_server_of_the_original_knows(tool_run, server):
     assert look["settings"] is None
     assert look["retrying"] is None
     assert look["wait_seconds"] > 86_400
+    [groups] = [call.arguments.request for call in server.calls if call.method == "getFailureGroups"]
+    assert groups.limit == 0, "whether the call is known, which costs the server nothing"
