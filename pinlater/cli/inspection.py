@@ -80,7 +80,7 @@ def lookup(session: Session, /, *, descriptors: tuple[str, ...], body: bool, raw
     with session.client() as client:
         found = client.lookup(descriptors, include_body=body or raw or with_bodies, include_result=with_bodies)
         has_table = len(found) > 1 and not (raw or session.as_json)
-        summaries = Summaries(client).of(found) if has_table else {}
+        summaries = Summaries(client).of(found.values()) if has_table else {}
     infos = [found[descriptor] for descriptor in dict.fromkeys(descriptors) if descriptor in found]
     _print_infos(session, infos, summaries, body=body, raw=raw)
     missing = [descriptor for descriptor in descriptors if descriptor not in found]
@@ -228,5 +228,5 @@ def _print_scan(session: Session, jobs: Iterable[JobInfo], summaries: Summaries)
         return
     table, left = _table(session), iter(jobs)
     while page := list(itertools.islice(left, _PAGE_SIZE)):
-        found = summaries.of(info.descriptor for info in page)
+        found = summaries.of(page)
         table.print([_row(info, found[info.descriptor]) for info in page])

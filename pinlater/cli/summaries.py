@@ -10,6 +10,7 @@ from pinlater.model.body_summary import SUMMARY_BYTES, BodySummary, summarize
 
 if TYPE_CHECKING:
     from pinlater.client.client import Client
+    from pinlater.model.jobs import JobInfo
 
 _AT_ONCE = 100
 _MOST_KEPT = 20_000
@@ -17,7 +18,7 @@ _NOTHING = BodySummary("", "")
 
 
 class Summaries:
-    """Summarizes jobs, each once; of a body, only the beginning travels.
+    """Summarizes jobs, each once; of a body that is not at hand, only the beginning travels.
 
     Args:
         client: client of the server.
@@ -29,9 +30,12 @@ class Summaries:
         self._most = most
         self._known: dict[str, BodySummary] = {}
 
-    def of(self, descriptors: Iterable[str]) -> dict[str, BodySummary]:
-        """Return the summaries of jobs; empty ones for those that are not there any more."""
-        wanted = list(dict.fromkeys(descriptors))
+    def of(self, jobs: Iterable[JobInfo]) -> dict[str, BodySummary]:
+        """Return the summaries of jobs by descriptor; empty ones for those that are not there any more."""
+        wanted = {info.descriptor: info.body for info in jobs}
+        for name, body in wanted.items():
+            if body is not None and name not in self._known:
+                self._known[name] = summarize(body, self._most)
         for part in batches([name for name in wanted if name not in self._known], _AT_ONCE):
             found = self._client.lookup(part, include_body=True, max_body_bytes=SUMMARY_BYTES)
             for name in part:

@@ -83,7 +83,7 @@ def _print_json(changes: Sequence[Change]) -> None:
 
 
 def _print_lines(changes: Sequence[Change], summaries: Summaries) -> None:
-    found = summaries.of(change.info.descriptor for change in changes)
+    found = summaries.of(change.info for change in changes)
     for change in changes:
         info = change.info
         states = state_text(info) if change.before is None else f"{change.before.name} > {state_text(info)}"

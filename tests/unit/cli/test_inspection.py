@@ -30,6 +30,13 @@ def test_lookup_shows_several_as_a_table_and_names_the_missing(tool_run, server)
     assert err == "pinlater: there is no job b\n"
 
 
+def test_lookup_asks_once_for_the_bodies_of_several(tool_run, server):
+    server.answer = lambda _: {"a": info("a", body=b'{"job":"Mail","to":7}'), "b": info("b", body=b"{}")}
+    rows = [line.split()[:3] for line in tool_run("lookup", "a", "b")[1].splitlines()]
+    assert rows[1:] == [["a", "Mail", "to=7"], ["b", "-", "PENDING"]]
+    assert server.methods == ["lookupJobs"]
+
+
 FAR = b'{"job":"Walk","$progress":{"done":1040,"total":2000,"note":"a\\u001bb"}}'
 
 
