@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pinlater.model.schedule_words import schedule_in_words
-from pinlater.model.state import JobState
 from pinlater.triage.findings import Finding, Kind, Severity
 from pinlater.triage.readings import Readings
 from pinlater.triage.texts import shortened, span
@@ -41,9 +40,8 @@ def periodic_late(readings: Readings, thresholds: Thresholds) -> Iterator[Findin
     for job in readings.periodic:
         late, settings = readings.age_seconds(job.due_ms), readings.settings.get(job.queue)
         if (
-            job.info.state is not JobState.PENDING
-            or late < thresholds.periodic_late_seconds
-            or readings.age_seconds(job.info.run_after_ms or 0) < thresholds.periodic_late_seconds
+            late < thresholds.periodic_late_seconds
+            or job.late_ms(readings.at_ms) < thresholds.periodic_late_seconds * 1000
             or settings is None
             or settings.is_paused
             or not readings.serving(job.queue)
