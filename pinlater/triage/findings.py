@@ -101,11 +101,6 @@ def sickest_first(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=_rank)
 
 
-def worst(findings: Iterable[Finding]) -> Severity | None:
-    """Return the worst severity among findings; None if there are none."""
-    return min((finding.severity for finding in findings), key=_SEVERITIES.index, default=None)
-
-
 def _rank(finding: Finding) -> tuple[int, int, float, str]:
     size = max(finding.numbers.values(), default=0.0)
     return _SEVERITIES.index(finding.severity), _KINDS.index(finding.kind), -size, finding.subject

@@ -2,7 +2,7 @@
 
 import json
 
-from pinlater.triage.findings import Finding, Kind, Severity, sickest_first, worst
+from pinlater.triage.findings import Finding, Kind, Severity, sickest_first
 
 
 def finding(kind, severity, subject="email", **numbers):
@@ -16,8 +16,6 @@ def test_the_sickest_comes_first():
     store = finding(Kind.STORE_SLOW, Severity.CRITICAL)
     warning = finding(Kind.STORE_FULL, Severity.WARNING)
     assert sickest_first([notice, warning, small, large, store]) == [store, large, small, warning, notice]
-    assert worst([notice, warning]) is Severity.WARNING
-    assert worst([]) is None
 
 
 def test_a_finding_keeps_its_key_while_its_numbers_change():
