@@ -88,27 +88,24 @@ def failing(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
             or not _has_risen(flow, before, thresholds)
         ):
             continue
-        most = _largest(readings, queue, thresholds)
         then = (
             "" if before is None or not before.ended else f"; in the hours before it was {share(before.failed_share)}"
         )
         lost = f" {jobs(flow.given_up)} failed for good." if flow.given_up else ""
-        yield Finding(
+        finding = Finding(
             Kind.FAILING,
             Severity.CRITICAL if flow.failed_share >= thresholds.failed_critical_share else Severity.WARNING,
             queue,
             f"Jobs of queue {queue} fail",
             f"{flow.failed:,} of {flow.ended:,} attempts in queue {queue} failed within the last {span(flow.seconds)}, "
-            f"{share(flow.failed_share)}{then}.{lost}{_mostly(most)}",
+            f"{share(flow.failed_share)}{then}.{lost}",
             "Look at the errors: was something deployed, or is a service away that the jobs need? "
             "Pause the queue if retries make it worse.",
             f"pinlater scan {queue} --state failed",
-            None if most is None else most.first_ms,
-            queue,
-            None if most is None else most.job or None,
-            None if most is None else most.id,
+            queue=queue,
             numbers={"failed": flow.failed, "share": flow.failed_share, "given_up": flow.given_up},
         )
+        yield _with_group(finding, _largest(readings, queue, thresholds))
 
 
 def given_up(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
@@ -117,25 +114,22 @@ def given_up(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
         flow, before = readings.recently(queue), readings.before.get(queue)
         if flow is None or flow.given_up < thresholds.given_up_jobs:
             continue
-        most = _largest(readings, queue, thresholds)
         usual = 0.0 if before is None else before.given_up / before.seconds * flow.seconds
         if flow.given_up < usual * thresholds.failed_factor:
             continue
-        yield Finding(
+        finding = Finding(
             Kind.GIVEN_UP,
             Severity.WARNING,
             queue,
             f"Jobs of queue {queue} are given up",
             f"{jobs(flow.given_up)} of queue {queue} failed for good within the last {span(flow.seconds)}. "
-            f"They are not tried again by themselves.{_mostly(most)}",
+            "They are not tried again by themselves.",
             "Look at the errors, mend the cause, and retry the jobs.",
             f"pinlater retry-failed {queue} --newer-than 1h --dry-run",
-            None if most is None else most.first_ms,
-            queue,
-            None if most is None else most.job or None,
-            None if most is None else most.id,
+            queue=queue,
             numbers={"given_up": flow.given_up},
         )
+        yield _with_group(finding, _largest(readings, queue, thresholds))
 
 
 def _has_risen(flow: Flow, before: Flow | None, thresholds: Thresholds) -> bool:
@@ -153,8 +147,12 @@ def _is_recent(group: FailureGroup, readings: Readings, thresholds: Thresholds) 
     return readings.age_seconds(group.last_ms) < thresholds.failure_seconds
 
 
-def _mostly(group: FailureGroup | None) -> str:
-    return "" if group is None else f" Most of all with {_error(group)}."
+def _with_group(finding: Finding, group: FailureGroup | None) -> Finding:
+    """Return a finding that names the group that most of its failures are in, if there is one."""
+    if group is None:
+        return finding
+    sentence = f"{finding.sentence} Most of all with {_error(group)}."
+    return finding._replace(sentence=sentence, since_ms=group.first_ms, job=group.job or None, group_id=group.id)
 
 
 def _error(group: FailureGroup) -> str:
