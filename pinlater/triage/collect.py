@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
@@ -14,7 +14,7 @@ from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.jobs import JobInfo
 from pinlater.model.queues import QueueSettings
 from pinlater.model.state import JobState
-from pinlater.model.statistics import HOUR, MINUTE, Statistics, StatisticsKind
+from pinlater.model.statistics import HOUR, MINUTE, Statistics, StatisticsKind, total
 from pinlater.model.workers import WorkerReport
 from pinlater.triage.readings import Depth, Flow, KeySample, Readings, ServerReading
 
@@ -195,19 +195,15 @@ class Collector:
 
 def _flows(statistics: Iterable[Statistics], at_ms: int, since_ms: int) -> dict[str, Flow]:
     """Return what happened in each queue since the period that a moment is in."""
-    found: dict[str, Flow] = {}
+    by_queue: defaultdict[str, list[Statistics]] = defaultdict(list)
     for one in statistics:
-        before = found.get(one.queue, Flow(0.0))
-        start_ms = one.start_ms if not before.seconds else at_ms - before.seconds * 1000
-        found[one.queue] = Flow(
-            max(at_ms - min(start_ms, since_ms), 1) / 1000,
-            before.enqueued + one.enqueued,
-            before.started + one.started,
-            before.succeeded + one.succeeded,
-            before.failed + one.failed,
-            before.given_up + one.given_up,
-        )
-    return found
+        by_queue[one.queue].append(one)
+    return {queue: _flow(total(some), at_ms, since_ms) for queue, some in by_queue.items()}
+
+
+def _flow(one: Statistics, at_ms: int, since_ms: int) -> Flow:
+    seconds = max(at_ms - min(one.start_ms, since_ms), 1) / 1000
+    return Flow(seconds, one.enqueued, one.started, one.succeeded, one.failed, one.given_up)
 
 
 def _earlier(flows: Mapping[str, Flow], recent: Mapping[str, Flow]) -> dict[str, Flow]:
