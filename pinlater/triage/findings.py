@@ -50,6 +50,9 @@ class Kind(StrEnum):
 _SEVERITIES = list(Severity)
 _KINDS = list(Kind)
 
+_LEAST_FIRST = frozenset({Kind.STORE_FULL})
+"""Kinds that are worse the smaller their numbers are, as the space that is left."""
+
 
 class Finding(NamedTuple):
     """One thing that is wrong.
@@ -102,5 +105,6 @@ def sickest_first(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _rank(finding: Finding) -> tuple[int, int, float, str]:
-    size = max(finding.numbers.values(), default=0.0)
-    return _SEVERITIES.index(finding.severity), _KINDS.index(finding.kind), -size, finding.subject
+    size = max(map(abs, finding.numbers.values()), default=0.0)
+    order = size if finding.kind in _LEAST_FIRST else -size
+    return _SEVERITIES.index(finding.severity), _KINDS.index(finding.kind), order, finding.subject

@@ -18,6 +18,14 @@ def test_the_sickest_comes_first():
     assert sickest_first([notice, warning, small, large, store]) == [store, large, small, warning, notice]
 
 
+def test_the_fullest_shard_and_the_clock_that_is_off_most_come_first():
+    full = finding(Kind.STORE_FULL, Severity.WARNING, "1", free_bytes=150e6)
+    fuller = finding(Kind.STORE_FULL, Severity.WARNING, "2", free_bytes=60e6)
+    ahead = finding(Kind.CLOCK_OFF, Severity.WARNING, "a", ahead_seconds=7)
+    behind = finding(Kind.CLOCK_OFF, Severity.WARNING, "b", ahead_seconds=-90)
+    assert sickest_first([ahead, behind, full, fuller]) == [fuller, full, behind, ahead]
+
+
 def test_a_finding_keeps_its_key_while_its_numbers_change():
     assert finding(Kind.PAUSED, Severity.NOTICE, jobs=1).key == finding(Kind.PAUSED, Severity.WARNING, jobs=9).key
     assert finding(Kind.PAUSED, Severity.NOTICE).key != finding(Kind.BACKLOG, Severity.NOTICE).key
