@@ -6,13 +6,13 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 from tests.docs.pages import ROOT
+from tests.support.ports import free_ports
 
 STAND_INS = ("pip", "make", "git", "systemctl", "systemd-sysusers", "systemd-tmpfiles", "journalctl", "curl", "editor")
 _PROGRAMS = {
@@ -29,15 +29,6 @@ _LONG_RUNNING = re.compile(
     r"(pinlater-server|pinlater-worker)\b(?!.*(--burst|--check|--list-settings|--help|install-units))"
 )
 SECONDS = 90
-
-
-def free_ports(count):
-    """Return ports that nobody listens on, each another one."""
-    socks = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [str(sock.getsockname()[1]) for sock in socks]
-    for sock in socks:
-        sock.close()
-    return ports
 
 
 class Sandbox:
@@ -57,7 +48,7 @@ class Sandbox:
     def __init__(self, folder, proxy, set_here=lambda *_: None):
         self.folder = folder / "here"
         self._root = folder / "root"
-        self._ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
+        self._ports = dict(zip(_PORTS, map(str, free_ports(len(_PORTS))), strict=True))
         self.moved = {"0.0.0.0": "127.0.0.1"}
         self._running = {}
         self.at_the_end = contextlib.ExitStack()

@@ -18,7 +18,8 @@ import pytest
 from pinlater.server.config.sources import from_file
 from tests.docs.pages import PAGES, PROXIES, ROOT, blocks
 from tests.support.certificates import Authority
-from tests.support.server import PASSWORD, ServerProcess, free_ports, wait_for
+from tests.support.ports import free_port
+from tests.support.server import PASSWORD, ServerProcess, wait_for
 
 PAGE = ROOT / "docs" / "guides" / "dashboard.md"
 SECONDS = 90
@@ -173,7 +174,7 @@ def server(tmp_path_factory):
 def proxy(request, tmp_path, server):
     """The program of each block, in front of the server."""
     start = {"nginx": nginx, "caddy": caddy}[request.param]
-    (port,) = free_ports(1)
+    port = free_port()
     block = block_of(request.param).code.replace("127.0.0.1:9999", f"127.0.0.1:{server.admin_port}")
     proxy = start(tmp_path, port, block)
     try:

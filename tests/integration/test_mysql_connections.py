@@ -18,8 +18,9 @@ from pinlater.server.backends.mysql.pool import MysqlPool
 from pinlater.server.backends.records import Claim, JobFilter
 from tests.support.bench import QUEUE, START_MS, ack_of, new_job
 from tests.support.lossy_proxy import LossyProxy
-from tests.support.mariadb_service import free_port, shared_service
+from tests.support.mariadb_service import shared_service
 from tests.support.mysql_bench import endpoint_of, fresh_prefix, make_fleet
+from tests.support.ports import free_port
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,8 @@ import pytest
 
 from tests.support.apache import DeclaredError
 from tests.support.monitoring import FOLDER, dashboard_queries, metrics_in, metrics_on, program
-from tests.support.server import ServerProcess, environment, free_ports, wait_for
+from tests.support.ports import free_port
+from tests.support.server import ServerProcess, environment, wait_for
 
 SELDOM = ("pinlater_calls_shed_total", "pinlater_reported_clock_ahead_seconds", "pinlater_reported_memory_growth_bytes")
 """Nothing of the test makes the store fall behind, a clock wrong, or a process grow."""
@@ -72,7 +73,7 @@ def worker(tmp_path_factory, server):
 def prometheus(tmp_path_factory, server, worker):
     """Ask it: a function that takes a query and returns the result."""
     folder = tmp_path_factory.mktemp("prometheus")
-    (port,) = free_ports(1)
+    port = free_port()
     config = (FOLDER / "prometheus.yml").read_text().replace("127.0.0.1:9999", f"127.0.0.1:{server.admin_port}")
     config = config.replace("127.0.0.1:9998", worker)
     config = config.replace("interval: 15s", "interval: 1s").replace("alerts.yml", str(FOLDER / "alerts.yml"))

@@ -8,7 +8,8 @@ from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.records import JobFilter
 from pinlater.server.backends.sharded import ShardUnreachable
 from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
-from tests.support.redis_service import RedisService, free_port
+from tests.support.ports import free_port
+from tests.support.redis_service import RedisService
 
 LAST_SLOT = 16_383
 

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from pinlater.errors import EXIT_CONFIG, EXIT_UNAVAILABLE
 from pinlater.server.program import main
-from tests.support.server import free_port
+from tests.support.ports import free_port
 from tests.support.stores import SHARED_STORES
 
 

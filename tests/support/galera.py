@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.mariadb_service import MariadbService, free_port, is_mysql, skip_if_missing
+from tests.support.mariadb_service import MariadbService, is_mysql, skip_if_missing
+from tests.support.ports import free_ports
 
 LIBRARIES = ("/usr/lib/galera/libgalera_smm.so", "/usr/lib64/galera-4/libgalera_smm.so")
 
@@ -55,7 +56,7 @@ class Galera:
         shutil.copy(self._folder / "init.sql", folder)
         if self.nodes:
             self._let_know(folder / "data" / "grastate.dat")
-        port, transfer_port = free_port(), free_port()
+        port, transfer_port = free_ports(2)
         provider_options = (
             f"base_host=127.0.0.1;base_port={port};gmcast.listen_addr=tcp://127.0.0.1:{port};"
             f"ist.recv_addr=127.0.0.1:{transfer_port};gcache.size=16M"

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.ports import free_port
+
 PROGRAM = (
     os.environ.get("PINLATER_TEST_MYSQL_SERVER")
     or shutil.which("mariadbd")
@@ -42,12 +44,6 @@ SMALL_MYSQL = ("--innodb-redo-log-capacity=64M", "--mysqlx=OFF", "--secure-file-
 START_SECONDS = 60
 
 CACHE = Path(__file__).parents[2] / ".pytest_cache" / "mariadb"
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @functools.cache

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.mariadb_service import START_SECONDS, free_port
+from tests.support.mariadb_service import START_SECONDS
+from tests.support.ports import free_port
 from tests.support.server import wait_for
 
 SMALL = ("fsync=off", "shared_buffers=16MB", "max_connections=50", "unix_socket_directories=", "jit=off")

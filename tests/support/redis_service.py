@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -15,6 +14,8 @@ from pathlib import Path
 
 import pytest
 import redis
+
+from tests.support.ports import free_port
 
 START_SECONDS = 30
 
@@ -34,12 +35,6 @@ def program() -> str:
     if os.environ.get("CI") == "true":
         pytest.fail("there is neither redis-server nor valkey-server here; CI needs one")
     pytest.skip("needs redis-server or valkey-server")
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
 
 
 class RedisService:

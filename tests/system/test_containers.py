@@ -19,7 +19,8 @@ import pytest
 from jobs_example import MakeThumbnails
 from pinlater import Client, JobState
 from tests.support.containers import ROOT, compose, stages
-from tests.support.server import free_ports, wait_for
+from tests.support.ports import free_ports
+from tests.support.server import wait_for
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.skipif(sys.platform != "linux", reason="namespaces are Linux only")]
 

@@ -13,7 +13,8 @@ import pytest
 
 from pinlater import Client
 from pinlater.client import NewJob
-from tests.support.server import ROOT, free_port
+from tests.support.ports import free_port, free_ports
+from tests.support.server import ROOT
 from tests.support.units import SERVER, SYSTEMD, WORKER, Unit
 
 pytestmark = [
@@ -123,7 +124,7 @@ def start_server(start, tmp_path):
     """Start a server with the settings of its unit; return it and its address."""
 
     def start_server():
-        port, admin_port = free_port(), free_port()
+        port, admin_port = free_ports(2)
         server = start(
             tmp_path / "server",
             "pinlater.server.program",

@@ -12,7 +12,8 @@ import pytest
 
 from pinlater import Client, JobState
 from pinlater.client import NewJob
-from tests.support.server import ServerProcess, free_port
+from tests.support.ports import free_port
+from tests.support.server import ServerProcess
 from tests.system.worker_program import Worker, await_state, info, put, ran, wait_for
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]

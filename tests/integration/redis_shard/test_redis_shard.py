@@ -24,8 +24,9 @@ from pinlater.server.backends.tls_files import TlsFiles
 from pinlater.server.clock import elapsed_seconds
 from tests.support.bench import QUEUE, ack_of, new_job
 from tests.support.openssl import certificates
+from tests.support.ports import free_port
 from tests.support.redis_bench import CLAIM
-from tests.support.redis_service import RedisService, free_port, program
+from tests.support.redis_service import RedisService, program
 from tests.support.server import wait_for
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "stores-redis.md"

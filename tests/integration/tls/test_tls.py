@@ -14,7 +14,8 @@ from pinlater.model.jobs import NewJob
 from tests.integration.test_hostile_peers import framed, is_closed, names_call, read_frame
 from tests.integration.tls.tls_server import in_environment, tool
 from tests.support.apache import decode_answer
-from tests.support.server import ServerProcess, environment, free_ports, wait_for
+from tests.support.ports import free_port
+from tests.support.server import ServerProcess, environment, wait_for
 
 
 def test_large_bodies_go_both_ways_through_one_connection(server, files):
@@ -81,7 +82,7 @@ def test_a_worker_runs_jobs_and_says_that_it_is_ready(strict_server, tmp_path):
         "from pinlater import Job\n\n\nclass Touch(Job, queue='touches'):\n    path: str\n\n"
         "    def run(self, context):\n        open(self.path, 'w').close()\n"
     )
-    (health,) = free_ports(1)
+    health = free_port()
     command = [sys.executable, "-m", "pinlater.worker.program", "tls_jobs.py", "--processes", "1"]
     command += ["--server", strict_server.address, "--health", str(health)]
     with (tmp_path / "worker.log").open("w") as log:
@@ -106,7 +107,7 @@ def test_a_worker_that_does_not_trust_its_server_says_so_and_is_not_ready(server
     (tmp_path / "jobs.py").write_text(
         "from pinlater import Job\n\n\nclass Nothing(Job):\n    def run(self, context):\n        pass\n"
     )
-    (health,) = free_ports(1)
+    health = free_port()
     command = [sys.executable, "-m", "pinlater.worker.program", "jobs.py", "--processes", "1", "--health", str(health)]
     command += ["--server", server.address, "--tls-ca", stranger.ca]
     log = tmp_path / "worker.log"

@@ -15,6 +15,7 @@ from pinlater.model.jobs import NewJob
 from pinlater.model.keys import JobKey
 from pinlater.model.state import JobState
 from tests.support.patterns import SLOW_BODY, SLOW_PATTERN
+from tests.support.ports import free_port
 from tests.unit.dashboard.app import ADMIN, LOCKED, PAGES, READER, dashboard, log_in, post, token_in
 from tests.unit.dashboard.failing import fail, failed_status
 
@@ -400,9 +401,7 @@ def test_a_reader_may_search_bodies_that_are_not_hidden(local_server, client):
 
 
 def test_a_server_that_is_away_is_named_and_found_again(tmp_path):
-    from tests.support.server import free_ports
-
-    [port] = free_ports(1)
+    port = free_port()
     with dashboard(f"127.0.0.1:{port}") as browser:
         for path in PAGES:
             answer = browser.get(path)
