@@ -4,7 +4,7 @@ import pytest
 
 from pinlater.model.statistics import HOUR, KEPT_SECONDS, MINUTE, StatisticsKind
 from pinlater.server.backends.statistics import StatisticsEntry, StatisticsKey, StatisticsQuery
-from tests.support.bench import START_MS, Bench
+from tests.support.bench import START_MS
 from tests.support.redis_service import shared_redis_service
 from tests.support.stores import HOMES, RedisHome
 
@@ -19,19 +19,12 @@ def home_kind(request):
     return HOMES[request.param]
 
 
-@pytest.fixture(scope="module")
-def shared(home_kind, tmp_path_factory):
-    bench = Bench(home_kind(tmp_path_factory.mktemp("statistics") / "store"))
-    yield bench
-    bench.end()
-
-
 @pytest.fixture
-def backend(shared, request):
+def backend(backend, request):
     """A store in which each test has queues of its own, and the same time."""
-    shared.clock.now_ms = NOW_MS
-    shared.mark = f"q{abs(hash(request.node.name)) % 10**9}_"
-    return shared
+    backend.clock.now_ms = NOW_MS
+    backend.mark = f"q{abs(hash(request.node.name)) % 10**9}_"
+    return backend
 
 
 def entry(backend, counts, *, queue="a", name="", kind=QUEUE, resolution=MINUTE, start_ms=NOW_MS):
