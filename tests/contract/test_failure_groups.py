@@ -1,14 +1,9 @@
 """Failure groups: which jobs are in which, how many, since when; and what becomes of groups without jobs."""
 
-import random
-
-import pytest
-
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.failure_groups import CLAIM_EXPIRED, OTHER_ERRORS, failure_of
 from pinlater.model.jobs import JobRecord
-from pinlater.model.keys import JobKey
-from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
+from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING
 from pinlater.server.backends.failure_budget import FIRST_LOOK_MS, KEPT_EMPTY_MS, MOST_COUNTED, MOST_GROUPS
 from tests.support.bench import LEASE_MS, QUEUE, START_MS, new_job
 
@@ -30,6 +25,12 @@ def groups(backend, *queues, limit=100):
 
 def group_of(backend, descriptor):
     return backend.look(descriptor).failure_group
+
+
+def place(descriptor):
+    """Return its place among jobs that are due at the same time."""
+    job = JobDescriptor.parse(descriptor)
+    return job.shard, job.local_id
 
 
 def test_a_group_says_what_its_failures_have_in_common(backend):
@@ -197,7 +198,7 @@ def test_the_scan_of_a_group_or_of_what_is_retrying(backend):
     given_up = [failing(backend, is_final=True, priority=n % 3 + 1) for n in range(4)]
     backend.put(new_job(run_after_ms=now + 50))
     for oldest_first in (False, True):
-        order = {name: (backend.look(name).run_after_ms, *_place(name)) for name in (*retrying, other, *given_up)}
+        order = {name: (backend.look(name).run_after_ms, *place(name)) for name in (*retrying, other, *given_up)}
         for expected, state, which in (
             (retrying, PENDING, {"failure_group": REFUSED.group}),
             (given_up, FAILED, {"failure_group": REFUSED.group}),
@@ -217,37 +218,6 @@ def test_the_scan_of_a_group_or_of_what_is_retrying(backend):
                 assert [one.descriptor for one in found] == wanted
                 assert all(one == backend.look(one.descriptor)._replace(body=None) for one in found)
             assert backend.count(state, **which) == len(wanted)
-
-
-def _place(descriptor):
-    job = JobDescriptor.parse(descriptor)
-    return job.shard, job.local_id
-
-
-@pytest.mark.parametrize("state", [PENDING, IN_PROGRESS, SUCCEEDED, FAILED])
-def test_the_oldest_first(backend, state):
-    now = backend.clock.now_ms
-    chance = random.Random(8)
-    names = backend.put(
-        *[new_job(priority=chance.randint(1, 3), run_after_ms=now - chance.randint(0, 9)) for _ in range(40)]
-    )
-    if state != PENDING:
-        backend.take()
-    if state == SUCCEEDED:
-        backend.ack(*names)
-    elif state == FAILED:
-        backend.fail(*names, is_final=True)
-    latest_first = [one.descriptor for one in backend.scan(state).jobs]
-    for limit in (1, 7, 40):
-        found, position = [], None
-        for _ in range(100):
-            page = backend.scan(state, limit=limit, position=position, oldest_first=True)
-            found += [one.descriptor for one in page.jobs]
-            position = page.position
-            if position is None:
-                break
-        assert found == latest_first[::-1]
-    assert backend.scan(state, oldest_first=True, is_future=False).jobs == backend.scan(state, oldest_first=True).jobs
 
 
 def test_bodies_of_a_group_can_be_searched(backend):
@@ -332,92 +302,3 @@ def test_imported_jobs_keep_their_failures(backend):
 
 def test_counts_of_a_group_are_bounded():
     assert MOST_COUNTED == 10_000
-
-
-OPERATIONS = (
-    "put", "put", "put_keyed", "take", "take", "ack", "fail", "fail", "fail", "fail_finally", "give_back", "sleep",
-    "send", "attempts", "retry", "cancel", "now", "delete", "reap", "advance", "release",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_counts_and_scans_agree_with_the_jobs_whatever_is_done(backend, seed):
-    chance = random.Random(seed)
-    names = []
-    for _ in range(120):
-        _do(backend, chance, chance.choice(OPERATIONS), names)
-    _check(backend, names)
-
-
-def _do(backend, chance, operation, names):
-    now = backend.clock.now_ms
-    some = chance.sample(names, min(len(names), 3))
-    running = [name for name in names if backend.state(name) == IN_PROGRESS][:3]
-    jobs = [JobDescriptor.parse(name) for name in some]
-    match operation:
-        case "put":
-            names += backend.put(new_job(priority=chance.randint(1, 3), attempts=chance.randint(1, 4)))
-        case "put_keyed":
-            key = JobKey(chance.choice("ab"), chance.choice([1, 2]))
-            names += backend.put(*[new_job(attempts=3, key=key) for _ in range(2)])
-        case "take":
-            backend.take(chance.randint(1, 6))
-        case "ack":
-            backend.ack(*running)
-        case "fail" | "fail_finally":
-            failure = chance.choice([REFUSED, LATE])
-            is_final = operation == "fail_finally"
-            backend.fail(*running, failure=failure, retry_delay_ms=chance.choice([0, 0, 900]), is_final=is_final)
-        case "give_back":
-            for name in running:
-                backend.checkpoint(name, move_to_pending=True, run_after_ms=chance.choice([now, now + 700]))
-        case "sleep":
-            for name in running:
-                backend.sleep(name, ("go", 1))
-        case "send":
-            for name in some:
-                backend.send(name)
-        case "attempts":
-            for name in running:
-                backend.checkpoint(name, attempts=2, move_to_pending=chance.random() < 0.5)
-        case "retry":
-            backend.retry_these_jobs(QUEUE, jobs, chance.randint(1, 3), chance.choice([None, now + 100]))
-        case "cancel":
-            backend.cancel(*some[:1])
-        case "now":
-            backend.schedule_jobs(QUEUE, jobs, chance.choice([None, now + 300]))
-        case "delete":
-            state = chance.choice([PENDING, SUCCEEDED, FAILED])
-            backend.delete_these_jobs(QUEUE, jobs[:1], state)
-        case "reap":
-            backend.clock.advance(LEASE_MS)
-            backend.reap()
-        case "advance":
-            backend.clock.advance(chance.choice([1, 1000]))
-        case "release":
-            backend.release_claims(QUEUE, "worker")
-
-
-def _check(backend, names):
-    records = [record for record in map(backend.look, names) if record is not None]
-    failed = [record for record in records if record.failure_group is not None and record.state in {PENDING, FAILED}]
-    retrying = [record for record in failed if record.state == PENDING]
-    assert any(failed), "nothing was tested"
-    for is_future in (None, True, False):
-        expected = [
-            record.descriptor
-            for record in retrying
-            if is_future is None or (record.run_after_ms > backend.clock.now_ms) == is_future
-        ]
-        found = backend.scan(is_retrying=True, is_future=is_future, limit=1000).jobs
-        assert sorted(one.descriptor for one in found) == sorted(expected)
-        assert backend.count(is_retrying=True, is_future=is_future) == len(expected)
-    for group, (given_up, waiting) in groups(backend).items():
-        for state, number in ((FAILED, given_up), (PENDING, waiting)):
-            own = [one for one in failed if (one.state, one.failure_group) == (state, group)]
-            assert len(own) == number
-            scanned = backend.scan(state, failure_group=group, limit=1000, oldest_first=True).jobs
-            assert [one.descriptor for one in scanned] == [
-                one.descriptor for one in sorted(own, key=lambda one: (one.run_after_ms, *_place(one.descriptor)))
-            ]
-    assert {one.failure_group for one in failed} == groups(backend).keys()

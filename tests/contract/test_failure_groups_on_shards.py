@@ -1,45 +1,19 @@
 """Failure groups over two shards: each keeps those of its own jobs, and together they are one store."""
 
-import random
+import functools
 
 import pytest
 
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import FAILED, PENDING
-from tests.contract.test_failure_groups import LATE, REFUSED, _check, _do, failing, groups
-from tests.support.bench import QUEUE, Bench
-from tests.support.stores import HOMES
-
-OPERATIONS = (
-    "put",
-    "put",
-    "take",
-    "ack",
-    "fail",
-    "fail",
-    "fail_finally",
-    "give_back",
-    "retry",
-    "cancel",
-    "now",
-    "advance",
-)
+from tests.contract.test_failure_groups import LATE, REFUSED, failing, groups
+from tests.support.bench import QUEUE
+from tests.support.stores import SHARDED_STORES
 
 
-@pytest.fixture(scope="module", params=[name for name in HOMES if "two shards" in name])
-def shards(request, tmp_path_factory):
-    bench = Bench(HOMES[request.param](tmp_path_factory.mktemp("store") / "store"))
-    yield bench
-    bench.end()
-
-
-@pytest.fixture
-def backend(shards):
-    for queue in shards.queue_names():
-        shards.delete_queue(queue)
-    shards.collect_finished(0, 0, 10_000)
-    shards.create_queue(QUEUE)
-    return shards
+@pytest.fixture(scope="module", params=SHARDED_STORES)
+def home_kind(request):
+    return functools.partial(SHARDED_STORES[request.param].home, shards=2)
 
 
 def test_counts_are_added_up_and_jobs_in_one_order(backend):
@@ -66,10 +40,3 @@ def test_counts_are_added_up_and_jobs_in_one_order(backend):
     assert found == latest_first[::-1]
     assert sorted(one.descriptor for one in backend.scan(PENDING, is_retrying=True).jobs) == sorted(retrying)
     assert groups(backend, "missing") == {}
-
-
-def test_they_agree_with_the_jobs_whatever_is_done(backend):
-    chance, names = random.Random(5), []
-    for _ in range(80):
-        _do(backend, chance, chance.choice(OPERATIONS), names)
-    _check(backend, names)

@@ -1,4 +1,4 @@
-"""Scans: latest run_after first, page by page."""
+"""Scans: latest run_after first, or the oldest, page by page."""
 
 import random
 
@@ -52,6 +52,20 @@ def test_paging_meets_every_job_once_in_order(backend, state):
     for limit, pages in {1: 83, 2: 42, 10: 9, 82: 2, 83: 1, 100: 1}.items():
         assert _pages(backend, state, limit) == (expected, pages)
     assert backend.scan(IN_PROGRESS if state == PENDING else PENDING).jobs == []
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_the_oldest_first(backend, state):
+    now = backend.clock.now_ms
+    chance = random.Random(8)
+    backend.put(*[new_job(priority=chance.randint(1, 3), run_after_ms=now - chance.randint(0, 9)) for _ in range(40)])
+    _into(backend, state)
+    [latest_first, _] = _pages(backend, state, 100)
+    assert len(latest_first) == 40
+    for limit in (1, 7, 40):
+        [oldest_first, _] = _pages(backend, state, limit, oldest_first=True)
+        assert oldest_first == latest_first[::-1]
+    assert backend.scan(state, oldest_first=True, is_future=False).jobs == backend.scan(state, oldest_first=True).jobs
 
 
 @pytest.mark.parametrize("state", STATES)
