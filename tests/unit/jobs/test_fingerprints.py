@@ -13,12 +13,7 @@ from pinlater.jobs.fingerprints import Fingerprints, fingerprint
 from pinlater.jobs.outside_steps import StepResults
 from pinlater.model.body_metadata import BodyMetadata
 from pinlater.testing import run_inline
-from tests.unit.jobs.workflow_attempts import InAWorker, InAWorkerOutside, Plain, WithFakes
-
-
-@pytest.fixture(params=[InAWorker, InAWorkerOutside, WithFakes])
-def attempts(request):
-    return request.param()
+from tests.unit.jobs.workflow_attempts import Plain
 
 
 def resize(photo, size=1):

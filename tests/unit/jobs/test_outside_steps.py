@@ -15,27 +15,7 @@ from pinlater.model.body_metadata import BodyMetadata, Recurrence, body_to_undo,
 from pinlater.model.body_patterns import class_pattern
 from pinlater.model.body_summary import summarize
 from pinlater.model.kept_mark import KEPT_MARK
-from pinlater.worker.running.run_context import RunContext
-from tests.unit.jobs.workflow_attempts import InAWorker, KeepingSaver, Plain
-from tests.unit.worker.fakes import batch_of
-
-
-class Keeping(InAWorker):
-    """Attempts of a worker whose server keeps messages."""
-
-    def __init__(self):
-        super().__init__()
-        self.kept = {}
-
-    def attempt(self, number=1, *, body=None):
-        self.saver = KeepingSaver(self.kept)
-        batch = batch_of("plain:s1:p1:7", bodies=[body or self.body], allowed=4, remaining=5 - number)
-        self.context = RunContext(self.job, batch, 0, self.saver, 30.0)
-        return self.context
-
-    @property
-    def messages(self):
-        return [message for some in self.kept.values() for message in some.values()]
+from tests.unit.jobs.workflow_attempts import Keeping, Plain
 
 
 def load(number, size=100):

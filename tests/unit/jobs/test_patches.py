@@ -6,12 +6,6 @@ from pinlater import Constant, Job, JobSleeps, retrying
 from pinlater.errors import BodyInvalid, JobInterrupted
 from pinlater.jobs.job import RawJob
 from pinlater.testing import FakeContext, killed_everywhere, run_inline
-from tests.unit.jobs.workflow_attempts import InAWorker, InAWorkerOutside, WithFakes
-
-
-@pytest.fixture(params=[InAWorker, InAWorkerOutside, WithFakes])
-def attempts(request):
-    return request.param()
 
 
 class Cut(Exception):

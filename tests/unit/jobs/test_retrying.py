@@ -12,7 +12,7 @@ from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.testing import LocalServer, run_inline
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.session.outcome import Interruption
-from tests.unit.jobs.workflow_attempts import InAWorker, InAWorkerOutside, Saver, WithFakes
+from tests.unit.jobs.workflow_attempts import KINDS, InAWorker, Saver
 from tests.unit.worker.fakes import batch_of, new_row
 
 
@@ -21,7 +21,7 @@ class Careful(Job, give_up_on=(PermissionError,)):
         pass
 
 
-@pytest.fixture(params=[InAWorker, InAWorkerOutside, WithFakes])
+@pytest.fixture(params=KINDS)
 def attempts(request):
     return request.param(Careful())
 

@@ -14,15 +14,9 @@ import pytest
 
 from pinlater import retrying
 from pinlater.errors import BodyInvalid, StepMismatch
-from tests.unit.jobs.workflow_attempts import InAWorker, InAWorkerOutside, WithFakes
 
 if TYPE_CHECKING:
     from nowhere import Elsewhere
-
-
-@pytest.fixture(params=[InAWorker, InAWorkerOutside, WithFakes])
-def attempts(request):
-    return request.param()
 
 
 class Size(enum.Enum):

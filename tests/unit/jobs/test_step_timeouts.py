@@ -18,7 +18,7 @@ from pinlater.worker.running.limits import never_kill
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.run_services import RunServices
 from pinlater.worker.running.thread_limits import ThreadLimits
-from tests.unit.jobs.workflow_attempts import InAWorker, InAWorkerOutside, Plain, Saver, WithFakes
+from tests.unit.jobs.workflow_attempts import InAWorker, Plain, Saver
 from tests.unit.worker.fakes import batch_of
 
 SOON, LATE = 0.02, 60
@@ -36,11 +36,6 @@ def in_another_thread(function):
 @pytest.fixture(params=[in_main_thread, in_another_thread])
 def call(request):
     return request.param
-
-
-@pytest.fixture(params=[InAWorker, InAWorkerOutside, WithFakes])
-def attempts(request):
-    return request.param()
 
 
 def blocks():

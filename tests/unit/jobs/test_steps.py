@@ -8,12 +8,7 @@ import pytest
 from pinlater import Job, JobInterrupted
 from pinlater.errors import BodyInvalid
 from pinlater.testing import FakeContext, run_inline
-from tests.unit.jobs.workflow_attempts import InAWorker, InAWorkerOutside, Plain, WithFakes
-
-
-@pytest.fixture(params=[InAWorker, InAWorkerOutside, WithFakes])
-def attempts(request):
-    return request.param()
+from tests.unit.jobs.workflow_attempts import Plain
 
 
 @pytest.fixture

@@ -44,11 +44,14 @@ class InAWorker:
         self.job = job or Plain()
         self.body = encode_body(self.job)
 
-    def attempt(self, number=1, *, drain_after=None):
-        self.saver = Saver(drain_after)
-        batch = batch_of("plain:s1:p1:7", bodies=[self.body], allowed=4, remaining=5 - number)
+    def attempt(self, number=1, *, drain_after=None, body=None):
+        self.saver = self.new_saver(drain_after)
+        batch = batch_of("plain:s1:p1:7", bodies=[body or self.body], allowed=4, remaining=5 - number)
         self.context = RunContext(self.job, batch, 0, self.saver, 30.0)
         return self.context
+
+    def new_saver(self, drain_after):
+        return Saver(drain_after)
 
     def slept(self):
         """Go on with what goes back to the queue."""
@@ -129,16 +132,26 @@ class KeepingSaver(Saver):
         return found[after : after + min(limit, 2)]
 
 
-class InAWorkerOutside(InAWorker):
-    """Contexts of a worker that keeps all results of steps beside the body."""
+class Keeping(InAWorker):
+    """Contexts of a worker whose server keeps messages."""
 
     def __init__(self, job=None):
         super().__init__(job)
         self.kept = {}
 
-    def attempt(self, number=1, *, drain_after=None):
-        context = super().attempt(number)
-        self.saver = context._saver = KeepingSaver(self.kept, drain_after)
+    def new_saver(self, drain_after):
+        return KeepingSaver(self.kept, drain_after)
+
+    @property
+    def messages(self):
+        return [message for some in self.kept.values() for message in some.values()]
+
+
+class InAWorkerOutside(Keeping):
+    """Contexts of a worker that keeps all results of steps beside the body."""
+
+    def attempt(self, number=1, **options):
+        context = super().attempt(number, **options)
         records = context._steps.records
         records.move = partial(_always_move, records, records.move)
         return context
@@ -147,3 +160,7 @@ class InAWorkerOutside(InAWorker):
 def _always_move(records, move, descriptor):
     records._bytes = MOST_IN_BODY
     return move(descriptor) if records._metadata.steps else None
+
+
+KINDS = [InAWorker, InAWorkerOutside, WithFakes]
+"""What each way to run a workflow has to do alike."""
