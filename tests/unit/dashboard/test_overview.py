@@ -1,19 +1,16 @@
 """The first page: what is wrong, and the queues, sorted and filtered, without a call for each of them."""
 
-import asyncio
 import html
 import re
 import time
 
 import pytest
 
-from pinlater.dashboard.count_cache import CountCache, StateCounts
+from pinlater.dashboard.count_cache import StateCounts
 from pinlater.dashboard.figures import ENQUEUED, STATE_GAUGES, ServerFigures, ServerProcess
 from pinlater.dashboard.finding_links import link_of
 from pinlater.dashboard.history import History
 from pinlater.dashboard.queue_rows import QueueRow, queue_rows, sort_rows, total_of, workers_of
-from pinlater.dashboard.ttl_cache import TtlCache
-from pinlater.errors import NoHealthyShards
 from pinlater.model.attempts import Ack
 from pinlater.model.jobs import NewJob
 from pinlater.model.queues import QueueSettings
@@ -178,104 +175,9 @@ def test_a_queue_names_its_largest_failures(browser, client):
     assert "and 3 more" in page
 
 
-class SlowClient:
-    """Counts one more job each time, as slowly as it is told."""
-
-    def __init__(self):
-        self.calls, self.may_answer = 0, asyncio.Event()
-        self.may_answer.set()
-
-    async def count(self, queue, state, **filters):
-        self.calls += 1
-        await self.may_answer.wait()
-        return self.calls
-
-
-def test_aged_counts_are_shown_while_new_ones_are_made():
-    async def scenario():
-        client, now = SlowClient(), [100.0]
-        counts = CountCache(client, clock=lambda: now[0])
-        first = (await counts.get(["pins"]))["pins"]
-        assert (await counts.get(["pins"]))["pins"] == first
-        now[0] += 10
-        client.may_answer.clear()
-        assert (await counts.get(["pins"]))["pins"] == first
-        client.may_answer.set()
-        while (await counts.get(["pins"]))["pins"] == first:
-            await asyncio.sleep(0)
-        counts.forget("pins")
-        calls = client.calls
-        await counts.get(["pins"], is_open=True)
-        assert client.calls - calls == len(StateCounts._fields) - 1  # succeeded ones are not counted
-        await counts.close()
-
-    asyncio.run(scenario())
-
-
-def test_many_viewers_count_no_more_than_one():
-    async def scenario():
-        client, now = SlowClient(), [100.0]
-        counts = CountCache(client, clock=lambda: now[0])
-        await asyncio.gather(*[counts.get(["pins"]) for _ in range(20)])
-        assert client.calls == len(StateCounts._fields)
-
-    asyncio.run(scenario())
-
-
-class PoliteClient(SlowClient):
-    async def count(self, queue, state, **filters):
-        await asyncio.sleep(0)
-        return await super().count(queue, state, **filters)
-
-
-def test_one_queue_is_counted_between_many_others():
-    async def scenario():
-        client = PoliteClient()
-        counts = CountCache(client)
-        many = asyncio.create_task(counts.get([f"q{number}" for number in range(300)]))
-        while client.calls < 10:
-            await asyncio.sleep(0)
-        assert await counts.get(["pins"])
-        assert client.calls < 50
-        assert len(await many) == 300
-        await counts.close()
-
-    asyncio.run(scenario())
-
-
-def test_every_kind_of_finding_leads_to_a_page(browser, client):
+def test_every_kind_of_finding_leads_to_a_page():
     for kind in Kind:
         finding = Finding(kind, Severity.WARNING, "pins", "title", "sentence", "advice", queue="pins", worker="w")
         path = link_of(finding).path.partition("?")[0]
         known = {one.partition("?")[0] for one in PAGES} | {"/server", "/periodic"}
         assert path in known, kind
-
-
-def test_the_page_does_not_wait_for_what_takes_long():
-    async def scenario():
-        may_answer = asyncio.Event()
-
-        async def load(_):
-            await may_answer.wait()
-            return "found"
-
-        cache = TtlCache(load)
-        assert await cache.get_within("", 0.01) is None
-        may_answer.set()
-        assert await cache.get_within("", 5) == "found"
-        await cache.close()
-
-    asyncio.run(scenario())
-
-
-def test_the_page_says_why_nothing_can_be_found_out():
-    async def scenario():
-        async def load(_):
-            raise NoHealthyShards("no shard answers")
-
-        cache = TtlCache(load)
-        with pytest.raises(NoHealthyShards):
-            await cache.get_within("", 5)
-        await cache.close()
-
-    asyncio.run(scenario())

@@ -27,7 +27,6 @@ from pinlater.dashboard.figures import (
 from pinlater.dashboard.first_seen import ClaimHolder, FirstSeen, parse_holder
 from pinlater.dashboard.forms import RequestRefused
 from pinlater.dashboard.history import LENGTH, MOST_QUEUES, History
-from pinlater.dashboard.ttl_cache import TtlCache
 from pinlater.errors import NoHealthyShards
 from pinlater.model.histogram import Histogram
 from pinlater.model.jobs import JobInfo
@@ -256,28 +255,6 @@ def test_a_claim_is_held_since_it_was_first_seen():
     assert first_seen.since_ms(job._replace(updated_at_ms=9000)) == 1000
     assert first_seen.since_ms(job._replace(updated_at_ms=9000, claim="c:2")) == 9000
     assert first_seen.since_ms(job._replace(claim=None)) is None
-
-
-# Answers that are shared
-
-
-def test_expensive_reads_are_cached():
-    now, asked = [0.0], []
-
-    async def ask(key):
-        asked.append(key)
-        now[0] += 1.0
-        return len(asked)
-
-    async def main():
-        fresh = TtlCache(ask, lambda: now[0])
-        first = await asyncio.gather(*[fresh.get("a") for _ in range(5)])
-        now[0] += 9.0
-        second = await fresh.get("a")
-        now[0] += 2.0
-        return first, second, await fresh.get("a")
-
-    assert asyncio.run(main()) == ([1] * 5, 1, 2)  # kept ten times as long as the asking took
 
 
 # Files

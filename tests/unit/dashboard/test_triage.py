@@ -3,14 +3,11 @@
 import asyncio
 from dataclasses import replace
 
-import pytest
-
 from pinlater.client.periodic import PeriodicJobs
 from pinlater.dashboard.figures import ServerFigures, ServerProcess, ShardHealth
 from pinlater.dashboard.history import History
 from pinlater.dashboard.triage import Triage, sample_of
 from pinlater.dashboard.ttl_cache import TtlCache
-from pinlater.errors import NoHealthyShards
 from pinlater.server.admin.figures import figures_of
 from pinlater.server.admin.reports import ServerStatus
 from pinlater.server.metrics import Metrics
@@ -74,66 +71,3 @@ def test_a_server_none_of_whose_processes_takes_calls():
     one, other = ServerProcess(7, "no disk", 0, 0, 0), ServerProcess(8, None, 0, 0, 0)
     assert sample_of(ServerFigures([one])).problem == "no disk"
     assert sample_of(ServerFigures([one, other])).problem == sample_of(ServerFigures()).problem == ""
-
-
-# Answers that are given while the next one is loaded
-
-
-class SlowAnswers:
-    def __init__(self):
-        self.asked, self.now, self.error, self.may_answer = 0, 0.0, None, asyncio.Event()
-        self.may_answer.set()
-
-    async def __call__(self, _):
-        await self.may_answer.wait()
-        self.asked += 1
-        self.now += 1.0
-        if self.error:
-            raise self.error
-        return self.asked
-
-
-def test_an_old_answer_is_given_while_a_new_one_is_loaded():
-    async def main():
-        answers = SlowAnswers()
-        cache = TtlCache(answers, lambda: answers.now, stale_seconds=60)
-        await cache.get("")
-        answers.now += 30
-        answers.may_answer.clear()
-        old = [await cache.get(""), await cache.get("")]
-        answers.may_answer.set()
-        await asyncio.gather(*cache._loading.values())
-        new = await cache.get("")
-        answers.now += 100
-        return old, new, await cache.get(""), answers.asked
-
-    assert asyncio.run(main()) == ([1, 1], 2, 3, 3)
-
-
-def test_what_cannot_be_loaded_is_told_to_the_next():
-    async def main():
-        answers = SlowAnswers()
-        cache = TtlCache(answers, lambda: answers.now, stale_seconds=60)
-        await cache.get("")
-        answers.now += 30
-        answers.error = NoHealthyShards("all ill")
-        assert await cache.get("") == 1
-        await asyncio.gather(*cache._loading.values())
-        with pytest.raises(NoHealthyShards):
-            await cache.get("")
-
-    asyncio.run(main())
-
-
-def test_a_page_that_is_closed_leaves_nothing_behind():
-    async def main():
-        answers = SlowAnswers()
-        cache = TtlCache(answers, lambda: answers.now, stale_seconds=60)
-        await cache.get("")
-        answers.now += 30
-        answers.may_answer.clear()
-        await cache.get("")
-        await cache.close()
-        return answers.asked, len(asyncio.all_tasks())
-
-    assert asyncio.run(main()) == (1, 1)
