@@ -225,7 +225,7 @@ tests:
           - exp_labels: {{queue: sms, severity: ticket}}
             exp_annotations:
               summary: "sms: 200 jobs have failed and wait for another attempt"
-              description: "A service that they need may be down. pinlater scan sms --future shows their last errors."
+              description: "A service that they need may be down. pinlater scan sms --retrying shows their last errors."
       - {{eval_time: 9m, alertname: PinLaterStoreIsNearlyFull}}
       - eval_time: 12m
         alertname: PinLaterStoreIsNearlyFull
@@ -248,11 +248,11 @@ tests:
           - exp_labels: {{queue: bills, class: Bill, severity: ticket}}
             exp_annotations:
               summary: "bills: the periodic job Bill has failed, with all attempts of its run"
-              description: "It runs again at its next tick. The page Failed and pinlater periodic show the error."
+              description: "It runs again at its next tick. The page Failing and pinlater periodic show the error."
           - exp_labels: {{queue: polls, class: Poll, severity: ticket}}
             exp_annotations:
               summary: "polls: the periodic job Poll has failed, with all attempts of its run"
-              description: "It runs again at its next tick. The page Failed and pinlater periodic show the error."
+              description: "It runs again at its next tick. The page Failing and pinlater periodic show the error."
       - {{eval_time: 1m, alertname: PinLaterShardIsIll}}
       - eval_time: 5m
         alertname: PinLaterShardIsIll
@@ -284,7 +284,7 @@ tests:
           - exp_labels: {{queue: outage, severity: ticket}}
             exp_annotations:
               summary: "outage: 0.67 attempts fail per second, more than five times as many as before"
-              description: "The page Failed shows which errors are new. Was something deployed, or is a service down?"
+              description: "The page Failing shows which errors are new. Was something deployed, or is a service down?"
       - {{eval_time: 10m, alertname: PinLaterPausedQueueGrows}}
       - eval_time: 40m
         alertname: PinLaterPausedQueueGrows
