@@ -43,17 +43,21 @@ async def keep(database: Database, failures: Iterable[tuple[int, JobFailure]]) -
     if not wanted:
         return {}
     noted, now = database.noted_failures, database.now_ms()
+    kept: dict[tuple[int, int], int] = {}
     late: defaultdict[int, list[JobFailure]] = defaultdict(list)
-    for (queue_id, group), failure in wanted.items():
-        _, noted_at = noted.get((queue_id, group), (0, None))
-        if noted_at is None or not noted_at <= now < noted_at + NOTED_EVERY_MS:
-            late[queue_id].append(failure)
+    for place, failure in wanted.items():
+        group, noted_at = noted.get(place, (0, None))
+        if noted_at is not None and noted_at <= now < noted_at + NOTED_EVERY_MS:
+            kept[place] = group
+        else:
+            late[place[0]].append(failure)
     if late:
+        new = await database.change(lambda transaction: _note(transaction, late), is_repeatable=True)
         if len(noted) > _MOST_REMEMBERED:
             noted.clear()
-        kept = await database.change(lambda transaction: _note(transaction, late), is_repeatable=True)
-        noted.update({place: (group, now) for place, group in kept.items()})
-    return {place: noted[place][0] for place in wanted}
+        noted.update({place: (group, now) for place, group in new.items()})
+        kept |= new
+    return kept
 
 
 async def _note(
