@@ -42,14 +42,15 @@ def _import(
     holders = holders_of_keys(transaction, queue_id, keys)
     taken = {key: holder[:2] for key, holder in holders.items() if not holder.is_finished}
     places, rows, line = [], [], KeyLine(transaction, queue_id)
-    kept = failure_groups.note(transaction, queue_id, [failure for job in jobs if (failure := failure_in(job))])
+    failures = [failure_in(job) for job in jobs]
+    kept = failure_groups.note(transaction, queue_id, [failure for failure in failures if failure is not None])
     first_id = transaction.take_ids(len(jobs))
-    for local_id, job in enumerate(jobs, first_id):
+    for local_id, (job, failure) in enumerate(zip(jobs, failures, strict=True), first_id):
         key = _key_of(job)
         place = None if key is None else taken.get(key)
         if place is None:
             place = JobDescriptor.parse(job.descriptor).priority, local_id
-            rows.append((*_row(queue_id, place, job, key, line), kept_group(failure_in(job), kept)))
+            rows.append((*_row(queue_id, place, job, key, line), kept_group(failure, kept)))
             if key is not None:
                 taken[key] = place
         places.append(place)
