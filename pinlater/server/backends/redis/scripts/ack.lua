@@ -12,7 +12,7 @@ local groups, singles = request[1], request[2]
 local LAST_EXACT, END_OF_TIME = 2 ^ 53, '9223372036854775807'
 local changed, failed = 0, 0
 local kept = request[3] and keep_groups(request[3][1], request[3][2])
-local failing, over, succeeded_late = {}, {}, {}
+local failing, succeeded_late = {}, {}
 
 local members, lines = {}, {}
 for _, group in ipairs(groups) do
@@ -126,10 +126,5 @@ call_in_chunks('HSET', prefix .. 'results', results)
 local through = keyed and keyed.note_and_turn(members, befores) or 0
 call_in_chunks('HDEL', prefix .. 'failing', succeeded_late)
 call_in_chunks('HSET', prefix .. 'failing', failing)
-if #tried > 0 then
-  settle_failing(prefix, tried)
-end
-if #over > 0 then
-  settle_failing(prefix, over, true)
-end
+settle_changed()
 return {NOW, changed, failed, through, linked and linked.tell()}

@@ -26,7 +26,7 @@ local function cancel(member, priority, ...)
   note_status(member)
   linked.mark(member, priority)
   linked.note(member, priority, FAILED)
-  tried[#tried + 1] = member
+  over[#over + 1] = member
 end
 
 for at, line in ipairs(befores) do
@@ -54,7 +54,5 @@ for key, list in pairs(waiting) do
 end
 apply_changes()
 local through = keyed and keyed.note_and_turn(members, befores) or 0
-if #tried > 0 then
-  settle_failing(prefix, tried, true)
-end
+settle_changed()
 return {ended, asked, through, linked.tell()}

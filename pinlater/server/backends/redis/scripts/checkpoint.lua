@@ -46,7 +46,7 @@ for at, item in ipairs(items) do
 end
 linked = open_links and open_links(members)
 
-local changed, back, lost, fulfilled, asked, over = 0, {}, {}, {}, {}, {}
+local changed, back, lost, fulfilled, asked = 0, {}, {}, {}, {}
 
 -- IN_PROGRESS -> FAILED instead of PENDING.
 local function stop(member, ...)
@@ -110,10 +110,5 @@ for at, item in ipairs(items) do
 end
 apply_changes()
 local through = keyed and keyed.note_and_turn(members, befores) or 0
-if #over > 0 then
-  settle_failing(prefix, over, true)
-end
-if #tried > 0 then
-  settle_failing(prefix, tried)
-end
+settle_changed()
 return {NOW, changed, back, lost, fulfilled, asked, through, linked and linked.tell()}

@@ -91,9 +91,7 @@ through, through_and_due = through - (count - claimed_before), through_and_due -
 
 if count > 0 and not is_dry then
   index_due('claims', expires)
-  if #tried > 0 then
-    settle_failing(prefix, tried)
-  end
+  settle_changed()
 end
 
 local is_full, next_due = wanted <= 0 or is_answer_full, ''

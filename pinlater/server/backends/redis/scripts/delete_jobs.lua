@@ -37,8 +37,7 @@ if linked then
 end
 if ARGV[5] == SUCCEEDED then
   call_in_chunks('HDEL', prefix .. 'results', deleted)
-end
-if ARGV[5] ~= SUCCEEDED then
+else
   settle_failing(prefix, deleted, true)
 end
 call_in_chunks('HDEL', JOBS, deleted)

@@ -3,10 +3,10 @@
 -- links.
 -- parts: due_index
 local keys = {KEYS[1], JOBS, CLAIMS}
-local names = {'bodies', 'unique', 'keys', 'job_keys', 'turns', 'settings', 'bucket', 'lock', 'S', 'F', 'results'}
-for _, name in ipairs({'failing', 'failures', 'failed_last'}) do
-  names[#names + 1] = name
-end
+local names = {
+  'bodies', 'unique', 'keys', 'job_keys', 'turns', 'settings', 'bucket', 'lock', 'S', 'F', 'results', 'failing',
+  'failures', 'failed_last'
+}
 if redis.call('EXISTS', prefix .. 'links') == 1 then
   redis.call('SADD', SHARD .. '}:leftovers', prefix)
 else

@@ -65,6 +65,6 @@ if keyed then
   keyed.turn()
 end
 call_in_chunks('HSET', prefix .. 'failing', failing)
-settle_failing(prefix, tried)
+settle_changed()
 store_result(ARGV[2], ARGV[3], result)
 return result

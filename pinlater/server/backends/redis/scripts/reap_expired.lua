@@ -8,7 +8,7 @@
 local age, quiet = tonumber(ARGV[4]), tonumber(ARGV[5])
 local members = redis.call('ZRANGEBYSCORE', CLAIMS, '-inf', NOW, 'LIMIT', ARGV[3], ARGV[2])
 local spared, retried, failed = 0, 0, 0
-local failing, over = {}, {}
+local failing = {}
 local lines = read_fields(JOBS, members)
 linked = open_links and open_links(members)
 for at, line in ipairs(lines) do
@@ -45,10 +45,7 @@ end
 if #tried > 0 then
   keep_groups(unpack(cmsgpack.unpack(ARGV[7])))
   call_in_chunks('HSET', prefix .. 'failing', failing)
-  settle_failing(prefix, tried)
 end
-if #over > 0 then
-  settle_failing(prefix, over, true)
-end
+settle_changed()
 reindex_due('claims')
 return {#members, spared, retried, failed, linked and linked.tell()}

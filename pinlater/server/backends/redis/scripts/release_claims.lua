@@ -14,7 +14,7 @@ local spared = {}
 for _, id in ipairs(cmsgpack.unpack(ARGV[6])) do
   spared[member_of(id)] = true
 end
-local released, over = 0, {}
+local released = 0
 local lines = read_fields(JOBS, members)
 linked = open_links and open_links(members)
 for at, line in ipairs(lines) do
@@ -44,10 +44,5 @@ apply_changes()
 if keyed then
   keyed.note_and_turn(members, lines)
 end
-if #over > 0 then
-  settle_failing(prefix, over, true)
-end
-if #tried > 0 then
-  settle_failing(prefix, tried)
-end
+settle_changed()
 return {step[1], released, linked and linked.tell()}

@@ -25,8 +25,6 @@ end
 if linked then
   linked.tell()
 end
-if #tried > 0 then
-  settle_failing(prefix, tried, true)
-end
+settle_changed()
 store_result(ARGV[2], ARGV[3], before + #members)
 return {#members, before + #members}

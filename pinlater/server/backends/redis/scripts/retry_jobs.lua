@@ -32,8 +32,6 @@ end
 if linked then
   linked.tell()
 end
-if #tried > 0 then
-  settle_failing(prefix, tried, true)
-end
+settle_changed()
 store_result(ARGV[2], ARGV[3], moved)
 return moved

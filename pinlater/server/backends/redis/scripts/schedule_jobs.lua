@@ -38,8 +38,6 @@ apply_changes()
 if keyed then
   keyed.note_and_turn(members, lines)
 end
-if #tried > 0 then
-  settle_failing(prefix, tried)
-end
+settle_changed()
 store_result(ARGV[2], ARGV[3], moved)
 return moved

@@ -4,8 +4,9 @@
 -- group have in common is in the hash "failures", when it failed last in the sorted set "failed_last".
 --
 -- Such a job has fewer attempts left than it was given, or none. Scripts look for others not at all: "tried" has those
--- that they have changed, and "settle_failing" brings their sorted sets up to date; after all other changes.
-local tried = {}
+-- that they have changed, "over" those that are in no group any more, and "settle_changed" brings the sorted sets of both
+-- up to date; after all other changes.
+local tried, over = {}, {}
 
 -- is_over: the jobs are in no group any more; to be called while they still have records.
 local function settle_failing(prefix, members, is_over)
@@ -52,4 +53,9 @@ local function settle_failing(prefix, members, is_over)
     call_in_chunks('ZREM', key, list)
   end
   call_in_chunks('HDEL', prefix .. 'failing', gone)
+end
+
+local function settle_changed()
+  settle_failing(prefix, over, true)
+  settle_failing(prefix, tried)
 end

@@ -4,7 +4,7 @@ local function retry(member, line, attempts, run_after)
   local _, priority, allowed, _, created, _, _, lease, bytes, claim = string.match(line, RECORD)
   write_record(member, record(PENDING, priority, allowed, attempts, created, run_after, NOW, lease, bytes, claim))
   add_member(prefix .. 'p' .. priority, run_after, member)
-  tried[#tried + 1] = member
+  over[#over + 1] = member
   if linked then
     linked.revive(member, priority)
   end
