@@ -73,6 +73,10 @@ class StatisticsQuery(NamedTuple):
         """When the periods began."""
         return range(self.first_ms, self.end_ms, self.resolution * 1000)
 
+    def entry(self, start_ms: int, queue: str, name: str, counts: str) -> StatisticsEntry:
+        """Return what is stored of one of these periods as an entry; ``counts`` as ``encode`` has written it."""
+        return StatisticsEntry(StatisticsKey(self.resolution, start_ms, self.kind, queue, name), decode(counts))
+
 
 def encode(counts: Counts) -> str:
     """Return counts as text: ``position:count`` for each, separated by spaces."""
@@ -119,7 +123,7 @@ def expired_before_ms(now_ms: int, resolution: int) -> int:
     return now_ms - KEPT_SECONDS[resolution] * 1000
 
 
-def chunks(values: Sequence[_T] | Iterable[_T], size: int) -> Iterable[list[_T]]:
+def chunks(values: Iterable[_T], size: int) -> Iterable[list[_T]]:
     """Yield values in lists of up to ``size``."""
     iterator = iter(values)
     while some := list(islice(iterator, size)):

@@ -122,5 +122,4 @@ def _entry(which: StatisticsQuery, row: Sequence[object]) -> StatisticsEntry:
     assert isinstance(queue, bytes)
     assert isinstance(name, bytes)
     assert isinstance(counts, bytes)
-    key = StatisticsKey(which.resolution, start_ms, which.kind, queue.decode(), name.decode())
-    return StatisticsEntry(key, decode(counts.decode()))
+    return which.entry(start_ms, queue.decode(), name.decode(), counts.decode())

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from pinlater.model.statistics import KEPT_SECONDS
+from pinlater.server.backends.redis.lifecycle import pack
 from pinlater.server.backends.redis.script_calls import ScriptRunner
 from pinlater.server.backends.statistics import (
     PAGE_PERIODS,
     StatisticsEntry,
-    StatisticsKey,
     StatisticsQuery,
     chunks,
-    decode,
     encode,
 )
 
 _KEY = "statistics"
-
-pack = msgspec.msgpack.Encoder().encode
 
 
 class RedisStatistics:
@@ -54,5 +49,4 @@ class RedisStatistics:
 
 
 def _entry(which: StatisticsQuery, start_ms: bytes, queue: bytes, name: bytes, counts: bytes) -> StatisticsEntry:
-    key = StatisticsKey(which.resolution, int(start_ms), which.kind, queue.decode(), name.decode())
-    return StatisticsEntry(key, decode(counts.decode()))
+    return which.entry(int(start_ms), queue.decode(), name.decode(), counts.decode())

@@ -63,9 +63,7 @@ def read(connection: sqlite3.Connection, which: StatisticsQuery, limit: int) -> 
         if which.queues:
             name = "statistics_of_queues"
             asked.append(json.dumps(sorted(set(which.queues))))
-        for start_ms, queue, own_name, counts in connection.execute(QUERIES[name], asked).fetchall():
-            key = StatisticsKey(which.resolution, start_ms, which.kind, queue, own_name)
-            found.append(StatisticsEntry(key, decode(counts)))
+        found += (which.entry(*row) for row in connection.execute(QUERIES[name], asked).fetchall())
         if len(found) >= limit:
             break
     return found
