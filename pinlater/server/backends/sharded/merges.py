@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import TypeVar
@@ -12,6 +12,7 @@ from pinlater.model.queues import QueueSettings
 from pinlater.server.backends.records import Collected, Expired
 
 OfQueue = TypeVar("OfQueue", Expired, Collected)
+_T = TypeVar("_T")
 
 _UNLIMITED = QueueSettings()
 
@@ -60,17 +61,23 @@ def collected(answers: Iterable[Sequence[Collected]]) -> list[Collected]:
 
 def failure_groups(answers: Iterable[Iterable[FailureGroup]]) -> list[FailureGroup]:
     """Add up the jobs of failure groups; a group's example is that of its first failure."""
-    found: dict[tuple[str, int], FailureGroup] = {}
-    for one in chain.from_iterable(answers):
-        known = found.get((one.queue, one.id), one)
-        first, last = sorted((known, one), key=attrgetter("first_ms")), max(known.last_ms, one.last_ms)
-        counts = (known.given_up + one.given_up, known.retrying + one.retrying) if known is not one else one[-2:]
-        found[one.queue, one.id] = first[0]._replace(last_ms=last, given_up=counts[0], retrying=counts[1])
-    return list(found.values())
+    return _merged(answers, attrgetter("queue", "id"), _both)
+
+
+def _both(a: FailureGroup, b: FailureGroup) -> FailureGroup:
+    first = min(a, b, key=attrgetter("first_ms"))
+    return first._replace(
+        last_ms=max(a.last_ms, b.last_ms), given_up=a.given_up + b.given_up, retrying=a.retrying + b.retrying
+    )
 
 
 def _by_queue(answers: Iterable[Iterable[OfQueue]], add: Callable[[OfQueue, OfQueue], OfQueue]) -> list[OfQueue]:
-    found: dict[str, OfQueue] = {}
+    return _merged(answers, attrgetter("queue"), add)
+
+
+def _merged(answers: Iterable[Iterable[_T]], key_of: Callable[[_T], Hashable], add: Callable[[_T, _T], _T]) -> list[_T]:
+    found: dict[Hashable, _T] = {}
     for one in chain.from_iterable(answers):
-        found[one.queue] = add(found[one.queue], one) if one.queue in found else one
+        key = key_of(one)
+        found[key] = add(found[key], one) if key in found else one
     return list(found.values())
