@@ -11,6 +11,8 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from heapq import nsmallest
+from operator import attrgetter
 from typing import NoReturn
 
 from pinlater.model.statistics import BOUNDS_MS, FLEET, HOUR, KEPT_SECONDS, MINUTE, StatisticsKind
@@ -67,7 +69,7 @@ class StatisticsWriter:
         self._counters = _QueueCounters(metrics)
         self._unwritten: dict[StatisticsKey, Counts] = {}
         self._names_of_ms = 0
-        self._hours_written_at = 0
+        self._minute = 0
 
     async def run(self) -> NoReturn:
         """Collect every five seconds by the clock of the store, and write unless the store needs a rest."""
@@ -77,7 +79,7 @@ class StatisticsWriter:
                 await self.collect()
                 if time.monotonic() >= write_at:
                     began = time.monotonic()
-                    await self.write(with_hours=self._is_minute_over)
+                    await self.write(with_hours=self._begins_minute())
                     write_at = time.monotonic() + _REST_FACTOR * (time.monotonic() - began)
                 step_ms = INTERVAL_SECONDS * 1000
                 await asyncio.sleep((step_ms - self._now_ms() % step_ms) / 1000)
@@ -89,11 +91,10 @@ class StatisticsWriter:
             except TimeoutError:
                 log.debug("the last statistics were not written in time")
 
-    @property
-    def _is_minute_over(self) -> bool:
-        minute = self._now_ms() // (MINUTE * 1000)
-        is_over, self._hours_written_at = minute != self._hours_written_at, minute
-        return is_over
+    def _begins_minute(self) -> bool:
+        """Return whether this is called for the first time in a minute."""
+        before, self._minute = self._minute, self._now_ms() // (MINUTE * 1000)
+        return self._minute != before
 
     async def write(self, *, with_hours: bool) -> None:
         """Write what was collected; what the store does not take is tried again next time."""
@@ -107,7 +108,7 @@ class StatisticsWriter:
                 log.debug("statistics could not be written", exc_info=True)
                 self._unwritten |= dict(entries)
                 break
-        for key in sorted(self._unwritten, key=_start)[: max(len(self._unwritten) - MOST_UNWRITTEN, 0)]:
+        for key in nsmallest(len(self._unwritten) - MOST_UNWRITTEN, self._unwritten, key=attrgetter("start_ms")):
             del self._unwritten[key]
 
     async def collect(self) -> None:
@@ -124,10 +125,6 @@ class StatisticsWriter:
         if starts[HOUR] != self._names_of_ms:
             self._names_of_ms = starts[HOUR]
             self._buffer.forget_names()
-
-
-def _start(key: StatisticsKey) -> int:
-    return key.start_ms
 
 
 class _QueueCounters:
