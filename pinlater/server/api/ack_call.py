@@ -76,7 +76,8 @@ class AckCall:
         settled = await self._broker.ack(acks.queue, acks.succeeded, acks.failed)
         self._metrics.acks_succeeded.add(acks.queue, len(acks.succeeded))
         self._metrics.acks_failed.add(acks.queue, len(acks.failed))
-        self._record_failures(acks)
+        if acks.failed:
+            self._record_failures(acks)
         cancelled = min(sum(ack.is_cancelled for ack in acks.failed), settled.failed) if acks.failed else 0
         self._metrics.jobs_given_up.add(acks.queue, settled.failed - cancelled)
         if cancelled:
