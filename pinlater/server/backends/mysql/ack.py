@@ -71,13 +71,7 @@ async def ack_jobs(database: Database, batch: CommitBatch[MysqlAckCall, Settled]
     """Attempt the acks of a batch; jobs that are not in progress, or under another claim, stay as they are."""
     kept = await keep(
         database,
-        (
-            (call.queue.id, ack.failure)
-            for call in batch.requests
-            if call.failed
-            for ack in call.failed
-            if ack.failure is not None
-        ),
+        ((call.queue.id, ack.failure) for call in batch.requests for ack in call.failed if ack.failure is not None),
     )
     await with_links_if_needed(database, batch, partial(_ack_jobs, database, batch, kept))
 

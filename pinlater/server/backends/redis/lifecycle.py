@@ -199,8 +199,8 @@ def _pack_acks(succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]) -> t
         else (claim_descriptor, priority, ids)
         for (claim_descriptor, priority, has_results), (ids, indexes, times) in groups.items()
     ]
-    packed = (packed_groups, singles, failures_argument(item.failure for item in failed)) if failed else None
-    return pack(packed or (packed_groups, singles)), results
+    failures = [failures_argument(item.failure for item in failed)] if failed else []
+    return pack((packed_groups, singles, *failures)), results
 
 
 def _group_of(item: StoredAck) -> str | None:
