@@ -12,7 +12,7 @@ from pinlater.protocol.call_source import CallSource
 from pinlater.protocol.conversion import jobs as job_conversion
 from pinlater.protocol.conversion.acks import checkpoint_struct
 from pinlater.protocol.conversion.values import nothing
-from pinlater.protocol.operation import Arguments, Call, operation
+from pinlater.protocol.operation import Arguments, Call, addition, operation
 from pinlater.protocol.repeating import all_checkpoints_fenced
 
 T = TypeVar("T")
@@ -48,12 +48,12 @@ class InternalCalls(CallSource):
         """End attempts of claimed jobs, with success or failure."""
         return (acks,)
 
-    @operation("checkpointAndKeep", nothing, is_original=False, repeatable=all_checkpoints_fenced)
+    @addition("checkpointAndKeep", nothing, repeatable=all_checkpoints_fenced)
     def checkpoint_and_keep(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Arguments:
         """Checkpoint claimed jobs that keep messages with it; servers that cannot keep them lack the call."""
         return (messages.PinLaterCheckpointJobsRequest(queue, list(map(checkpoint_struct, checkpoints))),)
 
-    @operation("keepsResults", nothing, is_original=False)
+    @addition("keepsResults", nothing)
     def keeps_results(self) -> Arguments:
         """Tell that the server keeps the results of calls with a key; servers that do not lack the call."""
         return ()

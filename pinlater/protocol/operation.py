@@ -124,3 +124,7 @@ def operation(
         return row
 
     return wrap
+
+
+addition = functools.partial(operation, is_original=False)
+"""The same for calls that servers of the original do not know."""

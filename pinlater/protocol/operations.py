@@ -6,7 +6,6 @@ the calls of ``OPERATIONS``.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Sequence
 
 from pinlater.model.attempts import Ack, Acks, Checkpoint
@@ -20,13 +19,11 @@ from pinlater.protocol.conversion import queues as queue_conversion
 from pinlater.protocol.conversion.acks import acks_struct_of, checkpoint_struct
 from pinlater.protocol.conversion.values import milliseconds, nothing, number, several
 from pinlater.protocol.messages import CONTINUATION_START
-from pinlater.protocol.operation import OPERATIONS, Arguments, Call, operation
+from pinlater.protocol.operation import OPERATIONS, Arguments, Call, addition, operation
 from pinlater.protocol.repeating import all_checkpoints_fenced, claims_nothing, never
 from pinlater.protocol.report_calls import ReportCalls
 
 __all__ = ["OPERATIONS", "Call", "Calls"]
-
-_addition = functools.partial(operation, is_original=False)
 
 
 class Calls(ReportCalls):
@@ -63,12 +60,12 @@ class Calls(ReportCalls):
         """Return the names of all queues."""
         return ()
 
-    @_addition("getQueueSettings", queue_conversion.queue_settings)
+    @addition("getQueueSettings", queue_conversion.queue_settings)
     def queue_settings(self) -> Arguments:
         """Return what holds back the jobs of each queue."""
         return ()
 
-    @_addition("changeQueueSettings", nothing)
+    @addition("changeQueueSettings", nothing)
     def change_queue(
         self,
         name: str,
@@ -87,7 +84,7 @@ class Calls(ReportCalls):
         """
         return (messages.PinLaterChangeQueueSettingsRequest(name, paused, jobs_per_second, max_running),)
 
-    @_addition("getOldestDueTimestamps", queue_conversion.moments)
+    @addition("getOldestDueTimestamps", queue_conversion.moments)
     def oldest_due(self, queues: Iterable[str] = ()) -> Arguments:
         """Return since when the job is due that has been so for longest, by queue, in epoch milliseconds.
 
@@ -114,7 +111,7 @@ class Calls(ReportCalls):
         return self.enqueue_structs(queue, job_conversion.new_job_structs(jobs))
 
     # Without a key, finished jobs, which no unique key guards, would be there twice.
-    @_addition("importJobs", job_conversion.descriptors, repeatable=never, has_key=True)
+    @addition("importJobs", job_conversion.descriptors, repeatable=never, has_key=True)
     def import_jobs(self, queue: str, jobs: Iterable[JobInfo]) -> Arguments:
         """Store jobs of another store as they are there, with bodies; return their new descriptors.
 
@@ -180,7 +177,7 @@ class Calls(ReportCalls):
         structs = [checkpoint_struct(checkpoint) for checkpoint in checkpoints]
         return (messages.PinLaterCheckpointJobsRequest(queue, structs),)
 
-    @_addition("releaseClaims", number)
+    @addition("releaseClaims", number)
     def release_claims(self, queue: str, source: str) -> Arguments:
         """Give back, no attempt spent, all jobs that one source has claimed; return how many."""
         return (messages.PinLaterReleaseClaimsRequest(queue, source),)
@@ -309,7 +306,7 @@ class Calls(ReportCalls):
         names = several(descriptors)
         return (messages.PinLaterRetryFailedJobsRequest(queue, 1, attempts, run_after_ms, 0, names),)
 
-    @_addition("runJobsNow", number, repeatable=never, has_key=True)
+    @addition("runJobsNow", number, repeatable=never, has_key=True)
     def run_now(self, queue: str, descriptors: Iterable[str]) -> Arguments:
         """Make those of the given jobs due now that are PENDING and not due yet; return how many.
 
@@ -322,7 +319,7 @@ class Calls(ReportCalls):
         """
         return (messages.PinLaterRunJobsNowRequest(queue, several(descriptors)),)
 
-    @_addition("scheduleJobs", number, repeatable=never, has_key=True)
+    @addition("scheduleJobs", number, repeatable=never, has_key=True)
     def schedule(self, queue: str, descriptors: Iterable[str], run_after_ms: int) -> Arguments:
         """Make those of the given jobs that are PENDING due at another time; return how many.
 
@@ -348,7 +345,7 @@ class Calls(ReportCalls):
         """Delete those of the given jobs that are in ``state``; return how many. All are of one queue."""
         return (messages.PinLaterDeleteJobsRequest(queue, int(state), 1, None, 0, several(descriptors)),)
 
-    @_addition("cancelJobs", number)
+    @addition("cancelJobs", number)
     def cancel_jobs(self, queue: str, descriptors: Iterable[str], *, status: str = "") -> Arguments:
         """Cancel jobs and their children; return how many were cancelled or asked to stop.
 
@@ -364,7 +361,7 @@ class Calls(ReportCalls):
 
     # Messages
 
-    @_addition("sendMessage", message_conversion.flag)
+    @addition("sendMessage", message_conversion.flag)
     def send_message(self, descriptor: str, message: Message) -> Arguments:
         """Send a message to a job; return whether the job has it, or False if it is not there or has finished.
 
@@ -372,7 +369,7 @@ class Calls(ReportCalls):
         """
         return (messages.PinLaterSendMessageRequest(descriptor, message.name, message.id, message.payload),)
 
-    @_addition("readMessages", message_conversion.received_messages)
+    @addition("readMessages", message_conversion.received_messages)
     def read_messages(self, descriptor: str, name: str, *, after: int = 0, limit: int = 1000) -> Arguments:
         """Return messages of a job with that name, in the order of their arrival.
 

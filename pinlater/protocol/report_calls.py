@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 
 from pinlater.model.statistics import StatisticsKind
@@ -14,9 +13,7 @@ from pinlater.protocol.conversion import statistics as statistics_conversion
 from pinlater.protocol.conversion import workers as worker_conversion
 from pinlater.protocol.conversion.values import milliseconds, nothing, several
 from pinlater.protocol.internal_calls import InternalCalls
-from pinlater.protocol.operation import Arguments, operation
-
-_addition = functools.partial(operation, is_original=False)
+from pinlater.protocol.operation import Arguments, addition
 
 
 class ReportCalls(InternalCalls):
@@ -24,7 +21,7 @@ class ReportCalls(InternalCalls):
 
     # Workers
 
-    @_addition("getCancelledJobs", message_conversion.cancelled_jobs, may_wait=True)
+    @addition("getCancelledJobs", message_conversion.cancelled_jobs, may_wait=True)
     def cancelled_jobs(self, since_ms: int = 0, *, wait: float = 0.0) -> Arguments:
         """Return the running jobs that were asked to stop of late, whoever runs them.
 
@@ -34,7 +31,7 @@ class ReportCalls(InternalCalls):
         """
         return (messages.PinLaterCancelledJobsRequest(since_ms, milliseconds(wait) or None),)
 
-    @_addition("reportWorker", nothing)
+    @addition("reportWorker", nothing)
     def report_worker(self, report: WorkerReport, keep: float) -> Arguments:
         """Store a worker's report in the place of its last one, for everybody to see.
 
@@ -47,14 +44,14 @@ class ReportCalls(InternalCalls):
         """
         return (messages.PinLaterReportWorkerRequest(worker_conversion.worker_struct(report), milliseconds(keep)),)
 
-    @_addition("getWorkers", worker_conversion.worker_reports)
+    @addition("getWorkers", worker_conversion.worker_reports)
     def workers(self) -> Arguments:
         """Return the latest report of each worker, by host; idle ones, too."""
         return ()
 
     # Failures
 
-    @_addition("getFailureGroups", failure_conversion.failure_groups)
+    @addition("getFailureGroups", failure_conversion.failure_groups)
     def failure_groups(self, queues: Iterable[str] = (), *, limit: int = 200) -> Arguments:
         """Return how the last attempts of jobs have failed, grouped by class and error, the largest group first.
 
@@ -69,7 +66,7 @@ class ReportCalls(InternalCalls):
 
     # Statistics
 
-    @_addition("getStatistics", statistics_conversion.statistics)
+    @addition("getStatistics", statistics_conversion.statistics)
     def statistics(
         self,
         kind: StatisticsKind,
