@@ -119,18 +119,7 @@ class Statistics:
 
     def __add__(self, other: Statistics) -> Statistics:
         """Add what happened elsewhere, or later; queue, name and start stay."""
-        return Statistics(
-            self.queue,
-            self.name,
-            self.start_ms,
-            self.enqueued + other.enqueued,
-            self.started + other.started,
-            self.succeeded + other.succeeded,
-            self.failed + other.failed,
-            self.given_up + other.given_up,
-            self.wait + other.wait,
-            self.run + other.run,
-        )
+        return total((self, other))
 
 
 @dataclass(frozen=True, slots=True)
