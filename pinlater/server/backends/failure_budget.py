@@ -44,7 +44,7 @@ def is_forgotten(idle_ms: int, kept: int) -> bool:
 
 
 def next_look_ms(now_ms: int) -> int:
-    """Return when a group that is not forgotten is looked at again."""
+    """Return when a group that has just begun, or was just looked at and is not forgotten, is looked at next."""
     return now_ms + FIRST_LOOK_MS
 
 

@@ -14,7 +14,6 @@ from typing import Any
 from pinlater.model.failure_groups import OTHER_ERRORS, FailureGroup, JobFailure
 from pinlater.protocol.messages import FAILED, PENDING
 from pinlater.server.backends.failure_budget import (
-    FIRST_LOOK_MS,
     MOST_READ,
     NOTED_EVERY_MS,
     CountBudget,
@@ -86,7 +85,7 @@ async def _note(
 
 def _row(place: tuple[int, int], failure: JobFailure, now: int) -> bytes:
     job, error, example = (blob(text.encode("utf-8", "replace")) for text in failure[1:])
-    return b"(%d,%d,%b,%b,%b,%d,%d,%d)" % (*place, job, error, example, now, now, now + FIRST_LOOK_MS)
+    return b"(%d,%d,%b,%b,%b,%d,%d,%d)" % (*place, job, error, example, now, now, next_look_ms(now))
 
 
 def put_in(transaction: MysqlTransaction, ids: Sequence[int]) -> None:

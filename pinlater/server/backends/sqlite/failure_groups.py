@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pinlater.model.failure_groups import OTHER_ERRORS, FailureGroup, JobFailure
 from pinlater.protocol.messages import FAILED, PENDING
 from pinlater.server.backends.failure_budget import (
-    FIRST_LOOK_MS,
     MOST_READ,
     NOTED_EVERY_MS,
     CountBudget,
@@ -36,7 +35,7 @@ def note(transaction: SqliteTransaction, queue_id: int, failures: Sequence[JobFa
     if by_group.keys() - known.keys():
         [(kept,)] = transaction.rows(QUERIES["count_failure_groups"], (queue_id,))
         for group, *told in begun(by_group.values(), known, kept):
-            transaction.run(QUERIES["keep_failure_group"], (queue_id, now, group, *told, now + FIRST_LOOK_MS))
+            transaction.run(QUERIES["keep_failure_group"], (queue_id, now, group, *told, next_look_ms(now)))
             known[group] = now
     failed = {group if group in known else OTHER_ERRORS.group for group in by_group}
     late = [(queue_id, now, group) for group in failed if known[group] <= now - NOTED_EVERY_MS]
