@@ -7,7 +7,7 @@ import hashlib
 import random
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from pinlater.errors import EnqueueRejected, ServiceError
@@ -216,6 +216,11 @@ def _home_of(key: str, handles: Sequence[ShardHandle]) -> ShardHandle:
     if len(handles) == 1:
         return handles[0]
     return max(handles, key=lambda handle: rank(handle.name, key))
+
+
+def keepers(handles: Iterable[ShardHandle], key: str) -> list[ShardHandle]:
+    """Return shards in the order in which they are tried to keep what is no job; those without new jobs come last."""
+    return sorted(handles, key=lambda handle: (handle.spec.is_dequeue_only, rank(handle.name, key)))
 
 
 def rank(shard: str, key: str) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pinlater.errors import ShardConnectionFailed
 from pinlater.server.backends.records import MAX_REPORTS, KeptReport
 from pinlater.server.backends.sharded.fan_out import PATIENCE_SECONDS, ask_all, no_healthy_shards
-from pinlater.server.backends.sharded.placement import rank
+from pinlater.server.backends.sharded.placement import keepers
 from pinlater.server.backends.sharded.shard_handle import ShardHandle
 
 _MOST_TRIES = 4
@@ -21,8 +21,7 @@ async def store(handles: Sequence[ShardHandle], worker_id: str, report: bytes, k
         NoHealthyShards: none does.
         ServiceError: what a shard refused.
     """
-    ranked = sorted(handles, key=lambda handle: (handle.spec.is_dequeue_only, rank(handle.name, worker_id)))
-    tries = ranked[:_MOST_TRIES]
+    tries = keepers(handles, worker_id)[:_MOST_TRIES]
     for handle in tries:
         try:
             async with asyncio.timeout(None if handle is tries[-1] else PATIENCE_SECONDS):

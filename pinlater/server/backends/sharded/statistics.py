@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pinlater.errors import ShardConnectionFailed
 from pinlater.server.backends.sharded.fan_out import ask_all, no_healthy_shards
-from pinlater.server.backends.sharded.placement import rank
+from pinlater.server.backends.sharded.placement import keepers
 from pinlater.server.backends.sharded.shard import ShardUnreachable
 from pinlater.server.backends.sharded.shard_handle import ShardHandle
 from pinlater.server.backends.statistics import Counts, StatisticsEntry, StatisticsKey, StatisticsQuery, merged
@@ -24,8 +24,7 @@ async def add(handles: Sequence[ShardHandle], entries: Sequence[StatisticsEntry]
         NoHealthyShards: none can.
         ServiceError: what a shard refused.
     """
-    ranked = sorted(handles, key=lambda handle: (handle.spec.is_dequeue_only, rank(handle.name, _PLACE)))
-    for handle in ranked[:SHARDS]:
+    for handle in keepers(handles, _PLACE)[:SHARDS]:
         try:
             return await handle.ask(lambda shard: shard.add_statistics(entries))
         except ShardUnreachable:
