@@ -184,6 +184,7 @@ def background_tasks(config: ProcessConfig, components: Components) -> Iterator[
         components.broker,
         settings,
         metrics,
+        components.statistics,
         rank=ServerRank if notifier is None else lambda: notifier.rank,
         now_ms=components.store.now_ms,
     )

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 
 from pinlater.errors import ServerError
+from pinlater.model.failure_groups import CLAIM_EXPIRED
+from pinlater.server.backends.statistics_buffer import StatisticsBuffer
 from pinlater.server.backends.store import Store
 from pinlater.server.background.stall_detector import GracePeriod, StallDetector
 from pinlater.server.broker import Broker
@@ -29,6 +31,7 @@ class Monitor:
         broker: expires the claims, and wakes dequeues for their jobs.
         settings: interval, batch size and retention times.
         metrics: counts what was done.
+        statistics: collects failures by group.
         rank: returns the rank of this server among those of the store, which take turns.
         now_ms: the clock of the store.
     """
@@ -39,11 +42,13 @@ class Monitor:
         broker: Broker,
         settings: Settings,
         metrics: Metrics,
+        statistics: StatisticsBuffer,
         *,
         rank: Callable[[], ServerRank] = ServerRank,
         now_ms: Callable[[], int] = lambda: 0,
     ) -> None:
         self._metrics = metrics
+        self._statistics = statistics
         self._rank = rank
         self._now_ms = now_ms
         self._backend = backend
@@ -97,6 +102,7 @@ class Monitor:
             self._metrics.timeouts_retried.add(queue, retried)
             self._metrics.timeouts_done.add(queue, failed)
             self._metrics.jobs_given_up.add(queue, failed)
+            self._statistics.add_failures(queue, CLAIM_EXPIRED.group, retried + failed)
             log.warning("queue %s: claims expired; %d jobs will run again, %d have failed", queue, retried, failed)
         return sum(retried + failed for _, retried, failed in expired)
 

@@ -1,4 +1,4 @@
-"""The monitor while the store does not answer."""
+"""The monitor while the store does not answer, and what it counts."""
 
 import asyncio
 import contextlib
@@ -7,6 +7,11 @@ import logging
 import pytest
 
 from pinlater.errors import NoHealthyShards
+from pinlater.model.failure_groups import CLAIM_EXPIRED
+from pinlater.model.statistics import StatisticsKind
+from pinlater.server.backends.records import Expired
+from pinlater.server.backends.statistics import FAILED
+from pinlater.server.backends.statistics_buffer import StatisticsBuffer
 from pinlater.server.background.monitor import Monitor
 from pinlater.server.background.stall_detector import StallDetector
 from pinlater.server.config.settings import Settings
@@ -17,15 +22,17 @@ from pinlater.server.peer_processes.server_rank import ServerRank
 class Store:
     """As much of a broker and a backend as the monitor asks; away for some of its calls."""
 
-    def __init__(self, away):
+    def __init__(self, away, expired=()):
         self._away = away
+        self._expired = list(expired)
         self.calls = 0
 
     async def reap(self, limit, *, server_age_ms, quiet_ms):
         self.calls += 1
         if self.calls in self._away:
             raise NoHealthyShards("no shard answers")
-        return []
+        expired, self._expired = self._expired, []
+        return expired
 
     async def collect_finished(self, succeeded_ttl_ms, failed_ttl_ms, limit):
         return []
@@ -39,7 +46,7 @@ class Store:
 
 def test_a_store_that_is_away_is_asked_again_and_complained_of_once(caplog):
     store = Store(away={*range(2, 6), *range(8, 11)})
-    monitor = Monitor(store, store, Settings(monitor_interval_seconds=0.001), Metrics())
+    monitor = Monitor(store, store, Settings(monitor_interval_seconds=0.001), Metrics(), StatisticsBuffer())
 
     async def run():
         task = asyncio.create_task(monitor.run())
@@ -59,7 +66,9 @@ def test_each_of_several_servers_works_at_its_turns_only():
 
     async def run():
         monitor = Monitor(
-            store, store, Settings(monitor_interval_seconds=1), Metrics(), rank=lambda: turns, now_ms=lambda: clock[0]
+            *(store, store, Settings(monitor_interval_seconds=1), Metrics(), StatisticsBuffer()),
+            rank=lambda: turns,
+            now_ms=lambda: clock[0],
         )
         slept = []
 
@@ -76,3 +85,18 @@ def test_each_of_several_servers_works_at_its_turns_only():
 
     assert asyncio.run(run()) == [1.0, 3.0, 3.0, 3.0]
     assert store.calls == 4
+
+
+def test_expired_claims_count_as_failures_of_their_group():
+    store, statistics = Store(away=(), expired=[Expired("mail", 3, 1)]), StatisticsBuffer()
+    monitor = Monitor(store, store, Settings(monitor_interval_seconds=0.001), Metrics(), statistics)
+
+    async def run():
+        task = asyncio.create_task(monitor.run())
+        async with asyncio.timeout(20):
+            while store.calls < 2:
+                await asyncio.sleep(0.001)
+        task.cancel()
+
+    asyncio.run(run())
+    assert statistics.take()[StatisticsKind.FAILURE, "mail", str(CLAIM_EXPIRED.group)][FAILED] == 4

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from pinlater.server.backends.statistics_buffer import StatisticsBuffer
 from pinlater.server.background.monitor import Monitor
 from pinlater.server.background.stall_detector import GracePeriod, StallDetector
 from pinlater.server.config.settings import Settings
@@ -105,7 +106,7 @@ def test_the_monitor_reads_the_server_age_before_each_round(monkeypatch):
 
     monkeypatch.setattr("pinlater.server.background.monitor.StallDetector", FixedStall)
     store = Store()
-    monitor = Monitor(store, store, Settings(monitor_interval_seconds=0.001), Metrics())
+    monitor = Monitor(store, store, Settings(monitor_interval_seconds=0.001), Metrics(), StatisticsBuffer())
 
     async def run():
         task = asyncio.create_task(monitor.run())
