@@ -177,7 +177,14 @@ def make_app_state(options: DashboardOptions, client: AsyncVerbs, searcher: Asyn
         cached_reports,
         TtlCache(oldest_due, stale_seconds=10.0),
         asyncio.Lock(),
-        Triage(client, history, options.read_figures, cached_periodic, cached_reports),
+        Triage(
+            client,
+            history,
+            options.read_figures,
+            periodic=cached_periodic,
+            groups=cached_groups,
+            reports=cached_reports,
+        ),
         QueueCharts(client, history),
     )
 

@@ -18,6 +18,7 @@ from pinlater.dashboard.figures import (
 )
 from pinlater.dashboard.history import History
 from pinlater.dashboard.ttl_cache import TtlCache
+from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.workers import WorkerReport
 from pinlater.triage.collect import Collector
 from pinlater.triage.findings import Finding
@@ -40,6 +41,7 @@ class Triage:
         history: metrics of the last minute.
         read_figures: returns the current metrics.
         periodic: cached periodic jobs; the empty name stands for all queues.
+        groups: cached failure groups, likewise.
         reports: cached worker reports, whatever the key.
     """
 
@@ -48,19 +50,24 @@ class Triage:
         client: AsyncVerbs,
         history: History,
         read_figures: Callable[[], Awaitable[ServerFigures]],
+        *,
         periodic: TtlCache[PeriodicJobs],
+        groups: TtlCache[list[FailureGroup]],
         reports: TtlCache[list[WorkerReport]],
     ) -> None:
         self._history = history
         self._read_figures = read_figures
 
         async def jobs(queues: Collection[str]) -> PeriodicJobs:
-            return await periodic.get(next(iter(queues)) if len(queues) == 1 else "")
+            return await periodic.get(_only(queues))
+
+        async def failure_groups(queues: Collection[str]) -> list[FailureGroup]:
+            return await groups.get(_only(queues))
 
         async def workers() -> list[WorkerReport]:
             return await reports.get("")
 
-        self._collector = Collector(client, periodic=jobs, workers=workers)
+        self._collector = Collector(client, periodic=jobs, groups=failure_groups, workers=workers)
         self._findings = TtlCache(self._find, stale_seconds=_STALE_SECONDS)
 
     async def get(self, queue: str = "") -> list[Finding]:
@@ -99,6 +106,11 @@ def sample_of(figures: ServerFigures) -> ServerSample:
         {labels[0]: int(jobs) for labels, jobs in figures.levels.get(WAITING_FOR_KEY, {}).items()},
         _problem(figures),
     )
+
+
+def _only(queues: Collection[str]) -> str:
+    """Return the name of the only queue; the empty one, which stands for all, if there are more, or none is named."""
+    return next(iter(queues)) if len(queues) == 1 else ""
 
 
 def _problem(figures: ServerFigures) -> str:

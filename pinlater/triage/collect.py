@@ -53,6 +53,7 @@ class Collector:
     Args:
         client: client of the server.
         periodic: returns the periodic jobs of some queues; None for asking the server each time.
+        groups: returns the failure groups of some queues, or of all, the largest first; likewise.
         workers: returns the worker reports, likewise.
         clock_ms: epoch milliseconds.
     """
@@ -62,11 +63,13 @@ class Collector:
         client: AsyncVerbs,
         *,
         periodic: Callable[[Collection[str]], Awaitable[PeriodicJobs]] | None = None,
+        groups: Callable[[Collection[str]], Awaitable[list[FailureGroup]]] | None = None,
         workers: Callable[[], Awaitable[list[WorkerReport]]] | None = None,
         clock_ms: Callable[[], int] = lambda: int(time.time() * 1000),
     ) -> None:
         self._client = client
         self._periodic = periodic or client.periodic_jobs
+        self._groups = groups or self._largest_groups
         self._workers = workers or client.workers
         self._clock_ms = clock_ms
         self._hours: tuple[tuple[str, ...], float, list[Statistics]] | None = None  # queues, good until, hours
@@ -97,9 +100,7 @@ class Collector:
         periodic = await self._periodic(list(settings))
         if periodic.left_out:
             not_told.append("periodic jobs of deep queues")
-        groups: list[FailureGroup] = await _told(
-            self._client.failure_groups(queues, limit=MOST_GROUPS), [], "failure groups", not_told
-        )
+        groups: list[FailureGroup] = await _told(self._groups(queues), [], "failure groups", not_told)
         recent, last_minute, before = await self._flows(queues, at_ms, not_told)
         return Readings(
             at_ms=at_ms,
@@ -110,7 +111,7 @@ class Collector:
             recent=recent,
             last_minute=last_minute,
             before=before,
-            groups=groups,
+            groups=groups[:MOST_GROUPS],
             periodic=periodic.jobs,
             keys=await self._keys(settings, depths, server),
             server=server,
@@ -134,6 +135,9 @@ class Collector:
         newest_ms = at_ms - 60_000
         last = _flows([one for one in minutes if one.start_ms + 60_000 > newest_ms], at_ms, newest_ms)
         return recent, last, _earlier(_flows(self._hours[2], at_ms, at_ms - BEFORE_HOURS * 3_600_000), recent)
+
+    async def _largest_groups(self, queues: Collection[str]) -> list[FailureGroup]:
+        return await self._client.failure_groups(queues, limit=MOST_GROUPS)
 
     async def _statistics(self, queues: Collection[str], resolution: int, since_ms: int) -> list[Statistics]:
         return await self._client.statistics(

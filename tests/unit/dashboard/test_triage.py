@@ -51,10 +51,16 @@ def test_findings_come_from_the_service_and_the_metrics():
         async def periodic(_):
             return PeriodicJobs([], set())
 
+        async def groups(queue):
+            return await client.failure_groups([queue] if queue else [], limit=1000)
+
         async def reports(_):
             return []
 
-        triage = Triage(client, history, read, TtlCache(periodic), TtlCache(reports))
+        cached_groups = TtlCache(groups)
+        await cached_groups.get("")
+        caches = {"periodic": TtlCache(periodic), "groups": cached_groups, "reports": TtlCache(reports)}
+        triage = Triage(client, history, read, **caches)
         everything, one = await triage.get(), await triage.get("sms")
         await triage.get()
         return [(each.kind, each.subject) for each in everything], {each.queue for each in one}, client.asked
@@ -65,6 +71,7 @@ def test_findings_come_from_the_service_and_the_metrics():
     assert one == {None, "sms"}
     assert asked["queue_settings"] == 2, "the third answer is that of the first"
     assert asked["periodic_jobs"] == 0, "they are taken from the cache"
+    assert asked["failure_groups"] == 2, "those of all queues, of which the page of failures knows, and of one"
 
 
 def test_a_server_none_of_whose_processes_takes_calls():
