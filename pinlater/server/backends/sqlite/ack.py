@@ -152,7 +152,7 @@ def _succeed_with(
 ) -> int:
     """Mark jobs SUCCEEDED that have results; return how many."""
     places, blob = joined(results.values())
-    placed = {local_id: start << 24 | size for local_id, (start, size) in zip(results, places, strict=True)}
+    placed = {local_id: start << 31 | size for local_id, (start, size) in zip(results, places, strict=True)}
     listed = msgspec.json.encode(placed).decode()
     return transaction.run(_SUCCEED_WITH_RESULTS, (queue_id, transaction.now, listed, claim, priority, blob))
 

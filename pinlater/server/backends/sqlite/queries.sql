@@ -209,13 +209,13 @@ UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?1, claim_expires = NULL, un
 WHERE id IN (SELECT value FROM json_each(?2))
 
 -- name: succeed_jobs_with_results
--- Success acks with results of one claim and priority: ?3 JSON map of id -> where its result starts, times 2^24, and
+-- Success acks with results of one claim and priority: ?3 JSON map of id -> where its result starts, times 2^31, and
 -- bytes of it, ?4 claim or NULL for any, ?5 priority or NULL for any, ?6 all results.
 UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?2, claim_expires = NULL, unique_key = NULL, is_cancelled = 0,
                 failure_group = NULL,
                 result = substr(?6, wanted.start, wanted.size)
 FROM (
-    SELECT CAST(key AS INTEGER) AS id, value >> 24 AS start, value & 16777215 AS size FROM json_each(?3)
+    SELECT CAST(key AS INTEGER) AS id, value >> 31 AS start, value & 2147483647 AS size FROM json_each(?3)
 ) AS wanted
 WHERE jobs.id = wanted.id
   AND state = 1 AND queue_id = ?1 AND (?5 IS NULL OR priority = ?5) AND (?4 IS NULL OR claim = ?4)
