@@ -7,10 +7,6 @@ from pinlater.protocol.messages import FAILED, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, ack_of, new_job
 
 
-def ack(descriptor, run_ms, **options):
-    return ack_of(descriptor, **options)._replace(run_ms=run_ms)
-
-
 def run_times(backend, names):
     return [one.run_ms for one in backend.lookup_jobs([*map(JobDescriptor.parse, names)], include_body=False)]
 
@@ -19,7 +15,7 @@ def run_times(backend, names):
 @pytest.mark.parametrize("result", [None, b"kept"])
 def test_it_is_kept_with_the_success(backend, result, status):
     descriptor, claim = backend.started()
-    acks = [ack(descriptor, 81_234, claim=claim, result=result, status=status)]
+    acks = [ack_of(descriptor, run_ms=81_234, claim=claim, result=result, status=status)]
     assert backend.ack_dequeued_jobs(QUEUE, acks, []).changed == 1
     found = backend.look(descriptor, include_result=True)
     assert (found.state, found.run_ms, found.result, found.status) == (SUCCEEDED, 81_234, result, status)
@@ -36,7 +32,7 @@ def test_each_ack_of_a_call_has_its_own(backend):
     names = backend.put(*[new_job(priority=number % 3 + 1) for number in range(30)])
     backend.take()
     times = [None if number % 4 == 0 else 10**number % 2**52 + 1 for number in range(30)]
-    acks = [ack(name, run_ms) for name, run_ms in zip(names, times, strict=True)]
+    acks = [ack_of(name, run_ms=run_ms) for name, run_ms in zip(names, times, strict=True)]
     assert backend.ack_dequeued_jobs(QUEUE, acks, []).changed == 30
     assert run_times(backend, names) == times
 
@@ -45,7 +41,9 @@ def test_each_of_many_calls_at_once_has_its_own(backend):
     names = backend.put(*[new_job() for _ in range(20)])
     backend.take()
     calls = [
-        lambda name=name, number=number: backend.backend.ack_dequeued_jobs(QUEUE, [ack(name, number + 100)], [])
+        lambda name=name, number=number: backend.backend.ack_dequeued_jobs(
+            QUEUE, [ack_of(name, run_ms=number + 100)], []
+        )
         for number, name in enumerate(names)
     ]
     assert {settled.changed for settled in backend.together(*calls)} == {1}
@@ -54,28 +52,28 @@ def test_each_of_many_calls_at_once_has_its_own(backend):
 
 def test_a_stale_ack_changes_none(backend):
     descriptor, claim = backend.started()
-    other = ack(descriptor, 70_000, claim=claim + "0")
+    other = ack_of(descriptor, run_ms=70_000, claim=claim + "0")
     assert backend.ack_dequeued_jobs(QUEUE, [other], []).changed == 0
     backend.clock.advance(1)
-    assert backend.ack_dequeued_jobs(QUEUE, [ack(descriptor, 60_000, claim=claim), other], []).changed == 1
+    assert backend.ack_dequeued_jobs(QUEUE, [ack_of(descriptor, run_ms=60_000, claim=claim), other], []).changed == 1
     assert backend.look(descriptor).run_ms == 60_000
     backend.clock.advance(1)
-    backend.ack_dequeued_jobs(QUEUE, [ack(descriptor, 90_000, claim=claim)], [])
+    backend.ack_dequeued_jobs(QUEUE, [ack_of(descriptor, run_ms=90_000, claim=claim)], [])
     assert backend.look(descriptor).run_ms == 60_000
 
 
 def test_failures_have_none(backend):
     descriptor, _ = backend.started()
-    backend.ack_dequeued_jobs(QUEUE, [], [ack(descriptor, 60_000)])
+    backend.ack_dequeued_jobs(QUEUE, [], [ack_of(descriptor, run_ms=60_000)])
     assert (backend.look(descriptor).state, backend.look(descriptor).run_ms) == (PENDING, None)
     [other] = backend.put(new_job(attempts=1))
     backend.take()
-    backend.ack_dequeued_jobs(QUEUE, [], [ack(other, 60_000)])
+    backend.ack_dequeued_jobs(QUEUE, [], [ack_of(other, run_ms=60_000)])
     assert (backend.look(other).state, backend.look(other).run_ms) == (FAILED, None)
 
 
 def test_it_survives_a_crash(backend):
     descriptor, claim = backend.started()
-    backend.ack_dequeued_jobs(QUEUE, [ack(descriptor, 60_000, claim=claim)], [])
+    backend.ack_dequeued_jobs(QUEUE, [ack_of(descriptor, run_ms=60_000, claim=claim)], [])
     backend.crash()
     assert backend.look(descriptor).run_ms == 60_000

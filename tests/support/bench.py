@@ -227,9 +227,10 @@ def ack_of(
     result=None,
     is_cancelled=False,
     failure=None,
+    run_ms=None,
 ):
     job = JobDescriptor.parse(descriptor)
-    return StoredAck(job, claim, status, retry_delay_ms, is_final, result, is_cancelled, failure)
+    return StoredAck(job, claim, status, retry_delay_ms, is_final, result, is_cancelled, failure, run_ms)
 
 
 def checkpoint_of(
