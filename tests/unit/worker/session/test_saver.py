@@ -249,14 +249,19 @@ def test_a_body_too_large_is_the_jobs_mistake(child):
         save(FakeLine(EnqueueRejected("2 MB are too many")), child)
 
 
-def test_a_server_that_cannot_keep_results_gets_them_in_the_body(child):
-    """It refuses the call that it does not know; where it would know the call and not the field, they would be lost."""
-    job, line = Walk(), FakeLine(None, CallUnsupported("of an older version"), None, None)
+def saved_steps(child, *answers):
+    """Run steps of which the second has a large result; return what was sent, and the saver."""
+    job, line = Walk(), FakeLine(*answers)
     saver = Saver(line, line, Calls("me", is_plain=True), child)
     context = RunContext(job, batch_of("walk:s1:p1:7", bodies=[encode_body(job)]), 0, saver, 30.0)
     for size in (10, 20_000, 10):
         context.step("load", "x".__mul__, size)
-    sent = [(method, request.requests[0]) for method, request in line.calls]
+    return [(method, request.requests[0]) for method, request in line.calls], saver
+
+
+def test_a_server_that_cannot_keep_results_gets_them_in_the_body(child):
+    """It refuses the call that it does not know; where it would know the call and not the field, they would be lost."""
+    sent, saver = saved_steps(child, None, CallUnsupported("of an older version"), None, None)
     assert [(method, bool(one.keeps)) for method, one in sent] == [
         ("checkpointJobs", False),
         ("checkpointAndKeep", True),
@@ -268,12 +273,8 @@ def test_a_server_that_cannot_keep_results_gets_them_in_the_body(child):
 
 
 def test_results_are_outside_once_a_server_has_said_so(child):
-    job, line = Walk(), FakeLine(None, UnknownError("the store failed"), None, None)
-    saver = Saver(line, line, Calls("me", is_plain=True), child)
-    context = RunContext(job, batch_of("walk:s1:p1:7", bodies=[encode_body(job)]), 0, saver, 30.0)
-    for size in (10, 20_000, 10):
-        context.step("load", "x".__mul__, size)
-    bodies = [read_metadata(request.requests[0].newBody) for _, request in line.calls]
+    sent, _ = saved_steps(child, None, UnknownError("the store failed"), None, None)
+    bodies = [read_metadata(one.newBody) for _, one in sent]
     assert [(len(one.steps), one.kept) for one in bodies] == [(1, 0), (0, 2), (0, 2), (1, 2)]
-    kept = [request.requests[0].keeps for _, request in line.calls]
+    kept = [one.keeps for _, one in sent]
     assert kept[1] == kept[2]
