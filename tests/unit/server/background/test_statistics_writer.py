@@ -51,6 +51,15 @@ class Process:
 
         asyncio.run(write())
 
+    def write_in_vain(self, minutes):
+        """Count a job in each minute while the store is away."""
+        self.store.is_away = True
+        for _ in range(minutes):
+            self.metrics.jobs_enqueued.add("mail")
+            self.write()
+            self.now_ms += 60_000
+        self.store.is_away = False
+
 
 @pytest.fixture
 def process():
@@ -134,24 +143,14 @@ def test_hours_are_written_when_asked_for(process):
 
 
 def test_a_store_that_was_away_gets_everything_later(process):
-    process.store.is_away = True
-    for _ in range(3):
-        process.metrics.jobs_enqueued.add("mail")
-        process.write()
-        process.now_ms += 60_000
-    process.store.is_away = False
+    process.write_in_vain(3)
     process.write()
     assert [one.enqueued for one in process.store.found("mail")] == [1, 1, 1]
 
 
 def test_of_what_waits_for_the_store_the_oldest_is_dropped(process, monkeypatch):
     monkeypatch.setattr(statistics_writer, "MOST_UNWRITTEN", 6)
-    process.store.is_away = True
-    for _ in range(10):
-        process.metrics.jobs_enqueued.add("mail")
-        process.write()
-        process.now_ms += 60_000
-    process.store.is_away = False
+    process.write_in_vain(10)
     process.write()
     assert len(process.store.sums) == 6
     assert process.store.found("mail")[-1].start_ms == START_MS + 9 * 60_000
