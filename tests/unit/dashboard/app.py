@@ -1,6 +1,7 @@
 """A dashboard on a real server within the test's process, and what figures it may see."""
 
 import contextlib
+import html
 import re
 
 from starlette.testclient import TestClient
@@ -61,6 +62,15 @@ def dashboard(address, base=HERE, peer="127.0.0.1", **options):
 def token_in(page):
     """Return the token that a page's forms carry."""
     return re.search(r'name="csrf" value="([^"]+)"', page.text)[1]
+
+
+def rows(text):
+    """Return the words of each row of the first table of a part of a page."""
+    body = text.partition("<tbody>")[2].partition("</tbody>")[0]
+    return [
+        html.unescape(" ".join(re.sub(r"<svg.*?</svg>|<[^>]+>", " ", row).split()))
+        for row in re.split("<tr[^>]*>", body)[1:]
+    ]
 
 
 def post(browser, path, csrf=None, origin=HERE, headers=(), **fields):

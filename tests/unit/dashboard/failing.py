@@ -26,3 +26,12 @@ def fail(client, *errors, queue="pins", body=b"{}"):
         ],
     )
     return descriptors
+
+
+def retry_later(client, error, *, job="", queue="pins", body=b"{}", count=1, seconds=3600):
+    """Let the first of five attempts of new jobs fail; return their descriptors."""
+    descriptors = client.enqueue_jobs(queue, [NewJob(body, attempts=5)] * count)
+    for claimed in client.dequeue_jobs(queue, count):
+        failed = Ack(claimed.descriptor, claimed.claim, failed_status(error, 1, 5), seconds, job=job)
+        client.ack(queue, failed=[failed])
+    return descriptors

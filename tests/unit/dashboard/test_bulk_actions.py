@@ -26,6 +26,7 @@ def carried_out(browser, csrf, path, **fields):
     post(browser, f"{path}/start", csrf, **fields)
     deadline = time.monotonic() + 20
     while "Done:" not in (text := browser.get(path).text):
+        assert "Stopped:" not in text, text
         assert time.monotonic() < deadline, text
         time.sleep(0.02)
     return text

@@ -9,7 +9,7 @@ from pinlater.client.async_client import AsyncClient
 from pinlater.dashboard import class_figures
 from pinlater.dashboard.class_figures import SPANS, ClassHistories
 from pinlater.model.statistics import HOUR, MINUTE, Spread, Statistics, StatisticsKind, bucket_of
-from tests.unit.dashboard.app import LOCKED, READER, dashboard, log_in
+from tests.unit.dashboard.app import LOCKED, READER, dashboard, log_in, rows
 
 
 def spread(*milliseconds):
@@ -51,11 +51,6 @@ def kept(monkeypatch):
             Statistics(queue, "Thumbnail", 0, succeeded=100, wait=spread(1), run=spread(4)),
         ]
     return kept
-
-
-def rows(text):
-    body = text.partition("<tbody>")[2].partition("</tbody>")[0]
-    return [" ".join(re.sub(r"<svg.*?</svg>|<[^>]+>", " ", row).split()) for row in body.split("<tr>")[1:]]
 
 
 def test_without_statistics_the_page_says_where_they_come_from(browser):

@@ -12,13 +12,13 @@ from pinlater.dashboard.command_line import enqueue_command
 from pinlater.dashboard.forms import Form, RequestRefused
 from pinlater.jobs.body_schemas import job_class
 from pinlater.jobs.job import Job
-from pinlater.model.attempts import Ack
 from pinlater.model.jobs import JobInfo, NewJob
 from pinlater.model.keys import JobKey
 from pinlater.model.messages import Parent
 from pinlater.model.state import JobState
 from pinlater.model.workers import WorkerReport
 from tests.unit.dashboard.app import ADMIN, LOCKED, READER, dashboard, log_in, post, token_in
+from tests.unit.dashboard.failing import fail
 
 UNCHANGED = {"priority": "1", "attempts": "3", "has_body": "1", "body": "{}"}
 SEND = b'{"job":"Send","user_id":42,"name":"ada"}'
@@ -34,10 +34,8 @@ class Send(Job, queue="pins", attempts=7):
         pass
 
 
-def failed(client, body=SEND, **fields):
-    [name] = client.enqueue_jobs("pins", [NewJob(body, attempts=1, **fields)])
-    [job] = client.dequeue_jobs("pins", 1)
-    client.ack("pins", failed=[Ack(name, job.claim, "no")])
+def failed(client, body=SEND):
+    [name] = fail(client, "OSError: no", body=body)
     return name
 
 

@@ -3,11 +3,11 @@
 import pytest
 
 from pinlater.dashboard.job_search import Wanted
-from pinlater.model.attempts import Ack
 from pinlater.model.jobs import NewJob
 from pinlater.model.keys import JobKey
 from pinlater.model.workers import JobClass, WorkerReport
 from tests.unit.dashboard.app import LOCKED, READER, dashboard, log_in
+from tests.unit.dashboard.failing import fail
 
 SEND = b'{"job":"Send","user_id":42}'
 
@@ -33,10 +33,7 @@ def test_jobs_are_found_by_argument_key_and_unique_key(browser, client):
 
 
 def test_errors_lead_to_their_jobs(browser, client):
-    client.enqueue_jobs("pins", [NewJob(SEND, attempts=1)] * 3)
-    jobs = client.dequeue_jobs("pins", 3)
-    status = "[attempt 1/1 2026-11-21T12:30:05Z web1 4242 0.52 s] OSError: no route to 10.0.0.7\n"
-    client.ack("pins", failed=[Ack(job.descriptor, job.claim, status) for job in jobs])
+    fail(client, *["OSError: no route to 10.0.0.7"] * 3, body=SEND)
     page = browser.get("/find?q=error:NO ROUTE").text
     assert "1 failure group" in page
     assert "state=failed&amp;group=" in page

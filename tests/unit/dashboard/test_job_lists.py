@@ -9,9 +9,10 @@ from pinlater import Client
 from pinlater.model.attempts import Ack, Checkpoint
 from pinlater.model.jobs import NewJob
 from pinlater.model.state import JobState
-from pinlater.model.status import format_failure, format_origin, status_space
 from pinlater.model.workers import RunningJob, WorkerProcess, WorkerReport
 from tests.unit.dashboard.app import ADMIN, LOCKED, READER, dashboard, log_in, post, token_in
+from tests.unit.dashboard.failing import retry_later
+from tests.unit.dashboard.test_bulk_actions import carried_out, plan
 
 SEND = b'{"job":"Send","user_id":42,"name":"<b>ada</b>"}'
 RESIZE = b'{"job":"Resize","path":"/tmp/x","$progress":{"done":3,"total":4,"note":"scaling"}}'
@@ -24,14 +25,6 @@ def cells(page):
     return [" ".join(re.sub("<[^>]*>", " ", cell).split()) for cell in row.split("<td")[2:]]
 
 
-def done(browser, path):
-    text = browser.get(path).text
-    while "Done:" not in text:
-        assert "Stopped:" not in text, text
-        text = browser.get(path).text
-    return text
-
-
 def test_a_row_says_what_the_job_is(browser, client):
     client.enqueue_jobs("pins", [NewJob(SEND)])
     page = browser.get("/jobs?queue=pins")
@@ -42,16 +35,9 @@ def test_a_row_says_what_the_job_is(browser, client):
 
 
 def test_a_retry_says_when_and_why(browser, client):
-    [name] = client.enqueue_jobs("pins", [NewJob(SEND, attempts=5)])
-    [job] = client.dequeue_jobs("pins", 1)
-    told = format_failure(
-        f"attempt 1/5 {format_origin('web1', 42, time.time())} 0.52 s", "OSError: no route", (), status_space(1, 5)
-    )
-    client.ack("pins", failed=[Ack(name, job.claim, told, 600.0)])
-    for state in ("scheduled", "retrying"):
-        page = browser.get(f"/jobs?queue=pins&state={state}")
-        if page.status_code == 200 and "OSError: no route" in page.text:
-            break
+    retry_later(client, "OSError: no route", body=SEND, seconds=600)
+    page = browser.get("/jobs?queue=pins&state=retrying")
+    assert "OSError: no route" in page.text
     assert re.search(r"in (10 min|9 min)", page.text)
     assert "1 of 5" in cells(page)[2]
 
@@ -115,12 +101,11 @@ def test_all_jobs_that_match_are_acted_upon(browser, client, caplog, action):
     list_path = "/jobs?queue=pins&state=failed&class=Send"
     csrf = token_in(browser.get(list_path))
     fields = {"queue": "pins", "state": "failed", "class": "Send", "matching": "1", "back": list_path}
-    path = post(browser, "/plans", csrf, action=action, **fields).headers["location"]
+    path = plan(browser, csrf, action=action, **fields)
     assert "130 jobs?" in browser.get(path).text
     assert "all failed jobs, class Send" in browser.get(path).text
     with caplog.at_level("INFO", "pinlater.audit"):
-        post(browser, f"{path}/start", csrf, to="email", attempts="1")
-        assert "130 jobs" in done(browser, path)
+        assert "130 jobs" in carried_out(browser, csrf, path, to="email", attempts="1")
     assert "jobs=130" in caplog.text
     assert client.count("pins", JobState.FAILED) == 1
     left = {"retry": 130, "move": 0, "delete": 0}[action]
@@ -134,10 +119,9 @@ def test_all_scheduled_jobs_are_run_now(browser, client):
     page = browser.get("/jobs?queue=pins&state=scheduled")
     assert "Run now…" in page.text
     fields = {"queue": "pins", "state": "scheduled", "matching": "1", "back": "/"}
-    path = post(browser, "/plans", token_in(page), action="run-now", **fields).headers["location"]
+    path = plan(browser, token_in(page), action="run-now", **fields)
     assert "Run 3 jobs now?" in browser.get(path).text
-    post(browser, f"{path}/start", token_in(page))
-    assert "3 jobs due now" in done(browser, path)
+    assert "3 jobs due now" in carried_out(browser, token_in(page), path)
     assert len(client.dequeue_jobs("pins", 10)) == 3
 
 
@@ -180,9 +164,8 @@ def test_lists_are_sorted_and_actions_keep_the_order(browser, client):
     assert "order=oldest" in oldest.text.partition('rel="next"')[2].partition(">")[0]
     client.create_queue("email")
     fields = {"queue": "pins", "state": "pending", "matching": "1", "back": "/"}
-    path = post(browser, "/plans", token_in(newest), action="move", **fields).headers["location"]
-    post(browser, f"{path}/start", token_in(newest), to="email")
-    done(browser, path)
+    path = plan(browser, token_in(newest), action="move", **fields)
+    carried_out(browser, token_in(newest), path, to="email")
     moved = client.scan("email", JobState.PENDING, future=True, limit=60).jobs
     bodies = client.lookup([job.descriptor for job in moved], include_body=True)
     in_order = sorted(bodies, key=lambda name: int(name.rpartition(":")[2]))

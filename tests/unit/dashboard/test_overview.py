@@ -11,13 +11,12 @@ from pinlater.dashboard.figures import ENQUEUED, STATE_GAUGES, ServerFigures, Se
 from pinlater.dashboard.finding_links import link_of
 from pinlater.dashboard.history import History
 from pinlater.dashboard.queue_rows import QueueRow, queue_rows, sort_rows, total_of, workers_of
-from pinlater.model.attempts import Ack
 from pinlater.model.jobs import NewJob
 from pinlater.model.queues import QueueSettings
 from pinlater.model.workers import SILENT_SECONDS, RunningJob, WorkerProcess, WorkerReport
 from pinlater.triage.findings import Finding, Kind, Severity
 from tests.unit.dashboard.app import PAGES
-from tests.unit.dashboard.failing import fail, failed_status
+from tests.unit.dashboard.failing import fail, retry_later
 
 
 def names_in(page):
@@ -63,11 +62,9 @@ def test_a_filter_filters_all_figures(browser, client):
     assert "All figures are of the 1 queue" in page.text
 
 
-@pytest.mark.parametrize("delay_ms", [0, 3_600_000])
-def test_retrying_jobs_are_apart_from_pending_and_scheduled_ones(browser, client, delay_ms):
-    [descriptor] = client.enqueue_jobs("pins", [NewJob(b"{}", attempts=5)])
-    [claimed] = client.dequeue_jobs("pins", 1)
-    client.ack("pins", failed=[Ack(descriptor, claimed.claim, failed_status("OSError: away", 1, 5), delay_ms)])
+@pytest.mark.parametrize("seconds", [0, 3600])
+def test_retrying_jobs_are_apart_from_pending_and_scheduled_ones(browser, client, seconds):
+    [descriptor] = retry_later(client, "OSError: away", seconds=seconds)
     later = int(time.time() * 1000) + 3_600_000
     client.enqueue_jobs("pins", [NewJob(b"{}"), NewJob(b"{}"), NewJob(b"{}", run_after_ms=later)])
     expected = {"pending": "2", "retrying": "1", "scheduled": "1", "failed": "0"}

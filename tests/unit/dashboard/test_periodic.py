@@ -12,14 +12,8 @@ from pinlater.dashboard.pages import periodic
 from pinlater.dashboard.periodic_directory import PeriodicDirectory
 from pinlater.model.jobs import NewJob
 from pinlater.model.state import JobState
-from tests.unit.dashboard.app import ADMIN, LOCKED, READER, dashboard, log_in, post, token_in
+from tests.unit.dashboard.app import ADMIN, LOCKED, READER, dashboard, log_in, post, rows, token_in
 from tests.unit.dashboard.periodic_jobs import fail_attempt, plant
-
-
-def rows(text):
-    """Return the words of each row."""
-    body = text.partition("<tbody>")[2].partition("</tbody>")[0]
-    return [" ".join(re.sub(r"<[^>]+>", " ", row).split()) for row in body.split("<tr>")[1:]]
 
 
 def test_without_periodic_jobs_the_page_says_how_to_make_one(browser, client):
