@@ -10,11 +10,9 @@ import argparse
 import contextlib
 import io
 import math
-import os
 import random
 import shutil
 import sqlite3
-import subprocess
 import sys
 import tempfile
 import threading
@@ -27,7 +25,7 @@ FOLDER = ROOT / "docs" / "screenshots"
 sys.path[:0] = [str(ROOT), str(ROOT / "supervisor"), str(ROOT / "tools")]
 
 from PIL import Image  # noqa: E402 - this file is a script
-from playwright.sync_api import Browser, sync_playwright  # noqa: E402
+from playwright.sync_api import Browser  # noqa: E402
 from shop_jobs import BuildReport, ChargeCard, ResizePicture, SendReceipt  # noqa: E402
 
 from pinlater import Client  # noqa: E402
@@ -43,9 +41,10 @@ from pinlater.server.backends.statistics import (  # noqa: E402
     WAIT,
     encode,
 )
-from tests.browser.conftest import ARGUMENTS, PROGRAMS  # noqa: E402
+from tests.support import chromium  # noqa: E402
 from tests.support.redis_service import RedisService, shard_file  # noqa: E402
-from tests.support.server import ServerProcess, environment  # noqa: E402
+from tests.support.server import ServerProcess  # noqa: E402
+from tests.system.worker_program import Worker  # noqa: E402
 
 LONG = "thumbnails_of_products_that_partners_in_the_north_sent_in"
 QUEUES = ("email", "image", "payment", "report", "search_index", "newsletter", LONG)
@@ -70,15 +69,16 @@ def shop() -> Iterator[tuple[ServerProcess, Client]]:
     folder = Path(tempfile.mkdtemp(prefix="shop"))
     server = ServerProcess(folder, ADMIN_PASSWORD_HASH="", DASHBOARD="true")
     ends = threading.Event()
-    workers: list[subprocess.Popen[bytes]] = []
+    workers: list[Worker] = []
+    shutil.copy(ROOT / "tools" / "shop_jobs.py", folder)
     try:
         server.stop()
         _remember(next(server.data.glob("*.db")))
         server.start()
-        with Client(f"127.0.0.1:{server.port}") as client:
+        with Client(server.address) as client:
             for queue in QUEUES:
                 client.create_queue(queue)
-            workers += [_worker(server, "email", "payment"), _worker(server, "image", "report")]
+            workers += [_worker(folder, server, *queues) for queues in (("email", "payment"), ("image", "report"))]
             customers = threading.Thread(target=_order, args=(client, ends))
             customers.start()
             try:
@@ -88,9 +88,7 @@ def shop() -> Iterator[tuple[ServerProcess, Client]]:
                 customers.join()
     finally:
         for worker in workers:
-            worker.terminate()
-        for worker in workers:
-            worker.wait(60)
+            worker.stop()
         server.stop()
         shutil.rmtree(folder)
 
@@ -130,15 +128,9 @@ def _period(start: int, resolution: int) -> Iterator[tuple[tuple[int, str, str],
     yield (int(StatisticsKind.QUEUE), FLEET, ""), fleet
 
 
-def _worker(server: ServerProcess, *queues: str) -> subprocess.Popen[bytes]:
-    options = ["--server", f"127.0.0.1:{server.port}", "--processes", "3"]
-    options += [part for queue in queues for part in ("--queue", queue)]
-    return subprocess.Popen(
-        [sys.executable, "-m", "pinlater.worker.program", "shop_jobs", *options],
-        env=environment() | {"PYTHONPATH": os.pathsep.join(map(str, (ROOT / "tools", ROOT, ROOT / "supervisor")))},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+def _worker(folder: Path, server: ServerProcess, *queues: str) -> Worker:
+    served = [part for queue in queues for part in ("--queue", queue)]
+    return Worker(folder, "shop_jobs", "--server", server.address, "--processes", 3, *served)
 
 
 def _order(client: Client, ends: threading.Event) -> None:
@@ -231,7 +223,7 @@ def shards() -> Iterator[ServerProcess]:
 
 
 def _use(server: ServerProcess, ends: threading.Event) -> None:
-    with Client(f"127.0.0.1:{server.port}", timeout=2) as client:
+    with Client(server.address, timeout=2) as client:
         client.create_queue("email")
         while not ends.wait(0.1):
             with contextlib.suppress(PinLaterError):
@@ -247,7 +239,7 @@ def main() -> None:
     if options.only != "shards":
         _take_shop(options)
     if options.only in {None, "shards"} and not options.serve:
-        with shards() as server, chromium() as browser:
+        with shards() as server, chromium.running() as browser:
             take(browser, f"http://127.0.0.1:{server.admin_port}", {"shards": "/server"})
 
 
@@ -260,19 +252,9 @@ def _take_shop(options: argparse.Namespace) -> None:
                 time.sleep(3600)
             return
         time.sleep(BUSY_SECONDS)
-        with chromium() as browser:
+        with chromium.running() as browser:
             paths = pages(client)
             take(browser, base, {options.only: paths[options.only]} if options.only else paths)
-
-
-@contextlib.contextmanager
-def chromium() -> Iterator[Browser]:
-    """Run the browser that the tests use."""
-    program = next(filter(None, map(shutil.which, PROGRAMS)))
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=list(ARGUMENTS))
-        yield browser
-        browser.close()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """Headless Chromium, and a server with something to look at."""
 
-import os
-import shutil
 import time
 
 import pytest
@@ -10,30 +8,18 @@ from pinlater import Client
 from pinlater.model.attempts import Ack
 from pinlater.model.jobs import NewJob
 from pinlater.model.status import format_failure, format_origin, status_space
+from tests.support.chromium import program, running
 from tests.support.server import ServerProcess
-
-PROGRAMS = ("chromium-headless-shell", "chromium")
-"""The shell has no window around its pages, which takes Chromium as long to draw as the pages."""
-
-ARGUMENTS = (
-    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update"),
-)
 
 
 @pytest.fixture(scope="module")  # not longer: while it lives, asyncio believes that a loop is running
 def chromium():
-    path = next(filter(None, [os.environ.get("CHROMIUM"), *map(shutil.which, PROGRAMS)]), None)
-    if path is None:
+    if program() is None:
         pytest.skip(
             "no chromium to look at the dashboard with: apt-get install chromium-headless-shell, or set CHROMIUM"
         )
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
+    with running() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
