@@ -11,12 +11,12 @@ from starlette.responses import Response
 
 from pinlater.dashboard.app_state import AppState, get_app_state, known_queue
 from pinlater.dashboard.class_figures import SPANS, ClassFigures, Span
-from pinlater.dashboard.forms import RequestRefused, number, query_text
+from pinlater.dashboard.forms import RequestRefused, query_text
+from pinlater.dashboard.paging import page_of
 from pinlater.dashboard.render import page
 from pinlater.model.statistics import Statistics
 
 _MOST_NAME = 300
-_PER_PAGE = 50
 
 
 class _Column(NamedTuple):
@@ -93,7 +93,6 @@ async def _all(request: Request, app: AppState, queue: str, span: Span) -> Respo
     is_descending = order == "desc" or (not order and sort != "class")
     every, unread = await app.classes.get(f"{span.name} {queue}")
     found = [one for one in every if wanted.lower() in one.name.lower()]
-    which = int(number("page", query_text(request, "page", 9) or "1", 1, 10**6, int))
     fields = {"queue": queue, "q": wanted, "span": span.name if span.name != "1h" else "", "sort": sort, "order": order}
     return page(
         request,
@@ -105,9 +104,7 @@ async def _all(request: Request, app: AppState, queue: str, span: Span) -> Respo
         sort=sort,
         is_descending=is_descending,
         columns=_COLUMNS,
-        rows=_sorted(found, sort, is_descending=is_descending)[(which - 1) * _PER_PAGE : which * _PER_PAGE],
-        which=which,
-        pages=max(-(-len(found) // _PER_PAGE), 1),
+        list_page=page_of(request, _sorted(found, sort, is_descending=is_descending)),
         unread=unread,
         is_empty=not every,
         link=lambda **changed: _link(fields | changed),

@@ -11,10 +11,10 @@ from starlette.responses import RedirectResponse, Response
 from pinlater.client.periodic import PeriodicJobs
 from pinlater.dashboard.app_state import get_app_state, known_queue
 from pinlater.dashboard.failing_groups import COUNTED_TO, MOST_GROUPS, ORDERS, SELECTIONS, failing_groups
-from pinlater.dashboard.forms import RequestRefused, number, query_text
+from pinlater.dashboard.forms import RequestRefused, query_text
+from pinlater.dashboard.paging import page_of
 from pinlater.dashboard.render import page
 
-_PER_PAGE = 50
 _PATIENCE_SECONDS = 0.3
 """Time that trends and periodic jobs may take; what takes longer is there when the page refreshes itself."""
 _MOST_PERIODIC = 5
@@ -35,9 +35,8 @@ async def failing(request: Request) -> Response:
     found = await app.failure_groups.get(queue)
     every = failing_groups(found, job, time.time())
     rows = sorted(filter(selection.includes, every), key=order.key)
-    which = int(number("page", query_text(request, "page", 9) or "1", 1, 10**6, int))
-    shown = rows[(which - 1) * _PER_PAGE : which * _PER_PAGE]
-    of_shown = "\n".join(sorted({row.group.queue for row in shown}))
+    list_page = page_of(request, rows)
+    of_shown = "\n".join(sorted({row.group.queue for row in list_page.rows}))
     trends = await app.failure_trends.get_within(of_shown, _PATIENCE_SECONDS) or {}
     periodic = await app.periodic.get_within(queue, _PATIENCE_SECONDS) or PeriodicJobs([], set())
     periodic_jobs = [one for one in periodic.jobs if one.failures and job.lower() in one.name.lower()]
@@ -52,7 +51,7 @@ async def failing(request: Request) -> Response:
         selections=[(one, sum(map(one.includes, every))) for one in SELECTIONS.values()],
         order=order,
         orders=ORDERS.values(),
-        rows=[(row, trends.get((row.group.queue, row.group.id))) for row in shown],
+        rows=[(row, trends.get((row.group.queue, row.group.id))) for row in list_page.rows],
         given_up=sum(row.group.given_up for row in rows),
         retrying=sum(row.group.retrying for row in rows),
         groups=len(rows),
@@ -63,8 +62,7 @@ async def failing(request: Request) -> Response:
         periodic=periodic_jobs[:_MOST_PERIODIC],
         more_periodic=max(len(periodic_jobs) - _MOST_PERIODIC, 0),
         unseen=sorted(periodic.left_out),
-        which=which,
-        pages=max(-(-len(rows) // _PER_PAGE), 1),
+        list_page=list_page,
         link=lambda **changed: _link(fields | changed),
     )
 

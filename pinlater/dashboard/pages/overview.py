@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import urlencode
 
@@ -13,14 +14,14 @@ from pinlater.dashboard.app_state import AppState, get_app_state
 from pinlater.dashboard.chart_data import RANGES, ChartRange
 from pinlater.dashboard.count_cache import OPEN_STATES
 from pinlater.dashboard.finding_links import link_of
-from pinlater.dashboard.forms import RequestRefused, number, query_text
+from pinlater.dashboard.forms import RequestRefused, query_text
 from pinlater.dashboard.pages.charts import range_of
+from pinlater.dashboard.paging import page_of
 from pinlater.dashboard.queue_rows import COLUMNS, SORTABLE, QueueRow, has_more, queue_rows, sort_rows, total_of
 from pinlater.dashboard.render import page
 from pinlater.errors import PinLaterError
 from pinlater.triage.findings import Finding
 
-_PER_PAGE = 50
 _MOST_FINDINGS = 8
 _PATIENCE_SECONDS = 0.3
 """How long the page waits for findings before it is shown without."""
@@ -33,7 +34,6 @@ class _Query(NamedTuple):
         wanted: part of the names of the queues; empty: all queues.
         column: by which the queues are sorted.
         is_descending: whether the largest come first.
-        which: number of the page.
         has_all_findings: whether all findings are shown.
         chart_range: range of the charts.
         parameters: parameters that links to other pages of the table keep.
@@ -42,7 +42,6 @@ class _Query(NamedTuple):
     wanted: str
     column: str
     is_descending: bool
-    which: int
     has_all_findings: bool
     chart_range: ChartRange
     parameters: dict[str, str]
@@ -58,7 +57,8 @@ async def overview(request: Request) -> Response:
     app, query = get_app_state(request), _read_query(request)
     every = await _rows(app)
     found = [row for row in every if query.wanted.lower() in row.name.lower()]
-    shown = await _page(app, sort_rows(found, query.column, is_descending=query.is_descending), query.which)
+    list_page = page_of(request, sort_rows(found, query.column, is_descending=query.is_descending))
+    counted = await _counted(app, list_page.rows)
     names = [row.name for row in found] if query.wanted else None
     known, problem = await _findings(app)
     findings = known or []
@@ -68,7 +68,7 @@ async def overview(request: Request) -> Response:
         request,
         "overview.html",
         query=query,
-        rows=[(row, app.history.line(row.name, "succeeded")) for row in shown],
+        rows=[(row, app.history.line(row.name, "succeeded")) for row in counted],
         columns=COLUMNS,
         states=OPEN_STATES,
         findings=[(finding, link_of(finding, can_search=not app.options.hides_bodies)) for finding in chosen[:most]],
@@ -81,7 +81,7 @@ async def overview(request: Request) -> Response:
         uncounted=sum(row.counts is None for row in found),
         queues=len(every),
         found=len(found),
-        pages=max(-(-len(found) // _PER_PAGE), 1),
+        list_page=list_page,
         lines={name: app.history.total_line(name, names) for name in ("enqueued", "succeeded", "failed")},
         workers=await _workers(app, None if names is None else set(names)),
         ranges=RANGES.values(),
@@ -97,7 +97,6 @@ def _read_query(request: Request) -> _Query:
         wanted,
         column,
         order == "desc" or (not order and column != "queue"),
-        int(number("page", query_text(request, "page", 9) or "1", 1, 10**6, int)),
         bool(query_text(request, "findings", 3)),
         chosen_range,
         {
@@ -123,9 +122,8 @@ async def _rows(app: AppState) -> list[QueueRow]:
     return queue_rows(settings, app.history, oldest, reports, time.time() * 1000)
 
 
-async def _page(app: AppState, rows: list[QueueRow], which: int) -> list[QueueRow]:
+async def _counted(app: AppState, shown: Sequence[QueueRow]) -> list[QueueRow]:
     """Return the rows of one page, counted now; queues that have gone are left out."""
-    shown = rows[(which - 1) * _PER_PAGE : which * _PER_PAGE]
     is_sampled = all(row.counts is not None for row in shown)
     counted = await app.counts.get([row.name for row in shown], is_open=True, is_urgent=is_sampled)
     for row in shown:

@@ -15,11 +15,11 @@ from pinlater.client.periodic import PeriodicJob, PeriodicJobs, periodic_job
 from pinlater.dashboard.access import form_of, local_path
 from pinlater.dashboard.app_state import AppState, get_app_state, known_queue
 from pinlater.dashboard.audit import audit
-from pinlater.dashboard.forms import RequestRefused, number, query_text
+from pinlater.dashboard.forms import RequestRefused, query_text
 from pinlater.dashboard.pages.job import MOST_DESCRIPTOR, parsed
+from pinlater.dashboard.paging import page_of
 from pinlater.dashboard.render import page
 
-_PER_PAGE = 50
 _PATIENCE_SECONDS = 1.0
 """Time to look for periodic jobs; with very many queues, the page says that they are being looked for."""
 _LATE_MS = 10_000
@@ -65,8 +65,7 @@ async def periodic(request: Request) -> Response:
     matching = [_row(job, now_ms) for job in found.jobs if wanted.lower() in job.name.lower()]
     tabs = [(shown, [row for row in matching if _is_shown(row, shown.name)]) for shown in _SHOWN]
     rows = sorted(next(rows for shown, rows in tabs if shown.name == which), key=_place)
-    number_of_page = int(number("page", query_text(request, "page", 9) or "1", 1, 10**6, int))
-    start = (number_of_page - 1) * _PER_PAGE
+    list_page = page_of(request, rows)
     return page(
         request,
         "periodic.html",
@@ -74,11 +73,10 @@ async def periodic(request: Request) -> Response:
         wanted=wanted,
         which=which,
         tabs=[(shown, len(rows)) for shown, rows in tabs],
-        rows=sorted(await _refreshed(app, rows[start : start + _PER_PAGE]), key=_place),
+        rows=sorted(await _refreshed(app, list_page.rows), key=_place),
         is_empty=not found.jobs,
         is_searching=known is None,
-        page_number=number_of_page,
-        pages=max(-(-len(rows) // _PER_PAGE), 1),
+        list_page=list_page,
         link=lambda **changed: _link(queue, wanted, which, **changed),
         unseen=sorted(found.left_out),
         note=_NOTES.get(query_text(request, "done", 20), ""),

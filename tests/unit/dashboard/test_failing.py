@@ -5,7 +5,7 @@ import re
 import pytest
 
 from pinlater.client.async_client import AsyncClient
-from pinlater.dashboard import failing_groups
+from pinlater.dashboard import failing_groups, paging
 from pinlater.dashboard.pages import failing
 from pinlater.model.failure_groups import FailureGroup, failure_of
 from pinlater.model.state import JobState
@@ -95,7 +95,7 @@ def test_trends_are_of_the_last_day(browser, client, monkeypatch):
 
 
 def test_very_many_groups_are_paged_and_cut(browser, monkeypatch):
-    monkeypatch.setattr(failing, "_PER_PAGE", 20)
+    monkeypatch.setattr(paging, "PER_PAGE", 20)
     monkeypatch.setattr(failing, "MOST_GROUPS", 45)
 
     async def groups(_, queues, *, limit):

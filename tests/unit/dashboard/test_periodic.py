@@ -8,6 +8,7 @@ import time
 import pytest
 
 from pinlater.client.periodic import PeriodicJobs
+from pinlater.dashboard import paging
 from pinlater.dashboard.pages import periodic
 from pinlater.dashboard.periodic_directory import PeriodicDirectory
 from pinlater.model.jobs import NewJob
@@ -128,13 +129,14 @@ def test_the_page_does_not_wait_until_very_many_queues_are_read(browser, client,
 
 
 def test_very_many_are_paged(browser, client, monkeypatch):
-    monkeypatch.setattr(periodic, "_PER_PAGE", 20)
+    monkeypatch.setattr(paging, "PER_PAGE", 20)
     for number in range(45):
         plant(client, f"Class{number:02}")
     names = []
     for which in (1, 2, 3):
         text = browser.get(f"/periodic?page={which}").text
         assert f"page {which} of 3" in text
+        assert ('rel="prev"' in text, 'rel="next"' in text) == (which > 1, which < 3), "the keys [ and ] follow them"
         names += [row.split()[0] for row in rows(text)]
     assert names == [f"Class{number:02}" for number in range(45)]
 
