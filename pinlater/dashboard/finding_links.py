@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from typing import NamedTuple
-from urllib.parse import urlencode
 
+from pinlater.dashboard.addresses import address
 from pinlater.triage.findings import Finding, Kind
 
 
@@ -36,23 +36,18 @@ def link_of(finding: Finding, *, can_search: bool = True) -> FindingLink:
     if kind in _STORE:
         return FindingLink("/server", "Store")
     if kind in _PERIODIC:
-        return FindingLink(_path("/periodic", queue=queue, q=finding.job or ""), "Periodic job")
+        return FindingLink(address("/periodic", {"queue": queue, "q": finding.job}), "Periodic job")
     if kind in _FAILURES:
-        return FindingLink(_path("/failing", queue=queue, **{"class": finding.job or ""}), "Failures")
+        return FindingLink(address("/failing", {"queue": queue, "class": finding.job}), "Failures")
     if kind in _WORKERS:
-        return FindingLink(_path("/workers", queue=queue), "Workers")
+        return FindingLink(address("/workers", {"queue": queue}), "Workers")
     if kind in _WORKER:
-        return FindingLink(_path("/workers", worker=finding.worker or ""), "Worker")
+        return FindingLink(address("/workers", {"worker": finding.worker}), "Worker")
     if kind is Kind.UNKNOWN_CLASS:
         job = finding.job if can_search and finding.job != _NO_CLASS else ""
-        return FindingLink(_path("/jobs", queue=queue, state="scheduled", **{"class": job or ""}), "Jobs")
+        return FindingLink(address("/jobs", {"queue": queue, "state": "scheduled", "class": job}), "Jobs")
     if kind is Kind.RETRYING:
-        return FindingLink(_path("/jobs", queue=queue, state="retrying"), "Jobs")
+        return FindingLink(address("/jobs", {"queue": queue, "state": "retrying"}), "Jobs")
     if kind is Kind.KEY_FLOOD:
-        return FindingLink(_path("/jobs", queue=queue, state="scheduled"), "Jobs")
+        return FindingLink(address("/jobs", {"queue": queue, "state": "scheduled"}), "Jobs")
     return FindingLink(f"/queues/{queue}" if queue else "/workers", "Queue" if queue else "Workers")
-
-
-def _path(page: str, **fields: str) -> str:
-    given = {name: value for name, value in fields.items() if value}
-    return f"{page}?{urlencode(given)}" if given else page

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
 
+from pinlater.dashboard.addresses import address
 from pinlater.dashboard.count_cache import DISPLAY_STATES_BY_NAME, DisplayState
 from pinlater.dashboard.forms import RequestRefused, number
 from pinlater.model.body_patterns import body_pattern
@@ -68,8 +68,7 @@ class JobQuery(NamedTuple):
 
     def link(self, **changes: str) -> str:
         """Return the path of the list, with other parameters."""
-        given = self.parameters | changes
-        return f"/jobs?{urlencode({name: value for name, value in given.items() if value})}"
+        return address("/jobs", self.parameters | changes)
 
     def __str__(self) -> str:
         """Describe the selection."""

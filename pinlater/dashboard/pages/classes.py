@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
-from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pinlater.dashboard.addresses import address
 from pinlater.dashboard.app_state import AppState, get_app_state, known_queue
 from pinlater.dashboard.class_figures import SPANS, ClassFigures, Span
 from pinlater.dashboard.forms import RequestRefused, query_text
@@ -93,7 +93,7 @@ async def _all(request: Request, app: AppState, queue: str, span: Span) -> Respo
     is_descending = order == "desc" or (not order and sort != "class")
     every, unread = await app.classes.get(f"{span.name} {queue}")
     found = [one for one in every if wanted.lower() in one.name.lower()]
-    fields = {"queue": queue, "q": wanted, "span": span.name if span.name != "1h" else "", "sort": sort, "order": order}
+    fields = {"queue": queue, "q": wanted, "span": span.name, "sort": sort, "order": order}
     return page(
         request,
         "classes.html",
@@ -108,7 +108,7 @@ async def _all(request: Request, app: AppState, queue: str, span: Span) -> Respo
         unread=unread,
         is_empty=not every,
         link=lambda **changed: _link(fields | changed),
-        class_link=lambda one: _link({"name": one, "queue": queue, "span": fields["span"]}),
+        class_link=lambda one: _link({"name": one, "queue": queue, "span": span.name}),
     )
 
 
@@ -116,7 +116,7 @@ async def _one(request: Request, app: AppState, name: str, queue: str, span: Spa
     every, unread = await app.classes.get(f"{span.name} {queue}")
     figures = next((one for one in every if one.name == name), None)
     by_queue = [] if queue else (await app.queues_of_class.get(f"{span.name} {name}")).figures
-    fields = {"name": name, "queue": queue, "span": span.name if span.name != "1h" else ""}
+    fields = {"name": name, "queue": queue, "span": span.name}
     return page(
         request,
         "class.html",
@@ -151,9 +151,8 @@ def _sorted(rows: list[ClassFigures], sort: str, *, is_descending: bool) -> list
     return [one for _, one in known] + [one for one in rows if value(one) is None]
 
 
-def _link(fields: dict[str, str]) -> str:
-    given = {name: value for name, value in fields.items() if value}
-    return "/classes" + (f"?{urlencode(given)}" if given else "")
+def _link(fields: Mapping[str, object]) -> str:
+    return address("/classes", fields, {"span": "1h"})
 
 
 def _seconds(milliseconds: float | None) -> float | None:

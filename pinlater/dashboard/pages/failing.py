@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from pinlater.client.periodic import PeriodicJobs
+from pinlater.dashboard.addresses import address
 from pinlater.dashboard.app_state import get_app_state, known_queue
 from pinlater.dashboard.failing_groups import COUNTED_TO, MOST_GROUPS, ORDERS, SELECTIONS, failing_groups
 from pinlater.dashboard.forms import RequestRefused, query_text
@@ -20,6 +20,8 @@ _PATIENCE_SECONDS = 0.3
 _MOST_PERIODIC = 5
 _MOST_QUEUES = 100
 """Queues that the filter suggests."""
+
+_DEFAULTS = {"show": "all", "sort": "jobs"}
 
 
 async def failing(request: Request) -> Response:
@@ -63,19 +65,11 @@ async def failing(request: Request) -> Response:
         more_periodic=max(len(periodic_jobs) - _MOST_PERIODIC, 0),
         unseen=sorted(periodic.left_out),
         list_page=list_page,
-        link=lambda **changed: _link(fields | changed),
+        link=lambda **changed: address("/failing", fields | changed, _DEFAULTS),
     )
 
 
 async def failed(request: Request) -> Response:
     """Redirect from the address of this page in older versions."""
     queue = query_text(request, "queue", 200)
-    return RedirectResponse(_link({"queue": queue}), 308)
-
-
-def _link(fields: dict[str, str]) -> str:
-    given = {name: value for name, value in fields.items() if value and (name, value) not in _DEFAULTS}
-    return "/failing" + (f"?{urlencode(given)}" if given else "")
-
-
-_DEFAULTS = {("show", "all"), ("sort", "jobs")}
+    return RedirectResponse(address("/failing", {"queue": queue}), 308)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
-from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pinlater.dashboard.addresses import address
 from pinlater.dashboard.app_state import AppState, get_app_state
 from pinlater.dashboard.chart_data import RANGES, ChartRange
 from pinlater.dashboard.count_cache import OPEN_STATES
@@ -48,8 +48,7 @@ class _Query(NamedTuple):
 
     def link(self, **changes: object) -> str:
         """Return the path of the page, with other parameters."""
-        given = self.parameters | changes
-        return f"/?{urlencode({name: value for name, value in given.items() if value})}"
+        return address("/", self.parameters | changes)
 
 
 async def overview(request: Request) -> Response:

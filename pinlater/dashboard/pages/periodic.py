@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
-from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -13,6 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.periodic import PeriodicJob, PeriodicJobs, periodic_job
 from pinlater.dashboard.access import form_of, local_path
+from pinlater.dashboard.addresses import address
 from pinlater.dashboard.app_state import AppState, get_app_state, known_queue
 from pinlater.dashboard.audit import audit
 from pinlater.dashboard.forms import RequestRefused, query_text
@@ -66,6 +66,7 @@ async def periodic(request: Request) -> Response:
     tabs = [(shown, [row for row in matching if _is_shown(row, shown.name)]) for shown in _SHOWN]
     rows = sorted(next(rows for shown, rows in tabs if shown.name == which), key=_place)
     list_page = page_of(request, rows)
+    fields = {"queue": queue, "q": wanted, "show": which}
     return page(
         request,
         "periodic.html",
@@ -77,7 +78,7 @@ async def periodic(request: Request) -> Response:
         is_empty=not found.jobs,
         is_searching=known is None,
         list_page=list_page,
-        link=lambda **changed: _link(queue, wanted, which, **changed),
+        link=lambda **changed: address("/periodic", fields | changed, {"show": "all"}),
         unseen=sorted(found.left_out),
         note=_NOTES.get(query_text(request, "done", 20), ""),
     )
@@ -141,9 +142,3 @@ async def _refreshed(app: AppState, rows: Sequence[_Row]) -> list[_Row]:
     now_ms = int(time.time() * 1000)
     fresh = [periodic_job(row.job.queue, known[name]) for row, name in zip(rows, names, strict=True) if name in known]
     return [_row(job, now_ms) for job in fresh if job is not None]
-
-
-def _link(queue: str, wanted: str, which: str, **changed: object) -> str:
-    fields = {"queue": queue, "q": wanted, "show": "" if which == "all" else which} | changed
-    given = {name: value for name, value in fields.items() if value}
-    return "/periodic" + (f"?{urlencode(given)}" if given else "")
