@@ -12,7 +12,7 @@ from pinlater.client.periodic import PeriodicJobs
 from pinlater.dashboard.bulk_actions import BulkActions
 from pinlater.dashboard.chart_data import QueueCharts
 from pinlater.dashboard.claim_holders import ClaimScan, scan_claims
-from pinlater.dashboard.class_figures import SPANS, ClassHistories, ClassHistory
+from pinlater.dashboard.class_figures import ClassHistories, ClassHistory, Span
 from pinlater.dashboard.count_cache import CountCache
 from pinlater.dashboard.failing_groups import MOST_GROUPS, Trends, read_trends
 from pinlater.dashboard.first_seen import FirstSeen
@@ -47,7 +47,7 @@ class AppState:
         sessions: open login sessions.
         passwords: checks passwords.
         failure_groups: cached failure groups by queue; the empty name stands for all queues.
-        failure_trends: cached failed attempts by hour of the groups of some queues, whose names are in lines.
+        failure_trends: cached failed attempts by hour of the groups of some queues, whose names are the key.
         periodic: cached periodic jobs, by queue likewise.
         classes: cached figures of job classes, by time and queue.
         queues_of_class: cached figures of a class in each queue, by time and class.
@@ -69,14 +69,14 @@ class AppState:
     claim_watcher: ClaimWatcher
     sessions: Sessions
     passwords: PasswordChecker
-    failure_groups: TtlCache[list[FailureGroup]]
-    failure_trends: TtlCache[Trends]
-    periodic: TtlCache[PeriodicJobs]
-    classes: TtlCache[ClassHistory]
-    queues_of_class: TtlCache[ClassHistory]
-    claims: TtlCache[ClaimScan]
-    reports: TtlCache[list[WorkerReport]]
-    oldest_due: TtlCache[dict[str, int]]
+    failure_groups: TtlCache[str, list[FailureGroup]]
+    failure_trends: TtlCache[frozenset[str], Trends]
+    periodic: TtlCache[str, PeriodicJobs]
+    classes: TtlCache[tuple[Span, str], ClassHistory]
+    queues_of_class: TtlCache[tuple[Span, str], ClassHistory]
+    claims: TtlCache[str, ClaimScan]
+    reports: TtlCache[str, list[WorkerReport]]
+    oldest_due: TtlCache[str, dict[str, int]]
     search: asyncio.Lock
     triage: Triage
     charts: QueueCharts
@@ -123,19 +123,17 @@ def make_app_state(options: DashboardOptions, client: AsyncVerbs, searcher: Asyn
     async def failure_groups(queue: str) -> list[FailureGroup]:
         return await client.failure_groups([queue] if queue else [], limit=MOST_GROUPS)
 
-    async def failure_trends(queues: str) -> Trends:
-        return await read_trends(client, queues.split("\n") if queues else [])
+    async def failure_trends(queues: frozenset[str]) -> Trends:
+        return await read_trends(client, queues)
 
     async def periodic(queue: str) -> PeriodicJobs:
         return await directory.find(queue)
 
-    async def classes(key: str) -> ClassHistory:
-        span, _, queue = key.partition(" ")
-        return await histories.of_queue(SPANS[span], queue)
+    async def classes(key: tuple[Span, str]) -> ClassHistory:
+        return await histories.of_queue(*key)
 
-    async def queues_of_one_class(key: str) -> ClassHistory:
-        span, _, name = key.partition(" ")
-        return await histories.of_class(SPANS[span], name)
+    async def queues_of_one_class(key: tuple[Span, str]) -> ClassHistory:
+        return await histories.of_class(*key)
 
     async def claims(queue: str) -> ClaimScan:
         return await scan_claims(client, first_seen, await queues_of(queue))

@@ -95,16 +95,15 @@ class QueueCharts:
         Raises:
             PinLaterError: the server does not answer.
         """
-        stored = await self._stored.get(f"{chart_range.name} {queue}")
+        stored = await self._stored.get((queue, chart_range))
         return stored._replace(lines=self._refined(queue, stored.lines)) if chart_range.seconds == HOUR else stored
 
     async def close(self) -> None:
         """End what runs in the background."""
         await self._stored.close()
 
-    async def _load(self, key: str) -> ChartData:
-        name, _, queue = key.partition(" ")
-        chosen = RANGES[name]
+    async def _load(self, key: tuple[str, ChartRange]) -> ChartData:
+        queue, chosen = key
         now = self._clock()
         shift = chosen.before_seconds
         before = await self._lines(queue, now - chosen.seconds - shift, now - shift, chosen.before_resolution, shift)

@@ -51,9 +51,9 @@ class Triage:
         history: History,
         read_figures: Callable[[], Awaitable[ServerFigures]],
         *,
-        periodic: TtlCache[PeriodicJobs],
-        groups: TtlCache[list[FailureGroup]],
-        reports: TtlCache[list[WorkerReport]],
+        periodic: TtlCache[str, PeriodicJobs],
+        groups: TtlCache[str, list[FailureGroup]],
+        reports: TtlCache[str, list[WorkerReport]],
     ) -> None:
         self._history = history
         self._read_figures = read_figures

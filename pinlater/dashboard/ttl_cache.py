@@ -6,13 +6,14 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
 from pinlater.errors import PinLaterError
 
 log = logging.getLogger(__name__)
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 _MIN_TTL_SECONDS = 2.0
@@ -20,7 +21,7 @@ _COST_FACTOR = 10
 _MOST_KEPT = 20
 
 
-class TtlCache(Generic[T]):
+class TtlCache(Generic[K, T]):
     """Loads one answer at a time and caches it for ten times as long as loading took.
 
     Args:
@@ -31,7 +32,7 @@ class TtlCache(Generic[T]):
 
     def __init__(
         self,
-        load: Callable[[str], Awaitable[T]],
+        load: Callable[[K], Awaitable[T]],
         clock: Callable[[], float] = time.monotonic,
         *,
         stale_seconds: float = 0.0,
@@ -40,11 +41,11 @@ class TtlCache(Generic[T]):
         self._clock = clock
         self._stale_seconds = stale_seconds
         self._turn = asyncio.Lock()
-        self._known: OrderedDict[str, tuple[float, T]] = OrderedDict()
-        self._loading: dict[str, asyncio.Task[None]] = {}
-        self._failed: dict[str, PinLaterError] = {}
+        self._known: OrderedDict[K, tuple[float, T]] = OrderedDict()
+        self._loading: dict[K, asyncio.Task[None]] = {}
+        self._failed: dict[K, PinLaterError] = {}
 
-    async def get(self, key: str) -> T:
+    async def get(self, key: K) -> T:
         """Return the answer for a key, loading it if need be; raises what ``load`` raises."""
         until, known = self._known.get(key, (0.0, None))
         if known is not None and until <= self._clock() < until + self._stale_seconds:
@@ -53,7 +54,7 @@ class TtlCache(Generic[T]):
             return known
         return await self._fresh(key)
 
-    async def get_within(self, key: str, seconds: float) -> T | None:
+    async def get_within(self, key: K, seconds: float) -> T | None:
         """Return the answer for a key, also an old one; None if it takes longer: then it is loaded in the background.
 
         Raises:
@@ -69,7 +70,7 @@ class TtlCache(Generic[T]):
             raise self._failed[key]
         return self._known.get(key, (0.0, None))[1]
 
-    async def _fresh(self, key: str) -> T:
+    async def _fresh(self, key: K) -> T:
         async with self._turn:
             until, known = self._known.get(key, (0.0, None))
             if known is not None and self._clock() < until:
@@ -83,7 +84,7 @@ class TtlCache(Generic[T]):
                 self._known.popitem(last=False)
             return answer
 
-    async def _reload(self, key: str) -> None:
+    async def _reload(self, key: K) -> None:
         try:
             await self._fresh(key)
             self._failed.pop(key, None)

@@ -91,7 +91,7 @@ async def _all(request: Request, app: AppState, queue: str, span: Span) -> Respo
     if sort not in {*_SORTS, "class"} or order not in {"", "asc", "desc"}:
         raise RequestRefused(400, f"classes cannot be sorted by {sort} {order}".strip(), "/classes")
     is_descending = order == "desc" or (not order and sort != "class")
-    every, unread = await app.classes.get(f"{span.name} {queue}")
+    every, unread = await app.classes.get((span, queue))
     found = [one for one in every if wanted.lower() in one.name.lower()]
     fields = {"queue": queue, "q": wanted, "span": span.name, "sort": sort, "order": order}
     return page(
@@ -113,9 +113,9 @@ async def _all(request: Request, app: AppState, queue: str, span: Span) -> Respo
 
 
 async def _one(request: Request, app: AppState, name: str, queue: str, span: Span) -> Response:
-    every, unread = await app.classes.get(f"{span.name} {queue}")
+    every, unread = await app.classes.get((span, queue))
     figures = next((one for one in every if one.name == name), None)
-    by_queue = [] if queue else (await app.queues_of_class.get(f"{span.name} {name}")).figures
+    by_queue = [] if queue else (await app.queues_of_class.get((span, name))).figures
     fields = {"name": name, "queue": queue, "span": span.name}
     return page(
         request,

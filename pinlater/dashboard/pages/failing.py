@@ -38,7 +38,7 @@ async def failing(request: Request) -> Response:
     every = failing_groups(found, job, time.time())
     rows = sorted(filter(selection.includes, every), key=order.key)
     list_page = page_of(request, rows)
-    of_shown = "\n".join(sorted({row.group.queue for row in list_page.rows}))
+    of_shown = frozenset(row.group.queue for row in list_page.rows)
     trends = await app.failure_trends.get_within(of_shown, _PATIENCE_SECONDS) or {}
     periodic = await app.periodic.get_within(queue, _PATIENCE_SECONDS) or PeriodicJobs([], set())
     periodic_jobs = [one for one in periodic.jobs if one.failures and job.lower() in one.name.lower()]
