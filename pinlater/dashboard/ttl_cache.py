@@ -80,6 +80,7 @@ class TtlCache(Generic[K, T]):
             now = self._clock()
             self._known[key] = (now + max(_MIN_TTL_SECONDS, (now - started) * _COST_FACTOR), answer)
             self._known.move_to_end(key)
+            self._failed.pop(key, None)
             if len(self._known) > _MOST_KEPT:
                 self._known.popitem(last=False)
             return answer
@@ -87,7 +88,6 @@ class TtlCache(Generic[K, T]):
     async def _reload(self, key: K) -> None:
         try:
             await self._fresh(key)
-            self._failed.pop(key, None)
         except PinLaterError as error:  # whoever asks next is told
             log.debug("cannot load what the pages show: %s", error)
             self._known.pop(key, None)

@@ -79,6 +79,19 @@ def test_what_cannot_be_loaded_is_told_to_the_next():
     asyncio.run(main())
 
 
+def test_an_answer_ends_the_failure_before_it():
+    async def main():
+        answers = SlowAnswers()
+        cache = TtlCache(answers, lambda: answers.now, stale_seconds=60)
+        answers.error = NoHealthyShards("all ill")
+        with pytest.raises(NoHealthyShards):
+            await cache.get_within("", 20)
+        answers.error = None
+        return await cache.get(""), await cache.get_within("", 20)
+
+    assert asyncio.run(main()) == (2, 2)
+
+
 def test_a_page_that_is_closed_leaves_nothing_behind():
     async def main():
         answers, cache = await with_an_old_answer()
