@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from starlette.requests import Request
 
@@ -29,6 +29,9 @@ from pinlater.model.workers import JobClass, WorkerReport
 
 _STALE_SECONDS = 60.0
 """For so long, answers that take long are shown while new ones are loaded."""
+
+_SHORTLY_STALE_SECONDS = 10.0
+"""For so long, the others are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +86,11 @@ class AppState:
 
     async def close(self) -> None:
         """End what runs in the background."""
-        answers = (
-            self.reports,
-            self.oldest_due,
-            self.failure_groups,
-            self.failure_trends,
-            self.periodic,
-            self.classes,
-            self.queues_of_class,
-        )
-        for part in (self.bulk_actions, self.triage, self.counts, self.charts, *answers):
+        for part in (self.bulk_actions, self.triage, self.counts, self.charts):
             await part.close()
+        for one in fields(self):
+            if isinstance(answers := getattr(self, one.name), TtlCache):
+                await answers.close()
 
     async def job_classes(self, queue: str) -> list[JobClass]:
         """Return the job classes of a queue that workers have reported, by name."""
@@ -114,76 +111,49 @@ class AppState:
 
 def make_app_state(options: DashboardOptions, client: AsyncVerbs, searcher: AsyncVerbs) -> AppState:
     """Build the shared state."""
-    directory, histories = PeriodicDirectory(client), ClassHistories(client)
     counts, first_seen, history = CountCache(client), FirstSeen(), History(options.read_figures)
+    directory, histories = PeriodicDirectory(client), ClassHistories(client)
 
-    async def queues_of(queue: str) -> list[str]:
-        return [queue] if queue else sorted(await client.queue_names())
-
-    async def failure_groups(queue: str) -> list[FailureGroup]:
+    async def groups_of(queue: str) -> list[FailureGroup]:
         return await client.failure_groups([queue] if queue else [], limit=MOST_GROUPS)
 
-    async def failure_trends(queues: frozenset[str]) -> Trends:
-        return await read_trends(client, queues)
+    async def claims_of(queue: str) -> ClaimScan:
+        return await scan_claims(client, first_seen, [queue] if queue else sorted(await client.queue_names()))
 
-    async def periodic(queue: str) -> PeriodicJobs:
-        return await directory.find(queue)
-
-    async def classes(key: tuple[Span, str]) -> ClassHistory:
-        return await histories.of_queue(*key)
-
-    async def queues_of_one_class(key: tuple[Span, str]) -> ClassHistory:
-        return await histories.of_class(*key)
-
-    async def claims(queue: str) -> ClaimScan:
-        return await scan_claims(client, first_seen, await queues_of(queue))
-
-    async def reports(_: str) -> list[WorkerReport]:
-        return await client.workers()
-
-    async def oldest_due(_: str) -> dict[str, int]:
-        return await client.oldest_due()
-
-    cached_groups, cached_periodic, cached_reports = (
-        TtlCache(failure_groups, stale_seconds=10.0),
-        TtlCache(periodic, stale_seconds=_STALE_SECONDS),
-        TtlCache(reports, stale_seconds=10.0),
-    )
+    failure_groups = TtlCache(groups_of, stale_seconds=_SHORTLY_STALE_SECONDS)
+    periodic = TtlCache(directory.find, stale_seconds=_STALE_SECONDS)
+    reports: TtlCache[str, list[WorkerReport]]
+    reports = TtlCache(lambda _: client.workers(), stale_seconds=_SHORTLY_STALE_SECONDS)
 
     def changed(queue: str) -> None:
         counts.forget(queue)
-        cached_groups.forget()
+        failure_groups.forget()
 
     hashes = {Role.ADMIN: options.admin_hash, Role.READER: options.reader_hash}
     return AppState(
-        options,
-        client,
-        searcher,
-        counts,
-        history,
-        BulkActions(client, changed),
-        first_seen,
-        ClaimWatcher(client, history, first_seen),
-        Sessions(),
-        PasswordChecker({role: stored for role, stored in hashes.items() if stored}),
-        cached_groups,
-        TtlCache(failure_trends, stale_seconds=_STALE_SECONDS),
-        cached_periodic,
-        TtlCache(classes, stale_seconds=_STALE_SECONDS),
-        TtlCache(queues_of_one_class, stale_seconds=_STALE_SECONDS),
-        TtlCache(claims, stale_seconds=10.0),
-        cached_reports,
-        TtlCache(oldest_due, stale_seconds=10.0),
-        asyncio.Lock(),
-        Triage(
-            client,
-            history,
-            options.read_figures,
-            periodic=cached_periodic,
-            groups=cached_groups,
-            reports=cached_reports,
+        options=options,
+        client=client,
+        searcher=searcher,
+        counts=counts,
+        history=history,
+        bulk_actions=BulkActions(client, changed),
+        first_seen=first_seen,
+        claim_watcher=ClaimWatcher(client, history, first_seen),
+        sessions=Sessions(),
+        passwords=PasswordChecker({role: stored for role, stored in hashes.items() if stored}),
+        failure_groups=failure_groups,
+        failure_trends=TtlCache(lambda queues: read_trends(client, queues), stale_seconds=_STALE_SECONDS),
+        periodic=periodic,
+        classes=TtlCache(lambda key: histories.of_queue(*key), stale_seconds=_STALE_SECONDS),
+        queues_of_class=TtlCache(lambda key: histories.of_class(*key), stale_seconds=_STALE_SECONDS),
+        claims=TtlCache(claims_of, stale_seconds=_SHORTLY_STALE_SECONDS),
+        reports=reports,
+        oldest_due=TtlCache(lambda _: client.oldest_due(), stale_seconds=_SHORTLY_STALE_SECONDS),
+        search=asyncio.Lock(),
+        triage=Triage(
+            client, history, options.read_figures, periodic=periodic, groups=failure_groups, reports=reports
         ),
-        QueueCharts(client, history),
+        charts=QueueCharts(client, history),
     )
 
 

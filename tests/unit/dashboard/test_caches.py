@@ -5,6 +5,9 @@ import asyncio
 import pytest
 
 from pinlater.dashboard.count_cache import CountCache, StateCounts
+from pinlater.dashboard.app_state import AppState, make_app_state
+from pinlater.dashboard.class_figures import SPANS
+from pinlater.dashboard.options import DashboardOptions
 from pinlater.dashboard.ttl_cache import TtlCache
 from pinlater.errors import NoHealthyShards
 
@@ -199,3 +202,23 @@ def test_one_queue_is_counted_between_many_others():
         await counts.close()
 
     asyncio.run(scenario())
+
+
+def test_all_that_is_being_loaded_ends_with_the_dashboard():
+    class Silent:
+        def __getattr__(self, _):
+            return lambda *_, **__: asyncio.Event().wait()
+
+    async def main():
+        options = DashboardOptions(server="", name="", read_figures=asyncio.Event().wait, plain_pages={})
+        app = make_app_state(options, Silent(), Silent())
+        hour = SPANS["1h"], "pins"
+        keys = {"failure_trends": frozenset({"pins"}), "classes": hour, "queues_of_class": hour}
+        for name in AppState.__slots__:
+            if isinstance(cache := getattr(app, name), TtlCache):
+                assert await cache.get_within(keys.get(name, "pins"), 0) is None
+        loading = len(asyncio.all_tasks()) - 1
+        await app.close()
+        return loading, len(asyncio.all_tasks())
+
+    assert asyncio.run(main()) == (8, 1)
