@@ -7,6 +7,7 @@ drawn shorter than they are if the bars of the work would be too small to be see
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -57,9 +58,19 @@ class TimelineRow(NamedTuple):
         return max(self.end_ms - self.start_ms, 0) / 1000
 
 
-def timeline_of(
-    info: JobInfo, metadata: BodyMetadata | None, now_ms: int, *, since_ms: int | None = None
-) -> list[TimelineRow]:
+class Timeline(NamedTuple):
+    """What happened to a job.
+
+    Attributes:
+        rows: what happened, in the order of time.
+        is_shortened: whether some time in which the job did not run is drawn shorter than it was.
+    """
+
+    rows: list[TimelineRow]
+    is_shortened: bool
+
+
+def timeline_of(info: JobInfo, metadata: BodyMetadata | None, now_ms: int, *, since_ms: int | None = None) -> Timeline:
     """Return what happened to a job, in the order of time.
 
     Args:
@@ -142,9 +153,9 @@ def _next_attempt(info: JobInfo, now_ms: int) -> list[TimelineRow]:
     return [TimelineRow("retry", "next attempt", "retrying", failed[-1].at_ms, due_ms)]
 
 
-def _with_bars(rows: list[TimelineRow]) -> list[TimelineRow]:
+def _with_bars(rows: list[TimelineRow]) -> Timeline:
     drawn = [row for row in rows if row.start_ms is not None and row.end_ms is not None]
-    axis = _axis(drawn)
+    axis, is_shortened = _axis(drawn)
     scaled = []
     for row in rows:
         if axis and row.start_ms is not None and row.end_ms is not None:
@@ -153,20 +164,22 @@ def _with_bars(rows: list[TimelineRow]) -> list[TimelineRow]:
             scaled.append(row._replace(x=round(min(x, WIDTH - width), 1), width=round(width, 1)))
         else:
             scaled.append(row)
-    return scaled
+    return Timeline(scaled, is_shortened)
 
 
-def _axis(rows: list[TimelineRow]) -> dict[int, float]:
-    """Return the place of each start and end on the axis."""
+def _axis(rows: list[TimelineRow]) -> tuple[dict[int, float], bool]:
+    """Return the place of each start and end on the axis, and whether idle times are shortened on it."""
     moments = sorted({moment for row in rows for moment in (row.start_ms, row.end_ms) if moment is not None})
     busy = [(row.start_ms, row.end_ms) for row in rows if row.kind not in _IDLE]
     spans = list(itertools.pairwise(moments))
     is_busy = [any((start or 0) <= first and last <= (end or 0) for start, end in busy) for first, last in spans]
     work = sum(last - first for (first, last), works in zip(spans, is_busy, strict=True) if works)
+    most = _IDLE_SHARE * work if work else math.inf
     lengths = [
-        last - first if works or not work else min(float(last - first), _IDLE_SHARE * work)
+        last - first if works else min(float(last - first), most)
         for (first, last), works in zip(spans, is_busy, strict=True)
     ]
+    is_shortened = any(length < last - first for (first, last), length in zip(spans, lengths, strict=True))
     scale = WIDTH / (sum(lengths) or 1)
     places = itertools.accumulate(lengths, initial=0.0)
-    return {moment: place * scale for moment, place in zip(moments, places, strict=False)}
+    return {moment: place * scale for moment, place in zip(moments, places, strict=False)}, is_shortened

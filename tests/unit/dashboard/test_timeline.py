@@ -34,16 +34,16 @@ def told(rows):
 
 
 def test_a_job_that_waits():
-    [row] = timeline_of(job(), None, START + 5000)
+    [row] = timeline_of(job(), None, START + 5000).rows
     assert (row.kind, row.seconds, row.x, row.width) == ("waited", 5.0, 0.0, WIDTH)
 
 
 def test_the_attempt_that_succeeded():
     info = job(JobState.SUCCEEDED, failure(1, 55), updated_at_ms=START + 90_000, run_ms=20_000)
-    rows = timeline_of(info, None, START + 100_000)
+    rows = timeline_of(info, None, START + 100_000).rows
     assert told(rows)[-1] == ("attempt", "attempt 2", "succeeded")
     assert (rows[-1].start_ms, rows[-1].end_ms) == (START + 70_000, START + 90_000)
-    assert len(timeline_of(info._replace(run_ms=None), None, START + 100_000)) == len(rows) - 1
+    assert len(timeline_of(info._replace(run_ms=None), None, START + 100_000).rows) == len(rows) - 1
 
 
 def test_attempts_steps_and_sleeps_in_their_order():
@@ -54,7 +54,7 @@ def test_attempts_steps_and_sleeps_in_their_order():
         tries={"c": (2, 1)},
     )
     info = job(JobState.IN_PROGRESS, failure(1, 55, 2.0, "b"))
-    rows = timeline_of(info, metadata, START + 70_000, since_ms=START + 60_000)
+    rows = timeline_of(info, metadata, START + 70_000, since_ms=START + 60_000).rows
     assert told(rows) == [
         ("waited", "waited", "pending"),
         ("step", "a", "succeeded"),
@@ -75,18 +75,31 @@ def test_attempts_steps_and_sleeps_in_their_order():
 
 
 def test_the_step_that_failed_is_named_though_nothing_was_saved_of_it():
-    rows = timeline_of(job(JobState.FAILED, failure(1, 5, step="charge")), BodyMetadata(), START + 70_000)
+    rows = timeline_of(job(JobState.FAILED, failure(1, 5, step="charge")), BodyMetadata(), START + 70_000).rows
     assert ("step", "charge", "failed") in told(rows)
 
 
 def test_the_next_attempt_is_told():
-    rows = timeline_of(job(status=failure(1, 5), run_after_ms=START + 90_000), None, START + 10_000)
+    rows = timeline_of(job(status=failure(1, 5), run_after_ms=START + 90_000), None, START + 10_000).rows
     assert told(rows)[-1] == ("retry", "next attempt", "retrying")
 
 
 @pytest.mark.parametrize("info", [job(JobState.SUCCEEDED), job(JobState.FAILED)])
 def test_nothing_is_made_up(info):
-    assert timeline_of(info, None, START + 10_000) == []
+    assert timeline_of(info, None, START + 10_000).rows == []
+
+
+@pytest.mark.parametrize(("waited_ms", "is_shortened"), [(500, False), (60_000, True)])
+def test_idle_times_that_are_drawn_shorter_are_told(waited_ms, is_shortened):
+    info = job(JobState.SUCCEEDED, updated_at_ms=START + waited_ms + 10_000, run_ms=10_000)
+    timeline = timeline_of(info, None, START + 100_000)
+    assert [row.kind for row in timeline.rows] == ["waited", "attempt"]
+    assert timeline.is_shortened is is_shortened
+
+
+def test_nothing_is_shortened_while_nothing_has_run():
+    assert not timeline_of(job(), None, START + 5000).is_shortened
+    assert not timeline_of(job(JobState.SUCCEEDED), None, START + 5000).is_shortened
 
 
 OWN = '  File "/srv/app/jobs.py", line 12, in run\n    mailer.send()'
@@ -129,6 +142,7 @@ def test_jobs_and_events_are_linked(browser, client):
     assert "and 2 more jobs" in page
     assert "&lt;b&gt;ada" in page
     assert "2.5 s" in page
+    assert "drawn shorter than they were" in page
 
 
 def test_results_that_are_kept_beside_the_body_are_shown(browser, client, local_server):
