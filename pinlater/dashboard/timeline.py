@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -170,9 +171,12 @@ def _with_bars(rows: list[TimelineRow]) -> Timeline:
 def _axis(rows: list[TimelineRow]) -> tuple[dict[int, float], bool]:
     """Return the place of each start and end on the axis, and whether idle times are shortened on it."""
     moments = sorted({moment for row in rows for moment in (row.start_ms, row.end_ms) if moment is not None})
-    busy = [(row.start_ms, row.end_ms) for row in rows if row.kind not in _IDLE]
     spans = list(itertools.pairwise(moments))
-    is_busy = [any((start or 0) <= first and last <= (end or 0) for start, end in busy) for first, last in spans]
+    begun = Counter[int]()  # how many things begin at a moment, less those that end then
+    for row in rows:
+        if row.kind not in _IDLE and (row.start_ms or 0) < (row.end_ms or 0):
+            begun.update({row.start_ms or 0: 1, row.end_ms or 0: -1})
+    is_busy = [number > 0 for number in itertools.accumulate(begun[moment] for moment in moments[:-1])]
     work = sum(last - first for (first, last), works in zip(spans, is_busy, strict=True) if works)
     most = _IDLE_SHARE * work if work else math.inf
     lengths = [
