@@ -5,6 +5,7 @@ import json
 import msgspec
 import pytest
 
+from pinlater.dashboard.pages import job as job_page
 from pinlater.dashboard.timeline import WIDTH, timeline_of
 from pinlater.dashboard.tracebacks import traceback_view
 from pinlater.jobs.events import event_message
@@ -143,6 +144,14 @@ def test_jobs_and_events_are_linked(browser, client):
     assert "&lt;b&gt;ada" in page
     assert "2.5 s" in page
     assert "drawn shorter than they were" in page
+
+
+def test_rows_that_are_left_out_are_counted(browser, client, monkeypatch):
+    monkeypatch.setattr(job_page, "MOST_ROWS", 4)
+    [name] = client.enqueue_jobs("pins", [NewJob(b'{"job":"Walk","$steps":{"a":1,"b":2,"c":3,"d":4,"e":5}}')])
+    page = browser.get(f"/job?id={name}").text
+    assert page.count('<tr class="step">') + page.count('<tr class="waited">') == 4
+    assert "And 2 more rows." in page
 
 
 def test_results_that_are_kept_beside_the_body_are_shown(browser, client, local_server):
