@@ -150,9 +150,7 @@ def make_app_state(options: DashboardOptions, client: AsyncVerbs, searcher: Asyn
         reports=reports,
         oldest_due=TtlCache(lambda _: client.oldest_due(), stale_seconds=_SHORTLY_STALE_SECONDS),
         search=asyncio.Lock(),
-        triage=Triage(
-            client, history, options.read_figures, periodic=periodic, groups=failure_groups, reports=reports
-        ),
+        triage=Triage(client, history, options.read_figures, periodic=periodic, groups=failure_groups, reports=reports),
         charts=QueueCharts(client, history),
     )
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from pinlater.dashboard.count_cache import CountCache, StateCounts
 from pinlater.dashboard.app_state import AppState, make_app_state
 from pinlater.dashboard.class_figures import SPANS
+from pinlater.dashboard.count_cache import CountCache, StateCounts
 from pinlater.dashboard.options import DashboardOptions
 from pinlater.dashboard.ttl_cache import TtlCache
 from pinlater.errors import NoHealthyShards
