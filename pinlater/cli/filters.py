@@ -31,6 +31,7 @@ class Filter:
         error: pattern to find in the first line of the last failure.
         older_than: minimum age in seconds, since the end of the job, or since its enqueue if it has not ended.
         newer_than: maximum age in seconds, likewise.
+        group: id of the failure group of the last failure.
     """
 
     priority: int | None = None
@@ -39,15 +40,16 @@ class Filter:
     error: re.Pattern[str] | None = None
     older_than: float | None = None
     newer_than: float | None = None
+    group: int | None = None
 
     @property
     def is_for_server(self) -> bool:
         """Whether the server can filter the jobs itself."""
-        return all(each is None for each in (self.where, self.job, self.error, self.older_than, self.newer_than))
+        return self == Filter(priority=self.priority)
 
     def matches(self, job: JobInfo, now_ms: float) -> bool | None:
         """Tell whether a job matches, apart from its priority; None if that depends on its body."""
-        if not self._has_age(job, now_ms):
+        if not self._has_age(job, now_ms) or self.group not in {None, job.failure_group}:
             return False
         if self.error is not None and not self.error.search(last_error(job)):
             return False
@@ -113,8 +115,14 @@ _OPTIONS = (
         "that were enqueued then.",
     ),
     click.option("--newer-than", type=parse_duration, metavar=DURATION, help="The same, at most this long ago."),
+    click.option(
+        "--group",
+        type=int,
+        metavar="GROUP",
+        help="Only pending or failed jobs of this failure group, from pinlater failing.",
+    ),
 )
-_NAMES = ("priority", "where", "job", "error", "older_than", "newer_than")
+_NAMES = ("priority", "where", "job", "error", "older_than", "newer_than", "group")
 
 
 def with_filter(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -53,6 +53,7 @@ class JobSelection(NamedTuple):
                 future=future,
                 body_regex=self.body_regex,
                 retrying=self.retrying,
+                failure_group=self.job_filter.group,
             )
             for future in self._futures
         )
@@ -101,7 +102,7 @@ class JobSelection(NamedTuple):
 
     @property
     def _futures(self) -> Sequence[bool]:
-        if self.state is not JobState.PENDING or self.retrying:
+        if self.state is not JobState.PENDING or self.retrying or self.job_filter.group is not None:
             return (False,)
         return (False, True) if self.future is None else (self.future,)
 
@@ -115,6 +116,7 @@ class JobSelection(NamedTuple):
                 page_size=page_size,
                 body_regex=self.body_regex,
                 retrying=self.retrying,
+                failure_group=self.job_filter.group,
             )
             yield from batches(jobs, page_size)
 

@@ -113,12 +113,20 @@ def _row(job: PeriodicJob) -> list[str]:
         job.queue,
         visible(job.name),
         visible(job.schedule),
-        "paused" if job.is_paused else moment(job.due_ms),
+        _next_run(job),
         *(("-", "-", "-") if run is None else (moment(run.ended_ms), run.result, duration(run.run_ms / 1000))),
         str(job.runs),
         str(job.failures),
         "-" if failure is None else visible(failure.error),
     ]
+
+
+def _next_run(job: PeriodicJob) -> str:
+    if job.is_paused:
+        return "paused"
+    if job.is_running:
+        return "running"
+    return "retrying" if job.is_retrying else moment(job.due_ms)
 
 
 def _json(job: PeriodicJob) -> dict[str, Any]:

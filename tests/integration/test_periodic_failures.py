@@ -96,6 +96,15 @@ def test_the_tool_lists_them(server):
     assert (bill["last_run"]["result"], bill["last_run"]["attempts"]) == ("failed", 2)
 
 
+def test_the_tool_says_which_of_them_run_or_retry(server):
+    server.run_worker(Bill, Poll)
+    server.advance(60)
+    assert len(server.client().dequeue_jobs("polls", 1)) == 1
+    server.run_worker(Bill)
+    nexts = [line.split()[4] for line in run_tool(server, "periodic").stdout.splitlines()[1:]]
+    assert nexts == ["retrying", "running"]
+
+
 def test_a_paused_job_does_not_run_until_it_is_resumed(server):
     broken.clear()
     let_pass(server, 1)

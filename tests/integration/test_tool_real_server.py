@@ -170,3 +170,32 @@ def test_a_reader_that_has_seen_enough_is_no_error(tool, environment):
     assert process.returncode == 141
     assert process.stderr.read() == b""
     process.stderr.close()
+
+
+def test_jobs_of_one_failure_group_are_found_and_retried(tool):
+    tool("create-queue", "broken")
+    for error, number in (("OSError: disk 1 of 7", 3), ("ValueError: no such card", 2)):
+        for _ in range(number):
+            job = tool("enqueue", "broken", "--attempts", "1", '{"job": "Charge"}')[1].strip()
+            claimed = json.loads(tool("dequeue", "broken", "--json")[1])
+            assert tool("ack", "broken", job, "--claim", claimed["claim"], "--failed", "--status", error)[0] == 0
+    groups = json.loads(tool("failing", "broken", "--json")[1])
+    assert [(group["job"], group["error"], group["given_up"], group["retrying"]) for group in groups] == [
+        ("", "OSError: disk # of #", 3, 0),
+        ("", "ValueError: no such card", 2, 0),
+    ]
+    status, out, err = tool("failing", "broken")
+    assert (status, err, len(out.splitlines())) == (0, "", 3)
+    assert out.splitlines()[2].split()[:7] == ["broken", "-", "ValueError:", "no", "such", "card", "2"]
+    disk = str(groups[0]["id"])
+    assert len(tool("scan", "broken", "--state", "failed", "--group", disk, "--json")[1].splitlines()) == 3
+    assert tool("retry-failed", "broken", "--group", disk, "--dry-run")[1] == "3 jobs would be retried\n"
+    assert tool("retry-failed", "broken", "--group", disk)[1] == "3 jobs retried\n"
+    assert [group["error"] for group in json.loads(tool("failing", "--json")[1]) if group["queue"] == "broken"] == [
+        "ValueError: no such card"
+    ]
+    assert tool("failing", "broken", "--job", "Charge")[2] == "no job has failed, or all were retried or deleted\n"
+    status, _, err = tool("scan", "broken", "--state", "succeeded", "--group", disk)
+    assert (status, "PENDING or FAILED" in err) == (1, True)
+    assert tool("delete-jobs", "broken", "--state", "pending", "--group", disk, "--yes")[1] == "0 jobs deleted\n"
+    tool("delete-queue", "broken")

@@ -1,0 +1,70 @@
+"""``pinlater failing``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from pinlater.cli.command import WITH_TABLE, Session, command
+from pinlater.cli.completion import complete_queues
+from pinlater.cli.output import moment, print_json, visible
+from pinlater.cli.tables import Table
+
+if TYPE_CHECKING:
+    from pinlater.model.failure_groups import FailureGroup
+
+_HEADERS = ("QUEUE", "JOB", "ERROR", "GIVEN UP", "RETRYING", "FIRST", "LAST", "GROUP")
+_NUMBERS = (3, 4)
+_OPTIONAL = ("FIRST", "GROUP")
+
+
+@command(
+    "failing",
+    common=WITH_TABLE,
+    examples="""
+    pinlater failing
+    pinlater failing email --job SendWelcomeEmail
+    pinlater failing --json
+    pinlater retry-failed email --group 7141379058121730724
+    """,
+)
+@click.argument("queues", nargs=-1, shell_complete=complete_queues)
+@click.option("--job", metavar="CLASS", help="Only failures of this class.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Maximum number of groups.")
+@click.pass_obj
+def failing(session: Session, /, *, queues: tuple[str, ...], job: str | None, limit: int) -> None:
+    """Say how jobs fail: by class and error, most jobs first.
+
+    Without QUEUES, it tells of all queues. GIVEN UP is the number of failed jobs, RETRYING of those that wait for
+    another attempt, both counted to 10,000 on each shard. FIRST and LAST are when the error was first and last seen. In
+    ERROR, # stands for what varies. With --group, the commands scan, retry-failed, delete-jobs, move-jobs and
+    cancel-jobs take the jobs of one GROUP.
+    """
+    with session.client() as client:
+        found = client.failure_groups(queues, limit=_MOST_READ if job else limit)
+    groups = [group for group in found if job in {None, group.job}][:limit]
+    if session.as_json:
+        print_json([group._asdict() for group in groups])
+    elif groups:
+        table = Table(_HEADERS, _NUMBERS, whole=(7,), width=session.table_width, optional=_OPTIONAL)
+        table.print([_row(group) for group in groups])
+    else:
+        click.echo("no job has failed, or all were retried or deleted", err=True)
+
+
+_MOST_READ = 1000
+"""Groups that are read to find those of a class."""
+
+
+def _row(group: FailureGroup) -> list[str]:
+    return [
+        group.queue,
+        visible(group.job) or "-",
+        visible(group.error),
+        str(group.given_up),
+        str(group.retrying),
+        moment(group.first_ms),
+        moment(group.last_ms),
+        str(group.id),
+    ]
