@@ -30,9 +30,10 @@ class JobPool:
 
     def describe(self, all_queues: Sequence[str]) -> str:
         """Describe the pool for the log; ``all_queues`` are those of the job classes."""
-        queues = [name if weight == 1 else f"{name}:{weight}" for name, weight in self.weights.items()]
-        plural = "" if self.processes == 1 else "es"
-        return f"{self.processes} process{plural} for queue {', '.join(queues or all_queues)}"
+        weighted = [name if weight == 1 else f"{name}:{weight}" for name, weight in self.weights.items()]
+        queues = weighted or all_queues
+        processes = f"{self.processes} process{'' if self.processes == 1 else 'es'}"
+        return f"{processes} for queue{'' if len(queues) == 1 else 's'} {', '.join(queues)}"
 
 
 def parse_pools(texts: Sequence[str], processes: int) -> tuple[JobPool, ...]:

@@ -21,7 +21,7 @@ def test_a_burst_runs_every_job_once(start, client, folder):
     assert worker.wait() == 0, worker.log
     assert sorted(ran(folder)) == sorted(f"touch {number}" for number in range(3000))
     assert client.count("touch", JobState.SUCCEEDED) == 3000
-    assert "2 processes for queue counts, fails, forks, holds, overdue, sleeps, steps, touch" in worker.log
+    assert "2 processes for queues counts, fails, forks, holds, overdue, sleeps, steps, touch" in worker.log
 
 
 def test_a_burst_waits_for_its_retries(start, client, folder):

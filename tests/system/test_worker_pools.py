@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linu
 
 def test_each_pool_serves_its_queues_with_its_processes(start, client, folder):
     worker = start("--queue", "sleeps=2", "--queue", "touch,counts:3=1")
-    worker.await_log("2 processes for queue sleeps; 1 process for queue touch, counts:3 at ")
+    worker.await_log("2 processes for queue sleeps; 1 process for queues touch, counts:3 at ")
     wait_for(lambda: len(worker.children("jobs of sleeps")) == 2 and len(worker.children("jobs of touch,counts")) == 1)
     naps = [put(client, "Sleep", "sleeps", name=f"n{number}", seconds=60) for number in range(3)]
     wait_for(lambda: len(ran(folder)) == 2)

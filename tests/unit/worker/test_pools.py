@@ -55,8 +55,8 @@ def test_what_is_wrong_is_said(texts, message):
 
 
 def test_a_pool_in_words():
-    assert JobPool("jobs", 1).describe(["a", "b"]) == "1 process for queue a, b"
-    assert JobPool("jobs", 2, {"a": 3, "b": 1}).describe(["c"]) == "2 processes for queue a:3, b"
+    assert JobPool("jobs", 1).describe(["a", "b"]) == "1 process for queues a, b"
+    assert JobPool("jobs", 2, {"a": 3, "b": 1}).describe(["c"]) == "2 processes for queues a:3, b"
 
 
 def test_queues_come_first_in_proportion_to_their_weights():
