@@ -92,13 +92,17 @@ def timeline_of(info: JobInfo, metadata: BodyMetadata | None, now_ms: int, *, si
 
 
 def _attempts(info: JobInfo) -> Iterator[TimelineRow]:
+    since_ms = info.created_at_ms or 0
     for failed in info.failed_attempts:
         name = "process died" if failed.attempt is None else f"attempt {failed.attempt}"
-        start_ms = None
-        if failed.at_ms is not None and failed.seconds is not None:
-            start_ms = failed.at_ms - int(failed.seconds * 1000)
+        start_ms, end_ms = None, failed.at_ms
+        if end_ms is not None and failed.seconds is not None:
+            took_ms = int(failed.seconds * 1000)
+            # The time of a failure is cut to the second, which may have begun before the attempt, or the job.
+            start_ms = max(end_ms - took_ms, since_ms)
+            since_ms = end_ms = start_ms + took_ms
         note = f"in step {failed.step}: {failed.error}" if failed.step else failed.error
-        yield TimelineRow("attempt", name, "failed", start_ms, failed.at_ms, failed.attempt, note)
+        yield TimelineRow("attempt", name, "failed", start_ms, end_ms, failed.attempt, note)
 
 
 def _succeeded(info: JobInfo) -> Iterator[TimelineRow]:
@@ -141,7 +145,7 @@ def _waited(info: JobInfo, rows: Iterable[TimelineRow], now_ms: int) -> list[Tim
     if first_ms is None:
         is_new = info.state is JobState.PENDING and not info.failed_attempts
         first_ms = max(now_ms, info.run_after_ms or 0) if is_new else None
-    if not info.created_at_ms or first_ms is None or first_ms < info.created_at_ms:
+    if not info.created_at_ms or first_ms is None or first_ms <= info.created_at_ms:
         return []
     return [TimelineRow("waited", "waited", "pending", info.created_at_ms, first_ms)]
 

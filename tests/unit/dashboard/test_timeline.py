@@ -75,6 +75,16 @@ def test_attempts_steps_and_sleeps_in_their_order():
     assert by_name["nap"].width < by_name["b"].width * 3, "idle times are drawn shorter"
 
 
+def test_attempts_of_less_than_a_second_neither_begin_before_the_job_nor_overlap():
+    """The times of failures are cut to the second."""
+    info = job(JobState.FAILED, failure(1, 0.7, 0.2) + failure(2, 0.9, 0.1))._replace(created_at_ms=START + 400)
+    rows = timeline_of(info, None, START + 9000).rows
+    assert [(row.name, row.start_ms - START, row.end_ms - START) for row in rows] == [
+        ("attempt 1", 400, 600),
+        ("attempt 2", 600, 700),
+    ]
+
+
 def test_the_step_that_failed_is_named_though_nothing_was_saved_of_it():
     rows = timeline_of(job(JobState.FAILED, failure(1, 5, step="charge")), BodyMetadata(), START + 70_000).rows
     assert ("step", "charge", "failed") in told(rows)
