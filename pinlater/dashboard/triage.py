@@ -24,13 +24,16 @@ from pinlater.triage.collect import Collector
 from pinlater.triage.findings import Finding
 from pinlater.triage.readings import ShardReading
 from pinlater.triage.rules import diagnose
-from pinlater.triage.server_samples import ServerSample, merged, server_reading
+from pinlater.triage.server_samples import ServerSample, server_reading
 
 _SAMPLES = 3
 """Samples of the history that say how the store does now: 10 seconds."""
 
 _STALE_SECONDS = 60.0
 """For so long, a page shows the findings of before while new ones are looked for."""
+
+_LONGEST_SECONDS = 3.0
+"""Findings are looked for again after so long at the latest, if someone looks: a page refreshes itself that often."""
 
 
 class Triage:
@@ -62,13 +65,13 @@ class Triage:
             return await periodic.get(_only(queues))
 
         async def failure_groups(queues: Collection[str]) -> list[FailureGroup]:
-            return await groups.get(_only(queues))
+            return await groups.get_fresh(_only(queues))
 
         async def workers() -> list[WorkerReport]:
-            return await reports.get("")
+            return await reports.get_fresh("")
 
         self._collector = Collector(client, periodic=jobs, groups=failure_groups, workers=workers)
-        self._findings = TtlCache(self._find, stale_seconds=_STALE_SECONDS)
+        self._findings = TtlCache(self._find, stale_seconds=_STALE_SECONDS, most_seconds=_LONGEST_SECONDS)
 
     async def get(self, queue: str = "") -> list[Finding]:
         """Return what is wrong with a queue, or with all and the store, sickest first.
@@ -78,9 +81,11 @@ class Triage:
         """
         return await self._findings.get(queue)
 
-    async def get_within(self, seconds: float, queue: str = "") -> list[Finding] | None:
+    async def get_within(
+        self, seconds: float, queue: str = "", *, seconds_beside_old: float = 0.0
+    ) -> list[Finding] | None:
         """Return the same; None if it takes longer, as when nobody has looked for a while. Raises as ``get``."""
-        return await self._findings.get_within(queue, seconds)
+        return await self._findings.get_within(queue, seconds, seconds_beside_old=seconds_beside_old)
 
     def forget(self) -> None:
         """Drop the findings, after a change."""
@@ -99,7 +104,7 @@ class Triage:
 def sample_of(figures: ServerFigures) -> ServerSample:
     """Return what triage needs of the metrics."""
     return ServerSample(
-        merged(figures.histograms.get(STORE_SECONDS, {}).values()),
+        {labels[0]: times for labels, times in figures.histograms.get(STORE_SECONDS, {}).items()},
         sum(figures.counters.get(FAILED_COMMITS, {}).values()),
         sum(figures.counters.get(CALLS_SHED, {}).values()),
         [_shard(figures, shard) for shard in figures.shards],

@@ -7,6 +7,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
+from math import inf
 from typing import Generic, TypeVar
 
 from pinlater.errors import PinLaterError
@@ -28,6 +29,7 @@ class TtlCache(Generic[K, T]):
         load: returns the answer for a key.
         clock: monotonic seconds.
         stale_seconds: for how long after that it is still given, while the next one is loaded in the background.
+        most_seconds: longest time to cache an answer.
     """
 
     def __init__(
@@ -36,10 +38,12 @@ class TtlCache(Generic[K, T]):
         clock: Callable[[], float] = time.monotonic,
         *,
         stale_seconds: float = 0.0,
+        most_seconds: float = inf,
     ) -> None:
         self._load = load
         self._clock = clock
         self._stale_seconds = stale_seconds
+        self._most_seconds = most_seconds
         self._turn = asyncio.Lock()
         self._known: OrderedDict[K, tuple[float, T]] = OrderedDict()
         self._loading: dict[K, asyncio.Task[None]] = {}
@@ -52,10 +56,15 @@ class TtlCache(Generic[K, T]):
             if key not in self._loading:
                 self._loading[key] = asyncio.create_task(self._reload(key))
             return known
-        return await self._fresh(key)
+        return await self.get_fresh(key)
 
-    async def get_within(self, key: K, seconds: float) -> T | None:
+    async def get_within(self, key: K, seconds: float, *, seconds_beside_old: float = 0.0) -> T | None:
         """Return the answer for a key, also an old one; None if it takes longer: then it is loaded in the background.
+
+        Args:
+            key: of the answer.
+            seconds: how long to wait for it.
+            seconds_beside_old: how long to wait for a new one where there is an old one.
 
         Raises:
             PinLaterError: it could not be loaded.
@@ -64,13 +73,14 @@ class TtlCache(Generic[K, T]):
         if known is None or self._clock() >= until:
             if key not in self._loading:
                 self._loading[key] = asyncio.create_task(self._reload(key))
-            if known is None or self._clock() >= until + self._stale_seconds:
-                await asyncio.wait({self._loading[key]}, timeout=seconds)
+            is_usable = known is not None and self._clock() < until + self._stale_seconds
+            await asyncio.wait({self._loading[key]}, timeout=seconds_beside_old if is_usable else seconds)
         if key in self._failed:
             raise self._failed[key]
         return self._known.get(key, (0.0, None))[1]
 
-    async def _fresh(self, key: K) -> T:
+    async def get_fresh(self, key: K) -> T:
+        """Return the answer for a key, never one that is too old; raises what ``load`` raises."""
         async with self._turn:
             until, known = self._known.get(key, (0.0, None))
             if known is not None and self._clock() < until:
@@ -78,7 +88,8 @@ class TtlCache(Generic[K, T]):
             started = self._clock()
             answer = await self._load(key)
             now = self._clock()
-            self._known[key] = (now + max(_MIN_TTL_SECONDS, (now - started) * _COST_FACTOR), answer)
+            cached_seconds = min(max(_MIN_TTL_SECONDS, (now - started) * _COST_FACTOR), self._most_seconds)
+            self._known[key] = (now + cached_seconds, answer)
             self._known.move_to_end(key)
             self._failed.pop(key, None)
             if len(self._known) > _MOST_KEPT:
@@ -87,7 +98,7 @@ class TtlCache(Generic[K, T]):
 
     async def _reload(self, key: K) -> None:
         try:
-            await self._fresh(key)
+            await self.get_fresh(key)
         except PinLaterError as error:  # whoever asks next is told
             log.debug("cannot load what the pages show: %s", error)
             self._known.pop(key, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
@@ -11,24 +11,17 @@ from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.periodic import PeriodicJobs
 from pinlater.errors import ProtocolError, QueueNotFound
 from pinlater.model.failure_groups import FailureGroup
-from pinlater.model.jobs import JobInfo
-from pinlater.model.queues import QueueSettings
 from pinlater.model.state import JobState
 from pinlater.model.statistics import HOUR, MINUTE, Statistics, StatisticsKind, total
 from pinlater.model.workers import WorkerReport
-from pinlater.triage.readings import Depth, Flow, KeySample, Readings, ServerReading
+from pinlater.triage.readings import Depth, Flow, Readings, ServerReading
+from pinlater.triage.waiting_samples import WaitingSampler
 
 MOST_COUNTED = 10
 """Queues whose jobs are counted: those that wait for longest."""
 
-MOST_SAMPLED = 5
-"""Queues whose keys are looked at: the deepest ones."""
-
 MOST_GROUPS = 200
 """Groups of failed jobs that are looked at: the largest ones of all queues."""
-
-FEW_QUEUES = 20
-"""If no more queues are looked at, jobs that wait for their key are counted in each."""
 
 RECENT_MINUTES = 5
 """Full minutes that say how things are now, and the present one."""
@@ -39,8 +32,6 @@ BEFORE_HOURS = 4
 _HOURS_SECONDS = 300.0
 """What happened in past hours is asked for once in so many seconds."""
 
-_SAMPLE = 200
-_DEEP = 100
 _WAITS_SECONDS = 1.0
 
 T = TypeVar("T")
@@ -72,6 +63,7 @@ class Collector:
         self._groups = groups or self._largest_groups
         self._workers = workers or client.workers
         self._clock_ms = clock_ms
+        self._sampler = WaitingSampler(client)
         self._hours: tuple[tuple[str, ...], float, list[Statistics]] | None = None  # queues, good until, hours
 
     async def collect(self, queues: Collection[str] = (), server: ServerReading | None = None) -> Readings:
@@ -102,6 +94,7 @@ class Collector:
             not_told.append("periodic jobs of deep queues")
         groups: list[FailureGroup] = await _told(self._groups(queues), [], "failure groups", not_told)
         recent, last_minute, before = await self._flows(queues, at_ms, not_told)
+        samples = await self._sampler.sample(settings, depths, recent, server, at_ms)
         return Readings(
             at_ms=at_ms,
             settings=settings,
@@ -113,7 +106,8 @@ class Collector:
             before=before,
             groups=groups[:MOST_GROUPS],
             periodic=periodic.jobs,
-            keys=await self._keys(settings, depths, server),
+            keys=samples.keys,
+            classes=samples.classes,
             server=server,
             answer_seconds=answer_seconds,
             not_told=not_told,
@@ -154,47 +148,6 @@ class Collector:
             except QueueNotFound:  # deleted in the meantime
                 continue
         return found
-
-    async def _keys(
-        self, settings: Mapping[str, QueueSettings], depths: Mapping[str, Depth], server: ServerReading | None
-    ) -> dict[str, KeySample]:
-        """Sample the keys of the queues with the most waiting jobs."""
-        waiting = Counter({queue: depth.due for queue, depth in depths.items()})
-        by_key = await self._waiting_for_key(settings, server)
-        waiting.update(by_key)
-        found: dict[str, KeySample] = {}
-        for queue, number in waiting.most_common(MOST_SAMPLED):
-            if number >= _DEEP and (sample := await self._sample(queue, by_key.get(queue, 0))) is not None:
-                found[queue] = sample
-        return found
-
-    async def _waiting_for_key(
-        self, settings: Mapping[str, QueueSettings], server: ServerReading | None
-    ) -> Mapping[str, int]:
-        """Return how many jobs wait for their key: as the server's metrics tell, or counted if that is cheap."""
-        if server is not None:
-            return {queue: number for queue, number in server.waiting_for_key.items() if queue in settings}
-        if len(settings) > FEW_QUEUES:
-            return {}
-        found: dict[str, int] = {}
-        for queue in settings:
-            try:
-                found[queue] = await self._client.count(queue, JobState.PENDING, future=True, waiting_for_key=True)
-            except QueueNotFound:
-                continue
-        return found
-
-    async def _sample(self, queue: str, waiting: int) -> KeySample | None:
-        """Return the most frequent key of some pending jobs; None if they have none."""
-        jobs: list[JobInfo] = []
-        try:
-            for future in (False, True):
-                page = await self._client.scan(queue, JobState.PENDING, future=future, limit=_SAMPLE)
-                jobs += [info for info in page.jobs if not future or info.waits_for_key]
-        except QueueNotFound:
-            return None
-        keys = Counter(info.key.text for info in jobs if info.key is not None)
-        return KeySample(*keys.most_common(1)[0], len(jobs), waiting) if keys else None
 
 
 def _flows(statistics: Iterable[Statistics], at_ms: int, since_ms: int) -> dict[str, Flow]:

@@ -40,6 +40,7 @@ def poison(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
             group.job or None,
             group.id,
             numbers={"jobs": group.jobs},
+            affected=group.jobs,
         )
 
 
@@ -74,6 +75,7 @@ def retrying(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
             most.job or None,
             most.id,
             numbers={"jobs": waiting},
+            affected=waiting,
         )
 
 
@@ -104,6 +106,7 @@ def failing(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
             f"pinlater scan {queue} --state failed",
             queue=queue,
             numbers={"failed": flow.failed, "share": flow.failed_share, "given_up": flow.given_up},
+            affected=flow.failed,
         )
         yield _with_group(finding, _largest(readings, queue, thresholds))
 
@@ -128,6 +131,7 @@ def given_up(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
             f"pinlater retry-failed {queue} --newer-than 1h --dry-run",
             queue=queue,
             numbers={"given_up": flow.given_up},
+            affected=flow.given_up,
         )
         yield _with_group(finding, _largest(readings, queue, thresholds))
 

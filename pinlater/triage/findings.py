@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from math import inf
 from typing import Any, NamedTuple
 
 
@@ -23,7 +24,7 @@ class Severity(StrEnum):
 
 
 class Kind(StrEnum):
-    """What kind of thing is wrong; of equal severity, the first comes first."""
+    """What kind of thing is wrong."""
 
     SERVER_AWAY = "server_away"
     SERVER_NOT_READY = "server_not_ready"
@@ -39,6 +40,7 @@ class Kind(StrEnum):
     GIVEN_UP = "given_up"
     PAUSED = "paused"
     KEY_FLOOD = "key_flood"
+    CLASS_FLOOD = "class_flood"
     BACKLOG = "backlog"
     PERIODIC_FAILED = "periodic_failed"
     PERIODIC_LATE = "periodic_late"
@@ -50,8 +52,18 @@ class Kind(StrEnum):
 _SEVERITIES = list(Severity)
 _KINDS = list(Kind)
 
-_LEAST_FIRST = frozenset({Kind.STORE_FULL})
-"""Kinds that are worse the smaller their numbers are, as the space that is left."""
+_EVERY_JOB = frozenset(
+    {Kind.SERVER_AWAY, Kind.SERVER_NOT_READY, Kind.SHARD_AWAY, Kind.STORE_FULL, Kind.STORE_SLOW},
+)
+"""Kinds that concern all jobs, however many there are."""
+
+_MEASURES = {
+    Kind.STORE_SLOW: "seconds",
+    Kind.PERIODIC_LATE: "late_seconds",
+    Kind.MEMORY_GROWS: "grown_bytes",
+    Kind.CLOCK_OFF: "ahead_seconds",
+}
+"""Kind -> the number that says which of two findings of the kind is worse, where neither jobs nor time do."""
 
 
 class Finding(NamedTuple):
@@ -72,6 +84,7 @@ class Finding(NamedTuple):
         worker: the id of the worker, likewise.
         shard: the shard, likewise.
         numbers: what was measured, by name.
+        affected: number of jobs that it holds up, or has cost; at most that many; 0 if unknown.
     """
 
     kind: Kind
@@ -88,6 +101,7 @@ class Finding(NamedTuple):
     worker: str | None = None
     shard: str | None = None
     numbers: Mapping[str, float] = {}
+    affected: int = 0
 
     @property
     def key(self) -> tuple[str, str]:
@@ -100,11 +114,26 @@ class Finding(NamedTuple):
 
 
 def sickest_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings in the order in which a person should look at them."""
+    """Return findings in the order in which a person should look at them.
+
+    By severity; then those first that affect the most jobs, and those that have lasted longest.
+    """
     return sorted(findings, key=_rank)
 
 
-def _rank(finding: Finding) -> tuple[int, int, float, str]:
-    size = max(map(abs, finding.numbers.values()), default=0.0)
-    order = size if finding.kind in _LEAST_FIRST else -size
-    return _SEVERITIES.index(finding.severity), _KINDS.index(finding.kind), order, finding.subject
+def _rank(finding: Finding) -> tuple[int, float, float, int, float, str]:
+    return (
+        _SEVERITIES.index(finding.severity),
+        -inf if finding.kind in _EVERY_JOB else -finding.affected,
+        inf if finding.since_ms is None else finding.since_ms,
+        _KINDS.index(finding.kind),
+        _measure(finding),
+        finding.subject,
+    )
+
+
+def _measure(finding: Finding) -> float:
+    """Return the less, the worse a finding is among those of its kind."""
+    if finding.kind is Kind.STORE_FULL:
+        return finding.numbers.get("free_bytes", inf)
+    return -abs(finding.numbers.get(_MEASURES.get(finding.kind, ""), 0.0))

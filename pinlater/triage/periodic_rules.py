@@ -32,6 +32,7 @@ def periodic_failed(readings: Readings, _: Thresholds) -> Iterator[Finding]:
             job.queue,
             job.name,
             numbers={"failures": job.failures},
+            affected=1,
         )
 
 
@@ -60,4 +61,5 @@ def periodic_late(readings: Readings, thresholds: Thresholds) -> Iterator[Findin
             job.queue,
             job.name,
             numbers={"late_seconds": late},
+            affected=1,
         )

@@ -9,7 +9,7 @@ from pinlater.model.queues import QueueSettings
 from pinlater.model.workers import QueueLoad, WorkerReport
 from pinlater.triage.findings import Finding, Kind, Severity
 from pinlater.triage.readings import Readings
-from pinlater.triage.texts import jobs, shortened, span
+from pinlater.triage.texts import jobs, share, shortened, span
 from pinlater.triage.thresholds import Thresholds
 
 _FEW_JOBS = 10
@@ -43,6 +43,7 @@ def no_worker(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
             readings.oldest_due_ms.get(queue),
             queue,
             numbers=_numbers(readings, queue),
+            affected=_due(readings, queue),
         )
 
 
@@ -69,6 +70,7 @@ def pool_gone(readings: Readings, _: Thresholds) -> Iterator[Finding]:
             queue,
             worker=reports[0].id,
             numbers=_numbers(readings, queue),
+            affected=_due(readings, queue),
         )
 
 
@@ -92,6 +94,7 @@ def paused(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
             readings.oldest_due_ms.get(queue),
             queue,
             numbers=_numbers(readings, queue),
+            affected=_due(readings, queue),
         )
 
 
@@ -120,6 +123,7 @@ def backlog(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
             readings.oldest_due_ms.get(queue),
             queue,
             numbers=_numbers(readings, queue),
+            affected=_due(readings, queue),
         )
 
 
@@ -128,7 +132,7 @@ def key_flood(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
     for queue, sample in sorted(readings.keys.items()):
         depth = readings.depths.get(queue)
         waiting = sample.waiting + (depth.due if depth else 0)
-        if sample.share < thresholds.key_share or max(waiting, sample.jobs) < thresholds.key_jobs:
+        if sample.share < thresholds.flood_share or max(waiting, sample.jobs) < thresholds.flood_jobs:
             continue
         key = shortened(sample.key, 60)
         yield Finding(
@@ -143,6 +147,35 @@ def key_flood(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
             readings.oldest_due_ms.get(queue),
             queue,
             numbers={"jobs": waiting, "share": sample.share},
+            affected=waiting,
+        )
+
+
+def class_flood(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
+    """Find queues most of whose waiting jobs are of one class that usually is a smaller part of them."""
+    for queue, sample in sorted(readings.classes.items()):
+        if (
+            sample.share < max(thresholds.flood_share, thresholds.flood_factor * sample.usual_share)
+            or sample.waiting < thresholds.flood_jobs
+        ):
+            continue
+        name = shortened(sample.job, 80)
+        yield Finding(
+            Kind.CLASS_FLOOD,
+            Severity.WARNING,
+            queue,
+            f"One class floods queue {queue}",
+            f"{sample.jobs:,} of {sample.sampled:,} waiting jobs that were looked at in queue {queue} are of class "
+            f"{name}, which usually has {share(sample.usual_share)} of its attempts; {jobs(sample.waiting)} wait in "
+            "all.",
+            f"See what enqueues so many jobs of class {name}. Give it a queue of its own, or a lower priority; jobs "
+            "with a key for each tenant can be told apart, and limited.",
+            f"pinlater scan {queue}",
+            readings.oldest_due_ms.get(queue),
+            queue,
+            sample.job,
+            numbers={"jobs": sample.waiting, "share": sample.share},
+            affected=sample.waiting,
         )
 
 
@@ -189,6 +222,12 @@ def _growth(readings: Readings, queue: str) -> str:
 def _numbers(readings: Readings, queue: str) -> dict[str, float]:
     depth, waits = readings.depths.get(queue), readings.waits_seconds(queue)
     return {"waits_seconds": waits} if depth is None else {"jobs": depth.due, "waits_seconds": waits}
+
+
+def _due(readings: Readings, queue: str) -> int:
+    """Return the number of due jobs; 0 if they are not counted."""
+    depth = readings.depths.get(queue)
+    return 0 if depth is None else depth.due
 
 
 def _limit(settings: QueueSettings) -> str:

@@ -82,6 +82,29 @@ class KeySample(NamedTuple):
         return self.jobs / self.sampled if self.sampled else 0.0
 
 
+class ClassSample(NamedTuple):
+    """The most frequent class among some pending jobs of a queue.
+
+    Attributes:
+        job: the class.
+        jobs: number of jobs of it.
+        sampled: number of jobs that were looked at.
+        waiting: number of jobs of the queue that wait.
+        usual_share: its share of the queue's attempts in the hours before.
+    """
+
+    job: str
+    jobs: int
+    sampled: int
+    waiting: int
+    usual_share: float = 0.0
+
+    @property
+    def share(self) -> float:
+        """Share of the looked-at jobs that are of the class."""
+        return self.jobs / self.sampled if self.sampled else 0.0
+
+
 class ShardReading(NamedTuple):
     """A shard of the store.
 
@@ -100,13 +123,26 @@ class ShardReading(NamedTuple):
     free_bytes: float | None = None
 
 
+class StoreCalls(NamedTuple):
+    """Calls to the store of one operation.
+
+    Attributes:
+        operation: ``enqueue``, ``dequeue``, ``ack`` or ``checkpoint``.
+        calls: number of calls.
+        p95_seconds: time that 95 % of them did not exceed.
+    """
+
+    operation: str
+    calls: int
+    p95_seconds: float
+
+
 class ServerReading(NamedTuple):
     """What the metrics of a server tell.
 
     Attributes:
         shards: shards of its store.
-        store_calls: number of calls to the store within the last minute, or since the reading before.
-        store_p95_seconds: time that 95 % of them did not exceed; None without calls.
+        store_calls: calls to the store within the last seconds, or since the reading before, the slowest first.
         failed_commits: number of transactions that failed in that time.
         refused_calls: number of calls refused in that time because too many waited for the store.
         waiting_for_key: queue -> number of jobs that wait for their key.
@@ -114,8 +150,7 @@ class ServerReading(NamedTuple):
     """
 
     shards: Sequence[ShardReading] = ()
-    store_calls: int = 0
-    store_p95_seconds: float | None = None
+    store_calls: Sequence[StoreCalls] = ()
     failed_commits: int = 0
     refused_calls: int = 0
     waiting_for_key: Mapping[str, int] = {}
@@ -138,6 +173,7 @@ class Readings:
         groups: groups of failed jobs, the largest first.
         periodic: periodic jobs.
         keys: queue -> its most frequent key, for deep queues.
+        classes: queue -> its most frequent class, for deep queues that several classes share.
         server: figures of a server; None if they are not at hand.
         answer_seconds: longest time that a small call took; None if unknown.
         not_told: what the server cannot tell, in words.
@@ -154,6 +190,7 @@ class Readings:
     groups: Sequence[FailureGroup] = ()
     periodic: Sequence[PeriodicJob] = ()
     keys: Mapping[str, KeySample] = field(default_factory=dict)
+    classes: Mapping[str, ClassSample] = field(default_factory=dict)
     server: ServerReading | None = None
     answer_seconds: float | None = None
     not_told: Sequence[str] = ()

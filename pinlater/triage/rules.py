@@ -25,6 +25,7 @@ RULES: tuple[Rule, ...] = (
     failure_rules.given_up,
     queue_rules.paused,
     queue_rules.key_flood,
+    queue_rules.class_flood,
     queue_rules.backlog,
     periodic_rules.periodic_failed,
     periodic_rules.periodic_late,
@@ -38,7 +39,8 @@ _EXPLAINED_BY = {
     Kind.WORKER_SILENT: frozenset({Kind.POOL_GONE}),
     Kind.FAILING: frozenset({Kind.RETRYING}),
     Kind.GIVEN_UP: frozenset({Kind.FAILING, Kind.RETRYING, Kind.POISON}),
-    Kind.BACKLOG: frozenset({Kind.KEY_FLOOD}),
+    Kind.CLASS_FLOOD: frozenset({Kind.KEY_FLOOD}),
+    Kind.BACKLOG: frozenset({Kind.KEY_FLOOD, Kind.CLASS_FLOOD}),
 }
 """Findings that say nothing more beside another one about the same worker or queue."""
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from pinlater.model.histogram import Histogram
-from pinlater.triage.readings import ServerReading, ShardReading
+from pinlater.triage.readings import ServerReading, ShardReading, StoreCalls
 
 if TYPE_CHECKING:
     from prometheus_client.samples import Sample
@@ -27,7 +27,7 @@ class ServerSample(NamedTuple):
     """Metrics of a server at one moment; counts are those since its start.
 
     Attributes:
-        store: times of its calls to the store in seconds; None if none was made.
+        store: operation -> times of its calls to the store in seconds.
         failed_commits: number of transactions that failed.
         refused_calls: number of calls refused because too many waited for the store.
         shards: shards of its store.
@@ -35,7 +35,7 @@ class ServerSample(NamedTuple):
         problem: why the server does not take calls; empty if it does, or if that is not known.
     """
 
-    store: Histogram | None = None
+    store: Mapping[str, Histogram] = {}
     failed_commits: int = 0
     refused_calls: int = 0
     shards: Sequence[ShardReading] = ()
@@ -47,11 +47,9 @@ def server_reading(first: ServerSample | None, last: ServerSample) -> ServerRead
     """Return what happened between two samples, and how things are at the last; None: nothing is known to happen."""
     if first is None:
         return ServerReading(last.shards, waiting_for_key=last.waiting_for_key, problem=last.problem)
-    calls = None if last.store is None else last.store.since(first.store)
     return ServerReading(
         last.shards,
-        0 if calls is None else calls.size,
-        None if calls is None else calls.quantile(0.95),
+        _store_calls(first.store, last.store),
         max(last.failed_commits - first.failed_commits, 0),
         max(last.refused_calls - first.refused_calls, 0),
         last.waiting_for_key,
@@ -59,13 +57,18 @@ def server_reading(first: ServerSample | None, last: ServerSample) -> ServerRead
     )
 
 
-def merged(histograms: Iterable[Histogram]) -> Histogram | None:
-    """Return histograms with the same bounds as one; None for none."""
-    found = list(histograms)
-    if not found:
-        return None
-    counts = tuple(map(sum, zip(*(each.counts for each in found), strict=True)))
-    return Histogram(found[0].bounds, counts, sum(each.sum for each in found))
+def _store_calls(first: Mapping[str, Histogram], last: Mapping[str, Histogram]) -> list[StoreCalls]:
+    """Return the calls between two samples, the slowest operation first.
+
+    Operations stay apart: a dequeue that finds nothing is quick where a commit takes seconds, and there are more.
+    """
+    added = {operation: times.since(first.get(operation)) for operation, times in last.items()}
+    found = [
+        StoreCalls(operation, times.size, seconds)
+        for operation, times in added.items()
+        if (seconds := times.quantile(0.95)) is not None
+    ]
+    return sorted(found, key=lambda calls: -calls.p95_seconds)
 
 
 def parse_metrics(text: str) -> ServerSample:
@@ -84,7 +87,7 @@ def parse_metrics(text: str) -> ServerSample:
         for name in (_FREE_BYTES, _USED_BYTES, _SHARD_AWAY)
     }
     return ServerSample(
-        _histogram(values[f"{_STORE_SECONDS}_bucket"], values[f"{_STORE_SECONDS}_sum"]),
+        _histograms(values[f"{_STORE_SECONDS}_bucket"], values[f"{_STORE_SECONDS}_sum"]),
         int(sum(sample.value for sample in values[_FAILED_COMMITS])),
         int(sum(sample.value for sample in values[_REFUSED_CALLS])),
         [
@@ -110,13 +113,16 @@ def _samples(text: str) -> Iterable[Sample]:
         yield from family.samples
 
 
-def _histogram(buckets: Sequence[Sample], sums: Sequence[Sample]) -> Histogram | None:
-    """Return the histogram of cumulative buckets, all operations together."""
-    up_to: defaultdict[float, int] = defaultdict(int)
+def _histograms(buckets: Sequence[Sample], sums: Sequence[Sample]) -> dict[str, Histogram]:
+    """Return the histograms of cumulative buckets, by operation."""
+    up_to: defaultdict[str, dict[float, int]] = defaultdict(dict)
     for sample in buckets:
-        up_to[float(sample.labels["le"])] += int(sample.value)
-    if not up_to:
-        return None
+        up_to[sample.labels.get("operation", "")][float(sample.labels["le"])] = int(sample.value)
+    seconds = {sample.labels.get("operation", ""): sample.value for sample in sums}
+    return {operation: _histogram(found, seconds.get(operation, 0.0)) for operation, found in up_to.items()}
+
+
+def _histogram(up_to: Mapping[float, int], seconds: float) -> Histogram:
     bounds = sorted(up_to)
     counts = [up_to[bounds[0]], *(up_to[high] - up_to[low] for low, high in pairwise(bounds))]
-    return Histogram(tuple(bounds[:-1]), tuple(counts), sum(sample.value for sample in sums))
+    return Histogram(tuple(bounds[:-1]), tuple(counts), seconds)

@@ -85,18 +85,19 @@ def store_slow(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
     """Find a store that takes long for its calls, fails in them, or has so many waiting that calls are refused."""
     server = readings.server
     if server is None:
-        slow = readings.answer_seconds
-        if slow is not None and slow >= thresholds.store_slow_seconds:
-            yield _slow(slow, f"A small call to the server took {span(slow)}.", thresholds, {"seconds": slow})
+        took = readings.answer_seconds
+        if took is not None and took >= thresholds.store_slow_seconds:
+            yield _slow(took, f"A small call to the server took {span(took)}.", thresholds, {"seconds": took})
         return
-    seconds = server.store_p95_seconds
-    if (
-        seconds is not None
-        and server.store_calls >= thresholds.store_calls
-        and seconds >= thresholds.store_slow_seconds
-    ):
-        told = f"One in twenty calls to the store takes {span(seconds)} or longer."
-        yield _slow(seconds, told, thresholds, {"seconds": seconds})
+    slow = [
+        calls
+        for calls in server.store_calls
+        if calls.calls >= thresholds.store_calls and calls.p95_seconds >= thresholds.store_slow_seconds
+    ]
+    if slow:
+        worst = max(slow, key=lambda calls: calls.p95_seconds)
+        told = f"One in twenty calls of {worst.operation} to the store takes {span(worst.p95_seconds)} or longer."
+        yield _slow(worst.p95_seconds, told, thresholds, {"seconds": worst.p95_seconds, "calls": worst.calls})
     elif server.failed_commits or server.refused_calls:
         parts = [f"{server.failed_commits:,} transactions of the store failed"] if server.failed_commits else []
         parts += [f"{server.refused_calls:,} calls were refused for it"] if server.refused_calls else []

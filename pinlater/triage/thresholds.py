@@ -27,8 +27,9 @@ class Thresholds(NamedTuple):
         failed_attempts: and that many in the last minutes.
         failed_critical_share: so many fail that hardly anything works.
         given_up_jobs: so many jobs failed for good in the last minutes.
-        key_share: so many of the sampled jobs have the same key.
-        key_jobs: and so many jobs wait.
+        flood_share: so many of the sampled jobs have the same key, or the same class.
+        flood_jobs: and so many jobs wait.
+        flood_factor: and for a class, its share is so many times the usual one.
         store_slow_seconds: 95 % of the store's calls do not exceed this.
         store_stalled_seconds: the same, so long that jobs hardly move.
         store_calls: fewer calls say nothing about the store.
@@ -54,8 +55,9 @@ class Thresholds(NamedTuple):
     failed_attempts: int = 10
     failed_critical_share: float = 0.5
     given_up_jobs: int = 10
-    key_share: float = 0.6
-    key_jobs: int = 100
+    flood_share: float = 0.6
+    flood_jobs: int = 100
+    flood_factor: float = 2.0
     store_slow_seconds: float = 0.5
     store_stalled_seconds: float = 3.0
     store_calls: int = 3

@@ -32,6 +32,7 @@ def unknown_class(readings: Readings, _: Thresholds) -> Iterator[Finding]:
             unknown.queue,
             unknown.name,
             numbers={"returned": unknown.returned or 0},
+            affected=unknown.returned or 0,
         )
 
 
@@ -53,6 +54,7 @@ def worker_silent(readings: Readings, _: Thresholds) -> Iterator[Finding]:
             report.reported_ms,
             worker=report.id,
             numbers={"running": running},
+            affected=running,
         )
 
 
@@ -98,7 +100,7 @@ def memory_grows(readings: Readings, thresholds: Thresholds) -> Iterator[Finding
             most.started_ms,
             most.queues[0] if most.queues else None,
             worker=report.id,
-            numbers={"bytes": now, "start_bytes": start, "ended": ended},
+            numbers={"bytes": now, "start_bytes": start, "grown_bytes": now - start, "ended": ended},
         )
 
 

@@ -25,6 +25,8 @@ from pinlater.triage.findings import Finding
 _MOST_FINDINGS = 8
 _PATIENCE_SECONDS = 0.3
 """How long the page waits for findings before it is shown without."""
+_PATIENCE_BESIDE_OLD_SECONDS = 0.08
+"""How long it waits for newer ones where there are old ones: with few queues, a look takes less."""
 
 
 class _Query(NamedTuple):
@@ -110,7 +112,7 @@ def _read_query(request: Request) -> _Query:
 async def _findings(app: AppState) -> tuple[list[Finding] | None, str]:
     """Return what is wrong, sickest first; None if that is not known yet, or why it is not."""
     try:
-        return await app.triage.get_within(_PATIENCE_SECONDS), ""
+        return await app.triage.get_within(_PATIENCE_SECONDS, seconds_beside_old=_PATIENCE_BESIDE_OLD_SECONDS), ""
     except PinLaterError as error:  # the rest of the page is worth showing
         return None, f"What is wrong could not be found out: {str(error)[:300]}"
 

@@ -12,7 +12,7 @@ from pinlater.model.queues import QueueSettings
 from pinlater.model.state import JobState
 from pinlater.model.workers import UnknownJobs
 from pinlater.triage.findings import Kind
-from pinlater.triage.readings import Flow, KeySample, ServerReading, ShardReading
+from pinlater.triage.readings import ClassSample, Flow, KeySample, ServerReading, ShardReading, StoreCalls
 from pinlater.triage.rules import RULES
 from tests.unit.triage.readings import NOW_MS, THRESHOLDS, process, readings, worker
 
@@ -39,10 +39,13 @@ EVERYTHING = readings(
         worker(host="c", sent_ms=NOW_MS + 60_000),
     ],
     keys={"served": KeySample("a", 200, 200, 5000)},
+    classes={"served": ClassSample("Mail", 200, 200, 5000, 0.1)},
     periodic=[periodic("Late", 600, 0), periodic("Failed", 0, 2)],
     groups=[group("served", "crash #: x", given_up=1), group("email", "OSError", retrying=50)],
     recent={"bad": Flow(300.0, failed=50, given_up=50)},
-    server=ServerReading([ShardReading("1", "refused", None, 1e9, 1e6)], 50, 2.0, problem="starting"),
+    server=ServerReading(
+        [ShardReading("1", "refused", None, 1e9, 1e6)], [StoreCalls("ack", 50, 2.0)], problem="starting"
+    ),
 )
 
 

@@ -123,6 +123,40 @@ def test_whoever_asks_does_not_wait_for_what_takes_long():
     asyncio.run(scenario())
 
 
+def test_an_old_answer_is_given_only_if_no_new_one_comes_soon():
+    async def scenario():
+        answers, cache = await with_an_old_answer()
+        soon = await cache.get_within("", 20, seconds_beside_old=20)
+        answers.now += 30
+        answers.may_answer.clear()
+        late = await cache.get_within("", 20, seconds_beside_old=0.01)
+        await cache.close()
+        return soon, late
+
+    assert asyncio.run(scenario()) == (2, 2)
+
+
+def test_whoever_needs_it_waits_for_a_new_answer():
+    async def scenario():
+        _, cache = await with_an_old_answer()
+        return await cache.get_fresh("")
+
+    assert asyncio.run(scenario()) == 2
+
+
+def test_an_answer_that_was_slow_to_load_is_not_cached_for_long():
+    async def scenario():
+        answers = SlowAnswers()
+        cache = TtlCache(answers, lambda: answers.now, most_seconds=3)
+        first = await cache.get("")
+        answers.now += 2.5
+        second = await cache.get("")
+        answers.now += 1
+        return first, second, await cache.get("")
+
+    assert asyncio.run(scenario()) == (1, 1, 2)
+
+
 def test_whoever_asks_hears_why_nothing_can_be_loaded():
     async def scenario():
         async def load(_):

@@ -31,7 +31,7 @@ def test_all_that_triage_needs_is_among_the_figures():
     metrics.store_bytes.set("1", 1e9)
     shards = [ShardHealth("1", "/data", 5), ShardHealth("2", "db2", 6, error="refused", unhealthy_in=1)]
     sample = sample_of(figures(metrics, *shards))
-    assert sample.store.size == 1
+    assert sample.store["enqueue"].size == 1
     assert (sample.failed_commits, sample.refused_calls, sample.waiting_for_key) == (3, 2, {"email": 12})
     assert sample.shards == [ShardReading("1", "", 5, 1e9, 5e9), ShardReading("2", "refused", 6, None, None)]
 

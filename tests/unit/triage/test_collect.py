@@ -9,9 +9,10 @@ from pinlater.model.jobs import JobInfo, Page
 from pinlater.model.keys import JobKey
 from pinlater.model.queues import QueueSettings
 from pinlater.model.state import JobState
-from pinlater.model.statistics import Statistics
-from pinlater.triage.collect import FEW_QUEUES, MOST_COUNTED, MOST_SAMPLED, Collector
-from pinlater.triage.readings import Depth, Flow, KeySample, ServerReading
+from pinlater.model.statistics import Statistics, StatisticsKind
+from pinlater.triage.collect import MOST_COUNTED, Collector
+from pinlater.triage.readings import ClassSample, Depth, Flow, KeySample, ServerReading
+from pinlater.triage.waiting_samples import FEW_QUEUES, MOST_SAMPLED
 from tests.unit.triage.readings import NOW_MS
 
 
@@ -24,6 +25,7 @@ class FakeVerbs:
         self.deleted = set()
         self.is_old = False
         self.statistics_of = []
+        self.classes, self.body = [], b'{"job": "Mail"}'
 
     async def queue_settings(self):
         self.asked["queue_settings"] += 1
@@ -38,10 +40,12 @@ class FakeVerbs:
             raise ProtocolError("unknown call")
         return []
 
-    async def statistics(self, kind, *, resolution, since_ms, queues):
-        self.asked[f"statistics {resolution}"] += 1
+    async def statistics(self, kind, *, resolution, since_ms, until_ms=None, queues):
+        self.asked[f"statistics {kind.name} {resolution}"] += 1
         if self.is_old:
             raise ProtocolError("unknown call")
+        if kind is StatisticsKind.CLASS:
+            return [one for one in self.classes if one.queue in queues and since_ms <= one.start_ms < until_ms]
         return [one for one in self.statistics_of if resolution == one[0] for one in one[1]]
 
     async def failure_groups(self, queues, *, limit):
@@ -61,6 +65,10 @@ class FakeVerbs:
         if waiting_for_key:
             return self.by_key
         return self.due if state is JobState.PENDING else 0
+
+    async def lookup(self, descriptors, *, include_body, max_body_bytes):
+        self.asked["lookup"] += 1
+        return {name: JobInfo(name, JobState.PENDING, 2, 2, body=self.body[:max_body_bytes]) for name in descriptors}
 
     async def scan(self, queue, state, *, future, limit):
         self.asked["scan"] += 1
@@ -108,6 +116,43 @@ def test_keys_are_counted_where_that_is_cheap_or_known():
     assert collected(many, server=told).keys == {"q1": KeySample("a", 400, 400, 700)}
 
 
+def test_keys_are_counted_at_once_although_the_metrics_do_not_tell_yet():
+    few = FakeVerbs(["email"], due=0, waiting_for_key=300)
+    assert collected(few, server=ServerReading()).keys == {"email": KeySample("a", 400, 400, 300)}
+
+
+def test_of_many_queues_those_are_counted_to_which_many_jobs_came():
+    many = FakeVerbs([f"q{number}" for number in range(500)], due=0, waiting_for_key=300)
+    now = NOW_MS - NOW_MS % 60_000
+    many.statistics_of = [(60, [Statistics(f"q{number}", "", now, 400 - number) for number in range(500)])]
+    assert set(collected(many, server=ServerReading()).keys) == {f"q{number}" for number in range(MOST_SAMPLED)}
+    assert many.asked["count"] == MOST_SAMPLED
+
+
+def test_the_classes_of_waiting_jobs_are_compared_with_the_usual_ones():
+    client = FakeVerbs(["email"])
+    hour = NOW_MS - NOW_MS % 3_600_000
+    client.classes = [
+        Statistics("email", "Mail", hour - 3_600_000, succeeded=10),
+        Statistics("email", "Report", hour - 7_200_000, succeeded=29, failed=1),
+        Statistics("email", "Mail", hour, succeeded=1_000_000),
+    ]
+
+    async def twice():
+        collector = Collector(client, clock_ms=lambda: NOW_MS)
+        return [(await collector.collect()).classes for _ in range(2)]
+
+    assert asyncio.run(twice()) == [{"email": ClassSample("Mail", 400, 400, 200, 0.25)}] * 2, "of full hours"
+    assert client.asked["statistics CLASS 3600"] == 1
+
+
+def test_a_queue_of_one_class_has_no_usual_shares():
+    client = FakeVerbs(["email"])
+    client.classes = [Statistics("email", "Mail", NOW_MS - NOW_MS % 3_600_000 - 3_600_000, succeeded=10)]
+    assert collected(client).classes == {}
+    assert client.asked["lookup"] == 0
+
+
 def test_a_queue_is_deleted_in_the_meantime():
     client = FakeVerbs(["email", "sms"])
     client.deleted = {"email"}
@@ -148,5 +193,5 @@ def test_hours_are_not_asked_for_each_time():
             await collector.collect(queues)
 
     asyncio.run(main())
-    assert client.asked["statistics 60"] == 3
-    assert client.asked["statistics 3600"] == 2
+    assert client.asked["statistics QUEUE 60"] == 3
+    assert client.asked["statistics QUEUE 3600"] == 2

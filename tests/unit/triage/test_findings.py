@@ -4,18 +4,57 @@ import json
 
 from pinlater.triage.findings import Finding, Kind, Severity, sickest_first
 
-
-def finding(kind, severity, subject="email", **numbers):
-    return Finding(kind, severity, subject, "title", "sentence", "advice", numbers=numbers)
+CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
 
 
-def test_the_sickest_comes_first():
-    notice = finding(Kind.SHARD_AWAY, Severity.NOTICE)
-    small = finding(Kind.RETRYING, Severity.CRITICAL, "a", jobs=5)
-    large = finding(Kind.RETRYING, Severity.CRITICAL, "b", jobs=500)
-    store = finding(Kind.STORE_SLOW, Severity.CRITICAL)
-    warning = finding(Kind.STORE_FULL, Severity.WARNING)
-    assert sickest_first([notice, warning, small, large, store]) == [store, large, small, warning, notice]
+def finding(kind, severity, subject="email", affected=0, since=None, **numbers):
+    return Finding(
+        kind, severity, subject, "title", "sentence", "advice", since_ms=since, numbers=numbers, affected=affected
+    )
+
+
+def assert_order(*findings):
+    assert sickest_first(reversed(findings)) == sickest_first(findings) == list(findings)
+
+
+def test_severity_counts_more_than_jobs_and_time():
+    assert_order(
+        finding(Kind.NO_WORKER, CRITICAL, affected=1, since=9),
+        finding(Kind.RETRYING, WARNING, affected=500, since=1),
+        finding(Kind.SHARD_AWAY, Severity.NOTICE),
+    )
+
+
+def test_the_number_of_jobs_counts_more_than_time_and_kind():
+    assert_order(
+        finding(Kind.RETRYING, CRITICAL, "a", affected=500, since=9),
+        finding(Kind.POOL_GONE, CRITICAL, affected=5, since=1),
+        finding(Kind.RETRYING, CRITICAL, "b", affected=4, since=2),
+        finding(Kind.POISON, CRITICAL, since=1),
+    )
+
+
+def test_other_numbers_do_not_count_as_jobs():
+    assert_order(
+        finding(Kind.BACKLOG, WARNING, affected=200, jobs=200, waits_seconds=700),
+        finding(Kind.BACKLOG, WARNING, affected=150, jobs=150, waits_seconds=90_000),
+        finding(Kind.MEMORY_GROWS, WARNING, bytes=9e9, grown_bytes=8e9),
+    )
+
+
+def test_what_concerns_all_jobs_comes_before_what_concerns_some():
+    assert_order(
+        finding(Kind.STORE_SLOW, CRITICAL),
+        finding(Kind.POOL_GONE, CRITICAL, affected=10_000),
+    )
+
+
+def test_of_as_many_jobs_what_lasts_longest_comes_first():
+    assert_order(
+        finding(Kind.WORKER_SILENT, WARNING, "a", since=1),
+        finding(Kind.PAUSED, WARNING, "b", since=2),
+        finding(Kind.CLOCK_OFF, WARNING, "c", ahead_seconds=9),
+    )
 
 
 def test_the_fullest_shard_and_the_clock_that_is_off_most_come_first():

@@ -4,8 +4,8 @@ import pytest
 
 from pinlater.model.queues import QueueSettings
 from pinlater.model.workers import QueueLoad
-from pinlater.triage.queue_rules import backlog, key_flood, no_worker, paused, pool_gone
-from pinlater.triage.readings import Depth, Flow, KeySample
+from pinlater.triage.queue_rules import backlog, class_flood, key_flood, no_worker, paused, pool_gone
+from pinlater.triage.readings import ClassSample, Depth, Flow, KeySample
 from tests.unit.triage.readings import found, kinds, process, readings, worker
 
 PAUSED = {"email": QueueSettings(is_paused=True)}
@@ -109,6 +109,28 @@ def test_one_key_has_most_of_the_waiting_jobs():
 @pytest.mark.parametrize("sample", [KeySample("a", 50, 200, 5000), KeySample("a", 20, 20, 20)])
 def test_keys_that_share_a_queue_are_no_flood(sample):
     assert found(key_flood, readings(keys={"email": sample})) == []
+
+
+def test_one_class_crowds_out_the_others():
+    looked_at = readings(classes={"email": ClassSample("Report", 190, 200, 5000, 0.2)})
+    [finding] = found(class_flood, looked_at)
+    assert (finding.kind, finding.queue, finding.job) == ("class_flood", "email", "Report")
+    assert "190 of 200 waiting jobs that were looked at in queue email are of class Report" in finding.sentence
+    assert "which usually has 20 % of its attempts; 5,000 jobs wait in all" in finding.sentence
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [ClassSample("a", 90, 200, 5000, 0.1), ClassSample("a", 20, 20, 20), ClassSample("a", 190, 200, 5000, 0.8)],
+    ids=["others wait, too", "few wait", "it is as usual"],
+)
+def test_classes_that_share_a_queue_are_no_flood(sample):
+    assert found(class_flood, readings(classes={"email": sample})) == []
+
+
+def test_a_key_explains_a_class():
+    keys, classes = {"email": KeySample("a", 200, 200, 500)}, {"email": ClassSample("b", 200, 200, 500)}
+    assert kinds(readings(keys=keys, classes=classes)) == ["key_flood"]
 
 
 def test_a_flood_explains_a_backlog():

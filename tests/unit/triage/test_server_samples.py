@@ -4,24 +4,26 @@ import pytest
 
 from pinlater.model.histogram import Histogram
 from pinlater.server.metrics import Metrics, render_prometheus
-from pinlater.triage.readings import ServerReading, ShardReading
-from pinlater.triage.server_samples import ServerSample, merged, parse_metrics, server_reading
+from pinlater.triage.readings import ServerReading, ShardReading, StoreCalls
+from pinlater.triage.server_samples import ServerSample, parse_metrics, server_reading
 
 
 def test_what_happened_between_two_samples():
-    first = ServerSample(Histogram((0.1, 1.0), (100, 0, 0), 1.0), 4, 2)
+    first = ServerSample({"ack": Histogram((0.1, 1.0), (100, 0, 0), 1.0)}, 4, 2)
     shards, by_key = [ShardReading("1", "refused")], {"email": 7}
-    last = ServerSample(Histogram((0.1, 1.0), (100, 10, 0), 6.0), 5, 9, shards, by_key)
+    times = {"ack": Histogram((0.1, 1.0), (100, 10, 0), 6.0), "dequeue": Histogram((0.1, 1.0), (0, 0, 0), 0.0)}
+    last = ServerSample(times, 5, 9, shards, by_key)
     reading = server_reading(first, last)
-    assert reading._replace(store_p95_seconds=None) == ServerReading(shards, 10, None, 1, 7, by_key)
-    assert 0.9 < reading.store_p95_seconds <= 1.0
+    assert reading == ServerReading(shards, [StoreCalls("ack", 10, pytest.approx(0.955))], 1, 7, by_key)
     assert server_reading(None, last) == ServerReading(shards, waiting_for_key=by_key)
-    assert server_reading(ServerSample(), ServerSample()) == ServerReading()
+    assert server_reading(ServerSample(), ServerSample()) == ServerReading(store_calls=[])
 
 
-def test_operations_are_put_together():
-    assert merged([]) is None
-    assert merged([Histogram((1.0,), (1, 2), 3.0), Histogram((1.0,), (4, 0), 1.0)]) == Histogram((1.0,), (5, 2), 4.0)
+def test_many_quick_calls_of_one_operation_do_not_hide_slow_ones_of_another():
+    quick, slow = Histogram((0.1, 1.0), (1000, 0, 0), 1.0), Histogram((0.1, 1.0), (0, 3, 0), 2.0)
+    reading = server_reading(ServerSample(), ServerSample({"dequeue": quick, "enqueue": slow}))
+    assert [calls.operation for calls in reading.store_calls] == ["enqueue", "dequeue"]
+    assert reading.store_calls[0].p95_seconds > 0.9
 
 
 def test_the_page_of_a_server_is_read():
@@ -36,10 +38,9 @@ def test_the_page_of_a_server_is_read():
     metrics.shard_unhealthy.set("1", 0)
     metrics.waiting_for_key_jobs.set("email", 12)
     found = parse_metrics(render_prometheus(metrics.snapshot()))
-    assert found.store is not None
-    assert found.store.size == 4
-    assert 1.5 < found.store.quantile(0.9) < 2.5
-    assert found.store.mean == pytest.approx(1.0005)
+    assert {operation: times.size for operation, times in found.store.items()} == {"enqueue": 3, "ack": 1}
+    assert 1.5 < found.store["enqueue"].quantile(0.9) < 2.5
+    assert found.store["enqueue"].mean == pytest.approx(0.6673, abs=0.001)
     assert (found.failed_commits, found.refused_calls, found.waiting_for_key) == (3, 0, {"email": 12})
     assert found.shards == [
         ShardReading("1", "", None, 1e9, 5e9),

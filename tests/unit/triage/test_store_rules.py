@@ -1,6 +1,6 @@
 """Rules about the server and its store."""
 
-from pinlater.triage.readings import ServerReading, ShardReading
+from pinlater.triage.readings import ServerReading, ShardReading, StoreCalls
 from pinlater.triage.store_rules import server_away, server_not_ready, shard_away, store_full, store_slow
 from tests.unit.triage.readings import NOW_MS, found, kinds, readings
 
@@ -35,13 +35,14 @@ def test_a_store_is_nearly_full():
 
 
 def test_a_store_is_slow():
-    [finding] = found(store_slow, server(store_calls=50, store_p95_seconds=0.8))
+    quick = StoreCalls("dequeue", 5000, 0.001)
+    [finding] = found(store_slow, server(store_calls=[quick, StoreCalls("ack", 50, 0.8)]))
     assert (finding.kind, finding.severity) == ("store_slow", "warning")
-    assert "One in twenty calls to the store takes 800 ms or longer" in finding.sentence
-    [finding] = found(store_slow, server(store_calls=50, store_p95_seconds=5))
+    assert "One in twenty calls of ack to the store takes 800 ms or longer" in finding.sentence
+    [finding] = found(store_slow, server(store_calls=[StoreCalls("ack", 50, 5)]))
     assert finding.severity == "critical"
-    assert found(store_slow, server(store_calls=1, store_p95_seconds=5)) == []
-    assert found(store_slow, server(store_calls=50, store_p95_seconds=0.05)) == []
+    assert found(store_slow, server(store_calls=[StoreCalls("ack", 1, 5), quick])) == []
+    assert found(store_slow, server(store_calls=[StoreCalls("ack", 50, 0.05)])) == []
 
 
 def test_a_store_refuses_work():
@@ -57,4 +58,4 @@ def test_without_metrics_the_reader_s_own_call_tells():
 
 
 def test_nothing_is_wrong():
-    assert kinds(server(ShardReading("1"), store_calls=50, store_p95_seconds=0.01)) == []
+    assert kinds(server(ShardReading("1"), store_calls=[StoreCalls("ack", 50, 0.01)])) == []

@@ -1,0 +1,163 @@
+"""Samples of waiting jobs: which key, or which class, most of a deep queue's jobs have."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from pinlater.client.async_verbs import AsyncVerbs
+from pinlater.errors import ProtocolError, QueueNotFound
+from pinlater.model.body_summary import SUMMARY_BYTES, summarize
+from pinlater.model.jobs import JobInfo
+from pinlater.model.queues import QueueSettings
+from pinlater.model.state import JobState
+from pinlater.model.statistics import HOUR, StatisticsKind
+from pinlater.triage.readings import ClassSample, Depth, Flow, KeySample, ServerReading
+
+MOST_SAMPLED = 5
+"""Queues whose jobs are sampled: the deepest ones."""
+
+FEW_QUEUES = 20
+"""If no more queues are looked at, jobs that wait for their key are counted in each."""
+
+USUAL_HOURS = 4
+"""Full hours that say which share of a queue's attempts each class usually has."""
+
+_USUAL_SECONDS = 300.0
+_SAMPLE = 200
+_LOOKED_UP = 100
+_DEEP = 100
+
+_UsualShares = Mapping[str, float]
+"""Class -> its share of a queue's attempts."""
+
+
+class WaitingSamples(NamedTuple):
+    """By queue, what most of its waiting jobs have in common."""
+
+    keys: Mapping[str, KeySample]
+    classes: Mapping[str, ClassSample]
+
+
+class WaitingSampler:
+    """Samples the waiting jobs of the deepest queues.
+
+    Args:
+        client: client of the server.
+    """
+
+    def __init__(self, client: AsyncVerbs) -> None:
+        self._client = client
+        self._usual: dict[str, tuple[float, _UsualShares]] = {}  # queue -> good until, shares
+
+    async def sample(
+        self,
+        settings: Mapping[str, QueueSettings],
+        depths: Mapping[str, Depth],
+        recent: Mapping[str, Flow] | None,
+        server: ServerReading | None,
+        at_ms: int,
+    ) -> WaitingSamples:
+        """Sample the queues with the most waiting jobs.
+
+        Args:
+            settings: the queues that are looked at.
+            depths: queues whose due jobs are counted.
+            recent: what happened in the last minutes.
+            server: what the metrics of a server tell.
+            at_ms: now, epoch milliseconds.
+        """
+        waiting = Counter({queue: depth.due for queue, depth in depths.items()})
+        by_key = await self._waiting_for_key(settings, recent or {}, server)
+        waiting.update(by_key)
+        deepest = [queue for queue, number in waiting.most_common(MOST_SAMPLED) if number >= _DEEP]
+        jobs = {queue: await self._jobs(queue) for queue in deepest}
+        keys = {queue: sample for queue in deepest if (sample := _key_sample(jobs[queue], by_key.get(queue, 0)))}
+        return WaitingSamples(keys, await self._class_samples(jobs, waiting, at_ms))
+
+    async def _waiting_for_key(
+        self, settings: Mapping[str, QueueSettings], recent: Mapping[str, Flow], server: ServerReading | None
+    ) -> dict[str, int]:
+        """Return how many jobs wait for their key: as metrics tell, and counted where they are few, or may be new."""
+        told = {} if server is None else server.waiting_for_key
+        found = {queue: number for queue, number in told.items() if queue in settings}
+        for queue in settings if len(settings) <= FEW_QUEUES else _grown(settings, recent):
+            try:
+                found[queue] = await self._client.count(queue, JobState.PENDING, future=True, waiting_for_key=True)
+            except QueueNotFound:  # deleted in the meantime
+                found.pop(queue, None)
+        return found
+
+    async def _jobs(self, queue: str) -> list[JobInfo]:
+        """Return some of the jobs that are due or wait for their key."""
+        jobs: list[JobInfo] = []
+        try:
+            for future in (False, True):
+                page = await self._client.scan(queue, JobState.PENDING, future=future, limit=_SAMPLE)
+                jobs += [info for info in page.jobs if not future or info.waits_for_key]
+        except QueueNotFound:
+            return []
+        return jobs
+
+    async def _class_samples(
+        self, jobs: Mapping[str, Sequence[JobInfo]], waiting: Mapping[str, int], at_ms: int
+    ) -> dict[str, ClassSample]:
+        """Return the most frequent class of sampled jobs, for queues whose usual classes are known."""
+        usual = await self._usual_shares([queue for queue, some in jobs.items() if some], at_ms)
+        found: dict[str, ClassSample] = {}
+        for queue, shares in usual.items():
+            classes = Counter(await self._classes(jobs[queue]))
+            if classes:
+                job, number = classes.most_common(1)[0]
+                found[queue] = ClassSample(job, number, classes.total(), waiting[queue], shares.get(job, 0.0))
+        return found
+
+    async def _classes(self, jobs: Sequence[JobInfo]) -> list[str]:
+        """Return the classes of jobs, as the beginnings of their bodies name them."""
+        names: list[str] = []
+        for start in range(0, len(jobs), _LOOKED_UP):
+            some = [info.descriptor for info in jobs[start : start + _LOOKED_UP]]
+            known = await self._client.lookup(some, include_body=True, max_body_bytes=SUMMARY_BYTES)
+            names += [job for info in known.values() if (job := summarize(info.body).job)]
+        return names
+
+    async def _usual_shares(self, queues: Collection[str], at_ms: int) -> dict[str, _UsualShares]:
+        """Return the share that each class had in the full hours before; without queues that had less than two."""
+        now = time.monotonic()
+        self._usual = {queue: known for queue, known in self._usual.items() if now < known[0]}
+        missing = [queue for queue in queues if queue not in self._usual]
+        if missing:
+            for queue, shares in (await self._read_usual_shares(missing, at_ms)).items():
+                self._usual[queue] = now + _USUAL_SECONDS, shares
+        return {queue: shares for queue in queues if len(shares := self._usual[queue][1]) > 1}
+
+    async def _read_usual_shares(self, queues: Collection[str], at_ms: int) -> dict[str, _UsualShares]:
+        until_ms = at_ms - at_ms % (HOUR * 1000)
+        since_ms = until_ms - USUAL_HOURS * HOUR * 1000
+        try:
+            read = await self._client.statistics(
+                StatisticsKind.CLASS, resolution=HOUR, since_ms=since_ms, until_ms=until_ms, queues=queues
+            )
+        except ProtocolError:  # an earlier version
+            read = []
+        ended: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for one in read:
+            ended[one.queue][one.name] += one.succeeded + one.failed
+        return {
+            queue: {name: number / ended[queue].total() for name, number in ended[queue].items() if number}
+            for queue in queues
+        }
+
+
+def _grown(settings: Collection[str], recent: Mapping[str, Flow]) -> list[str]:
+    """Return the queues to which most jobs more came than were done, those where these make it deep."""
+    grown = Counter({queue: round(flow.growth * flow.seconds) for queue, flow in recent.items() if queue in settings})
+    return [queue for queue, number in grown.most_common(MOST_SAMPLED) if number >= _DEEP]
+
+
+def _key_sample(jobs: Sequence[JobInfo], waiting: int) -> KeySample | None:
+    """Return the most frequent key of some pending jobs; None if they have none."""
+    keys = Counter(info.key.text for info in jobs if info.key is not None)
+    return KeySample(*keys.most_common(1)[0], len(jobs), waiting) if keys else None
