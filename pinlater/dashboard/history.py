@@ -172,10 +172,8 @@ class History:
             return
         calls, total = 0, 0.0
         for labels, histogram in now.histograms.get(CALL_SECONDS, {}).items():
-            # A parked dequeue takes as long as it was asked to wait, which says nothing about latency.
-            if labels != ("dequeueJobs",):
-                added = histogram.since(before.histogram(CALL_SECONDS, *labels))
-                calls, total = calls + added.size, total + added.sum
+            added = histogram.since(before.histogram(CALL_SECONDS, *labels))
+            calls, total = calls + added.size, total + added.sum
         values["calls"][position] = calls / seconds
         values["call_ms"][position] = total / calls * 1000 if calls else math.nan
         for name, family, unit in (("commit_requests", COMMIT_REQUESTS, 1), ("commit_ms", COMMIT_SECONDS, 1000)):

@@ -152,7 +152,7 @@ class Service:
         operation = OPERATIONS.get(method)
         if operation is None:
             raise CallRefused(UNKNOWN_METHOD, f"there is no method {method[:100]!r}")
-        started = time.perf_counter()
+        started, slept = time.perf_counter(), caller.slept_seconds
         try:
             require(arguments.context, "context")
             rules.check_source(arguments.context.source)
@@ -171,7 +171,8 @@ class Service:
             log.exception("%s failed", method)
             raise UnknownError(f"{method} failed in the server: {type(error).__name__}: {error}") from error
         finally:
-            self._metrics.call_seconds.observe(method, time.perf_counter() - started)
+            slept = caller.slept_seconds - slept
+            self._metrics.call_seconds.observe(method, max(time.perf_counter() - started - slept, 0.0))
 
     # Queues
 

@@ -55,7 +55,7 @@ class Cancellations:
             await wait()
         finally:
             self._waits.discard(wait)
-            caller.park(None)
+            caller.unpark(wait)
             wait.end()
         return self.since(moment_ms)
 

@@ -124,7 +124,7 @@ class DequeueHandler:
                     await self._sleep(request, wait, delay)
                 found = await self._claim_from_all(request, wait, skip_known_empty=skip_known_empty or not wait.is_over)
         finally:
-            caller.park(None)
+            caller.unpark(wait)
             wait.end()
             self._leave(request, wait)
         return self._check_rate_limited(request, found)

@@ -67,7 +67,7 @@ class Endings:
                     pause = min(2 * pause, self._longest)
                 wait.is_news = False
         finally:
-            caller.park(None)
+            caller.unpark(wait)
             wait.end()
             self._forget(wait, jobs)
 

@@ -25,13 +25,15 @@ class Caller:
     Attributes:
         is_gone: whether nobody reads answers any more.
         cannot_wait: whether the call must be answered at once, such as when another one waits behind it.
+        slept_seconds: for how long its calls were parked in all, as they asked for: no time that an answer took.
     """
 
-    __slots__ = ("_parked", "cannot_wait", "is_gone")
+    __slots__ = ("_parked", "cannot_wait", "is_gone", "slept_seconds")
 
     def __init__(self) -> None:
         self.is_gone = False
         self.cannot_wait = False
+        self.slept_seconds = 0.0
         self._parked: ParkedCall | None = None
 
     def interrupt(self) -> None:
@@ -45,9 +47,14 @@ class Caller:
         self.is_gone = True
         self.interrupt()
 
-    def park(self, wait: ParkedCall | None) -> None:
+    def park(self, wait: ParkedCall) -> None:
         """Set the parked call that ``interrupt`` ends."""
         self._parked = wait
+
+    def unpark(self, wait: ParkedCall) -> None:
+        """Forget the parked call, which is over."""
+        self._parked = None
+        self.slept_seconds += wait.slept_seconds
 
 
 class ParkedCall:
@@ -55,11 +62,16 @@ class ParkedCall:
 
     Args:
         seconds: how long it may wait in all.
+
+    Attributes:
+        is_over: whether it has ended.
+        slept_seconds: for how long it has slept.
     """
 
-    __slots__ = ("_future", "_loop", "_timer", "is_over")
+    __slots__ = ("_future", "_loop", "_timer", "is_over", "slept_seconds")
 
     def __init__(self, seconds: float) -> None:
+        self.slept_seconds = 0.0
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[None] | None = None
         self.is_over = False
@@ -69,7 +81,11 @@ class ParkedCall:
         """Sleep until woken or ended; return at once if already ended."""
         if not self.is_over:
             self._future = self._loop.create_future()
-            await self._future
+            began = self._loop.time()
+            try:
+                await self._future
+            finally:
+                self.slept_seconds += self._loop.time() - began
 
     async def at_most(self, seconds: float) -> None:
         """Sleep until woken or ended, for ``seconds`` at most."""

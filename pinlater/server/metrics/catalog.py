@@ -70,7 +70,7 @@ class Metrics:
     def _add_calls(self) -> None:
         info = MetricInfo(
             name="pinlater_call_seconds",
-            help="Time to answer a call",
+            help="Time to answer a call, without the time for which it waited as it was asked to",
             labels=("method",),
             ostrich="PinLaterService.{method}_msec",
             to_ostrich=_SECONDS_TO_MS,

@@ -1,11 +1,12 @@
 """Many parked dequeues: waking one costs the same, however many there are."""
 
+import asyncio
 import time
 import tracemalloc
 
 import pytest
 
-from pinlater.server.broker.parking import QueueState
+from pinlater.server.broker.parking import Caller, ParkedCall, QueueState
 
 GENEROUS_SECONDS = 30.0
 """Against work that grows with the square of the crowd, which took minutes; not for speed."""
@@ -68,3 +69,23 @@ def test_many_dequeues_that_wake_each_other_are_soon_served(crowd, woken):
         queue.wake_next()
         assert time.monotonic() - began < GENEROUS_SECONDS
     assert woken == list(range(500_000))
+
+
+def test_a_caller_knows_for_how_long_its_calls_slept():
+    async def main():
+        loop, caller = asyncio.get_running_loop(), Caller()
+        now, clock = [0.0], loop.time
+        loop.time = lambda: clock() + now[0]
+        for seconds in (20.0, 300.0):
+            wait = ParkedCall(900)
+            caller.park(wait)
+            sleep = asyncio.ensure_future(wait())
+            await asyncio.sleep(0)
+            now[0] += seconds
+            caller.interrupt()
+            await sleep
+            now[0] += 5000.0  # the answer takes long
+            caller.unpark(wait)
+        return caller.slept_seconds
+
+    assert asyncio.run(main()) == pytest.approx(320, abs=GENEROUS_SECONDS)
