@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from pinlater.model.schedule_words import schedule_in_words
 from pinlater.triage.findings import Finding, Kind, Severity
@@ -10,22 +11,25 @@ from pinlater.triage.readings import Readings
 from pinlater.triage.texts import shortened, span
 from pinlater.triage.thresholds import Thresholds
 
+if TYPE_CHECKING:
+    from pinlater.client.periodic import PeriodicJob
 
-def periodic_failed(readings: Readings, _: Thresholds) -> Iterator[Finding]:
-    """Find periodic jobs whose last run failed, with all its attempts."""
+
+def periodic_failed(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
+    """Find periodic jobs whose last run failed, with all its attempts, or whose present run has failed for long."""
     for job in readings.periodic:
-        if not job.failures:
+        what = _failed(job, readings, thresholds)
+        if not what:
             continue
         last, name = job.last_failure, shortened(job.name, 80)
         error = "" if last is None else f" with {shortened(last.error)}"
         schedule = shortened(schedule_in_words(job.schedule), 60)
-        runs = "its last run" if job.failures == 1 else f"its last {job.failures} runs"
         yield Finding(
             Kind.PERIODIC_FAILED,
             Severity.WARNING,
             f"{job.queue} {job.name}",
             f"The periodic job {name} fails",
-            f"The periodic job {name} in queue {job.queue} ({schedule}) failed in {runs}{error}.",
+            f"The periodic job {name} in queue {job.queue} ({schedule}) failed in {what}{error}.",
             "Mend the cause; it runs again at its next time, or at once by pinlater run-now.",
             f"pinlater run-now {job.info.descriptor}",
             None if last is None else last.at_ms,
@@ -34,6 +38,17 @@ def periodic_failed(readings: Readings, _: Thresholds) -> Iterator[Finding]:
             numbers={"failures": job.failures},
             affected=1,
         )
+
+
+def _failed(job: PeriodicJob, readings: Readings, thresholds: Thresholds) -> str:
+    """Return in what a job failed; empty if it did not, or may yet succeed in time."""
+    if job.failures:
+        return "its last run" if job.failures == 1 else f"its last {job.failures} runs"
+    age = readings.age_seconds(job.due_ms)
+    if not job.is_retrying or age < thresholds.periodic_late_seconds:
+        return ""
+    tried = job.info.attempts_allowed - job.info.attempts_remaining
+    return f"all {tried} attempts of the run that was due {span(age)} ago"
 
 
 def periodic_late(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pinlater.client.periodic import PeriodicJob
+from pinlater.client.periodic import PAUSED_UNTIL_MS, PeriodicJob
 from pinlater.model.jobs import JobInfo
 from pinlater.model.queues import QueueSettings
 from pinlater.model.state import JobState
@@ -25,6 +25,19 @@ def test_a_periodic_job_failed_in_its_last_run():
     assert finding.since_ms == 1_699_999_200_000
     [finding] = found(periodic_failed, readings(periodic=[job(failures=3)]))
     assert finding.sentence.endswith("failed in its last 3 runs.")
+
+
+def test_a_periodic_job_fails_again_and_again_in_one_run():
+    """With many attempts, a run can fail for hours before it has failed."""
+    late = job(late=1200, status=FAILURE)
+    tried = late._replace(info=late.info._replace(attempts_allowed=36, attempts_remaining=30))
+    [finding] = found(periodic_failed, readings(periodic=[tried, late]))
+    assert finding.sentence.endswith(
+        "failed in all 6 attempts of the run that was due 20 minutes ago with OSError: no disk."
+    )
+    soon = tried._replace(due_ms=NOW_MS - 60_000)
+    paused = tried._replace(info=tried.info._replace(run_after_ms=PAUSED_UNTIL_MS))
+    assert found(periodic_failed, readings(periodic=[soon, paused])) == []
 
 
 SERVED = [worker(process())]
