@@ -58,15 +58,15 @@ def delete_jobs(
     """Delete the jobs of a queue in one state.
 
     Shows the number of jobs and asks for confirmation, unless --yes is given. Deletes all jobs of all priorities,
-    unless limited by --priority, --limit or a filter. With a filter other than --regex, the tool reads and filters the
-    jobs first. ^C stops after the current batch and prints how many jobs were deleted.
+    unless limited by --priority, --limit or a filter. With --regex or a filter, the tool finds the jobs first. ^C stops
+    after the current batch and prints how many jobs were deleted.
 
     Exit status 1 if the answer is no, or there are no jobs to delete.
     """
     require_confirmation(yes=yes, dry_run=dry_run)
     with session.client() as client:
         selection = JobSelection(queue, state, job_filter, body_regex=regex)
-        delete = _delete_by_server if job_filter.is_for_server else _delete_found
+        delete = _delete_by_server if job_filter.is_for_server and regex is None else _delete_found
         number = delete(client, selection, limit=limit, dry_run=dry_run, yes=yes)
     if number is None:
         return 1
@@ -88,9 +88,7 @@ def _delete_by_server(
         client,
         selection,
         limit,
-        lambda priority, some: client.delete_jobs(
-            selection.queue, selection.state, priority=priority, body_regex=selection.body_regex, limit=some
-        ),
+        lambda priority, some: client.delete_jobs(selection.queue, selection.state, priority=priority, limit=some),
     )
 
 

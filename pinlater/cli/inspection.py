@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -209,7 +208,8 @@ def scan(
     """List the jobs of a queue in one state.
 
     Jobs due latest come first, each with its class and short arguments. With filters other than --priority and --regex,
-    the tool reads and filters the jobs until it has found enough.
+    the tool reads and filters the jobs until it has found enough. With --regex, the server searches the bodies piece by
+    piece, and what is found is shown at once.
     """
     check_pending(state, future=future, retrying=retrying)
     selection = JobSelection(queue, state, job_filter, future, regex, retrying or None)
@@ -217,16 +217,25 @@ def scan(
     with session.client() as client:
         if retrying:
             need_retrying(client, queue)
-        jobs = selection.all(client, page_size)
-        _print_scan(session, jobs if everything else itertools.islice(jobs, limit), Summaries(client))
+        pages = selection.pages(client, page_size)
+        _print_scan(session, pages if everything else _first(pages, limit), Summaries(client))
 
 
-def _print_scan(session: Session, jobs: Iterable[JobInfo], summaries: Summaries) -> None:
-    if session.as_json:
-        for info in jobs:
-            print_json(job_json(info))
-        return
-    table, left = _table(session), iter(jobs)
-    while page := list(itertools.islice(left, _PAGE_SIZE)):
-        found = summaries.of(page)
-        table.print([_row(info, found[info.descriptor]) for info in page])
+def _first(pages: Iterable[list[JobInfo]], limit: int) -> Iterator[list[JobInfo]]:
+    """Yield pages until there are ``limit`` jobs."""
+    for page in pages:
+        yield page[:limit]
+        limit -= len(page)
+        if limit <= 0:
+            return
+
+
+def _print_scan(session: Session, pages: Iterable[list[JobInfo]], summaries: Summaries) -> None:
+    table = _table(session)
+    for page in pages:
+        if session.as_json:
+            for info in page:
+                print_json(job_json(info))
+        elif page:
+            found = summaries.of(page)
+            table.print([_row(info, found[info.descriptor]) for info in page])

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
 
 from pinlater.cli.bulk_action import BATCH_SIZE, batches, progress_bar
 from pinlater.cli.filters import Filter
-from pinlater.errors import PriorityNotSupported
+from pinlater.errors import PriorityNotSupported, UnknownError
 from pinlater.model.state import JobState
 
 if TYPE_CHECKING:
     from pinlater.client.client import Client
-    from pinlater.model.jobs import JobInfo
+    from pinlater.model.jobs import JobInfo, Page
 
 _MOST_PRIORITIES = 127
 _BODIES_AT_ONCE = BATCH_SIZE // 10  # they may be large
@@ -40,8 +43,16 @@ class JobSelection(NamedTuple):
     retrying: bool | None = None
 
     def count(self, client: Client) -> int:
-        """Count the jobs on the server, without the conditions that only the tool checks, up to ``COUNT_LIMIT``."""
-        return self.count_at(client, self.job_filter.priority)
+        """Count the jobs on the server, without the conditions that only the tool checks, up to ``COUNT_LIMIT``.
+
+        With a regular expression, they are read instead if there are so many bodies that the server gives up.
+        """
+        try:
+            return self.count_at(client, self.job_filter.priority)
+        except UnknownError:
+            if self.body_regex is None:
+                raise
+            return sum(len(page.jobs) for page in self._pages(client))
 
     def count_at(self, client: Client, priority: int | None) -> int:
         """Count the jobs of a priority level, or of all levels if None, as ``count``."""
@@ -76,10 +87,10 @@ class JobSelection(NamedTuple):
         """Return up to ``limit`` descriptors (None for all), those due latest first; show a progress bar."""
         found: list[str] = []
         try:
-            with progress_bar(self.count(client), f"reading {self.queue}") as progress:
+            with self._progress_bar(client) as progress:
                 for page in self._pages(client):
-                    found += [info.descriptor for info in self._matching(client, page)]
-                    progress.update(len(page))
+                    found += [info.descriptor for info in self._matching(client, page.jobs)]
+                    progress.update(_looked_at(page))
                     if limit is not None and len(found) >= limit:
                         break
         except KeyboardInterrupt as error:
@@ -95,10 +106,18 @@ class JobSelection(NamedTuple):
             found += self._replace(future=future).find(client, rest)[::-1]
         return found
 
-    def all(self, client: Client, page_size: int = BATCH_SIZE) -> Iterator[JobInfo]:
-        """Yield the jobs, without bodies."""
+    def pages(self, client: Client, page_size: int = BATCH_SIZE) -> Iterator[list[JobInfo]]:
+        """Yield the jobs, page by page, without bodies; on a terminal, say how far a search of bodies has come."""
+        looked_at, is_shown = 0, self.body_regex is not None and sys.stderr.isatty()
         for page in self._pages(client, page_size):
-            yield from self._matching(client, page)
+            yield self._matching(client, page.jobs)
+            looked_at += _looked_at(page)
+            if is_shown:
+                click.echo(f"looked at {looked_at:,} jobs\r", nl=False, err=True)
+
+    def _progress_bar(self, client: Client) -> Any:
+        """Return a progress bar for the jobs that are read, or whose bodies are searched."""
+        return progress_bar(self._replace(body_regex=None).count(client), f"reading {self.queue}")
 
     @property
     def _futures(self) -> Sequence[bool]:
@@ -106,19 +125,25 @@ class JobSelection(NamedTuple):
             return (False,)
         return (False, True) if self.future is None else (self.future,)
 
-    def _pages(self, client: Client, page_size: int = BATCH_SIZE) -> Iterator[list[JobInfo]]:
+    def _pages(self, client: Client, page_size: int = BATCH_SIZE) -> Iterator[Page]:
         for future in self._futures:
-            jobs = client.scan_all(
-                self.queue,
-                self.state,
-                priority=self.job_filter.priority,
-                future=future,
-                page_size=page_size,
-                body_regex=self.body_regex,
-                retrying=self.retrying,
-                failure_group=self.job_filter.group,
-            )
-            yield from batches(jobs, page_size)
+            continuation = None
+            while True:
+                page = client.scan(
+                    self.queue,
+                    self.state,
+                    priority=self.job_filter.priority,
+                    future=future,
+                    limit=page_size,
+                    body_regex=self.body_regex,
+                    continuation=continuation,
+                    retrying=self.retrying,
+                    failure_group=self.job_filter.group,
+                )
+                yield page
+                continuation = page.continuation
+                if continuation is None:
+                    break
 
     def _matching(self, client: Client, page: list[JobInfo]) -> list[JobInfo]:
         now_ms = time.time() * 1000
@@ -128,3 +153,7 @@ class JobSelection(NamedTuple):
             bodies = client.lookup(part, include_body=True)
             verdicts |= {name: name in bodies and self.job_filter.matches_body(bodies[name]) for name in part}
         return [info for info in page if verdicts[info.descriptor]]
+
+
+def _looked_at(page: Page) -> int:
+    return len(page.jobs) if page.looked_at is None else page.looked_at

@@ -10,6 +10,8 @@ import click
 
 from pinlater.cli.command import PRIORITY, STATES, WITH_TABLE, Session, command, parse_state
 from pinlater.cli.completion import complete_queues, complete_states
+from pinlater.cli.filters import Filter
+from pinlater.cli.job_selection import JobSelection
 from pinlater.cli.output import print_json
 from pinlater.cli.retrying import check_pending, knows_retrying, need_retrying
 from pinlater.cli.tables import Table
@@ -186,14 +188,7 @@ def count(
         found = [
             (
                 kind.name,
-                client.count(
-                    queue,
-                    kind.state,
-                    priority=priority,
-                    future=kind.future,
-                    body_regex=regex,
-                    retrying=kind.retrying,
-                ),
+                JobSelection(queue, kind.state, Filter(priority), kind.future, regex, kind.retrying).count(client),
             )
             for kind in kinds
         ]

@@ -13,6 +13,7 @@ from pinlater.model.policy import Policy, read_policy
 from pinlater.model.state import JobState
 from pinlater.model.status import FailedAttempt, parse_status
 from pinlater.model.unique import UniqueRule
+from pinlater.model.walked_jobs import WalkedJobs
 
 
 class NewJob(NamedTuple):
@@ -141,10 +142,12 @@ class Page(NamedTuple):
     Attributes:
         jobs: some of the jobs.
         continuation: to be given to the next scan; None when there are no more.
+        looked_at: jobs whose bodies were searched for these; None: none were, or the server is of an older version.
     """
 
     jobs: list[JobInfo]
     continuation: str | None
+    looked_at: int | None = None
 
 
 class JobRecord(NamedTuple):
@@ -182,7 +185,9 @@ class Position(NamedTuple):
 
 
 class RecordPage(NamedTuple):
-    """One page of a scan, as a store has it; ``position`` resumes it, None at the end."""
+    """One page of a scan, as a store has it; ``position`` resumes it, None at the end; the rest: of body searches."""
 
     jobs: list[JobRecord]
     position: Position | None
+    looked_at: int | None = None
+    walked: WalkedJobs | None = None

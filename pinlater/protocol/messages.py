@@ -225,6 +225,7 @@ class PinLaterScanJobsRequest(Payload):
 class PinLaterScanJobsResponse(Payload):
     scannedJobs: list[PinLaterJobInfo] | None = field(1, (LIST, (STRUCT, PinLaterJobInfo)), default=None, required=True)
     continuation: str = field(2, STRING, default="-1")
+    lookedAt: int | None = field(100, I64, default=None)
 
 
 @payload

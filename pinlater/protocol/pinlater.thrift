@@ -66,8 +66,7 @@ struct PinLaterJob {
   // At most 200 characters. While a job of the queue with this key is PENDING or IN_PROGRESS, nothing is stored,
   // and the answer has the descriptor of that one. A job that finishes has no key any more.
   100: optional string uniqueKey,
-  // Store the job also while one with its key runs, or waits for another attempt: a job that was claimed gives up its
-  // key to this one.
+  // Store the job also while one with its key runs, or waits for another attempt: once claimed, a job gives up its key.
   101: optional bool uniqueUntilStarted,
   // The key stays taken for so long from now, even if the job has finished by then; at most 366 days. Enqueues under the
   // key are answered with the descriptor of this job until then. Deleted before it finished, it leaves the key.
@@ -77,8 +76,7 @@ struct PinLaterJob {
   103: optional i32 onDuplicate,
   // With onDuplicate = 2: so long after the waiting job was enqueued it is due at the latest.
   104: optional i64 maxDelayMillis,
-  // A key that the job shares with others of its queue, such as a customer; at most 200 characters. The jobs of several
-  // keys take turns.
+  // A key that jobs of the queue share, such as a customer; at most 200 characters. Jobs of several keys take turns.
   105: optional string key,
   // At most so many jobs of the key run at once; 1 or more. The others wait, as PENDING.
   106: optional i32 maxRunningOfKey,
@@ -122,8 +120,7 @@ struct PinLaterJobAckInfo {
   105: optional i64 runMillis,
 }
 
-// Addition: what has become of the attempts of a job class since its worker process last told. Buckets are numbered as
-// those of PinLaterStatistics.
+// Addition: what became of attempts of a job class since its worker process last told. Buckets: see PinLaterStatistics.
 struct PinLaterRunStatistics {
   // 1 to 200 characters.
   1: required string className,
@@ -141,8 +138,7 @@ struct PinLaterJobAckRequest {
   1: required string queueName,
   2: optional list<PinLaterJobAckInfo> jobsSucceeded,
   3: optional list<PinLaterJobAckInfo> jobsFailed,
-  // Sent every few seconds, not with each request; also without any ack. What is invalid of them is left out, and the
-  // acks count all the same.
+  // Sent every few seconds, also without any ack. What is invalid of them is left out, and the acks count all the same.
   100: optional list<PinLaterRunStatistics> runStatistics,
 }
 
@@ -188,8 +184,7 @@ struct PinLaterMessageWait {
   2: required i32 count,
 }
 
-// Addition: a message that a running job leaves for its later attempts. A second one of the same name and id is dropped;
-// both have 1 to 200 characters.
+// Addition: a message of a job to its later attempts. Name and id: 1 to 200 characters. A second one of both is dropped.
 struct PinLaterKeptMessage {
   1: required string name,
   2: required string id,
@@ -230,8 +225,7 @@ struct PinLaterLookupJobRequest {
   1: required list<string> jobDescriptors,
   2: optional bool includeBody = false,
   100: optional bool includeResult,
-  // The answer may wait so long until all of the jobs have finished, or are gone. Another request on the same connection
-  // ends the wait.
+  // The answer may wait so long until all jobs have finished, or are gone. Another request on the connection ends that.
   101: optional i32 waitMillis,
   // Longer bodies are cut to so many bytes: enough for a list to show what the jobs are. At least 1; unset: whole bodies.
   102: optional i32 maxBodyBytes,
@@ -306,6 +300,8 @@ struct PinLaterScanJobsRequest {
 struct PinLaterScanJobsResponse {
   1: required list<PinLaterJobInfo> scannedJobs,
   2: optional string continuation = CONTINUATION_END,
+  // Of a search of bodies: how many it has looked at. It ends after a while, maybe with no job, and goes on from there.
+  100: optional i64 lookedAt,
 }
 
 struct PinLaterRetryFailedJobsRequest {
@@ -334,8 +330,7 @@ struct PinLaterRunJobsNowRequest {
   2: required list<string> jobDescriptors,
 }
 
-// Addition: these jobs, as far as they are PENDING, become due at this time, which may be earlier or later than before;
-// nothing else of them changes.
+// Addition: these jobs, as far as they are PENDING, become due at this time, earlier or later; nothing else changes.
 struct PinLaterScheduleJobsRequest {
   1: required string queueName,
   2: required list<string> jobDescriptors,
@@ -531,8 +526,7 @@ struct PinLaterFailureGroupsRequest {
 }
 
 // Addition: what jobs of one queue have in common whose last attempt failed: their class, and the line of the error
-// with what varies in it left out. A job is in no group any more once it has succeeded, was cancelled, or was retried
-// by hand.
+// with what varies in it left out. A job leaves it by success, cancellation, or a retry by hand.
 struct PinLaterFailureGroup {
   1: required string queueName,
   // The same on all servers and in all queues.
@@ -680,8 +674,7 @@ service PinLater {
   // Those with jobs, the largest first; at most so many as an answer holds.
   list<PinLaterFailureGroup> getFailureGroups(1: RequestContext context, 2: PinLaterFailureGroupsRequest request)
     throws (1: PinLaterException e),
-  // Since when the job is due that has been so for longest, by queue; queues without one are left out.
-  // No names: of all queues.
+  // Since when the job is due that has been so for longest, by queue; queues without one are left out. No names: all.
   map<string, i64> getOldestDueTimestamps(1: RequestContext context, 2: list<string> queueNames)
     throws (1: PinLaterException e),
   // Addition: what happened in past minutes or hours, in the order of time; periods in which nothing did are left out.

@@ -101,7 +101,7 @@ def test_by_body_with_pages(backend):
 
 def test_a_rare_body_is_found_among_many(backend):
     names = backend.put(*[new_job(b"needle" if n == 5 else b"straw") for n in range(3000)])
-    page = backend.scan(limit=1, body_regex="needle")
+    page = backend.scan(limit=2, body_regex="needle")
     assert [record.descriptor for record in page.jobs] == [names[5]]
     assert page.position is None
 
@@ -113,7 +113,7 @@ def test_jobs_at_the_ends_of_time_are_found(backend, run_after_ms):
 
 
 def test_an_empty_queue_has_one_empty_page(backend):
-    assert backend.scan() == ([], None)
+    assert backend.scan()[:2] == ([], None)
 
 
 def test_another_queue_is_not_scanned(backend):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from starlette.requests import Request
 from starlette.responses import Response
 
 from pinlater.client.waits import waits_text
 from pinlater.dashboard.app_state import AppState, get_app_state
 from pinlater.dashboard.count_cache import DISPLAY_STATES
-from pinlater.dashboard.forms import RequestRefused, query_text
+from pinlater.dashboard.forms import RequestRefused, number, query_text
 from pinlater.dashboard.job_query import JobQuery, read_query
 from pinlater.dashboard.job_rows import read_rows
 from pinlater.dashboard.privacy import admit_search
@@ -22,7 +24,26 @@ _MOST_TRAIL = 20
 
 _MOST_CONTINUATION = 200
 _TRAIL_SEPARATOR = "~"
+_LOOKED_AT_SEPARATOR = "!"
+"""Before the number of jobs that a search of bodies has looked at before the page."""
+
 _TOO_LONG = "the search took too long; use a simpler pattern or choose a priority"
+
+
+class SearchProgress(NamedTuple):
+    """How far a search of bodies has come.
+
+    Attributes:
+        looked_at: jobs that it has looked at, on this page and those before.
+        total: jobs there are, about.
+        is_over: whether these are all.
+        is_cut: whether it ended before the page was full.
+    """
+
+    looked_at: int
+    total: int
+    is_over: bool
+    is_cut: bool
 
 
 async def jobs(request: Request) -> Response:
@@ -40,16 +61,19 @@ async def jobs(request: Request) -> Response:
     if query.regex:
         admit_search(request, f"{query.job} {query.argument}".strip())
     start = query_text(request, "from", _MOST_CONTINUATION)
+    continuation, _, looked_at_before = start.partition(_LOOKED_AT_SEPARATOR)
+    looked_before = int(number("from", looked_at_before or "0", 0, 2**53, int))
     trail = query_text(request, "trail", _MOST_TRAIL * (_MOST_CONTINUATION + 1))
     found, status, problem = Page([], None), 200, ""
     try:
-        found = await _scan(app, query, start or None)
+        found = await _scan(app, query, continuation or None)
     except ContinuationInvalid:
         raise RequestRefused(400, "this page of the list does not exist", query.link()) from None
     except (UnknownError, CallTimeout) as error:
         if not query.regex:
             raise
         status, problem = (503, _TOO_LONG) if isinstance(error, CallTimeout) else (400, str(error)[:300])
+    count = counts[DISPLAY_STATES.index(query.display_state)]
     return page(
         request,
         "jobs.html",
@@ -59,11 +83,12 @@ async def jobs(request: Request) -> Response:
         queue=query.queue,
         display_state=query.display_state,
         display_states=[(one, counts[index]) for index, one in enumerate(DISPLAY_STATES)],
-        count=counts[DISPLAY_STATES.index(query.display_state)],
+        count=count,
+        progress=await _progress(app, query, found, looked_before, count),
         rows=await read_rows(app, found.jobs),
         is_first=not start,
         previous=_previous(query, trail),
-        following=_following(query, start, trail, found.continuation),
+        following=_following(query, start, trail, found, looked_before),
         waits_text=waits_text,
         link=query.link,
     )
@@ -87,12 +112,26 @@ def _previous(query: JobQuery, trail: str) -> str:
     return query.link(**{"from": start, "trail": before})
 
 
-def _following(query: JobQuery, start: str, trail: str, continuation: str | None) -> str:
+def _following(query: JobQuery, start: str, trail: str, found: Page, looked_before: int) -> str:
     """Return the path of the next page; empty if there is none."""
-    if continuation is None:
+    if found.continuation is None:
         return ""
     starts = [one for one in [*trail.split(_TRAIL_SEPARATOR), start] if one][-_MOST_TRAIL:]
-    return query.link(**{"from": continuation, "trail": _TRAIL_SEPARATOR.join(starts)})
+    searched = "" if found.looked_at is None else f"{_LOOKED_AT_SEPARATOR}{looked_before + found.looked_at}"
+    return query.link(**{"from": found.continuation + searched, "trail": _TRAIL_SEPARATOR.join(starts)})
+
+
+async def _progress(
+    app: AppState, query: JobQuery, found: Page, looked_before: int, count: int
+) -> SearchProgress | None:
+    """Return how far a search of bodies has come; None if bodies are not searched, or the server does not say."""
+    if found.looked_at is None:
+        return None
+    looked_at = looked_before + found.looked_at
+    if query.priority or query.group:  # the counts of the page are of all jobs in the state
+        count = await app.client.count(query.queue, query.display_state.state, **query.filters | {"body_regex": None})
+    is_over = found.continuation is None
+    return SearchProgress(looked_at, max(count, looked_at), is_over, not is_over and len(found.jobs) < PER_PAGE)
 
 
 def _choose(names: list[str]) -> str:

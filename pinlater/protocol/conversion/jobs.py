@@ -252,13 +252,14 @@ def imported_job(struct: messages.PinLaterJobInfo, status: str) -> JobRecord:
 def page(reply: Any) -> Page:
     """Read one page of a scan."""
     more = present(reply).continuation
-    return Page([job_info(struct) for struct in reply.scannedJobs or ()], None if more == CONTINUATION_END else more)
+    jobs = [job_info(struct) for struct in reply.scannedJobs or ()]
+    return Page(jobs, None if more == CONTINUATION_END else more, reply.lookedAt)
 
 
-def page_reply(jobs: list[messages.PinLaterJobInfo], position: Position | None) -> messages.PinLaterScanJobsResponse:
+def page_reply(jobs: list[Any], position: Position | None, looked_at: int | None) -> messages.PinLaterScanJobsResponse:
     """Build the reply of a scan, which goes on at a position; None: nowhere."""
     more = CONTINUATION_END if position is None else write_continuation(position)
-    return messages.PinLaterScanJobsResponse(jobs, more)
+    return messages.PinLaterScanJobsResponse(jobs, more, looked_at)
 
 
 def read_continuation(token: str | None) -> Position | None:

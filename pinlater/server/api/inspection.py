@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pinlater.errors import UnknownError
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.model.jobs import JobRecord, Position
+from pinlater.model.jobs import JobRecord, Position, RecordPage
 from pinlater.protocol import messages as wire
 from pinlater.protocol.conversion.jobs import info_struct, page_reply, read_continuation
 from pinlater.protocol.conversion.values import default
@@ -158,17 +158,17 @@ class Inspection:
         limit = default(request.limit, 100)
         rules.check_limit(limit)
         async with self._large_pages if limit > _SMALL_PAGE_JOBS else nullcontext(), self._search_slot(which):
-            jobs, position = await self._page(request.queueName, which, order, min(limit, MAX_SCAN_JOBS), position)
-        return page_reply(jobs, position if limit else None)
+            jobs, end = await self._page(request.queueName, which, order, min(limit, MAX_SCAN_JOBS), position)
+        return page_reply(jobs, end.position if limit else None, end.looked_at)
 
     async def _page(
         self, queue: str, which: JobFilter, order: ScanOrder, limit: int, position: Position | None
-    ) -> tuple[list[wire.PinLaterJobInfo], Position | None]:
-        """Read up to ``limit`` jobs that fit into a reply; return them and the next position, None at the end.
+    ) -> tuple[list[wire.PinLaterJobInfo], RecordPage]:
+        """Read up to ``limit`` jobs that fit into a reply; return them and the last page of the store.
 
         They are read in chunks, so that jobs with long statuses do not fill the memory. A search of bodies reads only
-        one chunk, since its time limit applies to one call to the store. If too many have to be skipped, there are
-        fewer than ``limit``, or none.
+        one chunk, since its time limit applies to one call to the store. If that is over, or too many have to be
+        skipped, there are fewer than ``limit``, or none.
         """
         found: list[wire.PinLaterJobInfo] = []
         bytes_left, read = self._max_bytes, 0
@@ -183,7 +183,7 @@ class Inspection:
             position = page.position
             is_full = len(found) >= limit or bytes_left < _LARGEST_JOB_BYTES or read >= MAX_SCAN_JOBS
             if position is None or is_full or which.body_regex:
-                return found, position
+                return found, page
 
     async def delete(self, arguments: Any, once: IdempotencyKey | None) -> int:
         """Delete jobs that match, or the named jobs; return how many."""

@@ -75,11 +75,24 @@ class BodyPattern:
         Raises:
             UnknownError: the time is up, or the pattern is too large for a body of this size.
         """
-        if time.monotonic() >= self._deadline:
+        if self.is_late:
             raise UnknownError(
                 f"searching bodies took longer than {self._seconds:g} s; use a simpler pattern, or fewer jobs at once "
                 "(one priority, a smaller limit)"
             )
+        return self.occurs_in(body)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time is up."""
+        return time.monotonic() >= self._deadline
+
+    def occurs_in(self, body: bytes) -> bool:
+        """Whether the pattern occurs in ``body``, whatever time is left.
+
+        Raises:
+            UnknownError: the pattern is too large for a body of this size.
+        """
         most = max(_STEPS // max(len(body), 1), _LEAST_INSTRUCTIONS)
         if self._compiled.programsize > most:
             raise UnknownError(

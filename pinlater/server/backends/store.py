@@ -291,7 +291,7 @@ class Store(ReportStore, StatisticsStore, Protocol):
     async def scan_jobs(
         self, queue: str, which: JobFilter, limit: int, position: Position | None, *, oldest_first: bool = False
     ) -> RecordPage:
-        """Return the next page of jobs that match, latest run_after first unless otherwise asked, without bodies."""
+        """Return the next page of jobs that match, latest run_after first or as asked, without bodies; see BodyWalk."""
 
     async def failure_groups(self, queues: Sequence[str], limit: int) -> list[FailureGroup]:
         """Return up to ``limit`` failure groups of queues that have jobs, the largest first; no names: of all queues.

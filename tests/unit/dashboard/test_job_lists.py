@@ -1,5 +1,6 @@
 """Lists of jobs: rows that say what each job is, filters, and actions on all that match."""
 
+import html
 import re
 import time
 
@@ -10,6 +11,7 @@ from pinlater.model.attempts import Ack, Checkpoint
 from pinlater.model.jobs import NewJob
 from pinlater.model.state import JobState
 from pinlater.model.workers import RunningJob, WorkerProcess, WorkerReport
+from pinlater.server.backends import body_walk
 from tests.unit.dashboard.app import ADMIN, LOCKED, READER, dashboard, log_in, post, token_in
 from tests.unit.dashboard.failing import retry_later
 from tests.unit.dashboard.test_bulk_actions import carried_out, plan
@@ -78,6 +80,32 @@ def test_jobs_are_filtered_by_class_and_argument(browser, client):
     assert browser.get("/jobs?queue=pins&class=Send&argument=user_id%3D42").text.count('class="job-name"') == 1
     assert browser.get("/jobs?queue=pins&class=Resize&argument=user_id%3D42").text.count('class="job-name"') == 0
     assert browser.get("/jobs?queue=pins&argument=/ada|tmp/").text.count('class="job-name"') == 2
+
+
+def test_a_search_says_how_far_it_came_and_goes_on_from_there(browser, client, monkeypatch):
+    monkeypatch.setattr(body_walk, "MAX_PAGES", 3)
+    monkeypatch.setattr(body_walk, "FIRST_PAGE_JOBS", 10)
+    monkeypatch.setattr(body_walk, "NEXT_PAGE_JOBS", 10)
+    client.enqueue_jobs("pins", [NewJob(SEND), *[NewJob(RESIZE)] * 74])
+    page = browser.get("/jobs?queue=pins&class=Send")
+    texts, paths = [], []
+    while link := re.search(r'rel="next" href="([^"]*)">([^<]*)<', page.text):
+        assert link[2] == "Go on from there"
+        assert "Nothing found so far" in page.text
+        texts.append(_looked_at(page))
+        paths.append(html.unescape(link[1]))
+        page = browser.get(paths[-1])
+    assert len(paths) >= 2
+    assert texts == [f"looked at {10 * (at + 1)} of about 75 jobs" for at in range(len(texts))]
+    assert _looked_at(page) == "looked at 75 of 75 jobs"
+    assert page.text.count('class="job-name"') == 1
+    previous = html.unescape(re.search(r'rel="prev" href="([^"]*)"', page.text)[1])
+    assert _looked_at(browser.get(previous)) == texts[-1]
+    assert browser.get("/jobs?queue=pins&class=Send&from=1.2!x").status_code == 400
+
+
+def _looked_at(page):
+    return re.search("looked at [^<,]* jobs", page.text)[0]
 
 
 def test_arguments_are_hidden_with_bodies(local_server, client):

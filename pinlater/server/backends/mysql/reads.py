@@ -11,6 +11,7 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, Position, RecordPage
 from pinlater.server.backends.batches import STEP_JOBS
 from pinlater.server.backends.body_pattern import BodyPattern
+from pinlater.server.backends.body_walk import BodyWalk, SearchedJob
 from pinlater.server.backends.key_turns import job_key
 from pinlater.server.backends.mysql.children import parent_of
 from pinlater.server.backends.mysql.claim import SMALL_BODY_BYTES, Candidate, MysqlDequeueCall, share_out
@@ -179,6 +180,10 @@ async def states_in_use(database: Database) -> dict[str, set[int]]:
 
 async def scan(database: Database, search: JobSearch, limit: int, position: Position | None) -> RecordPage:
     """Return the next page of matching jobs, in the order of the search, without their bodies."""
+    pattern = await asyncio.to_thread(search.pattern)
+    if pattern is not None and limit:
+        order = search.is_oldest_first
+        return await _walk_bodies(database, search, BodyWalk(pattern, search.priorities, limit, position, order))
     found = [
         (Position(row[7], row[0]), _record(database, search.queue, row)._replace(body=None))
         for row in await _matching(database, search, limit + 1, position)
@@ -186,6 +191,15 @@ async def scan(database: Database, search: JobSearch, limit: int, position: Posi
     found.sort(key=lambda entry: entry[0], reverse=not search.is_oldest_first)
     last = found[limit - 1][0] if 0 < limit < len(found) else None
     return RecordPage([record for _, record in found[:limit]], last)
+
+
+async def _walk_bodies(database: Database, search: JobSearch, walk: BodyWalk[Any]) -> RecordPage:
+    while (priority := walk.wanted) is not None:
+        position, at_once = walk.position(priority), walk.page_size(priority)
+        statement = _page_statement(database, search, priority, position, at_once, has_body=True)
+        jobs = [SearchedJob(Position(row[7], row[0]), row[10], row) for row in await database.rows(statement)]
+        await asyncio.to_thread(walk.add, priority, jobs, is_last=len(jobs) < at_once)
+    return walk.page(lambda row: _record(database, search.queue, row)._replace(body=None))
 
 
 async def matching_ids(
@@ -218,19 +232,26 @@ async def _pages(
 ) -> AsyncIterator[list[Any]]:
     """Yield pages of rows; each page borrows a connection of its own, so that others get their turn."""
     page_size = _PAGE_BODIES if has_body else min(limit, STEP_JOBS)
-    name = f"scan_{_kind(search)}_oldest" if search.is_oldest_first else f"scan_{_kind(search)}"
-    values = _values(search) | {"priority": priority, "end": search.end, "has_body": has_body}
-    run_after, local_id = search.start(position)
     while page_size:
-        statement = database.queries.bind(name, run_after=run_after, id=local_id, limit=page_size, **values)
+        statement = _page_statement(database, search, priority, position, page_size, has_body=has_body)
         rows = await database.rows(statement)
         yield rows
         if len(rows) < page_size:
             return
-        local_id, run_after = rows[-1][0], rows[-1][7]
+        position = Position(rows[-1][7], rows[-1][0])
         if has_body:
             is_small = sum(len(row[10]) for row in rows) < _SMALL_PAGE_BYTES
             page_size = STEP_JOBS if is_small else _PAGE_BODIES
+
+
+def _page_statement(
+    database: Database, search: JobSearch, priority: int, position: Position | None, limit: int, *, has_body: bool
+) -> Any:
+    """Return the statement that reads the next rows of a priority."""
+    name = f"scan_{_kind(search)}_oldest" if search.is_oldest_first else f"scan_{_kind(search)}"
+    values = _values(search) | {"priority": priority, "end": search.end, "has_body": has_body}
+    run_after, local_id = search.start(position)
+    return database.queries.bind(name, run_after=run_after, id=local_id, limit=limit, **values)
 
 
 def _matching_rows(pattern: BodyPattern, rows: Sequence[Any]) -> list[Any]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from pinlater.errors import QueueNotFound
@@ -13,6 +14,7 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, Position, RecordPage
 from pinlater.protocol.messages import IN_PROGRESS
 from pinlater.server.backends.body_pattern import BodyPattern
+from pinlater.server.backends.body_walk import BodyWalk, SearchedJob
 from pinlater.server.backends.records import ALL_PRIORITIES, JobFilter
 from pinlater.server.backends.redis.lifecycle import pack, pack_ids
 from pinlater.server.backends.redis.records import KINDS, StoredJob, parse_job
@@ -152,6 +154,9 @@ async def due_priorities(scripts: ScriptRunner, queues: Sequence[str], levels: i
 
 async def scan(scripts: ScriptRunner, search: RedisSearch, limit: int, position: Position | None) -> RecordPage:
     """Return the next page of matching jobs, in the order of the search, without their bodies."""
+    if search.pattern is not None and limit:
+        order = search.is_oldest_first
+        return await _walk_bodies(scripts, search, BodyWalk(search.pattern, search.priorities, limit, position, order))
     found = [
         job for priority in search.priorities async for job in matching(scripts, search, priority, limit + 1, position)
     ]
@@ -160,6 +165,23 @@ async def scan(scripts: ScriptRunner, search: RedisSearch, limit: int, position:
     if len(found) <= limit or not shown:
         return RecordPage([job.record for job in shown], None)
     return RecordPage([job.record for job in shown], Position(shown[-1].record.run_after_ms, shown[-1].local_id))
+
+
+async def _walk_bodies(scripts: ScriptRunner, search: RedisSearch, walk: BodyWalk[StoredJob]) -> RecordPage:
+    while (priority := walk.wanted) is not None:
+        at_once = walk.page_size(priority)
+        page: list[StoredJob] = await anext(
+            _page_source(search)(scripts, search, priority, at_once, walk.position(priority)), []
+        )
+        some = _by_size(page)[0] if page else []
+        bodies = await scripts.run("read_bodies", search.queue, pack([job.local_id for job in some])) if some else ()
+        jobs = [SearchedJob(_position(job), body, job) for job, body in zip(some, bodies, strict=True)]
+        await asyncio.to_thread(walk.add, priority, jobs, is_last=len(some) == len(page) < at_once)
+    return walk.page(attrgetter("record"))
+
+
+def _position(job: StoredJob) -> Position:
+    return Position(job.record.run_after_ms, job.local_id)
 
 
 async def matching(
@@ -181,9 +203,12 @@ async def pages(
 ) -> AsyncIterator[list[StoredJob]]:
     """Yield pages of matching jobs of one priority, in the order of the search."""
     page_size = PAGE_JOBS if search.pattern else min(limit, PAGE_JOBS)
-    scan_pages = _claimed_pages if search.which.state == IN_PROGRESS else _pages
-    async for page in scan_pages(scripts, search, priority, page_size, position):
+    async for page in _page_source(search)(scripts, search, priority, page_size, position):
         yield await _match_bodies(scripts, search, page)
+
+
+def _page_source(search: RedisSearch) -> Callable[..., AsyncIterator[list[StoredJob]]]:
+    return _claimed_pages if search.which.state == IN_PROGRESS else _pages
 
 
 async def _pages(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, Position, RecordPage
+from pinlater.model.walked_jobs import WalkedJobs
 
 _BEHIND_ALL = 2**63 - 1
 
@@ -25,11 +26,14 @@ def start_of(shard: str, position: Position | None) -> Position | None:
     return Position(position.run_after_ms, 0 if shard > position.shard else _BEHIND_ALL)
 
 
-def merge(pages: Iterable[RecordPage], limit: int, *, oldest_first: bool = False) -> RecordPage:
-    """Merge the pages that shards returned for the same limit into one."""
+def merge(pages: Iterable[tuple[str, RecordPage]], limit: int, *, oldest_first: bool = False) -> RecordPage:
+    """Merge the pages that shards, given with their names, returned for the same limit into one."""
+    walks = [(shard, page, page.walked) for shard, page in pages if page.walked is not None]
+    if walks:
+        return _merge_walks(walks, limit, oldest_first=oldest_first)
     ranked: list[tuple[_Rank, JobRecord]] = []
     has_more = False
-    for page in pages:
+    for _, page in pages:
         ranked += ((_rank(record), record) for record in page.jobs)
         has_more = has_more or page.position is not None
     ranked.sort(key=lambda entry: entry[0], reverse=not oldest_first)
@@ -38,6 +42,29 @@ def merge(pages: Iterable[RecordPage], limit: int, *, oldest_first: bool = False
         return RecordPage([record for _, record in shown], None)
     last = shown[-1][0]
     return RecordPage([record for _, record in shown], Position(last.run_after_ms, last.local_id, last.shard))
+
+
+def _merge_walks(walks: Sequence[tuple[str, RecordPage, WalkedJobs]], limit: int, *, oldest_first: bool) -> RecordPage:
+    """Merge searches of bodies: together they have come as far as the one that came least far.
+
+    What the others have found behind its end is found again by the search that goes on from there.
+    """
+    found = [(_rank(job), job) for _, page, _ in walks for job in page.jobs]
+    found.sort(key=lambda entry: entry[0], reverse=not oldest_first)
+    ends = [_Rank(end.run_after_ms, shard, end.local_id) for shard, page, _ in walks if (end := page.position)]
+    if len(found) > limit or (ends and len(found) == limit):
+        ends.append(found[limit - 1][0])
+    if not ends:
+        return RecordPage([record for _, record in found], None, sum(len(walked) for *_, walked in walks))
+    last = min(ends) if oldest_first else max(ends)
+    jobs = [record for rank, record in found if rank == last or (rank < last) == oldest_first]
+    position = Position(last.run_after_ms, last.local_id, last.shard)
+    return RecordPage(jobs, position, sum(_count_until(walked, shard, position) for shard, _, walked in walks))
+
+
+def _count_until(walked: WalkedJobs, shard: str, position: Position) -> int:
+    run_after_ms, local_id, _ = start_of(shard, position) or position
+    return walked.count_until(run_after_ms, local_id)
 
 
 def _rank(record: JobRecord) -> _Rank:

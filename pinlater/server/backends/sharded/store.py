@@ -221,7 +221,7 @@ class ShardedStore(StoreOverview):
                 queue, which, limit, scan.start_of(shard.name, position), oldest_first=oldest_first
             ),
         )
-        return scan.merge([page for _, page in pages], limit, oldest_first=oldest_first)
+        return scan.merge([(handle.name, page) for handle, page in pages], limit, oldest_first=oldest_first)
 
     async def failure_groups(self, queues: Sequence[str], limit: int) -> list[FailureGroup]:
         answers = await ask_all(self.group.healthy(), lambda shard: shard.failure_groups(queues, MOST_READ))

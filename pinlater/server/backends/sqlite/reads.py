@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from pinlater.model.attempts import DequeuedJob
 from pinlater.model.jobs import JobRecord, Position, RecordPage
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
+from pinlater.server.backends.body_walk import BodyWalk, SearchedJob
 from pinlater.server.backends.key_turns import job_key
 from pinlater.server.backends.records import WHOLE_BODY, JobFilter
 from pinlater.server.backends.search import JobSearch, Queue
@@ -22,6 +23,9 @@ _BEGIN = -(2**63)
 _PAGE_ROWS = 500
 PAGE_BODIES = 50
 """Jobs whose bodies are read at once, to be searched: they may be large."""
+
+_SEARCHED_BYTES = 64 * 1024
+"""A scan reads so much of each body of a page; longer bodies are read one by one."""
 
 
 class _Rows(NamedTuple):
@@ -114,10 +118,31 @@ def first_due(connection: sqlite3.Connection, queues: Sequence[Queue]) -> dict[s
 
 def scan(connection: sqlite3.Connection, search: JobSearch, limit: int, position: Position | None) -> RecordPage:
     """Return the next jobs that match, in the order of the search, without their bodies."""
+    pattern = search.pattern()
+    if pattern is not None and limit:
+        order = search.is_oldest_first
+        return _walk_bodies(connection, search, BodyWalk(pattern, search.priorities, limit, position, order))
     found = list(_matching(connection, search, limit + 1, position))
     found.sort(key=_rank, reverse=not search.is_oldest_first)
     last = _rank(found[limit - 1]) if len(found) > limit else None
     return RecordPage([record for _, record in found[:limit]], last)
+
+
+def _walk_bodies(connection: sqlite3.Connection, search: JobSearch, walk: BodyWalk[Any]) -> RecordPage:
+    while (priority := walk.wanted) is not None:
+        at_once = walk.page_size(priority)
+        rows = page(connection, search, priority, at_once, walk.position(priority), body_bytes=_SEARCHED_BYTES)
+        jobs = (_searched_job(connection, search.queue, row) for row in rows)
+        walk.add(priority, jobs, is_last=len(rows) < at_once)
+    return walk.page(lambda row: _record(search.queue, row)._replace(body=None))
+
+
+def _searched_job(connection: sqlite3.Connection, queue: Queue, row: Any) -> SearchedJob[Any]:
+    local_id, priority, body = row[0], row[2], row[10]
+    if len(body) == _SEARCHED_BYTES:
+        whole = connection.execute(QUERIES["lookup_job"], (queue.id, local_id, priority, WHOLE_BODY, False)).fetchone()
+        body = whole and whole[10]
+    return SearchedJob(Position(row[7], local_id), body, row)
 
 
 def _rank(entry: tuple[int, JobRecord]) -> Position:
@@ -152,12 +177,18 @@ def _walk(
 
 
 def page(
-    connection: sqlite3.Connection, search: JobSearch, priority: int, at_once: int, position: Position | None
+    connection: sqlite3.Connection,
+    search: JobSearch,
+    priority: int,
+    at_once: int,
+    position: Position | None,
+    *,
+    body_bytes: int = WHOLE_BODY,
 ) -> list[Any]:
-    """Return the next rows of a priority, in the order of the search."""
+    """Return the next rows of a priority, in the order of the search; if it searches bodies, with so much of them."""
     kind, more = _rows_of(search.which)
     run_after, local_id = search.start(position)
-    body_bytes = WHOLE_BODY if search.which.body_regex else 0
+    body_bytes = body_bytes if search.which.body_regex else 0
     parameters = (search.queue.id, priority, search.end, body_bytes, run_after, local_id, at_once, *more)
     sql = QUERIES[f"scan_{kind}_oldest" if search.is_oldest_first else f"scan_{kind}"]
     return connection.execute(sql, parameters).fetchall()
