@@ -23,6 +23,7 @@ from pinlater.model.wait_records import CallRecord
 _PAGE = 1000
 DEFAULT_BATCH = 1000
 """Children that are enqueued at once."""
+_SUCCEEDED = int(MessageKind.SUCCEEDED)
 
 
 class Joined(NamedTuple):
@@ -47,11 +48,19 @@ class Joined(NamedTuple):
 
 
 class _Call(NamedTuple):
-    """What a call says of all its children."""
+    """What a call says: the jobs that it was given, and what holds for all of them."""
 
     name: str
+    jobs: Sequence[Job]
     timeout: float | None
     options: CallOptions
+
+
+class _Ended(NamedTuple):
+    """What children tell, by position; and the descriptors of those that have failed, as far as they are known."""
+
+    messages: dict[int, ReceivedMessage]
+    descriptors: dict[int, str]
 
 
 class ChildCalls:
@@ -89,24 +98,27 @@ class ChildCalls:
         """Enqueue children and return how they have ended; see ``JobContext.call_all``."""
         use = self.names.next(name)
         self._context.go_on_to_wait()
-        children = list(enumerate(jobs))
-        if not children:
+        call = _Call(name, list(jobs), timeout, options)
+        if not call.jobs:
             return Joined(name, [])
         if batch_size < 1:
             raise ValueError(f"batch_size={batch_size} must be at least 1")
-        record = self._record(use, len(children), batch_size)
-        ended = self._ended(_Call(name, timeout, options), use, children, record)
-        ends = [_end(job, *ended[position]) for position, job in children]
+        record = self._record(use, len(call.jobs), batch_size)
+        messages, descriptors = self._ended(call, use, range(len(call.jobs)), record)
+        ends = [
+            decode_result(type(job), messages[at].payload or None)
+            if messages[at].kind == _SUCCEEDED
+            else _failure(job, messages[at], descriptors.get(at, ""))
+            for at, job in enumerate(call.jobs)
+        ]
         latest = record.latest()
         failures = [end for end in ends if isinstance(end, JobFailed)]
         for failure in failures:
             self._settled.add(failure, partial(latest.call_again, len(failures)))
         return Joined(name, ends)
 
-    def _ended(
-        self, call: _Call, use: str, children: Sequence[tuple[int, Job]], record: CallRecord
-    ) -> dict[int, tuple[ReceivedMessage, str]]:
-        """Enqueue children; once all have ended, return by position what they tell, and the descriptors of the failed.
+    def _ended(self, call: _Call, use: str, positions: Sequence[int], record: CallRecord) -> _Ended:
+        """Enqueue the jobs at some positions; return what they tell, once all have ended.
 
         Those that have failed are called again if a person has retried the job that was given up for that.
         """
@@ -114,18 +126,18 @@ class ChildCalls:
             record.until_ms = self._link.now_ms() + int(call.timeout * 1000)
         if record.has_timed_out:
             raise self._timed_out(call.name, record)
-        messages = self._messages_if_complete(self._message_name(use), len(children))
-        self._enqueue_rest(use, children, record, call.options)
-        if messages is None:
+        found = self._messages_if_complete(self._message_name(use), len(positions))
+        self._enqueue_rest(call, use, positions, record)
+        if found is None:
             raise self._wait(use, call.name, record)
-        ended = {int(message.id): (message, "") for message in messages}
-        failed = [child for child in children if ended[child[0]][0].kind != MessageKind.SUCCEEDED]
+        messages = {int(message.id): message for message in found}
+        failed = [at for at in positions if messages[at].kind != _SUCCEEDED]
         if not failed:
-            return ended
+            return _Ended(messages, {})
         if record.again is not None:
-            return ended | self._ended(call, f"{use}/again", failed, record.again)
-        descriptors = self._descriptors(use, children, record, call.options)
-        return ended | {at: (ended[at][0], descriptors.get(at, "")) for at, _ in failed}
+            again = self._ended(call, f"{use}/again", failed, record.again)
+            return again._replace(messages=messages | again.messages)
+        return _Ended(messages, self._descriptors(call, use, positions, record))
 
     def ends(self, name: str, count: int) -> list[ReceivedMessage]:
         """Return what children tell that somebody else has enqueued, once all have ended.
@@ -158,19 +170,17 @@ class ChildCalls:
 
     # Enqueueing
 
-    def _enqueue_rest(
-        self, use: str, jobs: Sequence[tuple[int, Job]], record: CallRecord, options: CallOptions
-    ) -> None:
+    def _enqueue_rest(self, call: _Call, use: str, positions: Sequence[int], record: CallRecord) -> None:
         """Enqueue the children that were not enqueued yet, batch by batch, and save how far that has come."""
-        while record.enqueued < len(jobs):
+        while record.enqueued < len(positions):
             self._context.begin()
             if self._context.is_draining:
                 self._save()
                 raise self._context.interrupt(JobInterrupted())
-            end = min(record.enqueued + record.batch, len(jobs))
+            end = min(record.enqueued + record.batch, len(positions))
             stored = [
                 descriptor
-                for children in self._batches(use, jobs, record.enqueued, end, options)
+                for children in self._batches(call, use, positions[record.enqueued : end], record.enqueued)
                 for descriptor in self._enqueue(children)
             ]
             record.add(stored)
@@ -178,15 +188,14 @@ class ChildCalls:
             self._save()  # servers forget the key of a call after a day
             self._context.go_on_to_wait()
 
-    def _batches(
-        self, use: str, jobs: Sequence[tuple[int, Job]], start: int, end: int, options: CallOptions
-    ) -> Iterator[Children]:
+    def _batches(self, call: _Call, use: str, positions: Sequence[int], start: int) -> Iterator[Children]:
         name, parent = self._message_name(use), self._context.descriptor
         queues: defaultdict[str, list[tuple[Job, Parent]]] = defaultdict(list)
-        for position, job in jobs[start:end]:
-            queues[options.get("queue") or job.job_options.queue].append((job, Parent(parent, name, position)))
+        for position in positions:
+            job = call.jobs[position]
+            queues[call.options.get("queue") or job.job_options.queue].append((job, Parent(parent, name, position)))
         for queue, told in queues.items():
-            yield Children(queue, told, options, f"{parent}/{name}/{start}/{queue}")
+            yield Children(queue, told, call.options, f"{parent}/{name}/{start}/{queue}")
 
     def _enqueue(self, children: Children) -> list[str]:
         try:
@@ -222,22 +231,18 @@ class ChildCalls:
     def _timed_out(self, name: str, record: CallRecord) -> JoinTimeout:
         return self._settled.add(JoinTimeout(f"not all jobs of call {name!r} have ended in time"), record.restart)
 
-    def _descriptors(
-        self, use: str, jobs: Sequence[tuple[int, Job]], record: CallRecord, options: CallOptions
-    ) -> dict[int, str]:
+    def _descriptors(self, call: _Call, use: str, positions: Sequence[int], record: CallRecord) -> dict[int, str]:
         """Return the descriptors of the children that are known, by position."""
-        positions = [
+        enqueued = [
             parent.position
-            for start in range(0, len(jobs), record.batch)
-            for children in self._batches(use, jobs, start, min(start + record.batch, len(jobs)), options)
+            for start in range(0, len(positions), record.batch)
+            for children in self._batches(call, use, positions[start : start + record.batch], start)
             for _, parent in children.jobs
         ]
-        return dict(zip(positions, record.descriptors(), strict=False))
+        return dict(zip(enqueued, record.descriptors(), strict=False))
 
 
-def _end(job: Job, message: ReceivedMessage, descriptor: str) -> Any:
-    if message.kind == MessageKind.SUCCEEDED:
-        return decode_result(type(job), message.payload or None)
+def _failure(job: Job, message: ReceivedMessage, descriptor: str) -> JobFailed:
     return job_failed(
         descriptor,
         message.payload.decode(errors="replace"),

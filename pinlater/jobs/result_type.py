@@ -30,6 +30,7 @@ def result_type(kind: type[Job]) -> Any:
     return UNDECLARED if isinstance(declared, TypeVar) else declared
 
 
+@cache
 def has_typed_result(kind: type[Job]) -> bool:
     """Whether what jobs of a class return has to fit a type, and is sent as JSON."""
     return not issubclass(kind, RawJob) and result_type(kind) is not UNDECLARED
