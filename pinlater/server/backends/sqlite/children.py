@@ -23,7 +23,8 @@ from pinlater.server.backends.store import parent_refused
 
 _PARENT_TO_BE = QUERIES["parent_to_be"]
 _TOLD = QUERIES["told_by_jobs"]
-_FAMILY = QUERIES["family_of_jobs"]
+_FIRST_ENDED = QUERIES["first_ended_child"]
+_COUNT_ENDED = QUERIES["count_ended_children"]
 
 _TOLD_CHARACTERS = 4000
 """So much of the end of a child's custom status is told."""
@@ -73,19 +74,25 @@ def tell_ended(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int]
 
 
 def _tell_as_one(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int]) -> bool:
-    """Tell the parent of many children that they are SUCCEEDED, if they have one parent, and one name of messages.
+    """Tell the parent of the first child of all those that are SUCCEEDED and send it messages of the same name.
 
-    Return whether all is told. The database copies the results, so Python does not see each of them.
+    Return whether all is told: mostly, the children of one call have one parent. The database copies the results, so
+    Python does not see each of them.
     """
     listed = id_list(ids)
-    [(succeeded, failed, parent_id, last_id, head, last_head)] = transaction.rows(_FAMILY, (queue_id, listed))
-    if not succeeded and not failed:
+    found = transaction.rows(_FIRST_ENDED, (queue_id, listed))
+    if not found:
         return True
-    if failed or parent_id != last_id or head != last_head:
+    [(parent_id, head)] = found
+    receivers = receivers_of(transaction, [parent_id])
+    if not receivers:
         return False
     name = msgspec.json.decode(head[:-1] + "]", type=tuple[str, str])[1]
-    receivers = receivers_of(transaction, [parent_id])
-    return not receivers or deliver_results(transaction, receivers[0], name, (queue_id, listed, len(head)), succeeded)
+    told = deliver_results(transaction, receivers[0], name, (queue_id, listed, head))
+    if told == len(ids):
+        return True
+    [(ended,)] = transaction.rows(_COUNT_ENDED, (queue_id, listed))
+    return bool(told == ended)
 
 
 def tell_deleted(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int], state: int) -> None:

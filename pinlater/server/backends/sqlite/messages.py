@@ -104,26 +104,28 @@ def _after_storing(
 
 
 def deliver_results(
-    transaction: SqliteTransaction, receiver: _Receiver, name: str, children: tuple[int, str, int], number: int
-) -> bool:
-    """Store the messages of children that have succeeded; return False, and store none, if some are there already.
+    transaction: SqliteTransaction, receiver: _Receiver, name: str, children: tuple[int, str, str]
+) -> int:
+    """Store the messages of those jobs that are children of one parent and have succeeded.
 
     Args:
         transaction: of their end.
         receiver: their parent.
         name: of the messages.
-        children: their queue, their ids as a JSON list, and the characters of what they have stored of their parent up
-            to their position.
-        number: how many there are.
+        children: the queue of the jobs, their ids as a JSON list, and what the children among them have stored of their
+            parent up to their position.
+
+    Returns:
+        How many were stored: none, if some of them are there already.
     """
     queue_id, listed, head = children
     before = _count(transaction, receiver.job_id, name)
     try:
-        transaction.run(_STORE_RESULTS, (queue_id, listed, receiver.job_id, name, before, head))
+        number = transaction.run(_STORE_RESULTS, (queue_id, listed, receiver.job_id, name, before, head))
     except sqlite3.IntegrityError:  # it changed nothing
-        return False
+        return 0
     _after_storing(transaction, [receiver], {(receiver.job_id, name): before + number})
-    return True
+    return number
 
 
 def _store(transaction: SqliteTransaction, mail: Mail) -> dict[tuple[int, str], int]:

@@ -400,21 +400,24 @@ SELECT jobs.parent_id, jobs.parent, state, is_cancelled, result, iif(state = 2, 
 FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
 WHERE parent_id IS NOT NULL AND state >= ?3 AND state <= ?4 AND queue_id = ?1
 
--- name: family_of_jobs
--- What jobs with a parent have in common: how many are SUCCEEDED and FAILED; first and last parent, and what they have
--- stored of it up to their position: ?2 ids as a JSON list.
-SELECT count(*) FILTER (WHERE state = 2), count(*) FILTER (WHERE state = 3), min(parent_id), max(parent_id),
-       min(rtrim(jobs.parent, '0123456789]')), max(rtrim(jobs.parent, '0123456789]'))
-FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
+-- name: first_ended_child
+-- The parent of the first job that has one and has finished, and what it has stored of it up to its position: ?2 ids as
+-- a JSON list.
+SELECT parent_id, rtrim(jobs.parent, '0123456789]') FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
+WHERE parent_id IS NOT NULL AND state >= 2 AND queue_id = ?1 LIMIT 1
+
+-- name: count_ended_children
+-- How many jobs have a parent and have finished: ?2 ids as a JSON list.
+SELECT count(*) FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
 WHERE parent_id IS NOT NULL AND state >= 2 AND queue_id = ?1
 
 -- name: store_results_of_children
--- The messages of children that are SUCCEEDED, all of one parent and name: ?1 queue id, ?2 ids as a JSON list, ?3 parent,
--- ?4 name, ?5 number of messages before, ?6 characters of what they have stored of the parent up to their position.
+-- The messages of those children that are SUCCEEDED and have one parent and name: ?1 queue id, ?2 ids as a JSON list,
+-- ?3 parent, ?4 name, ?5 number of messages before, ?6 what they have stored of the parent up to their position.
 INSERT INTO messages (job_id, name, id, number, kind, payload)
-SELECT ?3, ?4, rtrim(substr(jobs.parent, ?6 + 1), ']'), ?5 + row_number() OVER (), 1, coalesce(result, x'')
+SELECT ?3, ?4, rtrim(substr(jobs.parent, length(?6) + 1), ']'), ?5 + row_number() OVER (), 1, coalesce(result, x'')
 FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
-WHERE parent_id IS NOT NULL AND state = 2 AND queue_id = ?1
+WHERE parent_id = ?3 AND state = 2 AND queue_id = ?1 AND substr(jobs.parent, 1, length(?6)) = ?6
 
 -- name: receivers
 -- Jobs that take messages: ?1 ids as a JSON list.
