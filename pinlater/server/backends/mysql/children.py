@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.messages import Message, Parent
@@ -87,14 +88,22 @@ def parent_columns(parent: Parent | None) -> bytes:
     """Return what is stored of a job's parent, as SQL."""
     if parent is None:
         return b"NULL,NULL,NULL,NULL"
-    local_id = JobDescriptor.parse(parent.descriptor).local_id
-    values = (local_id, blob(parent.descriptor.encode()), blob(parent.name.encode()), parent.position)
-    return b"%d,%b,%b,%d" % values
+    return b"%b,%d" % (_columns_of_siblings(parent.descriptor, parent.name), parent.position)
+
+
+@lru_cache(maxsize=256)  # few parents, many children
+def _columns_of_siblings(descriptor: str, name: str) -> bytes:
+    return b"%d,%b,%b" % (_id_of(descriptor), blob(descriptor.encode()), blob(name.encode()))
+
+
+@lru_cache(maxsize=256)
+def _id_of(descriptor: str) -> int:
+    return JobDescriptor.parse(descriptor).local_id
 
 
 def insert_children(transaction: MysqlTransaction, children: Iterable[tuple[int, Parent]]) -> list[bytes]:
     """Return the statements that list new jobs, given by id, as unfinished children."""
-    rows = (b"(%d,%d)" % (JobDescriptor.parse(parent.descriptor).local_id, job_id) for job_id, parent in children)
+    rows = (b"(%d,%d)" % (_id_of(parent.descriptor), job_id) for job_id, parent in children)
     return [*insertions(transaction.bind("insert_children"), rows)]
 
 

@@ -292,13 +292,13 @@ async def _linked_rows(
 ) -> list[bytes]:
     """Return rows of jobs of which some have keys, each with its place behind those of its key, or have parents."""
     jobs = {(id(call), index): contents.get((id(call), index), call.jobs[index]) for call, index in rows}
+    waiting = [(call, index) for call, index in rows if call.has_keys and _waits(jobs[id(call), index])]
     line = KeyLine(transaction)
-    await line.lock({(call.queue.id, job.key) for call, i in rows if _waits(job := jobs[id(call), i])})
-    for call, index in sorted(rows, key=_id):
+    await line.lock({(call.queue.id, jobs[id(call), index].key) for call, index in waiting})
+    for call, index in sorted(waiting, key=_id):
         job = jobs[id(call), index]
-        if _waits(job):
-            place = line.run_after(call.queue.id, call.first_id + index, job)
-            jobs[id(call), index] = job._replace(run_after_ms=place)
+        place = line.run_after(call.queue.id, call.first_id + index, job)
+        jobs[id(call), index] = job._replace(run_after_ms=place)
     return [
         call.write_row(job := jobs[id(call), index], call.first_id + index, queue_id, transaction.now)[:-1]
         + b",%b)" % linked_columns(job)

@@ -43,6 +43,7 @@ class MysqlEnqueueCall:
         weight: bytes that it adds to a transaction.
         has_keys: whether some of the jobs share a key with others.
         has_parents: whether some of them have a parent.
+        parents: the descriptors of these parents.
         is_linked: whether some of them have one of these, or a result, or a mark.
         failures: of imported jobs: how the last attempt of each failed; None: it did not.
     """
@@ -58,19 +59,17 @@ class MysqlEnqueueCall:
     weight: int = field(init=False)
     has_keys: bool = field(init=False)
     has_parents: bool = field(init=False)
+    parents: set[str] = field(init=False)
     is_linked: bool = False
     failures: Sequence[JobFailure | None] = ()
 
     def __post_init__(self) -> None:
         self.has_keys = any(map(_KEY, self.jobs))
         self.has_parents = any(map(_PARENT, self.jobs))
+        told = filter(None, map(_PARENT, self.jobs)) if self.has_parents else ()
+        self.parents = {parent.descriptor for parent in told}
         self.is_linked |= self.has_keys or self.has_parents
         self.weight = sum(len(job.body or b"") for job in self.jobs) + _JOB_BYTES * len(self.jobs)
-
-    @property
-    def parents(self) -> set[str]:
-        """The descriptors of the jobs' parents."""
-        return {parent.descriptor for parent in map(_PARENT, self.jobs) if parent is not None}
 
     def descriptor(self, index: int) -> str:
         """Return the descriptor of the job with that index."""

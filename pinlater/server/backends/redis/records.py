@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -106,7 +107,12 @@ def _with_links(record: JobRecord, links: _Links, head: str) -> JobRecord:
 
 def stored_parent(parent: Parent) -> str:
     """Return a parent as scripts take it."""
-    return f"{address_of(JobDescriptor.parse(parent.descriptor))} {parent.position} {parent.name}"
+    return f"{_address_of(parent.descriptor)} {parent.position} {parent.name}"
+
+
+@lru_cache(maxsize=256)  # few parents, many children
+def _address_of(descriptor: str) -> str:
+    return address_of(JobDescriptor.parse(descriptor))
 
 
 def address_of(job: JobDescriptor) -> str:

@@ -193,10 +193,13 @@ def _places(registry: ShardRegistry, given: NewJobs[_J]) -> list[tuple[ShardHand
     handles = registry.enqueueable()
     if not handles:
         raise no_healthy_shards()
+    alike: defaultdict[tuple[str | None, str | None], list[int]] = defaultdict(list)
+    for place, key_and_shard in enumerate(zip(given.keys, given.shards, strict=True)):
+        alike[key_and_shard].append(place)
     groups: defaultdict[ShardHandle | None, list[int]] = defaultdict(list)
-    for place, (key, shard) in enumerate(zip(given.keys, given.shards, strict=True)):
-        groups[_handle_for(registry, handles, key, shard)].append(place)
-    return sorted(groups.items(), key=lambda group: group[0] is None)
+    for (key, shard), places in alike.items():
+        groups[_handle_for(registry, handles, key, shard)] += places
+    return sorted(((handle, sorted(places)) for handle, places in groups.items()), key=lambda group: group[0] is None)
 
 
 def _handle_for(

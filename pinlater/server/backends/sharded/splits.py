@@ -106,8 +106,8 @@ def at_placement(
 
         unique_keys = list(map(unique_key_of, jobs))
         keys = _with_shared_keys(jobs, unique_keys) if any(map(_KEY, jobs)) else unique_keys
-        shards = [parent and JobDescriptor.parse(parent.descriptor).shard for parent in map(_PARENT, jobs)]
-        given = placement.NewJobs(queue, jobs, list(map(priority_of, jobs)), keys, unique_keys, shards, once)
+        priorities = list(map(priority_of, jobs))
+        given = placement.NewJobs(queue, jobs, priorities, keys, unique_keys, _shards_of_parents(jobs), once)
         return await placement.store(group.registry, given, store_at)
 
     return cast("Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, list[str]]]", call)
@@ -116,6 +116,16 @@ def at_placement(
 def _with_shared_keys(jobs: Sequence[_J], unique_keys: Sequence[str | None]) -> list[str | None]:
     """Return what selects the shard of each job: the key that it shares with others comes before its unique key."""
     return [unique if job.key is None else job.key.text for job, unique in zip(jobs, unique_keys, strict=True)]
+
+
+def _shards_of_parents(jobs: Sequence[_J]) -> list[str | None]:
+    """Return the shard of each job's parent; None: it has no parent."""
+    parents = list(map(_PARENT, jobs))
+    if not any(parents):
+        return [None] * len(jobs)
+    names = {None if parent is None else parent.descriptor for parent in parents}  # few parents, many children
+    shards = {name: JobDescriptor.parse(name).shard for name in names if name is not None}
+    return [None if parent is None else shards[parent.descriptor] for parent in parents]
 
 
 def makes_due(
