@@ -116,11 +116,12 @@ def _unknown(reports: Sequence[WorkerReport], queue: str | None, now_ms: float) 
 
 
 def _state(report: WorkerReport, now_ms: float) -> str:
-    from pinlater.model.workers import SILENT_SECONDS
+    from pinlater.model.silence import is_silent
 
-    silent_seconds = 0.0 if report.reported_ms is None else (now_ms - report.reported_ms) / 1000
-    if silent_seconds > SILENT_SECONDS:
-        return f"silent for {duration(silent_seconds)}"
+    if report.lost_ms is not None:
+        return f"lost {duration(max(now_ms - report.lost_ms, 0) / 1000)} ago"
+    if report.reported_ms is not None and is_silent(report, now_ms):
+        return f"silent for {duration((now_ms - report.reported_ms) / 1000)}"
     return "draining" if report.is_draining else "up"
 
 

@@ -4,10 +4,10 @@ from pinlater.model.attempts import Ack, Acks, Checkpoint, ClaimedJob
 from pinlater.model.jobs import JobInfo, NewJob, Page
 from pinlater.model.keys import JobKey
 from pinlater.model.queues import QueueSettings
+from pinlater.model.silence import SILENT_SECONDS
 from pinlater.model.statistics import Spread, Statistics, StatisticsKind
 from pinlater.model.unique import UniqueRule
 from pinlater.model.workers import (
-    SILENT_SECONDS,
     JobClass,
     QueueLoad,
     RunningJob,

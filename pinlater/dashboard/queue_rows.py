@@ -11,7 +11,8 @@ from pinlater.dashboard.count_cache import OPEN_STATES, StateCounts
 from pinlater.dashboard.figures import STATE_GAUGES
 from pinlater.dashboard.history import History
 from pinlater.model.queues import QueueSettings
-from pinlater.model.workers import SILENT_SECONDS, WorkerReport
+from pinlater.model.silence import is_silent
+from pinlater.model.workers import WorkerReport
 
 
 class Column(NamedTuple):
@@ -129,15 +130,11 @@ def processes_by_queue(reports: Iterable[WorkerReport], now_ms: float) -> dict[s
     """Return the number of job processes that take jobs of each queue; silent and draining workers do not."""
     found: defaultdict[str, int] = defaultdict(int)
     for report in reports:
-        if not report.is_draining and not _is_silent(report, now_ms):
+        if not report.is_draining and not is_silent(report, now_ms):
             for process in report.processes:
                 for queue in process.queues:
                     found[queue] += 1
     return dict(found)
-
-
-def _is_silent(report: WorkerReport, now_ms: float) -> bool:
-    return report.reported_ms is not None and now_ms - report.reported_ms > SILENT_SECONDS * 1000
 
 
 class ServingWorker(NamedTuple):
@@ -147,7 +144,7 @@ class ServingWorker(NamedTuple):
         report: its latest report.
         processes: number of its processes that serve the queue.
         busy: number of those that run jobs, of any queue.
-        is_silent: whether its reports have stopped.
+        is_silent: whether its reports have stopped, or its connection has ended.
     """
 
     report: WorkerReport
@@ -163,5 +160,5 @@ def workers_of(reports: Iterable[WorkerReport], queue: str, now_ms: float) -> li
         serving = [process for process in report.processes if queue in process.queues]
         if serving:
             busy = sum(bool(process.jobs) for process in serving)
-            found.append(ServingWorker(report, len(serving), busy, _is_silent(report, now_ms)))
+            found.append(ServingWorker(report, len(serving), busy, is_silent(report, now_ms)))
     return sorted(found, key=lambda worker: (-worker.processes, worker.report.host, worker.report.id))

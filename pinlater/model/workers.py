@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-SILENT_SECONDS = 12.0
-"""Workers report every 5 s; one that has missed two of them says nothing any more."""
-
 
 class RunningJob(NamedTuple):
     """A job that a worker says it runs.
@@ -120,6 +117,7 @@ class WorkerReport(NamedTuple):
         loads: what it has run of late of queues with a ``latency_target``.
         sent_ms: when the report was sent, epoch milliseconds by the worker's clock.
         classes: job classes that it knows, as far as the report has space for them.
+        lost_ms: when its connection ended without a word, epoch milliseconds by the store's clock; None if it did not.
     """
 
     id: str
@@ -135,6 +133,7 @@ class WorkerReport(NamedTuple):
     loads: Sequence[QueueLoad] = ()
     sent_ms: int | None = None
     classes: Sequence[JobClass] = ()
+    lost_ms: int | None = None
 
     @property
     def clock_ahead_ms(self) -> int | None:

@@ -394,6 +394,7 @@ class PinLaterWorker(Payload):
     queueLoads: list[PinLaterQueueLoad] | None = field(11, (LIST, (STRUCT, PinLaterQueueLoad)), default=None)
     sentAtTimestampMillis: int | None = field(12, I64, default=None)
     jobClasses: list[PinLaterJobClass] | None = field(13, (LIST, (STRUCT, PinLaterJobClass)), default=None)
+    lostAtTimestampMillis: int | None = field(14, I64, default=None)
 
 
 @payload

@@ -515,6 +515,8 @@ struct PinLaterWorker {
   12: optional i64 sentAtTimestampMillis,
   // As far as 16 KB hold them.
   13: optional list<PinLaterJobClass> jobClasses,
+  // Of an answer: when its connection ended without a word, by the store's clock; sentAtTimestampMillis is absent then.
+  14: optional i64 lostAtTimestampMillis,
 }
 
 // Addition: asks for the failure groups of some queues.

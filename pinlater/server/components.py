@@ -15,6 +15,7 @@ from pinlater.server.api.overload import LoadShedder
 from pinlater.server.api.service import Service
 from pinlater.server.backends.claim_names import ClaimNames
 from pinlater.server.backends.statistics_buffer import StatisticsBuffer
+from pinlater.server.background.lost_workers import LostWorkers
 from pinlater.server.background.monitor import Monitor
 from pinlater.server.background.queue_sampler import QueueSampler, follow_completions, forget_missing_queues
 from pinlater.server.background.report_sampler import ReportSampler
@@ -72,6 +73,7 @@ class Components(NamedTuple):
         files: rate limits from files, which override those of the store.
         server: accepts connections and their calls.
         statistics: what came with acks, to be written to the store.
+        lost_workers: workers whose connections ended without a word.
     """
 
     metrics: Metrics
@@ -81,6 +83,7 @@ class Components(NamedTuple):
     files: RateLimitFiles
     server: ThriftServer
     statistics: StatisticsBuffer
+    lost_workers: LostWorkers
 
 
 def assemble(config: ProcessConfig, store: OpenedStore, metrics: Metrics) -> Components:
@@ -114,8 +117,9 @@ def assemble(config: ProcessConfig, store: OpenedStore, metrics: Metrics) -> Com
     )
     if config.certificates is not None:
         config.certificates.reload_if_changed()
-    server = ThriftServer(service, settings, metrics, config.certificates)
-    components = Components(metrics, store, broker, stored, files, server, statistics)
+    lost_workers = LostWorkers(backend, now_ms)
+    server = ThriftServer(service, settings, metrics, config.certificates, lost_workers.connection_ended)
+    components = Components(metrics, store, broker, stored, files, server, statistics, lost_workers)
     _connect_gauges(components)
     return components
 
@@ -192,6 +196,7 @@ def background_tasks(config: ProcessConfig, components: Components) -> Iterator[
     yield follow_completions(metrics, seconds)
     yield StatisticsWriter(backend, metrics, components.statistics, components.store.now_ms).run()
     yield forget_missing_queues(backend, metrics, seconds)
+    yield components.lost_workers.run()
     yield components.stored.watch()
     yield from components.files.watchers()
     yield from components.store.tasks

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from pinlater.model.queues import QueueSettings
+from pinlater.model.silence import silent_since_ms
 from pinlater.model.workers import QueueLoad, WorkerReport
 from pinlater.triage.findings import Finding, Kind, Severity
 from pinlater.triage.readings import Readings
@@ -53,7 +54,7 @@ def pool_gone(readings: Readings, _: Thresholds) -> Iterator[Finding]:
         settings = readings.settings.get(queue)
         if settings is None or not reports or readings.serving(queue):
             continue
-        since_ms = max(report.reported_ms or 0 for report in reports)
+        since_ms = max(silent_since_ms(report) or 0 for report in reports)
         hosts = shortened(", ".join(sorted({report.host for report in reports})), 60)
         waits = readings.waits_seconds(queue)
         behind = f" {_waiting(readings, queue)}, the first for {span(waits)}." if waits else ""

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from pinlater.client.periodic import PeriodicJob
 from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.queues import QueueSettings
-from pinlater.model.workers import SILENT_SECONDS, WorkerProcess, WorkerReport
+from pinlater.model.silence import is_silent, silent_since_ms
+from pinlater.model.workers import WorkerProcess, WorkerReport
 
 
 class Depth(NamedTuple):
@@ -205,12 +206,13 @@ class Readings:
         return 0.0 if due_ms is None else self.age_seconds(due_ms)
 
     def silent_seconds(self, report: WorkerReport) -> float:
-        """Return how long ago a worker reported last."""
-        return 0.0 if report.reported_ms is None else self.age_seconds(report.reported_ms)
+        """Return how long ago a worker reported last, or its connection ended."""
+        since_ms = silent_since_ms(report)
+        return 0.0 if since_ms is None else self.age_seconds(since_ms)
 
     def is_silent(self, report: WorkerReport) -> bool:
-        """Return whether a worker has missed its reports."""
-        return self.silent_seconds(report) > SILENT_SECONDS
+        """Return whether a worker has missed its reports, or its connection ended without a word."""
+        return is_silent(report, self.at_ms)
 
     def recently(self, queue: str) -> Flow | None:
         """Return what happened in a queue in the last minutes; None if nothing did, or that is not known."""

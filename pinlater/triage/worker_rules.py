@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pinlater.client.unknown_classes import unknown_classes
+from pinlater.model.silence import silent_since_ms
 from pinlater.model.workers import WorkerProcess, WorkerReport
 from pinlater.triage.findings import Finding, Kind, Severity
 from pinlater.triage.readings import Readings
@@ -48,10 +49,11 @@ def worker_silent(readings: Readings, _: Thresholds) -> Iterator[Finding]:
             Severity.WARNING,
             report.id,
             f"A worker on {_host(report)} is silent",
-            f"The worker {_name(report)} has not reported for {span(readings.silent_seconds(report))}.{held}",
+            f"The worker {_name(report)} {_silence(report)} {span(readings.silent_seconds(report))}"
+            f"{'' if report.lost_ms is None else ' ago without a word'}.{held}",
             "See whether it runs, and whether it reaches the server.",
             "pinlater workers",
-            report.reported_ms,
+            silent_since_ms(report),
             worker=report.id,
             numbers={"running": running},
             affected=running,
@@ -120,6 +122,10 @@ def _concerns(report: WorkerReport, readings: Readings) -> bool:
     """Whether a worker serves a queue that is looked at; one without processes may serve any."""
     served = {queue for process in report.processes for queue in process.queues}
     return not served or not served.isdisjoint(readings.settings)
+
+
+def _silence(report: WorkerReport) -> str:
+    return "has not reported for" if report.lost_ms is None else "ended its connection"
 
 
 def _host(report: WorkerReport) -> str:

@@ -7,7 +7,7 @@ import pytest
 from pinlater.client import Client, NewJob, QueueLoad, RunningJob, WorkerProcess, WorkerReport
 from pinlater.errors import UnknownError
 from tests.support.apache import DeclaredError, TApplicationException
-from tests.support.server import ServerProcess
+from tests.support.server import ServerProcess, wait_for
 
 FULL = WorkerReport(
     "web1:42:1700000000000",
@@ -49,6 +49,33 @@ def test_a_full_report_comes_back_as_it_was(client):
     (found,) = client.workers()
     assert found._replace(reported_ms=None) == FULL
     assert began_ms < found.reported_ms < began_ms + 60_000
+
+
+def test_a_worker_is_lost_when_its_connection_ends_without_a_word(client, shared_server):
+    def report(name, *sent):
+        with Client(f"127.0.0.1:{shared_server.port}") as its_own:
+            for sent_ms in sent:
+                its_own.report_worker(FULL._replace(id=name, sent_ms=sent_ms), 60)
+
+    report("connects each time", 1)
+    report("reports elsewhere", 1, 2)
+    report("killed", 1, 2)
+    report("reports elsewhere", 3)
+    with Client(f"127.0.0.1:{shared_server.port}") as its_own:
+        its_own.report_worker(FULL._replace(id="ends", sent_ms=1), 60)
+        its_own.report_worker(FULL._replace(id="ends", sent_ms=2), 0)
+    wait_for(lambda: [report for report in client.workers() if report.lost_ms], 60)
+    found = {report.id: report for report in client.workers()}
+    assert {name for name, report in found.items() if report.lost_ms} == {"killed"}
+    assert set(found) == {"connects each time", "reports elsewhere", "killed"}
+    assert found["killed"].sent_ms is None, "it would say that its clock is off"
+    report("killed", 3)
+    assert {report.lost_ms for report in client.workers()} == {None}, "it lives after all"
+
+
+def test_nobody_can_report_itself_as_lost(client):
+    client.report_worker(FULL._replace(lost_ms=5), 60)
+    assert client.workers()[0].lost_ms is None
 
 
 def test_the_server_says_when_a_report_came(client):

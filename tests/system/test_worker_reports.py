@@ -97,6 +97,37 @@ def test_a_reload_and_a_new_keeper_leave_it_listed(start, client):
     assert client.workers() == []
 
 
+def test_of_all_workers_only_the_killed_one_is_lost(start, server, client):
+    """A server and a keeper that are replaced end connections, too; so does a deployment of workers."""
+    lives, stops, dies = (start("--processes", 1) for _ in range(3))
+    for worker in (lives, stops, dies):
+        await_processes(client, worker, 1)
+    server.process.send_signal(signal.SIGTERM)
+    server.process.wait(30)
+    server.start()
+    await_reports(client, 2, lives, stops, dies)
+    [keeper] = lives.children("keeper")
+    keeper.kill()
+    assert stops.stop() == 0
+    dies.end()
+    wait_for(lambda: [report for report in client.workers() if report.lost_ms], 60, client.workers)
+    assert {report.pid for report in client.workers() if report.lost_ms} == {dies.process.pid}
+    assert {report.pid for report in client.workers()} == {lives.process.pid, dies.process.pid}
+    assert lives.stop() == 0
+
+
+def await_reports(client, number, *workers):
+    """Wait until each of the workers has reported so many times more."""
+    seen_of = {worker: set() for worker in workers}
+
+    def reported():
+        for worker, sent in seen_of.items():
+            sent.update(report.sent_ms for report in client.workers() if report.pid == worker.process.pid)
+        return all(len(sent) > number for sent in seen_of.values())
+
+    wait_for(reported, 60, client.workers)
+
+
 def test_a_worker_outlives_its_server_and_is_seen_by_the_next(start, server, client):
     worker = start("--processes", 1)
     await_processes(client, worker, 1)

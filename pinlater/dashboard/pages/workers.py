@@ -15,7 +15,7 @@ from pinlater.dashboard.figures import PARKED
 from pinlater.dashboard.forms import RequestRefused, query_text
 from pinlater.dashboard.render import page
 from pinlater.dashboard.workforce import worker_overview
-from pinlater.model.workers import SILENT_SECONDS
+from pinlater.model.silence import is_silent
 from pinlater.triage.thresholds import Thresholds
 
 _MOST_PROCESSES = 200
@@ -63,7 +63,7 @@ async def workers(request: Request) -> Response:
         most_shown=_MOST_SHOWN,
         most_jobs=MOST_JOBS,
         unknown=unknown_classes(reports, queue or None),
-        silent_ms=int((time.time() - SILENT_SECONDS) * 1000),
+        silent={report.id for report in reports if is_silent(report, time.time() * 1000)},
         clock_off_ms=int(Thresholds().clock_seconds * 1000),
         parked=None if recent is None else int(recent[2].gauges.get(PARKED, 0)),
     )

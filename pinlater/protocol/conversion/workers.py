@@ -64,6 +64,7 @@ def _worker_report(struct: messages.PinLaterWorker) -> WorkerReport:
             JobClass(present(one.className), present(one.queueName), one.priority, one.attempts, one.bodySchema or "")
             for one in struct.jobClasses or ()
         ),
+        struct.lostAtTimestampMillis,
     )
 
 
@@ -90,6 +91,7 @@ def _unknown_jobs(struct: messages.PinLaterUnknownJobs) -> UnknownJobs:
     )
 
 
+LOAD_NUMBERS = ("jobsAtOnce", "jobsRunning", "windowMillis", "jobsEnded", "busyMillis")
 _LOADS_FIELD = b"\x0f\x00\x0b\x0c"
 """How a list of structs begins that is field 11, ``queueLoads``."""
 
@@ -105,11 +107,7 @@ def queue_loads(struct: Any) -> tuple[QueueLoad, ...]:
         QueueLoad(
             present(load.queueName),
             present(load.latencyTargetMillis),
-            load.jobsAtOnce or 0,
-            load.jobsRunning or 0,
-            load.windowMillis or 0,
-            load.jobsEnded or 0,
-            load.busyMillis or 0,
+            *(getattr(load, name) or 0 for name in LOAD_NUMBERS),
         )
         for load in struct.queueLoads or ()
     )

@@ -131,7 +131,7 @@ class Service:
             "scheduleJobs": partial(self._change, changes.schedule),
             "deleteJobs": partial(self._change, inspection.delete),
             "keepsResults": _without_undo(_answer_nothing),
-            "reportWorker": _without_undo(reports.store),
+            "reportWorker": reports.store,
             "getWorkers": _without_undo(reports.read),
             "getStatistics": _without_undo(StatisticsReader(backend, now_ms).read),
             "getFailureGroups": _without_undo(Failures(backend).read),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,11 +13,12 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.codec import Codec
 from pinlater.protocol.guard import MalformedMessage
 from pinlater.protocol.messages import PinLaterQueueLoad, PinLaterWorker, PinLaterWorkerProcess
-from pinlater.server.api.calls import require
+from pinlater.server.api.calls import CallReply, require
 from pinlater.server.api.concurrency_limit import ConcurrencyLimit
 from pinlater.server.api.rules import check_queue_name
 from pinlater.server.backends.records import MAX_WORKER_ID_CHARACTERS, KeptReport
 from pinlater.server.backends.store import Store
+from pinlater.server.broker.parking import Caller, LastReport
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +54,8 @@ class WorkerReports:
         self._codec = Codec()
         self._reading = ConcurrencyLimit("reading the worker reports", _MOST_WAITING)
 
-    async def store(self, arguments: Any) -> None:
-        """Store a report in place of the worker's last one, or delete that.
+    async def store(self, arguments: Any, caller: Caller) -> CallReply:
+        """Store a report in place of the worker's last one, or delete that; note it with the connection.
 
         Raises:
             CallRefused, UnknownError, QueueNameInvalid, QueueNameTooLong: it is invalid or too large.
@@ -63,7 +65,7 @@ class WorkerReports:
         _check_worker(worker)
         if not 0 <= keep_ms <= MAX_KEEP_MS:
             raise UnknownError(f"a report cannot be kept for {keep_ms} ms; use up to {MAX_KEEP_MS}, or 0 to delete it")
-        worker.reportedAtTimestampMillis = None
+        worker.reportedAtTimestampMillis = worker.lostAtTimestampMillis = None
         report = self._codec.encode_struct(worker) if keep_ms else b""
         if len(report) > MAX_REPORT_BYTES:
             raise UnknownError(
@@ -71,6 +73,12 @@ class WorkerReports:
                 "leave out some of the running jobs"
             )
         await self._backend.store_report(worker.workerId, report, keep_ms)
+        before, sent_ms = caller.report, worker.sentAtTimestampMillis
+        number = before.number + 1 if before is not None and before.worker_id == worker.workerId else 1
+        caller.report = (
+            LastReport(worker.workerId, sent_ms, keep_ms, time.monotonic(), number) if keep_ms and sent_ms else None
+        )
+        return CallReply(None)
 
     async def read(self, _: Any) -> list[PinLaterWorker]:
         """Return the latest report of each worker, sorted by host.

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from pinlater.model.workers import SILENT_SECONDS
+from pinlater.model.silence import SILENT_SECONDS
 from pinlater.protocol.codec import Codec
 from pinlater.protocol.guard import MalformedMessage
 from pinlater.protocol.messages import PinLaterWorker
@@ -57,6 +57,8 @@ class ReportSampler:
                 log.debug("the stored report of worker %s is invalid: %s", kept.worker_id, error)
                 continue
             await asyncio.sleep(0)  # each takes up to a millisecond, in which the event loop serves nobody
+            if worker.lostAtTimestampMillis is not None:
+                continue
             if not worker.isDraining:
                 serving.update(queue for process in worker.processes or () for queue in process.queueNames or ())
             name = f"{worker.host} {worker.pid}"

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 _LONGEST_TIMER_SECONDS = 3600.0
 _UNCERTAIN_RETRY_MS = 500
@@ -19,6 +20,24 @@ _TIMER_GRAIN_MS = 1
 """Timers of the event loop have a resolution of a millisecond, and fire late rather than early."""
 
 
+class LastReport(NamedTuple):
+    """The last report of a worker that came over a connection.
+
+    Attributes:
+        worker_id: of the worker.
+        sent_ms: when it was sent, epoch milliseconds by the worker's clock: no other report has it.
+        keep_ms: for how long it is kept.
+        at: when it came, monotonic seconds.
+        number: of the worker's reports over the connection up to this one.
+    """
+
+    worker_id: str
+    sent_ms: int
+    keep_ms: int
+    at: float
+    number: int
+
+
 class Caller:
     """The client connection of a call that may wait, which can end its wait.
 
@@ -26,14 +45,16 @@ class Caller:
         is_gone: whether nobody reads answers any more.
         cannot_wait: whether the call must be answered at once, such as when another one waits behind it.
         slept_seconds: for how long its calls were parked in all, as they asked for: no time that an answer took.
+        report: the last report of the worker that reports over it; None if none does, or it has said that it ends.
     """
 
-    __slots__ = ("_parked", "cannot_wait", "is_gone", "slept_seconds")
+    __slots__ = ("_parked", "cannot_wait", "is_gone", "report", "slept_seconds")
 
     def __init__(self) -> None:
         self.is_gone = False
         self.cannot_wait = False
         self.slept_seconds = 0.0
+        self.report: LastReport | None = None
         self._parked: ParkedCall | None = None
 
     def interrupt(self) -> None:

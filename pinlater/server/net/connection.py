@@ -96,9 +96,9 @@ class ClientConnection(asyncio.Protocol):
         if self._owner.is_draining:
             self.close_when_answered()
 
-    def connection_lost(self, _: Exception | None) -> None:
+    def connection_lost(self, error: Exception | None) -> None:
         if self._peer is not None:
-            self._owner.forget(self, self._peer)
+            self._owner.forget(self, self._peer, self._caller.report if self._peer_sent_eof or error else None)
         self._frames.clear()
         self._caller.disconnect()
         self._release_writer(is_all_sent=False)
@@ -140,9 +140,9 @@ class ClientConnection(asyncio.Protocol):
 
         The client may be a worker that was killed, whose last call was such a dequeue.
         """
+        self._peer_sent_eof = True
         if not self._is_serving:
             return False
-        self._peer_sent_eof = True
         self._caller.interrupt()
         return True
 

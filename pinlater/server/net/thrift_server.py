@@ -7,12 +7,13 @@ import contextlib
 import logging
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from pinlater.protocol.codec import Codec
 from pinlater.server.api.service import Service
+from pinlater.server.broker.parking import LastReport
 from pinlater.server.config.settings import Settings
 from pinlater.server.log_rate_limit import LogRateLimit
 from pinlater.server.metrics import Metrics
@@ -45,11 +46,18 @@ class ThriftServer:
         settings: limits and timeouts.
         metrics: counts connections.
         certificates: for TLS on TCP ports; None: no TLS.
+        on_worker_lost: called when a worker ends the connection that it has reported over, without a word.
     """
 
     def __init__(
-        self, service: Service, settings: Settings, metrics: Metrics, certificates: Certificates | None = None
+        self,
+        service: Service,
+        settings: Settings,
+        metrics: Metrics,
+        certificates: Certificates | None = None,
+        on_worker_lost: Callable[[LastReport], object] = bool,
     ) -> None:
+        self.on_worker_lost = on_worker_lost
         self.service = service
         self.settings = settings
         self.metrics = metrics
@@ -135,8 +143,16 @@ class ThriftServer:
         self._connections.add(connection)
         return peer
 
-    def forget(self, connection: ClientConnection, peer: Peer) -> None:
-        """Forget a closed connection."""
+    def forget(self, connection: ClientConnection, peer: Peer, report: LastReport | None = None) -> None:
+        """Forget a closed connection.
+
+        Args:
+            connection: the connection.
+            peer: its client address.
+            report: the last report of a worker that has ended it without a word; None if none has.
+        """
+        if report is not None and not self.is_draining:
+            self.on_worker_lost(report)
         self._connections.discard(connection)
         self.call_budget.release(connection)
         self.answer_budget.release(connection)

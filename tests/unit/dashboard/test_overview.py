@@ -13,7 +13,8 @@ from pinlater.dashboard.history import History
 from pinlater.dashboard.queue_rows import QueueRow, queue_rows, sort_rows, total_of, workers_of
 from pinlater.model.jobs import NewJob
 from pinlater.model.queues import QueueSettings
-from pinlater.model.workers import SILENT_SECONDS, RunningJob, WorkerProcess, WorkerReport
+from pinlater.model.silence import SILENT_SECONDS
+from pinlater.model.workers import RunningJob, WorkerProcess, WorkerReport
 from pinlater.triage.findings import Finding, Kind, Severity
 from tests.unit.dashboard.app import PAGES
 from tests.unit.dashboard.failing import fail, retry_later

@@ -122,7 +122,7 @@ def test_our_additions_are_optional_and_have_high_ids():
         "PinLaterDeleteJobsRequest": 5, "PinLaterException": 2, "PinLaterReleaseClaimsRequest": 2,
         "PinLaterImportJobsRequest": 2, "PinLaterQueueSettings": 4, "PinLaterChangeQueueSettingsRequest": 4,
         "PinLaterUnknownJobs": 4, "PinLaterRunJobsNowRequest": 2, "PinLaterScheduleJobsRequest": 3,
-        "PinLaterRunningJob": 2, "PinLaterWorkerProcess": 9, "PinLaterWorker": 13, "PinLaterReportWorkerRequest": 2,
+        "PinLaterRunningJob": 2, "PinLaterWorkerProcess": 9, "PinLaterWorker": 14, "PinLaterReportWorkerRequest": 2,
         "PinLaterJobClass": 5,
         "PinLaterQueueLoad": 7, "PinLaterMessageWait": 2, "PinLaterCancelJobsRequest": 3,
         "PinLaterSendMessageRequest": 4, "PinLaterMessage": 4, "PinLaterReadMessagesRequest": 4,

@@ -6,7 +6,7 @@ from pinlater.model.queues import QueueSettings
 from pinlater.model.workers import QueueLoad
 from pinlater.triage.queue_rules import backlog, class_flood, key_flood, no_worker, paused, pool_gone
 from pinlater.triage.readings import ClassSample, Depth, Flow, KeySample
-from tests.unit.triage.readings import found, kinds, process, readings, worker
+from tests.unit.triage.readings import NOW_MS, found, kinds, process, readings, worker
 
 PAUSED = {"email": QueueSettings(is_paused=True)}
 
@@ -109,6 +109,14 @@ def test_one_key_has_most_of_the_waiting_jobs():
 @pytest.mark.parametrize("sample", [KeySample("a", 50, 200, 5000), KeySample("a", 20, 20, 20)])
 def test_keys_that_share_a_queue_are_no_flood(sample):
     assert found(key_flood, readings(keys={"email": sample})) == []
+
+
+def test_the_connection_of_the_only_worker_has_ended():
+    lost = worker(process(), silent=1, lost_ms=NOW_MS - 8000)
+    [finding] = found(pool_gone, readings(waits={"email": 4}, workers=[lost]))
+    assert "All workers of queue email (web1) have been silent for 8 seconds" in finding.sentence
+    assert finding.since_ms == NOW_MS - 8000
+    assert found(pool_gone, readings(workers=[lost, worker(process(9), host="web2")])) == []
 
 
 def test_one_class_crowds_out_the_others():

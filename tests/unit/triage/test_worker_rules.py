@@ -20,6 +20,13 @@ def test_a_class_that_no_worker_knows():
     assert found(unknown_class, readings(workers=[worker()])) == []
 
 
+def test_the_connection_of_a_worker_ends():
+    lost = worker(process(), process(9), lost_ms=NOW_MS - 8000)
+    [finding] = found(worker_silent, readings(workers=[lost]))
+    assert finding.sentence == "The worker web1 7 ended its connection 8 seconds ago without a word."
+    assert finding.since_ms == NOW_MS - 8000
+
+
 def test_a_worker_falls_silent():
     busy = process(jobs=[RunningJob("email:s1:p1:1", NOW_MS)])
     [finding] = found(worker_silent, readings(workers=[worker(busy, silent=20)]))

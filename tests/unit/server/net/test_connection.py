@@ -330,3 +330,18 @@ def test_what_is_accepted_last_does_not_stay(run):
             await asyncio.sleep(0.01)
 
     run(act)
+
+
+@pytest.mark.parametrize("how", ["eof", "reset", "closed by the server", "while the server stops", "no report"])
+def test_a_connection_of_a_worker_ends(run, how):
+    async def act(_, connect):
+        lost, connection = [], connect()
+        connection._owner.on_worker_lost = lost.append
+        connection._caller.report = None if how == "no report" else "its report"
+        connection._owner.is_draining = how == "while the server stops"
+        if how != "closed by the server":
+            connection.eof_received()
+        connection.connection_lost(OSError() if how == "reset" else None)
+        assert lost == (["its report"] if how in {"eof", "reset"} else [])
+
+    run(act)
