@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 
+from pinlater.client.address import Address
 from pinlater.client.async_connection import AsyncConnection
 from pinlater.client.servers import ServerSet
 from pinlater.errors import CallTimeout, NotConnected, ServerUnavailable
@@ -57,6 +58,13 @@ class AsyncPool:
             self._idle.append(connection)
         else:
             connection.close()
+
+    def fell_silent(self, address: Address) -> None:
+        """Note that a server left a call unanswered: the next calls go to another one, if there is one."""
+        self._servers.fell_silent(address)
+        for connection in self._idle:
+            if connection.address == address:
+                connection.close()
 
     def close(self) -> None:
         """Close all idle connections; the pool stays usable."""

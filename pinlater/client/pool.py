@@ -6,6 +6,7 @@ import os
 import threading
 import time
 
+from pinlater.client.address import Address
 from pinlater.client.connection import Connection
 from pinlater.client.servers import ServerSet
 from pinlater.errors import NotConnected, ServerUnavailable
@@ -54,6 +55,15 @@ class Pool:
                 self._idle.append(connection)
                 return
         connection.close()
+
+    def fell_silent(self, address: Address) -> None:
+        """Note that a server left a call unanswered: the next calls go to another one, if there is one."""
+        self._servers.fell_silent(address)
+        with self._lock:
+            silent = [connection for connection in self._idle if connection.address == address]
+            self._idle = [connection for connection in self._idle if connection.address != address]
+        for connection in silent:
+            connection.close()
 
     def close(self) -> None:
         """Close all idle connections; the pool stays usable."""

@@ -24,6 +24,7 @@ class ServerSet:
 
     A client starts with a random server and stays with it as long as it works. A server that could not be reached is
     tried last for 0.1 s, twice as long after each further failure, at most 5 s; it is still tried if no other is left.
+    One that left a call unanswered is tried last for 5 s at once.
     Each forked process starts with a new random server.
 
     Args:
@@ -142,3 +143,13 @@ class ServerSet:
             _, last = self._penalties.get(address, (0.0, _FIRST_PENALTY_SECONDS / 2))
             penalty = min(last * 2, _LONGEST_PENALTY_SECONDS)
             self._penalties[address] = (self._clock() + penalty, penalty)
+
+    def fell_silent(self, address: Address) -> None:
+        """Mark a server that left a call unanswered, as one does that stands still; others are tried first for a while.
+
+        That it takes connections proves nothing: its machine does so for it.
+        """
+        with self._lock:
+            if self._current == address:
+                self._current = None
+            self._penalties[address] = (self._clock() + _LONGEST_PENALTY_SECONDS, _LONGEST_PENALTY_SECONDS)

@@ -137,7 +137,9 @@ class CancelWatch:
                 return None
             if time.monotonic() >= deadline:
                 connection.close()
-                raise CallTimeout(f"no answer to {call.method} {number}")
+                silence = CallTimeout(f"no answer to {call.method} {number}")
+                self._connector.note_failure(connection.address, silence)
+                raise silence
         told: CancelledJobs = call.convert(connection.receive(_CALL_SECONDS))
         return told
 

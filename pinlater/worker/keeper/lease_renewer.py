@@ -56,7 +56,7 @@ class Keeper:
         self._counters = counters
         self._lease_seconds = options.lease_seconds
         connector = Connector(options.servers, contact=claim_table.contact)
-        self._client = KeeperClient(connector, f"keeper:{child.pid}")
+        self._client = KeeperClient(connector, f"keeper:{child.pid}", options.lease_seconds)
         self._stalled_ns = int(min(_STALLED_SECONDS, options.lease_seconds / 3) * 1e9)
         self._renew_at = time.monotonic()
         self._release_counts: dict[str, int] = {}

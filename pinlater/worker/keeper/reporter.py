@@ -12,7 +12,7 @@ from typing import Self
 
 from pinlater.client.connection import Connection
 from pinlater.client.servers import ServerSet
-from pinlater.errors import PinLaterError, ProtocolError, ServerUnavailable
+from pinlater.errors import CallTimeout, PinLaterError, ProtocolError, ServerUnavailable
 from pinlater.protocol.operations import Calls
 from pinlater.worker.keeper.load_watch import LoadWatch
 from pinlater.worker.keeper.memory_watch import MemoryWatch
@@ -120,6 +120,8 @@ class WorkerReporter:
             return ASK_AGAIN_SECONDS
         except PinLaterError as error:
             self._is_listed = False
+            if isinstance(error, CallTimeout) and self._connection is not None:
+                self._servers.fell_silent(self._connection.address)
             log.debug("%s", error)
         else:
             self._is_listed = keep_seconds > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import secrets
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _CALL_SECONDS = 5.0
+_SHORTEST_CALL_SECONDS = 0.5
 _MOST_JOBS = 1000
 
 ClaimKey = tuple[str, str]
@@ -58,10 +60,17 @@ class KeeperClient:
     """Makes the keeper's calls. A deleted queue is no error.
 
     All methods raise ``CallError`` or ``ServiceError`` if the call did not succeed.
+
+    Args:
+        connector: connects to a server.
+        name: to begin the name with that is sent with calls.
+        lease_seconds: of the claims that it renews. A server that stands still is left after a sixth of it, since a
+            third is left at least when a renewal begins: so another server can renew them in time.
     """
 
-    def __init__(self, connector: Connector, name: str) -> None:
+    def __init__(self, connector: Connector, name: str, lease_seconds: float = math.inf) -> None:
         self._connector = connector
+        self._call_seconds = min(max(lease_seconds / 6, _SHORTEST_CALL_SECONDS), _CALL_SECONDS)
         self._connection: Connection | None = None
         self._calls = Calls(f"{name}:{secrets.token_hex(4)}", is_plain=True)
 
@@ -164,12 +173,12 @@ class KeeperClient:
             self.close()
             self._connection = self._connector.connect()
         try:
-            reply = self._connection.call(call.method, call.arguments, _CALL_SECONDS)
+            reply = self._connection.call(call.method, call.arguments, self._call_seconds)
         except QueueNotFound:
             self._connector.contact.record_success()
             raise
-        except CallError:
-            self._connector.contact.record_failure()
+        except CallError as error:
+            self._connector.note_failure(self._connection.address, error)
             raise
         self._connector.contact.record_success()
         return call.convert(reply)

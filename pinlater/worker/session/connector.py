@@ -6,9 +6,10 @@ import logging
 import random
 from collections.abc import Callable
 
+from pinlater.client.address import Address
 from pinlater.client.connection import Connection
 from pinlater.client.servers import ServerSet
-from pinlater.errors import ServerUnavailable
+from pinlater.errors import CallTimeout, ServerUnavailable
 from pinlater.worker.claim_table.contact import Contact
 
 FIRST_DELAY_SECONDS = 0.05
@@ -72,10 +73,16 @@ class Connector:
         grown = FIRST_DELAY_SECONDS * 2.0 ** min(max(self._failures - 1, 0), 30)
         return min(grown, LONGEST_DELAY_SECONDS) * (0.5 + self._chance())
 
-    def log_loss(self, error: Exception) -> None:
+    def note_failure(self, address: Address, error: Exception) -> None:
+        """Note that a call to a server failed: if it left the call unanswered, another server is tried first."""
+        self.contact.record_failure()
+        if isinstance(error, CallTimeout):
+            self._servers.fell_silent(address)
+
+    def log_loss(self, address: Address, error: Exception) -> None:
         """Log that a connection in use was lost."""
         self._is_lost = True
-        self.contact.record_failure()
+        self.note_failure(address, error)
         log.warning("lost the connection to the server: %s", error)
 
     def _on_connected(self, connection: Connection) -> None:

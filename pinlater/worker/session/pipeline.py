@@ -156,9 +156,9 @@ class Pipeline:
     def _fail_all(self, error: CallError) -> None:
         if self._connection is not None:
             self._connection.close()
-            self._connection = None
             if self._expected:
-                self._connector.log_loss(error)
+                self._connector.log_loss(self._connection.address, error)
+            self._connection = None
         lost, self._expected = self._expected, deque()
         for sent in lost:
             sent.on_reply(error)

@@ -183,3 +183,15 @@ def test_a_server_that_left_the_set_is_not_picked():
     servers.worked(B)
     addresses[:] = [A, C]
     assert set(servers.candidates()) == {A, C}
+
+
+def test_a_server_that_left_a_call_unanswered_comes_last_although_it_takes_connections():
+    clock = Clock()
+    servers = ServerSet([A, B], chance=lambda: 0.0, clock=clock)
+    servers.worked(A)
+    servers.fell_silent(A)
+    clock.now += 4.9
+    assert servers.candidates() == [B, A]
+    servers.worked(B)
+    clock.now += 1
+    assert servers.candidates() == [B, A], "and the client stays at the other one"

@@ -1,0 +1,88 @@
+"""Servers that stand still: they take connections, as their machines do that for them, and answer nothing."""
+
+import asyncio
+import random
+
+import pytest
+
+from pinlater import AsyncClient, Client
+from pinlater.client import ServerSet
+from pinlater.errors import CallError, CallTimeout
+from pinlater.protocol.operations import Calls
+from pinlater.worker.keeper.service_client import KeeperClient
+from pinlater.worker.session.connector import Connector
+from pinlater.worker.session.pipeline import Pipeline
+from tests.unit.client.fake_server import FakeServer
+from tests.unit.worker.fakes import FakeChild
+
+
+class Pair:
+    """Two servers, of which the first is taken at first, and stands still when told to."""
+
+    def __init__(self):
+        self.answers = [set(), {"other"}]
+        self.fakes = [FakeServer(lambda _, at=at: self.answers[at]) for at in (0, 1)]
+        self.servers = ServerSet([fake.address for fake in self.fakes], chance=lambda: 0.0)
+
+    def stand_still(self):
+        self.answers[0] = "silence"
+
+
+@pytest.fixture
+def pair():
+    pair = Pair()
+    yield pair
+    for fake in pair.fakes:
+        fake.close()
+
+
+def test_the_next_call_of_a_client_goes_to_another_server(pair):
+    with Client(pair.servers, timeout=0.2) as client:
+        connections = [client._pool.borrow(1.0) for _ in range(3)]
+        for connection in connections:
+            client._pool.give_back(connection)
+        pair.stand_still()
+        with pytest.raises(CallTimeout):
+            client.queue_names()
+        assert [client.queue_names() for _ in range(3)] == [{"other"}] * 3
+
+
+def test_the_next_call_of_an_asyncio_client_goes_to_another_server(pair):
+    async def use():
+        async with AsyncClient(pair.servers, timeout=0.2) as client:
+            await asyncio.gather(*[client.queue_names() for _ in range(3)])
+            pair.stand_still()
+            with pytest.raises(CallTimeout):
+                await client.queue_names()
+            return [await client.queue_names() for _ in range(3)]
+
+    assert asyncio.run(use()) == [{"other"}] * 3
+
+
+def test_a_job_process_goes_to_another_server(pair, monkeypatch):
+    monkeypatch.setattr("pinlater.worker.session.pipeline.CALL_SECONDS", 0.05)
+    call = Calls("me", is_plain=True).queue_names()
+    child = FakeChild()
+    pipeline = Pipeline(Connector(pair.servers, chance=random.Random(1).random), child.wakeup_fd)
+    pipeline.open()
+    assert pipeline.call(call) == set()
+    pair.stand_still()
+    with pytest.raises(CallError):
+        pipeline.call(call)
+    pipeline.open()
+    assert pipeline.call(call) == {"other"}
+    pipeline.close()
+    child.close()
+
+
+def test_a_keeper_renews_at_another_server_while_a_third_of_the_lease_is_left(pair):
+    pair.answers = [None, None]
+    keeper = KeeperClient(Connector(pair.servers), "keeper", lease_seconds=3.0)
+    assert keeper.renew([("mails:s1:p1:1", "claim")]) == (set(), set())
+    pair.stand_still()
+    with pytest.raises(CallTimeout):
+        keeper.renew([("mails:s1:p1:1", "claim")])
+    assert keeper._call_seconds == 0.5
+    keeper.renew([("mails:s1:p1:1", "claim")])
+    assert pair.fakes[1].methods == ["checkpointJobs"]
+    keeper.close()
