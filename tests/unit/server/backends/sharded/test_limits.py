@@ -193,13 +193,27 @@ def test_a_queue_is_unlocked_when_the_shard_of_its_lock_is_back(fleet, monkeypat
 # Rates
 
 
-def test_the_tokens_of_a_queue_are_on_one_shard(fleet):
+def test_the_tokens_of_a_queue_are_on_two_shards(fleet):
     for one in fleet.shards.values():
         one.tokens = 10
     assert sum(fleet.acquire_tokens(QUEUE, 5.0, 2).taken for _ in range(20)) == 10
-    assert sorted(one.tokens for one in fleet.shards.values()) == [0, 10, 10]
+    assert sorted(one.tokens for one in fleet.shards.values()) == [0, 0, 10]
     assert fleet.acquire_tokens(QUEUE, 5.0, -3).taken == -3
-    assert sorted(one.tokens for one in fleet.shards.values()) == [3, 10, 10]
+    assert sorted(one.tokens for one in fleet.shards.values()) == [3, 3, 10]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_server_that_does_not_reach_a_shard_shares_the_rate_with_those_that_do(fleet, place):
+    for one in fleet.shards.values():
+        one.tokens = 10
+    out_of_reach = list(fleet.shards.values())[place]
+    out_of_reach.error = ShardConnectionFailed("gone")
+    assert fleet.acquire_tokens(QUEUE, 5.0, 6).taken == 6
+    out_of_reach.error = None
+    assert fleet.acquire_tokens(QUEUE, 5.0, 10).taken == 4
+    assert fleet.acquire_tokens(QUEUE, 5.0, 10).taken == 0
+    out_of_reach.error = ShardConnectionFailed("gone")
+    assert fleet.acquire_tokens(QUEUE, 5.0, 10).taken == 0, "it goes by a bucket that the others use as well"
 
 
 def test_queues_spread_their_tokens_over_the_shards(fleet):
@@ -211,16 +225,17 @@ def test_queues_spread_their_tokens_over_the_shards(fleet):
     assert all(0 < one.tokens < 30 for one in fleet.shards.values())
 
 
-def test_without_the_shard_that_has_the_tokens_another_one_has_them(fleet):
+def test_without_the_shards_that_have_the_tokens_another_one_has_them(fleet):
     for one in fleet.shards.values():
         one.tokens = 10
     fleet.acquire_tokens(QUEUE, 5.0, 10)
-    [home] = [one for one in fleet.shards.values() if not one.tokens]
+    homes = [one for one in fleet.shards.values() if not one.tokens]
     for error in (ShardConnectionFailed("gone"), QueueNotFound("new")):
-        home.error = error
+        for home in homes:
+            home.error = error
         assert fleet.acquire_tokens(QUEUE, 5.0, 1).taken == 1
-    home.error = None
-    assert fleet.acquire_tokens(QUEUE, 5.0, 1).taken == 0
+        homes[0].error = None
+        assert fleet.acquire_tokens(QUEUE, 5.0, 1).taken == 0
 
 
 def test_tokens_of_a_queue_that_is_not_there(fleet):
