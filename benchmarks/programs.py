@@ -35,14 +35,14 @@ class _Program:
     def __init__(self, module: str, arguments: list[str], log: Path) -> None:
         self._name = module
         self._log = log
-        with log.open("w") as output:
+        with log.open("a") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", f"from {module} import main; main()", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 cwd=_CHECKOUT,
-                env=_environment(),
+                env=environment(),
                 start_new_session=True,  # ^C is for us, who then stop the programs in order
             )
 
@@ -57,6 +57,10 @@ class _Program:
             except subprocess.TimeoutExpired:
                 os.killpg(self._process.pid, signal.SIGKILL)
                 self._process.wait()
+
+    def wait(self) -> None:
+        """Wait until it has ended."""
+        self._process.wait(STOP_SECONDS)
 
     @property
     def pid(self) -> int:
@@ -93,14 +97,22 @@ class Server(_Program):
         folder: of its data.
         settings: each ``KEY=VALUE``.
         marks: file in which it marks the stages of its calls; None: it does not.
+        ports: of the service and of the dashboard; None: free ones.
 
     Attributes:
         address: where it serves.
         admin_port: where it shows its dashboard.
     """
 
-    def __init__(self, folder: Path, settings: Sequence[str], *, marks: Path | None = None) -> None:
-        port, self.admin_port = free_ports(2)
+    def __init__(
+        self,
+        folder: Path,
+        settings: Sequence[str],
+        *,
+        marks: Path | None = None,
+        ports: tuple[int, int] | None = None,
+    ) -> None:
+        port, self.admin_port = ports or free_ports(2)
         self.address = Address("127.0.0.1", port)
         arguments = ["--data-dir", str(folder), "--port", str(port), "--admin-port", str(self.admin_port)]
         arguments += [part for setting in settings for part in ("--set", setting)]
@@ -216,7 +228,7 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Return our environment without a person's settings, and with this checkout to import from."""
     ours = {key: value for key, value in os.environ.items() if not key.startswith("PINLATER_")}
     path = [str(_CHECKOUT), str(_CHECKOUT / "supervisor"), *filter(None, [ours.get("PYTHONPATH")])]

@@ -1,0 +1,224 @@
+"""What must not have been, in sentences: jobs lost or done twice, two holders of one claim, broken order and limits."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from benchmarks.fire.evidence import Evidence, Holding
+from benchmarks.fire.queues import QUEUES, JobName, QueueRules
+from pinlater import JobState
+
+FAULTS_OF_WORKERS = frozenset({"kill_worker", "freeze_worker"})
+
+BURST_SECONDS = 1.0
+"""A queue with a rate saves up tokens for so long, as documented."""
+
+SPARE_SECONDS = 0.1
+"""Processes keep tokens of a fiftieth of a second each."""
+
+
+class Violation(NamedTuple):
+    """Something that must not have been.
+
+    Attributes:
+        kind: what was broken.
+        text: a sentence that names the job or key, and the moment.
+    """
+
+    kind: str
+    text: str
+
+
+def violations(evidence: Evidence, queues: Mapping[str, QueueRules] = QUEUES) -> list[Violation]:
+    """Return everything that must not have been."""
+    return [Violation(kind, text) for kind, check in _CHECKS.items() for text in check(evidence, queues)]
+
+
+def _lost(evidence: Evidence, _queues: Mapping[str, QueueRules]) -> Iterator[str]:
+    done = {holding.job for holding in evidence.holdings if holding.is_success}
+    for job, stored in evidence.stored.items():
+        ending = evidence.endings.get(job)
+        if ending is None:
+            yield f"{job} ({stored.name}) was stored at {stored.answered:.3f}, and is not there"
+        elif ending.state is not JobState.SUCCEEDED:
+            yield f"{job} ({stored.name}) was stored at {stored.answered:.3f}, and is {ending.state.name}"
+        elif job not in done:
+            yield f"{job} ({stored.name}) has succeeded, and nobody has done it"
+
+
+def _stored_twice(evidence: Evidence, _queues: Mapping[str, QueueRules]) -> Iterator[str]:
+    """A call that is sent again has its idempotency key; only if the shard that has it is away, it is stored twice."""
+    if any(trouble.kind in {"kill_store", "cut_server"} for trouble in evidence.disturbances):
+        return
+    by_name = defaultdict(set)
+    for job, stored in evidence.stored.items():
+        by_name[stored.name].add(job)
+    for holding in evidence.holdings:
+        by_name[holding.name].add(holding.job)
+    for name, jobs in by_name.items():
+        if len(jobs) > 1:
+            yield f"{name} is there {len(jobs)} times: {', '.join(sorted(jobs))}"
+
+
+def _held_by_two(evidence: Evidence, _queues: Mapping[str, QueueRules]) -> Iterator[str]:
+    for job, holdings in evidence.holdings_by_job().items():
+        for one, other in itertools.combinations(holdings, 2):
+            if other.begins < one.sure_end and one.begins < other.sure_end:
+                yield (
+                    f"{job} was held by {one.holder} from {one.begins:.3f} until {one.sure_end:.3f}, "
+                    f"and by {other.holder} from {other.begins:.3f}"
+                )
+
+
+def _done_again(evidence: Evidence, _queues: Mapping[str, QueueRules]) -> Iterator[str]:
+    for job, holdings in evidence.holdings_by_job().items():
+        done = min((one.acked for one in holdings if one.is_success and one.acked is not None), default=math.inf)
+        for holding in holdings:
+            if holding.asked > done:
+                yield f"{job} was handed to {holding.holder} at {holding.begins:.3f}, and was done at {done:.3f}"
+
+
+def _out_of_order(evidence: Evidence, queues: Mapping[str, QueueRules]) -> Iterator[str]:
+    """No job begins before all those have been done that were stored before its enqueue was sent."""
+    for (queue, key), holdings in _by_key(evidence).items():
+        if not queues[queue].is_ordered:
+            continue
+        done_at: dict[int, float] = {}
+        for one in holdings:
+            if one.is_success:
+                done_at[one.name.number] = min(one.ends, done_at.get(one.name.number, math.inf))
+        numbers = sorted(stored.name.number for stored in evidence.stored.values() if stored.name[:2] == (queue, key))
+        latest = list(itertools.accumulate((done_at.get(number, math.inf) for number in numbers), max))
+        confirmed = set(numbers)
+        for one in holdings:
+            before = bisect.bisect_left(numbers, one.name.number)
+            if one.name.number in confirmed and before and one.begins < latest[before - 1]:
+                yield (
+                    f"{one.name} was handed to {one.holder} at {one.begins:.3f}, "
+                    f"before all that were enqueued earlier had been done, at {latest[before - 1]:.3f}"
+                )
+
+
+def _over_limit(evidence: Evidence, queues: Mapping[str, QueueRules]) -> Iterator[str]:
+    for (queue, key), holdings in _by_key(evidence).items():
+        most = queues[queue].most_running
+        if most is None:
+            continue
+        held = [one for one in holdings if one.begins < one.sure_end]
+        changes = sorted([(one.begins, 1) for one in held] + [(one.sure_end, -1) for one in held])
+        counts = itertools.accumulate(step for _, step in changes)
+        for (at, step), running in zip(changes, counts, strict=True):
+            if running > most and step > 0:
+                yield f"{running} jobs of {queue} {key} were held at once, at {at:.3f}; its limit is {most}"
+
+
+def _over_rate(evidence: Evidence, queues: Mapping[str, QueueRules]) -> Iterator[str]:
+    """Count what was certainly claimed within a window: asked for and received in it."""
+    for rules in queues.values():
+        if rules.jobs_per_second is None:
+            continue
+        received: list[float] = []
+        of_queue = [one for one in evidence.holdings if one.name.queue == rules.name]
+        for begin, same in itertools.groupby(sorted(of_queue, key=lambda one: -one.asked), lambda one: one.asked):
+            for one in same:
+                bisect.insort(received, one.begins)
+            allowed = 1 + rules.jobs_per_second * (BURST_SECONDS + SPARE_SECONDS)
+            for count, end in enumerate(received, 1):
+                if count > allowed + rules.jobs_per_second * (end - begin):
+                    yield f"{count} jobs of {rules.name} were handed out from {begin:.3f} to {end:.3f}"
+                    break
+
+
+def undelivered(evidence: Evidence) -> dict[str, int]:
+    """Return the jobs that lost more attempts than they were delivered without success, and how many more."""
+    holdings = evidence.holdings_by_job()
+    found = {}
+    for job, ending in evidence.endings.items():
+        delivered = max(len(holdings.get(job, ())) - (ending.state is JobState.SUCCEEDED), 0)
+        if ending.attempts_spent > delivered:
+            found[job] = ending.attempts_spent - delivered
+    return found
+
+
+def _spent_for_nothing(evidence: Evidence, queues: Mapping[str, QueueRules]) -> Iterator[str]:
+    """Leave out what nobody can know: see ``Evidence``. A worker that is killed or frozen takes what it fetched along.
+
+    A plain consumer whose answer is lost cannot give its claims back; a worker can, since each dequeue has a source.
+    """
+    names = {job: stored.name for job, stored in evidence.stored.items()}
+    names |= {one.job: one.name for one in evidence.holdings}
+    are_workers_safe = not any(trouble.kind in FAULTS_OF_WORKERS for trouble in evidence.disturbances)
+    spent: dict[str, list[str]] = defaultdict(list)
+    for job, count in undelivered(evidence).items():
+        if queues[names[job].queue].job_class is None or are_workers_safe:
+            spent[names[job].queue] += [f"{job} ({names[job]})"] * count
+    for queue, jobs in spent.items():
+        unknown = evidence.unnoted[queue] + evidence.unanswered[queue]
+        if len(jobs) > unknown:
+            yield (
+                f"{len(jobs)} attempts in {queue} were spent on what was never delivered, {unknown} of them at most "
+                f"because nobody could know: {', '.join(jobs)}"
+            )
+
+
+def _by_key(evidence: Evidence) -> dict[tuple[str, str], Sequence[Holding]]:
+    found: dict[tuple[str, str], list[Holding]] = defaultdict(list)
+    for holding in evidence.holdings:
+        if holding.name.key:
+            found[holding.name.queue, holding.name.key].append(holding)
+    return dict(found)
+
+
+_CHECKS: dict[str, Callable[[Evidence, Mapping[str, QueueRules]], Iterator[str]]] = {
+    "lost": _lost,
+    "stored twice": _stored_twice,
+    "held by two": _held_by_two,
+    "done again": _done_again,
+    "out of order": _out_of_order,
+    "over the limit": _over_limit,
+    "over the rate": _over_rate,
+    "attempt spent for nothing": _spent_for_nothing,
+}
+
+
+def longest_wait(evidence: Evidence) -> tuple[float, JobName | None]:
+    """Return how long a job without a key waited until it was handed out, at most, and which one.
+
+    Such a job waits for nobody but servers and workers. While the store was away, no time counts.
+    """
+    first: dict[str, float] = {}
+    for holding in evidence.holdings:
+        first.setdefault(holding.job, holding.begins)
+    away = [trouble for trouble in evidence.disturbances if trouble.kind == "kill_store"]
+    worst, which = 0.0, None
+    for job, stored in evidence.stored.items():
+        if job not in first or stored.name.key or QUEUES[stored.name.queue].jobs_per_second is not None:
+            continue
+        since = stored.answered
+        for trouble in away:
+            if since < trouble.ends and first[job] > trouble.begins:
+                since = max(since, trouble.ends)
+        if first[job] - since > worst:
+            worst, which = first[job] - since, stored.name
+    return worst, which
+
+
+def latest_return(evidence: Evidence) -> float:
+    """Return how long after the end of its lease a job of a dead consumer was handed out again, at most, in seconds.
+
+    Jobs with keys do not count: they wait for others.
+    """
+    latest = 0.0
+    away = [trouble for trouble in evidence.disturbances if trouble.kind == "kill_store"]
+    for holdings in evidence.holdings_by_job().values():
+        for one, other in itertools.pairwise(holdings):
+            is_store_away = any(trouble.begins < other.begins and trouble.ends > one.until for trouble in away)
+            is_alone = not one.name.key and QUEUES[one.name.queue].job_class is None
+            if one.is_of_dead and is_alone and not is_store_away:
+                latest = max(latest, other.begins - one.until)
+    return latest

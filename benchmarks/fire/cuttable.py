@@ -1,0 +1,162 @@
+"""A way between a server and a database that can be cut: all connections are reset, or they fall silent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Any, Self
+
+
+class CuttableWays:
+    """Ways of one kind for a server, on an event loop in a thread of their own. Use as a context manager."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._listeners: list[asyncio.Server] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._in_loop(self._end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _end(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        await asyncio.sleep(0)
+
+    def _in_loop(self, awaitable: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(awaitable, self._loop).result()
+
+    def add(self, port: int) -> CuttableWay:
+        """Return a new way to a port of this machine."""
+        way = CuttableWay(port, self._do)
+        listener = self._in_loop(self._loop.create_server(lambda: _NearEnd(way), "127.0.0.1", 0))
+        self._listeners.append(listener)
+        way.port = listener.sockets[0].getsockname()[1]
+        return way
+
+    def _do(self, action: Callable[[], None]) -> None:
+        async def in_loop() -> None:
+            action()
+
+        self._in_loop(in_loop())
+
+
+class CuttableWay:
+    """One way.
+
+    Args:
+        target: port of the database.
+        do: carries out something in the loop.
+
+    Attributes:
+        port: connect to it.
+    """
+
+    def __init__(self, target: int, do: Callable[[Callable[[], None]], None]) -> None:
+        self.target = target
+        self.port = 0
+        self.is_silent = False
+        self.is_refusing = False
+        self.ends: set[_End] = set()
+        self._do = do
+
+    def reset(self) -> None:
+        """Cut all connections, and each that is made from now on."""
+
+        def cut() -> None:
+            self.is_refusing = True
+            for end in list(self.ends):
+                end.abort()
+
+        self._do(cut)
+
+    def silence(self) -> None:
+        """Let nothing pass any more, both ways; all connections stay open."""
+
+        def cut() -> None:
+            self.is_silent = True
+            for end in self.ends:
+                end.listen(is_on=False)
+
+        self._do(cut)
+
+    def heal(self) -> None:
+        """Let everything pass again, what was sent meanwhile included."""
+
+        def heal() -> None:
+            self.is_silent = self.is_refusing = False
+            for end in list(self.ends):
+                end.listen(is_on=True)
+
+        self._do(heal)
+
+
+class _End(asyncio.Protocol):
+    """One end of a connection through a way; passes on to the other end."""
+
+    def __init__(self, way: CuttableWay) -> None:
+        self._way = way
+        self._transport: asyncio.Transport | None = None
+        self._early: list[bytes] = []
+        self.other: _End | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._way.ends.add(self)
+        if self._way.is_silent:
+            self.listen(is_on=False)
+        for data in self._early:
+            transport.write(data)
+
+    def data_received(self, data: bytes) -> None:
+        if self.other is not None:
+            self.other.send(data)
+
+    def send(self, data: bytes) -> None:
+        if self._transport is None:
+            self._early.append(data)
+        else:
+            self._transport.write(data)
+
+    def listen(self, *, is_on: bool) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            with contextlib.suppress(RuntimeError):
+                (self._transport.resume_reading if is_on else self._transport.pause_reading)()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_lost(self, _exception: Exception | None) -> None:
+        self._way.ends.discard(self)
+        if self.other is not None and self.other._transport is not None:  # noqa: SLF001
+            self.other._transport.close()  # noqa: SLF001
+
+
+class _NearEnd(_End):
+    """The end of the server: it was made first, and makes the other one."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if self._way.is_refusing:
+            self.abort()
+            return
+        self.other = _End(self._way)
+        self.other.other = self
+        self._connecting = asyncio.get_running_loop().create_task(self._connect(self.other))
+
+    async def _connect(self, far: _End) -> None:
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: far, "127.0.0.1", self._way.target)
+        except OSError:
+            self.abort()

@@ -1,0 +1,181 @@
+"""What was seen of each job: when it was stored, who held it and how long he could count on it, how it ended."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from benchmarks.fire.queues import JobName
+from pinlater import JobState
+
+
+class Disturbance(NamedTuple):
+    """That something was killed, frozen or cut off.
+
+    Attributes:
+        kind: what was done.
+        begins: monotonic seconds.
+        ends: when it was undone.
+    """
+
+    kind: str
+    begins: float
+    ends: float
+
+
+class StoredJob(NamedTuple):
+    """A job whose enqueue was answered; ``sent`` and ``answered`` in monotonic seconds."""
+
+    name: JobName
+    sent: float
+    answered: float
+
+
+class Holding(NamedTuple):
+    """That somebody held a job under a claim; times in monotonic seconds.
+
+    Attributes:
+        job: its descriptor.
+        name: which job it is.
+        holder: who.
+        asked: before this moment it was not claimed.
+        begins: when he had it.
+        ends: when he let go; infinity: he never did.
+        until: he could count on it up to then, whatever happened.
+        is_success: whether it was done.
+        acked: when the ack was answered, if it was answered while he could count on the job.
+    """
+
+    job: str
+    name: JobName
+    holder: str
+    asked: float
+    begins: float
+    ends: float
+    until: float
+    is_success: bool = False
+    acked: float | None = None
+
+    @property
+    def is_of_dead(self) -> bool:
+        """Whether its holder never let go."""
+        return self.ends == math.inf
+
+    @property
+    def sure_end(self) -> float:
+        """Up to when nobody else may hold it."""
+        return min(self.ends, self.until)
+
+
+class Ending(NamedTuple):
+    """What the server says of a job in the end."""
+
+    state: JobState
+    attempts_spent: int
+
+
+@dataclass(slots=True)
+class Evidence:
+    """All that was seen.
+
+    Attributes:
+        stored: by descriptor.
+        holdings: in the order in which they begin.
+        endings: by descriptor; a job that is not there has none.
+        disturbances: what was done to the fleet.
+        unnoted: by queue, how many jobs consumers may have been handed that were killed before they noted it.
+        unanswered: by queue, how many jobs may have been claimed for dequeues whose server died, or stood still, before
+            it answered: whoever does not know of his claim can neither use it nor give it back.
+    """
+
+    stored: dict[str, StoredJob] = field(default_factory=dict)
+    holdings: list[Holding] = field(default_factory=list)
+    endings: dict[str, Ending] = field(default_factory=dict)
+    disturbances: list[Disturbance] = field(default_factory=list)
+    unnoted: Counter[str] = field(default_factory=Counter)
+    unanswered: Counter[str] = field(default_factory=Counter)
+
+    def holdings_by_job(self) -> dict[str, list[Holding]]:
+        """Return those of each job, in the order in which they begin."""
+        found = defaultdict(list)
+        for holding in self.holdings:
+            found[holding.job].append(holding)
+        return found
+
+
+def read_evidence(
+    events: Iterable[Mapping[str, Any]], disturbances: Sequence[Disturbance], worker_lease_seconds: float
+) -> Evidence:
+    """Put together what the journals say.
+
+    Args:
+        events: those of one writer in their order.
+        disturbances: what was done to the fleet.
+        worker_lease_seconds: of ``pinlater-worker``, which renews its claims.
+    """
+    evidence = Evidence(disturbances=list(disturbances))
+    sent: dict[tuple[str, str], float] = {}
+    asks: dict[tuple[str, str], Mapping[str, Any]] = {}
+    open_holdings: dict[tuple[str, str], Holding] = {}
+    for event in events:
+        match event["event"]:
+            case "enqueue":
+                sent[event["writer"], event["call"]] = event["at"]
+            case "stored":
+                began = sent[event["writer"], event["call"]]
+                for job, name in event["jobs"].items():
+                    evidence.stored[job] = StoredJob(JobName.parse(name), began, event["at"])
+            case "ask":
+                asks[event["writer"], event["call"]] = event
+            case "lost":
+                ask = asks.pop((event["writer"], event["call"]))
+                if event["is_doubtful"]:
+                    evidence.unanswered.update(dict.fromkeys(ask["queues"], ask["limit"]))
+            case "got":
+                ask = asks.pop((event["writer"], event["call"]))
+                for job, claim, name in event["jobs"]:
+                    open_holdings[job, claim] = Holding(
+                        job, JobName.parse(name), event["writer"], ask["at"], event["at"], math.inf,
+                        ask["at"] + ask["lease"],
+                    )  # fmt: skip
+            case "end":
+                place = event["job"], event["claim"]
+                open_holdings[place] = open_holdings[place]._replace(ends=event["at"], is_success=event["is_success"])
+            case "ended":
+                held = open_holdings[event["job"], event["claim"]]
+                if event["at"] < held.until:
+                    open_holdings[event["job"], event["claim"]] = held._replace(acked=event["at"])
+            case "run":
+                run = f"{event['writer']} {event['run']}"
+                until = _sure_until(event["at"], disturbances, worker_lease_seconds)
+                open_holdings[event["job"], run] = Holding(
+                    event["job"], JobName.parse(event["name"]), run, event["at"], event["at"], math.inf, until
+                )
+            case "done":
+                place = event["job"], f"{event['writer']} {event['run']}"
+                held = open_holdings[place]
+                is_calm = event["is_success"] and held.until > event["at"] + worker_lease_seconds
+                open_holdings[place] = held._replace(
+                    ends=event["at"],
+                    is_success=event["is_success"],
+                    acked=event["at"] + worker_lease_seconds if is_calm else None,
+                )
+    for ask in asks.values():  # their consumers were killed: nobody knows what they were handed
+        evidence.unnoted.update(dict.fromkeys(ask["queues"], ask["limit"]))
+    evidence.holdings = sorted(open_holdings.values(), key=lambda one: one.begins)
+    return evidence
+
+
+def _sure_until(begins: float, disturbances: Sequence[Disturbance], lease_seconds: float) -> float:
+    """Return up to when a job is certainly held that a worker has begun to run, whose keeper renews its claim.
+
+    A claim is renewed three times in its lease. So when the trouble begins, a third of it is certainly left.
+    """
+    for trouble in sorted(disturbances, key=lambda one: one.begins):
+        if trouble.ends + lease_seconds < begins:
+            continue
+        return begins if trouble.begins < begins else trouble.begins + lease_seconds / 3
+    return math.inf

@@ -1,0 +1,91 @@
+"""What is done to a fleet under load: each fault begins, lasts for a while, and is undone."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+
+from benchmarks.fire.fleet import FleetOnFire
+
+Fault = Callable[[FleetOnFire, random.Random, float], None]
+"""Takes a fleet, chance, and how many seconds it may last; returns when it is undone."""
+
+_LEAST_SECONDS = 0.2
+
+
+def kill_server(fleet: FleetOnFire, chance: random.Random, _most_seconds: float) -> None:
+    """Kill a server, and start it again on its port."""
+    server = chance.choice(fleet.servers)
+    server.kill()
+    time.sleep(chance.uniform(_LEAST_SECONDS, 2.0))
+    server.start()
+
+
+def freeze_server(fleet: FleetOnFire, chance: random.Random, most_seconds: float) -> None:
+    """Let a server stand still for longer than the leases."""
+    server = chance.choice(fleet.servers)
+    server.freeze()
+    time.sleep(chance.uniform(5.0, max(15.0, 5.0)) if most_seconds >= 15.0 else most_seconds)
+    server.thaw()
+
+
+def cut_server(fleet: FleetOnFire, chance: random.Random, most_seconds: float) -> None:
+    """Cut a server off from all shards, or from one of them; connections break, or fall silent."""
+    server = chance.choice(fleet.servers)
+    ways = chance.choice([server.ways, [chance.choice(server.ways)]])
+    is_silent = chance.random() < 0.6
+    for way in ways:
+        (way.silence if is_silent else way.reset)()
+    time.sleep(chance.uniform(1.0, min(10.0, most_seconds)))
+    for way in ways:
+        way.heal()
+
+
+def resize(fleet: FleetOnFire, chance: random.Random, _most_seconds: float) -> None:
+    """Add a server, then stop the oldest one; either in order, or it dies."""
+    fleet.add_server()
+    time.sleep(chance.uniform(_LEAST_SECONDS, 1.0))
+    gone = fleet.remove_server()
+    (gone.stop if chance.random() < 0.5 else gone.kill)()
+
+
+def kill_worker(fleet: FleetOnFire, chance: random.Random, _most_seconds: float) -> None:
+    """Kill a process of a worker, a whole worker, or a process of consumers; another one takes its place."""
+    match chance.choice(["process", "worker", "consumers"]):
+        case "process":
+            chance.choice(fleet.workers).kill_a_child(chance.random())
+        case "worker":
+            fleet.workers.pop(0).kill()
+            fleet.add_worker()
+        case _:
+            fleet.consumers.pop(0).kill()
+            fleet.add_consumers()
+
+
+def freeze_worker(fleet: FleetOnFire, chance: random.Random, most_seconds: float) -> None:
+    """Let a worker or a process of consumers stand still for longer than its claims last."""
+    member = chance.choice([*fleet.workers, *fleet.consumers])
+    member.freeze()
+    time.sleep(chance.uniform(min(4.0, most_seconds), min(9.0, most_seconds)))
+    member.thaw()
+
+
+def kill_store(fleet: FleetOnFire, chance: random.Random, _most_seconds: float) -> None:
+    """Kill a server of the store, and start it on what it left."""
+    database = chance.choice(list(fleet.databases))
+    database.kill()
+    time.sleep(chance.uniform(_LEAST_SECONDS, 2.0))
+    database.start()
+
+
+FAULTS_OF_SERVERS: dict[str, Fault] = {
+    "kill_server": kill_server,
+    "freeze_server": freeze_server,
+    "cut_server": cut_server,
+    "resize": resize,
+    "kill_store": kill_store,
+}
+FAULTS_OF_MEMBERS: dict[str, Fault] = {"kill_worker": kill_worker, "freeze_worker": freeze_worker}
+FAULTS = FAULTS_OF_SERVERS | FAULTS_OF_MEMBERS
+"""By name; one of the servers and one of the workers may happen at the same time."""

@@ -1,0 +1,186 @@
+"""One trial: a fleet works, faults happen to it, the rest is done, and what was seen is checked."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.fire.checker import Violation, latest_return, longest_wait, undelivered, violations
+from benchmarks.fire.evidence import Disturbance, Ending, Evidence, read_evidence
+from benchmarks.fire.faults import FAULTS_OF_MEMBERS, FAULTS_OF_SERVERS, Fault
+from benchmarks.fire.fleet import FleetOnFire
+from benchmarks.fire.jobs import LEASE_SECONDS
+from benchmarks.fire.journal import Journal, read_journals
+from benchmarks.fire.queues import QUEUES
+from benchmarks.programs import ProgramFailed
+from pinlater import Client, JobState
+from pinlater.client import ServerSet
+from pinlater.errors import PinLaterError
+
+DRAIN_SECONDS = 90.0
+"""After the faults, for what is left: a job that was forgotten in the last moment, too."""
+
+_LOOKUP_SIZE = 500
+_WARM_JOBS = 50
+_START_SECONDS = 30.0
+
+
+class Plan(NamedTuple):
+    """What is tried.
+
+    Attributes:
+        store: kind of the store.
+        seed: of all that is left to chance.
+        seconds: for which faults happen.
+        faults: their names.
+        servers: how many.
+        shards: how many.
+        pace: of the producers, as a multiple of the usual.
+        pause_seconds: longest pause between two faults.
+    """
+
+    store: str
+    seed: int
+    seconds: float
+    faults: Sequence[str]
+    servers: int = 3
+    shards: int = 2
+    pace: float = 1.0
+    pause_seconds: float = 3.0
+
+
+class Outcome(NamedTuple):
+    """What came of it.
+
+    Attributes:
+        violations: what must not have been.
+        figures: what was measured, by name.
+    """
+
+    violations: list[Violation]
+    figures: Mapping[str, float | str]
+
+
+def carry_out(plan: Plan, folder: Path) -> Outcome:
+    """Carry out a trial in an empty folder.
+
+    Raises:
+        ProgramFailed: something does not start.
+    """
+    with FleetOnFire(
+        folder, plan.store, plan.seed, servers=plan.servers, shards=plan.shards, pace=plan.pace
+    ) as fleet, _client(fleet) as client:  # fmt: skip
+        for rules in QUEUES.values():
+            client.create_queue(rules.name)
+            if rules.jobs_per_second is not None:
+                client.change_queue(rules.name, jobs_per_second=rules.jobs_per_second)
+        time.sleep(1.0)  # within which all servers heed the rate
+        for _ in range(2):
+            fleet.add_consumers()
+            fleet.add_worker()
+        producers = fleet.start_producers()
+        _await_warmth(fleet)
+        disturbances = _set_on_fire(fleet, plan)
+        noted = Journal(fleet.journals, "faults")
+        for one in disturbances:
+            noted.write("fault", at=one.begins, kind=one.kind, ends=one.ends)
+        calm_at = time.monotonic()
+        producers.stop()
+        _drain(fleet, client)
+        drained = time.monotonic() - calm_at
+        for member in (*fleet.consumers, *fleet.workers):
+            member.stop()
+        evidence = read_evidence(read_journals(fleet.journals), disturbances, LEASE_SECONDS)
+        known = {*evidence.stored, *(one.job for one in evidence.holdings)}
+        evidence.endings = _endings(client, sorted(known))
+    return Outcome(violations(evidence), _figures(evidence, drained))
+
+
+def _client(fleet: FleetOnFire) -> Client:
+    return Client(ServerSet.from_file(fleet.server_file), timeout=20.0, source="fire:trial")
+
+
+def _await_warmth(fleet: FleetOnFire) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline:
+        writers = Counter(event["event"] for event in read_journals(fleet.journals))
+        if writers["got"] >= _WARM_JOBS and writers["run"]:
+            return
+        time.sleep(0.1)
+    raise ProgramFailed(f"consumers and workers did not begin to work within {_START_SECONDS:g} s")
+
+
+def _set_on_fire(fleet: FleetOnFire, plan: Plan) -> list[Disturbance]:
+    """Let faults happen for the time of the plan; return which, and when."""
+    of_servers = {name: fault for name, fault in FAULTS_OF_SERVERS.items() if name in plan.faults}
+    of_workers = {name: fault for name, fault in FAULTS_OF_MEMBERS.items() if name in plan.faults}
+    groups = [group for group in (of_servers, of_workers) if group]
+    with ThreadPoolExecutor() as pool:
+        runs = [pool.submit(_inject, fleet, plan, group, number) for number, group in enumerate(groups)]
+        return sorted((one for run in runs for one in run.result()), key=lambda one: one.begins)
+
+
+def _inject(fleet: FleetOnFire, plan: Plan, faults: Mapping[str, Fault], group: int) -> list[Disturbance]:
+    chance = random.Random(f"faults {plan.seed} {group}")
+    deadline = time.monotonic() + plan.seconds
+    done: list[Disturbance] = []
+    deck: list[str] = []
+    while True:
+        time.sleep(chance.uniform(0.5, plan.pause_seconds))
+        left = deadline - time.monotonic()
+        if done and left <= 0:
+            return done
+        if not deck:
+            deck = chance.sample(sorted(faults), len(faults))
+        name, began = deck.pop(), time.monotonic()
+        faults[name](fleet, chance, max(left, 4.0))
+        done.append(Disturbance(name, began, time.monotonic()))
+
+
+def _drain(fleet: FleetOnFire, client: Client) -> None:
+    """Wait until all that was stored has succeeded, or the time for that is over: the check says what is left."""
+    deadline = time.monotonic() + DRAIN_SECONDS
+    stored = {job for event in read_journals(fleet.journals) if event["event"] == "stored" for job in event["jobs"]}
+    while stored and time.monotonic() < deadline:
+        endings = _endings(client, sorted(stored))
+        stored -= {job for job, ending in endings.items() if ending.state is JobState.SUCCEEDED}
+        time.sleep(0.3)
+
+
+def _endings(client: Client, jobs: Sequence[str]) -> dict[str, Ending]:
+    found: dict[str, Ending] = {}
+    for start in range(0, len(jobs), _LOOKUP_SIZE):
+        for _ in range(5):
+            with suppress(PinLaterError):  # a shard that has just come back
+                infos = client.lookup(jobs[start : start + _LOOKUP_SIZE])
+                break
+            time.sleep(1.0)
+        else:
+            raise ProgramFailed("the store does not answer although nothing is done to it any more")
+        found |= {
+            job: Ending(info.state, info.attempts_allowed - info.attempts_remaining) for job, info in infos.items()
+        }
+    return found
+
+
+def _figures(evidence: Evidence, drained_seconds: float) -> dict[str, float | str]:
+    wait, job = longest_wait(evidence)
+    faults = Counter(trouble.kind for trouble in evidence.disturbances)
+    return {
+        "jobs stored": len(evidence.stored),
+        "deliveries": len(evidence.holdings),
+        "faults": ", ".join(f"{count} {kind}" for kind, count in sorted(faults.items())),
+        "longest wait of a job without a key, s": round(wait, 2),
+        "  which one": str(job),
+        "latest return after a lease, s": round(latest_return(evidence), 2),
+        "attempts spent on what nobody noted": sum(undelivered(evidence).values()),
+        "  that consumers may have been handed": evidence.unnoted.total(),
+        "  that servers may have left unanswered": evidence.unanswered.total(),
+        "until all was done at the end, s": round(drained_seconds, 1),
+    }
