@@ -40,7 +40,8 @@ from pinlater.worker.session.weighted_round_robin import WeightedRoundRobin
 from pinlater.worker.shared import Shared
 
 POLL_SECONDS = 10.0
-"""How long the server may park a dequeue until there is a job."""
+"""How long the server may park a dequeue until there is a job: so long, or a third of the lease, see ``Pipeline``."""
+_SHORTEST_POLL_SECONDS = 1.0
 HOLD_NS = 200_000_000
 """Fetched jobs that were not started after this time are released, for others to run."""
 _LONG_RUN_NS = 50_000_000
@@ -100,7 +101,8 @@ class JobProcess(ABC):
         lease = self._lease_seconds = options.lease_seconds
         self._connector = Connector(options.servers, contact=self._row.contact)
         self._clock = ServerClock()
-        self._pipeline = Pipeline(self._connector, child.wakeup_fd)
+        self._pipeline = Pipeline(self._connector, child.wakeup_fd, lease)
+        self._longest_poll_seconds = min(POLL_SECONDS, max(lease / 3, _SHORTEST_POLL_SECONDS))
         self._run_reporter = RunReporter(self._counters, lambda: self._clock.is_known)
         self._ack_buffer = AckBuffer(
             *(self._pipeline, calls, lease, self._expect_retry, self._counters.count_event),

@@ -10,7 +10,7 @@ from pinlater.jobs.body_codec import JobCodec
 from pinlater.worker.claim_table.snapshot import RETURNING, RUNNING
 from pinlater.worker.options import WorkerOptions
 from pinlater.worker.pools import JobPool
-from pinlater.worker.processes.process import HOLD_NS, POLL_SECONDS, JobProcess
+from pinlater.worker.processes.process import HOLD_NS, JobProcess
 from pinlater.worker.running.limits import NoLimits
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.session.batch import DequeuedBatch
@@ -73,7 +73,7 @@ class SoloProcess(JobProcess):
     def _request_jobs(self) -> bool:
         limit = self._fetcher.pace.limit if self._jobs_left is None else min(self._fetcher.pace.limit, self._jobs_left)
         return self._fetcher.dequeue(
-            POLL_SECONDS if self._burst is None else self._poll_wait_seconds(self._burst), limit
+            self._longest_poll_seconds if self._burst is None else self._poll_wait_seconds(self._burst), limit
         )
 
     def _run(self, batch: DequeuedBatch) -> None:

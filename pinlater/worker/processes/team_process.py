@@ -13,7 +13,7 @@ from pinlater.worker import logs
 from pinlater.worker.claim_table.snapshot import MAX_JOBS, RUNNING
 from pinlater.worker.options import WorkerOptions
 from pinlater.worker.pools import JobPool
-from pinlater.worker.processes.process import HOLD_NS, POLL_SECONDS, JobProcess
+from pinlater.worker.processes.process import HOLD_NS, JobProcess
 from pinlater.worker.processes.task_team import TaskTeam
 from pinlater.worker.processes.team import Team
 from pinlater.worker.processes.thread_team import ThreadTeam
@@ -187,7 +187,7 @@ class TeamProcess(JobProcess):
 
     def _wait_seconds(self) -> float:
         if self._burst is None:
-            return POLL_SECONDS
+            return self._longest_poll_seconds
         return _BUSY_BURST_SECONDS if self._team.busy else self._poll_wait_seconds(self._burst)
 
     def _receive(self) -> None:

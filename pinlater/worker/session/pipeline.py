@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import select
 import time
 from collections import deque
@@ -17,6 +18,8 @@ _T = TypeVar("_T")
 
 CALL_SECONDS = 10.0
 """Longest wait for a reply, on top of the time that the server may park the call."""
+_LEAST_CALL_SECONDS = 3.0
+"""That wait with the shortest leases: a busy server takes its time."""
 
 OnReply = Callable[[Any], None]
 """Takes a reply, or the error that came instead: a ``ServiceError``, or a ``CallError`` when nobody knows."""
@@ -35,9 +38,12 @@ class Pipeline:
     Args:
         connector: makes connections.
         wakeup_fd: readable when waiting should end before a reply is there.
+        lease_seconds: of the claims. A reply is given up after a third of it, so that what was claimed for it can be
+            given back before it expires.
     """
 
-    def __init__(self, connector: Connector, wakeup_fd: int) -> None:
+    def __init__(self, connector: Connector, wakeup_fd: int, lease_seconds: float = math.inf) -> None:
+        self._call_seconds = min(CALL_SECONDS, max(lease_seconds / 3, _LEAST_CALL_SECONDS))
         self._connector = connector
         self._wakeup_fd = wakeup_fd
         self._connection: Connection | None = None
@@ -95,7 +101,7 @@ class Pipeline:
             call: what to send.
             on_reply: gets what comes back, as the wire has it.
         """
-        self._expected.append(_ExpectedReply(on_reply, time.monotonic() + call.wait + CALL_SECONDS))
+        self._expected.append(_ExpectedReply(on_reply, time.monotonic() + call.wait + self._call_seconds))
         try:
             if self._connection is None:
                 raise ServerUnavailable("not connected")

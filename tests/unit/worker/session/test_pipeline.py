@@ -123,6 +123,17 @@ def test_a_server_that_says_nothing_is_given_up(pipeline_to, monkeypatch):
         assert isinstance(heard[0], CallError)
 
 
+@pytest.mark.parametrize(("lease_seconds", "most"), [(1.0, 3.0), (12.0, 4.0), (30.0, 10.0), (3600.0, 10.0)])
+def test_a_reply_is_given_up_while_its_claims_can_be_given_back(lease_seconds, most, child):
+    with FakeServer(lambda call: "silence") as server:
+        pipeline = Pipeline(Connector(ServerSet([server.address])), child.wakeup_fd, lease_seconds)
+        pipeline.open()
+        pipeline.send(Calls("me").dequeue_jobs("mails", 1, wait=lease_seconds / 3), lambda _: None)
+        remaining = pipeline.remaining_seconds - lease_seconds / 3
+        assert most - 1 < remaining < most + 0.01
+        pipeline.close()
+
+
 def test_a_connection_closed_while_idle_is_replaced(pipeline_to):
     with FakeServer(lambda call: set()) as server:
         pipeline = pipeline_to(server.address)
