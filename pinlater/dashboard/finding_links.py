@@ -18,7 +18,9 @@ class FindingLink(NamedTuple):
 _NO_CLASS = "(unreadable)"
 """What workers report instead of a class for bodies that name none."""
 
-_STORE = {Kind.SHARD_AWAY, Kind.STORE_FULL, Kind.STORE_SLOW}
+STORE_KINDS = {Kind.SERVER_AWAY, Kind.SERVER_NOT_READY, Kind.SHARD_AWAY, Kind.STORE_FULL, Kind.STORE_SLOW}
+"""Findings about the server and its store, which the page of the server shows as well."""
+
 _FAILURES = {Kind.POISON, Kind.FAILING, Kind.GIVEN_UP}
 _WORKER = {Kind.WORKER_SILENT, Kind.MEMORY_GROWS, Kind.CLOCK_OFF}
 _WORKERS = {Kind.POOL_GONE, Kind.NO_WORKER}
@@ -33,7 +35,9 @@ def link_of(finding: Finding, *, can_search: bool = True) -> FindingLink:
         can_search: whether the bodies of jobs may be searched, for those of a class.
     """
     queue, kind = finding.queue or "", finding.kind
-    if kind in _STORE:
+    if kind is Kind.STORE_FULL:
+        return FindingLink("/server?space=1#space", "What takes the space")
+    if kind in STORE_KINDS:
         return FindingLink("/server", "Store")
     if kind in _PERIODIC:
         return FindingLink(address("/periodic", {"queue": queue, "q": finding.job}), "Periodic job")

@@ -10,6 +10,7 @@ from pinlater.dashboard.figures import (
     CALLS_SHED,
     FAILED_COMMITS,
     FREE_BYTES,
+    SHARD_SECONDS,
     STORE_BYTES,
     STORE_SECONDS,
     WAITING_FOR_KEY,
@@ -105,6 +106,7 @@ def sample_of(figures: ServerFigures) -> ServerSample:
     """Return what triage needs of the metrics."""
     return ServerSample(
         {labels[0]: times for labels, times in figures.histograms.get(STORE_SECONDS, {}).items()},
+        {labels[0]: times for labels, times in figures.histograms.get(SHARD_SECONDS, {}).items()},
         sum(figures.counters.get(FAILED_COMMITS, {}).values()),
         sum(figures.counters.get(CALLS_SHED, {}).values()),
         [_shard(figures, shard) for shard in figures.shards],

@@ -125,15 +125,15 @@ class ShardReading(NamedTuple):
 
 
 class StoreCalls(NamedTuple):
-    """Calls to the store of one operation.
+    """Calls to the store of one operation, or to one shard.
 
     Attributes:
-        operation: ``enqueue``, ``dequeue``, ``ack`` or ``checkpoint``.
+        name: ``enqueue``, ``dequeue``, ``ack`` or ``checkpoint``; or that of the shard.
         calls: number of calls.
         p95_seconds: time that 95 % of them did not exceed.
     """
 
-    operation: str
+    name: str
     calls: int
     p95_seconds: float
 
@@ -144,6 +144,7 @@ class ServerReading(NamedTuple):
     Attributes:
         shards: shards of its store.
         store_calls: calls to the store within the last seconds, or since the reading before, the slowest first.
+        shard_calls: likewise, by shard.
         failed_commits: number of transactions that failed in that time.
         refused_calls: number of calls refused in that time because too many waited for the store.
         waiting_for_key: queue -> number of jobs that wait for their key.
@@ -152,6 +153,7 @@ class ServerReading(NamedTuple):
 
     shards: Sequence[ShardReading] = ()
     store_calls: Sequence[StoreCalls] = ()
+    shard_calls: Sequence[StoreCalls] = ()
     failed_commits: int = 0
     refused_calls: int = 0
     waiting_for_key: Mapping[str, int] = {}

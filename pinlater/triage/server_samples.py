@@ -14,13 +14,17 @@ if TYPE_CHECKING:
     from prometheus_client.samples import Sample
 
 _STORE_SECONDS = "pinlater_store_seconds"
+_SHARD_SECONDS = "pinlater_shard_call_seconds"
 _FAILED_COMMITS = "pinlater_commits_failed_total"
 _REFUSED_CALLS = "pinlater_calls_shed_total"
 _FREE_BYTES = "pinlater_store_free_bytes"
 _USED_BYTES = "pinlater_store_bytes"
 _SHARD_AWAY = "pinlater_shard_ill"
 _WAITING_FOR_KEY = "pinlater_queue_waiting_for_key_jobs"
-_NAMES = (_STORE_SECONDS, _FAILED_COMMITS, _REFUSED_CALLS, _FREE_BYTES, _USED_BYTES, _SHARD_AWAY, _WAITING_FOR_KEY)
+_NAMES = (
+    *(_STORE_SECONDS, _SHARD_SECONDS, _FAILED_COMMITS, _REFUSED_CALLS),
+    *(_FREE_BYTES, _USED_BYTES, _SHARD_AWAY, _WAITING_FOR_KEY),
+)
 
 
 class ServerSample(NamedTuple):
@@ -28,6 +32,7 @@ class ServerSample(NamedTuple):
 
     Attributes:
         store: operation -> times of its calls to the store in seconds.
+        shard_times: shard -> likewise.
         failed_commits: number of transactions that failed.
         refused_calls: number of calls refused because too many waited for the store.
         shards: shards of its store.
@@ -36,6 +41,7 @@ class ServerSample(NamedTuple):
     """
 
     store: Mapping[str, Histogram] = {}
+    shard_times: Mapping[str, Histogram] = {}
     failed_commits: int = 0
     refused_calls: int = 0
     shards: Sequence[ShardReading] = ()
@@ -50,6 +56,7 @@ def server_reading(first: ServerSample | None, last: ServerSample) -> ServerRead
     return ServerReading(
         last.shards,
         _store_calls(first.store, last.store),
+        _store_calls(first.shard_times, last.shard_times),
         max(last.failed_commits - first.failed_commits, 0),
         max(last.refused_calls - first.refused_calls, 0),
         last.waiting_for_key,
@@ -58,14 +65,14 @@ def server_reading(first: ServerSample | None, last: ServerSample) -> ServerRead
 
 
 def _store_calls(first: Mapping[str, Histogram], last: Mapping[str, Histogram]) -> list[StoreCalls]:
-    """Return the calls between two samples, the slowest operation first.
+    """Return the calls between two samples, the slowest operation or shard first.
 
     Operations stay apart: a dequeue that finds nothing is quick where a commit takes seconds, and there are more.
     """
-    added = {operation: times.since(first.get(operation)) for operation, times in last.items()}
+    added = {name: times.since(first.get(name)) for name, times in last.items()}
     found = [
-        StoreCalls(operation, times.size, seconds)
-        for operation, times in added.items()
+        StoreCalls(name, times.size, seconds)
+        for name, times in added.items()
         if (seconds := times.quantile(0.95)) is not None
     ]
     return sorted(found, key=lambda calls: -calls.p95_seconds)
@@ -87,7 +94,8 @@ def parse_metrics(text: str) -> ServerSample:
         for name in (_FREE_BYTES, _USED_BYTES, _SHARD_AWAY)
     }
     return ServerSample(
-        _histograms(values[f"{_STORE_SECONDS}_bucket"], values[f"{_STORE_SECONDS}_sum"]),
+        _histograms(values[f"{_STORE_SECONDS}_bucket"], values[f"{_STORE_SECONDS}_sum"], "operation"),
+        _histograms(values[f"{_SHARD_SECONDS}_bucket"], values[f"{_SHARD_SECONDS}_sum"], "shard"),
         int(sum(sample.value for sample in values[_FAILED_COMMITS])),
         int(sum(sample.value for sample in values[_REFUSED_CALLS])),
         [
@@ -113,13 +121,13 @@ def _samples(text: str) -> Iterable[Sample]:
         yield from family.samples
 
 
-def _histograms(buckets: Sequence[Sample], sums: Sequence[Sample]) -> dict[str, Histogram]:
-    """Return the histograms of cumulative buckets, by operation."""
+def _histograms(buckets: Sequence[Sample], sums: Sequence[Sample], label: str) -> dict[str, Histogram]:
+    """Return the histograms of cumulative buckets, by a label."""
     up_to: defaultdict[str, dict[float, int]] = defaultdict(dict)
     for sample in buckets:
-        up_to[sample.labels.get("operation", "")][float(sample.labels["le"])] = int(sample.value)
-    seconds = {sample.labels.get("operation", ""): sample.value for sample in sums}
-    return {operation: _histogram(found, seconds.get(operation, 0.0)) for operation, found in up_to.items()}
+        up_to[sample.labels.get(label, "")][float(sample.labels["le"])] = int(sample.value)
+    seconds = {sample.labels.get(label, ""): sample.value for sample in sums}
+    return {name: _histogram(found, seconds.get(name, 0.0)) for name, found in up_to.items()}
 
 
 def _histogram(up_to: Mapping[float, int], seconds: float) -> Histogram:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from pinlater.triage.findings import Finding, Kind, Severity
-from pinlater.triage.readings import Readings, ShardReading
+from pinlater.triage.readings import Readings, ShardReading, StoreCalls
 from pinlater.triage.texts import shortened, size, span
 from pinlater.triage.thresholds import Thresholds
 
@@ -74,7 +74,9 @@ def store_full(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
             f"The store's space is nearly used up (shard {shard.name})",
             f"{size(shard.free_bytes)} are left for shard {shard.name} of the store.{used} When it is full, no job is "
             "stored.",
-            "Free space on its disk, or give it more; for Redis raise maxmemory. Old failed jobs take space, too.",
+            "See which finished jobs take the space, and delete them (the Server page shows how), let the "
+            "server keep finished jobs for less time (BACKEND_MONITOR_JOB_SUCCEEDED_GC_TTL_HOURS), free space on "
+            "the disk, or give the store more; for Redis raise maxmemory.",
             "df -h",
             shard=shard.name,
             numbers={"free_bytes": shard.free_bytes},
@@ -96,13 +98,22 @@ def store_slow(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
     ]
     if slow:
         worst = max(slow, key=lambda calls: calls.p95_seconds)
-        told = f"One in twenty calls of {worst.operation} to the store takes {span(worst.p95_seconds)} or longer."
-        yield _slow(worst.p95_seconds, told, thresholds, {"seconds": worst.p95_seconds, "calls": worst.calls})
+        shard = _slow_shard(server.shard_calls, thresholds)
+        where = "" if shard is None else f" Of the shards, {shard.name} is slow: {span(shard.p95_seconds)}."
+        told = f"One in twenty calls of {worst.name} to the store takes {span(worst.p95_seconds)} or longer.{where}"
+        finding = _slow(worst.p95_seconds, told, thresholds, {"seconds": worst.p95_seconds, "calls": worst.calls})
+        yield finding if shard is None else finding._replace(shard=shard.name)
     elif server.failed_commits or server.refused_calls:
         parts = [f"{server.failed_commits:,} transactions of the store failed"] if server.failed_commits else []
         parts += [f"{server.refused_calls:,} calls were refused for it"] if server.refused_calls else []
         numbers = {"failed_commits": server.failed_commits, "refused_calls": server.refused_calls}
         yield _slow(None, f"Within the last minute {' and '.join(parts)}.", thresholds, numbers)
+
+
+def _slow_shard(calls: Sequence[StoreCalls], thresholds: Thresholds) -> StoreCalls | None:
+    """Return the slowest of several shards if it alone is slow."""
+    slow = [one for one in calls if one.p95_seconds >= thresholds.store_slow_seconds]
+    return slow[0] if len(slow) == 1 < len(calls) else None
 
 
 def _slow(seconds: float | None, told: str, thresholds: Thresholds, numbers: Mapping[str, float]) -> Finding:
@@ -113,7 +124,10 @@ def _slow(seconds: float | None, told: str, thresholds: Thresholds, numbers: Map
         "store",
         "The store is slow" if seconds is not None else "The store refuses work",
         f"{told} Enqueues, dequeues and acks wait for it.",
-        "See what else uses its disk or database, and the server's log; a disk with slow syncs is the usual cause.",
+        "See what else uses its disk or database (iostat, SHOW PROCESSLIST, SLOWLOG GET) and the server's log; a disk "
+        "with slow syncs is the usual cause. If the load comes from jobs, limit the busiest queue (pinlater limit), or "
+        "add a shard.",
+        "iostat -x 1 5",
         numbers=numbers,
     )
 

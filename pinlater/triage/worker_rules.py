@@ -73,8 +73,9 @@ def clock_off(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
             f"The clock of {_host(report)} is off",
             f"The clock of worker {_name(report)} is {span(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} that "
             "of the store. Jobs that it enqueues for later, and periodic jobs, run at the wrong time.",
-            f"Let {_host(report)} set its clock by NTP; look at the server's clock if all workers seem to be off.",
-            "timedatectl status",
+            f"On {_host(report)}, let it set its clock by NTP, and see that it does by timedatectl status; look at the "
+            "server's clock if all workers seem to be off.",
+            "timedatectl set-ntp true",
             worker=report.id,
             numbers={"ahead_seconds": ahead},
         )
@@ -96,9 +97,10 @@ def memory_grows(readings: Readings, thresholds: Thresholds) -> Iterator[Finding
             f"Job processes on {_host(report)} keep growing",
             f"Process {most.pid} of worker {_name(report)} has grown from {size(start)} to {size(now)} while it ran "
             f"{jobs(ended)}: about {size((now - start) / max(ended, 1))} a job, which looks like a leak.{others}",
-            "Find what its jobs keep; until then start the worker with --max-memory or --max-jobs, which replace "
-            "processes in time.",
-            f"pinlater workers --queue {most.queues[0]}" if most.queues else "pinlater workers",
+            f"On {_host(report)}, the command replaces all processes of the worker; no job is lost, running ones end "
+            "first. Start it with --max-memory or --max-jobs, which replace processes in time, and find what its jobs "
+            "keep.",
+            f"kill -HUP {report.pid}" if report.pid else "",
             most.started_ms,
             most.queues[0] if most.queues else None,
             worker=report.id,

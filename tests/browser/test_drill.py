@@ -13,6 +13,7 @@ import time
 import pytest
 
 from pinlater.client import Client, NewJob, WorkerProcess, WorkerReport
+from pinlater.model.attempts import Ack
 from pinlater.model.jobs import JobInfo
 from pinlater.model.keys import JobKey
 from pinlater.model.state import JobState
@@ -203,6 +204,7 @@ def test_memory_leaks(page, client, queue, workers):
     follow(named(page, "memory_grows", "--max-memory", since=since))
     page.get_by_role("heading", name="Worker", exact=True).wait_for()
     page.get_by_role("row").filter(has_text="keep").first.wait_for()
+    page.locator("#triage").filter(has_text="kill -HUP").get_by_role("button", name="Copy").wait_for()
 
 
 def test_the_clock_of_a_worker_is_off(page, client, queue):
@@ -215,6 +217,8 @@ def test_the_clock_of_a_worker_is_off(page, client, queue):
     follow(named(page, "clock_off", HOST, "60 minutes ahead", "NTP", since=since, meanwhile=tell))
     page.get_by_role("heading", name=HOST).wait_for()
     page.get_by_text(re.compile("clock (59 min|1 h)")).first.wait_for()
+    tell()
+    page.locator("#triage").filter(has_text="timedatectl set-ntp true").get_by_role("button", name="Copy").wait_for()
 
 
 def test_all_workers_of_a_pool_are_gone(page, client, queue, workers):
@@ -236,6 +240,8 @@ def test_the_store_is_slow(page, server, client, queue, tmp_path):
         since = time.monotonic()
         follow(named(page, "store_slow", "disk", since=since, meanwhile=lambda: enqueue(client, orders, "Ship")))
         page.get_by_role("row").filter(has_text="pinlater.db").wait_for()
+        page.locator("#triage").filter(has_text="One in twenty calls of enqueue").wait_for()
+        page.get_by_role("table", name="Calls to the store by operation").get_by_role("row", name="enqueue").wait_for()
 
 
 def test_the_disk_is_nearly_full(chromium, tmp_path):
@@ -246,9 +252,17 @@ def test_the_disk_is_nearly_full(chromium, tmp_path):
         page = chromium.new_page(base_url=f"http://127.0.0.1:{server.admin_port}")
         try:
             with Client(server.address) as client:
-                client.create_queue("q")
+                client.create_queue("reports")
+                enqueue(client, "reports", "Report", 30, year=2026)
+                claimed = client.dequeue_jobs("reports", 20)
+                client.ack("reports", succeeded=[Ack(one.descriptor, claim=one.claim) for one in claimed])
             follow(named(page, "store_full", "shard 1", "maxmemory", since=time.monotonic()))
             page.get_by_role("row").filter(has_text="MiB").first.wait_for()
+            row = page.get_by_role("table", name="Queues and states with most jobs").get_by_role("row").nth(1)
+            row.filter(has_text="pinlater delete-jobs reports --state succeeded --older-than 1d").wait_for()
+            row.get_by_role("link", name="Choose and delete").click()
+            page.get_by_text("All 20…").click()
+            page.locator("details[open]").get_by_role("button", name="Delete…").wait_for()
         finally:
             page.close()
             server.stop()

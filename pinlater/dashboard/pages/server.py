@@ -7,7 +7,7 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pinlater.dashboard.app_state import get_app_state
+from pinlater.dashboard.app_state import AppState, get_app_state
 from pinlater.dashboard.figures import (
     CALL_SECONDS,
     COMMIT_REQUESTS,
@@ -19,16 +19,23 @@ from pinlater.dashboard.figures import (
     SHARD_FAILURES,
     SHARD_SECONDS,
     STORE_BYTES,
+    STORE_SECONDS,
     STORE_WAITING,
     ServerFigures,
     ShardHealth,
 )
+from pinlater.dashboard.finding_links import STORE_KINDS
 from pinlater.dashboard.formatting import duration
+from pinlater.dashboard.forms import query_text
 from pinlater.dashboard.render import page
+from pinlater.dashboard.space_rows import space_rows
+from pinlater.errors import PinLaterError
 from pinlater.model.histogram import Histogram
+from pinlater.triage.findings import Finding
 
 _MOST_SHARDS = 200
 _ABOUT_A_MINUTE_SECONDS = 55.0
+_PATIENCE_SECONDS = 0.03
 
 
 class Method(NamedTuple):
@@ -41,6 +48,16 @@ class Method(NamedTuple):
     p99: float | None
     errors: float
     waits: bool
+
+
+class StoreOperation(NamedTuple):
+    """Calls of the server to its store in the last minute; times in seconds."""
+
+    name: str
+    rate: float
+    mean: float | None
+    p95: float | None
+    p99: float | None
 
 
 class Commits(NamedTuple):
@@ -65,14 +82,18 @@ class ShardRow(NamedTuple):
 
 
 async def server(request: Request) -> Response:
-    """Show the server."""
-    app = get_app_state(request)
+    """Show the server, and what takes the space of its store if that is asked for: jobs are counted for it."""
+    app, with_space = get_app_state(request), bool(query_text(request, "space", 3))
     now = await app.options.read_figures()
     seconds, first, last = app.history.recent() or (0.0, ServerFigures(), ServerFigures())
     shown = now.shards[:_MOST_SHARDS]
     return page(
         request,
         "server.html",
+        findings=[(finding, None) for finding in await _findings(app)],
+        with_space=with_space,
+        space=await space_rows(await app.client.queue_names(), app.counts, app.history) if with_space else [],
+        count_limit=app.options.count_limit,
         processes=now.processes,
         versions={process.version for process in now.processes},
         connections=now.gauges.get(CONNECTIONS),
@@ -80,12 +101,22 @@ async def server(request: Request) -> Response:
         waiting=now.gauges.get(STORE_WAITING),
         span="minute" if not seconds or seconds > _ABOUT_A_MINUTE_SECONDS else duration(seconds),
         methods=_methods(seconds, first, last) if seconds else [],
+        operations=_operations(seconds, first, last) if seconds else [],
         commits=_commits(seconds, first, last) if seconds else None,
         shards=[_spaced(_shard(shard, seconds, first, last), now) for shard in shown],
         hidden_shards=len(now.shards) - len(shown),
         unhealthy_shards=sum(shard.unhealthy_in > 0 for shard in now.shards),
         is_one_file=all(shard.connections is None for shard in now.shards),
     )
+
+
+async def _findings(app: AppState) -> list[Finding]:
+    """Return what is wrong with the server and its store; nothing while it does not answer, which the page shows."""
+    try:
+        found = await app.triage.get_within(_PATIENCE_SECONDS) or ()
+    except PinLaterError:
+        return []
+    return [finding for finding in found if finding.kind in STORE_KINDS]
 
 
 def _methods(seconds: float, first: ServerFigures, last: ServerFigures) -> list[Method]:
@@ -97,6 +128,17 @@ def _methods(seconds: float, first: ServerFigures, last: ServerFigures) -> list[
             times = (added.mean, added.quantile(0.95), added.quantile(0.99))
             found.append(Method(name, added.size / seconds, *times, errors, waits=name == "dequeueJobs"))
     return sorted(found, key=lambda method: -method.rate)
+
+
+def _operations(seconds: float, first: ServerFigures, last: ServerFigures) -> list[StoreOperation]:
+    """Return the calls to the store, the operation first that took most time in all."""
+    found = []
+    for (name,), histogram in last.histograms.get(STORE_SECONDS, {}).items():
+        added = histogram.since(first.histogram(STORE_SECONDS, name))
+        if added.size:
+            times = (added.mean, added.quantile(0.95), added.quantile(0.99))
+            found.append((added.sum, StoreOperation(name, added.size / seconds, *times)))
+    return [operation for _, operation in sorted(found, key=lambda one: -one[0])]
 
 
 def _errors(figures: ServerFigures, method: str) -> int:

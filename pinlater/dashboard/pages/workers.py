@@ -9,13 +9,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pinlater.client.unknown_classes import unknown_classes
-from pinlater.dashboard.app_state import get_app_state, known_queue
+from pinlater.dashboard.app_state import AppState, get_app_state, known_queue
 from pinlater.dashboard.claim_holders import MOST_JOBS
 from pinlater.dashboard.figures import PARKED
 from pinlater.dashboard.forms import RequestRefused, query_text
 from pinlater.dashboard.render import page
 from pinlater.dashboard.workforce import worker_overview
 from pinlater.model.silence import is_silent
+from pinlater.triage.findings import Finding
 from pinlater.triage.thresholds import Thresholds
 
 _MOST_PROCESSES = 200
@@ -23,6 +24,7 @@ _MOST_PROCESSES = 200
 _MOST_WORKERS = 200
 _MOST_SHOWN = 20
 """Jobs shown for one process."""
+_PATIENCE_SECONDS = 0.03
 
 
 class _Total(NamedTuple):
@@ -32,6 +34,12 @@ class _Total(NamedTuple):
     processes: int
     busy: int
     memory: int
+
+
+async def _findings(app: AppState, worker: str) -> list[Finding]:
+    """Return what is wrong with a worker."""
+    found = await app.triage.get_within(_PATIENCE_SECONDS) or ()
+    return [finding for finding in found if finding.worker == worker]
 
 
 async def workers(request: Request) -> Response:
@@ -59,6 +67,7 @@ async def workers(request: Request) -> Response:
         total=total,
         versions=versions,
         hidden=hidden,
+        findings=[(finding, None) for finding in await _findings(app, chosen)] if chosen else [],
         most_processes=_MOST_PROCESSES,
         most_shown=_MOST_SHOWN,
         most_jobs=MOST_JOBS,

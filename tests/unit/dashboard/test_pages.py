@@ -425,3 +425,17 @@ def test_a_job_shows_its_key_and_that_it_waits(browser, client):
     assert "2 at once" in browser.get(f"/job?id={third}").text
     assert "waits for its key" in browser.get("/jobs?queue=pins&state=scheduled").text
     assert "waits for its key" not in browser.get("/jobs?queue=pins&state=pending").text
+
+
+def test_what_takes_the_space_is_counted_if_asked_for(browser, client):
+    client.create_queue("old")
+    client.enqueue_jobs("old", [NewJob(b"{}")] * 3)
+    claimed = client.dequeue_jobs("old", 2)
+    client.ack("old", succeeded=[Ack(job.descriptor, job.claim) for job in claimed])
+    assert "Queues and states with most jobs" not in browser.get("/server").text
+    rows = browser.get("/server?space=1").text.partition("Queues and states with most jobs")[2].split("<tr data-row>")
+    assert "succeeded" in rows[1]
+    assert ">2<" in rows[1]
+    assert "pinlater delete-jobs old --state succeeded --older-than 1d" in rows[1]
+    assert 'href="/jobs?queue=old&amp;state=succeeded&amp;order=oldest"' in rows[1]
+    assert "delete-jobs" not in rows[2], "a pending job is no rubbish"

@@ -24,6 +24,7 @@ def figures(metrics, *shards):
 def test_all_that_triage_needs_is_among_the_figures():
     metrics = Metrics()
     metrics.store_seconds.observe("enqueue", 2.0)
+    metrics.shard_call_seconds.observe("2", 3.0)
     metrics.commits_failed.add(count=3)
     metrics.calls_shed.add("enqueueJobs", 2)
     metrics.waiting_for_key_jobs.set("email", 12)
@@ -31,7 +32,7 @@ def test_all_that_triage_needs_is_among_the_figures():
     metrics.store_bytes.set("1", 1e9)
     shards = [ShardHealth("1", "/data", 5), ShardHealth("2", "db2", 6, error="refused", unhealthy_in=1)]
     sample = sample_of(figures(metrics, *shards))
-    assert sample.store["enqueue"].size == 1
+    assert (sample.store["enqueue"].size, sample.shard_times["2"].size) == (1, 1)
     assert (sample.failed_commits, sample.refused_calls, sample.waiting_for_key) == (3, 2, {"email": 12})
     assert sample.shards == [ShardReading("1", "", 5, 1e9, 5e9), ShardReading("2", "refused", 6, None, None)]
 

@@ -9,20 +9,20 @@ from pinlater.triage.server_samples import ServerSample, parse_metrics, server_r
 
 
 def test_what_happened_between_two_samples():
-    first = ServerSample({"ack": Histogram((0.1, 1.0), (100, 0, 0), 1.0)}, 4, 2)
+    first = ServerSample({"ack": Histogram((0.1, 1.0), (100, 0, 0), 1.0)}, {}, 4, 2)
     shards, by_key = [ShardReading("1", "refused")], {"email": 7}
     times = {"ack": Histogram((0.1, 1.0), (100, 10, 0), 6.0), "dequeue": Histogram((0.1, 1.0), (0, 0, 0), 0.0)}
-    last = ServerSample(times, 5, 9, shards, by_key)
+    last = ServerSample(times, {}, 5, 9, shards, by_key)
     reading = server_reading(first, last)
-    assert reading == ServerReading(shards, [StoreCalls("ack", 10, pytest.approx(0.955))], 1, 7, by_key)
+    assert reading == ServerReading(shards, [StoreCalls("ack", 10, pytest.approx(0.955))], [], 1, 7, by_key)
     assert server_reading(None, last) == ServerReading(shards, waiting_for_key=by_key)
-    assert server_reading(ServerSample(), ServerSample()) == ServerReading(store_calls=[])
+    assert server_reading(ServerSample(), ServerSample()) == ServerReading(store_calls=[], shard_calls=[])
 
 
 def test_many_quick_calls_of_one_operation_do_not_hide_slow_ones_of_another():
     quick, slow = Histogram((0.1, 1.0), (1000, 0, 0), 1.0), Histogram((0.1, 1.0), (0, 3, 0), 2.0)
     reading = server_reading(ServerSample(), ServerSample({"dequeue": quick, "enqueue": slow}))
-    assert [calls.operation for calls in reading.store_calls] == ["enqueue", "dequeue"]
+    assert [calls.name for calls in reading.store_calls] == ["enqueue", "dequeue"]
     assert reading.store_calls[0].p95_seconds > 0.9
 
 
@@ -31,6 +31,7 @@ def test_the_page_of_a_server_is_read():
     for seconds in (0.001, 0.001, 2.0):
         metrics.store_seconds.observe("enqueue", seconds)
     metrics.store_seconds.observe("ack", 2.0)
+    metrics.shard_call_seconds.observe("2", 3.0)
     metrics.commits_failed.add(count=3)
     metrics.store_free_bytes.set("1", 5e9)
     metrics.store_bytes.set("1", 1e9)
@@ -39,6 +40,7 @@ def test_the_page_of_a_server_is_read():
     metrics.waiting_for_key_jobs.set("email", 12)
     found = parse_metrics(render_prometheus(metrics.snapshot()))
     assert {operation: times.size for operation, times in found.store.items()} == {"enqueue": 3, "ack": 1}
+    assert {shard: times.size for shard, times in found.shard_times.items()} == {"2": 1}
     assert 1.5 < found.store["enqueue"].quantile(0.9) < 2.5
     assert found.store["enqueue"].mean == pytest.approx(0.6673, abs=0.001)
     assert (found.failed_commits, found.refused_calls, found.waiting_for_key) == (3, 0, {"email": 12})

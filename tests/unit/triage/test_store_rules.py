@@ -45,6 +45,17 @@ def test_a_store_is_slow():
     assert found(store_slow, server(store_calls=[StoreCalls("ack", 50, 0.05)])) == []
 
 
+def test_one_of_several_shards_is_slow():
+    slow, sound, also = StoreCalls("2", 9, 1.2), StoreCalls("1", 9, 0.005), StoreCalls("3", 9, 0.9)
+    calls = [StoreCalls("ack", 50, 0.8)]
+    [finding] = found(store_slow, server(store_calls=calls, shard_calls=[slow, sound]))
+    assert finding.shard == "2"
+    assert "Of the shards, 2 is slow: 1 second." in finding.sentence
+    for shards in ([slow, also, sound], [slow]):
+        [finding] = found(store_slow, server(store_calls=calls, shard_calls=shards))
+        assert (finding.shard, "Of the shards" in finding.sentence) == (None, False)
+
+
 def test_a_store_refuses_work():
     [finding] = found(store_slow, server(failed_commits=3, refused_calls=7))
     assert finding.severity == "critical"

@@ -1,0 +1,76 @@
+"""What takes the space of the store: the queues and states with most jobs, and how their jobs are deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from heapq import nlargest
+from typing import NamedTuple
+
+from pinlater.dashboard.addresses import address
+from pinlater.dashboard.count_cache import DISPLAY_STATES, CountCache, DisplayState
+from pinlater.dashboard.figures import STATE_GAUGES, SUCCEEDED
+from pinlater.dashboard.history import History
+
+_MOST_QUEUES = 5
+"""Queues that are counted: those with most jobs that have not succeeded, and as many that have run most."""
+
+_MOST_ROWS = 12
+_FINISHED = {"failed", "succeeded"}
+_OLD = "1d"
+
+
+class SpaceRow(NamedTuple):
+    """Jobs of one queue in one state.
+
+    Attributes:
+        queue: name of the queue.
+        state: the state.
+        jobs: their number; the server counts up to its ``COUNT_LIMIT``.
+        path: page that lists them, the oldest first, and deletes them.
+        command: command that deletes those that finished a day ago; empty if they have not finished.
+    """
+
+    queue: str
+    state: DisplayState
+    jobs: int
+    path: str
+    command: str = ""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing is lost but their records if they are deleted."""
+        return bool(self.command)
+
+
+async def space_rows(queues: Collection[str], counts: CountCache, history: History) -> list[SpaceRow]:
+    """Return the queues and states with most jobs, finished ones first.
+
+    Raises:
+        PinLaterError: the server does not answer.
+    """
+    counted = await counts.get(_candidates(queues, history))
+    rows = [
+        _row(queue, state, number)
+        for queue, known in counted.items()
+        for state in DISPLAY_STATES
+        if (number := getattr(known, state.name))
+    ]
+    return sorted(rows, key=lambda row: (not row.is_finished, -row.jobs, row.queue))[:_MOST_ROWS]
+
+
+def _candidates(queues: Collection[str], history: History) -> list[str]:
+    ended = history.counter(SUCCEEDED)
+
+    def stored(queue: str) -> float:
+        return sum(history.level(gauge, queue) or 0.0 for gauge in STATE_GAUGES.values())
+
+    deepest = nlargest(_MOST_QUEUES, queues, key=stored)
+    return sorted({*deepest, *nlargest(_MOST_QUEUES, queues, key=lambda queue: ended.get((queue,), 0))})
+
+
+def _row(queue: str, state: DisplayState, jobs: int) -> SpaceRow:
+    path = address("/jobs", {"queue": queue, "state": state.name, "order": "oldest"})
+    if state.name not in _FINISHED:
+        return SpaceRow(queue, state, jobs, path)
+    command = f"pinlater delete-jobs {queue} --state {state.name} --older-than {_OLD}"
+    return SpaceRow(queue, state, jobs, path, command)
