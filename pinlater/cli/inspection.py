@@ -174,6 +174,7 @@ def _row(info: JobInfo, summary: BodySummary) -> list[str]:
     pinlater scan email --retrying
     pinlater scan email --state failed --error SMTPException --newer-than 1h
     pinlater scan email --regex 'user_id": *42\\b'
+    pinlater scan email --key customer-7
     """,
 )
 @click.argument("queue", shell_complete=complete_queues)
@@ -189,6 +190,9 @@ def _row(info: JobInfo, summary: BodySummary) -> list[str]:
 @click.option("--future", is_flag=True, help="With --state pending: jobs that are not due yet, instead of due ones.")
 @click.option("--retrying", is_flag=True, help="With --state pending: jobs whose last attempt failed, due or not.")
 @click.option("--regex", help="Only jobs whose body matches this regular expression; the server searches.")
+@click.option(
+    "--key", help="Only pending or in-progress jobs with this key, shared or unique; found by the store's index."
+)
 @click.option("--limit", type=click.IntRange(min=0), default=100, show_default=True, help="Maximum number of jobs.")
 @click.option("--all", "everything", is_flag=True, help="Show all jobs.")
 @click.pass_obj
@@ -202,6 +206,7 @@ def scan(
     future: bool,
     retrying: bool,
     regex: str | None,
+    key: str | None,
     limit: int,
     everything: bool,
 ) -> None:
@@ -212,13 +217,23 @@ def scan(
     piece, and what is found is shown at once.
     """
     check_pending(state, future=future, retrying=retrying)
-    selection = JobSelection(queue, state, job_filter, future, regex, retrying or None)
+    if key is not None:
+        _check_key(state, has_others=bool(job_filter.priority or job_filter.group or future or retrying or regex))
+    selection = JobSelection(queue, state, job_filter, future, regex, retrying or None, key)
     page_size = max(1, min(limit, _PAGE_SIZE)) if job_filter.is_for_server and not everything else _PAGE_SIZE
     with session.client() as client:
         if retrying:
             need_retrying(client, queue)
         pages = selection.pages(client, page_size)
         _print_scan(session, pages if everything else _first(pages, limit), Summaries(client))
+
+
+def _check_key(state: JobState, *, has_others: bool) -> None:
+    if state not in {JobState.PENDING, JobState.IN_PROGRESS} or has_others:
+        raise click.UsageError(
+            "--key needs --state pending, due or not, or in-progress; leave out --priority, --future, --retrying, "
+            "--group and --regex."
+        )
 
 
 def _first(pages: Iterable[list[JobInfo]], limit: int) -> Iterator[list[JobInfo]]:

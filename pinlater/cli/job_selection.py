@@ -12,7 +12,7 @@ import click
 
 from pinlater.cli.bulk_action import BATCH_SIZE, batches, progress_bar
 from pinlater.cli.filters import Filter
-from pinlater.errors import PriorityNotSupported, UnknownError
+from pinlater.errors import PriorityNotSupported, ProtocolError, UnknownError
 from pinlater.model.state import JobState
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class JobSelection(NamedTuple):
         future: for PENDING jobs: only due ones (False) or only those not due yet (True); None for both.
         body_regex: regular expression that the server searches the bodies for.
         retrying: for PENDING jobs: only those whose last attempt failed, due or not (True).
+        key: for PENDING and IN_PROGRESS jobs: only those with this key, shared or unique, due or not.
     """
 
     queue: str
@@ -41,6 +42,7 @@ class JobSelection(NamedTuple):
     future: bool | None = None
     body_regex: str | None = None
     retrying: bool | None = None
+    key: str | None = None
 
     def count(self, client: Client) -> int:
         """Count the jobs on the server, without the conditions that only the tool checks, up to ``COUNT_LIMIT``.
@@ -139,11 +141,17 @@ class JobSelection(NamedTuple):
                     continuation=continuation,
                     retrying=self.retrying,
                     failure_group=self.job_filter.group,
+                    key=self.key,
                 )
+                if not all(self._has_key(job) for job in page.jobs):
+                    raise ProtocolError("this server cannot find jobs by key; upgrade it for --key")
                 yield page
                 continuation = page.continuation
                 if continuation is None:
                     break
+
+    def _has_key(self, job: JobInfo) -> bool:
+        return self.key is None or self.key in {job.unique, None if job.key is None else job.key.text}
 
     def _matching(self, client: Client, page: list[JobInfo]) -> list[JobInfo]:
         now_ms = time.time() * 1000

@@ -258,11 +258,12 @@ class AsyncServiceCalls(ABC):
         retrying: bool | None = None,
         failure_group: int | None = None,
         oldest_first: bool = False,
+        key: str | None = None,
     ) -> Page:
         """Return one page of the jobs in a state, up to ``limit``, and where to go on.
 
-        Arguments are those of ``count``, and ``oldest_first``: in the order in which they are due, instead of the
-        latest first.
+        Arguments are those of ``count``; ``oldest_first``: in the order in which they are due, not the latest first; of
+        PENDING and IN_PROGRESS, ``key``: only those with this key, shared or unique, without the other filters.
 
         Raises:
             ContinuationInvalid: ``continuation`` comes from no scan of this kind.
@@ -279,6 +280,7 @@ class AsyncServiceCalls(ABC):
                 retrying=retrying,
                 failure_group=failure_group,
                 oldest_first=oldest_first,
+                key=key,
             )
         )
 

@@ -9,7 +9,10 @@ from pinlater.dashboard.addresses import address
 from pinlater.dashboard.count_cache import DISPLAY_STATES_BY_NAME, DisplayState
 from pinlater.dashboard.forms import RequestRefused, number
 from pinlater.model.body_patterns import body_pattern
+from pinlater.model.jobs import Page
 
+MAX_KEY_CHARACTERS = 200
+LOOKED_AT_SEPARATOR = "!"
 _MOST_TEXT = 1022
 """Characters of a filter: with its slashes, a pattern of 1024."""
 
@@ -24,6 +27,7 @@ class JobQuery(NamedTuple):
         job: name of their class; empty: any.
         argument: argument in their bodies, see ``argument_pattern``; empty: any.
         group: failure group that their last attempt belongs to, of any priority; None: any.
+        key: their key, shared or unique, of any priority, due or not; empty: any. Without the filters above.
         is_oldest_first: whether the list begins with the job that is due first.
     """
 
@@ -33,6 +37,7 @@ class JobQuery(NamedTuple):
     job: str = ""
     argument: str = ""
     group: int | None = None
+    key: str = ""
     is_oldest_first: bool = False
 
     @property
@@ -43,11 +48,13 @@ class JobQuery(NamedTuple):
     @property
     def is_filtered(self) -> bool:
         """Whether it selects only some of the jobs in the state."""
-        return any((self.priority, self.job, self.argument, self.group))
+        return any((self.priority, self.job, self.argument, self.group, self.key))
 
     @property
     def filters(self) -> dict[str, Any]:
-        """Arguments of ``count`` and ``scan`` beside queue and state."""
+        """Arguments of ``scan``, and of ``count`` unless there is a key, beside queue and state."""
+        if self.key:
+            return {"key": self.key, "priority": self.priority, "body_regex": self.regex}
         if self.group is not None:
             return {"failure_group": self.group, "body_regex": self.regex}
         return {**self.display_state.filters, "priority": self.priority, "body_regex": self.regex}
@@ -62,6 +69,7 @@ class JobQuery(NamedTuple):
             "class": self.job,
             "argument": self.argument,
             "group": str(self.group or ""),
+            "key": self.key,
             "order": "oldest" if self.is_oldest_first else "",
         }
         return {name: value for name, value in given.items() if value}
@@ -77,8 +85,15 @@ class JobQuery(NamedTuple):
             f"class {self.job}" if self.job else "",
             f"argument {self.argument}" if self.argument else "",
             "one failure group" if self.group else "",
+            f"key {self.key}" if self.key else "",
         ]
         return ", ".join([f"all {self.display_state.name} jobs", *filter(None, parts)])
+
+
+def from_text(page: Page, looked_before: int) -> str:
+    """Return the parameter "from" of the page that follows: its continuation, and how many bodies were searched."""
+    searched = "" if page.looked_at is None else f"{LOOKED_AT_SEPARATOR}{looked_before + page.looked_at}"
+    return f"{page.continuation}{searched}"
 
 
 def read_query(read: Callable[[str, int], str], priority_levels: int) -> JobQuery:
@@ -103,5 +118,6 @@ def read_query(read: Callable[[str, int], str], priority_levels: int) -> JobQuer
         read("class", 200),
         read("argument", _MOST_TEXT + 2) or (f"/{pattern}/" if pattern else ""),
         int(number("group", group, 1, 2**63 - 1, int)) if group else None,
+        read("key", MAX_KEY_CHARACTERS),
         read("order", 10) == "oldest",
     )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from pinlater.dashboard.app_state import AppState
-from pinlater.dashboard.count_cache import DISPLAY_STATES, OPEN_STATES, DisplayState
-from pinlater.dashboard.job_query import JobQuery
+from pinlater.dashboard.count_cache import DISPLAY_STATES, DISPLAY_STATES_BY_NAME, OPEN_STATES, DisplayState
+from pinlater.dashboard.job_query import MAX_KEY_CHARACTERS, JobQuery, from_text
 from pinlater.dashboard.job_rows import JobRow, read_rows
 from pinlater.errors import QueueNotFound, ServerError
 from pinlater.model.body_patterns import argument_pattern
@@ -24,6 +24,7 @@ KEY_JOBS = 200
 _PER_STATE = 10
 _MOST_FOUND = 100
 _MOST_GROUPS, _MOST_CLASSES = 20, 20
+_STATES_OF_KEYS = DISPLAY_STATES_BY_NAME["pending"], DISPLAY_STATES_BY_NAME["running"]
 _PREFIX = re.compile(r"(class|error|key|text):\s*(.*)", re.DOTALL)
 
 
@@ -66,10 +67,17 @@ class FoundJobs(NamedTuple):
 
 
 class JobSearchResult(NamedTuple):
-    """Jobs that were found, and the queues that were not searched completely."""
+    """Jobs that were found, and what was left.
+
+    Attributes:
+        found: the jobs.
+        unsearched: queues that were not searched completely -> path where the search of bodies goes on, or empty.
+        unasked: queues that were not asked for jobs with the key, because the time was up.
+    """
 
     found: list[FoundJobs]
-    unsearched: list[str]
+    unsearched: dict[str, str]
+    unasked: Sequence[str] = ()
 
     @property
     def total(self) -> int:
@@ -98,47 +106,76 @@ async def find_classes(app: AppState, text: str) -> list[str]:
 
 
 async def find_by_key(app: AppState, queues: Sequence[str], text: str) -> JobSearchResult:
-    """Search keys, unique keys and statuses of the latest jobs of each open state."""
-    found, unsearched = list[FoundJobs](), dict.fromkeys(queues)
+    """Find the waiting and running jobs with a key, shared or unique, and open ones that have it as part of a text.
+
+    The first are found by the stores' indexes of keys, however many jobs there are. A text within keys, unique keys and
+    statuses is looked for in the latest jobs of each open state alone.
+    """
+    found, unsearched, unasked = list[FoundJobs](), dict.fromkeys(queues, ""), dict.fromkeys(queues)
     try:
         async with asyncio.timeout(KEY_SECONDS):
             for queue in queues:
-                is_whole = True
-                for display_state in OPEN_STATES:
-                    try:
-                        page = await app.client.scan(
-                            queue, display_state.state, limit=KEY_JOBS, **display_state.filters
-                        )
-                    except QueueNotFound:
-                        break
-                    jobs = [info for info in page.jobs if _has_text(info, text)][:_PER_STATE]
-                    if jobs:
-                        found.append(FoundJobs(queue, display_state, await read_rows(app, jobs), ""))
-                    is_whole = is_whole and page.continuation is None
-                if is_whole:
+                found += await _find_holders(app, queue, text)
+                del unasked[queue]
+            names = {row.info.descriptor for one in found for row in one.rows}
+            for queue in queues:
+                if await _search_latest(app, queue, text, names, found):
                     del unsearched[queue]
     except TimeoutError:
         pass
-    return JobSearchResult(found, list(unsearched))
+    return JobSearchResult(found, unsearched, list(unasked))
+
+
+async def _find_holders(app: AppState, queue: str, text: str) -> list[FoundJobs]:
+    found = []
+    for display_state in _STATES_OF_KEYS if len(text) <= MAX_KEY_CHARACTERS else ():
+        query = JobQuery(queue, display_state, key=text)
+        try:
+            page = await app.client.scan(queue, display_state.state, limit=_PER_STATE, key=text)
+        except QueueNotFound:
+            break
+        if page.jobs:
+            link = query.link() if page.continuation else ""
+            found.append(FoundJobs(queue, display_state, await read_rows(app, page.jobs), link))
+    return found
+
+
+async def _search_latest(app: AppState, queue: str, text: str, names: Collection[str], found: list[FoundJobs]) -> bool:
+    """Add the jobs of a queue, beside those with these names; return whether all its open jobs were looked at."""
+    is_whole = True
+    for display_state in OPEN_STATES:
+        try:
+            page = await app.client.scan(queue, display_state.state, limit=KEY_JOBS, **display_state.filters)
+        except QueueNotFound:
+            return True
+        jobs = [info for info in page.jobs if _has_text(info, text) and info.descriptor not in names][:_PER_STATE]
+        if jobs:
+            found.append(FoundJobs(queue, display_state, await read_rows(app, jobs), ""))
+        is_whole = is_whole and page.continuation is None
+    return is_whole
 
 
 async def find_by_body(app: AppState, queues: Sequence[str], text: str) -> JobSearchResult:
     """Search one queue after the other; the server gives each call two seconds, and the whole search has eight."""
-    found, unsearched = list[FoundJobs](), dict.fromkeys(queues)
+    found, unsearched = list[FoundJobs](), dict.fromkeys(queues, "")
     try:
         async with asyncio.timeout(BODY_SECONDS):
             for queue in queues:
                 if sum(len(one.rows) for one in found) >= _MOST_FOUND:
                     break
-                if await _search_bodies(app, queue, text, found):
+                more = await _search_bodies(app, queue, text, found)
+                if more is None:
                     del unsearched[queue]
+                else:
+                    unsearched[queue] = more
     except TimeoutError:
         pass
-    return JobSearchResult(found, list(unsearched))
+    return JobSearchResult(found, unsearched)
 
 
-async def _search_bodies(app: AppState, queue: str, text: str, found: list[FoundJobs]) -> bool:
-    is_whole = True
+async def _search_bodies(app: AppState, queue: str, text: str, found: list[FoundJobs]) -> str | None:
+    """Add the jobs of a queue; return the path of a list that goes on, maybe empty; None: all bodies were searched."""
+    more: str | None = None
     for display_state in DISPLAY_STATES:
         try:
             page = await app.searcher.scan(
@@ -149,14 +186,17 @@ async def _search_bodies(app: AppState, queue: str, text: str, found: list[Found
                 **display_state.filters,
             )
         except QueueNotFound:
-            return True
+            return None
         except ServerError:  # the search took too long there, or the pattern is none
-            is_whole = False
+            more = more or ""
             continue
+        query = JobQuery(queue, display_state, argument=text)
+        if page.continuation and len(page.jobs) < _PER_STATE:
+            more = more or query.link(**{"from": from_text(page, 0)})
         if page.jobs:
-            link = JobQuery(queue, display_state, argument=text).link() if page.continuation else ""
+            link = query.link() if page.continuation else ""
             found.append(FoundJobs(queue, display_state, await read_rows(app, page.jobs), link))
-    return is_whole
+    return more
 
 
 def _has_text(info: JobInfo, text: str) -> bool:

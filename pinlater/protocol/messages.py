@@ -219,6 +219,7 @@ class PinLaterScanJobsRequest(Payload):
     retrying: bool | None = field(100, BOOL, default=None)
     failureGroup: int | None = field(101, I64, default=None)
     oldestFirst: bool | None = field(102, BOOL, default=None)
+    key: str | None = field(103, STRING, default=None)
 
 
 @payload

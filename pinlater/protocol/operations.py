@@ -252,19 +252,19 @@ class Calls(ReportCalls):
         retrying: bool | None = None,
         failure_group: int | None = None,
         oldest_first: bool = False,
+        key: str | None = None,
     ) -> Arguments:
         """Return one page of the jobs in a state, up to ``limit``, and where to go on.
 
-        Arguments are those of ``count``, and ``oldest_first``: in the order in which they are due, instead of the
-        latest first.
+        Arguments are those of ``count``; ``oldest_first``: in the order in which they are due, not the latest first; of
+        PENDING and IN_PROGRESS, ``key``: only those with this key, shared or unique, without the other filters.
 
         Raises:
             ContinuationInvalid: ``continuation`` comes from no scan of this kind.
         """
-        begin = continuation or CONTINUATION_START
-        request = messages.PinLaterScanJobsRequest(queue, int(state), priority, future, begin, limit, body_regex)
-        request.retrying, request.failureGroup, request.oldestFirst = retrying, failure_group, oldest_first or None
-        return (request,)
+        asked = queue, int(state), priority, future, continuation or CONTINUATION_START, limit, body_regex
+        more = retrying, failure_group, oldest_first or None, key
+        return (messages.PinLaterScanJobsRequest(*asked, *more),)
 
     # Changing jobs by hand. Done twice, these would pass their limit, and count wrong. Those that name jobs have a
     # limit of 0 for a server of the original, which would change any others.

@@ -42,8 +42,7 @@ struct RequestContext {
   // For logs only.
   2: optional string requestId = "",
   // Idempotency key of an enqueueJobs, importJobs, retryFailedJobs, runJobsNow, scheduleJobs or deleteJobs: 16 bytes that no other call
-  // has, best with the time first (UUID version 7). The store keeps the result under it for a while, so that the same call sent
-  // again finds that instead of being carried out again.
+  // has, best with the time first (UUID version 7). The store keeps the result under it for a while; the same call finds it.
   100: optional binary idempotencyKey,
   // The call with this key may have been carried out before: it was sent already, and its answer did not come.
   101: optional bool isRepeat,
@@ -295,6 +294,8 @@ struct PinLaterScanJobsRequest {
   101: optional i64 failureGroup,
   // The earliest due first; without it, the latest.
   102: optional bool oldestFirst,
+  // Of PENDING or IN_PROGRESS: only those with this key, shared or unique, due or not; without the other filters.
+  103: optional string key,
 }
 
 struct PinLaterScanJobsResponse {
@@ -679,8 +680,7 @@ service PinLater {
   // Since when the job is due that has been so for longest, by queue; queues without one are left out. No names: all.
   map<string, i64> getOldestDueTimestamps(1: RequestContext context, 2: list<string> queueNames)
     throws (1: PinLaterException e),
-  // Addition: what happened in past minutes or hours, in the order of time; periods in which nothing did are left out.
-  // At most 20,000; if there are more, the call is refused.
+  // Addition: what happened in past minutes or hours, in the order of time, without empty periods; more than 20,000 are refused.
   list<PinLaterStatistics> getStatistics(1: RequestContext context, 2: PinLaterStatisticsRequest request)
     throws (1: PinLaterException e),
 }

@@ -116,6 +116,8 @@ async def _matching(request: Request, query: JobQuery, *, in_order: bool) -> Mat
     if query.regex:
         admit_search(request, f"{query.job} {query.argument}".strip())
     client = app.searcher if query.regex else app.client
+    if query.key:
+        return MatchingJobs(query, None, in_order)
     try:
         total = await client.count(query.queue, query.display_state.state, **query.filters)
     except (UnknownError, CallTimeout):  # the search takes too long to count, though not to read page by page

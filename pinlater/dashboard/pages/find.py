@@ -41,7 +41,7 @@ async def find(request: Request) -> Response:
         admit_search(request, wanted.text)
     if app.search.locked():
         raise RequestRefused(429, "another search is running; try again in a few seconds")
-    queues, nothing = sorted(names), JobSearchResult([], [])
+    queues, nothing = sorted(names), JobSearchResult([], {})
     async with app.search:
         by_key = await find_by_key(app, queues, wanted.text) if wanted.has("key") else nothing
         by_body = await find_by_body(app, queues, wanted.text) if wanted.has("text") else nothing
@@ -55,7 +55,8 @@ async def find(request: Request) -> Response:
         classes=await find_classes(app, wanted.text) if wanted.has("class") else [],
         by_key=by_key,
         by_body=by_body,
-        unsearched=sorted({*by_key.unsearched, *by_body.unsearched}),
+        unsearched=sorted((by_key.unsearched | by_body.unsearched).items()),
+        unasked=by_key.unasked,
         waits_text=waits_text,
         limits={"body_seconds": BODY_SECONDS, "key_seconds": KEY_SECONDS, "key_jobs": KEY_JOBS},
     )

@@ -11,7 +11,7 @@ from pinlater.client.waits import waits_text
 from pinlater.dashboard.app_state import AppState, get_app_state
 from pinlater.dashboard.count_cache import DISPLAY_STATES
 from pinlater.dashboard.forms import RequestRefused, number, query_text
-from pinlater.dashboard.job_query import JobQuery, read_query
+from pinlater.dashboard.job_query import LOOKED_AT_SEPARATOR, JobQuery, from_text, read_query
 from pinlater.dashboard.job_rows import read_rows
 from pinlater.dashboard.privacy import admit_search
 from pinlater.dashboard.render import page
@@ -24,8 +24,6 @@ _MOST_TRAIL = 20
 
 _MOST_CONTINUATION = 200
 _TRAIL_SEPARATOR = "~"
-_LOOKED_AT_SEPARATOR = "!"
-"""Before the number of jobs that a search of bodies has looked at before the page."""
 
 _TOO_LONG = "the search took too long; use a simpler pattern or choose a priority"
 
@@ -61,7 +59,7 @@ async def jobs(request: Request) -> Response:
     if query.regex:
         admit_search(request, f"{query.job} {query.argument}".strip())
     start = query_text(request, "from", _MOST_CONTINUATION)
-    continuation, _, looked_at_before = start.partition(_LOOKED_AT_SEPARATOR)
+    continuation, _, looked_at_before = start.partition(LOOKED_AT_SEPARATOR)
     looked_before = int(number("from", looked_at_before or "0", 0, 2**53, int))
     trail = query_text(request, "trail", _MOST_TRAIL * (_MOST_CONTINUATION + 1))
     found, status, problem = Page([], None), 200, ""
@@ -70,7 +68,7 @@ async def jobs(request: Request) -> Response:
     except ContinuationInvalid:
         raise RequestRefused(400, "this page of the list does not exist", query.link()) from None
     except (UnknownError, CallTimeout) as error:
-        if not query.regex:
+        if not (query.regex or query.key):
             raise
         status, problem = (503, _TOO_LONG) if isinstance(error, CallTimeout) else (400, str(error)[:300])
     count = counts[DISPLAY_STATES.index(query.display_state)]
@@ -117,8 +115,7 @@ def _following(query: JobQuery, start: str, trail: str, found: Page, looked_befo
     if found.continuation is None:
         return ""
     starts = [one for one in [*trail.split(_TRAIL_SEPARATOR), start] if one][-_MOST_TRAIL:]
-    searched = "" if found.looked_at is None else f"{_LOOKED_AT_SEPARATOR}{looked_before + found.looked_at}"
-    return query.link(**{"from": found.continuation + searched, "trail": _TRAIL_SEPARATOR.join(starts)})
+    return query.link(**{"from": from_text(found, looked_before), "trail": _TRAIL_SEPARATOR.join(starts)})
 
 
 async def _progress(

@@ -16,7 +16,7 @@ from pinlater.protocol.conversion.values import default
 from pinlater.server.api import rules
 from pinlater.server.api.calls import CallReply
 from pinlater.server.api.concurrency_limit import ConcurrencyLimit
-from pinlater.server.api.job_filters import narrowed
+from pinlater.server.api.job_filters import narrowed, of_key
 from pinlater.server.api.offload import offload
 from pinlater.server.backends.body_pattern import check_pattern
 from pinlater.server.backends.records import (
@@ -153,7 +153,7 @@ class Inspection:
         request = arguments.request
         position = read_continuation(request.continuation)
         which = self._filter(request, is_future=bool(request.scanFutureJobs))
-        which = narrowed(which, request.retrying, request.failureGroup)
+        which = of_key(narrowed(which, request.retrying, request.failureGroup), request.key)
         order = ScanOrder(bool(request.oldestFirst), skips_retrying=request.retrying is False)
         limit = default(request.limit, 100)
         rules.check_limit(limit)

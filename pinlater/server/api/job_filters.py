@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pinlater.errors import UnknownError
-from pinlater.protocol.messages import FAILED, PENDING
+from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING
 from pinlater.server.backends.records import JobFilter
 
 
@@ -22,3 +22,24 @@ def narrowed(which: JobFilter, is_retrying: bool | None, failure_group: int | No
     if failure_group is not None:
         return which._replace(is_future=None, failure_group=failure_group)
     return which._replace(is_future=None, is_retrying=True) if is_retrying else which
+
+
+def of_key(which: JobFilter, key: str | None) -> JobFilter:
+    """Return the filter for jobs that have a key, shared or unique: due and future ones; None: any.
+
+    Raises:
+        UnknownError: the store does not find jobs so.
+    """
+    if key is None:
+        return which
+    if which.state not in {PENDING, IN_PROGRESS}:
+        raise UnknownError(
+            "jobs of a key are found while they are PENDING or IN_PROGRESS; ask for these, or leave out key"
+        )
+    if any((which.priority, which.failure_group, which.is_retrying, which.body_regex)):
+        raise UnknownError(
+            "jobs of a key are found in all priorities; leave out priority, failureGroup, retrying and the body pattern"
+        )
+    if not key or "\0" in key:
+        raise UnknownError("a key has at least one character, and no NUL")
+    return which._replace(is_future=None, key=key)

@@ -166,6 +166,7 @@ class JobFilter(NamedTuple):
     ones.
     ``is_retrying``, with PENDING alone: those that are in a failure group, so their last attempt has failed.
     ``failure_group``, with PENDING and FAILED alone, and all priorities: those that are in this group.
+    ``key``, for scans of PENDING and IN_PROGRESS jobs of all priorities: those that have this key, shared or unique.
     """
 
     state: int
@@ -175,6 +176,7 @@ class JobFilter(NamedTuple):
     waits_for_key: bool = False
     is_retrying: bool = False
     failure_group: int | None = None
+    key: str | None = None
 
 
 class Expired(NamedTuple):

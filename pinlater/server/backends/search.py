@@ -45,7 +45,7 @@ class JobSearch(NamedTuple):
 
     @property
     def priorities(self) -> Sequence[int]:
-        if self.which.failure_group is not None:
+        if self.which.failure_group is not None or self.which.key is not None:
             return [ALL_PRIORITIES]
         priority = self.which.priority
         return range(1, len(self.queue.prefixes) + 1) if priority is None else [priority]

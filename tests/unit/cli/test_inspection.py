@@ -6,6 +6,7 @@ import re
 import pytest
 
 from pinlater.cli.program import run
+from pinlater.errors import UnknownError
 from pinlater.protocol import messages
 from tests.unit.cli.answers import NOW_MS, info, request
 
@@ -182,6 +183,43 @@ def test_scan_as_json_is_a_job_a_line(tool_run, server):
     lines = tool_run("scan", "email", "--limit", "120", "--json")[1].splitlines()
     assert len(lines) == 120
     assert json.loads(lines[119]) | {"descriptor": "email:s1:p1:119", "state": "PENDING"} == json.loads(lines[119])
+
+
+def searched(call):
+    """Answer a search of 600 bodies, 200 a look-up; the second finds nothing."""
+    asked = call.arguments.request
+    if not asked.bodyRegexToMatch:
+        return messages.PinLaterScanJobsResponse([], messages.CONTINUATION_END)
+    start = int(asked.continuation)
+    jobs = [] if start == 200 else [info(f"email:s1:p1:{start}")]
+    return messages.PinLaterScanJobsResponse(jobs, str(start + 200) if start < 400 else "-1", 200)
+
+
+def test_scan_goes_on_where_a_search_of_bodies_ended(tool_run, server):
+    server.answer = scanned(searched)
+    lines = tool_run("scan", "email", "--regex", "x")[1].splitlines()
+    assert [line.split()[0] for line in lines] == ["DESCRIPTOR", "email:s1:p1:0", "email:s1:p1:400"]
+
+
+def test_count_reads_what_the_server_cannot_count_in_time(tool_run, server):
+    def answer(call):
+        if call.method == "getJobCount":
+            return UnknownError("searching bodies took longer than 2 s")
+        return searched(call)
+
+    server.answer = answer
+    assert tool_run("count", "email", "--state", "pending", "--regex", "x")[1] == "2\n"
+
+
+def test_scan_finds_jobs_by_key(tool_run, server):
+    server.answer = scanned(lambda _: messages.PinLaterScanJobsResponse([keyed()], messages.CONTINUATION_END))
+    assert len(tool_run("scan", "email", "--key", "ada \x1b")[1].splitlines()) == 2
+    assert request(server, -2).key == "ada \x1b"
+    status, out, err = tool_run("scan", "email", "--key", "bob")
+    assert (status, out) == (69, "")
+    assert "upgrade it for --key" in err
+    assert tool_run("scan", "email", "--key", "bob", "--state", "failed")[0] == 2
+    assert tool_run("scan", "email", "--key", "bob", "--priority", "1")[0] == 2
 
 
 def keyed(max_running=None, *, in_order=None, waits=None):

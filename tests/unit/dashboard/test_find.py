@@ -1,13 +1,20 @@
 """The search box: errors, classes, keys, and text in bodies, over all queues."""
 
+import html
+import re
+import time
+
 import pytest
 
-from pinlater.dashboard.job_search import Wanted
+from pinlater.dashboard.job_search import KEY_JOBS, Wanted
 from pinlater.model.jobs import NewJob
 from pinlater.model.keys import JobKey
+from pinlater.model.state import JobState
 from pinlater.model.workers import JobClass, WorkerReport
-from tests.unit.dashboard.app import LOCKED, READER, dashboard, log_in
+from pinlater.server.backends import body_walk
+from tests.unit.dashboard.app import LOCKED, READER, dashboard, log_in, token_in
 from tests.unit.dashboard.failing import fail
+from tests.unit.dashboard.test_bulk_actions import carried_out, plan
 
 SEND = b'{"job":"Send","user_id":42}'
 
@@ -30,6 +37,46 @@ def test_jobs_are_found_by_argument_key_and_unique_key(browser, client):
         assert name in page.replace("%3A", ":"), text
         assert ">1 job<" in page
     assert by_unique not in browser.get("/find?q=text:invoice-9").text.replace("%3A", ":")
+
+
+def test_a_key_is_found_however_many_jobs_came_later(browser, client):
+    due_ms = int(time.time() * 1000) + 3_600_000
+    [keyed] = client.enqueue_jobs("pins", [NewJob(b"{}", key=JobKey("customer-7"))])
+    [unique] = client.enqueue_jobs("pins", [NewJob(b"{}", unique="invoice-9", run_after_ms=due_ms)])
+    client.enqueue_jobs("pins", [NewJob(b"{}", key=JobKey("customer-70"), run_after_ms=due_ms + 1)] * (KEY_JOBS + 5))
+    for text, name in (("key:customer-7", keyed), ("invoice-9", unique)):
+        page = browser.get(f"/find?q={text}").text
+        assert name in page.replace("%3A", ":"), text
+        assert "exactly this key were looked up" in page
+    listed = browser.get("/jobs?queue=pins&key=customer-7").text
+    assert listed.count('class="job-name"') == 1
+    assert 'href="/jobs?queue=pins&amp;key=customer-7"' in listed
+    assert browser.get("/jobs?queue=pins&key=customer-70").text.count('class="job-name"') == 50
+    assert "PENDING or IN_PROGRESS" in browser.get("/jobs?queue=pins&state=failed&key=customer-7").text
+
+
+def test_all_jobs_of_a_key_are_acted_upon(browser, client):
+    client.enqueue_jobs("pins", [NewJob(b"{}", key=JobKey("ada")), *[NewJob(b"{}", key=JobKey("bob"))] * 3])
+    fields = {"queue": "pins", "state": "pending", "key": "bob", "matching": "1", "back": "/"}
+    csrf = token_in(browser.get("/jobs?queue=pins&key=bob"))
+    path = plan(browser, csrf, action="delete", **fields)
+    assert "key bob" in browser.get(path).text
+    carried_out(browser, csrf, path)
+    assert [job.key.text for job in client.scan("pins", JobState.PENDING).jobs] == ["ada"]
+
+
+def test_a_search_of_bodies_that_is_cut_has_a_link_that_goes_on(browser, client, monkeypatch):
+    monkeypatch.setattr(body_walk, "MAX_PAGES", 2)
+    monkeypatch.setattr(body_walk, "FIRST_PAGE_JOBS", 5)
+    monkeypatch.setattr(body_walk, "NEXT_PAGE_JOBS", 5)
+    [rare] = client.enqueue_jobs("pins", [NewJob(SEND)])
+    client.enqueue_jobs("pins", [NewJob(b"{}", run_after_ms=int(time.time() * 1000))] * 12)
+    page = browser.get("/find?q=user_id%3D42").text
+    assert "Nothing found so far" in page
+    path = html.unescape(re.search(r'href="([^"]*)">pins \(go on\)', page)[1])
+    while rare not in (page := browser.get(path).text).replace("%3A", ":"):
+        path = html.unescape(re.search(r'rel="next" href="([^"]*)"', page)[1])
+    assert "from=" in path
 
 
 def test_errors_lead_to_their_jobs(browser, client):

@@ -592,7 +592,7 @@ SELECT COUNT(*) FROM (
 -- name: scan_columns
 -- What the rows of the following queries have.
 jobs.id, jobs.state, jobs.priority, attempts_allowed, attempts_remaining, custom_status, created_at, jobs.run_after,
-       updated_at, claim, IF(:has_body, body, NULL), unique_key, jobs.queue_id, job_key, key_limit, NULL,
+       updated_at, claim, IF(:has_body, body, NULL), unique_key, jobs.queue_id, jobs.job_key, jobs.key_limit, NULL,
        is_cancelled, parent, parent_message, parent_position, waits_for, jobs.failure_group, run_ms
 
 -- name: scan_jobs
@@ -621,6 +621,21 @@ WHERE failing_jobs.queue_id = :queue AND failing_jobs.failure_group = :failure_g
   AND (failing_jobs.run_after {behind} :run_after
        OR (failing_jobs.run_after = :run_after AND failing_jobs.id {behind} :id))
 ORDER BY failing_jobs.run_after {order}, failing_jobs.id {order} LIMIT :limit
+
+-- name: scan_keyed
+-- Those that share a key, and the one with this unique key.
+(SELECT {scan_columns} FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
+STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = keyed_jobs.id
+WHERE keyed_jobs.queue_id = :queue AND keyed_jobs.job_key = :key AND keyed_jobs.state = :state AND jobs.state = :state
+  AND keyed_jobs.run_after {within} :end
+  AND (keyed_jobs.run_after {behind} :run_after
+       OR (keyed_jobs.run_after = :run_after AND keyed_jobs.id {behind} :id))
+ORDER BY keyed_jobs.run_after {order}, keyed_jobs.id {order} LIMIT :limit)
+UNION ALL
+(SELECT {scan_columns} FROM {db}.jobs FORCE INDEX (jobs_by_key)
+WHERE queue_id = :queue AND unique_key = :key AND state = :state AND NOT job_key <=> :key
+  AND (run_after {behind} :run_after OR (run_after = :run_after AND id {behind} :id)))
+ORDER BY run_after {order}, id {order} LIMIT :limit
 
 -- name: insert_failing_jobs
 -- Those that have a group, as they are now.

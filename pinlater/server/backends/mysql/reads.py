@@ -122,13 +122,16 @@ def _kind(search: JobSearch) -> str:
     """Return by what the jobs are found: the end of the names of the statements."""
     if search.which.failure_group is not None:
         return "failing"
+    if search.which.key is not None:
+        return "keyed"
     return "retrying" if search.which.is_retrying else "jobs"
 
 
-def _values(search: JobSearch) -> dict[str, int | None]:
+def _values(search: JobSearch) -> dict[str, int | bytes | None]:
     """Return what the statements of any kind are given."""
     which = search.which
-    return {"queue": search.queue.id, "state": which.state, "failure_group": which.failure_group}
+    key = None if which.key is None else which.key.encode()
+    return {"queue": search.queue.id, "state": which.state, "failure_group": which.failure_group, "key": key}
 
 
 async def count(database: Database, search: JobSearch, cap: int) -> int:

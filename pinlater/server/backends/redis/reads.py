@@ -30,6 +30,9 @@ _BODY_PAGE_BYTES = 4_000_000
 _LOOKUP_BODIES = 50
 """A lookup reads so many: each body may be large."""
 
+_CLAIMED_OF_KEY = 10_000
+"""Claimed jobs of one key that a scan reads, to sort them."""
+
 _QUEUES_PAGE = 200
 
 
@@ -154,6 +157,8 @@ async def due_priorities(scripts: ScriptRunner, queues: Sequence[str], levels: i
 
 async def scan(scripts: ScriptRunner, search: RedisSearch, limit: int, position: Position | None) -> RecordPage:
     """Return the next page of matching jobs, in the order of the search, without their bodies."""
+    if search.which.key is not None:
+        return await _scan_key(scripts, search, search.which.key, limit, position)
     if search.pattern is not None and limit:
         order = search.is_oldest_first
         return await _walk_bodies(scripts, search, BodyWalk(search.pattern, search.priorities, limit, position, order))
@@ -161,10 +166,30 @@ async def scan(scripts: ScriptRunner, search: RedisSearch, limit: int, position:
         job for priority in search.priorities async for job in matching(scripts, search, priority, limit + 1, position)
     ]
     found.sort(key=lambda job: job.rank, reverse=not search.is_oldest_first)
+    return _first(found, limit)
+
+
+def _first(found: list[StoredJob], limit: int) -> RecordPage:
     shown = found[:limit]
-    if len(found) <= limit or not shown:
-        return RecordPage([job.record for job in shown], None)
-    return RecordPage([job.record for job in shown], Position(shown[-1].record.run_after_ms, shown[-1].local_id))
+    return RecordPage([job.record for job in shown], _position(shown[-1]) if shown and len(found) > limit else None)
+
+
+async def _scan_key(
+    scripts: ScriptRunner, search: RedisSearch, key: str, limit: int, position: Position | None
+) -> RecordPage:
+    """Return the next page of jobs that have a key; of claimed ones, the first ``_CLAIMED_OF_KEY`` are read at most."""
+    is_claimed = search.which.state == IN_PROGRESS
+    run_after, local_id, _ = position or ("", "", "")
+    at_once = _CLAIMED_OF_KEY if is_claimed else limit + 1
+    order = ("oldest",) if search.is_oldest_first else ()
+    columns = await scripts.run("scan_key", search.queue, key, search.which.state, run_after, local_id, at_once, *order)
+    found = [
+        job
+        for job in _parse_jobs(scripts, search, *columns)
+        if job.record.state == search.which.state and _is_behind(job, search, position)
+    ]
+    found.sort(key=_rank, reverse=not search.is_oldest_first)
+    return _first(found, limit)
 
 
 async def _walk_bodies(scripts: ScriptRunner, search: RedisSearch, walk: BodyWalk[StoredJob]) -> RecordPage:
@@ -253,11 +278,16 @@ def _rank(job: StoredJob) -> tuple[float, int]:
     return job.rank
 
 
+def _is_behind(job: StoredJob, search: RedisSearch, position: Position | None) -> bool:
+    if position is None:
+        return True
+    begin = (float(position.run_after_ms), position.local_id)
+    return job.rank > begin if search.is_oldest_first else job.rank < begin
+
+
 def _is_selected(job: StoredJob, search: RedisSearch, now: int, position: Position | None) -> bool:
-    if position is not None:
-        begin = (float(position.run_after_ms), position.local_id)
-        if job.rank <= begin if search.is_oldest_first else job.rank >= begin:
-            return False
+    if not _is_behind(job, search, position):
+        return False
     return search.which.is_future is None or search.which.is_future == (job.record.run_after_ms > now)
 
 

@@ -12,7 +12,7 @@ _COMMENT = re.compile(r"^\s*--.*\n?", re.MULTILINE)
 _pieces = _NAME.split(Path(__file__).with_name("queries.sql").read_text(encoding="utf-8"))
 _texts = {name: _COMMENT.sub("", text).strip() for name, text in zip(_pieces[1::2], _pieces[2::2], strict=True)}
 _record_columns = _texts.pop("record_columns")
-_scan = _texts.pop("scan")
+_scan, _scan_unique = _texts.pop("scan"), _texts.pop("scan_unique")
 _SCANS = {
     "pending": {"index": "jobs_pending", "which": "state = 0 AND priority = ?2"},
     "claimed": {"index": "jobs_claimed", "which": "state = 1 AND priority = ?2"},
@@ -22,13 +22,19 @@ _SCANS = {
         "index": "jobs_by_failure",
         "which": "failure_group IS NOT NULL AND state IN (0, 3) AND unlikely(state = ?8) AND failure_group = ?9",
     },
+    "keyed": {
+        "index": "jobs_keyed",
+        "which": "job_key IS NOT NULL AND state <= 1 AND unlikely(state = ?8) AND job_key = ?9",
+        "besides": f"UNION ALL {_scan_unique}",
+    },
 }
 _LATEST_FIRST = {"within": ">=", "behind": "<", "order": "DESC"}
 _OLDEST_FIRST = {"within": "<=", "behind": ">", "order": "ASC"}
 
 for _kind, _jobs in _SCANS.items():
     for _suffix, _order in ("", _LATEST_FIRST), ("_oldest", _OLDEST_FIRST):
-        _texts[f"scan_{_kind}{_suffix}"] = _scan.format(record_columns="{record_columns}", **_jobs, **_order)
+        _whole = _scan.replace("{besides}", _jobs.get("besides", ""))
+        _texts[f"scan_{_kind}{_suffix}"] = _whole.format(record_columns="{record_columns}", **_jobs, **_order)
 
 QUERIES = {name: text.replace("{record_columns}", _record_columns) for name, text in _texts.items()}
 """Name -> SQL text."""

@@ -344,7 +344,7 @@ SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_finished
 -- name: scan
 -- Completed by queries.py: which jobs, by which index, and in which order. ?2 priority, ?3 the last run_after, ?4 how many
 -- bytes of the body are wanted, ?5 and ?6 the position (run_after, id) behind which to go on, ?7 limit, ?8 state,
--- ?9 failure group. Those of the same run_after are found for themselves, since no index narrows by both at once.
+-- ?9 failure group or key. Those of the same run_after are found for themselves, since no index narrows by both at once.
 SELECT {record_columns}, NULL
 FROM jobs INDEXED BY {index}
 WHERE {which} AND queue_id = ?1 AND run_after = ?5 AND ?5 {within} ?3 AND id {behind} ?6
@@ -352,7 +352,15 @@ UNION ALL
 SELECT {record_columns}, NULL
 FROM jobs INDEXED BY {index}
 WHERE {which} AND queue_id = ?1 AND run_after {within} ?3 AND run_after {behind} ?5
+{besides}
 ORDER BY run_after {order}, id {order} LIMIT ?7
+
+-- name: scan_unique
+-- The one with the unique key ?9, beside those that share that key.
+SELECT {record_columns}, NULL
+FROM jobs INDEXED BY jobs_unique
+WHERE unique_key IS NOT NULL AND queue_id = ?1 AND unique_key = ?9 AND state = ?8 AND job_key IS NOT ?9
+  AND (run_after {behind} ?5 OR run_after = ?5 AND id {behind} ?6)
 
 -- name: failed_jobs
 -- Those to retry: ?2 priority, ?3 limit.

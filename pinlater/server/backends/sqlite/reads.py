@@ -32,12 +32,14 @@ class _Rows(NamedTuple):
     """A query for jobs of one state: its name and the parameters that follow the common ones."""
 
     kind: str
-    more: tuple[int, ...]
+    more: tuple[int | str, ...]
 
 
 def _rows_of(which: JobFilter) -> _Rows:
     if which.failure_group is not None:
         return _Rows("failing", (which.state, which.failure_group))
+    if which.key is not None:
+        return _Rows("keyed", (which.state, which.key))
     if which.state == PENDING:
         return _Rows("retrying" if which.is_retrying else "pending", ())
     return _Rows("claimed", ()) if which.state == IN_PROGRESS else _Rows("finished", (which.state,))

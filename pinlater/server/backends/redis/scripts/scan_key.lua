@@ -1,0 +1,37 @@
+-- Reads jobs that have a key, shared or unique. ARGV[2] the key; [3] state; [4] run_after and [5] id of the last job of the
+-- previous page, empty at the start; [6] limit; [7] "oldest": earliest run_after first, else latest first.
+-- Of those that share it, PENDING ones come in order, up to the limit; claimed ones in any order, from the start, as many as
+-- a page has. The one that has it as its unique key is added each time, whatever its state.
+-- Returns {members, records, statuses, unique keys, keys, links, failure groups}.
+-- parts: records
+local text, is_oldest, members, seen = ARGV[2], ARGV[7] == 'oldest', {}, {}
+local is_pending = ARGV[3] == PENDING
+local head = text .. '\0' .. (is_pending and 'p' or 'c')
+local low, high = '[' .. head, '(' .. text .. '\0' .. (is_pending and 'q' or 'd')
+if is_pending and ARGV[4] ~= '' then
+  local last = '(' .. head .. string.format('%016d', ARGV[4]) .. member_of(ARGV[5])
+  if is_oldest then
+    low = last
+  else
+    high = last
+  end
+end
+local entries
+if is_oldest then
+  entries = redis.call('ZRANGEBYLEX', prefix .. 'turns', low, high, 'LIMIT', 0, ARGV[6])
+else
+  entries = redis.call('ZREVRANGEBYLEX', prefix .. 'turns', high, low, 'LIMIT', 0, ARGV[6])
+end
+for at, entry in ipairs(entries) do
+  members[at] = string.sub(entry, #text + (is_pending and 19 or 3))
+  seen[members[at]] = true
+end
+local unique = string.match(redis.call('HGET', prefix .. 'unique', text) or '', '^%d+ (.*)$')
+if unique and not seen[unique] then
+  members[#members + 1] = unique
+end
+return {
+  members, read_fields(JOBS, members), read_fields(prefix .. 'status', members), read_fields(prefix .. 'keys', members),
+  read_fields(prefix .. 'job_keys', members), read_fields(prefix .. 'links', members),
+  read_fields(prefix .. 'failing', members)
+}
