@@ -62,7 +62,8 @@ def parse_url(text: str) -> str:
     type=parse_url,
     metavar="URL",
     envvar="PINLATER_ADMIN",
-    help="Admin port of a server, such as http://127.0.0.1:9999, for what its metrics say of the store.  "
+    help="Admin port of a server, such as http://127.0.0.1:9999, for what its metrics say of the store, "
+    "and its settings WARN_….  "
     "[env: PINLATER_ADMIN]",
 )
 @click.option(

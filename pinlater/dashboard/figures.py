@@ -110,6 +110,7 @@ FAILED_COMMITS = "pinlater_commits_failed_total"
 CALLS_SHED = "pinlater_calls_shed_total"
 STORE_BYTES = "pinlater_store_bytes"
 FREE_BYTES = "pinlater_store_free_bytes"
+WARNING_THRESHOLD = "pinlater_warning_threshold"
 STATE_GAUGES = {
     "pending": "pinlater_queue_backlog_jobs",
     "retrying": "pinlater_queue_retrying_jobs",
@@ -123,7 +124,7 @@ NAMES = (
     *(ENQUEUED, DEQUEUED, SUCCEEDED, FAILED, WAITED_MS, CALL_SECONDS, ERRORS),
     *(COMMIT_REQUESTS, COMMIT_SECONDS, PARKED, CONNECTIONS, STORE_WAITING),
     *(SHARD_SECONDS, SHARD_FAILURES, OLDEST_SECONDS, WAITING_FOR_KEY),
-    *(STORE_SECONDS, FAILED_COMMITS, CALLS_SHED, STORE_BYTES, FREE_BYTES),
+    *(STORE_SECONDS, FAILED_COMMITS, CALLS_SHED, STORE_BYTES, FREE_BYTES, WARNING_THRESHOLD),
     *STATE_GAUGES.values(),
 )
 """All metrics that the dashboard reads."""

@@ -14,6 +14,7 @@ from pinlater.dashboard.figures import (
     STORE_BYTES,
     STORE_SECONDS,
     WAITING_FOR_KEY,
+    WARNING_THRESHOLD,
     ServerFigures,
     ShardHealth,
 )
@@ -111,6 +112,7 @@ def sample_of(figures: ServerFigures) -> ServerSample:
         sum(figures.counters.get(CALLS_SHED, {}).values()),
         [_shard(figures, shard) for shard in figures.shards],
         {labels[0]: int(jobs) for labels, jobs in figures.levels.get(WAITING_FOR_KEY, {}).items()},
+        {labels[0]: value for labels, value in figures.levels.get(WARNING_THRESHOLD, {}).items()},
         _problem(figures),
     )
 

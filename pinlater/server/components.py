@@ -24,7 +24,7 @@ from pinlater.server.background.statistics_writer import StatisticsWriter
 from pinlater.server.background.store_sampler import StoreSampler
 from pinlater.server.background.workers_needed import WorkersNeededSampler
 from pinlater.server.broker import Broker
-from pinlater.server.config.settings import Settings
+from pinlater.server.config.settings import Settings, warning_thresholds
 from pinlater.server.limits.files import RateLimitFiles
 from pinlater.server.limits.leased_bucket import LeasedBucket
 from pinlater.server.limits.rate_limits import RateLimits
@@ -177,6 +177,8 @@ def background_tasks(config: ProcessConfig, components: Components) -> Iterator[
         """Sample what concerns the whole server in one process, since pages sum the values of all processes."""
         if config.certificates is not None:
             metrics.certificate_expiry.source = lambda: config.certificates.expires_at
+        for key, value in warning_thresholds(settings).items():
+            metrics.warning_threshold.set(key, value)
         await asyncio.gather(
             *(sample_repeatedly(sampler.sample, seconds) for sampler in (queues, store, workers, reports)),
         )

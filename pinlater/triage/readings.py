@@ -148,6 +148,7 @@ class ServerReading(NamedTuple):
         failed_commits: number of transactions that failed in that time.
         refused_calls: number of calls refused in that time because too many waited for the store.
         waiting_for_key: queue -> number of jobs that wait for their key.
+        thresholds: its settings that say from which numbers on to warn.
         problem: why it does not take calls; empty if it does, or if that is not known.
     """
 
@@ -157,6 +158,7 @@ class ServerReading(NamedTuple):
     failed_commits: int = 0
     refused_calls: int = 0
     waiting_for_key: Mapping[str, int] = {}
+    thresholds: Mapping[str, float] = {}
     problem: str = ""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from pinlater.triage import failure_rules, periodic_rules, queue_rules, store_rules, worker_rules
 from pinlater.triage.findings import Finding, Kind, sickest_first
 from pinlater.triage.readings import Readings
-from pinlater.triage.thresholds import Thresholds
+from pinlater.triage.thresholds import Thresholds, configured
 
 Rule = Callable[[Readings, Thresholds], Iterable[Finding]]
 
@@ -46,8 +46,9 @@ _EXPLAINED_BY = {
 
 
 def diagnose(readings: Readings, thresholds: Thresholds | None = None) -> list[Finding]:
-    """Return what is wrong, sickest first."""
-    chosen = thresholds or Thresholds()
+    """Return what is wrong, sickest first; the server's settings say from which numbers on, if it has told them."""
+    told = {} if readings.server is None else readings.server.thresholds
+    chosen = thresholds or configured(told)
     found = [finding for rule in RULES for finding in rule(readings, chosen)]
     places = {(finding.kind, place) for finding in found for place in _places(finding)}
     return sickest_first(finding for finding in found if not _is_explained(finding, places))

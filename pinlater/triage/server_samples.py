@@ -21,9 +21,10 @@ _FREE_BYTES = "pinlater_store_free_bytes"
 _USED_BYTES = "pinlater_store_bytes"
 _SHARD_AWAY = "pinlater_shard_ill"
 _WAITING_FOR_KEY = "pinlater_queue_waiting_for_key_jobs"
+_WARNING_THRESHOLD = "pinlater_warning_threshold"
 _NAMES = (
     *(_STORE_SECONDS, _SHARD_SECONDS, _FAILED_COMMITS, _REFUSED_CALLS),
-    *(_FREE_BYTES, _USED_BYTES, _SHARD_AWAY, _WAITING_FOR_KEY),
+    *(_FREE_BYTES, _USED_BYTES, _SHARD_AWAY, _WAITING_FOR_KEY, _WARNING_THRESHOLD),
 )
 
 
@@ -37,6 +38,7 @@ class ServerSample(NamedTuple):
         refused_calls: number of calls refused because too many waited for the store.
         shards: shards of its store.
         waiting_for_key: queue -> number of jobs that wait for their key.
+        thresholds: setting of the server -> number from which on to warn.
         problem: why the server does not take calls; empty if it does, or if that is not known.
     """
 
@@ -46,13 +48,16 @@ class ServerSample(NamedTuple):
     refused_calls: int = 0
     shards: Sequence[ShardReading] = ()
     waiting_for_key: Mapping[str, int] = {}
+    thresholds: Mapping[str, float] = {}
     problem: str = ""
 
 
 def server_reading(first: ServerSample | None, last: ServerSample) -> ServerReading:
     """Return what happened between two samples, and how things are at the last; None: nothing is known to happen."""
     if first is None:
-        return ServerReading(last.shards, waiting_for_key=last.waiting_for_key, problem=last.problem)
+        return ServerReading(
+            last.shards, waiting_for_key=last.waiting_for_key, thresholds=last.thresholds, problem=last.problem
+        )
     return ServerReading(
         last.shards,
         _store_calls(first.store, last.store),
@@ -60,6 +65,7 @@ def server_reading(first: ServerSample | None, last: ServerSample) -> ServerRead
         max(last.failed_commits - first.failed_commits, 0),
         max(last.refused_calls - first.refused_calls, 0),
         last.waiting_for_key,
+        last.thresholds,
         last.problem,
     )
 
@@ -109,6 +115,7 @@ def parse_metrics(text: str) -> ServerSample:
             for name in sorted(set().union(*by_shard.values()))
         ],
         {sample.labels.get("queue", ""): int(sample.value) for sample in values[_WAITING_FOR_KEY]},
+        {sample.labels.get("setting", ""): sample.value for sample in values[_WARNING_THRESHOLD]},
     )
 
 

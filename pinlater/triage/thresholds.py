@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 
 class Thresholds(NamedTuple):
@@ -63,3 +64,35 @@ class Thresholds(NamedTuple):
     store_calls: int = 3
     free_bytes: float = 200e6
     free_share: float = 0.05
+
+
+SETTINGS = {
+    "WARN_WAIT_SECONDS": "backlog_seconds",
+    "WARN_PAUSED_SECONDS": "paused_seconds",
+    "WARN_RETRYING_JOBS": "retrying_jobs",
+    "WARN_FAILED_SHARE": "failed_share",
+    "WARN_FLOOD_JOBS": "flood_jobs",
+    "WARN_STORE_SECONDS": "store_slow_seconds",
+    "WARN_FREE_BYTES": "free_bytes",
+    "WARN_GROWTH_BYTES": "leak_bytes",
+}
+"""Setting of the server -> the threshold that it sets."""
+
+_CRITICAL_RETRYING, _STALLED = 10, 6
+"""What is critical grows with what is worth a warning: by so much."""
+
+
+def configured(settings: Mapping[str, float]) -> Thresholds:
+    """Return the thresholds of a server.
+
+    Args:
+        settings: its settings by key, as its metrics tell them; those that are not there have their defaults.
+    """
+    usual = Thresholds()
+    told: dict[str, Any] = {field: settings[key] for key, field in SETTINGS.items() if key in settings}
+    chosen = usual._replace(**told)
+    return chosen._replace(
+        retrying_critical_jobs=round(chosen.retrying_jobs * _CRITICAL_RETRYING),
+        store_stalled_seconds=chosen.store_slow_seconds * _STALLED,
+        failed_critical_share=max(chosen.failed_share, usual.failed_critical_share),
+    )

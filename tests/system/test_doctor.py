@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from pinlater.client import NewJob
+from pinlater.client import Client, NewJob
 from pinlater.model.attempts import Ack
 from pinlater.model.state import JobState
-from tests.support.server import environment
+from tests.support.server import ServerProcess, environment
 from tests.support.tool import run_tool
 from tests.system.worker_program import put, wait_for
 
@@ -96,3 +96,17 @@ def test_findings_are_told_when_they_come_and_when_they_go(server, client, tmp_p
         watching.kill()
         watching.wait()
     assert len(notes.read_text().splitlines()) == 2
+
+
+def test_the_server_s_settings_say_from_when_on_it_warns(tmp_path):
+    server = ServerProcess(tmp_path / "server", WARN_RETRYING_JOBS="3")
+    try:
+        with Client(server.address) as client:
+            client.create_queue("mail")
+            fail_for_now(client, "mail", 5)
+            admin = f"http://127.0.0.1:{server.admin_port}"
+            wait_for(lambda: "WARN_RETRYING_JOBS" in server.page("/metrics")[1])
+            wait_for(lambda: ("retrying", "mail") in doctor(server, "--admin", admin)[1])
+            assert ("retrying", "mail") not in doctor(server)[1], "it uses the defaults"
+    finally:
+        server.stop()

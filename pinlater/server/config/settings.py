@@ -274,6 +274,42 @@ class Settings:
     queue_metrics_seconds: float = _setting(
         "QUEUE_METRICS_INTERVAL_SECONDS", values.number(), "15", "time between two samples of the queues for metrics"
     )
+    warn_wait_seconds: float = _setting(
+        "WARN_WAIT_SECONDS",
+        values.number(),
+        "600",
+        "warn when a due job has waited for so long although workers run",
+    )
+    warn_paused_seconds: float = _setting(
+        "WARN_PAUSED_SECONDS", values.number(), "900", "warn when a paused queue has made a job wait for so long"
+    )
+    warn_retrying_jobs: int = _setting(
+        "WARN_RETRYING_JOBS",
+        values.integer(1),
+        "10",
+        "warn when so many jobs of a queue have failed and wait for another attempt; ten times as many are critical",
+    )
+    warn_failed_share: float = _setting(
+        "WARN_FAILED_SHARE", values.share, "0.2", "warn when so large a share of a queue's attempts fails"
+    )
+    warn_flood_jobs: int = _setting(
+        "WARN_FLOOD_JOBS",
+        values.integer(1),
+        "100",
+        "warn when so many jobs of a queue wait, and most have the same key or class",
+    )
+    warn_store_seconds: float = _setting(
+        "WARN_STORE_SECONDS",
+        values.number(),
+        "0.5",
+        "warn when one in twenty calls to the store takes so long; six times as long is critical",
+    )
+    warn_free_bytes: int = _setting(
+        "WARN_FREE_BYTES", values.integer(1), "200000000", "warn when less space is left for a shard, or less than 5 %"
+    )
+    warn_growth_bytes: int = _setting(
+        "WARN_GROWTH_BYTES", values.integer(1), "104857600", "warn when a job process has grown by so much, job by job"
+    )
     log_level: str = _setting(
         "LOG_LEVEL", values.choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "lowest level to log"
     )
@@ -295,6 +331,11 @@ class Settings:
 DECLARATIONS: tuple[Declaration, ...] = tuple(
     item.metadata["declared"]._replace(name=item.name) for item in dataclasses.fields(Settings) if item.metadata
 )
+
+
+def warning_thresholds(settings: Settings) -> dict[str, float]:
+    """Return the settings that say from which numbers on to warn, by key."""
+    return {one.key: float(getattr(settings, one.name)) for one in DECLARATIONS if one.key.startswith("WARN_")}
 
 
 def list_settings() -> str:

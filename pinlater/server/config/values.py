@@ -63,6 +63,14 @@ def number(unit: float = 1.0, *, zero: bool = False) -> Callable[[str], float]:
     return read
 
 
+def share(value: str) -> float:
+    """Parse a share of a whole: above 0, at most 1."""
+    parsed = float(value) if _NUMBER.fullmatch(value) else math.nan
+    if not 0 < parsed <= 1:
+        raise ValueError("is not a share; write a number above 0 and up to 1, such as 0.2")
+    return parsed
+
+
 def boolean(value: str) -> bool:
     """Parse true or false."""
     if value.lower() not in _TRUE + _FALSE:

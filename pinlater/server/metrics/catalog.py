@@ -230,6 +230,13 @@ class Metrics:
             to_ostrich=_SECONDS_TO_MS,
         )
         self.store_seconds = self._add(Distribution(info, _CALL_BOUNDS))
+        info = MetricInfo(
+            name="pinlater_warning_threshold",
+            help="Value of a setting WARN_…, from which on the dashboard and pinlater doctor warn",
+            labels=("setting",),
+            ostrich="warning_threshold_{setting}",
+        )
+        self.warning_threshold = self._add(LabeledGauge(info))
         self.certificate_expiry = self._gauge(
             "pinlater_tls_certificate_expiry_timestamp_seconds",
             "When the TLS certificate of the service expires",

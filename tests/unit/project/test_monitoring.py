@@ -1,9 +1,12 @@
 """The alert rules, the dashboard and the table of docs/monitoring are right, and name what there is."""
 
+import re
 import subprocess
 
 import pytest
+import yaml
 
+from pinlater.server.config.settings import DECLARATIONS
 from pinlater.server.metrics import Metrics, render_prometheus
 from pinlater.server.metrics.families import Gauge
 from pinlater.worker.metrics import WorkerMetrics
@@ -364,3 +367,20 @@ def test_the_rules_fire_when_they_should(tmp_path):
     file.write_text(RULE_TESTS.format(rules=FOLDER / "alerts.yml"))
     tested = promtool("test", "rules", str(file))
     assert tested.returncode == 0, tested.stdout + tested.stderr
+
+
+def test_the_table_of_thresholds_has_all_settings_and_the_rules_as_they_are():
+    lines = [line for line in (FOLDER / "README.md").read_text().splitlines() if line.startswith("| `WARN_")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    defaults = {declared.key: declared.default for declared in DECLARATIONS if declared.key.startswith("WARN_")}
+    assert {cell[0].strip("`"): cell[1] for cell in cells} == defaults
+    expressions = {rule["alert"]: rule["expr"] for rule in alert_rules()}
+    for _, _, named, threshold in cells:
+        for rule in re.findall(r"`(\w+)`", named):
+            numbers = re.findall(r"[\d.]+e?\d*", threshold)
+            assert any(number in expressions[rule] for number in numbers), (rule, threshold)
+
+
+def alert_rules():
+    groups = yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]

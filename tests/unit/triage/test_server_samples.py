@@ -10,12 +10,12 @@ from pinlater.triage.server_samples import ServerSample, parse_metrics, server_r
 
 def test_what_happened_between_two_samples():
     first = ServerSample({"ack": Histogram((0.1, 1.0), (100, 0, 0), 1.0)}, {}, 4, 2)
-    shards, by_key = [ShardReading("1", "refused")], {"email": 7}
+    shards, by_key, warn = [ShardReading("1", "refused")], {"email": 7}, {"WARN_FLOOD_JOBS": 5.0}
     times = {"ack": Histogram((0.1, 1.0), (100, 10, 0), 6.0), "dequeue": Histogram((0.1, 1.0), (0, 0, 0), 0.0)}
-    last = ServerSample(times, {}, 5, 9, shards, by_key)
+    last = ServerSample(times, {}, 5, 9, shards, by_key, warn)
     reading = server_reading(first, last)
-    assert reading == ServerReading(shards, [StoreCalls("ack", 10, pytest.approx(0.955))], [], 1, 7, by_key)
-    assert server_reading(None, last) == ServerReading(shards, waiting_for_key=by_key)
+    assert reading == ServerReading(shards, [StoreCalls("ack", 10, pytest.approx(0.955))], [], 1, 7, by_key, warn)
+    assert server_reading(None, last) == ServerReading(shards, waiting_for_key=by_key, thresholds=warn)
     assert server_reading(ServerSample(), ServerSample()) == ServerReading(store_calls=[], shard_calls=[])
 
 
@@ -38,12 +38,14 @@ def test_the_page_of_a_server_is_read():
     metrics.shard_unhealthy.set("2", 1)
     metrics.shard_unhealthy.set("1", 0)
     metrics.waiting_for_key_jobs.set("email", 12)
+    metrics.warning_threshold.set("WARN_WAIT_SECONDS", 30.0)
     found = parse_metrics(render_prometheus(metrics.snapshot()))
     assert {operation: times.size for operation, times in found.store.items()} == {"enqueue": 3, "ack": 1}
     assert {shard: times.size for shard, times in found.shard_times.items()} == {"2": 1}
     assert 1.5 < found.store["enqueue"].quantile(0.9) < 2.5
     assert found.store["enqueue"].mean == pytest.approx(0.6673, abs=0.001)
     assert (found.failed_commits, found.refused_calls, found.waiting_for_key) == (3, 0, {"email": 12})
+    assert found.thresholds == {"WARN_WAIT_SECONDS": 30.0}
     assert found.shards == [
         ShardReading("1", "", None, 1e9, 5e9),
         ShardReading("2", "it is marked as not answering", None, None, None),

@@ -114,6 +114,8 @@ def test_words_for_true(load, word):
         ("REGEX_TIMEOUT_SECONDS=1e999", "is not a number above 0"),
         ("REGEX_TIMEOUT_SECONDS=0", "is not a number above 0"),
         ("DRAIN_SECONDS=-1", "is not a number of 0 or more"),
+        ("WARN_FAILED_SHARE=20", "is not a share; write a number above 0 and up to 1"),
+        ("WARN_FAILED_SHARE=0", "is not a share"),
         ("SERVER_SET_ENABLED=maybe", "write one of them"),
         ("SERVER_SET_ENABLED=true", "needs SERVER_SET_PATH"),
         ("PINLATER_BACKEND=oracle", "PINLATER_BACKEND=oracle is not available; write sqlite"),
