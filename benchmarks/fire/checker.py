@@ -15,6 +15,8 @@ from pinlater import JobState
 
 FAULTS_OF_WORKERS = frozenset({"kill_worker", "freeze_worker"})
 
+STORE_AWAY = frozenset({"kill_store", "freeze_store"})
+
 BURST_SECONDS = 1.0
 """A queue with a rate saves up tokens for so long, as documented."""
 
@@ -53,7 +55,7 @@ def _lost(evidence: Evidence, _queues: Mapping[str, QueueRules]) -> Iterator[str
 
 def _stored_twice(evidence: Evidence, _queues: Mapping[str, QueueRules]) -> Iterator[str]:
     """A call that is sent again has its idempotency key; only if the shard that has it is away, it is stored twice."""
-    if any(trouble.kind in {"kill_store", "cut_server"} for trouble in evidence.disturbances):
+    if any(trouble.kind in {*STORE_AWAY, "cut_server"} for trouble in evidence.disturbances):
         return
     by_name = defaultdict(set)
     for job, stored in evidence.stored.items():
@@ -194,7 +196,7 @@ def longest_wait(evidence: Evidence) -> tuple[float, JobName | None]:
     first: dict[str, float] = {}
     for holding in evidence.holdings:
         first.setdefault(holding.job, holding.begins)
-    away = [trouble for trouble in evidence.disturbances if trouble.kind == "kill_store"]
+    away = [trouble for trouble in evidence.disturbances if trouble.kind in STORE_AWAY]
     worst, which = 0.0, None
     for job, stored in evidence.stored.items():
         if job not in first or stored.name.key or QUEUES[stored.name.queue].jobs_per_second is not None:
@@ -211,14 +213,15 @@ def longest_wait(evidence: Evidence) -> tuple[float, JobName | None]:
 def latest_return(evidence: Evidence) -> float:
     """Return how long after the end of its lease a job of a dead consumer was handed out again, at most, in seconds.
 
-    Jobs with keys do not count: they wait for others.
+    Jobs with keys and those of queues with a rate do not count: they wait for others.
     """
     latest = 0.0
-    away = [trouble for trouble in evidence.disturbances if trouble.kind == "kill_store"]
+    away = [trouble for trouble in evidence.disturbances if trouble.kind in STORE_AWAY]
     for holdings in evidence.holdings_by_job().values():
         for one, other in itertools.pairwise(holdings):
             is_store_away = any(trouble.begins < other.begins and trouble.ends > one.until for trouble in away)
-            is_alone = not one.name.key and QUEUES[one.name.queue].job_class is None
+            rules = QUEUES[one.name.queue]
+            is_alone = not rules.keys and rules.jobs_per_second is None and rules.job_class is None
             if one.is_of_dead and is_alone and not is_store_away:
                 latest = max(latest, other.begins - one.until)
     return latest

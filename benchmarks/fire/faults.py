@@ -26,7 +26,7 @@ def freeze_server(fleet: FleetOnFire, chance: random.Random, most_seconds: float
     """Let a server stand still for longer than the leases."""
     server = chance.choice(fleet.servers)
     server.freeze()
-    time.sleep(chance.uniform(5.0, max(15.0, 5.0)) if most_seconds >= 15.0 else most_seconds)
+    time.sleep(chance.uniform(5.0, 15.0) if most_seconds >= 15.0 else most_seconds)
     server.thaw()
 
 
@@ -79,12 +79,21 @@ def kill_store(fleet: FleetOnFire, chance: random.Random, _most_seconds: float) 
     database.start()
 
 
+def freeze_store(fleet: FleetOnFire, chance: random.Random, most_seconds: float) -> None:
+    """Let a server of the store stand still; what was sent to it is carried out late."""
+    database = chance.choice(list(fleet.databases))
+    database.hold()
+    time.sleep(chance.uniform(1.0, min(8.0, most_seconds)))
+    database.go_on()
+
+
 FAULTS_OF_SERVERS: dict[str, Fault] = {
     "kill_server": kill_server,
     "freeze_server": freeze_server,
     "cut_server": cut_server,
     "resize": resize,
     "kill_store": kill_store,
+    "freeze_store": freeze_store,
 }
 FAULTS_OF_MEMBERS: dict[str, Fault] = {"kill_worker": kill_worker, "freeze_worker": freeze_worker}
 FAULTS = FAULTS_OF_SERVERS | FAULTS_OF_MEMBERS

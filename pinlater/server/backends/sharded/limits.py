@@ -8,16 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 
-from pinlater.errors import NoHealthyShards, QueueNotFound, ServiceError, ShardConnectionFailed
+from pinlater.errors import NoHealthyShards, QueueNotFound, ShardConnectionFailed
 from pinlater.model.queues import QueueChange
 from pinlater.protocol.messages import IN_PROGRESS
 from pinlater.server.backends.records import JobFilter
 from pinlater.server.backends.sharded.fan_out import ask_in_turn
 from pinlater.server.backends.sharded.placement import rank
-from pinlater.server.backends.sharded.shard import Shard
 from pinlater.server.backends.sharded.shard_handle import ShardHandle
 from pinlater.server.backends.token_bucket import Tokens
 
@@ -51,37 +49,33 @@ async def acquire_tokens(handles: Sequence[ShardHandle], queue: str, rate: float
     """Acquire tokens of a queue that the first two shards have, of those that answer; all servers ask in one order.
 
     A server that cannot reach one of the two still has the other bucket in common with the rest. So all together keep
-    to the rate while servers disagree about a shard, and no bucket is full that others have been using without.
+    to the rate while servers disagree about a shard. What one bucket had and the other did not is not given back: after
+    an outage, the bucket that nobody could use is full, and so comes into line with the other one.
 
     Raises:
         QueueNotFound: all that answered lack the queue.
         NoHealthyShards: none answered.
     """
     in_order = iter(sorted(handles, key=lambda handle: rank(handle.name, queue)))
-    first, tokens = await _acquire_from_next(in_order, queue, rate, wanted)
+    tokens = await _acquire_from_next(in_order, queue, rate, wanted)
     if not tokens.taken:
         return tokens
     try:
-        _, common = await _acquire_from_next(in_order, queue, rate, tokens.taken)
+        common = await _acquire_from_next(in_order, queue, rate, wanted)
     except (NoHealthyShards, QueueNotFound):  # there is but one
         return tokens
-    if common.taken < tokens.taken:
-        with suppress(ServiceError):  # at most one second's worth is lost
-            await first.acquire_tokens(queue, rate, common.taken - tokens.taken)
-        return common
-    return tokens
+    return common if common.taken < tokens.taken else tokens
 
 
-async def _acquire_from_next(
-    handles: Iterator[ShardHandle], queue: str, rate: float, wanted: int
-) -> tuple[Shard, Tokens]:
-    """Acquire tokens from the next shard that answers; return which one it was, too."""
-    found: list[tuple[Shard, Tokens]] = []
+async def _acquire_from_next(handles: Iterator[ShardHandle], queue: str, rate: float, wanted: int) -> Tokens:
+    """Acquire tokens from the next shard that answers."""
+    found: list[Tokens] = []
 
-    async def acquire(shard: Shard) -> None:
-        found.append((shard, await shard.acquire_tokens(queue, rate, wanted)))
+    def is_enough(tokens: Tokens) -> bool:
+        found.append(tokens)
+        return True
 
-    await ask_in_turn(handles, acquire, lambda _: True)
+    await ask_in_turn(handles, lambda shard: shard.acquire_tokens(queue, rate, wanted), is_enough)
     return found[0]
 
 

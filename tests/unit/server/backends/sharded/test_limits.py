@@ -216,6 +216,19 @@ def test_a_server_that_does_not_reach_a_shard_shares_the_rate_with_those_that_do
     assert fleet.acquire_tokens(QUEUE, 5.0, 10).taken == 0, "it goes by a bucket that the others use as well"
 
 
+def test_a_bucket_that_nobody_could_use_comes_into_line_with_the_other_one(fleet):
+    for one in fleet.shards.values():
+        one.tokens = 10
+    fleet.acquire_tokens(QUEUE, 5.0, 1)
+    homes = [one for one in fleet.shards.values() if one.tokens == 9]
+    for away, left in (homes, homes[::-1]):
+        away.tokens, left.tokens = 10, 3  # it was away, and is back
+        assert fleet.acquire_tokens(QUEUE, 5.0, 10).taken == 3
+        left.error = ShardConnectionFailed("gone")
+        assert fleet.acquire_tokens(QUEUE, 5.0, 10).taken == 0, "it is not as full as it was"
+        left.error = None
+
+
 def test_queues_spread_their_tokens_over_the_shards(fleet):
     for one in fleet.shards.values():
         one.tokens = 30
