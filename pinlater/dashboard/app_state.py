@@ -11,7 +11,7 @@ from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.periodic import PeriodicJobs
 from pinlater.dashboard.bulk_actions import BulkActions
 from pinlater.dashboard.chart_data import QueueCharts
-from pinlater.dashboard.claim_holders import ClaimScan, scan_claims
+from pinlater.dashboard.claim_holders import ClaimDirectory, ClaimScan
 from pinlater.dashboard.class_figures import ClassHistories, ClassHistory, Span
 from pinlater.dashboard.count_cache import CountCache
 from pinlater.dashboard.failing_groups import MOST_GROUPS, Trends, read_trends
@@ -111,14 +111,13 @@ class AppState:
 
 def make_app_state(options: DashboardOptions, client: AsyncVerbs, searcher: AsyncVerbs) -> AppState:
     """Build the shared state."""
-    counts, first_seen, history = CountCache(client), FirstSeen(), History(options.read_figures)
+    first_seen, history = FirstSeen(), History(options.read_figures)
+    counts = CountCache(client, signs=history.signs)
     directory, histories = PeriodicDirectory(client), ClassHistories(client)
+    claims = ClaimDirectory(client, history, first_seen)
 
     async def groups_of(queue: str) -> list[FailureGroup]:
         return await client.failure_groups([queue] if queue else [], limit=MOST_GROUPS)
-
-    async def claims_of(queue: str) -> ClaimScan:
-        return await scan_claims(client, first_seen, [queue] if queue else sorted(await client.queue_names()))
 
     failure_groups = TtlCache(groups_of, stale_seconds=_SHORTLY_STALE_SECONDS)
     periodic = TtlCache(directory.find, stale_seconds=_STALE_SECONDS)
@@ -146,7 +145,7 @@ def make_app_state(options: DashboardOptions, client: AsyncVerbs, searcher: Asyn
         periodic=periodic,
         classes=TtlCache(lambda key: histories.of_queue(*key), stale_seconds=_STALE_SECONDS),
         queues_of_class=TtlCache(lambda key: histories.of_class(*key), stale_seconds=_STALE_SECONDS),
-        claims=TtlCache(claims_of, stale_seconds=_SHORTLY_STALE_SECONDS),
+        claims=TtlCache(claims.find, stale_seconds=_SHORTLY_STALE_SECONDS),
         reports=reports,
         oldest_due=TtlCache(lambda _: client.oldest_due(), stale_seconds=_SHORTLY_STALE_SECONDS),
         search=asyncio.Lock(),

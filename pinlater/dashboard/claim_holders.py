@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pinlater.client.async_verbs import AsyncVerbs
+from pinlater.client.fair_scan import FairScan
+from pinlater.dashboard.figures import DEQUEUED, STATE_GAUGES
 from pinlater.dashboard.first_seen import ClaimHolder, FirstSeen, parse_holder
+from pinlater.dashboard.history import History
 from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
 
@@ -54,20 +57,54 @@ class ClaimScan(NamedTuple):
     has_more: bool
 
 
-async def scan_claims(client: AsyncVerbs, first_seen: FirstSeen, queues: Iterable[str]) -> ClaimScan:
-    """Read the claims of the running jobs of some queues.
+class ClaimDirectory:
+    """Finds the running jobs of queues.
 
-    Raises:
-        PinLaterError: the server does not answer.
+    Of many queues, most have none. So after the first time only those are read that may have some: those that had some
+    before, or have handed out jobs since, or of which the metrics say so.
+
+    Args:
+        client: client of the server.
+        history: source of the metrics.
+        first_seen: when claims were first seen.
     """
-    scan = await client.scan_fairly(queues, JobState.IN_PROGRESS, limit=MOST_JOBS)
-    by_holder: dict[ClaimHolder, HolderClaims] = {}
-    for queue, jobs in scan.jobs.items():
-        for info in jobs:
-            holder = _process_of(parse_holder(info.claim or ""))
-            held = by_holder.setdefault(holder, HolderClaims(holder))
-            held.jobs.append(JobClaim(queue, info.descriptor, first_seen.since_ms(info), info=info))
-    return ClaimScan(by_holder, scan.scanned, bool(scan.left_out))
+
+    def __init__(self, client: AsyncVerbs, history: History, first_seen: FirstSeen) -> None:
+        self._client = client
+        self._history = history
+        self._first_seen = first_seen
+        self._dequeued: dict[str, int] | None = None  # when all were read last
+        self._busy: set[str] = set()
+
+    async def find(self, queue: str = "") -> ClaimScan:
+        """Read the claims of the running jobs of a queue, or of all.
+
+        Raises:
+            PinLaterError: the server does not answer.
+        """
+        if queue:
+            return self._by_holder(await self._scan([queue]))
+        dequeued = {labels[0]: count for labels, count in self._history.counter(DEQUEUED).items()}
+        scan = await self._scan([name for name in await self._client.queue_names() if self._may_run(name, dequeued)])
+        self._dequeued, self._busy = dequeued, scan.jobs.keys() | scan.left_out
+        return self._by_holder(scan)
+
+    def _may_run(self, queue: str, dequeued: Mapping[str, int]) -> bool:
+        if self._dequeued is None or queue in self._busy or dequeued.get(queue) != self._dequeued.get(queue):
+            return True
+        return self._history.level(STATE_GAUGES["running"], queue) != 0  # also None: nobody knows
+
+    async def _scan(self, queues: Iterable[str]) -> FairScan:
+        return await self._client.scan_fairly(queues, JobState.IN_PROGRESS, limit=MOST_JOBS)
+
+    def _by_holder(self, scan: FairScan) -> ClaimScan:
+        by_holder: dict[ClaimHolder, HolderClaims] = {}
+        for queue, jobs in scan.jobs.items():
+            for info in jobs:
+                holder = _process_of(parse_holder(info.claim or ""))
+                held = by_holder.setdefault(holder, HolderClaims(holder))
+                held.jobs.append(JobClaim(queue, info.descriptor, self._first_seen.since_ms(info), info=info))
+        return ClaimScan(by_holder, scan.scanned, bool(scan.left_out))
 
 
 def _process_of(holder: ClaimHolder) -> ClaimHolder:

@@ -7,7 +7,7 @@ import contextlib
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple, TypedDict
 
 from pinlater.client.async_verbs import AsyncVerbs
@@ -24,6 +24,9 @@ _PATIENCE_SECONDS = 0.03
 _OLD_SECONDS = 60.0
 """Counts that are older are shown only if new ones take longer than ``_LONG_PATIENCE_SECONDS``."""
 _LONG_PATIENCE_SECONDS = 2.0
+
+_QUIET_SECONDS = 30.0
+"""So long, the jobs of a queue in which nothing happens are not counted again."""
 
 
 class StateFilter(TypedDict, total=False):
@@ -88,6 +91,7 @@ class _Known(NamedTuple):
     counted: float
     good_until: float
     counts: StateCounts
+    signs: Hashable
 
 
 class CountCache:
@@ -98,11 +102,18 @@ class CountCache:
     Args:
         client: client of the server.
         clock: monotonic seconds.
+        signs: returns what changes when something happens in a queue; None: that cannot be told.
     """
 
-    def __init__(self, client: AsyncVerbs, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        client: AsyncVerbs,
+        clock: Callable[[], float] = time.monotonic,
+        signs: Callable[[str], Hashable] = lambda _: None,
+    ) -> None:
         self._client = client
         self._clock = clock
+        self._signs = signs
         self._turn = asyncio.Lock()
         self._known: OrderedDict[_Key, _Known] = OrderedDict()
         self._counting: set[asyncio.Task[None]] = set()
@@ -142,7 +153,7 @@ class CountCache:
 
     async def _get(self, keys: Sequence[_Key], *, is_urgent: bool = False) -> dict[_Key, StateCounts]:
         now = self._clock()
-        aged = [key for key in keys if key not in self._known or now >= self._known[key].good_until]
+        aged = [key for key in keys if self._has_aged(key, now)]
         can_show = is_urgent or all(
             key in self._known and now - self._known[key].counted < _OLD_SECONDS for key in aged
         )
@@ -151,6 +162,13 @@ class CountCache:
                 patience = _PATIENCE_SECONDS if can_show else _LONG_PATIENCE_SECONDS
                 await asyncio.wait_for(asyncio.shield(self._start(aged)), patience)
         return {key: self._known[key].counts for key in keys if key in self._known}
+
+    def _has_aged(self, key: _Key, now: float) -> bool:
+        known = self._known.get(key)
+        if known is None or now < known.good_until:
+            return known is None
+        signs = self._signs(key.queue)
+        return signs is None or signs != known.signs or now - known.counted >= _QUIET_SECONDS
 
     def _start(self, keys: Sequence[_Key]) -> asyncio.Task[None]:
         task = asyncio.create_task(self._count_all(keys))
@@ -182,13 +200,14 @@ class CountCache:
         known, now = self._known.get(key), self._clock()
         if known is not None and now < known.good_until:
             return False
+        signs = self._signs(key.queue)
         try:
             states = OPEN_STATES if key.is_open else DISPLAY_STATES
             counts = StateCounts(*[await self._count(key, display_state) for display_state in states])
         except QueueNotFound:
             self.forget(key.queue)
             return False
-        self._known[key] = _Known(now, math.inf, counts)  # until all that are counted with it are
+        self._known[key] = _Known(now, math.inf, counts, signs)  # until all that are counted with it are
         self._known.move_to_end(key)
         if len(self._known) > _MOST_KEPT:
             self._known.popitem(last=False)

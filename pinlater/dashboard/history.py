@@ -25,6 +25,7 @@ from pinlater.dashboard.figures import (
     PARKED,
     SHARD_FAILURES,
     SHARD_SECONDS,
+    STATE_GAUGES,
     STORE_SECONDS,
     SUCCEEDED,
     WAITED_MS,
@@ -212,6 +213,19 @@ class History:
     def level(self, name: str, queue: str) -> float | None:
         """Return a queue's gauge from the last sample; None if unknown."""
         return None if self._last is None else self._last[1].level(name, queue)
+
+    def signs(self, queue: str) -> tuple[float | None, ...] | None:
+        """Return figures of the last sample that change when something happens in a queue; None if they are unknown."""
+        if self._last is None:
+            return None
+        now = self._last[1]
+        levels = [now.level(name, queue) for name in STATE_GAUGES.values()]
+        if None in levels:
+            return None
+        return (
+            *levels,
+            *(now.counters.get(name, {}).get((queue,)) for name in (ENQUEUED, DEQUEUED, SUCCEEDED, FAILED)),
+        )
 
     def moments(self, samples: int = LENGTH) -> list[float]:
         """Return the times of the last samples, in epoch seconds."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.periodic import PeriodicJob, PeriodicJobs, periodic_job
@@ -10,22 +11,30 @@ from pinlater.client.periodic import PeriodicJob, PeriodicJobs, periodic_job
 _MOST_KNOWN = 2000
 """Jobs that are remembered; the lookups of a search stay few."""
 _LOOKUP = 100
+_SEARCHED_AGAIN = 50
+"""Queues that are searched again at a time. Each takes several calls, which would delay those of the workers."""
+_REST_FACTOR = 50
+"""How many times as long as a search of all queues took no queue is searched again: that is a fiftieth of the time."""
 
 
 class PeriodicDirectory:
     """Finds periodic jobs.
 
-    A search reads some jobs of each queue, and of very many queues only some, other ones each time. So those that were
-    found before and not this time are looked up, which is cheap.
+    A search reads some jobs of each queue. If there are many queues, it reads those that are new, and of the others
+    those whose turn it is. Jobs that were found before and not this time are looked up, which is cheap.
 
     Args:
         client: client of the server.
+        clock: monotonic seconds.
     """
 
-    def __init__(self, client: AsyncVerbs) -> None:
+    def __init__(self, client: AsyncVerbs, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
+        self._clock = clock
+        self._rests_until = clock()
         self._queue_by_job: dict[str, str] = {}
-        self._read: set[str] = set()
+        self._searched: dict[str, None] = {}  # queues, the one that was searched longest ago first
+        self._read: set[str] = set()  # those of them that were read completely, be it once
 
     async def find(self, queue: str = "") -> PeriodicJobs:
         """Return the periodic jobs of a queue, or of all.
@@ -33,15 +42,28 @@ class PeriodicDirectory:
         Raises:
             PinLaterError: the server does not answer.
         """
-        names = [queue] if queue else sorted(await self._client.queue_names())
-        found = await self._client.periodic_jobs(names)
-        self._read.update(set(names) - found.left_out)
+        names = {queue} if queue else await self._client.queue_names()
+        started = self._clock()
+        searched = [queue] if queue else self._next_of(names, started)
+        found = await self._client.periodic_jobs(searched) if searched else PeriodicJobs([], set())
+        if searched and not queue:
+            self._rests_until = self._clock() + _REST_FACTOR * (self._clock() - started)
+        for name in searched:
+            self._searched.pop(name, None)
+            self._searched[name] = None
+        self._read.update(set(searched) - found.left_out)
         seen = {job.info.descriptor for job in found.jobs}
         missing = [job for job, at in self._queue_by_job.items() if job not in seen and (not queue or at == queue)]
         jobs = [*found.jobs, *await self._look_up(missing)]
         self._remember(jobs, missing)
         jobs.sort(key=lambda job: (not job.failures, job.queue, job.name))
-        return PeriodicJobs(jobs, found.left_out - self._read)
+        return PeriodicJobs(jobs, self._searched.keys() & names - self._read)
+
+    def _next_of(self, names: Collection[str], now: float) -> list[str]:
+        """Return the queues to search now, of those that there are."""
+        new = [name for name in names if name not in self._searched]
+        again = [name for name in self._searched if name in names] if now >= self._rests_until else []
+        return new + again[:_SEARCHED_AGAIN]
 
     async def _look_up(self, descriptors: Sequence[str]) -> list[PeriodicJob]:
         found = []

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
 from typing import Any
 
-from pinlater.errors import QueueNotFound
 from pinlater.server.api.calls import missing
 from pinlater.server.api.rules import check_queue_name
 from pinlater.server.backends.store import Store
 
-_AT_ONCE = 16
-"""Queues that are queried at a time, so that a call about many queues does not delay others."""
 
-
-async def oldest_due(backend: Store, arguments: Any) -> dict[str, int]:
+async def oldest_due(backend: Store, now_ms: Callable[[], int], arguments: Any) -> dict[str, int]:
     """Return when the oldest due job of each queue became due.
 
     Queues without due jobs, and queues that do not exist, are left out.
 
     Args:
-        backend: the store, which finds each by an index.
+        backend: the store, which is asked once for all queues.
+        now_ms: the clock of the store.
         arguments: name the queues; none: all queues.
 
     Raises:
@@ -33,14 +30,5 @@ async def oldest_due(backend: Store, arguments: Any) -> dict[str, int]:
         check_queue_name(queue)
     known = await backend.queue_names()
     asked = [queue for queue in dict.fromkeys(queues) if queue in known] if queues else sorted(known)
-    slots = asyncio.Semaphore(_AT_ONCE)
-
-    async def read(queue: str) -> int | None:
-        async with slots:
-            try:
-                return await backend.oldest_due_ms(queue)
-            except QueueNotFound:  # deleted just now
-                return None
-
-    found = await asyncio.gather(*map(read, asked))
-    return {queue: due_ms for queue, due_ms in zip(asked, found, strict=True) if due_ms is not None}
+    found, now = await backend.first_due(asked), now_ms()
+    return {queue: due_ms for queue, due_ms in found.items() if due_ms is not None and due_ms <= now}

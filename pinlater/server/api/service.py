@@ -111,7 +111,7 @@ class Service:
             "getQueueNames": self._queue_names,
             "getQueueSettings": self._queue_settings,
             "changeQueueSettings": self._change_queue_settings,
-            "getOldestDueTimestamps": _without_undo(partial(oldest_due, backend)),
+            "getOldestDueTimestamps": _without_undo(partial(oldest_due, backend, now_ms)),
             "enqueueJobs": self._enqueue,
             "importJobs": self._import_jobs,
             "dequeueJobs": dequeues.answer,

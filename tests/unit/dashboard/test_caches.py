@@ -207,6 +207,29 @@ def test_aged_counts_are_shown_while_new_ones_are_made():
     asyncio.run(scenario())
 
 
+def test_a_queue_in_which_nothing_happens_is_not_counted_again():
+    async def scenario():
+        client, now, signs = SlowClient(), [100.0], {"pins": (1, 2)}
+        counts = CountCache(client, clock=lambda: now[0], signs=signs.get)
+        await counts.get(["pins", "unknown"])
+        before = client.calls
+        now[0] += 5
+        await counts.get(["pins"])
+        assert client.calls == before
+        await counts.get(["unknown"])
+        assert client.calls == (before := before + len(StateCounts._fields))
+        signs["pins"] = (1, 3)
+        await counts.get(["pins"])
+        assert client.calls == (before := before + len(StateCounts._fields))
+        for seconds, counted in ((29, 0), (2, 1)):
+            now[0] += seconds
+            await counts.get(["pins"])
+            assert client.calls == (before := before + counted * len(StateCounts._fields))
+        await counts.close()
+
+    asyncio.run(scenario())
+
+
 def test_many_viewers_count_no_more_than_one():
     async def scenario():
         client, now = SlowClient(), [100.0]

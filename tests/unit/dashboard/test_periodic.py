@@ -8,7 +8,7 @@ import time
 import pytest
 
 from pinlater.client.periodic import PeriodicJobs
-from pinlater.dashboard import paging
+from pinlater.dashboard import paging, periodic_directory
 from pinlater.dashboard.pages import periodic
 from pinlater.dashboard.periodic_directory import PeriodicDirectory
 from pinlater.model.jobs import NewJob
@@ -161,7 +161,7 @@ def test_jobs_that_one_search_has_missed_are_remembered(browser, client, monkeyp
         return PeriodicJobs([job for job in found.jobs if job.queue not in left_out], left_out & set(names))
 
     monkeypatch.setattr(asking, "periodic_jobs", read_some)
-    directory = PeriodicDirectory(asking)
+    directory = PeriodicDirectory(asking, clock=lambda: 0.0)
     found = browser.portal.call(directory.find)
     assert ([job.name for job in found.jobs], found.left_out) == (["Second"], {"pins"})
     left_out = {"other"}
@@ -170,6 +170,62 @@ def test_jobs_that_one_search_has_missed_are_remembered(browser, client, monkeyp
     client.delete_these("other", [second], JobState.PENDING)
     assert [job.info.descriptor for job in browser.portal.call(directory.find).jobs] == [first]
     assert browser.portal.call(directory.find, "other").jobs == []
+
+
+def test_of_many_queues_some_are_searched_again_each_time_and_new_ones_at_once(browser, client, monkeypatch):
+    queues = [f"queue{number}" for number in range(7)]
+    for name in queues:
+        client.create_queue(name)
+    known = plant(client, "Known", queue="queue6")
+    searched = []
+    asking = browser.app.state.dashboard.client
+    read_all = asking.periodic_jobs
+
+    async def read_noted(names):
+        searched.append(set(names))
+        return await read_all(names)
+
+    monkeypatch.setattr(asking, "periodic_jobs", read_noted)
+    monkeypatch.setattr(periodic_directory, "_SEARCHED_AGAIN", 3)
+    directory = PeriodicDirectory(asking, clock=lambda: 0.0)
+    assert [job.name for job in browser.portal.call(directory.find).jobs] == ["Known"]
+    plant(client, "New", queue="queue5")
+    names = [[job.name for job in browser.portal.call(directory.find).jobs] for _ in range(3)]
+    assert searched[0] == {"pins", *queues}
+    assert [len(some) for some in searched[1:]] == [3, 3, 3]
+    assert set().union(*searched[1:]) == searched[0]
+    assert all("Known" in some for some in names)
+    assert names[-1] == ["New", "Known"]
+    client.create_queue("queue7")
+    plant(client, "Newest", queue="queue7")
+    found = {job.name: job for job in browser.portal.call(directory.find).jobs}
+    assert (len(searched[-1]), "queue7" in searched[-1], len(found)) == (4, True, 3)
+    assert found["Known"].info.descriptor == known
+
+
+def test_between_searches_only_known_jobs_and_new_queues_are_read(browser, client, monkeypatch):
+    now = [0.0]
+    asking = browser.app.state.dashboard.client
+    read_all = asking.periodic_jobs
+
+    async def read_slowly(names):
+        now[0] += 0.1
+        searched.append(list(names))
+        return await read_all(names)
+
+    searched = []
+    monkeypatch.setattr(asking, "periodic_jobs", read_slowly)
+    directory = PeriodicDirectory(asking, clock=lambda: now[0])
+    plant(client, "Known")
+    browser.portal.call(directory.find)
+    client.create_queue("other")
+    for name in ("First", "Second"):
+        plant(client, name, queue="other")
+        assert [job.name for job in browser.portal.call(directory.find).jobs] == ["First", "Known"]
+    assert searched == [["pins"], ["other"]]
+    now[0] += periodic_directory._REST_FACTOR * 0.1
+    found = browser.portal.call(directory.find)
+    assert (searched[2:], len(found.jobs), found.left_out) == ([["pins", "other"]], 3, set())
 
 
 def test_periodic_jobs_are_found_among_many_that_wait_for_later(client):

@@ -7,9 +7,12 @@ import time
 import pytest
 
 from pinlater import Client
-from pinlater.dashboard.claim_holders import ClaimScan, HolderClaims, JobClaim
-from pinlater.dashboard.first_seen import ClaimHolder
+from pinlater.dashboard.claim_holders import ClaimDirectory, ClaimScan, HolderClaims, JobClaim
+from pinlater.dashboard.figures import DEQUEUED, STATE_GAUGES, ServerFigures, ServerProcess
+from pinlater.dashboard.first_seen import ClaimHolder, FirstSeen
+from pinlater.dashboard.history import History
 from pinlater.dashboard.workforce import run_of, worker_overview
+from pinlater.model.attempts import Ack
 from pinlater.model.jobs import JobInfo, NewJob
 from pinlater.model.state import JobState
 from pinlater.model.workers import RunningJob, UnknownJobs, WorkerProcess, WorkerReport
@@ -145,6 +148,54 @@ def client(local_server):
 
 def text_of(page):
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page.text)).split())
+
+
+async def no_figures():
+    return ServerFigures()
+
+
+def test_running_jobs_are_looked_for_where_there_may_be_some(browser, client, monkeypatch):
+    def told(moment, running=None, **dequeued):
+        levels = {
+            STATE_GAUGES["running"]: {(queue,): 0.0 for queue in queues} | {(queue,): 1.0 for queue in running or ()}
+        }
+        counters = {DEQUEUED: {(queue,): count for queue, count in dequeued.items()}}
+        history.add(moment, ServerFigures([ServerProcess(1, None, 1, 0, 1)], counters, levels=levels))
+
+    def find(queue=""):
+        asked.clear()
+        return {
+            info.queue for held in browser.portal.call(directory.find, queue).by_holder.values() for info in held.jobs
+        }
+
+    async def scan_noted(names, state, *, limit):
+        asked.extend(names)
+        return await scan(asked, state, limit=limit)
+
+    queues, asked, history = ["pins", "held", "idle", "other"], [], History(no_figures)
+    for queue in queues:
+        client.create_queue(queue)
+    client.enqueue_jobs("held", [NewJob(b"{}")])
+    [held] = client.dequeue_jobs("held", 1)
+    asking = browser.app.state.dashboard.client
+    scan = asking.scan_fairly
+    monkeypatch.setattr(asking, "scan_fairly", scan_noted)
+    directory = ClaimDirectory(asking, history, FirstSeen())
+    assert (find(), sorted(asked)) == ({"held"}, sorted(queues)), "nobody knows anything"
+    assert (find(), sorted(asked)) == ({"held"}, sorted(queues)), "there are no metrics"
+    told(0, held=1, pins=7)
+    find()
+    told(5, held=1, pins=7)
+    assert (find(), asked) == ({"held"}, ["held"]), "it had one"
+    client.enqueue_jobs("pins", [NewJob(b"{}")])
+    client.dequeue_jobs("pins", 1)
+    told(10, held=1, pins=8)
+    assert (find(), sorted(asked)) == ({"held", "pins"}, ["held", "pins"]), "pins has handed out one since"
+    client.ack("held", succeeded=[Ack(held.descriptor, held.claim)])
+    assert (find(), sorted(asked)) == ({"pins"}, ["held", "pins"])
+    told(15, running=["idle"], held=1, pins=8)
+    assert (find(), sorted(asked)) == ({"pins"}, ["idle", "pins"]), "another server has handed out one"
+    assert (find("other"), asked) == (set(), ["other"]), "it is asked for"
 
 
 def test_workers_and_their_processes_are_shown(browser, client):

@@ -18,6 +18,7 @@ from pinlater.server.backends.sqlite.children import parent_of
 from pinlater.server.backends.sqlite.claimable import walk_claimable
 from pinlater.server.backends.sqlite.messages import waits_of
 from pinlater.server.backends.sqlite.queries import QUERIES
+from pinlater.server.backends.sqlite.transaction import id_list
 
 _BEGIN = -(2**63)
 _PAGE_ROWS = 500
@@ -108,14 +109,12 @@ def states_in_use(connection: sqlite3.Connection) -> dict[str, set[int]]:
 
 def first_due(connection: sqlite3.Connection, queues: Sequence[Queue]) -> dict[str, int | None]:
     """Return when the first PENDING job of each queue falls due, or did; None if none is PENDING."""
-    found: dict[str, int | None] = {}
-    for queue in queues:
-        rows = (
-            connection.execute(QUERIES["next_due"], (queue.id, _BEGIN, priority)).fetchone()
-            for priority in range(1, len(queue.prefixes) + 1)
-        )
-        found[queue.name] = min((row[0] for row in rows if row is not None), default=None)
-    return found
+    if not queues:
+        return {}
+    names = {queue.id: queue.name for queue in queues}
+    levels = range(1, len(queues[0].prefixes) + 1)
+    rows = connection.execute(QUERIES["first_due"], (id_list(names), id_list(levels))).fetchall()
+    return {names[queue_id]: due_ms for queue_id, due_ms in rows}
 
 
 def scan(connection: sqlite3.Connection, search: JobSearch, limit: int, position: Position | None) -> RecordPage:

@@ -82,7 +82,7 @@ def _plan(store, name):
 
 
 STATEMENTS = sorted(QUERIES.keys() - {"insert_jobs", "insert_keyed_jobs", "insert_children", "insert_results"})
-SMALL = ("json_each", "queues", "settings", "deleted_receivers", "CONSTANT ROW", "(subquery")
+SMALL = ("json_each", "queues", "settings", "deleted_receivers", "CONSTANT ROW", "(subquery", "asked", "levels")
 """What may be scanned: what a call brings along, tables with a row per queue, and work that is left."""
 
 BY_FAILURE = "jobs_by_failure (queue_id=? AND failure_group=? AND state=?"
@@ -109,6 +109,7 @@ def test_no_statement_sorts(store, name):
     {
         "unique_jobs": "jobs_unique (queue_id=? AND unique_key=?)",
         "claimable_jobs": "jobs_pending (queue_id=? AND priority=? AND run_after<?)",
+        "first_due": "jobs_pending (queue_id=? AND priority=?)",
         "next_due": "jobs_pending (queue_id=? AND priority=? AND run_after>?)",
         "expired_claims": "jobs_claimed (claim_expires<?)",
         "collect_finished": "jobs_settled (state=? AND updated_at<?)",
@@ -220,7 +221,8 @@ class _Steps:
         ("count_pending", (1, 1, NOW + 1, NOW + 60, 1000), 1, 10),
         ("count_retrying", (1, 1, 0, ALL, 10), 1, 10),
         ("count_failing", (1, 0, 0, ALL, 10, PENDING, 7), 1, 10),
-        ("count_failed_so", (1, 7, FAILED, 10), 1, 10),
+        ("count_failed_so", ("[[1, 7], [1, 8], [2, 7]]", 10), 3, 20),
+        ("first_due", ("[1, 2, 3, 4]", "[1, 2, 3]"), 4, 20),
         ("scan_pending_oldest", (1, 1, ALL, 0, NOW + 50_000, 5, 10), 10, 10),
         ("scan_retrying", (1, 1, 0, 0, ALL, ALL, 10), 10, 10),
         ("scan_retrying_oldest", (1, 1, ALL, 0, 0, 0, 10), 10, 10),
