@@ -174,9 +174,10 @@ def count(
 ) -> None:
     """Count the jobs of a queue by state.
 
-    With --state, it prints a single number. Without, pending jobs are in three lines: PENDING jobs are due, SCHEDULED
-    ones are not due yet, and the last attempt of RETRYING ones failed, whether they are due or not. Servers of earlier
-    versions count the last ones among the others. For each priority, the server counts up to its COUNT_LIMIT.
+    With --state, it prints a single number. Without, pending jobs are in four lines, each job in one: PENDING jobs are
+    due, SCHEDULED ones are not due yet (those that sleep are among them), WAITING_FOR_KEY ones wait for other jobs of
+    their key, and the last attempt of RETRYING ones failed, whether they are due or not. Servers of earlier versions
+    count the last two among the others. For each priority, the server counts up to its COUNT_LIMIT.
     """
     if (future or retrying) and state is None:
         state = JobState.PENDING
@@ -185,20 +186,23 @@ def count(
         if retrying:
             need_retrying(client, queue)
         kinds = [_Counted("", state, future, retrying or None)] if state is not None else _all_counted(client, queue)
-        found = [
-            (
-                kind.name,
-                JobSelection(queue, kind.state, Filter(priority), kind.future, regex, kind.retrying).count(client),
+        found = {
+            kind.name: JobSelection(queue, kind.state, Filter(priority), kind.future, regex, kind.retrying).count(
+                client
             )
             for kind in kinds
-        ]
+        }
+        if "RETRYING" in found and not regex:
+            waiting = client.count(queue, JobState.PENDING, priority=priority, waiting_for_key=True, retrying=False)
+            scheduled = {"SCHEDULED": max(found["SCHEDULED"] - waiting, 0), "WAITING_FOR_KEY": waiting}
+            found = {"PENDING": found["PENDING"], **scheduled, **found, **scheduled}
     if state is not None:
-        click.echo(found[0][1])
+        click.echo(found[""])
     elif session.as_json:
-        print_json(dict(found))
+        print_json(found)
     else:
         Table(["STATE", "JOBS"], numbers=[1], width=session.table_width).print(
-            [[name, str(number)] for name, number in found]
+            [[name, str(number)] for name, number in found.items()]
         )
 
 

@@ -105,6 +105,7 @@ SHARD_SECONDS = "pinlater_shard_call_seconds"
 SHARD_FAILURES = "pinlater_shard_failures_total"
 OLDEST_SECONDS = "pinlater_queue_oldest_due_age_seconds"
 WAITING_FOR_KEY = "pinlater_queue_waiting_for_key_jobs"
+DUE_RETRYING = "pinlater_queue_due_retrying_jobs"
 STORE_SECONDS = "pinlater_store_seconds"
 FAILED_COMMITS = "pinlater_commits_failed_total"
 CALLS_SHED = "pinlater_calls_shed_total"
@@ -118,12 +119,15 @@ STATE_GAUGES = {
     "running": "pinlater_queue_running_jobs",
     "failed": "pinlater_queue_failed_jobs",
 }
-"""Display state -> number of its jobs in each queue, as the server samples it."""
+"""Display state -> number of its jobs in each queue, as the server samples it.
+
+Of pending ones, those that are retried are not taken off; of scheduled ones, those that wait for their key are missing.
+"""
 
 NAMES = (
     *(ENQUEUED, DEQUEUED, SUCCEEDED, FAILED, WAITED_MS, CALL_SECONDS, ERRORS),
     *(COMMIT_REQUESTS, COMMIT_SECONDS, PARKED, CONNECTIONS, STORE_WAITING),
-    *(SHARD_SECONDS, SHARD_FAILURES, OLDEST_SECONDS, WAITING_FOR_KEY),
+    *(SHARD_SECONDS, SHARD_FAILURES, OLDEST_SECONDS, WAITING_FOR_KEY, DUE_RETRYING),
     *(STORE_SECONDS, FAILED_COMMITS, CALLS_SHED, STORE_BYTES, FREE_BYTES, WARNING_THRESHOLD),
     *STATE_GAUGES.values(),
 )

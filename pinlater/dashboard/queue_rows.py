@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pinlater.dashboard.count_cache import OPEN_STATES, StateCounts
-from pinlater.dashboard.figures import STATE_GAUGES
+from pinlater.dashboard.figures import DUE_RETRYING, STATE_GAUGES, WAITING_FOR_KEY
 from pinlater.dashboard.history import History
 from pinlater.model.queues import QueueSettings
 from pinlater.model.silence import is_silent
@@ -100,7 +100,16 @@ def queue_rows(
 def _sampled(history: History, queue: str) -> StateCounts | None:
     levels = [history.level(STATE_GAUGES[state.name], queue) for state in OPEN_STATES]
     known = [int(level) for level in levels if level is not None]
-    return StateCounts(*known) if len(known) == len(levels) else None
+    if len(known) < len(levels):
+        return None
+    counts = StateCounts(*known)
+    pending = max(counts.pending - int(history.level(DUE_RETRYING, queue) or 0), 0)
+    return counts._replace(pending=pending, scheduled=counts.scheduled + waiting_for_key(history, queue))
+
+
+def waiting_for_key(history: History, queue: str) -> int:
+    """Return how many of the scheduled jobs of a queue wait for others of their key, as the server samples it."""
+    return int(history.level(WAITING_FOR_KEY, queue) or 0)
 
 
 def sort_rows(rows: Iterable[QueueRow], column: str, *, is_descending: bool) -> list[QueueRow]:

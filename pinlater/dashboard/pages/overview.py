@@ -17,7 +17,16 @@ from pinlater.dashboard.finding_links import link_of
 from pinlater.dashboard.forms import RequestRefused, query_text
 from pinlater.dashboard.pages.charts import range_of
 from pinlater.dashboard.paging import page_of
-from pinlater.dashboard.queue_rows import COLUMNS, SORTABLE, QueueRow, has_more, queue_rows, sort_rows, total_of
+from pinlater.dashboard.queue_rows import (
+    COLUMNS,
+    SORTABLE,
+    QueueRow,
+    has_more,
+    queue_rows,
+    sort_rows,
+    total_of,
+    waiting_for_key,
+)
 from pinlater.dashboard.render import page
 from pinlater.errors import PinLaterError
 from pinlater.triage.findings import Finding
@@ -79,6 +88,7 @@ async def overview(request: Request) -> Response:
         is_looking=known is None and not problem,
         total=total_of(found),
         has_more=has_more(found, app.options.count_limit),
+        waiting_for_key=sum(waiting_for_key(app.history, row.name) for row in found),
         uncounted=sum(row.counts is None for row in found),
         queues=len(every),
         found=len(found),

@@ -19,6 +19,7 @@ from pinlater.dashboard.pages.charts import range_of
 from pinlater.dashboard.queue_rows import workers_of
 from pinlater.dashboard.render import page
 from pinlater.errors import CallTimeout
+from pinlater.model.state import JobState
 from pinlater.triage.findings import Finding
 
 _MOST_PRIORITIES = 9
@@ -60,6 +61,7 @@ async def queue(request: Request) -> Response:
         counts=counts,
         states=DISPLAY_STATES,
         priorities=priorities,
+        waiting_for_key=await _waiting_for_key(app, name) if counts.scheduled else 0,
         oldest=None if due_ms is None else max(time.time() - due_ms / 1000, 0.0),
         rates=app.history.rates(name),
         findings=[
@@ -77,6 +79,10 @@ async def queue(request: Request) -> Response:
         processes=sum(worker.processes for worker in serving),
         note=_NOTES.get(query_text(request, "done", 20), ""),
     )
+
+
+async def _waiting_for_key(app: AppState, name: str) -> int:
+    return await app.client.count(name, JobState.PENDING, waiting_for_key=True, retrying=False)
 
 
 async def _findings(app: AppState, name: str) -> list[Finding]:

@@ -136,7 +136,7 @@ class Inspection:
         """Count the jobs that match."""
         request = arguments.request
         which = self._filter(request, is_future=bool(request.countFutureJobs))
-        is_without_retrying = request.retrying is False and not request.waitingForKey
+        is_without_retrying = request.retrying is False
         which = (
             which._replace(is_future=None, waits_for_key=True)
             if request.waitingForKey

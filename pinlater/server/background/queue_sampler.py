@@ -64,6 +64,7 @@ class QueueSampler:
             return await self._backend.count_jobs(queue, which) if which.state in states else 0
 
         due = await count(JobFilter(PENDING, is_future=False))
+        retried_now = await count(JobFilter(PENDING, is_future=False, is_retrying=True)) if due else 0
         metrics.running_jobs.set(queue, await count(JobFilter(IN_PROGRESS)))
         oldest_ms = await self._backend.oldest_due_ms(queue) if due else None
         age_ms = 0 if oldest_ms is None else max(self._now_ms() - oldest_ms, 0)
@@ -72,9 +73,12 @@ class QueueSampler:
         future = await count(JobFilter(PENDING, is_future=True))
         waiting = await count(JobFilter(PENDING, waits_for_key=True)) if future else 0
         retried_later = await count(JobFilter(PENDING, is_future=True, is_retrying=True)) if future else 0
-        metrics.scheduled_jobs.set(queue, max(future - waiting - retried_later, 0))
-        metrics.waiting_for_key_jobs.set(queue, waiting)
-        metrics.retrying_jobs.set(queue, await count(JobFilter(PENDING, is_retrying=True)))
+        if waiting and retried_later:  # what is retried is that alone, though it waits for its key
+            waiting -= await count(JobFilter(PENDING, is_retrying=True, waits_for_key=True))
+        metrics.scheduled_jobs.set(queue, max(future - max(waiting, 0) - retried_later, 0))
+        metrics.waiting_for_key_jobs.set(queue, max(waiting, 0))
+        metrics.retrying_jobs.set(queue, retried_now + retried_later)
+        metrics.due_retrying_jobs.set(queue, retried_now)
         metrics.failed_jobs.set(queue, await count(JobFilter(FAILED)))
         metrics.paused.set(queue, float(self._is_paused(queue)))
 

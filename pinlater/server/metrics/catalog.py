@@ -182,10 +182,14 @@ class Metrics:
             "Pending jobs that are not due yet and are not retried, counted up to COUNT_LIMIT for each priority",
         )
         self.waiting_for_key_jobs = self._queue_gauge(
-            "waiting_for_key_jobs", "Pending jobs that wait for others of their key, counted up to COUNT_LIMIT likewise"
+            "waiting_for_key_jobs",
+            "Pending jobs that wait for others of their key and are not retried, counted up to COUNT_LIMIT likewise",
         )
         self.retrying_jobs = self._queue_gauge(
             "retrying_jobs", "Pending jobs whose last attempt failed, counted up to COUNT_LIMIT for each priority"
+        )
+        self.due_retrying_jobs = self._queue_gauge(
+            "due_retrying_jobs", "Those of the retrying jobs that are due, which are also in backlog_jobs"
         )
         self.failed_jobs = self._queue_gauge(
             "failed_jobs", "Jobs that are FAILED, counted up to COUNT_LIMIT for each priority"
@@ -209,7 +213,8 @@ class Metrics:
         )
         self.sampled_queue_gauges = (
             *(self.backlog_jobs, self.running_jobs, self.oldest_due_age_seconds),
-            *(self.scheduled_jobs, self.waiting_for_key_jobs, self.retrying_jobs, self.failed_jobs, self.paused),
+            *(self.scheduled_jobs, self.waiting_for_key_jobs, self.retrying_jobs, self.due_retrying_jobs),
+            *(self.failed_jobs, self.paused),
         )
 
     def _add_workers(self) -> None:

@@ -67,6 +67,8 @@ def counted(groups):
         asked = call.arguments.request
         if asked.jobState:
             return asked.jobState + 1
+        if asked.waitingForKey:
+            return 20
         return {None: 100, False: 0, True: 7}[asked.retrying] + (50 if asked.countFutureJobs else 1)
 
     return answer
@@ -76,8 +78,8 @@ def test_count_shows_all_states(tool_run, server):
     server.answer = counted([])
     out = tool_run("count", "email")[1].splitlines()
     assert [line.split() for line in out] == [
-        ["STATE", "JOBS"], ["PENDING", "1"], ["SCHEDULED", "50"], ["RETRYING", "8"], ["IN_PROGRESS", "2"],
-        ["SUCCEEDED", "3"], ["FAILED", "4"]
+        ["STATE", "JOBS"], ["PENDING", "1"], ["SCHEDULED", "30"], ["WAITING_FOR_KEY", "20"],
+        ["RETRYING", "8"], ["IN_PROGRESS", "2"], ["SUCCEEDED", "3"], ["FAILED", "4"]
     ]  # fmt: skip
     assert json.loads(tool_run("count", "email", "--json")[1])["RETRYING"] == 8
     assert tool_run("count", "email", "--retrying")[1] == "8\n"

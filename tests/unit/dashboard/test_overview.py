@@ -7,11 +7,19 @@ import time
 import pytest
 
 from pinlater.dashboard.count_cache import StateCounts
-from pinlater.dashboard.figures import ENQUEUED, STATE_GAUGES, ServerFigures, ServerProcess
+from pinlater.dashboard.figures import (
+    DUE_RETRYING,
+    ENQUEUED,
+    STATE_GAUGES,
+    WAITING_FOR_KEY,
+    ServerFigures,
+    ServerProcess,
+)
 from pinlater.dashboard.finding_links import link_of
 from pinlater.dashboard.history import History
-from pinlater.dashboard.queue_rows import QueueRow, queue_rows, sort_rows, total_of, workers_of
+from pinlater.dashboard.queue_rows import QueueRow, queue_rows, sort_rows, total_of, waiting_for_key, workers_of
 from pinlater.model.jobs import NewJob
+from pinlater.model.keys import JobKey
 from pinlater.model.queues import QueueSettings
 from pinlater.model.silence import SILENT_SECONDS
 from pinlater.model.workers import RunningJob, WorkerProcess, WorkerReport
@@ -77,6 +85,14 @@ def test_retrying_jobs_are_apart_from_pending_and_scheduled_ones(browser, client
     assert '<span class="badge dot retrying">retrying</span>' in browser.get(f"/job?id={descriptor}").text
 
 
+def test_jobs_that_wait_for_their_key_are_told_apart(browser, client):
+    client.enqueue_jobs("pins", [NewJob(b"{}", key=JobKey("ada", max_running=1))] * 4)
+    client.enqueue_jobs("pins", [NewJob(b"{}", run_after_ms=int(time.time() * 1000) + 3_600_000)])
+    page = browser.get("/queues/pins")
+    assert re.search(r"scheduled</span><b>[^<]*(<[^>]*>)?4<", page.text) is not None
+    assert "3 wait for their key" in page.text
+
+
 def test_queues_are_sorted_by_any_column(browser, client):
     for number, name in enumerate(("c_queue", "a_queue", "b_queue")):
         client.create_queue(name)
@@ -110,6 +126,7 @@ def test_rows_know_what_the_server_has_sampled_and_who_serves_them():
 
     history, now_ms = History(nothing), 1_000_000_000.0
     gauges = {name: {("pins",): 7.0} for name in STATE_GAUGES.values()}
+    gauges |= {DUE_RETRYING: {("pins",): 3.0}, WAITING_FOR_KEY: {("pins",): 2.0}}
     for moment, enqueued in ((0.0, 0), (5.0, 50)):
         history.add(
             moment, ServerFigures([ServerProcess(1, None, 1, 0, 1)], {ENQUEUED: {("pins",): enqueued}}, {}, {}, gauges)
@@ -130,7 +147,10 @@ def test_rows_know_what_the_server_has_sampled_and_who_serves_them():
     settings = {"pins": QueueSettings(), "other": QueueSettings(), "idle": QueueSettings()}
     idle, other, pins = queue_rows(settings, history, {"pins": int(now_ms) - 3000}, reports, now_ms)
     assert pins.counts is not None
-    assert pins.counts.failed == 7
+    assert (pins.counts.failed, pins.counts.retrying) == (7, 7)
+    assert pins.counts.pending == 7 - 3, "due jobs that are retried are retrying alone"
+    assert pins.counts.scheduled == 7 + 2
+    assert waiting_for_key(history, "pins") == 2
     assert (pins.value("enqueued_rate"), pins.value("oldest"), pins.value("workers")) == (10.0, 3.0, 2)
     assert (other.counts, other.value("failed"), other.value("workers")) == (None, None, 1)
     assert idle.value("workers") == 0

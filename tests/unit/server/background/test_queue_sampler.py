@@ -21,16 +21,17 @@ PLACES = {
     JobFilter(PENDING, is_future=False): 0,
     JobFilter(IN_PROGRESS): 1,
     JobFilter(PENDING, is_future=True): 3,
-    JobFilter(PENDING, is_retrying=True): 4,
+    JobFilter(PENDING, is_future=False, is_retrying=True): 4,
     JobFilter(FAILED): 5,
     JobFilter(PENDING, waits_for_key=True): 6,
     JobFilter(PENDING, is_future=True, is_retrying=True): 7,
+    JobFilter(PENDING, is_retrying=True, waits_for_key=True): 8,
 }
 
 
 class Store:
-    """Says what each queue has: jobs due, running, since when the oldest is due; future, retrying, failed,
-    waiting for their keys, retrying later."""
+    """Says what each queue has: jobs due, running, since when the oldest is due; future, retrying now, failed,
+    waiting for their keys, retrying later, of these waiting for their keys."""
 
     def __init__(self, queues):
         self.queues = queues
@@ -71,11 +72,13 @@ def test_each_queue_is_shown():
 
 def test_what_does_not_run_is_shown():
     metrics = Metrics()
-    sample(Store({"email": (0, 0, None, 7, 2, 5, 3), "sms": (0, 0, None)}), metrics, "sms")
-    shown = ("scheduled_jobs", "waiting_for_key_jobs", "retrying_jobs", "failed_jobs", "paused")
+    sample(Store({"email": (6, 0, 0, 9, 2, 5, 4, 3, 1), "sms": (0, 0, None)}), metrics, "sms")
+    shown = ("scheduled_jobs", "waiting_for_key_jobs", "retrying_jobs", "due_retrying_jobs", "failed_jobs", "paused")
     found = {noun: levels(metrics, f"pinlater_queue_{noun}") for noun in shown}
-    assert {noun: values["email"] for noun, values in found.items()} == dict(zip(shown, (4, 3, 2, 5, 0), strict=True))
-    assert {noun: values["sms"] for noun, values in found.items()} == dict(zip(shown, (0, 0, 0, 0, 1), strict=True))
+    assert {noun: values["email"] for noun, values in found.items()} == dict(
+        zip(shown, (3, 3, 5, 2, 5, 0), strict=True)
+    )
+    assert {noun: values["sms"] for noun, values in found.items()} == dict(zip(shown, (0, 0, 0, 0, 0, 1), strict=True))
 
 
 def test_queues_that_are_gone_are_shown_no_more():
@@ -90,7 +93,7 @@ def test_queues_that_are_gone_are_shown_no_more():
 
 
 def test_a_page_asks_the_store_nothing():
-    store, metrics = Store({"email": (3, 2, NOW_MS, 1)}), Metrics()
+    store, metrics = Store({"email": (3, 2, NOW_MS, 1, 0, 0, 1, 1)}), Metrics()
     sample(store, metrics)
     asked = len(store.asked)
     for _ in range(5):
@@ -101,7 +104,7 @@ def test_a_page_asks_the_store_nothing():
 def test_a_queue_without_future_jobs_is_not_asked_for_those_that_wait_for_a_key():
     store, metrics = Store({"email": (3, 2, NOW_MS)}), Metrics()
     sample(store, metrics)
-    assert len(store.asked) == len(PLACES) - 2
+    assert len(store.asked) == len(PLACES) - 3
 
 
 def test_what_a_queue_has_no_jobs_of_is_not_asked_for():
