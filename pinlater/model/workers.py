@@ -30,7 +30,7 @@ class WorkerProcess(NamedTuple):
         slots: how many jobs it can run at the same time.
         ended: how many jobs have ended in it, whatever their outcome.
         jobs: those that it runs.
-        memory_at_start_bytes: its resident memory when its first job had ended.
+        memory_at_start_bytes: its resident memory without what it gains from job to job.
     """
 
     pid: int

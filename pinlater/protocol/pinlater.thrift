@@ -456,7 +456,7 @@ struct PinLaterWorkerProcess {
   // Since it started, whatever their outcome.
   7: optional i64 jobsEnded,
   8: optional list<PinLaterRunningJob> runningJobs,
-  // Resident, when its first job had ended; until then as memoryBytes.
+  // Resident, without what it has gained since its first job had ended, as far as it goes on gaining that.
   9: optional i64 memoryAtStartBytes,
 }
 

@@ -17,7 +17,7 @@ class Thresholds(NamedTuple):
         periodic_late_seconds: a periodic job has not started for that long after its time.
         clock_seconds: a worker's clock is off by more than that; a report may take 2 s.
         clock_critical_seconds: it is off by so much that times make no sense.
-        leak_bytes: a job process has grown by that much since its first job.
+        leak_bytes: a job process has grown by that much, job by job.
         leak_factor: and to that many times its size.
         leak_jobs: and has run that many jobs.
         retrying_jobs: so many jobs of a queue have failed and wait for another attempt.

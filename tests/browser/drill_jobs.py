@@ -37,6 +37,7 @@ class ResizeHugeImage(Job, queue="images", attempts=2, backoff=Constant(0.1)):
 class KeepAll(Job, queue="keep"):
     def run(self, context: JobContext):
         kept.append(os.urandom(16_000_000))
+        time.sleep(0.2)  # growth is seen over some seconds
 
 
 class Export(Job, queue="exports"):

@@ -200,7 +200,7 @@ def test_memory_leaks(page, client, queue, workers):
     enqueue(client, "keep", "KeepAll")
     wait_for(lambda: any(one.ended for report in client.workers() for one in report.processes))
     since = time.monotonic()
-    enqueue(client, "keep", "KeepAll", 14)
+    enqueue(client, "keep", "KeepAll", 20)
     follow(named(page, "memory_grows", "--max-memory", since=since))
     page.get_by_role("heading", name="Worker", exact=True).wait_for()
     page.get_by_role("row").filter(has_text="keep").first.wait_for()

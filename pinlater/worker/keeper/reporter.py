@@ -16,7 +16,7 @@ from pinlater.errors import CallTimeout, PinLaterError, ProtocolError, ServerUna
 from pinlater.protocol.operations import Calls
 from pinlater.worker.keeper.load_watch import LoadWatch
 from pinlater.worker.keeper.memory_watch import MemoryWatch
-from pinlater.worker.keeper.report import build_report, pids_of
+from pinlater.worker.keeper.report import build_report, measured_processes, pids_of
 from pinlater.worker.keeper.unknown_watch import UnknownWatch
 from pinlater.worker.process_event import ProcessEvent
 from pinlater.worker.shared import Shared
@@ -92,8 +92,9 @@ class WorkerReporter:
                 self._wait(seconds, *([] if self._seen[1] else [self._shared.stopping]))
 
     def _report_if_due(self) -> None:
-        """Report if that is due or processes have changed."""
+        """Report if that is due or processes have changed; look at their memory in any case."""
         now = time.monotonic()
+        self._memory.measure(measured_processes(self._shared))
         known, self._seen = self._seen, (pids_of(self._shared), self._shared.stopping.is_set)
         if now >= self._due_at or (self._is_listed and self._seen != known):
             self._due_at = now + self._send_report(self._keep_seconds, _CALL_SECONDS)
