@@ -20,8 +20,13 @@ def program(name):
     return path
 
 
+def board():
+    """Return the dashboard."""
+    return json.loads((FOLDER / "dashboard.json").read_text())
+
+
 def _everything():
-    return json.loads((FOLDER / "dashboard.json").read_text())["panels"]
+    return board()["panels"]
 
 
 def rows():

@@ -12,7 +12,8 @@ from pinlater.server.metrics.families import Gauge
 from pinlater.worker.metrics import WorkerMetrics
 from pinlater.worker.pools import JobPool
 from pinlater.worker.shared import Shared
-from tests.support.monitoring import FOLDER, dashboard_queries, metrics_in, metrics_on, panels, program, rows
+from tests.support.grafana_board import board_problems
+from tests.support.monitoring import FOLDER, board, dashboard_queries, metrics_in, metrics_on, panels, program, rows
 
 
 @pytest.fixture(scope="module")
@@ -384,3 +385,37 @@ def test_the_table_of_thresholds_has_all_settings_and_the_rules_as_they_are():
 def alert_rules():
     groups = yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"]
     return [rule for group in groups for rule in group["rules"]]
+
+
+# The board, by a schema of Grafana's boards
+
+
+def test_grafana_takes_the_board(known):
+    assert board_problems(board(), known) == []
+
+
+def first_panel(one):
+    return next(panel for panel in one["panels"] if panel["type"] != "row")
+
+
+FAULTS = {
+    "'graf' is not": lambda one: first_panel(one).update(type="graf"),
+    "'uid' is a required property": lambda one: first_panel(one)["datasource"].pop("uid"),
+    "'${datasource}' was expected": lambda one: first_panel(one)["datasource"].update(uid="${source}"),
+    "no variable chooses a Prometheus": lambda one: one["templating"]["list"].pop(0),
+    "there is no variable $queue": lambda one: one["templating"]["list"].pop(),
+    "nobody exports pinlater_x": lambda one: first_panel(one)["targets"][0].update(expr="pinlater_x"),
+    "'exprs' was unexpected": lambda one: first_panel(one)["targets"][0].update(exprs="1"),
+    "'seconds' is not one of": lambda one: first_panel(one)["fieldConfig"]["defaults"].update(unit="seconds"),
+    "'showLegend' is a required property": lambda one: first_panel(one)["options"]["legend"].pop("showLegend"),
+    "several panels have the id": lambda one: first_panel(one).update(id=1),
+    "have the same refId": lambda one: first_panel(one)["targets"].extend(first_panel(one)["targets"]),
+    "is wider than the board": lambda one: first_panel(one)["gridPos"].update(x=20),
+}
+
+
+@pytest.mark.parametrize("words", FAULTS)
+def test_a_board_that_grafana_cannot_use_is_found(known, words):
+    broken = board()
+    FAULTS[words](broken)
+    assert words in "\n".join(board_problems(broken, known))
