@@ -36,6 +36,15 @@ def test_everything_is_kept_but_the_address(backend, state, priority):
     assert backend.look(descriptor) == given._replace(descriptor=descriptor, failure_group=group)
 
 
+def test_the_run_time_of_a_job_that_has_succeeded_is_kept(backend):
+    given = [record(SUCCEEDED)._replace(run_ms=run_ms) for run_ms in (None, 61_000, 2**52)]
+    given.append(record(FAILED)._replace(run_ms=61_000))
+    found = [backend.look(name).run_ms for name in backend.import_jobs(QUEUE, given)]
+    assert found == [None, 61_000, 2**52, None]
+    names = backend.import_jobs(QUEUE, [record(SUCCEEDED)._replace(run_ms=70), record()])
+    assert [backend.look(name).run_ms for name in names] == [70, None]
+
+
 def test_a_claimed_job_is_pending_with_all_its_attempts(backend):
     (descriptor,) = backend.import_jobs(QUEUE, [record(IN_PROGRESS, claim="of another server")])
     assert backend.look(descriptor) == record()._replace(descriptor=descriptor)

@@ -47,7 +47,9 @@ def filled(client, soon=20):
     """One job of each kind, and ``soon`` that are due; return their bodies."""
     client.enqueue_jobs("pins", [NewJob(b"failed", attempts=1), NewJob(b"succeeded")])
     first, second = client.dequeue_jobs("pins", 2)
-    client.ack("pins", [Ack(second.descriptor, second.claim)], [Ack(first.descriptor, first.claim, "why")])
+    client.ack(
+        "pins", [Ack(second.descriptor, second.claim, run_ms=61_000)], [Ack(first.descriptor, first.claim, "why")]
+    )
     later = int(time.time() * 1000) + 3_600_000
     client.enqueue_jobs(
         "pins", [NewJob(b"later", run_after_ms=later, unique="nightly"), NewJob(b"tried", priority=2, attempts=5)]
@@ -97,6 +99,7 @@ def test_a_copy_leaves_the_source_alone(servers, source, target):
     assert done.stdout.startswith("24 jobs copied")
     assert counts(source) == before == (19, 1, 2, 1, 1)
     assert counts(target, "copied") == (21, 1, 0, 1, 1)
+    assert [job.run_ms for job in target.scan("copied", JobState.SUCCEEDED).jobs] == [61_000]
 
 
 def test_running_jobs_end_at_the_source(servers, source, target):

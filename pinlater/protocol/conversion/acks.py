@@ -12,7 +12,7 @@ from pinlater.model.statistics import RunStatistics
 from pinlater.protocol import messages
 from pinlater.protocol.conversion.messages import kept, kept_structs, wait_structs, waits
 from pinlater.protocol.conversion.statistics import run_structs
-from pinlater.protocol.conversion.values import milliseconds
+from pinlater.protocol.conversion.values import MOST_RUN_MS, milliseconds
 
 # Acks
 
@@ -25,8 +25,6 @@ AckFields = (
 )
 """Of one ack: descriptor, status, milliseconds until the next attempt, claim, whether a failure is final; and of few:
 result, whether the job was cancelled; of failures: its class; of long successes: milliseconds of the attempt."""
-
-_MOST_RUN_MS = 2**53
 
 
 def ack_structs(acks: Iterable[AckFields]) -> list[messages.PinLaterJobAckInfo]:
@@ -66,7 +64,7 @@ def stored_ack(struct: messages.PinLaterJobAckInfo, status: str) -> StoredAck:
     delay_ms = struct.retryDelayMillis or 0
     ack = StoredAck(job, struct.claimDescriptor, status, delay_ms, is_final, struct.result, is_cancelled)
     run_ms = struct.runMillis
-    return ack if run_ms is None or not 0 <= run_ms < _MOST_RUN_MS else ack._replace(run_ms=run_ms)
+    return ack if run_ms is None or not 0 <= run_ms < MOST_RUN_MS else ack._replace(run_ms=run_ms)
 
 
 def stored_failure(struct: messages.PinLaterJobAckInfo, status: str) -> StoredAck:

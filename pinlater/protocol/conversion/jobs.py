@@ -18,7 +18,7 @@ from pinlater.model.state import JobState
 from pinlater.model.unique import UniqueRule
 from pinlater.protocol import messages
 from pinlater.protocol.conversion.messages import fields_of_parent, parent_of, wait_structs, waits
-from pinlater.protocol.conversion.values import default, present
+from pinlater.protocol.conversion.values import MOST_RUN_MS, default, present
 from pinlater.protocol.messages import CONTINUATION_END, CONTINUATION_START
 
 _CONTINUATION = re.compile(r"(-?\d{1,19})\.(\d{1,19})(?:\.s([^:]+))?", re.ASCII)
@@ -243,6 +243,7 @@ def imported_job(struct: messages.PinLaterJobInfo, status: str) -> JobRecord:
         struct.result,
         bool(struct.isCancelled),
         failure_group=struct.failureGroup,
+        run_ms=struct.runMillis if 0 < default(struct.runMillis, 0) < MOST_RUN_MS else None,
     )
 
 

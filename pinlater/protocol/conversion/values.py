@@ -7,6 +7,8 @@ from typing import Any
 
 from pinlater.errors import ProtocolError
 
+MOST_RUN_MS = 2**53
+
 
 def milliseconds(seconds: float) -> int:
     """Return whole milliseconds, never fewer than asked for."""

@@ -11,7 +11,7 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.failure_groups import JobFailure, failure_in
 from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.unique import UniqueRule
-from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING
+from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.mysql.children import parent_columns
 from pinlater.server.backends.mysql.keys import key_columns
 from pinlater.server.backends.mysql.queries import blob, text
@@ -44,7 +44,7 @@ class MysqlEnqueueCall:
         has_keys: whether some of the jobs share a key with others.
         has_parents: whether some of them have a parent.
         parents: the descriptors of these parents.
-        is_linked: whether some of them have one of these, or a result, or a mark.
+        is_linked: whether some of them have one of these, or a result, a run time or a mark.
         failures: of imported jobs: how the last attempt of each failed; None: it did not.
     """
 
@@ -87,7 +87,7 @@ def enqueue(queue: Queue, jobs: Sequence[NewJob], once: IdempotencyKey | None) -
 def import_(queue: Queue, jobs: Sequence[JobRecord], once: IdempotencyKey | None) -> MysqlEnqueueCall:
     """Return the call that imports jobs with their history, without parents; claimed jobs become PENDING."""
     records = [job._replace(state=_state_of_imported(job), parent=None) for job in jobs]
-    is_linked = any(job.result is not None or job.is_cancelled for job in jobs)
+    is_linked = any(job.result is not None or job.is_cancelled or job.run_ms is not None for job in jobs)
     keys = [job.unique if job.state == PENDING else None for job in records]
     priorities = [JobDescriptor.parse(job.descriptor).priority for job in records]
     records = [job._replace(unique=key) for job, key in zip(records, keys, strict=True)]
@@ -129,8 +129,9 @@ def linked_columns(job: NewJob | JobRecord) -> bytes:
 
 
 def _end_columns(job: NewJob | JobRecord) -> bytes:
-    """Return result and mark of an imported job, as SQL."""
+    """Return result, mark and run time of an imported job, as SQL."""
     if isinstance(job, NewJob):
-        return b"NULL,0"
+        return b"NULL,0,NULL"
     is_marked = job.is_cancelled and job.state == FAILED
-    return b"%b,%d" % (b"NULL" if job.result is None else blob(job.result), is_marked)
+    run_ms = b"NULL" if job.run_ms is None or job.state != SUCCEEDED else b"%d" % job.run_ms
+    return b"%b,%d,%b" % (b"NULL" if job.result is None else blob(job.result), is_marked, run_ms)

@@ -82,10 +82,10 @@ INSERT INTO {db}.jobs (id, queue_id, state, priority, run_after, moment, created
                        attempts_remaining, body_bytes, unique_key, custom_status, body) VALUES
 
 -- name: insert_linked_jobs
--- The same, if one of the jobs has a key, a parent, a result or a mark.
+-- The same, if one of the jobs has a key, a parent, a result, a run time or a mark.
 INSERT INTO {db}.jobs (id, queue_id, state, priority, run_after, moment, created_at, updated_at, attempts_allowed,
                        attempts_remaining, body_bytes, unique_key, custom_status, body, job_key, key_limit, result,
-                       is_cancelled, parent_id, parent, parent_message, parent_position) VALUES
+                       is_cancelled, run_ms, parent_id, parent, parent_message, parent_position) VALUES
 
 -- name: lock_keys
 -- keys.py appends the rows and `change_key_locks`. The rows are changed, see lock_claims.

@@ -31,7 +31,8 @@ async def import_jobs(
         argument = _argument(job, priority)
         is_cancelled = job.is_cancelled and argument[1] == FAILED
         group = None if failure is None else str(failure.group)
-        items.append((*argument, len(values) if has_result else None, is_cancelled, group))
+        run_ms = job.run_ms if job.state == SUCCEEDED else None
+        items.append((*argument, len(values) if has_result else None, is_cancelled, group, run_ms))
     last = mark(is_keyed=any(job.key is not None for job in jobs))
     arguments = (*key_arguments(once), pack(items), pack(failures_argument(failures)), *values, *last)
     is_repeatable = once is not None

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.failure_groups import failure_in
 from pinlater.model.jobs import JobRecord
-from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING
+from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.failure_budget import kept_group
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite import failure_groups
@@ -50,7 +50,8 @@ def _import(
         place = None if key is None else taken.get(key)
         if place is None:
             place = JobDescriptor.parse(job.descriptor).priority, local_id
-            rows.append((*_row(queue_id, place, job, key, line), kept_group(failure, kept)))
+            run_ms = job.run_ms if job.state == SUCCEEDED else None
+            rows.append((*_row(queue_id, place, job, key, line), kept_group(failure, kept), run_ms))
             if key is not None:
                 taken[key] = place
         places.append(place)

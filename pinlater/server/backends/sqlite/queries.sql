@@ -41,11 +41,11 @@ VALUES (?3, ?1, 1, ?4, ?2, ?2, ?2, ?5, ?5, ?6, ?7, ?8, ?9, ?10)
 -- name: import_job
 -- A job with a past: ?2 id, ?3 state, ?4 priority, ?5 run after, ?6 created at, ?7 updated at, ?8 attempts allowed,
 -- ?9 attempts remaining, ?10 status, ?11 body, ?12 unique key, ?13 key, ?14 its limit, ?15 result, ?16 is cancelled,
--- ?17 failure group.
+-- ?17 failure group, ?18 run time or NULL.
 INSERT INTO jobs (queue_id, id, state, priority, run_after, created_at, updated_at,
                   attempts_allowed, attempts_remaining, custom_status, body, unique_key, job_key, key_limit,
-                  result, is_cancelled, failure_group)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
+                  result, is_cancelled, failure_group, run_ms)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)
 
 -- name: unique_jobs
 -- The jobs that have these keys: ?2 keys as a JSON list. A job that was ever claimed has a lease.
