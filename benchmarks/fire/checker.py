@@ -13,6 +13,9 @@ from benchmarks.fire.evidence import Evidence, Holding
 from benchmarks.fire.queues import QUEUES, JobName, QueueRules
 from pinlater import JobState
 
+CONSUMER_LEASE = 3.0
+"""Seconds; plain consumers do not renew their claims."""
+
 FAULTS_OF_WORKERS = frozenset({"kill_worker", "freeze_worker"})
 
 STORE_AWAY = frozenset({"kill_store", "freeze_store"})
@@ -154,6 +157,8 @@ def _spent_for_nothing(evidence: Evidence, queues: Mapping[str, QueueRules]) -> 
     """
     names = {job: stored.name for job, stored in evidence.stored.items()}
     names |= {one.job: one.name for one in evidence.holdings}
+    if any(trouble.kind == "freeze_store" and trouble.seconds > CONSUMER_LEASE for trouble in evidence.disturbances):
+        return  # nobody could renew or end what was claimed just before
     are_workers_safe = not any(trouble.kind in FAULTS_OF_WORKERS for trouble in evidence.disturbances)
     spent: dict[str, list[str]] = defaultdict(list)
     for job, count in undelivered(evidence).items():

@@ -25,6 +25,11 @@ class Disturbance(NamedTuple):
     begins: float
     ends: float
 
+    @property
+    def seconds(self) -> float:
+        """How long it lasted."""
+        return self.ends - self.begins
+
 
 class StoredJob(NamedTuple):
     """A job whose enqueue was answered; ``sent`` and ``answered`` in monotonic seconds."""

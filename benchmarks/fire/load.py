@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import click
 
+from benchmarks.fire.checker import CONSUMER_LEASE
 from benchmarks.fire.journal import Journal
 from benchmarks.fire.queues import QUEUES, JobName, QueueRules
 from pinlater import Client
@@ -21,7 +22,6 @@ from pinlater.client import Ack, Acks, Checkpoint, ClaimedJob, NewJob, ServerSet
 from pinlater.errors import CallError, PinLaterError
 
 ATTEMPTS = 1000
-LEASE_SECONDS = 3.0
 ROLES = ("produce", "consume")
 
 _CALL_SECONDS = 5.0
@@ -144,10 +144,10 @@ class Consumer(_Member):
         queues = [self._queue, *others]
         waiting, self._waiting = self._waiting, None
         acks = None if waiting is None else waiting[1]._replace(queue=waiting[0])
-        self._journal.write("ask", call=call, queues=queues, limit=limit, lease=LEASE_SECONDS)
+        self._journal.write("ask", call=call, queues=queues, limit=limit, lease=CONSUMER_LEASE)
         try:
             jobs = self._client.dequeue_jobs(
-                self._queue, limit, wait=_WAIT_SECONDS, lease=LEASE_SECONDS, acks=acks, other_queues=others
+                self._queue, limit, wait=_WAIT_SECONDS, lease=CONSUMER_LEASE, acks=acks, other_queues=others
             )
         except PinLaterError as error:
             self._journal.write("lost", call=call, error=repr(error), is_doubtful=isinstance(error, CallError))

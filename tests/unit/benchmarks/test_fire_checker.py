@@ -192,6 +192,14 @@ def test_workers_lose_no_attempt_unless_they_are_killed_themselves(case):
     assert case.kinds == []
 
 
+def test_nobody_could_renew_while_the_store_stood_still_for_longer_than_a_lease(case):
+    case.held(case.job("plain", 7, spent=1), 5.0, 5.1)
+    case.evidence.disturbances = [Disturbance("freeze_store", 1.0, 1.0 + LEASE - 0.5)]
+    assert case.kinds == ["attempt spent for nothing"]
+    case.evidence.disturbances = [Disturbance("freeze_store", 1.0, 1.0 + LEASE + 0.5)]
+    assert case.kinds == []
+
+
 def test_waits_are_measured_from_the_store_s_return(case):
     case.held(case.job("plain", 7, stored=1.0), 9.0, 9.1)
     assert longest_wait(case.evidence) == (8.0, JobName("plain", "", 7))

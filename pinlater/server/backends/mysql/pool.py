@@ -40,9 +40,13 @@ class MysqlPool:
             self._lent.add(connection)
             try:
                 yield connection
+                self._note_answer()
             except ConnectionLost:
                 self._has_failed = True
                 self.close_idle()  # most of them broke as well
+                raise
+            except BaseException:
+                self._has_failed |= not connection.is_open  # no answer came in time
                 raise
             finally:
                 self._lent.discard(connection)
@@ -56,10 +60,13 @@ class MysqlPool:
         except BaseException:  # the caller's timeout included
             self._has_failed = True
             raise
+        self._note_answer()
+        return connection
+
+    def _note_answer(self) -> None:
         if self._has_failed:
             self._has_failed = False
             self._recovered_at = self._now()
-        return connection
 
     @property
     def connections(self) -> int:
@@ -68,8 +75,8 @@ class MysqlPool:
 
     @property
     def seconds_since_failure(self) -> float:
-        """Seconds since the server answered again after its last failure; infinite if it never failed."""
-        return self._now() - self._recovered_at
+        """Seconds since the server answered again after its last failure; 0: not yet, infinite: it never failed."""
+        return 0.0 if self._has_failed else self._now() - self._recovered_at
 
     @staticmethod
     def _now() -> float:

@@ -1,0 +1,88 @@
+"""When a pool says that its server has failed, and for how long it has been answering again."""
+
+import asyncio
+import math
+
+import pytest
+
+from pinlater.server.backends.mysql import pool as module
+from pinlater.server.backends.mysql.errors import ConnectFailed, ConnectionLost
+from pinlater.server.backends.mysql.pool import MysqlPool
+
+
+class FakeConnection:
+    idle_seconds = 1000.0
+
+    def __init__(self):
+        self.is_open = True
+
+    def close(self):
+        self.is_open = False
+
+
+class Server:
+    is_reachable = True
+
+    async def open(self, _endpoint):
+        if not self.is_reachable:
+            raise ConnectFailed("no answer")
+        return FakeConnection()
+
+
+@pytest.fixture
+def server(monkeypatch):
+    server = Server()
+    monkeypatch.setattr(module.MysqlConnection, "open", server.open)
+    return server
+
+
+async def use(pool, error=None):
+    """Use a connection; with an error it is closed, as by a statement that was cancelled or lost."""
+    async with pool.connection() as connection:
+        await asyncio.sleep(0)
+        if error is not None:
+            connection.close()
+            raise error
+
+
+@pytest.mark.usefixtures("server")
+@pytest.mark.parametrize("error", [ConnectionLost("gone"), TimeoutError(), asyncio.CancelledError()])
+def test_a_call_without_an_answer_is_a_failure_until_another_one_is_answered(error):
+    async def scenario():
+        pool = MysqlPool(None, 4)
+        async with pool.connection():  # another one that is in use meanwhile, and is answered in the end
+            await use(pool)
+            assert pool.seconds_since_failure == math.inf
+            with pytest.raises(type(error)):
+                await use(pool, error)
+            assert pool.seconds_since_failure == 0.0
+        assert 0 <= pool.seconds_since_failure < 10
+        assert pool.connections == 1
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.usefixtures("server")
+def test_an_error_that_leaves_the_connection_open_is_no_failure():
+    async def scenario():
+        pool = MysqlPool(None, 4)
+        with pytest.raises(ValueError, match="rejected"):
+            async with pool.connection():
+                raise ValueError("rejected")
+        assert pool.seconds_since_failure == math.inf
+
+    asyncio.run(scenario())
+
+
+def test_a_server_that_cannot_be_reached_has_failed_until_it_is(server):
+    async def scenario():
+        pool = MysqlPool(None, 4)
+        server.is_reachable = False
+        with pytest.raises(ConnectFailed):
+            await use(pool)
+        assert pool.seconds_since_failure == 0.0
+        server.is_reachable = True
+        await use(pool)
+        assert 0 <= pool.seconds_since_failure < 10
+
+    asyncio.run(scenario())
