@@ -255,6 +255,10 @@ class _MarkOnly(msgspec.Struct):
 _mark_decoder = msgspec.json.Decoder(_MarkOnly)
 _RECURRENCE_NAME = b'"$again"'
 _SAGA_NAME = b'"$saga"'
+OPEN_SAGA = _SAGA_NAME + b':{"steps":["'
+"""Is in the body of a job that has something to undo, and in no other one. Stores look for it: a cancelled job ends only
+when there is nothing left to undo."""
+
 _metadata_decoder = msgspec.json.Decoder(BodyMetadata)
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 

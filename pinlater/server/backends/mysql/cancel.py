@@ -1,4 +1,4 @@
-"""Cancel: PENDING -> FAILED and marked; IN_PROGRESS -> asked to stop."""
+"""Cancel: PENDING -> FAILED and marked; IN_PROGRESS, or PENDING with something to undo -> asked to stop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pinlater.server.backends.mysql.children import forget
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.failure_groups import take_out
 from pinlater.server.backends.mysql.linked_changes import see_to_links
-from pinlater.server.backends.mysql.transaction import MysqlTransaction
+from pinlater.server.backends.mysql.transaction import MysqlTransaction, Woken
 from pinlater.server.backends.records import Cancelled
 from pinlater.server.backends.search import Queue
 
@@ -20,13 +20,19 @@ _MAX_IDS = 5000
 
 
 class _Job(NamedTuple):
-    """A job to cancel, as it is when it is locked."""
+    """A job to cancel, as it is when it is locked; ``has_to_undo`` if it is PENDING."""
 
     id: int
     priority: int
     state: int
     is_cancelled: int
     parent_id: int | None
+    has_to_undo: int
+
+    @property
+    def ends(self) -> bool:
+        """Whether to cancel it is to end it."""
+        return self.state == PENDING and not self.has_to_undo
 
 
 async def cancel_jobs(database: Database, queue: Queue, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
@@ -40,21 +46,26 @@ async def cancel_jobs(database: Database, queue: Queue, jobs: Sequence[JobDescri
             some = ids[start : start + _MAX_IDS]
             found += [_Job(*row) for row in await transaction.rows("jobs_to_cancel", ids=some, queue=queue.id)]
         found = [job for job in found if wanted[job.id].priority == job.priority]
-        let_through = await _cancel(transaction, found, status)
-        ended = [job.id for job in found if job.state == PENDING or (job.state == FAILED and job.is_cancelled)]
-        asked = [job.id for job in found if job.state == IN_PROGRESS]
+        let_through = await _cancel(transaction, queue, found, status)
+        ended = [job.id for job in found if job.ends or (job.state == FAILED and job.is_cancelled)]
+        asked = [job.id for job in found if job.state == IN_PROGRESS or job.has_to_undo]
         return Cancelled(tuple(wanted[job] for job in ended), tuple(wanted[job] for job in asked), let_through)
 
     return await database.change(change, is_repeatable=True)
 
 
-async def _cancel(transaction: MysqlTransaction, found: Sequence[_Job], status: str) -> int:
+async def _cancel(transaction: MysqlTransaction, queue: Queue, found: Sequence[_Job], status: str) -> int:
     """Change those of the locked jobs that were not cancelled before; return how many others are let through."""
-    pending = [job.id for job in found if job.state == PENDING]
-    asked = [job for job in found if job.state == IN_PROGRESS and not job.is_cancelled]
+    pending = [job.id for job in found if job.ends]
+    asked = [job for job in found if (job.state == IN_PROGRESS or job.has_to_undo) and not job.is_cancelled]
+    woken = [job for job in asked if job.has_to_undo]
+    if woken:
+        transaction.later(transaction.bind("wake_jobs", ids=[job.id for job in woken], now=transaction.now))
+        transaction.woken += [Woken(queue.name, queue.id, job.priority) for job in woken]
     for name, ids in (("cancel_pending", pending), ("ask_to_stop", [job.id for job in asked])):
         if ids:
             transaction.later(transaction.bind(name, ids=ids, now=transaction.now, status=status))
     take_out(transaction, pending)
     forget(transaction, ((job.parent_id, job.id) for job in asked if job.parent_id is not None))
-    return await see_to_links(transaction, pending) if pending else 0
+    changed = [*pending, *(job.id for job in woken)]
+    return await see_to_links(transaction, changed) if changed else 0

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from pinlater.model.body_metadata import OPEN_SAGA
+
 Value = int | float | str | bytes | Sequence[int] | Sequence[bytes] | None
 """A value that a statement can take."""
 
@@ -20,6 +22,8 @@ STATEMENT_BYTES = 1_000_000
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 _COMMENT = re.compile(r"--.*")
 _VALUE = re.compile(rb":(\w+)")
+_HAS_TO_UNDO = f"(LOCATE(X'{OPEN_SAGA.hex()}', body) > 0)"
+"""Whether a job has to undo what it did, by its body; one that is asked to stop ends when it has not."""
 _DATABASE = re.compile(r"[A-Za-z0-9_]{1,64}")
 
 
@@ -128,4 +132,8 @@ def _read(file: str) -> str:
 
 
 def _sql(text: str, database: str) -> str:
-    return _COMMENT.sub("", text).replace("{db}", database)
+    parts = {"{db}": database, "{has_to_undo}": _HAS_TO_UNDO, "{is_to_end}": f"(is_cancelled AND NOT {_HAS_TO_UNDO})"}
+    text = _COMMENT.sub("", text)
+    for name, part in parts.items():
+        text = text.replace(name, part)
+    return text

@@ -358,7 +358,7 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     failure_group = :failure_group,
     attempts_remaining = attempts_remaining - 1
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
-  AND (:is_any OR claim = :claim) AND attempts_remaining > 1 AND NOT is_cancelled
+  AND (:is_any OR claim = :claim) AND attempts_remaining > 1 AND NOT {is_to_end}
 
 -- name: fail_jobs
 -- IN_PROGRESS -> FAILED after the last attempt, or after any attempt if :is_final or it is asked to stop; the claim stays.
@@ -372,7 +372,7 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     failure_group = IF(is_cancelled, NULL, :failure_group),
     attempts_remaining = 0
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
-  AND (:is_any OR claim = :claim) AND (:is_final OR attempts_remaining <= 1 OR is_cancelled)
+  AND (:is_any OR claim = :claim) AND (:is_final OR attempts_remaining <= 1 OR {is_to_end})
 
 -- name: lock_jobs
 -- Locks jobs in the order of ids, before several statements change them in other orders.
@@ -382,20 +382,21 @@ SELECT state FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) FOR UPDATE
 SELECT id, claim, is_cancelled FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND state = 1 AND queue_id = :queue
 
 -- name: checkpoint_job
--- One that is asked to stop and given back is FAILED. One that is asked and not given back sets the insert id.
+-- One that is asked to stop and given back is FAILED, unless it has something to undo by the new body. One that is asked and not given back sets the insert id.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     body_bytes = IF(:has_body, :body_bytes, body_bytes),
     body = IF(:has_body, :body, body),
     state = IF(:is_back, IF((:has_keys OR job_key IS NULL) AND (:has_parents OR parent_id IS NULL OR NOT is_cancelled),
-                            IF(is_cancelled, 3, 0), NULL), 1),
-    run_after = IF(job_key IS NULL, COALESCE(:run_after, run_after),
-                   LEAST(COALESCE(:run_after, run_after), 4503599627370496 - 1)),
+                            IF({is_to_end}, 3, 0), NULL), 1),
+    run_after = IF(:is_back AND is_cancelled, run_after,
+                   IF(job_key IS NULL, COALESCE(:run_after, run_after),
+                      LEAST(COALESCE(:run_after, run_after), 4503599627370496 - 1))),
     attempts_allowed = COALESCE(:attempts, attempts_allowed),
     attempts_remaining = COALESCE(:attempts, attempts_remaining),
     messages = messages + :kept,
-    claim = IF(:is_back AND NOT is_cancelled, NULL, claim),
-    moment = IF(:is_back, IF(is_cancelled, :now, NULL), :now + claim_lease),
-    unique_key = IF(:is_back AND is_cancelled, NULL, unique_key),
+    claim = IF(:is_back AND NOT {is_to_end}, NULL, claim),
+    moment = IF(:is_back, IF({is_to_end}, :now, NULL), :now + claim_lease),
+    unique_key = IF(:is_back AND {is_to_end}, NULL, unique_key),
     waits_for = IF(is_cancelled, NULL, :waits_for),
     updated_at = :now + IF(is_cancelled AND NOT :is_back, 0 * LAST_INSERT_ID(id), 0),
     failure_group = IF(:attempts IS NOT NULL OR (is_cancelled AND :is_back), NULL, failure_group),
@@ -440,10 +441,10 @@ SELECT id, claim FROM {db}.jobs FORCE INDEX (jobs_in_order) WHERE queue_id = :qu
 -- name: release_jobs
 -- IN_PROGRESS -> PENDING, no attempt spent, or FAILED if asked to stop; of one claim.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
-    state = IF(is_cancelled, 3, 0),
-    claim = IF(is_cancelled, claim, NULL),
-    moment = IF(is_cancelled, :now, NULL),
-    unique_key = IF(is_cancelled, NULL, unique_key),
+    state = IF({is_to_end}, 3, 0),
+    claim = IF({is_to_end}, claim, NULL),
+    moment = IF({is_to_end}, :now, NULL),
+    unique_key = IF({is_to_end}, NULL, unique_key),
     failure_group = IF(is_cancelled, NULL, failure_group),
     waits_for = NULL,
     updated_at = :now
@@ -456,7 +457,7 @@ SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status,
 FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
 
 -- name: jobs_to_cancel
-SELECT id, priority, state, is_cancelled, parent_id FROM {db}.jobs FORCE INDEX (PRIMARY)
+SELECT id, priority, state, is_cancelled, parent_id, state = 0 AND {has_to_undo} FROM {db}.jobs FORCE INDEX (PRIMARY)
 WHERE id IN (:ids) AND queue_id = :queue FOR UPDATE
 
 -- name: cancel_pending
@@ -748,17 +749,17 @@ SELECT id FROM {db}.queues FORCE INDEX (queues_by_name) WHERE name IS NULL LIMIT
 -- name: expired_claims
 -- Skips those that another server is ending. While this server's :age is below :quiet, claims whose lease is longer than
 -- its age are spared.
-SELECT id, queue_id, attempts_remaining <= 1 OR is_cancelled, parent_id FROM {db}.jobs FORCE INDEX (jobs_by_moment)
+SELECT id, queue_id, attempts_remaining <= 1 OR {is_to_end}, parent_id FROM {db}.jobs FORCE INDEX (jobs_by_moment)
 WHERE state = 1 AND moment <= :now AND (:age >= :quiet OR LEAST(claim_lease, :quiet) <= :age)
 ORDER BY moment LIMIT :limit FOR UPDATE SKIP LOCKED
 
 -- name: expire_jobs
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
-    state = IF(attempts_remaining <= 1 OR is_cancelled, 3, 0),
-    run_after = IF(attempts_remaining <= 1 OR is_cancelled, run_after, :now),
-    claim = IF(attempts_remaining <= 1 OR is_cancelled, claim, NULL),
-    moment = IF(attempts_remaining <= 1 OR is_cancelled, :now, NULL),
-    unique_key = IF(attempts_remaining <= 1 OR is_cancelled, NULL, unique_key),
+    state = IF(attempts_remaining <= 1 OR {is_to_end}, 3, 0),
+    run_after = IF(attempts_remaining <= 1 OR {is_to_end}, run_after, :now),
+    claim = IF(attempts_remaining <= 1 OR {is_to_end}, claim, NULL),
+    moment = IF(attempts_remaining <= 1 OR {is_to_end}, :now, NULL),
+    unique_key = IF(attempts_remaining <= 1 OR {is_to_end}, NULL, unique_key),
     failure_group = IF(is_cancelled, NULL, :failure_group),
     waits_for = NULL,
     updated_at = :now,

@@ -99,7 +99,7 @@ def _with_links(record: JobRecord, links: _Links, head: str) -> JobRecord:
         shard = head.split(":")[1]
         parent = Parent(f"{queue}:{shard}:p{priority}:{local_id}", name, int(position))
     return record._replace(
-        is_cancelled=links.c and record.state in (FAILED, IN_PROGRESS),
+        is_cancelled=links.c and record.state != SUCCEEDED,
         parent=parent,
         waits_for=tuple(links.w) if record.state == PENDING else (),
     )

@@ -1,4 +1,4 @@
-"""Cancel: PENDING -> FAILED; IN_PROGRESS -> asked to stop."""
+"""Cancel: PENDING -> FAILED; IN_PROGRESS, or PENDING with something to undo -> asked to stop."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING
 from pinlater.server.backends.records import Cancelled
 from pinlater.server.backends.sqlite.children import tell_ended
 from pinlater.server.backends.sqlite.keys import keys_of, let_next_through
+from pinlater.server.backends.sqlite.messages import Receiver, wake
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
 
@@ -24,26 +25,34 @@ class CancelRequest(NamedTuple):
     status: str
 
 
+class _Found(NamedTuple):
+    """A job to cancel; ``has_to_undo`` if it is PENDING."""
+
+    state: int
+    is_marked: int
+    has_to_undo: int
+
+
 def cancel(transaction: SqliteTransaction, requests: Sequence[CancelRequest]) -> list[Cancelled]:
     """Carry out each request."""
     return [_cancel(transaction, *request) for request in requests]
 
 
 def _cancel(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
-    rows = transaction.rows(QUERIES["states_of_jobs"], (queue_id, id_list({job.local_id for job in jobs})))
-    found = {(priority, local_id): (state, is_marked) for local_id, priority, state, is_marked in rows}
+    rows = transaction.rows(QUERIES["jobs_to_cancel"], (queue_id, id_list({job.local_id for job in jobs})))
+    found = {(priority, local_id): _Found(*told) for local_id, priority, *told in rows}
     states = {job: found[job.priority, job.local_id] for job in jobs if (job.priority, job.local_id) in found}
-    pending = [job.local_id for job, (state, _) in states.items() if state == PENDING]
-    running = [job.local_id for job, (state, is_marked) in states.items() if state == IN_PROGRESS and not is_marked]
+    pending = [job.local_id for job, one in states.items() if one.state == PENDING and not one.has_to_undo]
+    asked = [job for job, one in states.items() if one.state == IN_PROGRESS or one.has_to_undo]
     through = _end(transaction, queue_id, pending, status) if pending else 0
-    if running:
+    if fresh := [job.local_id for job in asked if not states[job].is_marked]:
         transaction.mark_with_cancelled(queue_id)
-        transaction.run(QUERIES["ask_to_stop"], (transaction.now, id_list(running), status))
-    return Cancelled(
-        tuple(job for job, (state, is_marked) in states.items() if state == PENDING or (state == FAILED and is_marked)),
-        tuple(job for job, (state, _) in states.items() if state == IN_PROGRESS),
-        through,
-    )
+        transaction.run(QUERIES["ask_to_stop"], (transaction.now, id_list(fresh), status))
+    asleep = [Receiver(job.local_id, queue_id, job.priority, None) for job in asked if states[job].has_to_undo]
+    if asleep:
+        wake(transaction, queue_id, [job for job in asleep if job.job_id in fresh])
+    ended = (job for job, one in states.items() if job.local_id in pending or (one.state == FAILED and one.is_marked))
+    return Cancelled(tuple(ended), tuple(asked), through)
 
 
 def _end(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int], status: str) -> int:

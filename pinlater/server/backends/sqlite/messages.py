@@ -48,7 +48,7 @@ class MessagePage(NamedTuple):
     max_bytes: int
 
 
-class _Receiver(NamedTuple):
+class Receiver(NamedTuple):
     """A job that has not finished; ``waits_for`` as it is stored."""
 
     job_id: int
@@ -76,12 +76,12 @@ def send(transaction: SqliteTransaction, requests: Sequence[SendRequest]) -> lis
     return results
 
 
-def receivers_of(transaction: SqliteTransaction, job_ids: Iterable[int]) -> list[_Receiver]:
+def receivers_of(transaction: SqliteTransaction, job_ids: Iterable[int]) -> list[Receiver]:
     """Return those of some jobs that take messages."""
-    return [_Receiver(*row) for row in transaction.rows(_RECEIVERS, (id_list(job_ids),))]
+    return [Receiver(*row) for row in transaction.rows(_RECEIVERS, (id_list(job_ids),))]
 
 
-def deliver(transaction: SqliteTransaction, mail: Mail, receivers: Iterable[_Receiver]) -> None:
+def deliver(transaction: SqliteTransaction, mail: Mail, receivers: Iterable[Receiver]) -> None:
     """Store messages for those jobs that take them, and make those due whose sleep they end."""
     reached = [receiver for receiver in receivers if receiver.job_id in mail]
     counts = _store(transaction, {receiver.job_id: mail[receiver.job_id] for receiver in reached})
@@ -89,22 +89,22 @@ def deliver(transaction: SqliteTransaction, mail: Mail, receivers: Iterable[_Rec
 
 
 def _after_storing(
-    transaction: SqliteTransaction, reached: Sequence[_Receiver], counts: Mapping[tuple[int, str], int]
+    transaction: SqliteTransaction, reached: Sequence[Receiver], counts: Mapping[tuple[int, str], int]
 ) -> None:
     """Make those due whose sleep ends now that they have so many messages of each name."""
     for queue_id in {receiver.queue_id for receiver in reached}:
         transaction.mark_with_messages(queue_id)
-    woken: defaultdict[int, list[_Receiver]] = defaultdict(list)
+    woken: defaultdict[int, list[Receiver]] = defaultdict(list)
     for receiver in reached:
         waits = () if receiver.waits_for is None else _waits(receiver.waits_for)
         if any(counts.get((receiver.job_id, name), 0) >= number for name, number in waits):
             woken[receiver.queue_id].append(receiver)
     for queue_id, sleepers in woken.items():
-        _wake(transaction, queue_id, sleepers)
+        wake(transaction, queue_id, sleepers)
 
 
 def deliver_results(
-    transaction: SqliteTransaction, receiver: _Receiver, name: str, children: tuple[int, str, str]
+    transaction: SqliteTransaction, receiver: Receiver, name: str, children: tuple[int, str, str]
 ) -> int:
     """Store the messages of those jobs that are children of one parent and have succeeded.
 
@@ -174,7 +174,7 @@ def drop(transaction: SqliteTransaction, job_id: int, names: Iterable[str]) -> N
         transaction.run(QUERIES["drop_messages"], (job_id, name, MAX_DROPPED))
 
 
-def _wake(transaction: SqliteTransaction, queue_id: int, sleepers: Sequence[_Receiver]) -> None:
+def wake(transaction: SqliteTransaction, queue_id: int, sleepers: Sequence[Receiver]) -> None:
     """Make sleeping jobs of one queue due, except those that are already."""
     for job_id, _, priority, _ in sleepers:
         now = transaction.now

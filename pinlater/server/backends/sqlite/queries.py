@@ -6,6 +6,8 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
+from pinlater.model.body_metadata import OPEN_SAGA
+
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n?", re.MULTILINE)
 
@@ -36,7 +38,25 @@ for _kind, _jobs in _SCANS.items():
         _whole = _scan.replace("{besides}", _jobs.get("besides", ""))
         _texts[f"scan_{_kind}{_suffix}"] = _whole.format(record_columns="{record_columns}", **_jobs, **_order)
 
-QUERIES = {name: text.replace("{record_columns}", _record_columns) for name, text in _texts.items()}
+_HAS_TO_UNDO = f"instr({{body}}, x'{OPEN_SAGA.hex()}') > 0"
+_IS_TO_END = f"(is_cancelled AND NOT {_HAS_TO_UNDO})"
+_PARTS = {
+    "{record_columns}": _record_columns,
+    "{has_to_undo}": _HAS_TO_UNDO.format(body="body"),
+    "{is_to_end}": _IS_TO_END.format(body="body"),
+    "{is_to_end_then}": _IS_TO_END.format(body="coalesce(?4, body)"),
+}
+"""What several queries have: among it, whether a job has to undo what it did, by its body, and whether one that is
+asked to stop ends now, since it has nothing to undo."""
+
+
+def _completed(text: str) -> str:
+    for name, part in _PARTS.items():
+        text = text.replace(name, part)
+    return text
+
+
+QUERIES = {name: _completed(text) for name, text in _texts.items()}
 """Name -> SQL text."""
 
 

@@ -256,7 +256,7 @@ UPDATE jobs NOT INDEXED SET
     custom_status = substr(custom_status || ?6, 1, 5000),
     failure_group = ?8
 WHERE id = ?3 AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL OR claim = ?4)
-  AND attempts_remaining > 1 AND is_cancelled = 0
+  AND attempts_remaining > 1 AND NOT {is_to_end}
 
 -- name: end_job
 -- One failure ack that is the job's last, if ?7 whatever attempts are left: FAILED, claim kept, key forgotten. ?8 whether
@@ -271,7 +271,7 @@ UPDATE jobs NOT INDEXED SET
     is_cancelled = max(is_cancelled, ?8),
     failure_group = iif(is_cancelled OR ?8, NULL, ?9)
 WHERE id = ?3 AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL OR claim = ?4)
-  AND (?7 OR attempts_remaining <= 1 OR is_cancelled = 1)
+  AND (?7 OR attempts_remaining <= 1 OR {is_to_end})
 
 -- name: claim_of_job
 -- Who holds a job: ?2 id, ?3 priority.
@@ -280,19 +280,19 @@ SELECT claim FROM jobs NOT INDEXED WHERE id = ?2 AND state = 1 AND queue_id = ?1
 -- name: checkpoint_job
 -- The claim was checked before: ?3 id, ?4 body or NULL, ?5 whether back to PENDING, ?6 run after or NULL,
 -- ?7 attempts or NULL, ?8 status to prepend, ?9 what it waits for, or NULL. Back to PENDING is FAILED if it is asked to
--- stop.
+-- stop and has nothing to undo, by the new body.
 UPDATE jobs NOT INDEXED SET
     body = coalesce(?4, body),
-    state = iif(?5, iif(is_cancelled, 3, 0), 1),
+    state = iif(?5, iif({is_to_end_then}, 3, 0), 1),
     run_after = iif(?5 AND is_cancelled, run_after,
         iif(job_key IS NULL, coalesce(?6, run_after), min(coalesce(?6, run_after), 4503599627370496 - 1))),
     attempts_allowed = coalesce(?7, attempts_allowed),
     attempts_remaining = coalesce(?7, attempts_remaining),
-    claim = iif(?5 AND is_cancelled = 0, NULL, claim),
+    claim = iif(?5 AND NOT {is_to_end_then}, NULL, claim),
     claim_expires = iif(?5, NULL, ?2 + claim_lease),
     updated_at = ?2,
     custom_status = substr(?8 || custom_status, 1, 5000),
-    unique_key = iif(?5 AND is_cancelled, NULL, unique_key),
+    unique_key = iif(?5 AND {is_to_end_then}, NULL, unique_key),
     waits_for = iif(is_cancelled, NULL, ?9),
     failure_group = iif(is_cancelled OR ?7 IS NOT NULL, NULL, failure_group)
 WHERE id = ?3 AND state = 1 AND queue_id = ?1
@@ -310,11 +310,11 @@ SELECT id, claim FROM jobs INDEXED BY jobs_claimed WHERE state = 1 AND queue_id 
 -- name: release_jobs
 -- ?3 ids as a JSON list.
 UPDATE jobs NOT INDEXED SET
-    state = iif(is_cancelled, 3, 0),
-    claim = iif(is_cancelled, claim, NULL),
+    state = iif({is_to_end}, 3, 0),
+    claim = iif({is_to_end}, claim, NULL),
     claim_expires = NULL,
     updated_at = ?2,
-    unique_key = iif(is_cancelled, NULL, unique_key),
+    unique_key = iif({is_to_end}, NULL, unique_key),
     failure_group = iif(is_cancelled, NULL, failure_group)
 WHERE id IN (SELECT value FROM json_each(?3)) AND state = 1 AND queue_id = ?1
 
@@ -390,6 +390,12 @@ WHERE id IN (SELECT value FROM json_each(?3)) AND state = 3
 -- name: states_of_jobs
 -- ?2 ids as a JSON list.
 SELECT jobs.id, priority, state, is_cancelled FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
+WHERE queue_id = ?1
+
+-- name: jobs_to_cancel
+-- With whether they are PENDING and have something to undo: ?2 ids as a JSON list.
+SELECT jobs.id, priority, state, is_cancelled, state = 0 AND {has_to_undo}
+FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
 WHERE queue_id = ?1
 
 -- name: cancel_pending
@@ -525,17 +531,17 @@ WHERE id = ?3 AND state = 0 AND queue_id = ?1 AND priority = ?4
 -- name: expired_claims
 -- With whether they are retried.
 -- ?1 now, ?2 age of the server, ?3 longest lease that is waited for after a start, ?4 limit.
-SELECT id, queue_id, is_cancelled = 0 AND attempts_remaining > 1 FROM jobs INDEXED BY jobs_claimed
+SELECT id, queue_id, NOT {is_to_end} AND attempts_remaining > 1 FROM jobs INDEXED BY jobs_claimed
 WHERE state = 1 AND claim_expires <= ?1 AND (?2 >= ?3 OR min(claim_lease, ?3) <= ?2)
 ORDER BY claim_expires LIMIT ?4
 
 -- name: expire_jobs
 -- ?1 now, ?2 ids as a JSON list, ?3 failure group.
 UPDATE jobs NOT INDEXED SET
-    state = iif(attempts_remaining <= 1 OR is_cancelled, 3, 0),
-    run_after = iif(attempts_remaining <= 1 OR is_cancelled, run_after, ?1),
-    claim = iif(attempts_remaining <= 1 OR is_cancelled, claim, NULL),
-    unique_key = iif(attempts_remaining <= 1 OR is_cancelled, NULL, unique_key),
+    state = iif(attempts_remaining <= 1 OR {is_to_end}, 3, 0),
+    run_after = iif(attempts_remaining <= 1 OR {is_to_end}, run_after, ?1),
+    claim = iif(attempts_remaining <= 1 OR {is_to_end}, claim, NULL),
+    unique_key = iif(attempts_remaining <= 1 OR {is_to_end}, NULL, unique_key),
     attempts_remaining = max(attempts_remaining - 1, 0),
     claim_expires = NULL,
     updated_at = ?1,

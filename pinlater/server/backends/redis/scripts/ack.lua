@@ -3,7 +3,7 @@
 -- of the results or nil: they have none, run times in ms or nil, 0: it is not kept}. A single is any other ack: {is_success, id, priority, claim or nil, status,
 -- delay in ms, is_final, index of the result or nil, whether it was cancelled, id of the failure group or nil, run time in ms or nil}. Failures
 -- are {budget, groups}, see failure_groups.lua. ARGV[3] on: the results, then "links" if any was cancelled. A job that is
--- asked to stop is FAILED instead of PENDING.
+-- asked to stop is FAILED instead of PENDING, unless it has something to undo.
 -- Returns {now, number of jobs changed, number of those that are now FAILED, number of others let through, ended
 -- sleeps: see links.lua}.
 -- parts: records features failures keys due_index changes custom_status inboxes links failure_groups
@@ -101,7 +101,7 @@ for _, item in ipairs(singles) do
         linked.mark(member, priority)
       end
       local is_asked = linked and linked.is_cancelled(member)
-      local is_final = item[7] or is_asked
+      local is_final = item[7] or is_asked and linked.is_to_end(member)
       state = fail(member, item[6], is_final, priority, allowed, remaining, created, run_after, lease, bytes, claim)
         and FAILED or PENDING
       local group = not is_asked and item[10]

@@ -1,4 +1,5 @@
--- PENDING -> FAILED, marked as cancelled; IN_PROGRESS -> the same, asked to stop.
+-- PENDING -> FAILED, marked as cancelled; IN_PROGRESS, or PENDING with something to undo -> the same, asked to stop; the
+-- latter is due.
 -- ARGV[2]: MessagePack, a list of {priority, id}; [3] text to append to the status of jobs that were not asked or
 -- cancelled before; [4] "links".
 -- Returns {list indexes of the jobs that are cancelled, of those that are asked to stop, be it by an earlier call;
@@ -15,6 +16,15 @@ local ended, asked, is_done, waiting = {}, {}, {}, {}
 local function note_status(member)
   if ARGV[3] ~= '' then
     extend_status(member, '', ARGV[3])
+  end
+end
+
+local function ask(at, member, priority)
+  asked[#asked + 1] = at - 1
+  if not linked.is_cancelled(member) then
+    note_status(member)
+    linked.mark(member, priority)
+    return true
   end
 end
 
@@ -35,10 +45,11 @@ for at, line in ipairs(befores) do
   if tonumber(priority) == jobs[at][1] and not is_done[member] then
     is_done[member] = true
     if state == IN_PROGRESS then
-      asked[#asked + 1] = at - 1
-      if not linked.is_cancelled(member) then
-        note_status(member)
-        linked.mark(member, priority)
+      ask(at, member, priority)
+    elseif state == PENDING and linked.has_to_undo(member) then
+      if ask(at, member, priority) then
+        linked.wake(member, line)
+        befores[at] = redis.call('HGET', JOBS, member)
       end
     elseif state == PENDING then
       ended[#ended + 1] = at - 1

@@ -3,7 +3,7 @@
 -- PENDING, run_after or nil (unchanged if there is a claim, else now), attempts or nil, status to prepend, waits or
 -- nil: it sleeps until one is fulfilled, see links.lua; messages that it keeps, each {name, id, index of the payload};
 -- names of messages that are deleted}. ARGV[3] on: bodies and payloads, then "links" if any job waits or keeps. A job
--- that is asked to stop is FAILED instead of PENDING.
+-- that is asked to stop is FAILED instead of PENDING, unless it has something to undo, by the new body.
 -- Returns {now, number of jobs changed, list indexes of those moved to PENDING, of the others that the claim no longer
 -- holds, of those moved whose waits are fulfilled, of those that are held and asked to stop; number of other jobs let
 -- through, ended sleeps: see links.lua}.
@@ -88,12 +88,15 @@ for at, item in ipairs(items) do
       extend_status(member, status, '')
     end
     local is_asked = linked and linked.is_cancelled(member)
-    if is_back and is_asked then
+    if is_asked and is_back then
+      run_after = planned
+    end
+    if is_back and is_asked and linked.is_to_end(member) then
       stop(member, priority, allowed, remaining, created, run_after, lease, bytes, claim)
     else
       if is_back then
         state, claim = PENDING, ''
-        run_after = note_back(at, member, priority, item[10]) and NOW or run_after
+        run_after = note_back(at, member, priority, not is_asked and item[10]) and NOW or run_after
         add_member(prefix .. 'p' .. priority, run_after, member)
         leaving[#leaving + 1] = member
       else

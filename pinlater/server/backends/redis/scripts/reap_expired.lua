@@ -1,5 +1,5 @@
 -- IN_PROGRESS with an expired claim -> PENDING with one attempt less, or FAILED after the last, or if it is asked to
--- stop; longest expired first.
+-- stop and has nothing to undo; longest expired first.
 -- ARGV[2] number of claims to read, [3] number to skip before them; [4] age of the server and [5] its grace period, in
 -- ms: while the server is younger, claims whose lease is longer than its age are spared; [6] the group of expired
 -- claims, [7]: MessagePack {budget, groups} with that group, see failure_groups.lua.
@@ -18,7 +18,7 @@ for at, line in ipairs(lines) do
   elseif age < quiet and math.min(tonumber(lease), quiet) > age then
     spared = spared + 1
   else
-    local is_asked = linked and linked.is_cancelled(members[at])
+    local is_asked = linked and linked.is_to_end(members[at])
     local _, is_last =
       end_attempt(members[at], is_asked, NOW, priority, allowed, remaining, created, run_after, lease, bytes, claim)
     if is_asked then

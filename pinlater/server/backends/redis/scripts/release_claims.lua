@@ -1,5 +1,5 @@
 -- IN_PROGRESS under a claim, or under any claim of a source -> PENDING, no attempt spent, or FAILED if it is asked to
--- stop; for one page of the claims.
+-- stop and has nothing to undo; for one page of the claims.
 -- ARGV[2] "source" or "claim", [3] its value, [4] cursor, "0" to start, [5] number of claims to read; [6]:
 -- MessagePack, a list of ids of jobs that stay claimed.
 -- Returns {cursor of the next page, "0" at the end; number of jobs released; ended sleeps: see links.lua}.
@@ -22,7 +22,7 @@ for at, line in ipairs(lines) do
   local _, priority, allowed, remaining, created, run_after, _, lease, bytes, claim = string.match(line or '', RECORD)
   if claim and not spared[member] and wanted == (is_by_source and source_of(claim) or claim) then
     local state = PENDING
-    if linked and linked.is_cancelled(member) then
+    if linked and linked.is_to_end(member) then
       state = FAILED
       over[#over + 1] = member
       end_attempt(member, true, NOW, priority, allowed, remaining, created, run_after, lease, bytes, claim)

@@ -102,6 +102,11 @@ if HAS_LINKS then
       end
     end
 
+    -- Lets a PENDING job of this queue be due now.
+    function inboxes.wake_own(member, line)
+      wake(QUEUE, prefix, member, line)
+    end
+
     -- Stores messages to a job that has not finished, by their names, and ends its sleep if that fulfils one of its
     -- waits.
     -- Returns whether there is such a job.

@@ -3,7 +3,7 @@
 --   p  its parent, if it has one: address, position and name of the message to it, with blanks between
 --   w  what it waits for: a list of {message name, how many}; it counts while the job is PENDING, and whatever makes the
 --      job PENDING again takes it away, so that a claim need not
---   c  true: it was cancelled, or is asked to stop
+--   c  true: it was cancelled, or is asked to stop; while it is PENDING, it has something to undo first
 --   k  true: it has keys of its own, see inboxes.lua
 -- Functions about them are in "linked", once "open_links" was called, if there is anything to be done about links: of
 -- all the jobs of a script, mostly none has any. See keys.lua for the reason.
@@ -22,11 +22,27 @@ if HAS_LINKS then
       return
     end
     local linked, inboxes, parents = {}, open_inboxes(), {}
+    local OPEN_SAGA = '"$saga":{"steps":["' -- as in pinlater/model/body_metadata.py
     local KINDS = {[SUCCEEDED] = '1', [FAILED] = '2', cancelled = '3', deleted = DELETED}
 
     -- Returns whether a job is asked to stop, if it is IN_PROGRESS, or was cancelled, if it is FAILED.
     function linked.is_cancelled(member)
       return links[member] and links[member].c
+    end
+
+    -- Returns whether a job has something to undo, by its body.
+    function linked.has_to_undo(member)
+      return string.find(redis.call('HGET', prefix .. 'bodies', member) or '', OPEN_SAGA, 1, true) ~= nil
+    end
+
+    -- Returns whether a job that would be PENDING again ends instead: it is asked to stop, and has nothing to undo.
+    function linked.is_to_end(member)
+      return linked.is_cancelled(member) and not linked.has_to_undo(member)
+    end
+
+    -- Lets a PENDING job of this queue be due; see inboxes.lua.
+    function linked.wake(member, line)
+      inboxes.wake_own(member, line)
     end
 
     -- Adds a job to what its parent will hear of it: "revived" or "closed", an open child from now on, or none. Returns
@@ -66,9 +82,10 @@ if HAS_LINKS then
       if not link then
         return
       end
-      local is_changed = link.w or link.c and state ~= FAILED
+      local stays_asked = state == FAILED or state == PENDING and link.c and linked.has_to_undo(member)
+      local is_changed = link.w or link.c and not stays_asked
       link.w = nil
-      if state ~= FAILED then
+      if not stays_asked then
         link.c = nil
       end
       if is_changed then
@@ -97,6 +114,10 @@ if HAS_LINKS then
 
     -- Notes that a job which had ended is PENDING again.
     function linked.revive(member, priority)
+      if linked.is_cancelled(member) then
+        links[member].c = nil
+        inboxes.put_link(prefix, member, links[member])
+      end
       linked.note(member, priority, PENDING)
       news_for_parent(member, priority, 'revived')
     end

@@ -1,0 +1,146 @@
+"""A cancelled job with something to undo ends only when that is done: until then it goes back, marked, like others."""
+
+import msgspec
+import pytest
+
+from pinlater.model.body_metadata import OPEN_SAGA, BodyMetadata, SagaMark, with_metadata
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.keys import JobKey
+from pinlater.model.messages import Parent
+from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
+from tests.contract.test_cancel import GIVEN_BACK, is_cancelled, names_of
+from tests.contract.test_messages import Woken
+from tests.support.bench import FAR_MS, LEASE_MS, QUEUE, new_job
+
+TO_UNDO = with_metadata(b'{"job":"Trip"}', BodyMetadata(saga=SagaMark(["pay"], given=4)))
+UNDONE = with_metadata(b'{"job":"Trip"}', BodyMetadata(saga=SagaMark(why="it was cancelled")))
+BACK = {name: way for name, way in GIVEN_BACK.items() if name not in {"failed for good", "given back by its source"}}
+
+
+def asked(backend, body=TO_UNDO, **options):
+    """Return a job that is asked to stop while it runs, and its claim."""
+    descriptor, claim = backend.started(body, attempts=5, **options)
+    assert names_of(backend.cancel(descriptor).asked) == [descriptor]
+    return descriptor, claim
+
+
+def test_the_mark_that_stores_look_for_is_in_bodies_with_something_to_undo_alone():
+    assert OPEN_SAGA in TO_UNDO
+    assert OPEN_SAGA not in UNDONE
+    assert OPEN_SAGA not in msgspec.json.encode({"note": OPEN_SAGA.decode()})
+
+
+@pytest.mark.parametrize("way", BACK.values(), ids=BACK)
+def test_whatever_gives_it_back_leaves_it_pending_and_marked(backend, way):
+    descriptor, claim = asked(backend, unique_key="once")
+    way(backend, descriptor, claim)
+    found = backend.look(descriptor)
+    assert (found.state, found.is_cancelled, found.unique) == (PENDING, True, "once")
+    (again,) = backend.take()
+    assert again.descriptor == descriptor, "it is due"
+    assert names_of(backend.checkpoint(descriptor).cancelled) == [descriptor], "who holds it now is told"
+
+
+@pytest.mark.parametrize("way", BACK.values(), ids=BACK)
+def test_when_all_is_undone_it_ends_as_ever(backend, way):
+    descriptor, claim = asked(backend)
+    backend.checkpoint(descriptor, claim=claim, body=UNDONE)
+    way(backend, descriptor, claim)
+    assert is_cancelled(backend, descriptor)
+
+
+def test_the_body_that_it_is_given_back_with_decides(backend):
+    descriptor, claim = asked(backend, b'{"job":"Trip"}')
+    backend.checkpoint(descriptor, claim=claim, body=TO_UNDO, move_to_pending=True, attempts=7)
+    found = backend.look(descriptor)
+    assert (found.state, found.is_cancelled, found.attempts_remaining) == (PENDING, True, 7)
+    backend.take()
+    backend.checkpoint(descriptor, body=UNDONE, move_to_pending=True)
+    assert is_cancelled(backend, descriptor)
+
+
+def test_its_last_attempt_is_its_last(backend):
+    descriptor, claim = backend.started(TO_UNDO, attempts=1)
+    backend.cancel(descriptor)
+    backend.fail(descriptor, claim=claim)
+    assert is_cancelled(backend, descriptor)
+
+
+def test_it_can_still_succeed_and_be_given_up(backend):
+    (first, first_claim), (second, second_claim) = asked(backend), asked(backend)
+    backend.ack(first, claim=first_claim)
+    backend.fail(second, claim=second_claim, is_final=True)
+    assert (backend.state(first), backend.look(first).is_cancelled) == (SUCCEEDED, False)
+    assert is_cancelled(backend, second)
+
+
+@pytest.mark.parametrize("waits", [(), [("go", 1)]], ids=["sleeping", "waiting"])
+def test_one_that_waits_is_woken_and_asked(backend, waits):
+    woken = Woken(backend)
+    descriptor = backend.asleep(*waits, body=TO_UNDO)
+    cancelled = backend.cancel(descriptor, status="not needed;")
+    assert (cancelled.ended, names_of(cancelled.asked)) == ((), [descriptor])
+    found = backend.look(descriptor)
+    assert (found.state, found.is_cancelled, found.status) == (PENDING, True, "not needed;")
+    woken.wait_for((QUEUE, 1))
+    assert backend.take_names() == [descriptor]
+    assert names_of(backend.checkpoint(descriptor).cancelled) == [descriptor]
+
+
+def test_a_second_call_changes_nothing(backend):
+    descriptor, claim = asked(backend)
+    backend.fail(descriptor, claim=claim, retry_delay_ms=10**6)
+    before = backend.look(descriptor)
+    assert names_of(backend.cancel(descriptor, status="again").asked) == [descriptor]
+    assert backend.look(descriptor) == before
+    assert backend.take() == [], "it waits for its next attempt"
+
+
+def test_over_a_crash(backend):
+    descriptor = backend.put_one(TO_UNDO, run_after_ms=FAR_MS)
+    backend.cancel(descriptor)
+    backend.crash()
+    assert backend.look(descriptor).is_cancelled
+    assert backend.take_names() == [descriptor]
+
+
+def test_one_of_a_key(backend):
+    key = JobKey("a", 1)
+    first, second = backend.put_one(TO_UNDO, key=key), backend.put_one(TO_UNDO, key=key)
+    third = backend.put_one(key=key)
+    assert names_of(backend.cancel(second).asked) == [second]
+    assert backend.take_names() == [first]
+    backend.ack(first)
+    assert backend.take_names() == [second]
+    backend.fail(second, is_final=True)
+    assert backend.take_names() == [third]
+
+
+def test_its_parent_is_told_when_it_ends(backend):
+    parent, _ = backend.started()
+    (child,) = backend.put(new_job(TO_UNDO, parent=Parent(parent, "trip", 0), run_after_ms=FAR_MS))
+    backend.cancel(child)
+    assert backend.read(parent, "trip") == []
+    assert backend.unfinished_children([JobDescriptor.parse(parent)], 10) == [], "it is asked already"
+    assert backend.take_names() == [child]
+    backend.fail(child, is_final=True)
+    assert [message.kind for message in backend.read(parent, "trip")] == [3]
+
+
+def test_one_that_is_retried_by_hand_has_no_mark_any_more(backend):
+    descriptor, claim = asked(backend)
+    backend.fail(descriptor, claim=claim, is_final=True)
+    assert backend.retry(attempts=3) == 1
+    assert (backend.state(descriptor), backend.look(descriptor).is_cancelled) == (PENDING, False)
+    backend.take()
+    assert backend.checkpoint(descriptor).cancelled == ()
+
+
+def test_the_end_of_its_lease_is_no_end_of_it(backend):
+    descriptor, _ = asked(backend)
+    backend.clock.advance(LEASE_MS)
+    assert backend.reap() == [(QUEUE, 1, 0)]
+    assert backend.counts() == (1, 0, 0, 0)
+    assert backend.state(descriptor) == PENDING
+    assert backend.take_names() == [descriptor]
+    assert (backend.count(IN_PROGRESS), backend.count(FAILED)) == (1, 0)
