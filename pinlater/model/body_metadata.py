@@ -107,6 +107,7 @@ class SagaMark(msgspec.Struct, omit_defaults=True):
         allowed: attempts of the job, without spare ones.
         attempt: number of the attempt that got the spare ones.
         given: attempts that the server allows since then, that one included; 0: no spare ones.
+        is_cancelled: it gave up because it was cancelled.
     """
 
     steps: list[str] = []
@@ -114,10 +115,12 @@ class SagaMark(msgspec.Struct, omit_defaults=True):
     allowed: int = 0
     attempt: int = 0
     given: int = 0
+    is_cancelled: bool = False
 
-    def give_up(self, why: str) -> None:
-        """Note why the job gave up; its attempts are counted anew."""
-        self.why, self.given = why[:_MOST_WHY], 0
+    def give_up(self, why: str, *, is_cancelled: bool = False) -> None:
+        """Note why the job gave up, unless it did before; its attempts are counted anew."""
+        self.why, self.given = self.why or why[:_MOST_WHY], 0
+        self.is_cancelled = self.is_cancelled or is_cancelled
 
 
 class MismatchMark(msgspec.Struct, frozen=True):
@@ -256,8 +259,8 @@ _mark_decoder = msgspec.json.Decoder(_MarkOnly)
 _RECURRENCE_NAME = b'"$again"'
 _SAGA_NAME = b'"$saga"'
 OPEN_SAGA = _SAGA_NAME + b':{"steps":["'
-"""Is in the body of a job that has something to undo, and in no other one. Stores look for it: a cancelled job ends only
-when there is nothing left to undo."""
+"""Is in the body of a job that has something to undo, and in no other one. Stores look for it: a cancelled job ends
+only when there is nothing left to undo."""
 
 _metadata_decoder = msgspec.json.Decoder(BodyMetadata)
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -308,7 +311,7 @@ def replace_metadata(body: bytes, metadata: BodyMetadata) -> bytes:
     return with_metadata(msgspec.json.encode(fields), metadata)
 
 
-def body_to_undo(body: bytes, why: str) -> bytes | None:
+def body_to_undo(body: bytes, why: str, *, is_cancelled: bool = False) -> bytes | None:
     """Return the body with which a job that has given up undoes its sagas.
 
     None if there is nothing to undo, or the job gave up before for another reason.
@@ -316,11 +319,12 @@ def body_to_undo(body: bytes, why: str) -> bytes | None:
     Args:
         body: of the job.
         why: why it gave up.
+        is_cancelled: it was cancelled.
     """
     metadata = _read_leniently(body) if _SAGA_NAME in body else BodyMetadata()
     if metadata.saga is None or not metadata.saga.steps or metadata.saga.why not in {"", why[:_MOST_WHY]}:
         return None
-    metadata.saga.give_up(why)
+    metadata.saga.give_up(why, is_cancelled=is_cancelled)
     metadata.tries.clear()
     return replace_metadata(body, metadata)
 

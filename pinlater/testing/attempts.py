@@ -41,6 +41,9 @@ class ServerCalls(Protocol):
     def save(self, claimed: ClaimedJob, body: bytes, attempts: int | None) -> object:
         """Save the body of a running job; a number are the attempts that it gets."""
 
+    def is_cancelled(self, claimed: ClaimedJob) -> bool:
+        """Tell whether a running job was cancelled."""
+
     def enqueue(self, queue: str, jobs: list[PinLaterJob], key: bytes) -> list[str]:
         """Enqueue jobs, once for each key; return their descriptors."""
 
@@ -147,6 +150,7 @@ class Attempts:
         """Run one attempt."""
         self._watched.job = self._watched.error = self._runner.error = self._runner.context = None
         self._saver.keep = lambda body, attempts: self._calls.save(claimed, body, attempts)
+        self._saver.is_cancelled = lambda: self._calls.is_cancelled(claimed)
         batch = self._batch(claimed)
         try:
             ended = self._runner.run(batch, 0, monotonic_ns())
@@ -239,6 +243,7 @@ class _DirectSaver(Saver):
     """Passes bodies to a function instead of a server; never drains."""
 
     keep: Callable[[bytes, int | None], object]
+    is_cancelled: Callable[[], bool]
 
     def __init__(self, calls: ServerCalls) -> None:
         """Store the calls; the worker's saver needs more."""
@@ -256,7 +261,11 @@ class _DirectSaver(Saver):
         return False
 
     def save(self, batch: DequeuedBatch, position: int, encode: Encode, patience_seconds: float) -> bool:  # noqa: ARG002
-        self.keep(encode().body, batch.new_attempts.get(position))
+        body = encode().body
+        if body is not None:
+            self.keep(body, batch.new_attempts.get(position))
+        if self.is_cancelled():
+            batch.mark_cancelled(position)
         return True
 
     def enqueue(self, follow_ups: FollowUps, patience_seconds: float) -> list[str]:  # noqa: ARG002

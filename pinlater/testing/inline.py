@@ -15,6 +15,7 @@ from pinlater.jobs.enqueue_options import EnqueueManyOptions
 from pinlater.jobs.job import Job
 from pinlater.jobs.middleware import Middleware
 from pinlater.model.attempts import ClaimedJob
+from pinlater.model.body_metadata import OPEN_SAGA
 from pinlater.model.messages import Message, MessageKind, ReceivedMessage
 from pinlater.model.state import JobState
 from pinlater.model.unique import OnDuplicate
@@ -239,8 +240,7 @@ class InlineClient(Client):
             job.is_cancelled = True
             job.status += request.appendCustomStatus or ""
             if job.state is JobState.PENDING:
-                job.state, job.waits_for = JobState.FAILED, ()
-                self._tell_parent(job)
+                self._cancel_waiting(job)
         self._due = deque(job for job in self._due if not job.state.is_final)
         names = {job.descriptor for job in asked}
         children = [job for job in self._jobs.values() if job.parent is not None and job.parent.descriptor in names]
@@ -249,6 +249,14 @@ class InlineClient(Client):
             self._cancel(arguments)
         self._run_due()
         return len(asked)
+
+    def _cancel_waiting(self, job: InlineJob) -> None:
+        job.waits_for = ()
+        if OPEN_SAGA not in job.body:
+            job.state = JobState.FAILED
+            self._tell_parent(job)
+        elif job not in self._due:
+            self._due.append(job)
 
     def _tell_parent(self, job: InlineJob) -> None:
         if job.state.is_final and (told := job.end_message()) is not None:
@@ -333,6 +341,9 @@ class _CallsOfJobs:
 
     def save(self, claimed: ClaimedJob, body: bytes, attempts: int | None) -> None:
         self._client._save(claimed, body, attempts)  # noqa: SLF001 - they are a pair
+
+    def is_cancelled(self, claimed: ClaimedJob) -> bool:
+        return self._client._jobs[claimed.descriptor].is_cancelled  # noqa: SLF001 - likewise
 
     def enqueue(self, queue: str, jobs: list[PinLaterJob], key: bytes) -> list[str]:
         return self._client._enqueue_once(queue, jobs, key)  # noqa: SLF001 - likewise

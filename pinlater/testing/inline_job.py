@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pinlater.client.waits import waits_text
+from pinlater.model.body_metadata import OPEN_SAGA
 from pinlater.model.jobs import JobInfo
 from pinlater.model.keys import JobKey
 from pinlater.model.messages import Message, MessageKind, MessageWait, Parent
@@ -59,7 +60,8 @@ class InlineJob:
         elif self.was_rescheduled:
             self.state, self.attempts_remaining = JobState.PENDING, self.attempts_allowed
         else:
-            self.state = JobState.PENDING if outcome.runs_again and not self.is_cancelled else JobState.FAILED
+            goes_on = outcome.runs_again and (not self.is_cancelled or OPEN_SAGA in self.body)
+            self.state = JobState.PENDING if goes_on else JobState.FAILED
 
     def info(self, *, include_body: bool, include_result: bool = False, body_bytes: int | None = None) -> JobInfo:
         """Return what a lookup tells."""

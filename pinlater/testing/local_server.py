@@ -159,6 +159,10 @@ class _CallsOfJobs:
         saved = Checkpoint(claimed.descriptor, claimed.claim, body, attempts=attempts)
         self._client.checkpoint(_queue_of(claimed), [saved])
 
+    def is_cancelled(self, claimed: ClaimedJob) -> bool:
+        info = self._client.lookup([claimed.descriptor]).get(claimed.descriptor)
+        return info is not None and info.is_cancelled
+
     def enqueue(self, queue: str, jobs: list[PinLaterJob], key: bytes) -> list[str]:
         return self._client.enqueue_once(queue, jobs, key)
 

@@ -49,6 +49,7 @@ from pinlater.worker.claim_table.snapshot import (
     read_snapshot,
 )
 
+_YEARS_NS = 300_000_000 * 1_000_000_000
 _READ_TRIES = 1000
 _READ_PAUSE_SECONDS = 0.0001
 _LOOK_AGAIN_SECONDS = 1.0
@@ -132,6 +133,10 @@ class BatchArea:
         if not asked_at(self.stop_ns[position], fetched_ns):
             self.stop_ns[position] = ASKED | max(asked_ns, fetched_ns + 1)
             self._row.words[STOPPED_NS] = time.monotonic_ns()
+
+    def mark_undoing(self, position: int, fetched_ns: int) -> None:
+        """Record that a job that was cancelled goes on, to undo what it did: it is asked to stop, but not for years."""
+        self.stop_ns[position] = ASKED | (fetched_ns + _YEARS_NS)
 
     def mark_sent(self, to: int) -> None:
         """Record that the acks of all jobs before a position were sent."""

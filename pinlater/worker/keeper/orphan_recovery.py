@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pinlater.model.body_metadata import UNDO_ATTEMPTS, body_to_undo
+from pinlater.model.body_metadata import UNDO_ATTEMPTS, body_to_undo, read_saga
 from pinlater.model.statistics import RunStatistics
 from pinlater.model.status import MAX_STATUS_CHARACTERS, format_origin
 from pinlater.protocol.conversion.acks import AckFields
@@ -61,7 +61,7 @@ class CrashedAttempt(NamedTuple):
     def ack(self) -> AckFields:
         """The ack that tells the server of it."""
         told = self.descriptor, self.status, self.delay_ms, self.claim, self.is_final or None
-        return (*told, None, self.ending == CANCELLED or None, self.job)
+        return (*told, None, (self.is_final and self.ending == CANCELLED) or None, self.job)
 
 
 def recover_jobs(
@@ -147,12 +147,17 @@ def _failed_attempts(ended: ProcessExit) -> list[CrashedAttempt]:
 
 
 def _crashed_attempts(ended: ProcessExit, suspects: list[HeldRef], client: KeeperClient) -> list[CrashedAttempt]:
-    return [
-        _cancelled_job(ended, batch, job)
-        if job.is_cancelled
-        else _undoing_first(ended, job, client, _crashed_attempt(ended, batch, job, client, len(suspects)))
-        for batch, job in suspects
-    ]
+    return [_ended_attempt(ended, batch, job, client, len(suspects)) for batch, job in suspects]
+
+
+def _ended_attempt(
+    ended: ProcessExit, batch: HeldBatch, job: HeldJob, client: KeeperClient, suspects: int
+) -> CrashedAttempt:
+    if job.is_cancelled:
+        mark = read_saga(client.lookup_job(job.descriptor)[1])
+        if mark is None or not mark.steps or not mark.why:
+            return _undoing_first(ended, job, client, _cancelled_job(ended, batch, job))
+    return _undoing_first(ended, job, client, _crashed_attempt(ended, batch, job, client, suspects))
 
 
 def _crashed_attempt(
@@ -170,7 +175,7 @@ def _undoing_first(ended: ProcessExit, job: HeldJob, client: KeeperClient, attem
     if not attempt.is_final:
         return attempt
     _, body = client.lookup_job(attempt.descriptor)
-    new_body = body_to_undo(body, _evidence(ended, job))
+    new_body = body_to_undo(body, _evidence(ended, job), is_cancelled=job.is_cancelled)
     if new_body is None:
         return attempt
     client.replace_body((attempt.descriptor, attempt.claim), new_body, 1 + UNDO_ATTEMPTS)

@@ -94,11 +94,11 @@ class BodyContext(ClaimedContext):
         """
         return replace_metadata(self._last_body, self._for_next_run(due_ms, "failed" if is_failure else "discarded"))
 
-    def body_to_undo(self, why: str) -> bytes:
-        """Return the body with which the job undoes its sagas after it gave up."""
+    def body_to_undo(self, why: str, *, is_cancelled: bool = False) -> bytes:
+        """Return the body with which the job undoes its sagas after it gave up, perhaps because it was cancelled."""
         metadata = self._metadata
         assert metadata.saga is not None
-        metadata.saga.give_up(why)
+        metadata.saga.give_up(why, is_cancelled=is_cancelled)
         metadata.tries.clear()
         return replace_metadata(self._last_body, metadata)
 

@@ -22,6 +22,12 @@ class ClaimedContext(WorkflowContext):
         return self._batch.is_lost(self._position)
 
     @property
+    def is_undoing_cancelled(self) -> bool:
+        """Whether the job was cancelled, and undoes its sagas for that: it does not hear of that again."""
+        mark = self.saga_mark
+        return mark is not None and mark.is_cancelled
+
+    @property
     def is_cancelled(self) -> bool:
         """Whether the job was cancelled; see ``JobContext.is_cancelled``."""
         return self._batch.is_cancelled(self._position)
@@ -45,6 +51,7 @@ class ClaimedContext(WorkflowContext):
         if self.check_claim():
             return True
         is_news = self.is_cancelled and not isinstance(self.interruption, ClaimLost | JobCancelled)
+        is_news = is_news and not self.is_undoing_cancelled
         if is_news:
             self.note_interruption(JobCancelled("the job was cancelled"))
         return is_news

@@ -28,6 +28,7 @@ from pinlater.jobs.run_keys import new_run_id
 from pinlater.jobs.step_deadline import StepDeadline
 from pinlater.model.body_metadata import (
     METADATA_BYTE,
+    OPEN_SAGA,
     Progress,
     Recurrence,
     SagaMark,
@@ -43,7 +44,7 @@ from pinlater.worker.running.run_services import DEFAULT_SERVICES, RunServices
 from pinlater.worker.running.server_link import ServerLink
 from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.pipeline import CALL_SECONDS
-from pinlater.worker.session.saver import Encode, FollowUps, Saver
+from pinlater.worker.session.saver import Encode, FollowUps, Saver, Snapshot
 
 SPARE_ATTEMPTS = 3
 """Attempts that the server is given for a job with something to undo, on top of its own: it takes as many deaths of
@@ -57,6 +58,10 @@ _PUBLISH_SECONDS = 1.0
 _AT_ONCE = nullcontext()
 
 _T = TypeVar("_T")
+
+
+def _unchanged() -> Snapshot:
+    return Snapshot(None)
 
 
 class RunContext(BodyContext):
@@ -324,6 +329,26 @@ class RunContext(BodyContext):
         self._batch.new_attempts = {**self._batch.new_attempts, self._position: given}
         return SagaMark([], "", self.attempts_allowed, self.attempt, given)
 
+    def ask_if_cancelled(self) -> None:
+        """Ask a server whether a job was cancelled that has something to undo: it was given back then, to undo that.
+
+        All others hear of it with their next save.
+        """
+        if self._may_have_been_cancelled():
+            self._send(_unchanged, self._patience_seconds)
+
+    async def ask_if_cancelled_awaited(self) -> None:
+        """Ask from a coroutine; see ``ask_if_cancelled``."""
+        if self._may_have_been_cancelled():
+            with self._while_calling(self._patience_seconds):
+                await self._submitted(_unchanged)
+
+    def _may_have_been_cancelled(self) -> bool:
+        mark = self.saga_mark if OPEN_SAGA in self._last_body else None
+        if mark is not None and mark.is_cancelled:
+            self._batch.mark_undoing(self._position)
+        return mark is not None and not mark.why
+
     def limit_step(self, deadline: StepDeadline) -> AbstractContextManager[None]:
         """Return a block in which the deadline of a step is enforced."""
         return self._services.limit_step(deadline)
@@ -345,15 +370,15 @@ class RunContext(BodyContext):
         self._sent_at = time.monotonic()
         keeps = self._saver.keeps_messages
         with self._while_calling(self._patience_seconds):
-            is_saved = await self._submitted()
+            is_saved = await self._submitted(self._encoded_to_move)
             if not is_saved and keeps and not self._saver.keeps_messages:
-                is_saved = await self._submitted()
+                is_saved = await self._submitted(self._encoded_to_move)
         if self._batch.area.stop_ns[self._position]:
             self.go_on()
         return is_saved
 
-    def _submitted(self) -> Awaitable[bool]:
-        save = self._saver.submit(self._batch, self._position, self._encoded_to_move, self._patience_seconds)
+    def _submitted(self, encode: Encode) -> Awaitable[bool]:
+        save = self._saver.submit(self._batch, self._position, encode, self._patience_seconds)
         return asyncio.wrap_future(save)
 
     def _save(self, patience_seconds: float) -> bool:

@@ -161,6 +161,8 @@ class Runner:
         self, job: Job, context: RunContext, batch: DequeuedBatch, position: int, now_ns: int
     ) -> Outcome | None:
         self._record_start(job, context, batch, position, now_ns)
+        if context.may_have_metadata:
+            context.ask_if_cancelled()
         if batch.area.stop_ns[position] and context.check_stop():
             return self._ended(job, context, None, now_ns)
         self._running.job = context
@@ -282,7 +284,7 @@ class Runner:
         return self._failed(job, context, error, seconds)
 
     def _failed(self, job: Job, context: RunContext, error: BaseException, seconds: float) -> Failure:
-        if context.is_cancelled:  # it has not noticed, and has failed by itself
+        if context.is_cancelled and not context.is_undoing_cancelled:  # it has not noticed, and has failed by itself
             return replace(_given_up(job, context, error, seconds, " (it was cancelled)"), ending=CANCELLED)
         is_planned = isinstance(error, Retry)
         if isinstance(error, Retry) and error.after is not None:

@@ -14,6 +14,7 @@ from pinlater.worker.claim_table.counters import CANCELLED
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.session.outcome import Failure, Interruption, Outcome, describe_error
 
+_CANCELLED = "it was cancelled"
 _DIED = "its process died in its last attempt, or its claim was lost"
 _FAILED = Failure("", None, ending="given_up")
 
@@ -35,15 +36,17 @@ def undo_first(context: RunContext, outcome: Failure, error: BaseException, now_
         now_ms: epoch milliseconds, as the server has them.
     """
     mark = context.saga_mark
-    if mark is None or outcome.ending == CANCELLED:  # that ends as soon as it can
+    if mark is None:
         return outcome
+    if outcome.ending == CANCELLED:
+        return _begin(context, outcome, _CANCELLED, now_ms, is_cancelled=True) if mark.steps else outcome
     if not mark.why:
         is_last = outcome.delay_ms is None or context.is_last_attempt
         if is_last and mark.steps:
             return _begin(context, outcome, describe_error(error), now_ms)
         return replace(outcome, delay_ms=None) if is_last else outcome  # whatever spare attempts the server has
     if not mark.steps:
-        return replace(outcome, delay_ms=None, ending="given_up")
+        return replace(outcome, delay_ms=None, ending=CANCELLED if mark.is_cancelled else "given_up")
     if not context.is_last_attempt and outcome.delay_ms is None:
         return replace(outcome, delay_ms=delay_ms(context.options.backoff, context.attempt))
     if context.is_last_attempt:
@@ -97,8 +100,8 @@ def _origin(now_ms: int) -> str:
     return f"[{format_origin(socket.gethostname(), os.getpid(), now_ms / 1000)}]"
 
 
-def _begin(context: RunContext, outcome: Failure, why: str, now_ms: int) -> Undoing:
+def _begin(context: RunContext, outcome: Failure, why: str, now_ms: int, *, is_cancelled: bool = False) -> Undoing:
     log.warning("%s gives up; its sagas are undone first", context)
-    body = context.body_to_undo(why)
+    body = context.body_to_undo(why, is_cancelled=is_cancelled)
     attempts = max(context.attempts_allowed, UNDO_ATTEMPTS)
     return Undoing(body, now_ms, attempts, outcome.status, outcome.ending)

@@ -90,6 +90,10 @@ class DequeuedBatch:
         """Whether a job is asked to stop."""
         return asked_at(self.area.stop_ns[position], self.fetched_ns) != 0
 
+    def mark_undoing(self, position: int) -> None:
+        """Record that a job was cancelled, and undoes for that what it did: nobody is to kill it for not stopping."""
+        self.area.mark_undoing(position, self.fetched_ns)
+
     def must_stop(self, position: int) -> bool:
         """Whether a job is to stop, for either reason."""
         return self.is_lost(position) or self.is_cancelled(position)

@@ -42,11 +42,11 @@ class Snapshot(NamedTuple):
     """What is saved of a job.
 
     Attributes:
-        body: its current body.
+        body: its current body; None: the one that the server has.
         keeps: messages that it leaves for its later attempts.
     """
 
-    body: bytes
+    body: bytes | None
     keeps: Sequence[Message] = ()
 
 

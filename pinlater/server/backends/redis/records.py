@@ -12,7 +12,7 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord
 from pinlater.model.keys import JobKey
 from pinlater.model.messages import MessageWait, Parent
-from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
+from pinlater.protocol.messages import FAILED, PENDING, SUCCEEDED
 from pinlater.server.backends.key_turns import job_key, stored_limit
 
 KINDS = {PENDING: "p", SUCCEEDED: "s", FAILED: "f"}
