@@ -362,8 +362,8 @@ class AsyncServiceCalls(ABC):
     async def cancel_jobs(self, queue: str, descriptors: Iterable[str], *, status: str = "") -> int:
         """Cancel jobs and their children; return how many were cancelled or asked to stop.
 
-        PENDING ones are FAILED at once, and marked as cancelled. Running ones are asked to stop; they can still
-        succeed. Finished ones stay as they are.
+        PENDING ones are FAILED at once, and marked as cancelled. Running ones are asked to stop, as are those that have
+        sagas to undo, which they do first; they can still succeed. Finished ones stay as they are.
 
         Args:
             queue: that all of them are in.

@@ -93,8 +93,8 @@ class JobHandle(Generic[Result_co]):
         """Cancel the job and its children.
 
         A PENDING job is FAILED at once, and marked as cancelled. A running one is asked to stop: ``JobCancelled`` is
-        raised in it at the next call of its context. It may still succeed. A server of an older version deletes the
-        job if it is PENDING, and leaves a running one alone.
+        raised in it at the next call of its context. It may still succeed. One with sagas to undo runs once more, and
+        undoes them first. A server of an older version deletes the job if it is PENDING, and leaves a running one alone.
 
         Args:
             reason: text for the job's status, such as who has cancelled it.

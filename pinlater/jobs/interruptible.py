@@ -29,10 +29,12 @@ class InterruptibleContext(JobContext):
         thread: identifies the thread that runs the job.
         saga_failure: what has left a saga that is neither finished nor undone: the attempt fails of it, even if the job
             catches it.
+        reached_to_undo: finished steps of sagas that this attempt has come past.
     """
 
     thread: int
     saga_failure: BaseException | None = None
+    reached_to_undo: frozenset[str] = frozenset()
     _waiting: frozenset[tuple[int, int]] = frozenset()
     """Tasks and threads of the job that wait for messages."""
     _unattributed = 0

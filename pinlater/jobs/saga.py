@@ -85,6 +85,7 @@ class Saga:
 
         def remember(call: StepCall, is_news: bool) -> None:
             self._undos[call.key] = (call, undo)
+            self._context.reached_to_undo |= {call.key}
             if is_news:
                 self._remember(call.key)
 

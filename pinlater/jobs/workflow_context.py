@@ -205,6 +205,12 @@ class WorkflowContext(InterruptibleContext):
         if mark is not None and mark.why and StepRun.current(self) is None:
             raise SagaUndone(f"the job gave up, and its sagas are undone: {mark.why}")
 
+    def begin_unless_something_to_undo_is_ahead(self) -> None:
+        """Raise ``SagaUndone`` if the job has given up, and has come past all that it is to undo."""
+        mark = self.saga_mark
+        if mark is not None and mark.why and self.reached_to_undo.issuperset(mark.steps):
+            self.begin()
+
     @cached_property
     def _steps(self) -> Steps:
         records = StepRecords(self._metadata, self._outside_steps)

@@ -60,7 +60,7 @@ class JobInfo(NamedTuple):
         key: that it shares with other jobs of the queue; None: it has none.
         waits_for_key: whether it waits until other jobs of its key have run.
         result: of a SUCCEEDED job: what it returned, where asked for; None: nothing.
-        is_cancelled: FAILED: it was cancelled; IN_PROGRESS: it is asked to stop.
+        is_cancelled: FAILED: it was cancelled; IN_PROGRESS, or PENDING with something to undo: it is asked to stop.
         parent: the job that waits for its end; None: it has none.
         waits_for: of a sleeping job: the messages that it waits for.
         failure_group: its last attempt failed: the group of that failure, see ``FailureGroup``.

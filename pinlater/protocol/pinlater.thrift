@@ -339,8 +339,8 @@ struct PinLaterScheduleJobsRequest {
 }
 
 // Addition: these jobs need not run any more. PENDING ones are FAILED at once, marked as cancelled. Those that are
-// IN_PROGRESS are asked to stop: they can still succeed, but whatever else ends their claim makes them FAILED, too. So it
-// goes for their children, that is the jobs whose parent they are, and for the children of those.
+// IN_PROGRESS, or have something to undo, are asked to stop: they can still succeed, but whatever else ends their claim
+// makes them FAILED, too, once all is undone. So it goes for their children, the jobs whose parent they are, and for theirs.
 struct PinLaterCancelJobsRequest {
   1: required string queueName,
   2: required list<string> jobDescriptors,

@@ -27,7 +27,7 @@ pytestmark = [
 ]
 
 JOBS = job_module("""
-import asyncio, os, signal
+import asyncio, os, signal, time
 from pinlater import Client, Constant, Discard, Job
 from pinlater.errors import EventTimeout
 from pinlater.worker.session.ack_buffer import AckBuffer
@@ -117,6 +117,23 @@ class Trip(Talk, queue="steps"):
             raise Discard("no seats")
 
 
+class Journey(Talk, queue="steps"):
+    lingers: bool = False
+
+    def run(self, context):
+        doomed.update(name=self.name, place=self.kill, now="saga")
+        with context.saga() as saga:
+            saga.step("book", book, self.name, undo=unbook)
+            saga.step("pay", pay, self.name, undo=pay_back)
+            doomed["now"] = "wait"
+            write(f"{self.name} waits")
+            while self.lingers:
+                context.checkpoint(flush=True)
+                time.sleep(0.02)
+            context.wait_for("nothing")
+            write(f"{self.name} goes on")
+
+
 class Regret(Job[int], queue="steps"):
     name: str
     server: str
@@ -138,6 +155,17 @@ def book(name):
 
 def unbook(name):
     write(f"{name} undone")
+
+
+def pay(name):
+    write(f"{name} paid")
+    return name
+
+
+def pay_back(name):
+    doomed["now"] = "undo"
+    die_at("in it")
+    write(f"{name} paid back")
 """)
 
 IN_TALK = [
@@ -151,6 +179,10 @@ IN_TALK = [
     }.items()
     for what in calls
     for when in ("before", "after")
+]
+IN_JOURNEY = [
+    *("saga: after save", "wait: before release", "wait: after release"),
+    *("undo: in it", "undo: before save", "undo: after save", "undo: before failed", "undo: after failed"),
 ]
 IN_TRIP = ["call in saga: after enqueue", "call in saga: after release", "undo: before save", "undo: after save"]
 
@@ -227,6 +259,30 @@ def test_wherever_it_is_killed_what_was_done_is_undone_once(place):
         assert undone == (2 if where == "undo: before save" else 1), where  # killed before that was saved
         assert seen == {"booked": 1, "child 1": 1, f"killed at {where}": 1}, where
         assert info(client, descriptor).state is JobState.FAILED, where
+
+
+@pytest.mark.parametrize("lingers", [False, True], ids=["waiting", "running"])
+def test_wherever_a_cancelled_job_is_killed_what_was_done_is_undone_once(place, lingers):
+    client, folder, worker, _ = place
+    places = [where for where in IN_JOURNEY if not (lingers and where.startswith("wait"))]
+    kind = "running" if lingers else "waiting"
+    journeys = {f"journey-{kind}-{at}-{i}": where for i in range(ROUNDS) for at, where in enumerate(places)}
+    started = {}
+    for name, where in journeys.items():
+        started[name] = descriptor = put(client, "Journey", "steps", name=name, kill=where, lingers=lingers)
+        is_there = JobState.IN_PROGRESS if lingers else JobState.PENDING
+        wait_for(lambda name=name: lines_of(folder, name)["waits"] > 0, 60, lambda: worker.log[-5000:])
+        wait_for(lambda it=descriptor, state=is_there: info(client, it).state is state, 60, lambda: worker.log[-5000:])
+        assert client.cancel_jobs("steps", [descriptor]) == 1
+    await_all(client, started.values(), worker)
+    for name, descriptor in started.items():
+        where = journeys[name]
+        seen = lines_of(folder, name)
+        assert seen.pop("waits") >= 1
+        assert seen.pop("paid back") == (2 if where == "undo: before save" else 1), where
+        assert seen == {"booked": 1, "paid": 1, "undone": 1, f"killed at {where}": 1}, where
+        found = info(client, descriptor)
+        assert (found.state, found.is_cancelled) == (JobState.FAILED, True), where
 
 
 @pytest.mark.parametrize(("kind", "option"), [("Talk", "--threads"), ("TalkLater", "--concurrency")])

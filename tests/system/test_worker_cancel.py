@@ -13,6 +13,8 @@ from tests.system.worker_program import await_state, job_module, put, ran, wait_
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 STUBBORN = job_module("""
+import time
+
 from pinlater import Job
 from pinlater.jobs import options
 
@@ -24,6 +26,25 @@ class Spins(Job, queue="spins"):
         write("Spins begin")
         while True:
             pass
+
+
+class SpinsInSaga(Job, queue="spins", attempts=1):
+    def run(self, context):
+        with context.saga() as saga:
+            saga.step("book", write, "booked", undo=lambda _: undo())
+            context.step("spin", spin)
+
+
+def undo():
+    write("undo begins")
+    time.sleep(2.5)  # longer than a cancelled job is given to stop
+    write("undone")
+
+
+def spin():
+    write("spins")
+    while True:
+        pass
 """)
 
 
@@ -69,4 +90,19 @@ def test_the_process_of_a_job_that_does_not_stop_is_killed_and_others_go_on(clie
     assert figures(worker)["jobs_total", "spins", "Spins", "cancelled"] == 1
     client.cancel_jobs("counts", [neighbour])
     await_state(client, neighbour, JobState.FAILED)
+    assert worker.stop() == 0
+
+
+def test_what_a_job_did_that_does_not_stop_is_undone_and_has_its_time(client, folder, start):
+    (folder / "stubborn.py").write_text(STUBBORN)
+    worker = start("--processes", 2, "--lease", 600, "--health", 0, modules=("stubborn",))
+    stubborn = put(client, "SpinsInSaga", "spins")
+    wait_for(lambda: "spins" in ran(folder), what=lambda: worker.log)
+    client.cancel_jobs("spins", [stubborn], status="by ada\n")
+    await_state(client, stubborn, JobState.FAILED)
+    assert ran(folder) == ["booked", "spins", "undo begins", "undone"]
+    [info] = client.lookup([stubborn]).values()
+    assert info.is_cancelled
+    assert "cancelled, and did not stop in time: the process died while it ran SpinsInSaga" in info.status
+    assert "SagaUndone" in info.status
     assert worker.stop() == 0

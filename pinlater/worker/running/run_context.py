@@ -170,6 +170,7 @@ class RunContext(BodyContext):
         """Save the record; see ``JobContext.checkpoint``."""
         if self.interruption is not None or self._batch.area.stop_ns[self._position]:
             self.go_on()
+            self.begin_unless_something_to_undo_is_ahead()
         if self._saver.is_draining:
             self._save(self._patience_seconds)
             raise self.interrupt(JobInterrupted())

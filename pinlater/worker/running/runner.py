@@ -201,6 +201,8 @@ class Runner:
             return self._outcome_of(
                 job, context, swallowed_interruption(context, None) or context.interruption, started_ns
             )
+        if context.is_cancelled and context.is_undoing_cancelled:  # it has caught what says so
+            return self._outcome_of(job, context, JobCancelled("the job was cancelled"), started_ns)
         if context.next_run is not None:
             return self._rescheduled(job, context, context.next_run, started_ns)
         return None if context.result is None else Result(context.result)

@@ -39,7 +39,8 @@ def undo_first(context: RunContext, outcome: Failure, error: BaseException, now_
     if mark is None:
         return outcome
     if outcome.ending == CANCELLED:
-        return _begin(context, outcome, _CANCELLED, now_ms, is_cancelled=True) if mark.steps else outcome
+        begins = mark.steps and not mark.is_cancelled
+        return _begin(context, outcome, _CANCELLED, now_ms, is_cancelled=True) if begins else outcome
     if not mark.why:
         is_last = outcome.delay_ms is None or context.is_last_attempt
         if is_last and mark.steps:

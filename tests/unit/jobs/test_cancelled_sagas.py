@@ -1,10 +1,11 @@
 """A cancelled job undoes what its open sagas did, each once and the last first, before it ends."""
 
 from collections import Counter
+from contextlib import suppress
 
 import pytest
 
-from pinlater import Constant, Job, JobCancelled, JobState
+from pinlater import Constant, Job, JobCancelled, JobState, SagaUndone
 from pinlater.testing import LocalServer, killed_everywhere, run_inline
 from tests.unit.jobs.test_sagas import book, book_async, cancel, cancel_async, done, failures, undone
 
@@ -105,6 +106,40 @@ def test_a_saga_that_has_ended_well_is_not_undone():
         assert handle.cancel()
         assert is_cancelled(handle)
     assert done == ["flight"]
+
+
+class Counts(Job, queue="trips", attempts=2, backoff=Constant(0)):
+    def run(self, context):
+        context.checkpoint(flush=True)
+        with context.saga() as saga:
+            saga.step("book", book, "flight", undo=cancel)
+            context.checkpoint(flush=True)
+            saga.step("book", book, "hotel", undo=cancel)
+            context.step("cancel", cancel_now, context.descriptor)
+            for number in range(10):
+                done.append(f"count {number}")
+                context.checkpoint(flush=True)
+
+
+def test_one_that_checkpoints_goes_past_all_that_it_has_to_undo_and_no_further():
+    with run_inline(Counts) as client:
+        cancelling.append(client)
+        handle = client.enqueue(Counts())
+        assert is_cancelled(handle)
+    assert ran() == ["flight", "hotel", "count 0", *BACK]
+
+
+def test_one_that_catches_what_says_that_all_is_undone_is_cancelled_all_the_same():
+    class Stoic(Trip, queue="trips"):
+        def run(self, context):
+            with suppress(SagaUndone):
+                return super().run(context)
+
+    with run_inline(Stoic) as client:
+        cancelling.append(client)
+        handle = client.enqueue(Stoic())
+        assert ran() == ["flight", "hotel", *BACK]
+        assert is_cancelled(handle)
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["running", "waiting"])
