@@ -98,7 +98,7 @@ class AsyncJobHandle(Generic[Result_co]):
 
         A PENDING job is FAILED at once, and marked as cancelled. A running one is asked to stop: ``JobCancelled`` is
         raised in it at the next call of its context. It may still succeed. One with sagas to undo runs once more, and
-        undoes them first. A server of an older version deletes the job if it is PENDING, and leaves a running one alone.
+        undoes them first. A server of an older version deletes a PENDING job, and leaves a running one alone.
 
         Args:
             reason: text for the job's status, such as who has cancelled it.

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf
 from threading import get_ident
 from typing import Any, NoReturn, TypeVar, Unpack
@@ -59,9 +59,7 @@ _AT_ONCE = nullcontext()
 
 _T = TypeVar("_T")
 
-
-def _unchanged() -> Snapshot:
-    return Snapshot(None)
+_unchanged: Encode = partial(Snapshot, None)
 
 
 class RunContext(BodyContext):
