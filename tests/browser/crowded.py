@@ -55,7 +55,9 @@ def fill(client, server):
         "/classes of one": "/classes?name=X",
         "/periodic": "/periodic",
         "/workers": "/workers",
+        "/workers and one that is in trouble": f"/workers?worker={HOST}:900000",
         "/server": "/server",
+        "/server and its space": "/server?space=1",
         "/find": f"/find?q={CLASS}",
     }
 
