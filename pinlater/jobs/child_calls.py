@@ -16,7 +16,7 @@ from pinlater.jobs.name_counter import NameCounter
 from pinlater.jobs.result_codec import decode_result, job_failed
 from pinlater.jobs.settled import SettledErrors
 from pinlater.jobs.waiting import ENDLESS_MS, JobWaits
-from pinlater.model.body_metadata import BodyMetadata
+from pinlater.model.body_metadata import BodyMetadata, call_name
 from pinlater.model.messages import MessageKind, MessageWait, Parent, ReceivedMessage
 from pinlater.model.wait_records import CallRecord
 
@@ -153,7 +153,7 @@ class ChildCalls:
         return messages
 
     def _message_name(self, use: str) -> str:
-        return f"call/{self._metadata.run}/{use}"
+        return call_name(self._metadata.run, use)
 
     def _record(self, use: str, count: int, batch_size: int) -> CallRecord:
         record = self._metadata.calls.get(use)

@@ -10,6 +10,7 @@ import msgspec
 
 from pinlater.errors import BodyInvalid
 from pinlater.model.kept_mark import with_mark
+from pinlater.model.messages import MAX_DROPPED
 from pinlater.model.policy import POLICY_FIELD, Policy
 from pinlater.model.wait_records import CallRecord, EventRecord
 
@@ -95,6 +96,11 @@ UNDO_ATTEMPTS = 5
 """Attempts to undo, at least: also for a class that allows fewer to do."""
 
 
+def call_name(run: int, use: str) -> str:
+    """Return the name of the messages by which the jobs of a call tell of their end."""
+    return f"call/{run}/{use}"
+
+
 class SagaMark(msgspec.Struct, omit_defaults=True):
     """What has to be undone if the job gives up.
 
@@ -175,6 +181,7 @@ class BodyMetadata(msgspec.Struct, omit_defaults=True):
             ``untyped`` are about the others.
         prints: name of a finished step -> the fingerprint of its call; in place of ``fingerprints``, if others are
             kept beside the body.
+        unneeded: name of messages that earlier runs have read -> how many of them may be left.
     """
 
     steps: dict[str, Any] = msgspec.field(name=f"{_PREFIX}steps", default_factory=dict)
@@ -198,6 +205,7 @@ class BodyMetadata(msgspec.Struct, omit_defaults=True):
     times: dict[str, tuple[int, int, int]] = msgspec.field(name=f"{_PREFIX}times", default_factory=dict)
     kept: int = msgspec.field(name=f"{_PREFIX}kept", default=0)
     prints: dict[str, str] = msgspec.field(name=f"{_PREFIX}prints", default_factory=dict)
+    unneeded: dict[str, int] = msgspec.field(name=f"{_PREFIX}unneeded", default_factory=dict)
 
     @property
     def run(self) -> int:
@@ -228,7 +236,21 @@ class BodyMetadata(msgspec.Struct, omit_defaults=True):
         last = self.recurrence or Recurrence(due_ms)
         failures = last.failures + 1 if is_failure else 0
         following = Recurrence(due_ms, self.run + 1, last.schedule, failures, ended)
-        return BodyMetadata(policy=self.policy, recurrence=following, previous=trace, events=self._events_of_next_run())
+        return BodyMetadata(
+            policy=self.policy,
+            recurrence=following,
+            previous=trace,
+            events=self._events_of_next_run(),
+            unneeded={name: left - MAX_DROPPED for name, left in self.droppable().items() if left > MAX_DROPPED},
+        )
+
+    def droppable(self) -> dict[str, int]:
+        """Return the names of messages that the next run does not need, and how many there may be: of called jobs."""
+        return self.unneeded | {
+            call_name(self.run, use) + "/again" * times: count
+            for use, record in self.calls.items()
+            for times, count in enumerate(record.counts())
+        }
 
     def _events_of_next_run(self) -> dict[str, EventRecord]:
         """Return which events this run has got: the next one gets those after them."""

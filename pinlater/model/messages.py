@@ -5,6 +5,9 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
+MAX_DROPPED = 10_000
+"""Messages of one name that a checkpoint deletes at most; if there are more, the first ones."""
+
 
 class MessageKind(IntEnum):
     """What a message says; the numbers are those of the wire."""

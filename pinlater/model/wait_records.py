@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 
 import msgspec
@@ -38,6 +39,12 @@ class CallRecord(msgspec.Struct, omit_defaults=True):
     def latest(self) -> CallRecord:
         """Return the record of the last call of those that have failed; this one, if none were called again."""
         return self if self.again is None else self.again.latest()
+
+    def counts(self) -> Iterator[int]:
+        """Yield the number of children of this call, and of each that calls failed ones again."""
+        yield self.count
+        if self.again is not None:
+            yield from self.again.counts()
 
     def restart(self) -> None:
         """Let the time begin anew."""

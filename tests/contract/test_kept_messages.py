@@ -3,9 +3,9 @@
 import pytest
 
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.model.messages import Message, MessageKind, ReceivedMessage
+from pinlater.model.messages import MAX_DROPPED, Message, MessageKind, Parent, ReceivedMessage
 from pinlater.protocol.messages import IN_PROGRESS
-from tests.support.bench import FAR_MS, QUEUE
+from tests.support.bench import FAR_MS, QUEUE, new_job
 
 PAYLOAD = b"\xff\0\"\\'{}" * 1000
 STEPS = "steps/0"
@@ -77,6 +77,22 @@ def test_dropped_by_name(backend):
     assert ids(backend, descriptor) == []
     assert ids(backend, descriptor, "steps/1") == [(1, "a")]
     assert ids(backend, descriptor, "event/go") == [(1, "1")]
+
+
+def test_of_very_many_the_first_are_dropped_each_time(backend):
+    parent, claim = backend.started(attempts=5)
+    count = MAX_DROPPED + 5
+    for start in range(0, count, 1000):
+        places = range(start, min(start + 1000, count))
+        children = backend.put(*[new_job(priority=2, parent=Parent(parent, "call/0/a", at)) for at in places])
+        assert backend.cancel(*children).ended
+    assert [one.number for one in backend.read(parent, "call/0/a", after=count - 1)] == [count]
+    backend.checkpoint(parent, claim=claim, drops=["call/0/a"])
+    left = backend.read(parent, "call/0/a", after=MAX_DROPPED)
+    assert [one.number for one in left] == list(range(MAX_DROPPED + 1, count + 1))
+    assert backend.read(parent, "call/0/a", after=MAX_DROPPED - 2, limit=1) in ([], left[:1])
+    backend.checkpoint(parent, claim=claim, drops=["call/0/a"])
+    assert backend.read(parent, "call/0/a", after=MAX_DROPPED) == ids(backend, parent, "call/0/a") == []
 
 
 def test_a_name_begins_anew_when_it_was_dropped(backend):

@@ -134,6 +134,18 @@ class Journey(Talk, queue="steps"):
             write(f"{self.name} goes on")
 
 
+class Endless(Talk, queue="steps"):
+    runs: int = 0
+
+    def run(self, context):
+        doomed.update(name=self.name, place=self.kill, now=f"run {self.runs}")
+        context.call(Child(name=self.name, number=self.runs), name="one")
+        context.call_all([Child(name=self.name, number=self.runs)] * 3, name="more")
+        self.runs += 1
+        if self.runs < 4:
+            context.reschedule(after=0)
+
+
 class Regret(Job[int], queue="steps"):
     name: str
     server: str
@@ -259,6 +271,25 @@ def test_wherever_it_is_killed_what_was_done_is_undone_once(place):
         assert undone == (2 if where == "undo: before save" else 1), where  # killed before that was saved
         assert seen == {"booked": 1, "child 1": 1, f"killed at {where}": 1}, where
         assert info(client, descriptor).state is JobState.FAILED, where
+
+
+def test_a_job_that_continues_as_new_keeps_nothing_of_the_jobs_that_earlier_runs_have_called(place):
+    client, folder, worker, _ = place
+    places = [f"run 1: {when} release" for when in ("before", "after")]
+    started = {where: start(client, "Endless", f"endless {where}", kill=where) for where in places}
+    await_all(client, started.values(), worker)
+    for where, descriptor in started.items():
+        assert lines_of(folder, f"endless {where}") == {
+            **{f"child {run}": 4 for run in range(4)},
+            f"killed at {where}": 1,
+        }
+        left = {
+            (run, name): len(client.read_messages(descriptor, f"call/{run}/{name}"))
+            for run in range(4)
+            for name in ("one", "more")
+        }
+        assert {run for (run, _), number in left.items() if number} == {3}
+        assert (left[3, "one"], left[3, "more"]) == (1, 3)
 
 
 @pytest.mark.parametrize("lingers", [False, True], ids=["waiting", "running"])

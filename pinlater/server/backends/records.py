@@ -26,9 +26,6 @@ MAX_MESSAGE_NAME_CHARACTERS = 200
 MAX_UNIQUE_PERIOD_MS = 366 * 86_400_000
 """Longest time that a unique key stays taken whatever becomes of its job."""
 
-MAX_DROPPED = 10_000
-"""Messages of one name that a checkpoint deletes at most; the rest goes with the job."""
-
 JOB_OVERHEAD_BYTES = 300
 """Of a job in a dequeue's answer, beside its body: descriptor twice, claim, numbers."""
 

@@ -116,10 +116,10 @@ class BodyContext(ClaimedContext):
 
     @property
     def dropped(self) -> tuple[str, ...]:
-        """Names of the messages that the next run does not need: results of this run's steps."""
+        """Names of the messages that the next run does not need: results of this run's steps, ends of called jobs."""
         metadata = self._metadata
         has_moved = metadata.kept or ("_outside_steps" in self.__dict__ and self._outside_steps.has_moved)
-        return (steps_name(metadata.run),) if has_moved else ()
+        return (*(steps_name(metadata.run),) * bool(has_moved), *metadata.droppable())
 
     def _encoded(self) -> Snapshot:
         self._last_body = body = self.body()

@@ -16,6 +16,7 @@ from pinlater.model.body_metadata import (
     read_recurrence,
     replace_metadata,
 )
+from pinlater.model.messages import MAX_DROPPED
 from pinlater.model.policy import Policy
 from pinlater.model.wait_records import CallRecord, EventRecord
 
@@ -41,6 +42,7 @@ SAMPLES = {
     "times": {"a": (1, 2, 3)},
     "kept": 7,
     "prints": {"a": "Ab3xQ9"},
+    "unneeded": {"call/0/a": 7},
 }
 
 
@@ -85,3 +87,14 @@ def test_a_body_with_new_metadata_has_the_same_fields():
     new = replace_metadata(body, BodyMetadata(recurrence=Recurrence(7)))
     assert read_metadata(new) == BodyMetadata(recurrence=Recurrence(7))
     assert msgspec.json.decode(new) == {"job": "Walk", "name": "x", "$again": {"due_ms": 7}}
+
+
+def test_of_very_many_messages_that_no_run_needs_any_more_each_new_run_names_the_rest():
+    again = CallRecord(3, 1000)
+    metadata = BodyMetadata(calls={"a": CallRecord(2 * MAX_DROPPED + 1, 1000, again=again), "b": CallRecord(1, 1000)})
+    assert metadata.droppable() == {"call/0/a": 2 * MAX_DROPPED + 1, "call/0/a/again": 3, "call/0/b": 1}
+    second = metadata.for_next_run(5)
+    assert second.unneeded == second.droppable() == {"call/0/a": MAX_DROPPED + 1}
+    third = second.for_next_run(6)
+    assert third.droppable() == {"call/0/a": 1}
+    assert third.for_next_run(7).droppable() == {}

@@ -8,6 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from pinlater.model.attempts import StoredCheckpoint
+from pinlater.model.messages import MAX_DROPPED
 from pinlater.server.backends.claim_names import source_of
 from pinlater.server.backends.mysql.connection import StatementResult
 from pinlater.server.backends.mysql.database import Database
@@ -24,7 +25,7 @@ from pinlater.server.backends.mysql.linked_changes import (
 from pinlater.server.backends.mysql.messages import waits_text
 from pinlater.server.backends.mysql.queries import Value
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
-from pinlater.server.backends.records import MAX_DROPPED, Settled
+from pinlater.server.backends.records import Settled
 from pinlater.server.backends.search import Queue
 
 _WAKE = "wake_if_arrived"

@@ -10,9 +10,8 @@ from typing import NamedTuple
 import msgspec
 
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.model.messages import Message, MessageWait, ReceivedMessage
+from pinlater.model.messages import MAX_DROPPED, Message, MessageWait, ReceivedMessage
 from pinlater.server.backends.answers import fitting_messages
-from pinlater.server.backends.records import MAX_DROPPED
 from pinlater.server.backends.search import Queue
 from pinlater.server.backends.sqlite.keys import keys_of, let_next_through
 from pinlater.server.backends.sqlite.queries import QUERIES
@@ -169,7 +168,7 @@ def keep(transaction: SqliteTransaction, queue_id: int, job_id: int, messages: S
 
 
 def drop(transaction: SqliteTransaction, job_id: int, names: Iterable[str]) -> None:
-    """Delete messages of a claimed job by their names; of very many, some are left until the job is deleted."""
+    """Delete messages of a claimed job by their names; of very many, the first ones."""
     for name in names:
         transaction.run(QUERIES["drop_messages"], (job_id, name, MAX_DROPPED))
 

@@ -7,7 +7,11 @@ local inbox, found = prefix .. 'inbox:' .. member, {}
 if string.match(redis.call('HGET', JOBS, member) or '', '^%d (%d+)') ~= ARGV[2] then
   return found
 end
-local last = math.min(tonumber(redis.call('HGET', inbox, 'n' .. ARGV[4]) or 0), after + ARGV[6])
+local count, dropped = unpack(redis.call('HMGET', inbox, 'n' .. ARGV[4], 'd' .. ARGV[4]))
+if after < tonumber(dropped or 0) then
+  return found
+end
+local last = math.min(tonumber(count or 0), after + ARGV[6])
 for number = after + 1, last do
   local message = redis.call('HGET', inbox, 'm' .. ARGV[4] .. '\0' .. string.format('%d', number))
   left = left - #message - ARGV[8]

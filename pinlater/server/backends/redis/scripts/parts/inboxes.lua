@@ -1,6 +1,7 @@
 -- Messages to jobs of any queue of the shard, and their children. Beside a job that has some are two keys:
 --   "inbox:" and its member, a hash; for each message name:
 --     "n" name             how many messages have ever come
+--     "d" name             how many of the first ones are deleted, if some are left
 --     "i" name NUL id      empty; so a second one of the same id is noticed
 --     "m" name NUL number  a digit for its kind, id, NUL, payload
 --   "children:" and its member, a set of the addresses of its children that run or wait and are not asked to stop
@@ -132,15 +133,24 @@ if HAS_LINKS then
       return true
     end
 
-    -- Deletes messages of a name of a job of this queue; of very many, some are left until the job is deleted.
+    -- Deletes messages of a name of a job of this queue; of very many, the first ones.
     function inboxes.drop(member, name)
       local MAX_DROPPED = 10000
-      local inbox, fields = prefix .. 'inbox:' .. member, {'n' .. name}
-      for number = 1, math.min(tonumber(redis.call('HGET', inbox, 'n' .. name) or 0), MAX_DROPPED) do
+      local inbox, fields = prefix .. 'inbox:' .. member, {}
+      local last, dropped = unpack(redis.call('HMGET', inbox, 'n' .. name, 'd' .. name))
+      last, dropped = tonumber(last or 0), tonumber(dropped or 0)
+      local end_of_these = math.min(last, dropped + MAX_DROPPED)
+      for number = dropped + 1, end_of_these do
         local field = 'm' .. name .. '\0' .. string.format('%d', number)
         local message = redis.call('HGET', inbox, field)
         fields[#fields + 1] = field
         fields[#fields + 1] = 'i' .. name .. '\0' .. string.match(message or '', '^.([^%z]*)')
+      end
+      if end_of_these < last then
+        redis.call('HSET', inbox, 'd' .. name, string.format('%d', end_of_these))
+      else
+        fields[#fields + 1] = 'n' .. name
+        fields[#fields + 1] = 'd' .. name
       end
       call_in_chunks('HDEL', inbox, fields)
     end
