@@ -123,7 +123,11 @@ def _over_limit(evidence: Evidence, queues: Mapping[str, QueueRules]) -> Iterato
 
 
 def _over_rate(evidence: Evidence, queues: Mapping[str, QueueRules]) -> Iterator[str]:
-    """Count what was certainly claimed within a window: asked for and received in it."""
+    """Count what was certainly claimed within a window: asked for and received in it.
+
+    A bucket that nobody could use during an outage is full when the next one makes it the only one.
+    """
+    outages = [trouble for trouble in evidence.disturbances if trouble.kind in {*STORE_AWAY, "cut_server"}]
     for rules in queues.values():
         if rules.jobs_per_second is None:
             continue
@@ -134,7 +138,9 @@ def _over_rate(evidence: Evidence, queues: Mapping[str, QueueRules]) -> Iterator
                 bisect.insort(received, one.begins)
             allowed = 1 + rules.jobs_per_second * (BURST_SECONDS + SPARE_SECONDS)
             for count, end in enumerate(received, 1):
-                if count > allowed + rules.jobs_per_second * (end - begin):
+                known = sum(one.begins < end and one.ends > begin for one in outages)
+                full_seconds = BURST_SECONDS * max(known - 1, 0)
+                if count > allowed + rules.jobs_per_second * (end - begin + full_seconds):
                     yield f"{count} jobs of {rules.name} were handed out from {begin:.3f} to {end:.3f}"
                     break
 

@@ -163,6 +163,14 @@ def test_a_queue_that_hands_out_more_than_its_rate_is_named(case):
     assert "over the rate" in case.kinds
 
 
+def test_each_outage_but_the_first_may_have_left_a_full_bucket(case):
+    handed_out(case, round(QUEUES["rated"].jobs_per_second * 12), seconds=10.0)
+    case.evidence.disturbances = [Disturbance("kill_store", 5.0, 6.0)]
+    assert "over the rate" in case.kinds
+    case.evidence.disturbances += [Disturbance("cut_server", 5.5, 6.5)]
+    assert case.kinds == []
+
+
 def test_jobs_that_may_have_been_claimed_long_before_do_not_break_the_rate(case):
     for number in range(50):
         case.held(case.job("rated", number), 9.0, 9.1, asked=0.0, lease=20.0)

@@ -50,7 +50,7 @@ async def acquire_tokens(handles: Sequence[ShardHandle], queue: str, rate: float
 
     A server that cannot reach one of the two still has the other bucket in common with the rest. So all together keep
     to the rate while servers disagree about a shard. What one bucket had and the other did not is not given back: after
-    an outage, the bucket that nobody could use is full, and so comes into line with the other one.
+    an outage, the bucket that nobody could use is full, and so comes into line with the other one by and by.
 
     Raises:
         QueueNotFound: all that answered lack the queue.
