@@ -19,7 +19,7 @@ from benchmarks.fire.journal import Journal
 from benchmarks.fire.queues import QUEUES, JobName, QueueRules
 from pinlater import Client
 from pinlater.client import Ack, Acks, Checkpoint, ClaimedJob, NewJob, ServerSet
-from pinlater.errors import CallError, PinLaterError
+from pinlater.errors import DequeueRateLimited, PinLaterError
 
 ATTEMPTS = 1000
 ROLES = ("produce", "consume")
@@ -150,7 +150,9 @@ class Consumer(_Member):
                 self._queue, limit, wait=_WAIT_SECONDS, lease=CONSUMER_LEASE, acks=acks, other_queues=others
             )
         except PinLaterError as error:
-            self._journal.write("lost", call=call, error=repr(error), is_doubtful=isinstance(error, CallError))
+            self._journal.write(
+                "lost", call=call, error=repr(error), is_doubtful=not isinstance(error, DequeueRateLimited)
+            )
             if acks is not None:
                 self._send(acks.queue or self._queue, acks.succeeded, acks.failed)
             time.sleep(_PAUSE_SECONDS)

@@ -21,7 +21,7 @@ from pinlater.client.batches import Batcher
 from pinlater.client.jobs import encoder, queue_of
 from pinlater.client.retrying import CallRetries, is_retryable
 from pinlater.client.tracing_hooks import EnqueueTracer
-from pinlater.errors import CallTimeout, PinLaterError
+from pinlater.errors import CallTimeout, NoHealthyShards, PinLaterError, ShardConnectionFailed
 from pinlater.jobs.batch import BatchOutcome
 from pinlater.jobs.enqueue_options import CallOptions, EnqueueManyOptions, EnqueueOptions
 from pinlater.jobs.job import Job
@@ -182,8 +182,8 @@ class AsyncBaseClient(AsyncVerbs):
                 asking = self._calls.keeps_results()
                 await connection.call(asking.method, asking.arguments, deadline - time.monotonic())
             reply = await connection.call(call.method, call.arguments, deadline - time.monotonic())
-        except CallTimeout:
-            self._pool.fell_silent(connection.address)
+        except (CallTimeout, NoHealthyShards, ShardConnectionFailed):  # it stands still, or is cut off from the store
+            self._pool.leave(connection)
             raise
         finally:
             self._pool.give_back(connection)

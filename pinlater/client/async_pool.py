@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import time
 
-from pinlater.client.address import Address
 from pinlater.client.async_connection import AsyncConnection
 from pinlater.client.servers import ServerSet
 from pinlater.errors import CallTimeout, NotConnected, ServerUnavailable
@@ -59,11 +58,13 @@ class AsyncPool:
         else:
             connection.close()
 
-    def fell_silent(self, address: Address) -> None:
-        """Note that a server left a call unanswered: the next calls go to another one, if there is one."""
-        self._servers.fell_silent(address)
-        for connection in self._idle:
-            if connection.address == address:
+    def leave(self, borrowed: AsyncConnection) -> None:
+        """Let the next calls go to another server, if there is one: this one does not answer, or reaches no store."""
+        if not self._servers.has_others:
+            return
+        self._servers.fell_silent(borrowed.address)
+        for connection in (borrowed, *self._idle):
+            if connection.address == borrowed.address:
                 connection.close()
 
     def close(self) -> None:

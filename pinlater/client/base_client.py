@@ -21,7 +21,7 @@ from pinlater.client.pool import Pool
 from pinlater.client.retrying import CallRetries, is_retryable
 from pinlater.client.tracing_hooks import EnqueueTracer
 from pinlater.client.verbs import Verbs
-from pinlater.errors import CallTimeout, PinLaterError
+from pinlater.errors import CallTimeout, NoHealthyShards, PinLaterError, ShardConnectionFailed
 from pinlater.jobs.batch import BatchOutcome
 from pinlater.jobs.enqueue_options import CallOptions, EnqueueManyOptions, EnqueueOptions
 from pinlater.jobs.job import Job
@@ -182,8 +182,8 @@ class BaseClient(Verbs):
                 asking = self._calls.keeps_results()
                 connection.call(asking.method, asking.arguments, deadline - time.monotonic())
             reply = connection.call(call.method, call.arguments, deadline - time.monotonic())
-        except CallTimeout:
-            self._pool.fell_silent(connection.address)
+        except (CallTimeout, NoHealthyShards, ShardConnectionFailed):  # it stands still, or is cut off from the store
+            self._pool.leave(connection)
             raise
         finally:
             self._pool.give_back(connection)

@@ -6,7 +6,6 @@ import os
 import threading
 import time
 
-from pinlater.client.address import Address
 from pinlater.client.connection import Connection
 from pinlater.client.servers import ServerSet
 from pinlater.errors import NotConnected, ServerUnavailable
@@ -56,13 +55,15 @@ class Pool:
                 return
         connection.close()
 
-    def fell_silent(self, address: Address) -> None:
-        """Note that a server left a call unanswered: the next calls go to another one, if there is one."""
-        self._servers.fell_silent(address)
+    def leave(self, borrowed: Connection) -> None:
+        """Let the next calls go to another server, if there is one: this one does not answer, or reaches no store."""
+        if not self._servers.has_others:
+            return
+        self._servers.fell_silent(borrowed.address)
         with self._lock:
-            silent = [connection for connection in self._idle if connection.address == address]
-            self._idle = [connection for connection in self._idle if connection.address != address]
-        for connection in silent:
+            left = [connection for connection in self._idle if connection.address == borrowed.address]
+            self._idle = [connection for connection in self._idle if connection.address != borrowed.address]
+        for connection in (borrowed, *left):
             connection.close()
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ class ServerSet:
 
     A client starts with a random server and stays with it as long as it works. A server that could not be reached is
     tried last for 0.1 s, twice as long after each further failure, at most 5 s; it is still tried if no other is left.
-    One that left a call unanswered is tried last for 5 s at once.
+    One that left a call unanswered, or reached no store, is tried last for 5 s at once.
     Each forked process starts with a new random server.
 
     Args:
@@ -143,6 +143,11 @@ class ServerSet:
             _, last = self._penalties.get(address, (0.0, _FIRST_PENALTY_SECONDS / 2))
             penalty = min(last * 2, _LONGEST_PENALTY_SECONDS)
             self._penalties[address] = (self._clock() + penalty, penalty)
+
+    @property
+    def has_others(self) -> bool:
+        """Whether there is more than one server."""
+        return len(self._addresses()) > 1
 
     def fell_silent(self, address: Address) -> None:
         """Mark a server that left a call unanswered, as one does that stands still; others are tried first for a while.

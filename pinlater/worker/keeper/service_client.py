@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pinlater.client.connection import Connection
-from pinlater.errors import CallError, QueueNotFound, ServiceError, StaleClaims
+from pinlater.errors import CallError, NoHealthyShards, QueueNotFound, ServiceError, ShardConnectionFailed, StaleClaims
 from pinlater.model.attempts import Checkpoint
 from pinlater.model.jobs import JobInfo
 from pinlater.model.statistics import RunStatistics
@@ -176,6 +176,10 @@ class KeeperClient:
             reply = self._connection.call(call.method, call.arguments, self._call_seconds)
         except QueueNotFound:
             self._connector.contact.record_success()
+            raise
+        except (NoHealthyShards, ShardConnectionFailed):  # perhaps only this server is cut off from the store
+            if self._connector.leave(self._connection.address):
+                self.close()
             raise
         except CallError as error:
             self._connector.note_failure(self._connection.address, error)

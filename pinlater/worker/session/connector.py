@@ -79,6 +79,12 @@ class Connector:
         if isinstance(error, CallTimeout):
             self._servers.fell_silent(address)
 
+    def leave(self, address: Address) -> bool:
+        """Try other servers than this one first; return whether there are any."""
+        if self._servers.has_others:
+            self._servers.fell_silent(address)
+        return self._servers.has_others
+
     def log_loss(self, address: Address, error: Exception) -> None:
         """Log that a connection in use was lost."""
         self._is_lost = True

@@ -10,7 +10,16 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from pinlater.client.connection import Connection
-from pinlater.errors import CallError, CallUnsendable, CallUnsupported, PinLaterError, ServerUnavailable, ServiceError
+from pinlater.errors import (
+    CallError,
+    CallUnsendable,
+    CallUnsupported,
+    NoHealthyShards,
+    PinLaterError,
+    ServerUnavailable,
+    ServiceError,
+    ShardConnectionFailed,
+)
 from pinlater.protocol.operations import Call
 from pinlater.worker.session.connector import Connector
 
@@ -144,6 +153,13 @@ class Pipeline:
         self._connector.contact.record_success()
         self._expected.popleft()
         sent.on_reply(reply)
+        if isinstance(reply, (NoHealthyShards, ShardConnectionFailed)):
+            self._leave_server()
+
+    def _leave_server(self) -> None:
+        """Let the next ``open`` try another server first: perhaps only this one is cut off from the store."""
+        if self._connection is not None and not self._expected and self._connector.leave(self._connection.address):
+            self.close()
 
     def call(self, call: Call[_T]) -> _T:
         """Send a call and return its converted reply; pass earlier replies on.

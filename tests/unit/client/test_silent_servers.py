@@ -7,7 +7,7 @@ import pytest
 
 from pinlater import AsyncClient, Client
 from pinlater.client import ServerSet
-from pinlater.errors import CallError, CallTimeout
+from pinlater.errors import CallError, CallTimeout, NoHealthyShards, ShardConnectionFailed
 from pinlater.protocol.operations import Calls
 from pinlater.worker.keeper.service_client import KeeperClient
 from pinlater.worker.session.connector import Connector
@@ -59,6 +59,46 @@ def test_the_next_call_of_an_asyncio_client_goes_to_another_server(pair):
     assert asyncio.run(use()) == [{"other"}] * 3
 
 
+def test_a_call_that_reaches_no_store_is_tried_at_another_server(pair):
+    pair.answers[0] = NoHealthyShards("cut off")
+    with Client(pair.servers) as client:
+        assert [client.queue_names() for _ in range(3)] == [{"other"}] * 3
+    assert len(pair.fakes[0].methods) == 1
+
+
+def test_an_asyncio_call_that_reaches_no_store_is_tried_at_another_server(pair):
+    pair.answers[0] = NoHealthyShards("cut off")
+
+    async def use():
+        async with AsyncClient(pair.servers) as client:
+            return [await client.queue_names() for _ in range(3)]
+
+    assert asyncio.run(use()) == [{"other"}] * 3
+    assert len(pair.fakes[0].methods) == 1
+
+
+def test_the_only_server_keeps_its_connection_while_it_reaches_no_store(pair):
+    pair.answers[0] = NoHealthyShards("all shards are down")
+    with Client([str(pair.fakes[0].address)], timeout=0.5) as client, pytest.raises(NoHealthyShards):
+        client.queue_names()
+    assert len(pair.fakes[0].methods) > 1
+    assert len(pair.fakes[0].connections) == 1
+
+
+def test_a_job_process_leaves_a_server_that_reaches_no_store(pair):
+    child = FakeChild()
+    pipeline = Pipeline(Connector(pair.servers), child.wakeup_fd)
+    call = Calls("me", is_plain=True).queue_names()
+    pair.answers[0] = NoHealthyShards("cut off")
+    pipeline.open()
+    with pytest.raises(NoHealthyShards):
+        pipeline.call(call)
+    pipeline.open()
+    assert pipeline.call(call) == {"other"}
+    pipeline.close()
+    child.close()
+
+
 def test_a_job_process_goes_to_another_server(pair, monkeypatch):
     monkeypatch.setattr("pinlater.worker.session.pipeline.CALL_SECONDS", 0.05)
     call = Calls("me", is_plain=True).queue_names()
@@ -73,6 +113,16 @@ def test_a_job_process_goes_to_another_server(pair, monkeypatch):
     assert pipeline.call(call) == {"other"}
     pipeline.close()
     child.close()
+
+
+def test_a_keeper_renews_at_a_server_that_reaches_the_shard(pair):
+    pair.answers = [ShardConnectionFailed("cut off"), None]
+    keeper = KeeperClient(Connector(pair.servers), "keeper")
+    with pytest.raises(ShardConnectionFailed):
+        keeper.renew([("mails:s1:p1:1", "claim")])
+    keeper.renew([("mails:s1:p1:1", "claim")])
+    assert pair.fakes[1].methods == ["checkpointJobs"]
+    keeper.close()
 
 
 def test_a_keeper_renews_at_another_server_while_a_third_of_the_lease_is_left(pair):
