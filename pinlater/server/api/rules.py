@@ -207,7 +207,10 @@ def _check_parent(parent: Parent, whose: str, unique: str | None) -> None:
     if parent.position < 0:
         raise EnqueueRejected(f"the position of {whose} among those of its parent is {parent.position}; count from 0")
     if unique is not None:  # in its place another one might stand, which has no parent
-        raise EnqueueRejected(f"{whose} has a parent and a unique key; leave out one of them")
+        raise EnqueueRejected(
+            f"{whose} has a parent and a unique key; leave out the key, or enqueue the job without a parent and let it "
+            "answer by an event, for which the other job waits"
+        )
 
 
 def check_message_text(text: str, what: str) -> None:

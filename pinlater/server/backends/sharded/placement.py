@@ -209,7 +209,8 @@ def _handle_for(
         return None if key is None else _home_of(key, handles)
     if key is not None and len(registry) > 1:
         raise EnqueueRejected(
-            f"a job has the key {key[:100]!r} and a parent: both say on which shard it has to be; leave out one of them"
+            f"a job has the key {key[:100]!r} and a parent: each selects a shard; leave out the key, or enqueue "
+            "the job without a parent and let it answer by an event, for which the other job waits"
         )
     return registry.named(shard)
 
