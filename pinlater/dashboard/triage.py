@@ -34,8 +34,9 @@ _SAMPLES = 3
 _STALE_SECONDS = 60.0
 """For so long, a page shows the findings of before while new ones are looked for."""
 
-_LONGEST_SECONDS = 3.0
-"""Findings are looked for again after so long at the latest, if someone looks: a page refreshes itself that often."""
+_COST_FACTOR = 3.0
+"""While someone looks, a look takes a quarter of the time at most: trouble has to be told soon, and it is one call at a
+time."""
 
 
 class Triage:
@@ -73,7 +74,7 @@ class Triage:
             return await reports.get_fresh("")
 
         self._collector = Collector(client, periodic=jobs, groups=failure_groups, workers=workers)
-        self._findings = TtlCache(self._find, stale_seconds=_STALE_SECONDS, most_seconds=_LONGEST_SECONDS)
+        self._findings = TtlCache(self._find, stale_seconds=_STALE_SECONDS, cost_factor=_COST_FACTOR)
 
     async def get(self, queue: str = "") -> list[Finding]:
         """Return what is wrong with a queue, or with all and the store, sickest first.

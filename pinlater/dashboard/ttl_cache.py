@@ -7,7 +7,6 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
-from math import inf
 from typing import Generic, TypeVar
 
 from pinlater.errors import PinLaterError
@@ -20,16 +19,17 @@ T = TypeVar("T")
 _MIN_TTL_SECONDS = 2.0
 _COST_FACTOR = 10
 _MOST_KEPT = 20
+_NONE = (0.0, None, 0.0)
 
 
 class TtlCache(Generic[K, T]):
-    """Loads one answer at a time and caches it for ten times as long as loading took.
+    """Loads one answer at a time and caches it, usually for ten times as long as loading took.
 
     Args:
         load: returns the answer for a key.
         clock: monotonic seconds.
         stale_seconds: for how long after that it is still given, while the next one is loaded in the background.
-        most_seconds: longest time to cache an answer.
+        cost_factor: an answer is cached for so many times as long as loading took.
     """
 
     def __init__(
@@ -38,20 +38,20 @@ class TtlCache(Generic[K, T]):
         clock: Callable[[], float] = time.monotonic,
         *,
         stale_seconds: float = 0.0,
-        most_seconds: float = inf,
+        cost_factor: float = _COST_FACTOR,
     ) -> None:
         self._load = load
         self._clock = clock
         self._stale_seconds = stale_seconds
-        self._most_seconds = most_seconds
+        self._cost_factor = cost_factor
         self._turn = asyncio.Lock()
-        self._known: OrderedDict[K, tuple[float, T]] = OrderedDict()
+        self._known: OrderedDict[K, tuple[float, T, float]] = OrderedDict()  # good until, answer, what it took
         self._loading: dict[K, asyncio.Task[None]] = {}
         self._failed: dict[K, PinLaterError] = {}
 
     async def get(self, key: K) -> T:
         """Return the answer for a key, loading it if need be; raises what ``load`` raises."""
-        until, known = self._known.get(key, (0.0, None))
+        until, known, _ = self._known.get(key, _NONE)
         if known is not None and until <= self._clock() < until + self._stale_seconds:
             if key not in self._loading:
                 self._loading[key] = asyncio.create_task(self._reload(key))
@@ -64,32 +64,35 @@ class TtlCache(Generic[K, T]):
         Args:
             key: of the answer.
             seconds: how long to wait for it.
-            seconds_beside_old: how long to wait for a new one where there is an old one.
+            seconds_beside_old: how long to wait for a new one where there is an old one; if that took longer to load,
+                there is no point in waiting.
 
         Raises:
             PinLaterError: it could not be loaded.
         """
-        until, known = self._known.get(key, (0.0, None))
+        until, known, took = self._known.get(key, _NONE)
         if known is None or self._clock() >= until:
             if key not in self._loading:
                 self._loading[key] = asyncio.create_task(self._reload(key))
-            is_usable = known is not None and self._clock() < until + self._stale_seconds
-            await asyncio.wait({self._loading[key]}, timeout=seconds_beside_old if is_usable else seconds)
+            if known is None or self._clock() >= until + self._stale_seconds:
+                await asyncio.wait({self._loading[key]}, timeout=seconds)
+            elif took <= seconds_beside_old:
+                await asyncio.wait({self._loading[key]}, timeout=seconds_beside_old)
         if key in self._failed:
             raise self._failed[key]
-        return self._known.get(key, (0.0, None))[1]
+        return self._known.get(key, _NONE)[1]
 
     async def get_fresh(self, key: K) -> T:
         """Return the answer for a key, never one that is too old; raises what ``load`` raises."""
         async with self._turn:
-            until, known = self._known.get(key, (0.0, None))
+            until, known, _ = self._known.get(key, _NONE)
             if known is not None and self._clock() < until:
                 return known
             started = self._clock()
             answer = await self._load(key)
             now = self._clock()
-            cached_seconds = min(max(_MIN_TTL_SECONDS, (now - started) * _COST_FACTOR), self._most_seconds)
-            self._known[key] = (now + cached_seconds, answer)
+            took = now - started
+            self._known[key] = now + max(_MIN_TTL_SECONDS, took * self._cost_factor), answer, took
             self._known.move_to_end(key)
             self._failed.pop(key, None)
             if len(self._known) > _MOST_KEPT:

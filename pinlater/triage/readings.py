@@ -131,11 +131,13 @@ class StoreCalls(NamedTuple):
         name: ``enqueue``, ``dequeue``, ``ack`` or ``checkpoint``; or that of the shard.
         calls: number of calls.
         p95_seconds: time that 95 % of them did not exceed.
+        median_seconds: time that half of them did not exceed.
     """
 
     name: str
     calls: int
     p95_seconds: float
+    median_seconds: float = 0.0
 
 
 class ServerReading(NamedTuple):

@@ -77,7 +77,7 @@ def _store_calls(first: Mapping[str, Histogram], last: Mapping[str, Histogram]) 
     """
     added = {name: times.since(first.get(name)) for name, times in last.items()}
     found = [
-        StoreCalls(name, times.size, seconds)
+        StoreCalls(name, times.size, seconds, times.quantile(0.5) or 0.0)
         for name, times in added.items()
         if (seconds := times.quantile(0.95)) is not None
     ]

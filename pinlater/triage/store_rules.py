@@ -9,6 +9,9 @@ from pinlater.triage.readings import Readings, ShardReading, StoreCalls
 from pinlater.triage.texts import shortened, size, span
 from pinlater.triage.thresholds import Thresholds
 
+_FEWEST_CALLS = 2
+"""A single call says nothing about the store."""
+
 _ALMOST_FULL = 0.25
 """Below this part of the threshold a shard is full any moment."""
 
@@ -91,11 +94,7 @@ def store_slow(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
         if took is not None and took >= thresholds.store_slow_seconds:
             yield _slow(took, f"A small call to the server took {span(took)}.", thresholds, {"seconds": took})
         return
-    slow = [
-        calls
-        for calls in server.store_calls
-        if calls.calls >= thresholds.store_calls and calls.p95_seconds >= thresholds.store_slow_seconds
-    ]
+    slow = [calls for calls in server.store_calls if _are_slow(calls, thresholds)]
     if slow:
         worst = max(slow, key=lambda calls: calls.p95_seconds)
         shard = _slow_shard(server.shard_calls, thresholds)
@@ -108,6 +107,12 @@ def store_slow(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
         parts += [f"{server.refused_calls:,} calls were refused for it"] if server.refused_calls else []
         numbers = {"failed_commits": server.failed_commits, "refused_calls": server.refused_calls}
         yield _slow(None, f"Within the last minute {' and '.join(parts)}.", thresholds, numbers)
+
+
+def _are_slow(calls: StoreCalls, thresholds: Thresholds) -> bool:
+    """Whether calls are slow: one of some may be, since each may be one of twenty; of two, both have to be."""
+    seconds = calls.p95_seconds if calls.calls >= thresholds.store_calls else calls.median_seconds
+    return calls.calls >= _FEWEST_CALLS and seconds >= thresholds.store_slow_seconds
 
 
 def _slow_shard(calls: Sequence[StoreCalls], thresholds: Thresholds) -> StoreCalls | None:

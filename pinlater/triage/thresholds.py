@@ -33,7 +33,7 @@ class Thresholds(NamedTuple):
         flood_factor: and for a class, its share is so many times the usual one.
         store_slow_seconds: 95 % of the store's calls do not exceed this.
         store_stalled_seconds: the same, so long that jobs hardly move.
-        store_calls: fewer calls say nothing about the store.
+        store_calls: of fewer calls, most have to be slow.
         free_bytes: less space is left for a shard.
         free_share: or a smaller share of all that it may use.
     """

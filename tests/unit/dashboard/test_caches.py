@@ -126,14 +126,19 @@ def test_whoever_asks_does_not_wait_for_what_takes_long():
 def test_an_old_answer_is_given_only_if_no_new_one_comes_soon():
     async def scenario():
         answers, cache = await with_an_old_answer()
+        hopeless = await cache.get_within("", 20, seconds_beside_old=0.5)  # it took a second the last time
+        await asyncio.gather(*cache._loading.values())
+        answers.now += 30
         soon = await cache.get_within("", 20, seconds_beside_old=20)
         answers.now += 30
         answers.may_answer.clear()
+        answers.now -= 1
+        cache._known[""] = (*cache._known[""][:2], 0.0)
         late = await cache.get_within("", 20, seconds_beside_old=0.01)
         await cache.close()
-        return soon, late
+        return hopeless, soon, late
 
-    assert asyncio.run(scenario()) == (2, 2)
+    assert asyncio.run(scenario()) == (1, 3, 3)
 
 
 def test_whoever_needs_it_waits_for_a_new_answer():
@@ -144,10 +149,10 @@ def test_whoever_needs_it_waits_for_a_new_answer():
     assert asyncio.run(scenario()) == 2
 
 
-def test_an_answer_that_was_slow_to_load_is_not_cached_for_long():
+def test_an_answer_is_cached_by_its_cost():
     async def scenario():
         answers = SlowAnswers()
-        cache = TtlCache(answers, lambda: answers.now, most_seconds=3)
+        cache = TtlCache(answers, lambda: answers.now, cost_factor=3)
         first = await cache.get("")
         answers.now += 2.5
         second = await cache.get("")

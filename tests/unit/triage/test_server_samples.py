@@ -14,7 +14,9 @@ def test_what_happened_between_two_samples():
     times = {"ack": Histogram((0.1, 1.0), (100, 10, 0), 6.0), "dequeue": Histogram((0.1, 1.0), (0, 0, 0), 0.0)}
     last = ServerSample(times, {}, 5, 9, shards, by_key, warn)
     reading = server_reading(first, last)
-    assert reading == ServerReading(shards, [StoreCalls("ack", 10, pytest.approx(0.955))], [], 1, 7, by_key, warn)
+    assert reading == ServerReading(
+        shards, [StoreCalls("ack", 10, pytest.approx(0.955), pytest.approx(0.55))], [], 1, 7, by_key, warn
+    )
     assert server_reading(None, last) == ServerReading(shards, waiting_for_key=by_key, thresholds=warn)
     assert server_reading(ServerSample(), ServerSample()) == ServerReading(store_calls=[], shard_calls=[])
 

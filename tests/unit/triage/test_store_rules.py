@@ -41,7 +41,9 @@ def test_a_store_is_slow():
     assert "One in twenty calls of ack to the store takes 800 ms or longer" in finding.sentence
     [finding] = found(store_slow, server(store_calls=[StoreCalls("ack", 50, 5)]))
     assert finding.severity == "critical"
-    assert found(store_slow, server(store_calls=[StoreCalls("ack", 1, 5), quick])) == []
+    assert found(store_slow, server(store_calls=[StoreCalls("ack", 1, 5, 5), quick])) == []
+    assert found(store_slow, server(store_calls=[StoreCalls("ack", 2, 5, 0.1)])) == [], "one of two"
+    assert len(found(store_slow, server(store_calls=[StoreCalls("ack", 2, 5, 4)]))) == 1
     assert found(store_slow, server(store_calls=[StoreCalls("ack", 50, 0.05)])) == []
 
 
