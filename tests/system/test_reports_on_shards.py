@@ -48,3 +48,15 @@ def test_a_shard_that_is_away_makes_nothing_fail(server, client, two_shards, tro
     for name in WORKERS:
         client.report_worker(WorkerReport(name, "web1"), 0)
     assert seen(client) == {}
+
+
+def test_workers_whose_connections_end_are_lost_on_any_shard(server, client):
+    for name in WORKERS:
+        with Client(server.address) as its_own:
+            for sent_ms in (1, 2):
+                its_own.report_worker(WorkerReport(name, "web1", 7, sent_ms=sent_ms), 600)
+    wait_for(lambda: all(report.lost_ms for report in client.workers()), 60, client.workers)
+    assert seen(client) == dict.fromkeys(WORKERS, 7)
+    with Client(server.address) as its_own:
+        its_own.report_worker(WorkerReport("w3", "web1", 8, sent_ms=3), 600)
+        assert [report.id for report in client.workers() if not report.lost_ms] == ["w3"]
