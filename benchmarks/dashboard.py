@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import json
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Iterator
 
 from benchmarks.consumer import acks_of, send_dequeue
+from benchmarks.dashboard_pages import pages_of, visit
 from benchmarks.figures import Figure, percentile
 from benchmarks.jobs import Nothing
 from benchmarks.programs import ProgramFailed, Server
 from benchmarks.setting import Setting
-from benchmarks.viewers import Browser
 from pinlater import Client
 from pinlater.client.connection import Connection
-from pinlater.errors import PinLaterError
 from pinlater.jobs.body_codec import encode_body
 from pinlater.model.attempts import Ack
 from pinlater.model.body_metadata import periodic_key
 from pinlater.model.jobs import JobInfo, NewJob
 from pinlater.model.state import JobState
 from pinlater.model.status import format_failure, format_origin, status_space
-from pinlater.model.workers import RunningJob, WorkerProcess, WorkerReport
 from pinlater.protocol.messages import PinLaterJobAckInfo
 
 JOBS = 5_000_000
@@ -36,19 +30,12 @@ QUEUES = 500
 DEEP = 100
 
 VIEWERS = 10
-VISITS = 25
-"""Of each page. One follows the other, so that what a page remembers of its last visit has grown old."""
-TURN_SECONDS = 0.1
 DEQUEUES = 2_000
 PAUSE_SECONDS = 0.002
-SETTLE_SECONDS = 2.0
-"""Until all pages are open."""
+SETTLE_SECONDS = 8.0
+"""Until all pages are open, and have refreshed themselves."""
 BATCH_SIZE = 10
 
-WORKERS = 25
-PROCESSES = 8
-"""Of each worker."""
-REPORT_SECONDS = 4.0
 FAILING_QUEUES = 100
 RETRIES = 20
 """Jobs of each of them whose first attempt has failed."""
@@ -61,33 +48,27 @@ _ERRORS = ("ConnectionRefusedError: mail-{}.example.com", "KeyError: 'locale'", 
 
 def measure(setting: Setting) -> list[Figure]:
     """Measure each page over the full store, then the dequeues of a worker without and with people who look on."""
-    jobs, queues = setting.amount(JOBS), _queues(setting.amount(QUEUES))
-    with setting.server() as server, server.connection() as consumer:
-        _fill(server, queues, jobs)
-        with _workers_report(server, queues):
-            pages = _pages(server, queues)
-            times = _visit(server, pages, setting.amount(VISITS))
-            paths = [path(0) for path in pages.values()]
-            dequeues = setting.amount(DEQUEUES)
-            alone, watched = setting.in_turns(
-                lambda: _dequeue(consumer, dequeues),
-                lambda: _dequeue_watched(setting, server, paths, consumer, dequeues),
-            )
-    size = f"{jobs:,} jobs, {len(queues):,} queues"
-    return [
-        *(_page_figure(name, percent, size, found) for name, found in times.items() for percent in (50, 95)),
-        *(_dequeue_figure(percent, alone, watched) for percent in (50, 99)),
-    ]
+    jobs, queues = setting.amount(JOBS), queues_of(setting.amount(QUEUES))
+    with setting.server() as server:
+        fill(server, queues, jobs)
+        return measure_filled(setting, server, queues, f"{jobs:,} jobs, {len(queues):,} queues")
 
 
-def _queues(count: int) -> list[str]:
+def measure_filled(setting: Setting, server: Server, queues: list[str], size: str) -> list[Figure]:
+    """Measure the same on a store that is full already."""
+    with setting.reporters(server, queues):
+        pages = pages_of(server, queues)
+        return [*visit(setting, server, pages, size), *_watch(setting, server, [path(0) for path in pages.values()])]
+
+
+def queues_of(count: int) -> list[str]:
     return [_QUEUE, *(f"queue_{number:03d}" for number in range(1, count))]
 
 
 # The store
 
 
-def _fill(server: Server, queues: list[str], jobs: int) -> None:
+def fill(server: Server, queues: list[str], jobs: int) -> None:
     with server.client() as client:
         each = max(jobs // (DEEP + len(queues) - 1), 10)
         for queue in queues:
@@ -146,102 +127,35 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-# Workers
-
-
-@contextlib.contextmanager
-def _workers_report(server: Server, queues: list[str]) -> Iterator[None]:
-    """Report workers for all queues, as workers do."""
-    is_over = threading.Event()
-
-    def report() -> None:
-        with server.client() as client, contextlib.suppress(PinLaterError):
-            while not is_over.wait(REPORT_SECONDS / WORKERS):
-                client.report_worker(_report(next(numbers), queues), 60)
-
-    numbers = itertools.cycle(range(WORKERS))
-    with server.client() as client:
-        for number in range(WORKERS):
-            client.report_worker(_report(number, queues), 60)
-    thread = threading.Thread(target=report)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
-
-
-def _report(number: int, queues: list[str]) -> WorkerReport:
-    now_ms, served = _now_ms(), queues[number::WORKERS]
-    running = [RunningJob(f"{served[0] if served else _QUEUE}:s1:p1:{number + 1}", now_ms)]
-    processes = [
-        WorkerProcess(1000 + one, "pool", served, now_ms - _DAY_MS, 2**26, 1, 1000, running, 2**26)
-        for one in range(PROCESSES)
-    ]
-    return WorkerReport(f"web{number}", f"web{number}", 42, processes=processes, sent_ms=now_ms)
-
-
-# The pages
-
-
-def _pages(server: Server, queues: list[str]) -> dict[str, Callable[[int], str]]:
-    """Return what makes the path of each page for its so many-th visit: of a queue, that of another one each time."""
-    with server.client() as client:
-        failed = client.scan(_QUEUE, JobState.FAILED, limit=50)
-        pending = client.scan(_QUEUE, JobState.PENDING, limit=1).jobs[0]
-    jobs, names = f"/jobs?queue={_QUEUE}&state=", queues[1:]
-    fixed = {
-        "overview": "/",
-        "sorted": "/?sort=pending",
-        "queue": f"/queues/{_QUEUE}",
-        "pending": f"{jobs}pending",
-        "scheduled": f"{jobs}scheduled",
-        "succeeded": f"{jobs}succeeded",
-        "failed_jobs": f"{jobs}failed",
-        "further": f"{jobs}failed&from={failed.continuation}",
-        "job": f"/job?id={pending.descriptor}",
-        "failing": "/failing",
-        "periodic": "/periodic",
-        "classes": "/classes",
-        "workers": "/workers",
-        "server": "/server",
-        "charts": f"/charts?queue={_QUEUE}&range=30d",
-    }
-    rotating = {"other_queue": "/queues/{}", "other_jobs": "/jobs?queue={}&state=pending"}
-    return {
-        **{name: (lambda _, path=path: path) for name, path in fixed.items()},
-        **{name: (lambda visit, path=path: path.format(names[visit % len(names)])) for name, path in rotating.items()},
-    }
-
-
-def _visit(server: Server, pages: dict[str, Callable[[int], str]], visits: int) -> dict[str, list[float]]:
-    """Return the milliseconds of each visit, page by page."""
-    times: dict[str, list[float]] = {name: [] for name in pages}
-    with closing(Browser(server.admin_port)) as browser:
-        for visit in range(visits):
-            for name, path in pages.items():
-                times[name].append(browser.time_ms(path(visit)))
-                time.sleep(TURN_SECONDS)
-    return times
-
-
-def _page_figure(name: str, percent: int, size: str, found: list[float]) -> Figure:
-    title = f"page {name}, {'median' if percent == 50 else f'p{percent}'}; {size}"
-    return Figure(f"dashboard_{name}_p{percent}", title, "ms", [percentile(found, percent)])
-
-
 # The work
 
 
-def _dequeue_watched(
-    setting: Setting, server: Server, paths: list[str], consumer: Connection, count: int
-) -> list[float]:
-    with setting.viewers(server, paths, VIEWERS) as viewers:
-        time.sleep(min(SETTLE_SECONDS, count * PAUSE_SECONDS))
-        times = _dequeue(consumer, count)
-        viewers.check()
-        return times
+def _watch(setting: Setting, server: Server, paths: list[str]) -> list[Figure]:
+    """Measure dequeues beside nobody, beside people with machines of their own, and beside people who share ours."""
+    dequeues = setting.amount(DEQUEUES)
+    read: dict[bool, list[float]] = {True: [], False: []}
+
+    def watched(*, apart: bool) -> list[float]:
+        with setting.viewers(server, paths, VIEWERS, apart=apart) as viewers:
+            time.sleep(min(SETTLE_SECONDS, dequeues * PAUSE_SECONDS))
+            started, pages = time.monotonic(), viewers.pages()
+            times = _dequeue(consumer, dequeues)
+            read[apart].append((viewers.pages() - pages) / (time.monotonic() - started))
+            viewers.check()
+            return times
+
+    with server.connection() as consumer:
+        alone, apart, sharing = setting.in_turns(
+            lambda: _dequeue(consumer, dequeues), lambda: watched(apart=True), lambda: watched(apart=False)
+        )
+    return [
+        figure
+        for name, kind, found in (("apart", "on other machines", apart), ("sharing", "on this machine", sharing))
+        for figure in (
+            *(_dequeue_figure(percent, name, kind, alone, found) for percent in (50, 99)),
+            Figure(f"dashboard_{name}_pages", f"pages read by {VIEWERS} {kind}", "pages/s", read[name == "apart"]),
+        )
+    ]
 
 
 def _dequeue(consumer: Connection, count: int) -> list[float]:
@@ -259,11 +173,11 @@ def _dequeue(consumer: Connection, count: int) -> list[float]:
     return times
 
 
-def _dequeue_figure(percent: int, alone: list[list[float]], watched: list[list[float]]) -> Figure:
+def _dequeue_figure(percent: int, name: str, kind: str, alone: list[list[float]], watched: list[list[float]]) -> Figure:
     """Compare both; the rounds stand close together, so each has its own comparison."""
     return Figure(
-        f"dashboard_dequeue_p{percent}",
-        f"dequeue p{percent}, {VIEWERS} dashboards open; beside none",
+        f"dashboard_{name}_dequeue_p{percent}",
+        f"dequeue p{percent}, {VIEWERS} dashboards open {kind}; beside none",
         "ms",
         [percentile(round_, percent) for round_ in watched],
         [percentile(round_, percent) for round_ in alone],

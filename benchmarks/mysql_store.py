@@ -63,6 +63,10 @@ class MysqlStores:
         """Return the statements of all clients so far."""
         return asyncio.run(_statements(self._ports[folder]))
 
+    def work(self, folder: Path) -> dict[str, int]:
+        """Return the statements of all clients so far, and the rows that they have read, of indexes and tables."""
+        return dict(zip(("statements", "rows"), asyncio.run(_work(self._ports[folder])), strict=True))
+
     def bare(self, folder: Path) -> BareMysql:
         """Start a MariaDB; return a bare loop on it."""
         return BareMysql(self._start(folder), _USER, _PASSWORD)
@@ -121,13 +125,25 @@ async def _statements(port: int) -> int:
     return int((await _row(port, "SHOW GLOBAL STATUS LIKE 'Questions'"))[1])
 
 
-async def _row(port: int, statement: str, parameters: tuple[Any, ...] = ()) -> Any:
+async def _work(port: int) -> tuple[int, int]:
+    rows = await _rows(
+        port, "SHOW GLOBAL STATUS WHERE Variable_name = 'Questions' OR Variable_name LIKE 'Handler_read%'"
+    )
+    counts = {name: int(count) for name, count in rows}
+    return counts.pop("Questions"), sum(counts.values())
+
+
+async def _row(port: int, statement: str, parameters: tuple[Any, ...] | None = None) -> Any:
+    return (await _rows(port, statement, parameters))[0]
+
+
+async def _rows(port: int, statement: str, parameters: tuple[Any, ...] | None = None) -> list[Any]:
     connection = await asyncmy.connect(host="127.0.0.1", port=port, user=_USER, password=_PASSWORD)
     async with connection.cursor() as cursor:
         await cursor.execute(statement, parameters)
-        row: Any = await cursor.fetchone()
+        rows: list[Any] = await cursor.fetchall()
     connection.close()
-    return row
+    return rows
 
 
 def _answers(port: int) -> bool:

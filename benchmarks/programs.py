@@ -210,10 +210,32 @@ class Echo(_Program):
 
 
 class Viewers(_Program):
-    """People who look at a server's dashboard; each page, in turn, has one of them."""
+    """People who look at a server's dashboard; each page, in turn, has one of them.
 
-    def __init__(self, folder: Path, server: Server, paths: Sequence[str], count: int) -> None:
-        super().__init__("benchmarks.viewers", [str(server.admin_port), str(count), *paths], folder / "viewers.log")
+    Args:
+        folder: of the log.
+        server: whose dashboard it is.
+        paths: of the pages.
+        count: of people.
+        apart: whether they take no processor that somebody else wants, as if they were on other machines.
+    """
+
+    def __init__(self, folder: Path, server: Server, paths: Sequence[str], count: int, *, apart: bool) -> None:
+        kind = "apart" if apart else "sharing"
+        super().__init__(
+            "benchmarks.viewers", [kind, str(server.admin_port), str(count), *paths], folder / "viewers.log"
+        )
+
+    def pages(self) -> int:
+        """Return how many pages they have read so far, half a second ago."""
+        return int((self._log.read_text().split() or ["0"])[-1])
+
+
+class Reporters(_Program):
+    """Workers that report for queues to a server, but do nothing."""
+
+    def __init__(self, folder: Path, server: Server, queues: Sequence[str]) -> None:
+        super().__init__("benchmarks.reporters", [str(server.address), *queues], folder / "reporters.log")
 
 
 def free_ports(count: int) -> list[int]:

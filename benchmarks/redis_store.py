@@ -60,6 +60,13 @@ class RedisStores:
         """Return the commands so far, those of scripts included, without this one."""
         return int(self._clients[folder].info("stats")["total_commands_processed"])
 
+    def work(self, folder: Path) -> dict[str, int]:
+        """Return the commands so far, those of scripts included, and the microseconds that they took."""
+        commands = self._clients[folder].info("commandstats")
+        scripts = {"cmdstat_eval", "cmdstat_evalsha", "cmdstat_fcall", "cmdstat_exec"}
+        outer = sum(each["usec"] for name, each in commands.items() if name in scripts)
+        return {"statements": self.statements(folder), "script µs": int(outer)}
+
     def bare(self, folder: Path) -> BareRedis:
         """Start a Redis; return a bare loop on it."""
         self._start(folder)

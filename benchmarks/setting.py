@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchmarks.finished import Finished
-from benchmarks.programs import Echo, Server, Viewers, Worker
+from benchmarks.programs import Echo, Reporters, Server, Viewers, Worker
 from benchmarks.stores import Bare, Stores
 from benchmarks.waiting import FilledStore
 
@@ -97,9 +97,17 @@ class Setting:
         """Start a worker with the jobs of this package."""
         return Worker(self.folder, server, processes=processes, burst=burst, lease_seconds=lease_seconds)
 
-    def viewers(self, server: Server, paths: Sequence[str], count: int) -> Viewers:
-        """Let people look at the dashboard of a server."""
-        return Viewers(self.folder, server, paths, count)
+    def viewers(self, server: Server, paths: Sequence[str], count: int, *, apart: bool) -> Viewers:
+        """Let people look at the dashboard of a server; ``apart``: they take no processor that somebody else wants."""
+        return Viewers(self.folder, server, paths, count, apart=apart)
+
+    def reporters(self, server: Server, queues: Sequence[str]) -> Reporters:
+        """Let workers report for queues to a server."""
+        return Reporters(self.folder, server, queues)
+
+    def work(self, name: str = "server") -> dict[str, int]:
+        """Return what the database of a store has done so far, by name; nothing if it has no server."""
+        return self.stores.work(self.folder / name)
 
     def bare(self, name: str = "bare") -> AbstractContextManager[Bare]:
         """Make an empty bare store, on the same disk."""

@@ -36,6 +36,10 @@ class SqliteStores:
     def statements(self, folder: Path) -> None:
         """Return nothing: a file counts none."""
 
+    def work(self, folder: Path) -> dict[str, int]:  # noqa: ARG002 - a file counts nothing
+        """Return nothing."""
+        return {}
+
     def bare(self, folder: Path) -> BareStore:
         """Make a file."""
         return BareStore(folder / "bare.db")

@@ -49,6 +49,9 @@ class Stores(Protocol):
     def statements(self, folder: Path) -> int | None:
         """Return how many statements the server of a store has executed; None where there is none."""
 
+    def work(self, folder: Path) -> dict[str, int]:
+        """Return what the server of a store has done so far: statements, and how much these read."""
+
     def bare(self, folder: Path) -> AbstractContextManager[Bare]:
         """Make a bare store."""
 

@@ -30,6 +30,9 @@ from pinlater.model.workers import JobClass, WorkerReport
 _STALE_SECONDS = 60.0
 """For so long, answers that take long are shown while new ones are loaded."""
 
+_COUNTING_FACTOR = 50.0
+"""How many times as long as it took to count the jobs of failure groups they are not counted again."""
+
 _SHORTLY_STALE_SECONDS = 10.0
 """For so long, the others are."""
 
@@ -119,7 +122,7 @@ def make_app_state(options: DashboardOptions, client: AsyncVerbs, searcher: Asyn
     async def groups_of(queue: str) -> list[FailureGroup]:
         return await client.failure_groups([queue] if queue else [], limit=MOST_GROUPS)
 
-    failure_groups = TtlCache(groups_of, stale_seconds=_SHORTLY_STALE_SECONDS)
+    failure_groups = TtlCache(groups_of, cost_factor=_COUNTING_FACTOR, stale_seconds=_SHORTLY_STALE_SECONDS)
     periodic = TtlCache(directory.find, stale_seconds=_STALE_SECONDS)
     reports: TtlCache[str, list[WorkerReport]]
     reports = TtlCache(lambda _: client.workers(), stale_seconds=_SHORTLY_STALE_SECONDS)

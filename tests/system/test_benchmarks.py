@@ -28,7 +28,7 @@ PAGES = (
     "failing",
 )
 PAGES += ("periodic", "classes", "workers", "server", "charts", "other_queue", "other_jobs")
-PAGE_TIMES = {f"dashboard_{page}_p{percent}" for page in PAGES for percent in (50, 95)}
+PAGE_COLUMNS = {f"dashboard_{page}_{column}" for page in PAGES for column in ("median_ms", "p95_ms", "CPU_ms")}
 FIGURES = {
     "bulk_enqueue": {"bulk_enqueue", "bulk_enqueue_cpu", "bulk_enqueue_paused", "bulk_enqueue_fresh"},
     "single_enqueue": {
@@ -54,9 +54,12 @@ FIGURES = {
     "recovery": {"worker_start", "idle_process", "kill_recovery"},
     "servers": {"servers_1_enqueue", "servers_1_drain"},
     "dashboard": {
-        *PAGE_TIMES,
-        "dashboard_dequeue_p50",
-        "dashboard_dequeue_p99",
+        *PAGE_COLUMNS,
+        *(
+            f"dashboard_{who}_{what}"
+            for who in ("apart", "sharing")
+            for what in ("dequeue_p50", "dequeue_p99", "pages")
+        ),
     },
     "steps": {"steps_small", "steps_small_bytes", "steps_large", "steps_large_bytes"},
     "joined": {"joined_plain", "joined", "joined_share", "joined_body"},
@@ -78,7 +81,9 @@ WITH_NOTHING_TO_COMPARE = {
     *FIGURES["joined"],
     *FIGURES["steps"],
     *FIGURES["keys"],
-    *PAGE_TIMES,
+    *PAGE_COLUMNS,
+    "dashboard_apart_pages",
+    "dashboard_sharing_pages",
 }
 
 MOST_OF_ONE_CALL = {

@@ -84,13 +84,16 @@ async def lookup(
     for place, job in enumerate(jobs):
         places[job.queue].append(place)
     records: list[JobRecord | None] = [None] * len(jobs)
-    for queue, own in places.items():
+
+    async def of_queue(queue: str, own: Sequence[int]) -> None:
         with suppress(QueueNotFound):
             for start in range(0, len(own), page_size):
                 page = own[start : start + page_size]
                 found = await _lookup_page(scripts, queue, [jobs[place] for place in page], options)
                 for place, record in zip(page, found, strict=True):
                     records[place] = record
+
+    await asyncio.gather(*(of_queue(queue, own) for queue, own in places.items()))
     return records
 
 

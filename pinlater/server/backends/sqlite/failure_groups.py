@@ -55,7 +55,8 @@ def read(connection: sqlite3.Connection, queues: Mapping[int, Queue], limit: int
     for start in range(0, len(rows), _GROUPS_AT_ONCE):
         some = rows[start : start + _GROUPS_AT_ONCE]
         places = json.dumps([row[:2] for row in some])
-        for place, given_up, retrying in connection.execute(_COUNT_JOBS, (places, budget.cap)).fetchall():
+        [counts] = connection.execute(_COUNT_JOBS, (places, budget.cap)).fetchone()
+        for place, given_up, retrying in json.loads(counts):
             budget.spend(given_up + retrying)
             queue_id, *told = some[place]
             found.append(FailureGroup._make((queues[queue_id].name, *told, given_up, retrying)))

@@ -183,9 +183,9 @@ WHERE state = 0 AND queue_id = ?1 AND priority = ?3 AND run_after > ?2
 ORDER BY run_after LIMIT 1
 
 -- name: first_due
--- When the first job of each queue falls due: ?1 ids of queues, ?2 all priorities, as JSON lists. One statement for all:
--- between two of them, a thread would wait for the interpreter.
-SELECT asked.value, (
+-- When the first job of each queue falls due, as a JSON list of ids and times: ?1 ids of queues, ?2 all priorities, as
+-- JSON lists. One statement with one row: for each of them, a thread has to wait for the interpreter.
+SELECT json_group_array(json_array(asked.value, (
     SELECT min(due) FROM (
         SELECT (
             SELECT run_after FROM jobs INDEXED BY jobs_pending
@@ -193,7 +193,7 @@ SELECT asked.value, (
             ORDER BY run_after LIMIT 1
         ) AS due FROM json_each(?2) AS levels
     )
-) FROM json_each(?1) AS asked
+))) FROM json_each(?1) AS asked
 
 -- name: succeed_jobs
 -- Success acks of one claim and priority, as a JSON list of ids: ?3 ids, ?4 claim or NULL for any, ?5 priority.
@@ -632,16 +632,17 @@ FROM json_each(?1) CROSS JOIN failure_groups ON failure_groups.queue_id = value
 ORDER BY last_failed_at DESC LIMIT ?2
 
 -- name: count_failed_so
--- Each of some groups by its place in ?1, how many of its jobs are FAILED, and how many PENDING: ?1 pairs of queue and
--- group as a JSON list, ?2 cap of each count.
-SELECT asked.key,
+-- Each of some groups by its place in ?1, how many of its jobs are FAILED, and how many PENDING, as a JSON list: ?1 pairs
+-- of queue and group, likewise, ?2 cap of each count.
+SELECT json_group_array(json_array(
+    asked.key,
     (SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_by_failure
         WHERE failure_group IS NOT NULL AND state IN (0, 3) AND queue_id = json_extract(asked.value, '$[0]')
           AND failure_group = json_extract(asked.value, '$[1]') AND unlikely(state = 3) LIMIT ?2)),
     (SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_by_failure
         WHERE failure_group IS NOT NULL AND state IN (0, 3) AND queue_id = json_extract(asked.value, '$[0]')
           AND failure_group = json_extract(asked.value, '$[1]') AND unlikely(state = 0) LIMIT ?2))
-FROM json_each(?1) AS asked
+)) FROM json_each(?1) AS asked
 
 -- name: failure_groups_to_look_at
 -- With whether they are empty, and how many groups the queue has: ?1 now, ?2 limit.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -113,8 +114,8 @@ def first_due(connection: sqlite3.Connection, queues: Sequence[Queue]) -> dict[s
         return {}
     names = {queue.id: queue.name for queue in queues}
     levels = range(1, len(queues[0].prefixes) + 1)
-    rows = connection.execute(QUERIES["first_due"], (id_list(names), id_list(levels))).fetchall()
-    return {names[queue_id]: due_ms for queue_id, due_ms in rows}
+    [found] = connection.execute(QUERIES["first_due"], (id_list(names), id_list(levels))).fetchone()
+    return {names[queue_id]: due_ms for queue_id, due_ms in json.loads(found)}
 
 
 def scan(connection: sqlite3.Connection, search: JobSearch, limit: int, position: Position | None) -> RecordPage:
