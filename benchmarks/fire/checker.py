@@ -163,8 +163,9 @@ def _spent_for_nothing(evidence: Evidence, queues: Mapping[str, QueueRules]) -> 
     """
     names = {job: stored.name for job, stored in evidence.stored.items()}
     names |= {one.job: one.name for one in evidence.holdings}
-    if any(trouble.kind == "freeze_store" and trouble.seconds > CONSUMER_LEASE for trouble in evidence.disturbances):
-        return  # nobody could renew or end what was claimed just before
+    silent = [trouble for trouble in evidence.disturbances if trouble.kind in {"freeze_store", "cut_server"}]
+    if any(trouble.seconds > CONSUMER_LEASE for trouble in silent):
+        return  # nobody could renew, end or give back what was claimed just before
     are_workers_safe = not any(trouble.kind in FAULTS_OF_WORKERS for trouble in evidence.disturbances)
     spent: dict[str, list[str]] = defaultdict(list)
     for job, count in undelivered(evidence).items():

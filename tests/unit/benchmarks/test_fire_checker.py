@@ -200,11 +200,12 @@ def test_workers_lose_no_attempt_unless_they_are_killed_themselves(case):
     assert case.kinds == []
 
 
-def test_nobody_could_renew_while_the_store_stood_still_for_longer_than_a_lease(case):
+@pytest.mark.parametrize("kind", ["freeze_store", "cut_server"])
+def test_nobody_can_give_back_a_claim_while_the_store_is_out_of_reach_for_longer_than_its_lease(case, kind):
     case.held(case.job("plain", 7, spent=1), 5.0, 5.1)
-    case.evidence.disturbances = [Disturbance("freeze_store", 1.0, 1.0 + LEASE - 0.5)]
+    case.evidence.disturbances = [Disturbance(kind, 1.0, 1.0 + LEASE - 0.5)]
     assert case.kinds == ["attempt spent for nothing"]
-    case.evidence.disturbances = [Disturbance("freeze_store", 1.0, 1.0 + LEASE + 0.5)]
+    case.evidence.disturbances = [Disturbance(kind, 1.0, 1.0 + LEASE + 0.5)]
     assert case.kinds == []
 
 
