@@ -12,7 +12,9 @@ import click
 
 from pinlater.cli.bulk_action import BATCH_SIZE, batches, progress_bar
 from pinlater.cli.filters import Filter
+from pinlater.cli.retrying import knows_retrying
 from pinlater.errors import PriorityNotSupported, ProtocolError, UnknownError
+from pinlater.model.body_patterns import class_pattern
 from pinlater.model.state import JobState
 
 if TYPE_CHECKING:
@@ -110,11 +112,11 @@ class JobSelection(NamedTuple):
 
     def pages(self, client: Client, page_size: int = BATCH_SIZE) -> Iterator[list[JobInfo]]:
         """Yield the jobs, page by page, without bodies; on a terminal, say how far a search of bodies has come."""
-        looked_at, is_shown = 0, self.body_regex is not None and sys.stderr.isatty()
+        looked_at = 0
         for page in self._pages(client, page_size):
             yield self._matching(client, page.jobs)
             looked_at += _looked_at(page)
-            if is_shown:
+            if page.looked_at is not None and sys.stderr.isatty():
                 click.echo(f"looked at {looked_at:,} jobs\r", nl=False, err=True)
 
     def _progress_bar(self, client: Client) -> Any:
@@ -128,6 +130,21 @@ class JobSelection(NamedTuple):
         return (False, True) if self.future is None else (self.future,)
 
     def _pages(self, client: Client, page_size: int = BATCH_SIZE) -> Iterator[Page]:
+        """Yield pages of the jobs, and of others that only the tool tells apart.
+
+        For a class, the server searches the bodies first, if it can: most jobs are then never read by the tool.
+        """
+        if self.body_regex is None and self.job_filter.job is not None and knows_retrying(client, self.queue):
+            pages, first = self._read(client, page_size, class_pattern(self.job_filter.job)), None
+            with contextlib.suppress(UnknownError):  # servers of earlier versions give up on many bodies
+                first = next(pages)
+            if first is not None and first.looked_at is not None:
+                yield first
+                yield from pages
+                return
+        yield from self._read(client, page_size, self.body_regex)
+
+    def _read(self, client: Client, page_size: int, body_regex: str | None) -> Iterator[Page]:
         for future in self._futures:
             continuation = None
             while True:
@@ -137,7 +154,7 @@ class JobSelection(NamedTuple):
                     priority=self.job_filter.priority,
                     future=future,
                     limit=page_size,
-                    body_regex=self.body_regex,
+                    body_regex=body_regex,
                     continuation=continuation,
                     retrying=self.retrying,
                     failure_group=self.job_filter.group,

@@ -119,6 +119,7 @@ class Recorder:
         self._stack = contextlib.ExitStack()
 
     def __enter__(self):
+        idl(), plain_idl()  # parsed now: on a busy machine that takes longer than the first call may
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
         self._listener = self._stack.enter_context(socket.socket(socket.AF_UNIX))
         self._listener.bind(str(folder / "server"))

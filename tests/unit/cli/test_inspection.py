@@ -7,6 +7,7 @@ import pytest
 
 from pinlater.cli.program import run
 from pinlater.errors import UnknownError
+from pinlater.model.body_patterns import class_pattern
 from pinlater.protocol import messages
 from tests.unit.cli.answers import NOW_MS, info, request
 
@@ -199,6 +200,41 @@ def test_scan_goes_on_where_a_search_of_bodies_ended(tool_run, server):
     server.answer = scanned(searched)
     lines = tool_run("scan", "email", "--regex", "x")[1].splitlines()
     assert [line.split()[0] for line in lines] == ["DESCRIPTOR", "email:s1:p1:0", "email:s1:p1:400"]
+
+
+def test_scan_lets_the_server_search_for_a_class(tool_run, server):
+    def answer(call):
+        return [] if call.method == "getFailureGroups" else bodies(searched)(call)
+
+    server.answer = answer
+    lines = tool_run("scan", "email", "--job", "Mail")[1].splitlines()
+    assert [line.split()[0] for line in lines] == ["DESCRIPTOR", "email:s1:p1:0", "email:s1:p1:400"]
+    asked = [call.arguments.request for call in server.calls if call.method == "scanJobs"]
+    assert {one.bodyRegexToMatch for one in asked} == {class_pattern("Mail")}
+    assert tool_run("scan", "email", "--job", "Other")[1] == "", "what the server finds is looked at"
+
+
+@pytest.mark.parametrize("refusal", [UnknownError("searching bodies took longer than 2 s"), None])
+def test_an_older_server_is_not_trusted_with_the_search_for_a_class(tool_run, server, refusal):
+    def answer(call):
+        if call.method == "getFailureGroups":
+            return []
+        is_search = call.method == "scanJobs" and call.arguments.request.bodyRegexToMatch
+        return refusal if is_search and refusal else bodies(pages)(call)
+
+    server.answer = answer
+    assert len(tool_run("scan", "email", "--job", "Mail", "--all")[1].splitlines()) == 251
+
+
+def bodies(answer):
+    """Answer scans, and look-ups of bodies, all of one class."""
+
+    def reply(call):
+        if call.method != "lookupJobs":
+            return answer(call)
+        return {name: info(name, body=b'{"job": "Mail", "to": 7}') for name in call.arguments.request.jobDescriptors}
+
+    return reply
 
 
 def test_count_reads_what_the_server_cannot_count_in_time(tool_run, server):
