@@ -175,6 +175,7 @@ def _steady(text):
         (r"\[((?:attempt \S+ )?)\d{4}-\S+Z \S+ \d+(?: [\d.]+ s)?\]", r"[\1...]"),
         (r"\b1[6-9]\d{11}\b", "MOMENT"),
         (r"\[MOMENT,\d+,", "[MOMENT,MILLIS,"),
+        (r", runMillis=\d+", ""),  # told only of what ran for long, as these do on a busy machine
     ):
         text = re.sub(pattern, name, text)
     return text
