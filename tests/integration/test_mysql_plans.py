@@ -245,6 +245,8 @@ OF_FAILURES = {
     "look_at_failure_groups": "PRIMARY", "delete_failure_groups_of_queue": "PRIMARY",
 }  # fmt: skip
 """Of failing jobs and their groups, with the index that each walks along."""
+OF_BOTH_KEYS = {"scan_keyed", "scan_keyed_oldest"}
+"""Of jobs that share a key, and of the one whose unique key it is: sorted together, once there is a page of each."""
 OF_CHILDREN = {"delete_children"}
 OF_STATISTICS = {name for name in STATEMENTS if "statistics" in name}
 OF_INBOXES = {"first_deleted_inbox", "deleted_inbox", "forget_inbox"}
@@ -280,6 +282,7 @@ BY_ID = (
     - {*OF_RESULTS}
     - {*OF_PERIODS}
     - OF_KEYS
+    - OF_BOTH_KEYS
     - {*FIRST_ONLY}
     - {*OF_MESSAGES}
     - {*OF_FAILURES}
@@ -296,7 +299,9 @@ def of_jobs(plan):
     return step
 
 
-@pytest.mark.parametrize("name", sorted(set(STATEMENTS) - OF_QUEUES - OF_STATISTICS - {"failure_groups"}))
+@pytest.mark.parametrize(
+    "name", sorted(set(STATEMENTS) - OF_QUEUES - OF_STATISTICS - OF_BOTH_KEYS - {"failure_groups"})
+)
 def test_no_statement_scans_or_sorts_the_jobs(filled, name):
     for step in filled.plan(name, **COMMON | begin_of(name)):
         if step["table"] in {"jobs", f"{filled.queries.database}.jobs"}:
@@ -354,6 +359,15 @@ def test_jobs_of_a_key_are_found_in_line(filled, name):
     assert step["key"] == "keyed_jobs_in_line", step
     assert "filesort" not in (step["Extra"] or ""), step
     assert all(other["key"] == "PRIMARY" for other in joined)
+
+
+@pytest.mark.parametrize("name", sorted(OF_BOTH_KEYS))
+def test_jobs_of_a_key_are_scanned_in_line_beside_the_one_that_is_unique_by_it(filled, name):
+    shared, joined, unique, both = filled.plan(name, **COMMON | begin_of(name))
+    assert (shared["key"], joined["key"], joined["type"]) == ("keyed_jobs_in_line", "PRIMARY", "eq_ref"), name
+    assert unique["type"] == "const" or "after reading const tables" in unique["Extra"], unique
+    assert not any(re.search("filesort|temporary", step["Extra"] or "") for step in (shared, joined, unique))
+    assert both["select_type"] == "UNION RESULT"
 
 
 @pytest.mark.parametrize("name", OF_MESSAGES)

@@ -113,7 +113,6 @@ class Trip(Talk, queue="steps"):
             saga.step("book", book, self.name, undo=unbook)
             doomed["now"] = "call in saga"
             context.call(Child(name=self.name, number=1))
-            doomed["now"] = "undo"
             raise Discard("no seats")
 
 
@@ -166,6 +165,7 @@ def book(name):
 
 
 def unbook(name):
+    doomed["now"] = "undo"  # not before: what an earlier step has left to be saved may be saved by now
     write(f"{name} undone")
 
 
