@@ -49,8 +49,8 @@ async def acquire_tokens(handles: Sequence[ShardHandle], queue: str, rate: float
     """Acquire tokens of a queue that the first two shards have, of those that answer; all servers ask in one order.
 
     A server that cannot reach one of the two still has the other bucket in common with the rest. So all together keep
-    to the rate while servers disagree about a shard. What one bucket had and the other did not is not given back: after
-    an outage, the bucket that nobody could use is full, and so comes into line with the other one by and by.
+    to the rate while servers disagree about a shard. The second bucket is asked for no more than the first one gave:
+    else one server would use up there what another one is about to ask for, and less than the rate would be handed out.
 
     Raises:
         QueueNotFound: all that answered lack the queue.
@@ -61,7 +61,7 @@ async def acquire_tokens(handles: Sequence[ShardHandle], queue: str, rate: float
     if not tokens.taken:
         return tokens
     try:
-        common = await _acquire_from_next(in_order, queue, rate, wanted)
+        common = await _acquire_from_next(in_order, queue, rate, tokens.taken)
     except (NoHealthyShards, QueueNotFound):  # there is but one
         return tokens
     return common if common.taken < tokens.taken else tokens
