@@ -60,9 +60,8 @@ class AsyncPool:
 
     def leave(self, borrowed: AsyncConnection) -> None:
         """Let the next calls go to another server, if there is one: this one does not answer, or reaches no store."""
-        if not self._servers.has_others:
+        if not self._servers.leave(borrowed.address):
             return
-        self._servers.fell_silent(borrowed.address)
         for connection in (borrowed, *self._idle):
             if connection.address == borrowed.address:
                 connection.close()

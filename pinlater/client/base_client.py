@@ -19,9 +19,10 @@ from pinlater.client.handle import JobHandle
 from pinlater.client.jobs import encoder, queue_of
 from pinlater.client.pool import Pool
 from pinlater.client.retrying import CallRetries, is_retryable
+from pinlater.client.servers import STORE_OUT_OF_REACH
 from pinlater.client.tracing_hooks import EnqueueTracer
 from pinlater.client.verbs import Verbs
-from pinlater.errors import CallTimeout, NoHealthyShards, PinLaterError, ShardConnectionFailed
+from pinlater.errors import CallTimeout, PinLaterError
 from pinlater.jobs.batch import BatchOutcome
 from pinlater.jobs.enqueue_options import CallOptions, EnqueueManyOptions, EnqueueOptions
 from pinlater.jobs.job import Job
@@ -182,7 +183,7 @@ class BaseClient(Verbs):
                 asking = self._calls.keeps_results()
                 connection.call(asking.method, asking.arguments, deadline - time.monotonic())
             reply = connection.call(call.method, call.arguments, deadline - time.monotonic())
-        except (CallTimeout, NoHealthyShards, ShardConnectionFailed):  # it stands still, or is cut off from the store
+        except (CallTimeout, *STORE_OUT_OF_REACH):  # it stands still, or is cut off from the store
             self._pool.leave(connection)
             raise
         finally:

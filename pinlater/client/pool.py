@@ -57,9 +57,8 @@ class Pool:
 
     def leave(self, borrowed: Connection) -> None:
         """Let the next calls go to another server, if there is one: this one does not answer, or reaches no store."""
-        if not self._servers.has_others:
+        if not self._servers.leave(borrowed.address):
             return
-        self._servers.fell_silent(borrowed.address)
         with self._lock:
             left = [connection for connection in self._idle if connection.address == borrowed.address]
             self._idle = [connection for connection in self._idle if connection.address != borrowed.address]

@@ -11,9 +11,12 @@ from collections.abc import Callable, Sequence
 from pinlater.client.address import DEFAULT_PORT, Address
 from pinlater.client.server_file import ServerFile
 from pinlater.client.tls import CA_KEY, TlsFiles
-from pinlater.errors import ConfigError
+from pinlater.errors import ConfigError, NoHealthyShards, ShardConnectionFailed
 
 ENVIRONMENT_KEY = "PINLATER_SERVERS"
+
+STORE_OUT_OF_REACH = (NoHealthyShards, ShardConnectionFailed)
+"""What a server answers that does not reach its store: perhaps another one does."""
 
 _FIRST_PENALTY_SECONDS = 0.1
 _LONGEST_PENALTY_SECONDS = 5.0
@@ -144,17 +147,14 @@ class ServerSet:
             penalty = min(last * 2, _LONGEST_PENALTY_SECONDS)
             self._penalties[address] = (self._clock() + penalty, penalty)
 
-    @property
-    def has_others(self) -> bool:
-        """Whether there is more than one server."""
-        return len(self._addresses()) > 1
+    def leave(self, address: Address) -> bool:
+        """Try others first for a while; return whether there are any.
 
-    def fell_silent(self, address: Address) -> None:
-        """Mark a server that left a call unanswered, as one does that stands still; others are tried first for a while.
-
-        That it takes connections proves nothing: its machine does so for it.
+        For a server that left a call unanswered, as one does that stands still, or that does not reach its store. That
+        it takes connections proves nothing: its machine does so for it.
         """
         with self._lock:
             if self._current == address:
                 self._current = None
             self._penalties[address] = (self._clock() + _LONGEST_PENALTY_SECONDS, _LONGEST_PENALTY_SECONDS)
+        return len(self._addresses()) > 1

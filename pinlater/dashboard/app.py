@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from pinlater.client.async_client import AsyncClient
+from pinlater.client.servers import STORE_OUT_OF_REACH
 from pinlater.dashboard.access import AccessMiddleware
 from pinlater.dashboard.app_state import make_app_state
 from pinlater.dashboard.assets import asset
@@ -45,10 +46,8 @@ from pinlater.dashboard.render import page
 from pinlater.errors import (
     CallError,
     ClientError,
-    NoHealthyShards,
     PinLaterError,
     QueueNotFound,
-    ShardConnectionFailed,
 )
 
 log = logging.getLogger(__name__)
@@ -171,7 +170,7 @@ async def _failed(request: Request, error: Exception) -> Response:
     if isinstance(error, CallError):
         text = "It does not answer. This page retries every few seconds. If the server is running, see its log."
         return _problem(request, 503, "Server unavailable", text, retries=request.method == "GET")
-    if isinstance(error, NoHealthyShards | ShardConnectionFailed):
+    if isinstance(error, STORE_OUT_OF_REACH):
         text = f"{_sentence(error)} This page retries every few seconds."
         return _problem(request, 503, "Store unavailable", text, retries=request.method == "GET")
     status = 404 if isinstance(error, QueueNotFound) else 400 if isinstance(error, ClientError) else 502

@@ -7,20 +7,18 @@ import time
 from dataclasses import replace
 
 from pinlater.client.client import Client
-from pinlater.client.servers import ServerSet
+from pinlater.client.servers import STORE_OUT_OF_REACH, ServerSet
 from pinlater.errors import (
     CallError,
     CallUnsendable,
     ClientError,
     JobError,
-    NoHealthyShards,
     PinLaterError,
     ProtocolError,
     QueueNameInvalid,
     QueueNameTooLong,
     QueueNotFound,
     ServerError,
-    ShardConnectionFailed,
 )
 from pinlater.jobs.follow_ups import KEPT_MS
 from pinlater.outbox.batch import Batch
@@ -110,7 +108,7 @@ class Delivery:
 
     def _go_on_after(self, error: PinLaterError, batch: Batch, settlement: Settlement) -> bool:
         """Wait for the server, or leave the batch aside whose error it is; return whether to send the next one."""
-        is_outage = isinstance(error, (NoHealthyShards, ShardConnectionFailed)) or (
+        is_outage = isinstance(error, STORE_OUT_OF_REACH) or (
             isinstance(error, CallError) and not isinstance(error, ProtocolError)
         )
         self._tries = 0 if is_outage else self._tries + 1

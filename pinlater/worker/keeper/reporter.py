@@ -122,7 +122,7 @@ class WorkerReporter:
         except PinLaterError as error:
             self._is_listed = False
             if isinstance(error, CallTimeout) and self._connection is not None:
-                self._servers.fell_silent(self._connection.address)
+                self._servers.leave(self._connection.address)
             log.debug("%s", error)
         else:
             self._is_listed = keep_seconds > 0

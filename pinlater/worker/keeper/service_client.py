@@ -11,7 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pinlater.client.connection import Connection
-from pinlater.errors import CallError, NoHealthyShards, QueueNotFound, ServiceError, ShardConnectionFailed, StaleClaims
+from pinlater.client.servers import STORE_OUT_OF_REACH
+from pinlater.errors import CallError, QueueNotFound, ServiceError, StaleClaims
 from pinlater.model.attempts import Checkpoint
 from pinlater.model.jobs import JobInfo
 from pinlater.model.statistics import RunStatistics
@@ -177,7 +178,7 @@ class KeeperClient:
         except QueueNotFound:
             self._connector.contact.record_success()
             raise
-        except (NoHealthyShards, ShardConnectionFailed):  # perhaps only this server is cut off from the store
+        except STORE_OUT_OF_REACH:  # perhaps only this server is cut off from the store
             if self._connector.leave(self._connection.address):
                 self.close()
             raise

@@ -77,13 +77,11 @@ class Connector:
         """Note that a call to a server failed: if it left the call unanswered, another server is tried first."""
         self.contact.record_failure()
         if isinstance(error, CallTimeout):
-            self._servers.fell_silent(address)
+            self._servers.leave(address)
 
     def leave(self, address: Address) -> bool:
         """Try other servers than this one first; return whether there are any."""
-        if self._servers.has_others:
-            self._servers.fell_silent(address)
-        return self._servers.has_others
+        return self._servers.leave(address)
 
     def log_loss(self, address: Address, error: Exception) -> None:
         """Log that a connection in use was lost."""

@@ -10,16 +10,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from pinlater.client.connection import Connection
-from pinlater.errors import (
-    CallError,
-    CallUnsendable,
-    CallUnsupported,
-    NoHealthyShards,
-    PinLaterError,
-    ServerUnavailable,
-    ServiceError,
-    ShardConnectionFailed,
-)
+from pinlater.client.servers import STORE_OUT_OF_REACH
+from pinlater.errors import CallError, CallUnsendable, CallUnsupported, PinLaterError, ServerUnavailable, ServiceError
 from pinlater.protocol.operations import Call
 from pinlater.worker.session.connector import Connector
 
@@ -153,7 +145,7 @@ class Pipeline:
         self._connector.contact.record_success()
         self._expected.popleft()
         sent.on_reply(reply)
-        if isinstance(reply, (NoHealthyShards, ShardConnectionFailed)):
+        if isinstance(reply, STORE_OUT_OF_REACH):
             self._leave_server()
 
     def _leave_server(self) -> None:

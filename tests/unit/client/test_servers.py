@@ -189,7 +189,7 @@ def test_a_server_that_left_a_call_unanswered_comes_last_although_it_takes_conne
     clock = Clock()
     servers = ServerSet([A, B], chance=lambda: 0.0, clock=clock)
     servers.worked(A)
-    servers.fell_silent(A)
+    servers.leave(A)
     clock.now += 4.9
     assert servers.candidates() == [B, A]
     servers.worked(B)
