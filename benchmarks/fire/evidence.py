@@ -111,6 +111,9 @@ class Evidence:
         return found
 
 
+_Place = tuple[str, str]
+
+
 def read_evidence(
     events: Iterable[Mapping[str, Any]], disturbances: Sequence[Disturbance], worker_lease_seconds: float
 ) -> Evidence:
@@ -121,57 +124,86 @@ def read_evidence(
         disturbances: what was done to the fleet.
         worker_lease_seconds: of ``pinlater-worker``, which renews its claims.
     """
-    evidence = Evidence(disturbances=list(disturbances))
-    sent: dict[tuple[str, str], float] = {}
-    asks: dict[tuple[str, str], Mapping[str, Any]] = {}
-    open_holdings: dict[tuple[str, str], Holding] = {}
+    reader = _Reader(Evidence(disturbances=list(disturbances)), worker_lease_seconds)
     for event in events:
+        reader.add(event)
+    return reader.finished()
+
+
+class _Reader:
+    """Puts together what the journals say, event by event.
+
+    Args:
+        evidence: to complete.
+        lease_seconds: of the claims of workers.
+    """
+
+    def __init__(self, evidence: Evidence, lease_seconds: float) -> None:
+        self._evidence = evidence
+        self._lease_seconds = lease_seconds
+        self._sent: dict[_Place, float] = {}
+        self._asks: dict[_Place, Mapping[str, Any]] = {}
+        self._holdings: dict[_Place, Holding] = {}  # by job and claim, or run
+
+    def add(self, event: Mapping[str, Any]) -> None:
+        """Add the next event of its writer."""
         match event["event"]:
-            case "enqueue":
-                sent[event["writer"], event["call"]] = event["at"]
-            case "stored":
-                began = sent[event["writer"], event["call"]]
-                for job, name in event["jobs"].items():
-                    evidence.stored[job] = StoredJob(JobName.parse(name), began, event["at"])
+            case "enqueue" | "stored":
+                self._add_of_producer(event)
+            case "run" | "done":
+                self._add_of_worker(event)
+            case _:
+                self._add_of_consumer(event)
+
+    def finished(self) -> Evidence:
+        """Return the evidence, once all events are added."""
+        evidence = self._evidence
+        for ask in self._asks.values():  # their consumers were killed: nobody knows what they were handed
+            evidence.unnoted.update(dict.fromkeys(ask["queues"], ask["limit"]))
+        evidence.holdings = sorted(self._holdings.values(), key=lambda one: one.begins)
+        return evidence
+
+    def _add_of_producer(self, event: Mapping[str, Any]) -> None:
+        call = event["writer"], event["call"]
+        if event["event"] == "enqueue":
+            self._sent[call] = event["at"]
+            return
+        for job, name in event["jobs"].items():
+            self._evidence.stored[job] = StoredJob(JobName.parse(name), self._sent[call], event["at"])
+
+    def _add_of_consumer(self, event: Mapping[str, Any]) -> None:
+        match event["event"]:
             case "ask":
-                asks[event["writer"], event["call"]] = event
+                self._asks[event["writer"], event["call"]] = event
             case "lost":
-                ask = asks.pop((event["writer"], event["call"]))
+                ask = self._asks.pop((event["writer"], event["call"]))
                 if event["is_doubtful"]:
-                    evidence.unanswered.update(dict.fromkeys(ask["queues"], ask["limit"]))
+                    self._evidence.unanswered.update(dict.fromkeys(ask["queues"], ask["limit"]))
             case "got":
-                ask = asks.pop((event["writer"], event["call"]))
+                ask = self._asks.pop((event["writer"], event["call"]))
+                asked, until = ask["at"], ask["at"] + ask["lease"]
                 for job, claim, name in event["jobs"]:
-                    open_holdings[job, claim] = Holding(
-                        job, JobName.parse(name), event["writer"], ask["at"], event["at"], math.inf,
-                        ask["at"] + ask["lease"],
-                    )  # fmt: skip
+                    self._holdings[job, claim] = Holding(
+                        job, JobName.parse(name), event["writer"], asked, event["at"], math.inf, until
+                    )
             case "end":
                 place = event["job"], event["claim"]
-                open_holdings[place] = open_holdings[place]._replace(ends=event["at"], is_success=event["is_success"])
+                self._holdings[place] = self._holdings[place]._replace(ends=event["at"], is_success=event["is_success"])
             case "ended":
-                held = open_holdings[event["job"], event["claim"]]
-                if event["at"] < held.until:
-                    open_holdings[event["job"], event["claim"]] = held._replace(acked=event["at"])
-            case "run":
-                run = f"{event['writer']} {event['run']}"
-                until = _sure_until(event["at"], disturbances, worker_lease_seconds)
-                open_holdings[event["job"], run] = Holding(
-                    event["job"], JobName.parse(event["name"]), run, event["at"], event["at"], math.inf, until
-                )
-            case "done":
-                place = event["job"], f"{event['writer']} {event['run']}"
-                held = open_holdings[place]
-                is_calm = event["is_success"] and held.until > event["at"] + worker_lease_seconds
-                open_holdings[place] = held._replace(
-                    ends=event["at"],
-                    is_success=event["is_success"],
-                    acked=event["at"] + worker_lease_seconds if is_calm else None,
-                )
-    for ask in asks.values():  # their consumers were killed: nobody knows what they were handed
-        evidence.unnoted.update(dict.fromkeys(ask["queues"], ask["limit"]))
-    evidence.holdings = sorted(open_holdings.values(), key=lambda one: one.begins)
-    return evidence
+                place = event["job"], event["claim"]
+                if event["at"] < self._holdings[place].until:
+                    self._holdings[place] = self._holdings[place]._replace(acked=event["at"])
+
+    def _add_of_worker(self, event: Mapping[str, Any]) -> None:
+        at, run = event["at"], f"{event['writer']} {event['run']}"
+        place = event["job"], run
+        if event["event"] == "run":
+            until = _sure_until(at, self._evidence.disturbances, self._lease_seconds)
+            self._holdings[place] = Holding(event["job"], JobName.parse(event["name"]), run, at, at, math.inf, until)
+            return
+        held, acked = self._holdings[place], at + self._lease_seconds
+        is_calm = event["is_success"] and held.until > acked
+        self._holdings[place] = held._replace(ends=at, is_success=event["is_success"], acked=acked if is_calm else None)
 
 
 def _sure_until(begins: float, disturbances: Sequence[Disturbance], lease_seconds: float) -> float:

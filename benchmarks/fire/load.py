@@ -8,6 +8,7 @@ import random
 import signal
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -68,7 +69,7 @@ class _Crew(NamedTuple):
     is_over: threading.Event
 
 
-class _Member:
+class _Member(ABC):
     """One thread, with a client and a journal of its own."""
 
     def __init__(self, crew: _Crew, what: str) -> None:
@@ -92,10 +93,11 @@ class _Member:
                 self._work()
             self._finish()
 
+    @abstractmethod
     def _work(self) -> None:
-        raise NotImplementedError
+        """Do the next piece of work."""
 
-    def _finish(self) -> None:
+    def _finish(self) -> None:  # noqa: B027 - most have nothing left to do
         """Do what is left."""
 
 
