@@ -12,7 +12,7 @@ from pinlater.model.body_patterns import body_pattern
 from pinlater.model.jobs import Page
 
 MAX_KEY_CHARACTERS = 200
-LOOKED_AT_SEPARATOR = "!"
+_LOOKED_AT_SEPARATOR = "!"
 _MOST_TEXT = 1022
 """Characters of a filter: with its slashes, a pattern of 1024."""
 
@@ -92,8 +92,18 @@ class JobQuery(NamedTuple):
 
 def from_text(page: Page, looked_before: int) -> str:
     """Return the parameter "from" of the page that follows: its continuation, and how many bodies were searched."""
-    searched = "" if page.looked_at is None else f"{LOOKED_AT_SEPARATOR}{looked_before + page.looked_at}"
+    searched = "" if page.looked_at is None else f"{_LOOKED_AT_SEPARATOR}{looked_before + page.looked_at}"
     return f"{page.continuation}{searched}"
+
+
+def read_from(text: str) -> tuple[str, int]:
+    """Return what ``from_text`` has put together: the continuation, empty at the beginning, and that number.
+
+    Raises:
+        RequestRefused: the number is none.
+    """
+    continuation, _, looked_before = text.partition(_LOOKED_AT_SEPARATOR)
+    return continuation, int(number("from", looked_before or "0", 0, 2**53, int))
 
 
 def read_query(read: Callable[[str, int], str], priority_levels: int) -> JobQuery:

@@ -131,8 +131,7 @@ def backlog(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
 def key_flood(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
     """Find queues most of whose waiting jobs have the same key."""
     for queue, sample in sorted(readings.keys.items()):
-        depth = readings.depths.get(queue)
-        waiting = sample.waiting + (depth.due if depth else 0)
+        waiting = sample.waiting + _due(readings, queue)
         if sample.share < thresholds.flood_share or max(waiting, sample.jobs) < thresholds.flood_jobs:
             continue
         key = shortened(sample.key, 60)

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from pinlater.client.waits import waits_text
 from pinlater.dashboard.app_state import AppState, get_app_state
 from pinlater.dashboard.count_cache import DISPLAY_STATES
-from pinlater.dashboard.forms import RequestRefused, number, query_text
-from pinlater.dashboard.job_query import LOOKED_AT_SEPARATOR, JobQuery, from_text, read_query
+from pinlater.dashboard.forms import RequestRefused, query_text
+from pinlater.dashboard.job_query import JobQuery, from_text, read_from, read_query
 from pinlater.dashboard.job_rows import read_rows
 from pinlater.dashboard.privacy import admit_search
 from pinlater.dashboard.render import page
@@ -59,8 +59,7 @@ async def jobs(request: Request) -> Response:
     if query.regex:
         admit_search(request, f"{query.job} {query.argument}".strip())
     start = query_text(request, "from", _MOST_CONTINUATION)
-    continuation, _, looked_at_before = start.partition(LOOKED_AT_SEPARATOR)
-    looked_before = int(number("from", looked_at_before or "0", 0, 2**53, int))
+    continuation, looked_before = read_from(start)
     trail = query_text(request, "trail", _MOST_TRAIL * (_MOST_CONTINUATION + 1))
     found, status, problem = Page([], None), 200, ""
     try:
