@@ -18,6 +18,9 @@ _HEADERS = ("QUEUE", "JOB", "ERROR", "GIVEN UP", "RETRYING", "FIRST", "LAST", "G
 _NUMBERS = (3, 4)
 _OPTIONAL = ("FIRST", "GROUP")
 
+_MOST_READ = 1000
+"""Groups that are read to find those of a class."""
+
 
 @command(
     "failing",
@@ -51,10 +54,6 @@ def failing(session: Session, /, *, queues: tuple[str, ...], job: str | None, li
         table.print([_row(group) for group in groups])
     else:
         click.echo("no job has failed, or all were retried or deleted", err=True)
-
-
-_MOST_READ = 1000
-"""Groups that are read to find those of a class."""
 
 
 def _row(group: FailureGroup) -> list[str]:

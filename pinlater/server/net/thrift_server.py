@@ -55,7 +55,7 @@ class ThriftServer:
         settings: Settings,
         metrics: Metrics,
         certificates: Certificates | None = None,
-        on_worker_lost: Callable[[LastReport], object] = bool,
+        on_worker_lost: Callable[[LastReport], object] = lambda _: None,
     ) -> None:
         self.on_worker_lost = on_worker_lost
         self.service = service

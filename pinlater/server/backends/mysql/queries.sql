@@ -382,7 +382,8 @@ SELECT state FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) FOR UPDATE
 SELECT id, claim, is_cancelled FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND state = 1 AND queue_id = :queue
 
 -- name: checkpoint_job
--- One that is asked to stop and given back is FAILED, unless it has something to undo by the new body. One that is asked and not given back sets the insert id.
+-- One that is asked to stop and given back is FAILED, unless it has something to undo by the new body. One that is asked
+-- and not given back sets the insert id.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     body_bytes = IF(:has_body, :body_bytes, body_bytes),
     body = IF(:has_body, :body, body),

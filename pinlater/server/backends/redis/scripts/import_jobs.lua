@@ -2,7 +2,8 @@
 -- ARGV[2] idempotency key or empty, [3] how long its result is kept, in ms. [4]: MessagePack, a list of {priority,
 -- state (none is IN_PROGRESS), attempts allowed, attempts remaining, status, created, run_after, updated, unique key or
 -- nil, key that is shared: nil or {text, limit or nil}, index of the result or nil, whether it was cancelled, id of the
--- failure group or nil, milliseconds that it ran or nil}; a time beyond 2^53 is a string. [5]: MessagePack {budget, groups}, see failure_groups.lua.
+-- failure group or nil, milliseconds that it ran or nil}; a time beyond 2^53 is a string. [5]: MessagePack {budget,
+-- groups}, see failure_groups.lua.
 -- ARGV[6] on: the bodies, the results, then "keyed" if any of the jobs shares a key.
 -- Returns the same as enqueue.
 -- parts: records new_features failures keys due_index changes unique_keys call_results failure_groups
