@@ -31,4 +31,4 @@ class Origin(NamedTuple):
 
     def new_source(self, pid: int) -> str:
         """Return the unique source name that a process of the worker uses in its calls."""
-        return f"worker:{self.host.replace(':', '_')}:{pid}:{self.id}{secrets.token_hex(2)}"
+        return f"worker:{self.host.replace(':', '_')}:{pid}:{self.id}{secrets.token_hex(4)}"
