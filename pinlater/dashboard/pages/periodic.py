@@ -60,6 +60,8 @@ async def periodic(request: Request) -> Response:
     if queue:
         await known_queue(app, queue)
     known = await app.periodic.get_within(queue, _PATIENCE_SECONDS)
+    if known is None:  # because there is much to read, or because the server is away: then the page says so
+        await app.client.queue_names()
     found = known or PeriodicJobs([], set())
     now_ms = int(time.time() * 1000)
     matching = [_row(job, now_ms) for job in found.jobs if wanted.lower() in job.name.lower()]

@@ -13,6 +13,7 @@ from pinlater.dashboard.pages import periodic
 from pinlater.dashboard.periodic_directory import PeriodicDirectory
 from pinlater.model.jobs import NewJob
 from pinlater.model.state import JobState
+from tests.support.ports import free_port
 from tests.unit.dashboard.app import ADMIN, LOCKED, READER, dashboard, log_in, post, rows, token_in
 from tests.unit.dashboard.periodic_jobs import fail_attempt, plant
 
@@ -110,17 +111,25 @@ def test_readers_and_hidden_bodies(local_server, client):
         assert "Run now" in browser.get("/periodic").text
 
 
+def test_a_server_that_is_away_is_named_however_long_that_takes_to_find_out(monkeypatch):
+    monkeypatch.setattr(periodic, "_PATIENCE_SECONDS", 0.0)  # as on a machine so busy that a refusal takes longer
+    with dashboard(f"127.0.0.1:{free_port()}") as browser:
+        answer = browser.get("/periodic")
+        assert answer.status_code == 503
+        assert "Server unavailable" in answer.text
+
+
 def test_the_page_does_not_wait_until_very_many_queues_are_read(browser, client, monkeypatch):
     monkeypatch.setattr(periodic, "_PATIENCE_SECONDS", 0.05)
     plant(client, "Bill")
     asking = browser.app.state.dashboard.client
-    names, may_go_on = asking.queue_names, threading.Event()
+    read, may_go_on = asking.periodic_jobs, threading.Event()
 
-    async def slow_names():
+    async def read_slowly(queues):
         await asyncio.to_thread(may_go_on.wait, 20)
-        return await names()
+        return await read(queues)
 
-    monkeypatch.setattr(asking, "queue_names", slow_names)
+    monkeypatch.setattr(asking, "periodic_jobs", read_slowly)
     assert "Looking for periodic jobs" in browser.get("/periodic").text
     may_go_on.set()
     deadline = time.monotonic() + 20
