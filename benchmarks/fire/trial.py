@@ -22,6 +22,7 @@ from benchmarks.programs import ProgramFailed
 from pinlater import Client, JobState
 from pinlater.client import ServerSet
 from pinlater.errors import PinLaterError
+from pinlater.model.descriptor import JobDescriptor
 
 DRAIN_SECONDS = 90.0
 """After the faults, for what is left: a job that was forgotten in the last moment, too."""
@@ -180,7 +181,14 @@ def _figures(evidence: Evidence, drained_seconds: float) -> dict[str, float | st
         "  which one": str(job),
         "latest return after a lease, s": round(latest_return(evidence), 2),
         "attempts spent on what nobody noted": sum(undelivered(evidence).values()),
+        "  of jobs of workers": _of_workers(evidence),
         "  that consumers may have been handed": evidence.unnoted.total(),
         "  that servers may have left unanswered": evidence.unanswered.total(),
         "until all was done at the end, s": round(drained_seconds, 1),
     }
+
+
+def _of_workers(evidence: Evidence) -> int:
+    """Count the attempts spent on what nobody noted of jobs that workers run: those give lost claims back."""
+    queues = {name for name, rules in QUEUES.items() if rules.job_class is not None}
+    return sum(count for job, count in undelivered(evidence).items() if JobDescriptor.parse(job).queue in queues)

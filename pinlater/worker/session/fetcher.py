@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import logging
 import time
 from collections import deque
@@ -28,6 +29,10 @@ _FIRST_BACKOFF_SECONDS = 0.1
 _LONGEST_BACKOFF_SECONDS = 5.0
 _LONGEST_STORE_BACKOFF_SECONDS = 2.0
 """After an error of the store, which may end at any time: jobs must not wait longer than needed then."""
+
+_RELEASED_AGAIN_SECONDS = (1.0, 5.0)
+"""The claims of a dequeue whose reply was lost are released again after these times: the store may still carry out what
+its server had sent before it died. After the last one it does not: its statements are stopped before."""
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +85,7 @@ class Fetcher:
         self._in_flight = self._jobs_in_flight = 0
         self._reserved_areas = 0
         self._lost: list[int] = []
+        self._released_again: list[tuple[float, int]] = []  # a heap
         self._backoff_seconds = 0.0
         self._backoff_until = 0.0
         self._log_once = LogOnce(log, "the server gives out no jobs: %s; retrying")
@@ -138,6 +144,8 @@ class Fetcher:
             most_jobs: to ask for; None: as many as the pace says.
         """
         limit = self.pace.limit if most_jobs is None else most_jobs
+        if self._released_again:
+            wait_seconds = min(wait_seconds, max(self._released_again[0][0] - time.monotonic(), 0.0))
         batches = -(-limit // self._row.batch_jobs)
         if self._lost or self._row.free_areas < self._reserved_areas + batches:
             return False
@@ -225,20 +233,29 @@ class Fetcher:
         self.lacks_queue = False
 
     def release_lost(self) -> None:
-        """Release the claims of dequeues whose reply was lost.
+        """Release the claims of dequeues whose reply was lost; again those that the store may have made since.
 
         Raises:
             ServiceError, CallError: what the server said instead.
         """
         while self._lost:
             number = self._lost[0]
-            for queue in self._identity.queues:
-                source = self._identity.source_of(number)
-                released = self._pipeline.call(self._calls.release_claims(queue, source))
-                if released:
-                    self._count(queue, RETURNED, released)
+            self._release_claims(number)
             self._row.finish_dequeue(number)
+            for seconds in _RELEASED_AGAIN_SECONDS:
+                heapq.heappush(self._released_again, (time.monotonic() + seconds, number))
             self._lost.pop(0)
+        while self._released_again and self._released_again[0][0] <= time.monotonic():
+            self._release_claims(self._released_again[0][1])
+            heapq.heappop(self._released_again)
+
+    def _release_claims(self, number: int) -> None:
+        """Release the claims of one dequeue."""
+        for queue in self._identity.queues:
+            source = self._identity.source_of(number)
+            released = self._pipeline.call(self._calls.release_claims(queue, source))
+            if released:
+                self._count(queue, RETURNED, released)
 
     @property
     def has_lost(self) -> bool:

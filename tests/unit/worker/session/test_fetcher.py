@@ -149,6 +149,34 @@ def test_lost_dequeues_are_released_before_the_next(bench):
     assert bench.fetcher.dequeue(0.0)
 
 
+def test_claims_that_the_store_makes_late_are_released_again(bench, monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(fetcher_module.time, "monotonic", lambda: now)
+    bench.fetcher.dequeue(0.0)
+    bench.pipeline.lose()
+    bench.pipeline.is_open = True
+    bench.pipeline.answers = [0]
+    bench.fetcher.release_lost()  # the server died, and the store has not carried out yet what it had sent
+    bench.fetcher.dequeue(20.0)
+    assert bench.pipeline.sent[-1][2] == 1.0, "it is back in time"
+    bench.pipeline.answer(reply())
+    bench.fetcher.release_lost()
+    assert [method for method, _, _ in bench.pipeline.sent].count("releaseClaims") == 1
+    now = 101.0
+    bench.pipeline.answers = [3]
+    bench.fetcher.release_lost()
+    assert bench.counted == [("mail", "returned", 3)]
+    now = 105.0
+    bench.pipeline.answers = [UnknownError("full"), 0]
+    with pytest.raises(UnknownError):
+        bench.fetcher.release_lost()
+    bench.fetcher.release_lost()
+    calls = [arguments.request.claimSource for method, arguments, _ in bench.pipeline.sent if method == "releaseClaims"]
+    assert calls == ["worker:me.1"] * 4
+    bench.fetcher.dequeue(20.0)
+    assert bench.pipeline.sent[-1][2] == 20.0
+
+
 def test_a_release_that_fails_stays_to_be_done(bench):
     bench.fetcher.dequeue(0.0)
     bench.pipeline.lose()
