@@ -28,6 +28,8 @@ _READY = {"pinlater-server": " ready on ", "pinlater-worker": "pinlater-worker "
 _LONG_RUNNING = re.compile(
     r"(pinlater-server|pinlater-worker)\b(?!.*(--burst|--check|--list-settings|--help|install-units))"
 )
+_PLAIN = re.compile(r"pinlater (?:[\w ./:=,@%+-]|'[^']*')*")
+"""A command of the tool in which there is nothing for a shell to do but to part it into words."""
 SECONDS = 90
 
 
@@ -37,6 +39,7 @@ class Sandbox:
     Args:
         folder: for everything.
         proxy: address of what answers for the World Wide Web.
+        tool: the ``LoadedTool``, which runs commands of the tool that need no shell.
         set_here: sets a variable of the environment of the Python blocks, too.
 
     Attributes:
@@ -45,7 +48,7 @@ class Sandbox:
         at_the_end: what is to be closed after the programs.
     """
 
-    def __init__(self, folder, proxy, set_here=lambda *_: None):
+    def __init__(self, folder, proxy, tool, set_here=lambda *_: None):
         self.folder = folder / "here"
         self._root = folder / "root"
         self._ports = dict(zip(_PORTS, map(str, free_ports(len(_PORTS))), strict=True))
@@ -53,6 +56,7 @@ class Sandbox:
         self._running = {}
         self.at_the_end = contextlib.ExitStack()
         self._set_here = set_here
+        self._tool = tool
         self._logs = 0
         for path in (self.folder, *map(self._root.joinpath, ("etc/pinlater", "run/pinlater", "var/lib", "srv"))):
             path.mkdir(parents=True)
@@ -122,16 +126,21 @@ class Sandbox:
         if found := _LONG_RUNNING.match(command):
             return self._start(found[1], command, is_enough)
         self.ensure_server(command)
-        # To a file, not a pipe: what a command leaves running would keep a pipe open.
         log = self._new_log()
-        with log.open("w") as file:
-            done = subprocess.run(
-                ["bash", "-c", self._harmless(command)], stdin=subprocess.DEVNULL, stdout=file, stderr=file,
-                cwd=self.folder, env=self._environment, timeout=SECONDS, check=False,
-            )  # fmt: skip
+        status = self._run(self._harmless(command), log)
         output = log.read_text()
-        assert done.returncode == 0, f"$ {command}\nexit status {done.returncode}\n{output}"
+        assert status == 0, f"$ {command}\nexit status {status}\n{output}"
         return output
+
+    def _run(self, text, log):
+        """Run a command, with its output in a file, not a pipe, which what it leaves running would keep open."""
+        if _PLAIN.fullmatch(text):
+            return self._tool.run(shlex.split(text)[1:], self.folder, self._environment, log, SECONDS)
+        with log.open("w") as file:
+            return subprocess.run(
+                ["bash", "-c", text], stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+                cwd=self.folder, env=self._environment, timeout=SECONDS, check=False,
+            ).returncode  # fmt: skip
 
     def ensure_server(self, command="pinlater"):
         """Start a server if a command needs one and none runs."""

@@ -17,6 +17,7 @@ import pytest
 
 from pinlater.testing import LocalServer
 from tests.docs import commands, configs
+from tests.docs.loaded_tool import LoadedTool
 from tests.docs.pages import PAGES, PROXIES, ROOT, blocks, prose
 from tests.docs.sandbox import SECONDS, Sandbox
 from tests.docs.snippets import Snippets
@@ -63,6 +64,13 @@ def proxy():
         web.shutdown()
 
 
+@pytest.fixture(scope="session")
+def tool():
+    tool = LoadedTool()
+    yield tool
+    tool.close()
+
+
 def world_of(page):
     """Return the module of what a page takes for granted; None if there is none."""
     name = "_".join(page.relative_to(ROOT).with_suffix("").parts).lower().replace("-", "_")
@@ -73,9 +81,9 @@ def world_of(page):
 
 
 @pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_page_does_what_it_says(page, tmp_path, proxy, monkeypatch):
+def test_a_page_does_what_it_says(page, tmp_path, proxy, tool, monkeypatch):
     world = world_of(page)
-    sandbox = Sandbox(tmp_path, proxy, monkeypatch.setenv)
+    sandbox = Sandbox(tmp_path, proxy, tool, monkeypatch.setenv)
     snippets = Snippets(vars(world) if world else {}, tmp_path)
     monkeypatch.chdir(sandbox.folder)
     monkeypatch.syspath_prepend(str(sandbox.folder))
@@ -173,7 +181,7 @@ def test_reasons_are_few():
     assert len(excused) <= len(all_blocks) / 10, excused
 
 
-def test_nothing_of_the_environment_of_whoever_runs_the_tests_is_needed(tmp_path, proxy):
-    sandbox = Sandbox(tmp_path, proxy)
+def test_nothing_of_the_environment_of_whoever_runs_the_tests_is_needed(tmp_path, proxy, tool):
+    sandbox = Sandbox(tmp_path, proxy, tool)
     assert sandbox.settings["PINLATER_SERVERS"] != os.environ.get("PINLATER_SERVERS")
     assert "9010" not in sandbox.adapted("pinlater queues --server 127.0.0.1:9010")
