@@ -77,6 +77,12 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@functools.cache
+def nodes_of(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """Return the nodes of a syntax tree; to walk through one takes longer than to look at what it has."""
+    return tuple(ast.walk(tree))
+
+
 def trees() -> dict[Path, ast.Module]:
     """Return the syntax tree of each module."""
     return {path: tree_of(path) for path in source_files()}
@@ -117,7 +123,7 @@ def _text_names_ack_field(text: str) -> bool:
 
 
 def _names_ack_field(tree: ast.Module) -> bool:
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Attribute) and node.attr in _ACK_FIELD:
             if not ast.unparse(node.value).endswith("state"):
                 return True
@@ -157,7 +163,7 @@ def _names(tree: ast.Module, name: str) -> bool:
     return any(
         name
         == (getattr(node, "attr", None) or getattr(node, "arg", None) or getattr(getattr(node, "target", 0), "id", 0))
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Attribute | ast.keyword | ast.arg | ast.AnnAssign)
     )
 
@@ -184,7 +190,7 @@ def structs_outside_protocol(modules: dict[Path, ast.Module]) -> int:
         isinstance(node, ast.Call) and _called(node.func).startswith("PinLater")
         for path, tree in modules.items()
         if not str(path.relative_to(ROOT)).startswith(_WIRE)
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
     )
 
 
@@ -199,7 +205,7 @@ def forwarders(modules: dict[Path, ast.Module]) -> int:
     return sum(
         _only_forwards(node)
         for tree in modules.values()
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     )
 
@@ -250,10 +256,10 @@ def _package(path: Path) -> str:
 
 def _imports(tree: ast.Module) -> Iterator[str]:
     skipped: set[ast.stmt] = set()
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             skipped.update(node.body)
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.ImportFrom) and node.module and node not in skipped:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Import) and node not in skipped:
@@ -284,7 +290,7 @@ def _reachable(start: str, edges: dict[str, set[str]]) -> set[str]:
 
 def repeated_class_names(modules: dict[Path, ast.Module]) -> list[str]:
     """Return the names that more than one class has."""
-    names = Counter(node.name for tree in modules.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    names = Counter(node.name for tree in modules.values() for node in nodes_of(tree) if isinstance(node, ast.ClassDef))
     return sorted(name for name, number in names.items() if number > 1)
 
 

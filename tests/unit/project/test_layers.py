@@ -113,6 +113,11 @@ def tree_of(name):
     return ast.parse(MODULES[name].read_text(), str(MODULES[name]))
 
 
+@functools.cache
+def nodes_of(name):
+    return tuple(ast.walk(tree_of(name)))
+
+
 def imported_by(node):
     """Yield the modules that an import names; ``from package import module`` names the module."""
     if isinstance(node, ast.Import):
@@ -126,9 +131,10 @@ def imported_by(node):
 
 @functools.cache
 def imports(name):
-    return {target for node in ast.walk(tree_of(name)) for target in imported_by(node)}
+    return {target for node in nodes_of(name) for target in imported_by(node)}
 
 
+@functools.cache
 def part_of(name):
     """``pinlater.protocol.codec`` -> ``pinlater.protocol``: the nearest package that has a line in LAYERS."""
     while name not in PACKAGES and "." in name:
@@ -136,6 +142,7 @@ def part_of(name):
     return name
 
 
+@functools.cache
 def allowed(part):
     """Return the packages that the modules of a package may import."""
     found = {part}
@@ -169,7 +176,7 @@ def test_of_the_root_only_the_version_is_used_inside():
     taken = {
         (name, alias.name)
         for name in OURS
-        for node in ast.walk(tree_of(name))
+        for node in nodes_of(name)
         if isinstance(node, ast.ImportFrom) and node.module == "pinlater"
         for alias in node.names
         if f"pinlater.{alias.name}" not in MODULES
@@ -217,8 +224,8 @@ def test_no_modules_import_each_other_in_a_circle():
     assert graph == {}
 
 
-def forbidden_uses(tree):
-    for node in ast.walk(tree):
+def forbidden_uses(nodes):
+    for node in nodes:
         if any(
             target.split(".")[0] in {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "yaml"}
             for target in imported_by(node)
@@ -229,12 +236,12 @@ def forbidden_uses(tree):
 
 
 def test_nothing_turns_data_into_code():
-    assert [(name, use) for name in MODULES for use in forbidden_uses(tree_of(name))] == []
+    assert [(name, use) for name in MODULES for use in forbidden_uses(nodes_of(name))] == []
 
 
 @pytest.mark.parametrize("source", ["import pickle", "from yaml import load", "eval('1')", "def f():\n  exec(x)"])
 def test_such_things_would_be_found(source):
-    assert list(forbidden_uses(ast.parse(source)))
+    assert list(forbidden_uses(ast.walk(ast.parse(source))))
 
 
 def test_public_names_exist():
