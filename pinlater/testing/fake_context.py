@@ -13,7 +13,7 @@ from typing import Any, TypeVar, Unpack
 
 from pinlater.client.jobs import encoder
 from pinlater.errors import JobCancelled, JobInterrupted
-from pinlater.jobs.body_codec import JobCodec, encode_body
+from pinlater.jobs.body_codec import encode_body
 from pinlater.jobs.cursor import iterate
 from pinlater.jobs.enqueue_options import FollowUpOptions
 from pinlater.jobs.follow_ups import follow_up_key, set_unique_key
@@ -25,7 +25,7 @@ from pinlater.jobs.step_deadline import StepDeadline
 from pinlater.jobs.step_results import as_json
 from pinlater.jobs.workflow_context import WorkflowContext
 from pinlater.model.body_metadata import BodyMetadata, Progress
-from pinlater.testing.fake_link import FakeLink
+from pinlater.testing.fake_link import FakeLink, decoded
 from pinlater.worker.running.step_limits import StepLimits
 
 _T = TypeVar("_T")
@@ -195,7 +195,7 @@ class FakeContext(WorkflowContext):
         encoding = encoder(options)
         if use not in self.enqueued:
             self.begin()
-            self.enqueued[use] = _decode(job, encoding.struct(job).body or b"")
+            self.enqueued[use] = decoded(job, encoding.struct(job).body or b"")
             self._metadata.enqueued[use] = ""
             self._save()
         return f"{encoding.queue_of(job)}:s1:p1:{2 + list(self.enqueued).index(use)}"
@@ -222,12 +222,12 @@ class FakeContext(WorkflowContext):
         """
         if self._body is None:
             raise LookupError("nothing was saved here; the next attempt begins with the job as it was enqueued")
-        return _decode(job, self._body)
+        return decoded(job, self._body)
 
     def _save(self) -> None:
         job = self._running_job()
         body = encode_body(job, self._metadata)
-        self.checkpoints.append(_decode(job, body))
+        self.checkpoints.append(decoded(job, body))
         self._body = body
 
     _save_surely = _save
@@ -258,9 +258,3 @@ class FakeContext(WorkflowContext):
             if given and isinstance(given[0], Job) and any(argument is self for argument in given[1:]):
                 self._job = given[0]
         return self._job
-
-
-def _decode(job: _J, body: bytes) -> _J:
-    decoded = JobCodec([type(job)]).decode(job.job_options.queue, body)
-    assert isinstance(decoded, type(job))
-    return decoded

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,6 +17,8 @@ from pinlater.jobs.events import event_name
 from pinlater.jobs.job import Job
 from pinlater.jobs.message_link import Children
 from pinlater.model.messages import MessageKind, ReceivedMessage
+
+_J = TypeVar("_J", bound=Job)
 
 
 class FakeLink:
@@ -50,8 +53,7 @@ class FakeLink:
         encoding, stored = encoder(children.options), []
         for job, parent in children.jobs:
             body = encoding.struct(job, parent).body or b""
-            decoded = JobCodec([type(job)]).decode(job.job_options.queue, body)
-            self.called.setdefault(parent.name.split("/", 2)[2], []).append(decoded)
+            self.called.setdefault(parent.name.split("/", 2)[2], []).append(decoded(job, body))
             stored.append(f"{children.queue}:s1:p1:{next(self._numbers)}")
         return stored
 
@@ -62,6 +64,18 @@ class FakeLink:
     def is_over(self, name: str, until_ms: int) -> bool:  # noqa: ARG002 - the test says what is over
         """Tell whether the test wants a wait to be over; see ``MessageLink``."""
         return name in self._timed_out
+
+
+def decoded(job: _J, body: bytes) -> _J:
+    """Return the job that a worker would read from the body of a job."""
+    read = _codec(type(job)).decode(job.job_options.queue, body)
+    assert isinstance(read, type(job))
+    return read
+
+
+@cache
+def _codec(kind: type[Job]) -> JobCodec:
+    return JobCodec([kind])
 
 
 def _call_name(name: str) -> str:
