@@ -223,6 +223,7 @@ def test_a_server_whose_host_vanishes_while_it_claims_frees_its_jobs_within_seco
                 with contextlib.suppress(ServiceError):  # under a limit, those who wait for the lock are told at last
                     found = await other.dequeue_jobs(QUEUE, 50, Claim("b:1:1:w:1", 60_000), max_running=max_running)
                     taken |= {job.descriptor for job in found.jobs}
+                await asyncio.sleep(0.1)
         await vanished
         await other.close()
         await gone.close()
