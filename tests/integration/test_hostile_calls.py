@@ -117,7 +117,7 @@ def test_a_pattern_that_is_a_bomb_is_refused(shared_server, client, queue, metho
 
 
 def test_many_searches_that_take_long_leave_readers_to_others(tmp_path):
-    server = ServerProcess(tmp_path, REGEX_TIMEOUT_SECONDS="0.3")
+    server = ServerProcess(tmp_path, REGEX_TIMEOUT_SECONDS="0.15")
     try:
         with server.client() as client:
             client.createQueue(name="bombs")

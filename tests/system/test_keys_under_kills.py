@@ -13,7 +13,8 @@ from tests.support.stores import KEYED_SETTINGS
 
 pytestmark = pytest.mark.timeout(300)
 
-JOBS_OF_A_KEY = 150
+JOBS_OF_A_KEY = {"mysql": 80}
+"""Of the stores that need fewer than 150 to be at work until the last kill."""
 KILLS = 4
 LEASE_SECONDS = 5.0
 KEYS = [
@@ -26,8 +27,13 @@ KEYS = [
 
 
 @pytest.fixture(params=KEYED_SETTINGS)
-def servers(request, tmp_path):
-    make, is_shared = KEYED_SETTINGS[request.param], request.param != "sqlite"
+def store(request):
+    return request.param
+
+
+@pytest.fixture
+def servers(store, tmp_path):
+    make, is_shared = KEYED_SETTINGS[store], store != "sqlite"
     settings, count = make(tmp_path, shards=2) if is_shared else make(tmp_path), 1 + is_shared
     servers = [ServerProcess(tmp_path / f"server{number}", **settings) for number in range(count)]
     yield servers
@@ -35,11 +41,12 @@ def servers(request, tmp_path):
         server.kill()
 
 
-def test_limits_and_order_hold_while_servers_are_killed(servers):
+def test_limits_and_order_hold_while_servers_are_killed(store, servers):
+    jobs = JOBS_OF_A_KEY.get(store, 150)
     with Client(servers[0].address) as client:
         client.create_queue(QUEUE)
     chance = random.Random(1)
-    load = KeyedLoad([server.address for server in servers], KEYS, JOBS_OF_A_KEY, LEASE_SECONDS)
+    load = KeyedLoad([server.address for server in servers], KEYS, jobs, LEASE_SECONDS)
     with load.at_work(seconds=240):
         for _ in range(KILLS):
             threading.Event().wait(chance.uniform(0.1, 0.4))
@@ -48,4 +55,4 @@ def test_limits_and_order_hold_while_servers_are_killed(servers):
             server.start()
     assert load.faults() == []
     assert load.unfinished() == []
-    assert load.succeeded == len(KEYS) * JOBS_OF_A_KEY
+    assert load.succeeded == len(KEYS) * jobs
