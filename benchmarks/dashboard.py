@@ -49,7 +49,7 @@ _ERRORS = ("ConnectionRefusedError: mail-{}.example.com", "KeyError: 'locale'", 
 def measure(setting: Setting) -> list[Figure]:
     """Measure each page over the full store, then the dequeues of a worker without and with people who look on."""
     jobs, queues = setting.amount(JOBS), queues_of(setting.amount(QUEUES))
-    with setting.server() as server:
+    with setting.server(has_dashboard=True) as server:
         fill(server, queues, jobs)
         return measure_filled(setting, server, queues, f"{jobs:,} jobs, {len(queues):,} queues")
 

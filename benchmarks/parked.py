@@ -23,7 +23,7 @@ WAIT_MS = 10_000
 def measure(setting: Setting) -> list[Figure]:
     """Measure the server's share of a core and its memory while all wait, and ask again when a wait ends."""
     count = setting.amount(CONNECTIONS)
-    with setting.server() as server:
+    with setting.server(has_dashboard=True) as server:
         server.create_queue("nothing")
         before_mb = server.memory_mb()
         with _Waiters.connect(server, count) as waiters:

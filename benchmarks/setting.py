@@ -49,13 +49,16 @@ class Setting:
                 found.append(measure())
         return numbers
 
-    def server(self, name: str = "server", *, marks: Path | None = None) -> Server:
-        """Start a server with a store where nothing is due; with ``marks``, it marks the stages of its calls there."""
+    def server(self, name: str = "server", *, marks: Path | None = None, has_dashboard: bool = False) -> Server:
+        """Start a server with a store where nothing is due; with ``marks``, it marks the stages of its calls there.
+
+        It has a dashboard only if asked to: where nobody looks at it, it would only take its time to start.
+        """
         folder = self.folder / name
         folder.mkdir()
         if self.filled is not None and not self.stores.is_shared:
             self.filled.copy_to(folder)
-        server = Server(folder, self.stores.settings(folder), marks=marks)
+        server = Server(folder, [*self.stores.settings(folder), f"DASHBOARD={str(has_dashboard).lower()}"], marks=marks)
         if self.filled is not None and self.stores.is_shared:
             self.filled.fill(server)
         return server
@@ -68,7 +71,7 @@ class Setting:
         """Start a server with an empty store of several shards, which keeps on disk whatever it confirms."""
         folder = self.folder / name
         folder.mkdir()
-        return Server(folder, self.stores.settings(folder, shards=shards, is_safe=True))
+        return Server(folder, [*self.stores.settings(folder, shards=shards, is_safe=True), "DASHBOARD=false"])
 
     def servers(self, count: int, name: str, *, shards: int = 1) -> list[Server]:
         """Start servers with one empty store that they share; its shards are on one server of a database.
