@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinlater.model.body_summary import SUMMARY_BYTES, summarize
+from tests.support.examples import examples
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,7 @@ def test_arguments_are_cut_to_one_line():
     assert arguments.endswith("…")
 
 
+@examples(100)
 @given(st.dictionaries(st.text(max_size=5), st.recursive(st.text() | st.integers(), st.lists), max_size=4), st.data())
 def test_any_beginning_of_any_body_is_told(fields, data):
     body = msgspec.json.encode({"job": "Send", **fields})
@@ -52,6 +54,7 @@ def test_any_beginning_of_any_body_is_told(fields, data):
     assert len(summarize(begin).arguments) <= 100
 
 
+@examples(100)
 @given(st.binary(max_size=2 * SUMMARY_BYTES))
 def test_any_bytes_are_told(body):
     assert len(summarize(body).arguments) <= 100
