@@ -146,7 +146,7 @@ def test_it_goes_on_telling_what_comes_and_goes(server, capsys, monkeypatch):
         return answers()(call) if len(looks) < 3 else answers(getOldestDueTimestamps={})(call)
 
     server.answer = answer
-    session = Session(servers=(str(server.address),), timeout=0.2, as_json=True)
+    session = Session(servers=(str(server.address),), timeout=2.0, as_json=True)
     options = {"admin": None, "least": Severity.WARNING, "every": 0.01, "command": (), "webhook": None}
     asyncio.run(doctor_watch.watch(session, (), **options))
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
