@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from tests.surface.places import ROOT, encode_reply, idl
-from tests.surface.recorder import NOW_MS, Recorder, decoded, text_of
+from tests.surface.recorder import NOW_MS, Recorder, decoded, success_of, text_of
 
 JOBS = """
 from pinlater import Constant, Discard, Job, JobContext, Retry
@@ -100,6 +100,7 @@ def _record(folder):
     with Recorder() as server:
         given = iter(NAMES)
         server.answers["dequeueJobs"] = lambda number, call: _dequeue(given, number, call.request)
+        server.answers["getCancelledJobs"] = lambda number, _: _cancelled(number)
         command = [Path(sys.executable).with_name("pinlater-worker"), module, "--processes", "1", "--lease", "600"]
         with (folder / "log").open("wb") as log:
             worker = subprocess.Popen(
@@ -128,11 +129,18 @@ def _dequeue(given, number, request):
     return encode_reply("dequeueJobs", number, answer)
 
 
+def _cancelled(number):
+    time.sleep(POLL_SECONDS)  # this, too, was asked to wait
+    return encode_reply("getCancelledJobs", number, success_of("getCancelledJobs", is_full=True))
+
+
 def _wait(server, worker):
     """Wait until the end of each job was told, and a process and the unknown job were reported."""
-    deadline, told = time.monotonic() + SECONDS, set()
+    deadline, told, read, text = time.monotonic() + SECONDS, set(), 0, ""
     while time.monotonic() < deadline and worker.poll() is None:
-        text = "\n".join(text_of(decoded(payload)[2]) for payload in list(server.calls))
+        fresh = server.calls[read:]
+        read += len(fresh)
+        text += "".join(f"{text_of(decoded(payload)[2])}\n" for payload in fresh)
         told = set(re.findall(r"claim-(\w+)", text))
         if told == set(NAMES) and "memoryBytes" in text and "timesReturned" in text:
             return
