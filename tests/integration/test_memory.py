@@ -105,7 +105,7 @@ def test_large_calls_ahead_of_their_answers(server, peers):
 
 
 def test_calls_that_decode_into_much(server, peers):
-    jobs = [{"body": b""}] * 200_000
+    jobs = [{"body": b""}] * 150_000
     call = framed(encode_call("enqueueJobs", 1, {"context": CONTEXT, "request": {"queueName": "absent", "jobs": jobs}}))
     with server.client() as client, Growth(server) as growth:
         socks = peers(6)
