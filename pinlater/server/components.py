@@ -101,6 +101,8 @@ def assemble(config: ProcessConfig, store: OpenedStore, metrics: Metrics) -> Com
     broker = Broker(backend, limits, now_ms, metrics.store_seconds.observe)
     store.notifications.on_jobs, store.notifications.on_gap = broker.on_remote_jobs, broker.on_gap
     store.notifications.on_woken, store.notifications.on_cancelled = broker.on_woken, broker.cancellations.record
+    if store.notifies_servers and not backend.capabilities.is_serial:
+        broker.notifiers.append(store.notifications.publish)
     files = RateLimitFiles(settings, limits, broker.wake_all, is_divided=store.acquire_tokens is None)
     stored = StoredLimits(backend, files)
     statistics = StatisticsBuffer()

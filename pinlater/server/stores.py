@@ -10,6 +10,12 @@ from typing import Any, NamedTuple
 from pinlater.errors import ConfigError
 from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.listeners import StoreListeners
+from pinlater.server.backends.poll_intervals import (
+    FREQUENT_POLLS,
+    POLLS_BESIDE_DATAGRAMS,
+    POLLS_BESIDE_MESSAGES,
+    PollIntervals,
+)
 from pinlater.server.backends.records import CommitStats
 from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.backends.sharded import (
@@ -21,7 +27,6 @@ from pinlater.server.backends.sharded import (
     meet_servers,
 )
 from pinlater.server.backends.sqlite import SqliteStore
-from pinlater.server.backends.store import FREQUENT_POLLS, POLLS_BESIDE_DATAGRAMS, PollIntervals
 from pinlater.server.backends.token_bucket import AcquireTokens
 from pinlater.server.clock import SteadyClock
 from pinlater.server.config.settings import Settings
@@ -209,7 +214,7 @@ def _redis(context: _ShardContext) -> _ShardKind:
         )
 
     # Servers notify each other; polls find jobs whose notifications were lost.
-    return _ShardKind(read_shards, make, poll_intervals=PollIntervals(2.0, 20.0), notifies_servers=True, has_keys=True)
+    return _ShardKind(read_shards, make, poll_intervals=POLLS_BESIDE_MESSAGES, notifies_servers=True, has_keys=True)
 
 
 def _driver_missing(extra: str, error: ImportError) -> ConfigError:

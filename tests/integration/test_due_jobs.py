@@ -9,8 +9,8 @@ import pytest
 from pinlater.model.attempts import StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
+from pinlater.server.backends.poll_intervals import PollIntervals
 from pinlater.server.backends.records import Claim, JobFilter
-from pinlater.server.backends.store import PollIntervals
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker import broker as brokers
 from pinlater.server.broker.dequeue import DequeueRequest
@@ -57,7 +57,7 @@ class Crowd:
     def announce(self, sender, queue, due_ms, locations):
         for broker in self.brokers:
             if broker is not sender and self.rng.random() >= self.loss:
-                broker.on_remote_jobs(queue, due_ms, locations if self.rng.random() < 0.5 else ())
+                broker.on_remote_jobs(queue, due_ms, locations() if self.rng.random() < 0.5 else ())
 
     async def produce(self):
         for number in range(JOBS):

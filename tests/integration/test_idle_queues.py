@@ -6,9 +6,9 @@ import time
 import pytest
 
 from pinlater.server.backends.mysql.connection import MysqlConnection
+from pinlater.server.backends.poll_intervals import PollIntervals
 from pinlater.server.backends.records import Claim
 from pinlater.server.backends.redis.script_calls import ScriptRunner
-from pinlater.server.backends.store import PollIntervals
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker.dequeue import DequeueRequest
 from pinlater.server.limits.rate_limits import RateLimits

@@ -27,7 +27,8 @@ def test_a_claim_is_two_round_trips(packets):
         await server.dequeue_jobs(QUEUE, 2, CLAIM)
         packets.clear()
         await server.dequeue_jobs(QUEUE, 1, CLAIM)
-        assert packets == [3, 3], "a large body is read once it is claimed"
+        # As no job is left behind the last scan's end, it looks before that.
+        assert packets == [3, 1, 3], "a large body is read once it is claimed"
 
     with_servers(scenario)
 

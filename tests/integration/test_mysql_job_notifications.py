@@ -9,9 +9,9 @@ import pytest
 
 from pinlater.server.backends.listeners import Listener, StoreListeners
 from pinlater.server.backends.mysql import MysqlOptions, MysqlShardFactory
+from pinlater.server.backends.poll_intervals import PollIntervals
 from pinlater.server.backends.records import Claim
 from pinlater.server.backends.sharded import ShardedStore, ShardSpec, meet_servers
-from pinlater.server.backends.store import PollIntervals
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker.dequeue import DequeueRequest
 from pinlater.server.limits.rate_limits import RateLimits

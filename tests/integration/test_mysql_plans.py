@@ -190,7 +190,7 @@ COMMON = {
     "after": 0, "parents": [1, 2], "pairs": "[[1, 1], [2, 2]]",
     "status": "s", "run_after": NOW, "retry_at": NOW, "is_final": False, "lease": 1000, "expires": NOW, "attempts": 2,
     "is_back": False, "has_body": False, "body": b"", "body_bytes": 0, "state": 2, "before": NOW - 50_000,
-    "start": 0, "first": 0, "kept": 0,
+    "start": 0, "skipped": 0, "first": 0, "kept": 0,
     "after_run_after": -ALL, "after_id": -ALL, "ahead": 0,
     "last": ALL, "cap": 100, "failure_group": 7, "group": 7, "look_at": NOW, "end": -ALL, "age": 10**6, "quiet": 1000,
     "count": 10, "name": "emails", "queues": [1, 2], "keys": [b"key 10", b"key 20"], "is_paused": False,
@@ -218,7 +218,7 @@ WITHOUT_PLAN = {
 STATEMENTS = sorted(set(Queries("x").names) - WITHOUT_PLAN)
 
 IN_ORDER = {
-    "first_pending", "first_due", "next_due", "claimable_jobs", "peek_jobs", "count_jobs", "scan_jobs", "failed_jobs",
+    "pending_behind", "first_due", "next_due", "claimable_jobs", "peek_jobs", "count_jobs", "scan_jobs", "failed_jobs",
     "claims_of_queue", "running_jobs", "jobs_of_queue", "scan_jobs_oldest",
 }  # fmt: skip
 BY_MOMENT = {"expired_claims", "finished_jobs", "first_claim_expiring", "first_succeeded", "first_failed"}
@@ -439,7 +439,7 @@ def test_the_index_narrows_by_all_that_it_can(filled, name):
         ("claimable_jobs", {}, 25),
         ("claimable_jobs", {"now": 0}, 3),
         ("claimable_jobs", {"limit": 1}, 4),
-        ("first_pending", {}, 3),
+        ("pending_behind", {}, 3),
         ("first_due", {}, 25),
         ("first_claim_expiring", {}, 3),
         ("first_succeeded", {}, 3),

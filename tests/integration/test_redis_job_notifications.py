@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from pinlater.server.backends.job_notifications import JobNotifications
+from pinlater.server.backends.job_notifications import JobNotifications, locations_of
 from pinlater.server.backends.records import Claim
 from pinlater.server.backends.redis import RedisEndpoint, RedisShard
 from tests.support.bench import QUEUE, ack_of, new_job
@@ -20,7 +20,7 @@ class Server:
     def __init__(self, service):
         self.heard = []
         self.gaps = 0
-        notifications = JobNotifications()
+        self.notifications = notifications = JobNotifications()
         notifications.on_jobs = lambda queue, due_ms, _locations: self.heard.append((queue, due_ms))
         notifications.on_gap = self._note_gap
         self.shard = RedisShard(
@@ -29,6 +29,11 @@ class Server:
 
     def _note_gap(self):
         self.gaps += 1
+
+    async def enqueue(self, **fields):
+        """Store a job that nobody waits for here, and have the others notified, as a server does."""
+        names = await self.shard.enqueue_jobs(QUEUE, [new_job(**fields)])
+        self.notifications.publish(QUEUE, fields.get("run_after_ms"), lambda: locations_of(names))
 
 
 async def until(condition):
@@ -61,10 +66,10 @@ def run(redis_service):
 
 def test_all_others_hear_of_a_job(run):
     async def test(one, two, three):
-        await one.shard.enqueue_jobs(QUEUE, [new_job()])
+        await one.enqueue()
         await until(lambda: two.heard and three.heard)
         assert two.heard == three.heard == [(QUEUE, None)]
-        await two.shard.enqueue_jobs(QUEUE, [new_job(run_after_ms=5_000_000_000_000)])
+        await two.enqueue(run_after_ms=5_000_000_000_000)
         await until(lambda: one.heard)
         assert one.heard == [(QUEUE, 5_000_000_000_000)], "and nothing of its own"
 
@@ -96,7 +101,7 @@ def test_whatever_makes_jobs_claimable_is_told(run):
 
 def test_many_enqueues_make_few_messages(run):
     async def test(one, two):
-        await asyncio.gather(*(one.shard.enqueue_jobs(QUEUE, [new_job()]) for _ in range(1000)))
+        await asyncio.gather(*(one.enqueue() for _ in range(1000)))
         await until(lambda: two.heard)
         await asyncio.sleep(0.1)
         assert len(two.heard) < 500
@@ -107,7 +112,7 @@ def test_many_enqueues_make_few_messages(run):
 def test_a_server_that_is_alone_keeps_silent_until_another_greets(run, redis_service):
     async def test(one):
         for _ in range(20):
-            await one.shard.enqueue_jobs(QUEUE, [new_job()])
+            await one.enqueue()
             await asyncio.sleep(0.006)
         with redis_service.client() as client:
             assert client.info("commandstats")["cmdstat_publish"]["calls"] <= 2
@@ -117,7 +122,7 @@ def test_a_server_that_is_alone_keeps_silent_until_another_greets(run, redis_ser
         try:
             async with asyncio.timeout(30):
                 while not two.heard:
-                    await one.shard.enqueue_jobs(QUEUE, [new_job()])
+                    await one.enqueue()
                     await asyncio.sleep(0.01)
         finally:
             await two.shard.close()
@@ -132,7 +137,7 @@ def test_after_a_broken_connection_what_may_have_been_missed_is_made_up_for(run,
         await until(lambda: one.gaps == two.gaps == 2)
         async with asyncio.timeout(30):
             while not two.heard:
-                await one.shard.enqueue_jobs(QUEUE, [new_job()])
+                await one.enqueue()
                 await asyncio.sleep(0.01)
 
     run(test)
@@ -158,7 +163,7 @@ def test_nonsense_on_the_channel_disturbs_nobody(run, redis_service):
         with redis_service.client() as client:
             for nonsense in (b"", b"a b c d", b"x \xff 12", b"x q 1.5", b"x q "):
                 client.publish("pinlater:{1}:arrivals", nonsense)
-        await one.shard.enqueue_jobs(QUEUE, [new_job()])
+        await one.enqueue()
         await until(lambda: (QUEUE, None) in two.heard)
 
     run(test)

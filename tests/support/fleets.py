@@ -1,9 +1,9 @@
 """Sharded stores that several servers share, as each of them has it."""
 
 from pinlater.server.backends.mysql import MysqlOptions, MysqlShardFactory
+from pinlater.server.backends.poll_intervals import FREQUENT_POLLS
 from pinlater.server.backends.redis import RedisEndpoint, RedisShard
 from pinlater.server.backends.sharded import ShardedStore, ShardSpec
-from pinlater.server.backends.store import FREQUENT_POLLS
 from tests.support.mariadb_service import shared_service
 from tests.support.mysql_bench import endpoint_of, fresh_prefix
 from tests.support.redis_service import RedisService

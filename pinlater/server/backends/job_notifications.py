@@ -50,6 +50,10 @@ OnJobs = Callable[[str, int | None, Collection[JobLocation]], None]
 that is known."""
 
 
+NotifyOfJobs = Callable[[str, int | None, Callable[[], Collection[JobLocation]]], None]
+"""Notifies others of a queue that has new jobs; the last argument tells where they are, for those who have to know."""
+
+
 OnWoken = Callable[[str, int, Collection[JobLocation]], None]
 """Receives a queue, how many of its sleeping jobs are due now, and where they are."""
 
@@ -66,10 +70,22 @@ class JobNotifications:
         on_gap: called when notifications may have been lost.
         on_woken: called, in the event loop, with jobs that messages of this server's own changes have made due.
         on_cancelled: called with descriptors of jobs that other servers have asked to stop.
+        publishers: by the shard that passes notifications on, while other servers listen there; each is called with a
+            queue that has new jobs, and when they fall due.
     """
 
     def __init__(self) -> None:
+        self.publishers: dict[str, Callable[[str, int | None], None]] = {}
         self.on_jobs: OnJobs = lambda _queue, _due_ms, _locations: None
         self.on_gap: Callable[[], None] = lambda: None
         self.on_woken: OnWoken = lambda _queue, _count, _locations: None
         self.on_cancelled: OnCancelled = lambda _descriptors: None
+
+    def publish(self, queue: str, due_ms: int | None, locations: Callable[[], Collection[JobLocation]]) -> None:
+        """Have other servers notified by the shards of these jobs; see ``NotifyOfJobs``."""
+        if not self.publishers:
+            return
+        for shard in {location.shard for location in locations()}:
+            publish = self.publishers.get(shard)
+            if publish is not None:
+                publish(queue, due_ms)

@@ -103,7 +103,7 @@ class Dequeued(NamedTuple):
     Attributes:
         jobs: in the order (priority, run_after, id); behind them those that were let through by their claims.
         next_due_ms: when the next job falls due, if that was asked for and no more are due now.
-        has_more: whether more may be due now: the limit was reached, or the answer is full.
+        has_more: whether more may be due now than were claimed.
         is_held: whether more may be due now, but as many are claimed as may be at once.
     """
 

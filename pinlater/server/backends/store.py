@@ -42,7 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from pinlater.errors import EnqueueRejected, QueueNotFound
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
@@ -51,6 +51,7 @@ from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
 from pinlater.model.messages import Message, ReceivedMessage
 from pinlater.model.queues import QueueChange, QueueSettings
+from pinlater.server.backends.poll_intervals import PollIntervals
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
     Cancelled,
@@ -76,20 +77,6 @@ def parent_refused(parent: str) -> EnqueueRejected:
     return EnqueueRejected(
         f"job {parent}, the parent of a new job, is not there, has finished or is asked to stop, so nothing was stored"
     )
-
-
-class PollIntervals(NamedTuple):
-    """Seconds between two polls of a queue that dequeues wait for: while jobs come, and when none has come for long."""
-
-    shortest: float
-    longest: float
-
-
-FREQUENT_POLLS = PollIntervals(0.02, 1.5)
-"""For stores whose servers do not hear of new jobs."""
-
-POLLS_BESIDE_DATAGRAMS = PollIntervals(0.1, 1.5)
-"""For stores whose servers tell each other of new jobs by datagrams, some of which may be lost."""
 
 
 @dataclass(frozen=True, slots=True)

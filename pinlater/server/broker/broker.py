@@ -11,7 +11,7 @@ from pinlater.errors import DequeueRateLimited, QueueNotFound
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import NewJob
-from pinlater.server.backends.job_notifications import JobLocation, OnCancelled, OnJobs, later_ms, locations_of
+from pinlater.server.backends.job_notifications import JobLocation, NotifyOfJobs, OnCancelled, later_ms, locations_of
 from pinlater.server.backends.records import Cancelled, Expired, IdempotencyKey, Settled
 from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.backends.store import Store
@@ -42,7 +42,7 @@ class Broker:
     Attributes:
         backend: the store.
         notifiers: each is called with new jobs that no dequeue here waits for; none if there are no other processes and
-            servers, or the store notifies them.
+            servers.
         cancel_notifiers: each is called with the descriptors of running jobs that this process has asked to stop.
         cancellations: which running jobs have been asked to stop.
         endings: who waits for the end of which jobs.
@@ -55,7 +55,7 @@ class Broker:
         now_ms: Callable[[], int],
         observe: Callable[[str, float], None] = lambda _, __: None,
     ) -> None:
-        self.notifiers: list[OnJobs] = []
+        self.notifiers: list[NotifyOfJobs] = []
         self.cancel_notifiers: list[OnCancelled] = []
         self.backend: ServerStore = backend
         self._is_serial = backend.capabilities.is_serial
@@ -136,7 +136,7 @@ class Broker:
         if len(jobs) > len(later):
             self._wake_waiters(queue, len(jobs) - len(later), locations=partial(locations_of, descriptors))
         if later:
-            self._wake_waiters(queue, len(later), min(later))
+            self._wake_waiters(queue, len(later), min(later), locations=partial(locations_of, descriptors))
 
     def _wake_waiters(
         self,
@@ -149,10 +149,9 @@ class Broker:
         """Wake dequeues that wait for ``count`` newly claimable jobs, here or in other processes."""
         state = self._queues.get(queue)
         left = count if state is None else state.jobs_arrived(count, due_ms)
-        if left > 0 and self.notifiers:
-            where = locations()
+        if left > 0:
             for notify in self.notifiers:
-                notify(queue, due_ms, where)
+                notify(queue, due_ms, locations)
 
     def on_remote_jobs(self, queue: str, due_ms: int | None, locations: Collection[JobLocation] = ()) -> None:
         """Wake a dequeue for a job that another process made claimable, now or when it is due; see ``OnJobs``."""

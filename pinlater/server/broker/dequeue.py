@@ -119,7 +119,7 @@ class DequeueHandler:
         caller.park(wait)
         try:
             while not (found.jobs or wait.is_over or caller.is_gone or self.is_stopping):
-                delay = self._seconds_until_retry(request)
+                delay = self._seconds_until_retry(request, wait)
                 if delay != 0:
                     await self._sleep(request, wait, delay)
                 found = await self._claim_from_all(request, wait, skip_known_empty=skip_known_empty or not wait.is_over)
@@ -156,7 +156,7 @@ class DequeueHandler:
             )
         return found
 
-    def _seconds_until_retry(self, request: DequeueRequest) -> float:
+    def _seconds_until_retry(self, request: DequeueRequest, wait: DequeueWait) -> float:
         """Return the seconds until the next attempt if nothing wakes the dequeue; 0: at once.
 
         Computed once and passed on: if a limit ended between two computations, nothing would end the sleep.
@@ -164,7 +164,7 @@ class DequeueHandler:
         delays = [
             self._limits.seconds_until_next(queue)
             for queue in request.queues
-            if not self._queues.get_or_add(queue).is_known_empty
+            if not (state := self._queues.get_or_add(queue)).is_known_empty or state.is_woken(wait)
         ]
         return min((delay for delay in delays if delay is not None), default=self._queues.known_empty_seconds)
 
@@ -183,7 +183,8 @@ class DequeueHandler:
         wanted, bytes_left = request.limit, request.max_bytes
         for queue in request.queues:
             state = self._queues.get_or_add(queue)
-            if state.is_known_empty and (skip_known_empty or (state.is_polled and wait is None)):
+            is_left_out = skip_known_empty or (state.is_polled and wait is None)
+            if is_left_out and state.is_known_empty and not state.is_woken(wait):
                 continue
             try:
                 jobs = await self._claim_from(queue, wanted, bytes_left, claim, wait)
@@ -224,17 +225,15 @@ class DequeueHandler:
             self._queues.forget(queue)  # or invented names could fill the memory
             raise
         except BaseException:
-            if wait is not None:  # the next in line tries later (see mark_uncertain): now it would fail, too
-                state.record_attempt(wait)
-            state.mark_uncertain()
+            state.record_attempt(wait)
+            state.mark_uncertain()  # the next in line tries later: now it would fail, too
             raise
         finally:
             if taken < allowed:
                 self._limits.give_back(queue, allowed - taken)
-        if wait is not None:
-            state.record_attempt(wait)
+        state.record_attempt(wait)
         if found.has_more:
-            state.wake_next()
+            state.more_are_due()
         elif found.is_held:  # jobs that end on another server are not announced
             state.record_shortfall(arrival_count, self._now_ms() + _RUNNING_LIMIT_RETRY_MS, is_at_running_limit=True)
         else:

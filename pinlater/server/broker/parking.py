@@ -156,9 +156,11 @@ class QueueState:
 
     Attributes:
         is_at_running_limit: whether a limit of running jobs held jobs back when somebody last looked.
+        activity: a number that changes whenever a dequeue is woken, or has tried to claim.
     """
 
     def __init__(self, now_ms: Callable[[], int], known_empty_seconds: float) -> None:
+        self.activity = 0
         self._now_ms = now_ms
         self._known_empty_seconds = known_empty_seconds
         # In order of arrival. A dict would walk over all removed entries to find the first one.
@@ -187,7 +189,7 @@ class QueueState:
 
     @property
     def is_known_empty(self) -> bool:
-        """Whether the last claim found too few jobs, not long ago, and none has become claimable since."""
+        """Whether the last claim, not long ago, left no jobs, and none came since but for dequeues that were woken."""
         return self._empty_since == self._arrival_count and time.monotonic() < self._known_empty_until
 
     @property
@@ -197,8 +199,17 @@ class QueueState:
 
     @property
     def arrival_count(self) -> int:
-        """A number that changes whenever jobs may have become claimable."""
+        """A number that changes whenever there may be claimable jobs that no dequeue was woken for."""
         return self._arrival_count
+
+    @property
+    def has_woken(self) -> bool:
+        """Whether a dequeue was woken, and has not tried to claim yet."""
+        return bool(self._woken)
+
+    def is_woken(self, wait: DequeueWait | None) -> bool:
+        """Return whether this dequeue was woken, and has not tried to claim yet."""
+        return wait in self._woken
 
     def add(self, wait: DequeueWait) -> None:
         """Add a dequeue to the end of the line."""
@@ -208,21 +219,22 @@ class QueueState:
         """Remove a dequeue from the line."""
         self._waits.pop(wait, None)
 
-    def record_attempt(self, wait: DequeueWait) -> None:
-        """Record that a woken dequeue has tried to claim."""
-        self._woken.discard(wait)
+    def record_attempt(self, wait: DequeueWait | None) -> None:
+        """Record that a dequeue has tried to claim; None: one that has not waited."""
+        self.activity += 1
+        if wait is not None:
+            self._woken.discard(wait)
 
     def leave(self, wait: DequeueWait) -> None:
         """Wake another dequeue in place of one that was woken and leaves without having tried to claim."""
         if wait in self._woken:
             self._woken.remove(wait)
-            if not self.is_known_empty:
-                self.wake_next()
+            self.more_are_due()
 
     def record_shortfall(
         self, arrival_count: int, next_due_ms: int | None, *, is_at_running_limit: bool = False
     ) -> None:
-        """Record a claim that began at ``arrival_count`` and found fewer jobs than it wanted."""
+        """Record a claim that began at ``arrival_count`` and left no job, or none that it could take."""
         if arrival_count == self._arrival_count:
             self._empty_since = arrival_count
             self.is_at_running_limit = is_at_running_limit
@@ -242,10 +254,16 @@ class QueueState:
         if due_ms is not None and due_ms > self._now_ms():
             self._wake_by(due_ms)
             return count
-        self._arrival_count += 1
         while count > 0 and self._waits:
             count -= self.wake_next()
+        if count > 0:
+            self._arrival_count += 1
         return max(count, 0)
+
+    def more_are_due(self) -> None:
+        """Let the first dequeue in line try, and those that come: a claim has left jobs, or was not made."""
+        self._arrival_count += 1
+        self.wake_next()
 
     def mark_uncertain(self) -> None:
         """Forget after a failed call that the queue is empty; let the first dequeue in line try soon."""
@@ -286,11 +304,10 @@ class QueueState:
             self._timer = asyncio.get_running_loop().call_later(pause_seconds, self._check_due)
         else:
             self._due_ms = None
-            self._arrival_count += 1
-            self.wake_next()
+            self.jobs_arrived(1)
 
     def wake_next(self) -> int:
-        """Wake the first dequeue in line; if it gets all the jobs it can take, it wakes the next.
+        """Wake the first dequeue in line; if it leaves jobs, it wakes the next.
 
         Returns:
             The number of jobs that it can take; 0 if no dequeue waits.
@@ -299,6 +316,7 @@ class QueueState:
             return 0
         wait, _ = self._waits.popitem(last=False)
         self._woken.add(wait)
+        self.activity += 1
         wait.wake()
         return wait.limit
 

@@ -64,6 +64,13 @@ class QueuePoller:
         elif schedule.next_at < self._sleeps_until:
             self._news.set()
 
+    def _look_again(self, queue: str) -> None:
+        """Poll a queue once its jobs cannot be on their way any more."""
+        schedule = self._schedules.get(queue)
+        if schedule is not None:
+            soon = asyncio.get_running_loop().time() + self._pauses.leeway
+            schedule.next_at = min(schedule.next_at, soon)
+
     def stop(self) -> None:
         """Stop polling."""
         if self._task is not None:
@@ -89,6 +96,7 @@ class QueuePoller:
         asked = self._due(asyncio.get_running_loop().time())
         if not asked:
             return
+        before = {queue: state.activity for queue in asked if (state := self._queues.get(queue))}
         try:
             found = await self._backend.first_due(asked)
         except ServiceError as error:  # dequeues get the same error, and answer with it
@@ -98,7 +106,7 @@ class QueuePoller:
             log.exception("polling for jobs failed")
             self._let_polls_through(asked)
         else:
-            self._tell(asked, found)
+            self._tell(before, found)
 
     def _due(self, now: float) -> list[str]:
         """Return the queues to poll now and schedule their next poll; drop queues that nobody asks for."""
@@ -114,7 +122,7 @@ class QueuePoller:
                 continue
             schedule.pause = min(schedule.pause * _GROWTH, self._pauses.longest)
             schedule.next_at = now + schedule.pause
-            if state.is_known_empty and not state.is_at_running_limit:
+            if state.is_known_empty and not (state.is_at_running_limit or state.has_woken):
                 asked.append(queue)
         return asked
 
@@ -124,15 +132,20 @@ class QueuePoller:
             if state is not None:
                 state.forget_polls()
 
-    def _tell(self, asked: Sequence[str], found: Mapping[str, int | None]) -> None:
-        now_ms = self._now_ms()
-        for queue in asked:
+    def _tell(self, before: Mapping[str, int], found: Mapping[str, int | None]) -> None:
+        """Tell queues what was found, given their activity before; a claim made meanwhile knows better."""
+        now_ms, leeway_ms = self._now_ms(), self._pauses.leeway * 1000
+        for queue, activity in before.items():
             state = self._queues.get(queue)
             if state is None:
                 continue
             first_ms = found.get(queue)
             if queue not in found:
                 state.wake_all()  # the queue was deleted: its dequeues try again, and fail
+            elif state.activity != activity:
+                continue
+            elif first_ms is not None and abs(now_ms - first_ms) < leeway_ms:
+                self._look_again(queue)
             elif first_ms is not None and first_ms <= now_ms:
                 state.jobs_arrived(1)
             else:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from pinlater.server.backends.job_notifications import JobLocation, OnCancelled, OnJobs
@@ -55,10 +55,12 @@ class JobNotifier:
         self._socket.close()
         self._path.unlink(missing_ok=True)
 
-    def notify(self, queue: str, due_ms: int | None = None, locations: Collection[JobLocation] = ()) -> None:
+    def notify(
+        self, queue: str, due_ms: int | None = None, locations: Callable[[], Collection[JobLocation]] = tuple
+    ) -> None:
         """Notify the other processes of a job, at once or together with those of the next few milliseconds."""
         if self._others:
-            self._batch.add(queue, due_ms, locations)
+            self._batch.add(queue, due_ms, locations())
 
     def notify_cancelled(self, descriptors: Sequence[str]) -> None:
         """Notify the other processes of jobs that are asked to stop."""

@@ -122,10 +122,12 @@ class ServerNotifier(asyncio.DatagramProtocol):
             return
         await asyncio.sleep(_GREETING_GAP_SECONDS)
 
-    def notify(self, queue: str, due_ms: int | None = None, locations: Collection[JobLocation] = ()) -> None:
+    def notify(
+        self, queue: str, due_ms: int | None = None, locations: Callable[[], Collection[JobLocation]] = tuple
+    ) -> None:
         """Notify the other servers of a job, at once or together with those of the next few milliseconds."""
         if self._others:
-            self._batch.add(queue, due_ms, locations)
+            self._batch.add(queue, due_ms, locations())
 
     def notify_cancelled(self, descriptors: Sequence[str]) -> None:
         """Notify the other servers of jobs that are asked to stop."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -86,17 +87,29 @@ class Candidate(NamedTuple):
         return DequeuedJob(descriptor, body, self.allowed, self.remaining, self.created_at, self.run_after)
 
 
+class Found(NamedTuple):
+    """Jobs that may be claimed.
+
+    Attributes:
+        jobs: in order.
+        has_more: whether more are due, or may be.
+    """
+
+    jobs: list[Candidate]
+    has_more: bool
+
+
 class Share(NamedTuple):
     """The jobs for one dequeue.
 
     Attributes:
         jobs: to claim.
-        is_full: more jobs may be due, but the limit is reached.
-        is_held: the limit is that of the queue's running jobs.
+        has_more: more jobs may be due than all shares have.
+        is_held: more jobs may be due, but as many run as may.
     """
 
     jobs: Sequence[Candidate]
-    is_full: bool
+    has_more: bool
     is_held: bool
 
 
@@ -132,7 +145,7 @@ class Claimer:
                     batch.fail(queue_not_found(self._queue.name))
                     return
                 shares = share_out(found, batch.requests, running)
-                with batch.committing() if found else nullcontext():
+                with batch.committing() if found.jobs else nullcontext():
                     dequeued = await self._claim_shares(transaction, batch.requests, shares)
         except BaseException:
             self.cursor.invalidate()
@@ -157,43 +170,60 @@ class Claimer:
         )
         return int(count.rows[0][0])
 
-    async def _find(self, transaction: MysqlTransaction, wanted: int) -> list[Candidate] | None:
+    async def _find(self, transaction: MysqlTransaction, wanted: int) -> Found | None:
         """Lock up to ``wanted`` due jobs and return them; None: the queue was deleted."""
         positions = self.cursor.positions
         if positions:
             found = await self._candidates(transaction, wanted, positions)
-            if found is None or len(found) >= wanted:
-                return found
+            if found is None or len(found.jobs) >= wanted:
+                return found if found is None or found.has_more else await self._look_behind(transaction, found)
         began = time.perf_counter()
         found = await self._candidates(transaction, wanted, FROM_START)
         self.cursor.restart(time.perf_counter() - began)
         return found
 
+    async def _look_behind(self, transaction: MysqlTransaction, found: Found) -> Found:
+        """Look for more due jobs than were found, before the cursor as well."""
+        skipped = Counter(job.prefix for job in found.jobs)
+        queries = [
+            self._behind(transaction, priority, FROM_START, skipped[prefix])
+            for priority, prefix in enumerate(self._queue.prefixes, 1)
+        ]
+        [first] = await transaction.run(one_row(queries))
+        return found._replace(has_more=_is_any_due(first.rows[0], transaction.now))
+
     async def _candidates(
         self, transaction: MysqlTransaction, wanted: int, positions: Mapping[str, int]
-    ) -> list[Candidate] | None:
+    ) -> Found | None:
         priorities = range(1, len(self._queue.prefixes) + 1)
         exists_query = transaction.bind("queue_exists", queue=self._queue.id)
-        first_queries = [
-            transaction.bind(
-                "first_pending", queue=self._queue.id, priority=priority, start=self._start(positions, priority)
-            )
-            for priority in priorities[1:]
-        ]
+        queries = [self._behind(transaction, at, positions, 0 if at > 1 else wanted) for at in priorities]
         known, first_page = await transaction.run(
-            one_row([exists_query, *first_queries]), self._claimable(transaction, 1, wanted, positions)
+            one_row([exists_query, *queries]), self._claimable(transaction, 1, wanted, positions)
         )
-        exists, *firsts = known.rows[0]
+        exists, behind, *firsts = known.rows[0]
         if exists is None:
             return None
         found = self._parse(1, first_page.rows)
-        for priority, first in zip(priorities[1:], firsts, strict=True):
+        for priority in priorities[1:]:
             if len(found) >= wanted:
                 break
+            first = firsts.pop(0)
             if first is not None and first <= transaction.now:
-                page = self._claimable(transaction, priority, wanted - len(found), positions)
-                found += self._parse(priority, (await transaction.run(page))[0].rows)
-        return found
+                left = wanted - len(found)
+                known, page = await transaction.run(
+                    self._behind(transaction, priority, positions, left),
+                    self._claimable(transaction, priority, left, positions),
+                )
+                behind = known.rows[0][0] if known.rows else None
+                found += self._parse(priority, page.rows)
+        return Found(found, len(found) >= wanted and _is_any_due([behind, *firsts], transaction.now))
+
+    def _behind(
+        self, transaction: MysqlTransaction, priority: int, positions: Mapping[str, int], skipped: int
+    ) -> bytes:
+        start = self._start(positions, priority)
+        return transaction.bind("pending_behind", queue=self._queue.id, priority=priority, start=start, skipped=skipped)
 
     def _claimable(
         self, transaction: MysqlTransaction, priority: int, limit: int, positions: Mapping[str, int]
@@ -234,7 +264,8 @@ class Claimer:
         if keys:
             self._database.keyed_queues.add(self._queue.id)
             results = await transaction.run(*changes)
-            wanted = 0 if any(share.is_full for share in shares) else sum(call.limit for call in calls) - len(keys)
+            is_full = any(share.has_more or share.is_held for share in shares)
+            wanted = 0 if is_full else sum(call.limit for call in calls) - sum(len(share.jobs) for share in shares)
             has_more = bool((await let_next_through(transaction, keys, wanted, is_claim=True)).total())
             await transaction.run_and_commit()
         else:
@@ -249,7 +280,7 @@ class Claimer:
             else Dequeued(
                 [job.claimed(bodies) for job in share.jobs],
                 due if _is_short(call, share) and not has_more else None,
-                (share.is_full or has_more) and not share.is_held,
+                (share.has_more or has_more) and not share.is_held,
                 share.is_held,
             )
             for call, share in zip(calls, shares, strict=True)
@@ -289,17 +320,22 @@ class Claimer:
 
 
 def _is_short(call: MysqlDequeueCall, share: Share) -> bool:
-    return call.want_next_due and not share.is_full
+    return call.want_next_due and not (share.has_more or share.is_held)
 
 
-def share_out(found: Sequence[Candidate], calls: Sequence[MysqlDequeueCall], running: int = 0) -> list[Share]:
+def _is_any_due(times: Iterable[int | None], now: int) -> bool:
+    return any(due_ms is not None and due_ms <= now for due_ms in times)
+
+
+def share_out(found: Found, calls: Sequence[MysqlDequeueCall], running: int = 0) -> list[Share]:
     """Divide the found jobs among dequeues, in order, up to the limit and answer size of each."""
-    shares: list[Share] = []
-    sizes = [job.size for job in found]
+    parts: list[tuple[int, int, bool, bool]] = []
+    sizes = [job.size for job in found.jobs]
     start = 0
     for call in calls:
         most = call.allowed(running + start)
         end, is_full = end_of_answer(sizes, start, most, call.max_bytes)
-        shares.append(Share(found[start:end], is_full, is_full and most < call.limit))
+        parts.append((start, end, is_full, is_full and most < call.limit))
         start = end
-    return shares
+    has_more = found.has_more or start < len(sizes)
+    return [Share(found.jobs[start:end], is_full and has_more, is_held) for start, end, is_full, is_held in parts]

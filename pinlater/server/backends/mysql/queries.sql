@@ -253,11 +253,11 @@ ON DUPLICATE KEY UPDATE value = value + 1
 -- name: running_jobs
 SELECT COUNT(*) FROM {db}.jobs FORCE INDEX (jobs_in_order) WHERE queue_id = :queue AND state = 1
 
--- name: first_pending
--- When the first job of a priority falls due, from a run_after on.
+-- name: pending_behind
+-- When the first job of a priority falls due, from a run_after on, but for those to be skipped.
 SELECT run_after FROM {db}.jobs FORCE INDEX (jobs_in_order)
 WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after >= :start
-ORDER BY run_after LIMIT 1
+ORDER BY run_after LIMIT :skipped, 1
 
 -- name: size
 -- The size of the shard's tables by the database's statistics.

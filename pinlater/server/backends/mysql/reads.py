@@ -14,7 +14,7 @@ from pinlater.server.backends.body_pattern import BodyPattern
 from pinlater.server.backends.body_walk import BodyWalk, SearchedJob
 from pinlater.server.backends.key_turns import job_key
 from pinlater.server.backends.mysql.children import parent_of
-from pinlater.server.backends.mysql.claim import SMALL_BODY_BYTES, Candidate, MysqlDequeueCall, share_out
+from pinlater.server.backends.mysql.claim import SMALL_BODY_BYTES, Candidate, Found, MysqlDequeueCall, share_out
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.messages import read_waits
@@ -42,7 +42,8 @@ async def peek(database: Database, queue: Queue, limit: int, max_bytes: int) -> 
             values = {"queue": queue.id, "priority": priority, "now": database.now_ms(), "small": SMALL_BODY_BYTES}
             query = bind("peek_jobs", limit=left, **values)
             found += [Candidate(prefix, *row) for row in (await connection.run(query))[0].rows]
-        [share] = share_out(found, [MysqlDequeueCall(limit, max_bytes, b"", 0, want_next_due=False, max_running=None)])
+        call = MysqlDequeueCall(limit, max_bytes, b"", 0, want_next_due=False, max_running=None)
+        [share] = share_out(Found(found, has_more=False), [call])
         large = sorted(job.id for job in share.jobs if job.body is None)
         bodies = dict((await connection.run(bind("job_bodies", ids=large)))[0].rows) if large else {}
         return [job.claimed(bodies) for job in share.jobs if job.body is not None or job.id in bodies]
@@ -155,7 +156,7 @@ async def size(database: Database) -> StoreSize:
 async def oldest_due(database: Database, search: JobSearch) -> int | None:
     """Return when the oldest due job fell due; None: no job is due."""
     queries = [
-        database.queries.bind("first_pending", queue=search.queue.id, priority=priority, start=_BEGIN)
+        database.queries.bind("pending_behind", queue=search.queue.id, priority=priority, start=_BEGIN, skipped=0)
         for priority in search.priorities
     ]
     results = await database.read(lambda connection: connection.run(*queries))

@@ -1,6 +1,7 @@
 """Job notifications between servers: whoever makes a job claimable publishes that, and the other servers subscribe.
 
-So does whoever asks running jobs to stop.
+So does whoever asks running jobs to stop. The broker decides which new jobs are published: those that no dequeue waits
+for at this server.
 
 Nothing depends on a message: if one is lost, a waiting dequeue finds the job at its next poll.
 """
@@ -71,10 +72,12 @@ class JobChannel:
     def subscribe(self) -> None:
         """Start to subscribe, unless that was done."""
         if self._is_enabled and self._subscriber is None:
+            self._set_alone(is_alone=False)
             self._subscriber = asyncio.create_task(self._run_subscriber())
 
     async def close(self) -> None:
         """Stop publishing and receiving."""
+        self._set_alone(is_alone=True)
         tasks = [task for task in (self._publisher, self._subscriber) if task is not None]
         for task in tasks:
             task.cancel()
@@ -90,6 +93,14 @@ class JobChannel:
         known = self._to_publish.get(queue, due_ms)
         self._to_publish[queue] = None if due_ms is None or known is None else min(due_ms, known)
         self._start_publisher()
+
+    def _set_alone(self, *, is_alone: bool) -> None:
+        """Record whether no other server listens; then nothing is published."""
+        self._is_alone = is_alone
+        if not is_alone:
+            self._notifications.publishers[self._name] = self.publish
+        elif self._notifications.publishers.get(self._name) == self.publish:
+            del self._notifications.publishers[self._name]
 
     def publish_cancelled(self, descriptors: Sequence[str]) -> None:
         """Publish that running jobs were asked to stop."""
@@ -120,7 +131,7 @@ class JobChannel:
         except ServiceError as error:
             log.debug("shard %s: a job notification was not published: %s", self._name, error)
         else:
-            self._is_alone = receivers <= self._is_subscribed
+            self._set_alone(is_alone=receivers <= self._is_subscribed)
 
     # Receiving
 
@@ -156,7 +167,8 @@ class JobChannel:
                 await connection.read_response(disable_decoding=True)
             self._is_subscribed = True
             # Others publish from now on, even if they were alone; what was published before may have been missed.
-            self._is_alone = await self._command("PUBLISH", self._channel, _message(self._server_id, "", None)) <= 1
+            greeted = await self._command("PUBLISH", self._channel, _message(self._server_id, "", None))
+            self._set_alone(is_alone=greeted <= 1)
             self._is_failure_logged = False
             self._notifications.on_gap()
             await self._receive(connection)
@@ -182,7 +194,8 @@ class JobChannel:
         except (TypeError, ValueError):
             return  # of a later version with other fields, or of another program
         if sender != self._server_id:
-            self._is_alone = False
+            if self._is_alone:
+                self._set_alone(is_alone=False)
             heard()
 
     def _reader(self, queue: bytes, due: bytes, *others: bytes) -> Callable[[], None]:

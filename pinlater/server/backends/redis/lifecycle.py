@@ -83,12 +83,6 @@ async def call_result(scripts: ScriptRunner, queue: str, key: bytes) -> CallResu
     return parse_result(result)
 
 
-def first_due_of(jobs: Sequence[NewJob]) -> int | None:
-    """Return when the first of the jobs falls due; None: now."""
-    times = [None if job.unique_rule and job.unique_rule.on_duplicate else job.run_after_ms for job in jobs]
-    return None if None in times else min(times)  # type: ignore[type-var]
-
-
 def _argument(job: NewJob) -> tuple[Any, ...]:
     """Return a job without its body, which is sent separately: Redis' MessagePack has no binary type."""
     run_after = job.run_after_ms

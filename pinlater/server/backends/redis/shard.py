@@ -176,10 +176,7 @@ class RedisShard(RedisReads, RedisStatistics):
     async def enqueue_jobs(
         self, queue: str, jobs: Sequence[NewJob], *, once: IdempotencyKey | None = None
     ) -> list[str]:
-        names = await lifecycle.enqueue(self._scripts, queue, jobs, once)
-        if names:
-            self._channel.publish(queue, lifecycle.first_due_of(jobs))
-        return names
+        return await lifecycle.enqueue(self._scripts, queue, jobs, once)
 
     async def import_jobs(
         self, queue: str, jobs: Sequence[JobRecord], *, once: IdempotencyKey | None = None
@@ -294,14 +291,13 @@ class RedisShard(RedisReads, RedisStatistics):
         self._channel.publish(queue)
 
     def _notify_woken(self, woken: list[Woken]) -> None:
-        """Notify all servers, this one included, of jobs whose sleep was ended."""
+        """Notify this server of jobs whose sleep was ended, which notifies the others if it cannot take them."""
         counts: Counter[str] = Counter()
         for queue, _, jobs in woken:
             counts[queue] += jobs
         for queue, count in counts.items():
             where = {JobLocation(self.name, priority) for name, priority, _ in woken if name == queue}
             self._notifications.on_woken(queue, count, where)
-            self._channel.publish(queue)
 
     def _notify(self, queue: str, moved: int, due_ms: int | None = None) -> int:
         if moved:

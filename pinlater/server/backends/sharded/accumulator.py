@@ -15,6 +15,7 @@ class DequeueAccumulator:
         wanted: how many more may come.
         free_bytes: how many more bytes the answer holds.
         last: the last answer that was added.
+        has_more: whether more jobs may be due.
 
     Args:
         limit: most jobs.
@@ -29,7 +30,7 @@ class DequeueAccumulator:
         self._held: dict[str, list[DequeuedJob]] = {}
         self._max_bytes = max_bytes
         self._next_due_ms: int | None = None
-        self._has_more = False
+        self.has_more = False
         self._is_held = False
 
     def held_at(self, shard: str) -> list[DequeuedJob]:
@@ -42,14 +43,11 @@ class DequeueAccumulator:
         self.jobs += found.jobs
         self.wanted -= len(found.jobs)
         self.free_bytes -= sum(len(job.body) + JOB_OVERHEAD_BYTES for job in found.jobs)
-        self._has_more = self._has_more or found.has_more
+        self.has_more = self.has_more or found.has_more
         self._is_held = self._is_held or found.is_held
         self.expect(found.next_due_ms)
-        if self.wanted <= 0 or self.free_bytes < self._max_bytes / 2:
-            # The next shard hands out a job even if it does not fit: never ask with little left.
-            self._has_more = True
-            return True
-        return False
+        # The next shard hands out a job even if it does not fit: never ask with little left.
+        return self.wanted <= 0 or self.free_bytes < self._max_bytes / 2
 
     def expect(self, due_ms: int | None) -> None:
         """Record when a job falls due."""
@@ -57,5 +55,5 @@ class DequeueAccumulator:
 
     def dequeued(self) -> Dequeued:
         """Return one answer of all shards."""
-        due_ms = None if self._has_more or self._is_held else self._next_due_ms
-        return Dequeued(self.jobs, due_ms, self._has_more and not self._is_held, self._is_held)
+        due_ms = None if self.has_more or self._is_held else self._next_due_ms
+        return Dequeued(self.jobs, due_ms, self.has_more and not self._is_held, self._is_held)

@@ -121,22 +121,29 @@ class ShardClaimer:
     async def _ask_owners(
         self, due: ShardPriorities, wanted: DequeueOptions, got: DequeueAccumulator, limit: RunningLimit
     ) -> bool:
-        """Claim the highest priority from all shards that have it, then the next; return whether that is enough."""
+        """Claim the highest priority from all shards that have it, then the next; return whether that is enough.
+
+        If it is, what was not asked for is left, as far as is known.
+        """
         deadline = time.monotonic() + fan_out.PATIENCE_SECONDS
-        failure = due.failure
+        failure, before = due.failure, due.all_arrivals()
         for priority in due.priorities:
             for handle in due.owners(priority):
                 arrivals, levels = due.arrivals(handle), None if priority == ANY_PRIORITY else priority
                 try:
-                    if await self._ask([handle], levels, wanted, got, limit) or time.monotonic() > deadline:
-                        return True
+                    is_enough = await self._ask([handle], levels, wanted, got, limit)
                 except (NoHealthyShards, QueueNotFound) as error:  # just now; the others may still have some
                     failure = error
                     self._group.due_priorities.forget(wanted.queue)
                     continue
-                due.exhausted(handle, priority, arrivals, got.last.next_due_ms)
+                if not (is_enough and got.last.has_more):
+                    due.exhausted(handle, priority, arrivals, got.last.next_due_ms)
                 if got.last.is_held or not wanted.others.get("want_next_due"):  # what the shard still has is unknown
                     self._group.due_priorities.forget(wanted.queue)
+                if is_enough:
+                    got.has_more = got.has_more or due.has_left(before)
+                if is_enough or time.monotonic() > deadline:
+                    return True
         if failure is not None:
             raise failure
         return False

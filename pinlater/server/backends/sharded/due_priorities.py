@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -70,6 +70,14 @@ class ShardPriorities:
     def arrivals(self, handle: ShardHandle) -> int:
         """Return a number that changes whenever a job comes to a shard."""
         return self._arrivals[handle]
+
+    def all_arrivals(self) -> dict[ShardHandle, int]:
+        """Return the numbers of all shards that change whenever a job comes there."""
+        return {handle: self._arrivals[handle] for handle in self.by_shard}
+
+    def has_left(self, before: Mapping[ShardHandle, int]) -> bool:
+        """Return whether a shard has due jobs; those that came after ``before`` have woken dequeues of their own."""
+        return any(self.by_shard[handle] and self._arrivals[handle] == at for handle, at in before.items())
 
     def exhausted(self, handle: ShardHandle, priority: int, arrivals: int, next_due_ms: int | None) -> None:
         """Record that a shard had no more due jobs of the priorities up to this one.

@@ -16,6 +16,7 @@ from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.failure_budget import MOST_READ, largest
 from pinlater.server.backends.job_notifications import JobLocation
+from pinlater.server.backends.poll_intervals import FREQUENT_POLLS, PollIntervals
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
     Cancelled,
@@ -45,7 +46,7 @@ from pinlater.server.backends.sharded.splits import (
     until_limit,
 )
 from pinlater.server.backends.statistics import StatisticsEntry, StatisticsQuery
-from pinlater.server.backends.store import FREQUENT_POLLS, Capabilities, PollIntervals, Store
+from pinlater.server.backends.store import Capabilities, Store
 from pinlater.server.backends.token_bucket import Tokens
 
 

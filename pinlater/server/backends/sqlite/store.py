@@ -18,6 +18,7 @@ from pinlater.model.messages import Message, ReceivedMessage
 from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.job_notifications import JobLocation, JobNotifications
+from pinlater.server.backends.poll_intervals import PollIntervals
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
     Cancelled,
@@ -60,7 +61,7 @@ from pinlater.server.backends.sqlite.queues import create, drop
 from pinlater.server.backends.sqlite.readers import Readers
 from pinlater.server.backends.sqlite.write_watch import WriteWatch
 from pinlater.server.backends.sqlite.writer import Verb, Woken, Writer
-from pinlater.server.backends.store import Capabilities, PollIntervals
+from pinlater.server.backends.store import Capabilities
 from pinlater.server.metrics.shard_state import ShardState
 
 _unique_key_of, _key_of, _parent_of = map(attrgetter, ("unique", "key", "parent"))  # in C: every job passes here

@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from pinlater.model.attempts import DequeuedJob
+from pinlater.server.backends.poll_intervals import FREQUENT_POLLS
 from pinlater.server.backends.records import Claim, Dequeued
-from pinlater.server.backends.store import FREQUENT_POLLS, Capabilities
+from pinlater.server.backends.store import Capabilities
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker.dequeue import DequeueRequest
 from pinlater.server.limits.rate_limits import RateLimits

@@ -7,8 +7,9 @@ import pytest
 
 from pinlater.errors import NoHealthyShards, QueueNotFound
 from pinlater.model.attempts import DequeuedJob
+from pinlater.server.backends.poll_intervals import PollIntervals
 from pinlater.server.backends.records import Claim, Dequeued
-from pinlater.server.backends.store import Capabilities, PollIntervals
+from pinlater.server.backends.store import Capabilities
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker.dequeue import DequeueRequest
 from pinlater.server.limits.rate_limits import RateLimits
@@ -288,3 +289,36 @@ def test_without_waiting_dequeues_nothing_is_polled():
         await until(lambda: looker._task is None)
 
     run(scenario, Store("q", "r"))
+
+
+def test_a_poll_leaves_a_job_alone_that_has_just_fallen_due():
+    async def scenario(bench):
+        clock = [0]
+        bench.broker = Broker(bench.store, bench.limits, lambda: clock[0])
+        waiting = await bench.parked("q")
+        bench.store.jobs["q"] += [b"of another server"]
+        looks = len(bench.store.looks)
+        await until(lambda: len(bench.store.looks) > looks + 3)
+        assert not waiting.done()
+        clock[0] = 5000
+        assert bodies(await waiting) == [b"of another server"]
+        assert bench.store.claims == ["q", "q"]
+
+    run(scenario, Store("q", pauses=PollIntervals(0.005, 0.005, leeway=1.0)))
+
+
+@pytest.mark.parametrize("is_serial", [True, False])
+def test_a_dequeue_that_was_woken_is_the_only_one_to_ask(is_serial):
+    async def scenario(bench):
+        first, second = await bench.parked("q", limit=2), await bench.parked("q", limit=2)
+        asked = len(bench.store.claims)
+        bench.stored("q", b"job")
+        third = asyncio.create_task(bench.dequeue("q", limit=2))
+        assert bodies(await first) == [b"job"]
+        await until(lambda: bench.broker.parked_dequeues == 2)
+        assert len(bench.store.claims) == asked + 1
+        for number, task in enumerate((second, third)):
+            bench.stored("q", b"job %d" % number)
+            assert bodies(await task) == [b"job %d" % number]
+
+    run(scenario, Store("q", is_serial=is_serial, pauses=NEVER))

@@ -8,7 +8,8 @@ import pytest
 
 from pinlater.errors import NoHealthyShards, UnknownError
 from pinlater.model.queues import QueueSettings
-from pinlater.server.backends.store import FREQUENT_POLLS, Capabilities
+from pinlater.server.backends.poll_intervals import FREQUENT_POLLS
+from pinlater.server.backends.store import Capabilities
 from pinlater.server.limits import stored_limits
 from pinlater.server.limits.stored_limits import StoredLimits
 

@@ -220,8 +220,8 @@ def test_without_a_way_to_the_database_nobody_listens(caplog):
 def test_others_are_told_where_the_jobs_are(run):
     async def test(_, one, two):
         one.notifier.notify("emails")  # those after it are collected, and sent together
-        one.notifier.notify("pins", None, [JobLocation("east", 2)])
-        one.notifier.notify("pins", None, [JobLocation("west", None), JobLocation("east", 1)])
+        one.notifier.notify("pins", None, lambda: [JobLocation("east", 2)])
+        one.notifier.notify("pins", None, lambda: [JobLocation("west", None), JobLocation("east", 1)])
         await until(lambda: ("pins", None) in two.heard)
         assert two.locations == {JobLocation("east", 2), JobLocation("west", None), JobLocation("east", 1)}
 
@@ -233,7 +233,7 @@ def test_if_not_all_places_are_known_or_they_are_many_none_is_named(run, more):
     async def test(_, one, two):
         one.notifier.notify("emails")
         for locations in ([JobLocation("east", 2)], more, [JobLocation("west", 2)]):
-            one.notifier.notify("pins", None, locations)
+            one.notifier.notify("pins", None, lambda locations=locations: locations)
         await until(lambda: ("pins", None) in two.heard)
         assert two.locations == set()
 

@@ -19,7 +19,7 @@ end
 local AT_ONCE = 500
 
 local ids, priorities, alloweds, remainings, createds, run_afters, bodies = {}, {}, {}, {}, {}, {}, {}
-local count, is_answer_full = 0, false
+local count, is_answer_full, is_more = 0, false, false
 
 -- Claims jobs until the answer is full. Returns their members, their new records and claims, and how many of the given
 -- members that covers, including those whose records are gone because Redis has evicted them.
@@ -54,10 +54,13 @@ end
 local through, through_and_due, claimed_before = 0, 0, nil
 repeat
   for priority = 1, levels do
-    local key, offset, is_more = prefix .. 'p' .. priority, 0, true
+    local key, offset = prefix .. 'p' .. priority, 0
+    is_more = true
     while is_more and wanted > 0 and not is_answer_full do
       local size = math.min(wanted, AT_ONCE)
-      local members = redis.call('ZRANGEBYSCORE', key, '-inf', NOW, 'LIMIT', offset, size)
+      local members = redis.call('ZRANGEBYSCORE', key, '-inf', NOW, 'LIMIT', offset, size + 1)
+      is_more = #members > size
+      members[size + 1] = nil
       local lines = read_fields(JOBS, members)
       local taken, records, claims, covered = claim_members(members, lines)
       if is_dry then
@@ -74,7 +77,6 @@ repeat
         bodies[#bodies + 1] = body
       end
       wanted = wanted - #taken
-      is_more = #members == size
     end
     if wanted <= 0 or is_answer_full then
       break
@@ -94,8 +96,19 @@ if count > 0 and not is_dry then
   settle_changed()
 end
 
+-- Returns whether a job is due of the priorities that were asked for.
+local function is_any_due()
+  for priority = 1, levels do
+    if redis.call('ZCOUNT', prefix .. 'p' .. priority, '-inf', NOW) > 0 then
+      return true
+    end
+  end
+  return false
+end
+
 local is_full, next_due = wanted <= 0 or is_answer_full, ''
-local has_more = is_full or through_and_due > 0 -- of a priority that was not asked for
+local has_more = through_and_due > 0 -- perhaps of a priority that was not asked for
+  or is_full and (is_limited or is_dry or is_more or is_answer_full or is_any_due())
 if not has_more and ARGV[8] == '1' then
   local earliest
   for priority = 1, levels do

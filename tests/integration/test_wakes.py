@@ -1,0 +1,181 @@
+"""Several servers, at each of which dequeues wait: how many of them ask the store for a job that one of them gets."""
+
+import asyncio
+import random
+import time
+
+import pytest
+
+from pinlater.protocol.messages import PENDING
+from pinlater.server.backends.poll_intervals import PollIntervals
+from pinlater.server.backends.records import Claim, JobFilter
+from pinlater.server.broker import Broker, Caller
+from pinlater.server.broker import broker as brokers
+from pinlater.server.broker.dequeue import DequeueRequest
+from pinlater.server.limits.rate_limits import RateLimits
+from tests.support.bench import QUEUE, new_job
+from tests.support.fleets import mysql_fleets, redis_fleets
+
+SERVERS = 3
+WAITING = 4
+NEVER = PollIntervals(3600.0, 3600.0)
+OFTEN = PollIntervals(0.05, 0.3, leeway=0.02)
+
+
+@pytest.fixture(params=[mysql_fleets, redis_fleets])
+def fleet(request, tmp_path, monkeypatch):
+    """Run a scenario with servers on one store."""
+    monkeypatch.setattr(brokers, "MIN_KNOWN_EMPTY_SECONDS", 3600.0)
+
+    def run(scenario, *, pauses=NEVER, loss=0.0, names="12"):
+        make, close = request.param(tmp_path, names=names, pauses=pauses)
+
+        async def whole():
+            fleet = Fleet(make, loss)
+            await fleet.brokers[0].backend.create_queue(QUEUE)
+            async with asyncio.timeout(100):
+                await scenario(fleet)
+            await fleet.close()
+
+        try:
+            asyncio.run(whole())
+        finally:
+            close()
+
+    return run
+
+
+def now_ms():
+    return int(time.time() * 1000)
+
+
+class Fleet:
+    """Servers that announce jobs to each other.
+
+    Attributes:
+        brokers: of the servers.
+        claims: how often they have asked the store for jobs.
+    """
+
+    def __init__(self, make, loss):
+        self.claims = 0
+        self.brokers = [Broker(make(), RateLimits(), now_ms, self.observe) for _ in range(SERVERS)]
+        self._number = 0
+        self._loss = loss
+        self._tasks = []
+        for broker in self.brokers:
+            broker.notifiers.append(lambda *jobs, sender=broker: self.announce(sender, *jobs))
+
+    def observe(self, operation, _seconds):
+        self.claims += operation == "dequeue"
+
+    def announce(self, sender, queue, due_ms, locations):
+        for broker in self.brokers:
+            if broker is not sender and random.random() >= self._loss:
+                broker.on_remote_jobs(queue, due_ms, locations())
+
+    def claim(self):
+        self._number += 1
+        return Claim(f"h:1:1:w:{self._number}", 60_000)
+
+    def dequeue(self, broker, caller=None, *, limit=1, wait=3600.0):
+        return broker.dequeue(DequeueRequest([QUEUE], limit, 10**6, self.claim, wait), caller or Caller())
+
+    async def park(self, broker, **order):
+        """Return a dequeue that waits at a server by now."""
+        waiting = broker.parked_dequeues
+        task = asyncio.create_task(self.dequeue(broker, **order))
+        self._tasks.append(task)
+        while broker.parked_dequeues == waiting:
+            await asyncio.sleep(0.001)
+        return task
+
+    async def close(self):
+        for broker in self.brokers:
+            broker.end_all_waits()
+        await asyncio.gather(*self._tasks)
+        for broker in self.brokers:
+            await broker.backend.close()
+
+
+def count(tasks):
+    return sum(len(jobs) for task in tasks for jobs in task.result().jobs.values())
+
+
+def test_a_job_for_which_a_dequeue_waits_where_it_is_stored_costs_one_claim(fleet):
+    async def scenario(fleet):
+        lines = [[await fleet.park(broker) for _ in range(WAITING)] for broker in fleet.brokers]
+        parked = fleet.claims
+        for number in range(20):
+            broker, line = fleet.brokers[number % SERVERS], lines[number % SERVERS]
+            await broker.enqueue(QUEUE, [new_job(priority=1 + number % 3)])
+            await line.pop(0)
+            line.append(await fleet.park(broker))
+        await asyncio.sleep(0.1)  # for claims in vain, if there are any
+        assert fleet.claims - parked == 20
+
+    fleet(scenario)
+
+
+def test_the_last_of_several_jobs_wakes_no_dequeue_in_vain(fleet):
+    async def scenario(fleet):
+        here, there, _ = fleet.brokers
+        tasks = [await fleet.park(there) for _ in range(WAITING)]
+        parked = fleet.claims
+        await here.enqueue(QUEUE, [new_job(priority=number % 3 + 1) for number in range(WAITING - 1)])
+        while sum(task.done() for task in tasks) < WAITING - 1:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.05)
+        assert fleet.claims - parked == WAITING - 1
+        await here.enqueue(QUEUE, [new_job()])
+        await tasks[-1]
+        assert count(tasks) == WAITING
+
+    fleet(scenario)
+
+
+def test_a_claim_of_all_that_is_due_tells_when_the_next_job_is(fleet):
+    async def scenario(fleet):
+        store = fleet.brokers[0].backend
+
+        async def claim(limit):
+            found = await store.dequeue_jobs(QUEUE, limit, fleet.claim(), want_next_due=True)
+            return len(found.jobs), found.has_more, found.next_due_ms
+
+        later = now_ms() + 10**7
+        await store.enqueue_jobs(QUEUE, [new_job(priority=2) for _ in range(4)])
+        await store.enqueue_jobs(QUEUE, [new_job(priority=3), new_job(priority=1), new_job(run_after_ms=later)])
+        assert await claim(1) == (1, True, None)
+        assert await claim(2) == (2, True, None)
+        assert await claim(1) == (1, True, None)
+        assert await claim(1) == (1, True, None)
+        assert await claim(1) == (1, False, later)
+        await store.enqueue_jobs(QUEUE, [new_job(run_after_ms=now_ms() - 5000)])  # before the last scan's end
+        await store.enqueue_jobs(QUEUE, [new_job(run_after_ms=now_ms() - 10**6)])
+        assert await claim(1) == (1, True, None)
+        assert await claim(1) == (1, False, later)
+        assert await claim(1) == (0, False, later)
+
+    fleet(scenario)
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.5, 1.0])
+def test_no_job_waits_for_a_dequeue_that_has_gone_or_a_server_that_is_frozen(fleet, loss):
+    async def scenario(fleet):
+        here, *others = fleet.brokers
+        tasks = [await fleet.park(broker) for broker in others for _ in range(WAITING)]
+        gone = [Caller() for _ in range(WAITING)]
+        left = [await fleet.park(here, caller=caller) for caller in gone]
+        for caller in gone:
+            await here.enqueue(QUEUE, [new_job()])  # wakes one of those here, and is announced to nobody
+            caller.disconnect()
+        # Jobs of a server that is stopped before it wakes or tells anybody.
+        await here.backend.enqueue_jobs(QUEUE, [new_job() for _ in range(WAITING)])
+        while True:
+            got = count(task for task in [*tasks, *left] if task.done())
+            if got == 2 * WAITING:
+                break
+            await asyncio.sleep(0.01)
+        assert await here.backend.count_jobs(QUEUE, JobFilter(PENDING)) == 0
+
+    fleet(scenario, pauses=OFTEN, loss=loss)
