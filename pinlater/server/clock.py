@@ -24,6 +24,11 @@ elapsed_seconds: Callable[[], float] = (
 """Seconds that never step. Time during which the machine sleeps counts, if the system has such a clock."""
 
 
+def milliseconds_since(moment: float | None) -> int:
+    """Return how long ago a moment of ``elapsed_seconds`` was; None is now."""
+    return 0 if moment is None else int((elapsed_seconds() - moment) * 1000)
+
+
 class _Reading(NamedTuple):
     """The last reading of the system clock.
 

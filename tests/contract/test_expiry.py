@@ -4,6 +4,7 @@ import pytest
 
 from pinlater.model.failure_groups import CLAIM_EXPIRED
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING
+from pinlater.server.clock import elapsed_seconds
 from tests.support.bench import LEASE_MS, QUEUE, new_job
 
 
@@ -132,6 +133,16 @@ def test_the_quiet_period_ends_also_for_the_longest_leases(backend):
     backend.clock.advance(10**7)
     assert backend.reap(server_age_ms=LEASE_MS - 1, quiet_ms=LEASE_MS) == []
     assert backend.reap(server_age_ms=LEASE_MS, quiet_ms=LEASE_MS) == [(QUEUE, 1, 0)]
+
+
+def test_what_expires_after_the_age_of_the_server_was_known_is_spared(backend):
+    """The server may have stood still before the store was asked, so that nobody could renew."""
+    descriptor, _ = backend.started()
+    asked_at = elapsed_seconds() - LEASE_MS / 1000
+    backend.clock.advance(LEASE_MS + 500)
+    assert backend.reap(asked_at=asked_at) == []
+    assert backend.state(descriptor) == IN_PROGRESS
+    assert backend.reap() == [(QUEUE, 1, 0)]
 
 
 def test_a_crashed_server_finds_its_claims_and_ends_them_later(backend):

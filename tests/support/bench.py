@@ -189,9 +189,9 @@ class Bench:
         assert self.sleep(descriptor, *waits, claim=claim, until_ms=until_ms).changed == 1
         return descriptor
 
-    def reap(self, limit=1000, *, server_age_ms=10**12, quiet_ms=LEASE_MS):
+    def reap(self, limit=1000, *, server_age_ms=10**12, quiet_ms=LEASE_MS, asked_at=None):
         """End expired claims; by default the server has been up for long."""
-        return self.reap_expired(limit, server_age_ms=server_age_ms, quiet_ms=quiet_ms)
+        return self.reap_expired(limit, server_age_ms=server_age_ms, quiet_ms=quiet_ms, asked_at=asked_at)
 
     def count(self, state=PENDING, *, queue=QUEUE, is_future=None, **options):
         return self.count_jobs(queue, JobFilter(state, is_future=is_future, **options))

@@ -355,13 +355,16 @@ class Store(ReportStore, StatisticsStore, Protocol):
 
     # Maintenance by the monitor
 
-    async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
+    async def reap_expired(
+        self, limit: int, *, server_age_ms: int, quiet_ms: int, asked_at: float | None = None
+    ) -> list[Expired]:
         """End up to ``limit`` claims whose lease has expired; return how many of each queue.
 
         State: IN_PROGRESS -> PENDING with one attempt less, or FAILED if that was the last.
         Fence: the lease. While the server is younger than ``quiet_ms``, claims whose lease is longer than its age are
-            left alone: their holders had no time yet to renew them. So is what expires after the call was made, however
-            late it is carried out: this server may have stood still meanwhile.
+            left alone: their holders had no time yet to renew them. So is what expires after ``asked_at`` (seconds, see
+            ``clock.elapsed_seconds``; None: when the call was made), however late it is carried out: this server may
+            have stood still meanwhile.
         Repeat: safe.
         """
 

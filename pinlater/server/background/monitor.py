@@ -13,6 +13,7 @@ from pinlater.server.backends.statistics_buffer import StatisticsBuffer
 from pinlater.server.backends.store import Store
 from pinlater.server.background.stall_detector import GracePeriod, StallDetector
 from pinlater.server.broker import Broker
+from pinlater.server.clock import elapsed_seconds
 from pinlater.server.config.settings import Settings
 from pinlater.server.metrics import Metrics
 from pinlater.server.peer_processes.server_rank import ServerRank
@@ -70,7 +71,8 @@ class Monitor:
         while True:
             is_behind = False
             try:
-                is_behind = await self._run_once(stalls.grace_period())
+                asked_at = elapsed_seconds()  # before: a stall from here on is either noticed, or comes after it
+                is_behind = await self._run_once(asked_at, stalls.grace_period())
                 is_store_away = False
             except ServerError as error:
                 if not is_store_away:  # logged once: the store may be away for long
@@ -85,19 +87,20 @@ class Monitor:
     def _pause_seconds(self) -> float:
         return self._rank().seconds_until_turn(self._now_ms(), self._settings.monitor_interval_seconds)
 
-    async def _run_once(self, grace_period: GracePeriod) -> bool:
+    async def _run_once(self, asked_at: float, grace_period: GracePeriod) -> bool:
         """Run one batch of each task; return whether one of them has more to do."""
         limit = self._settings.monitor_batch_size
         done = await asyncio.gather(
-            self._reap(limit, grace_period),
+            self._reap(limit, asked_at, grace_period),
             self._collect(limit),
             self._backend.forget_results(limit),
             self._forget_statistics(limit),
         )
         return max(done) >= limit
 
-    async def _reap(self, limit: int, grace_period: GracePeriod) -> int:
-        expired = await self._broker.reap(limit, server_age_ms=grace_period.age_ms, quiet_ms=grace_period.quiet_ms)
+    async def _reap(self, limit: int, asked_at: float, grace_period: GracePeriod) -> int:
+        age_ms, quiet_ms = grace_period
+        expired = await self._broker.reap(limit, server_age_ms=age_ms, quiet_ms=quiet_ms, asked_at=asked_at)
         for queue, retried, failed in expired:
             self._metrics.timeouts_retried.add(queue, retried)
             self._metrics.timeouts_done.add(queue, failed)

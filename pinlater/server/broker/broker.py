@@ -226,9 +226,13 @@ class Broker:
         """Return whether a queue is paused, by its stored settings or by the file of rate limits."""
         return self._limits.is_paused(queue)
 
-    async def reap(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
+    async def reap(
+        self, limit: int, *, server_age_ms: int, quiet_ms: int, asked_at: float | None = None
+    ) -> list[Expired]:
         """End expired claims; see ``Store.reap_expired``."""
-        expired = await self.backend.reap_expired(limit, server_age_ms=server_age_ms, quiet_ms=quiet_ms)
+        expired = await self.backend.reap_expired(
+            limit, server_age_ms=server_age_ms, quiet_ms=quiet_ms, asked_at=asked_at
+        )
         for queue, retried, failed in expired:
             self._wake_waiters(queue, retried + failed)  # one that has failed may let another of its key through
         return expired

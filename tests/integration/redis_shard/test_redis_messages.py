@@ -232,14 +232,18 @@ class Server:
 
     def __init__(self, bench, service):
         self.jobs, self.woken, self.cancelled, self.gaps = [], [], [], 0
-        told = JobNotifications()
+        told = self._notifications = JobNotifications()
         told.on_jobs = lambda queue, due_ms, _: self.jobs.append((queue, due_ms))
-        told.on_woken = lambda queue, count, locations: self.woken.append((queue, count, set(locations)))
+        told.on_woken = self._note_woken
         told.on_cancelled = self.cancelled.extend
         told.on_gap = self._note_gap
         self.shard = bench.shard(service, notifications=told)
         bench.run(self.shard.ping())
         bench.run(until(lambda: self.gaps))
+
+    def _note_woken(self, queue, count, locations):
+        self.woken.append((queue, count, set(locations)))
+        self._notifications.publish(queue, None, lambda: locations)  # as a server does for which no dequeue waits
 
     def _note_gap(self):
         self.gaps += 1

@@ -69,6 +69,7 @@ from pinlater.server.backends.records import (
 from pinlater.server.backends.search import Queue
 from pinlater.server.backends.sharded import CallResult
 from pinlater.server.backends.token_bucket import Tokens
+from pinlater.server.clock import milliseconds_since
 
 _T = TypeVar("_T")
 
@@ -344,12 +345,14 @@ class MysqlShard(MysqlReads, MysqlStatistics):
     ) -> int:
         return await maintenance.delete_jobs(self._database, await self._queues.get(queue), jobs, state, once)
 
-    async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
-        now = self._database.now_ms()
+    async def reap_expired(
+        self, limit: int, *, server_age_ms: int, quiet_ms: int, asked_at: float | None = None
+    ) -> list[Expired]:
+        asked_ms = self._database.now_ms() - milliseconds_since(asked_at)
         if not self._database.is_past((await self._probe.find()).claim_expires):
             return []
         return await maintenance.reap_expired(
-            self._database, self._queues, now, limit, server_age_ms=server_age_ms, quiet_ms=quiet_ms
+            self._database, self._queues, asked_ms, limit, server_age_ms=server_age_ms, quiet_ms=quiet_ms
         )
 
     async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:

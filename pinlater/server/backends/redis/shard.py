@@ -48,6 +48,7 @@ from pinlater.server.backends.sharded import (
     ShardUnreachable,
 )
 from pinlater.server.backends.token_bucket import Tokens
+from pinlater.server.clock import milliseconds_since
 
 _PING_SECONDS = 1.0
 
@@ -153,6 +154,13 @@ class RedisShard(RedisReads, RedisStatistics):
 
     def _steady_now(self) -> str:
         return f"~{self._clock.now_ms()}" if self._clock.is_read else ""
+
+    def _time_at(self, moment: float | None) -> int | str:
+        """Return the time argument of scripts for a moment of ``elapsed_seconds``; None is now."""
+        now, ago_ms = self._slow_scripts.now(), milliseconds_since(moment)
+        if isinstance(now, int):
+            return now - ago_ms
+        return f"~{int(now[1:]) - ago_ms}" if now else now
 
     # Queues
 
@@ -331,11 +339,12 @@ class RedisShard(RedisReads, RedisStatistics):
     ) -> int:
         return self._notify(queue, await maintenance.delete_jobs(self._slow_scripts, queue, jobs, state, once))
 
-    async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
-        asked_at = self._slow_scripts.now()
+    async def reap_expired(
+        self, limit: int, *, server_age_ms: int, quiet_ms: int, asked_at: float | None = None
+    ) -> list[Expired]:
         # While the shard was down, no claim could be renewed: its holders get time to, as after a start of the server.
         age_ms = int(min(server_age_ms, self._slow_connection.seconds_since_failure * 1000))
-        grace = maintenance.ExpiryGrace(asked_at, age_ms, quiet_ms)
+        grace = maintenance.ExpiryGrace(self._time_at(asked_at), age_ms, quiet_ms)
         found = await maintenance.reap_expired(self._slow_scripts, self._due_index, limit, grace)
         for queue, retried, failed in found:
             self._notify(queue, retried + failed)  # one that has failed may let another of its key through

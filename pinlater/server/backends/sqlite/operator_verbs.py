@@ -13,6 +13,7 @@ from pinlater.server.backends.sqlite.only_shard import OnlyServer, checked
 from pinlater.server.backends.sqlite.readers import Readers
 from pinlater.server.backends.sqlite.writer import Writer
 from pinlater.server.backends.store import queue_not_found
+from pinlater.server.clock import milliseconds_since
 
 
 class OperatorVerbs(OnlyServer):
@@ -84,8 +85,10 @@ class OperatorVerbs(OnlyServer):
         deleted: int = await self._writer.submit(maintenance.delete_these, request)
         return deleted
 
-    async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
-        asked_ms = self._now_ms()
+    async def reap_expired(
+        self, limit: int, *, server_age_ms: int, quiet_ms: int, asked_at: float | None = None
+    ) -> list[Expired]:
+        asked_ms = self._now_ms() - milliseconds_since(asked_at)
         # While the disk was full, no claim could be renewed: as after a start of the server, their holders get time to.
         age_ms = int(min(server_age_ms, (time.monotonic() - self._renewals_failed_at) * 1000))
         reaped = await self._writer.submit(maintenance.reap, maintenance.ReapRequest(asked_ms, limit, age_ms, quiet_ms))

@@ -27,7 +27,7 @@ class Store:
         self._expired = list(expired)
         self.calls = 0
 
-    async def reap(self, limit, *, server_age_ms, quiet_ms):
+    async def reap(self, limit, *, server_age_ms, quiet_ms, asked_at):
         self.calls += 1
         if self.calls in self._away:
             raise NoHealthyShards("no shard answers")

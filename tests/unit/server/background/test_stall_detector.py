@@ -7,6 +7,7 @@ import pytest
 from pinlater.server.backends.statistics_buffer import StatisticsBuffer
 from pinlater.server.background.monitor import Monitor
 from pinlater.server.background.stall_detector import GracePeriod, StallDetector
+from pinlater.server.clock import elapsed_seconds
 from pinlater.server.config.settings import Settings
 from pinlater.server.metrics import Metrics
 
@@ -84,10 +85,11 @@ def test_a_short_stall_does_not_cut_the_time_after_a_long_one(clocks, stalls):
 
 
 def test_the_monitor_reads_the_server_age_before_each_round(monkeypatch):
-    asked = []
+    asked, read_at = [], []
 
     class Store:
-        async def reap(self, _, *, server_age_ms, quiet_ms):
+        async def reap(self, _, *, server_age_ms, quiet_ms, asked_at):
+            assert asked_at <= read_at[-1], "a stall between both would neither be noticed nor come after it"
             asked.append((server_age_ms, quiet_ms))
             return []
 
@@ -102,6 +104,7 @@ def test_the_monitor_reads_the_server_age_before_each_round(monkeypatch):
 
     class FixedStall(StallDetector):
         def grace_period(self):
+            read_at.append(elapsed_seconds())
             return GracePeriod(len(asked), 7)
 
     monkeypatch.setattr("pinlater.server.background.monitor.StallDetector", FixedStall)

@@ -242,7 +242,7 @@ class MemoryShard:
         await self._called("forget statistics")
         return 1
 
-    async def reap_expired(self, limit, *, server_age_ms, quiet_ms):
+    async def reap_expired(self, limit, *, server_age_ms, quiet_ms, asked_at=None):
         await self._called("reap")
         return [Expired(queue, 1, 2) for queue in self._jobs]
 
