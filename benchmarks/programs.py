@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -10,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Self
 
@@ -238,16 +238,25 @@ class Reporters(_Program):
         super().__init__("benchmarks.reporters", [str(server.address), *queues], folder / "reporters.log")
 
 
+_FIRST_PORT, _PORTS = 10_000, 3000
+_next_ports = itertools.count(random.randrange(_PORTS))
+
+
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on, each another one, below those that systems give to whoever asks for any."""
-    found: list[int] = []
-    with ExitStack() as stack:
-        while len(found) < count:
-            port = random.randrange(10_000, 13_000)
-            with suppress(OSError):
-                stack.enter_context(socket.create_server(("127.0.0.1", port)))
-                found.append(port)
-    return found
+    """Return ports that nobody listens on, below those that systems give to whoever asks for any.
+
+    No port is returned again soon: the program that got it may not listen yet.
+    """
+    ports = (_FIRST_PORT + number % _PORTS for number in _next_ports)
+    return list(itertools.islice(filter(_is_free, ports), count))
+
+
+def _is_free(port: int) -> bool:
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
 
 
 def environment() -> dict[str, str]:
