@@ -13,6 +13,8 @@ HEIGHT = 800
 
 NOT_PAGES = {"/static/{version}/{name:path}", "/charts", "/failed"}
 SHOWN_BY_THE_WAY = {"/login", "/plans/{key}"}
+_DRAWN = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+"""By then the page knows its width, and what can be scrolled in it."""
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +59,7 @@ def look(page, name, faults):
     """Note what is wrong with a page at all widths; in the dark, where only colours differ, at one."""
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": HEIGHT})
+        page.evaluate(_DRAWN)
         real = page.evaluate("document.documentElement.scrollWidth")
         faults += [f"{name} at {width}: is {real} wide"] if real > width else []
         found = violations(page) if width != 768 else []
