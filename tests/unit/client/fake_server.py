@@ -1,5 +1,6 @@
 """A small framed server for tests: real sockets, real bytes, replies by a function."""
 
+import atexit
 import contextlib
 import socket
 import threading
@@ -107,13 +108,10 @@ def after(failures, answer):
     return lambda call: left.pop(0) if left else answer(call)
 
 
-_reserved = []
-
-
 def free_address():
     """Return an address where nobody listens, unless by its number: other tests take any free one."""
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.bind(("127.0.0.1", 0))
-    _reserved.append(sock)
+    atexit.register(sock.close)  # it is kept until then
     return Address(*sock.getsockname()[:2])
