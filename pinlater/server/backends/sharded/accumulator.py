@@ -46,6 +46,11 @@ class DequeueAccumulator:
         self.has_more = self.has_more or found.has_more
         self._is_held = self._is_held or found.is_held
         self.expect(found.next_due_ms)
+        return self.is_full
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more shards are asked."""
         # The next shard hands out a job even if it does not fit: never ask with little left.
         return self.wanted <= 0 or self.free_bytes < self._max_bytes / 2
 

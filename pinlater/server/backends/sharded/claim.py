@@ -105,6 +105,8 @@ class ShardClaimer:
             if not got.jobs:
                 raise
             log.warning("queue %s: a shard failed; the jobs of the others are handed out: %s", wanted.queue, error)
+        if got.is_full and wanted.claim.coverage < 1.0:  # there may be some on the shards that are not covered
+            got.has_more = True
         return got.dequeued()
 
     async def _by_priority(

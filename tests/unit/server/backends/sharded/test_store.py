@@ -157,6 +157,14 @@ def test_a_share_of_the_shards_is_asked_each_time_another(fleet, coverage, shard
     assert seen == {"1", "2", "3"}
 
 
+@pytest.mark.parametrize("coverage", [0.17, 0.5])
+def test_shards_that_are_not_asked_may_have_more(fleet, coverage):
+    fill(fleet, 1, 1, 1)
+    for _ in range(2):
+        taken = fleet.dequeue_jobs(QUEUE, 1, CLAIM._replace(coverage=coverage), want_next_due=True)
+        assert taken.has_more or not taken.jobs
+
+
 def test_the_first_shard_asked_is_another_each_time(fleet):
     fill(fleet, 50, 50, 50)
     for _ in range(40):
