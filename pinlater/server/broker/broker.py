@@ -131,12 +131,12 @@ class Broker:
     def _announce_jobs(self, queue: str, jobs: Sequence[NewJob], descriptors: Sequence[str]) -> None:
         if not self.notifiers and self._queues.get(queue) is None:
             return
-        now = self._now_ms()
+        now, locations = self._now_ms(), partial(locations_of, descriptors)
         later = [due_ms for job in jobs if (due_ms := later_ms(job, now)) is not None]
         if len(jobs) > len(later):
-            self._wake_waiters(queue, len(jobs) - len(later), locations=partial(locations_of, descriptors))
+            self._wake_waiters(queue, len(jobs) - len(later), locations=locations)
         if later:
-            self._wake_waiters(queue, len(later), min(later), locations=partial(locations_of, descriptors))
+            self._wake_waiters(queue, len(later), min(later), locations=locations)
 
     def _wake_waiters(
         self,

@@ -175,8 +175,10 @@ class Claimer:
         positions = self.cursor.positions
         if positions:
             found = await self._candidates(transaction, wanted, positions)
-            if found is None or len(found.jobs) >= wanted:
-                return found if found is None or found.has_more else await self._look_behind(transaction, found)
+            if found is None or found.has_more:
+                return found
+            if len(found.jobs) >= wanted:
+                return await self._look_behind(transaction, found)
         began = time.perf_counter()
         found = await self._candidates(transaction, wanted, FROM_START)
         self.cursor.restart(time.perf_counter() - began)
