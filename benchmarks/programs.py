@@ -91,13 +91,14 @@ class _Program:
 
 
 class Server(_Program):
-    """``pinlater-server`` with default settings, but for those of its store.
+    """``pinlater-server`` with default settings, but for those of its store and the dashboard.
 
     Args:
         folder: of its data.
         settings: each ``KEY=VALUE``.
         marks: file in which it marks the stages of its calls; None: it does not.
-        ports: of the service and of the dashboard; None: free ones.
+        ports: of the service and of the admin endpoint; None: free ones.
+        has_dashboard: where nobody looks at it, it would only take its time to start.
 
     Attributes:
         address: where it serves.
@@ -111,11 +112,13 @@ class Server(_Program):
         *,
         marks: Path | None = None,
         ports: tuple[int, int] | None = None,
+        has_dashboard: bool = False,
     ) -> None:
         port, self.admin_port = ports or free_ports(2)
         self.address = Address("127.0.0.1", port)
         arguments = ["--data-dir", str(folder), "--port", str(port), "--admin-port", str(self.admin_port)]
-        arguments += [part for setting in settings for part in ("--set", setting)]
+        for setting in (f"DASHBOARD={str(has_dashboard).lower()}", *settings):
+            arguments += ["--set", setting]
         if marks is None:
             super().__init__("pinlater.server.program", arguments, folder / "server.log")
         else:

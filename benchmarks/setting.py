@@ -50,15 +50,12 @@ class Setting:
         return numbers
 
     def server(self, name: str = "server", *, marks: Path | None = None, has_dashboard: bool = False) -> Server:
-        """Start a server with a store where nothing is due; with ``marks``, it marks the stages of its calls there.
-
-        It has a dashboard only if asked to: where nobody looks at it, it would only take its time to start.
-        """
+        """Start a server with a store where nothing is due; with ``marks``, it marks the stages of its calls there."""
         folder = self.folder / name
         folder.mkdir()
         if self.filled is not None and not self.stores.is_shared:
             self.filled.copy_to(folder)
-        server = Server(folder, [*self.stores.settings(folder), f"DASHBOARD={str(has_dashboard).lower()}"], marks=marks)
+        server = Server(folder, self.stores.settings(folder), marks=marks, has_dashboard=has_dashboard)
         if self.filled is not None and self.stores.is_shared:
             self.filled.fill(server)
         return server
@@ -71,16 +68,13 @@ class Setting:
         """Start a server with an empty store of several shards, which keeps on disk whatever it confirms."""
         folder = self.folder / name
         folder.mkdir()
-        return Server(folder, [*self.stores.settings(folder, shards=shards, is_safe=True), "DASHBOARD=false"])
+        return Server(folder, self.stores.settings(folder, shards=shards, is_safe=True))
 
     def servers(self, count: int, name: str, *, shards: int = 1) -> list[Server]:
-        """Start servers with one empty store that they share; its shards are on one server of a database.
-
-        They have no dashboard: nobody looks at it.
-        """
+        """Start servers with one empty store that they share; its shards are on one server of a database."""
         folder = self.folder / name
         folder.mkdir()
-        settings = [*self.stores.settings(folder, shards=shards), "DASHBOARD=false"]
+        settings = self.stores.settings(folder, shards=shards)
         folders = [folder, *(folder / f"server{number}" for number in range(1, count))]
         for other in folders[1:]:
             other.mkdir()

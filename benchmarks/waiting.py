@@ -67,7 +67,7 @@ class FilledStore:
         if not self._folder.exists():
             self._folder.mkdir()
             first = min(self._jobs, _FIRST)
-            with Server(self._folder, ["DASHBOARD=false"]) as server:
+            with Server(self._folder, []) as server:
                 self._let_wait(server, first)
             with closing(sqlite3.connect(self._folder / _OF_A_FILE)) as connection:
                 _multiply(connection, first, self._jobs)

@@ -52,7 +52,7 @@ class ServerOnFire:
         self.ways: list[CuttableWay] = []
         self._folder = folder / name
         self._folder.mkdir()
-        self._settings = [*self._with_ways(settings, ways), "DASHBOARD=false"]
+        self._settings = list(self._with_ways(settings, ways))
         self._ports: tuple[int, int] | None = None
         self.start()
 

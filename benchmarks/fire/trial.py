@@ -173,6 +173,9 @@ def _endings(client: Client, jobs: Sequence[str]) -> dict[str, Ending]:
 def _figures(evidence: Evidence, drained_seconds: float) -> dict[str, float | str]:
     wait, job = longest_wait(evidence)
     faults = Counter(trouble.kind for trouble in evidence.disturbances)
+    spent = undelivered(evidence)
+    queues = {name for name, rules in QUEUES.items() if rules.job_class is not None}
+    of_workers = [count for job, count in spent.items() if JobDescriptor.parse(job).queue in queues]
     return {
         "jobs stored": len(evidence.stored),
         "deliveries": len(evidence.holdings),
@@ -180,15 +183,9 @@ def _figures(evidence: Evidence, drained_seconds: float) -> dict[str, float | st
         "longest wait of a job without a key, s": round(wait, 2),
         "  which one": str(job),
         "latest return after a lease, s": round(latest_return(evidence), 2),
-        "attempts spent on what nobody noted": sum(undelivered(evidence).values()),
-        "  of jobs of workers": _of_workers(evidence),
+        "attempts spent on what nobody noted": sum(spent.values()),
+        "  of jobs of workers": sum(of_workers),
         "  that consumers may have been handed": evidence.unnoted.total(),
         "  that servers may have left unanswered": evidence.unanswered.total(),
         "until all was done at the end, s": round(drained_seconds, 1),
     }
-
-
-def _of_workers(evidence: Evidence) -> int:
-    """Count the attempts spent on what nobody noted of jobs that workers run: those give lost claims back."""
-    queues = {name for name, rules in QUEUES.items() if rules.job_class is not None}
-    return sum(count for job, count in undelivered(evidence).items() if JobDescriptor.parse(job).queue in queues)
