@@ -44,7 +44,7 @@ class AsyncBulkEnqueue:
 
     async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self._drop_connection()
-        if isinstance(error, PinLaterError):
+        if error is not None:
             error.add_note(f"{self.stored} jobs were stored before this")
 
     async def send(self, batch: Batch) -> None:
@@ -69,16 +69,17 @@ class AsyncBulkEnqueue:
         """Take the oldest answer; a call that got none is sent again by itself, with retries."""
         call, reply = self._window[0]
         try:
-            if reply is None or self._connection is None:
-                descriptors = await self._execute(call)
-            else:
-                descriptors = call.convert(await self._connection.wait_for(reply, self._timeout))
+            descriptors = await self._execute(call) if reply is None else call.convert(await self._answer(reply))
         except PinLaterError as error:
             if reply is None or not is_retryable(call, error):
                 raise
             descriptors = await self._execute(call)
         self._window.popleft()
         self._note(descriptors)
+
+    async def _answer(self, reply: asyncio.Future[Any]) -> Any:
+        """Return the reply to a call that was sent; if its connection was given up, it is there, or has failed."""
+        return await (reply if self._connection is None else self._connection.wait_for(reply, self._timeout))
 
     async def _connected(self) -> AsyncConnection:
         """Return the connection; if it was lost, and so its calls in flight have failed, return a new one."""

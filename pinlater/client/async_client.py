@@ -8,13 +8,14 @@ from typing import Self
 from pinlater.client.async_base_client import AsyncBaseClient
 from pinlater.client.async_pool import AsyncPool
 from pinlater.client.servers import ServerSet
+from pinlater.client.timeouts import check_timeouts
 from pinlater.client.tls import TlsFiles
 from pinlater.client.tracing_hooks import enqueue_tracer
 from pinlater.protocol.operations import Calls
 
 
 class AsyncClient(AsyncBaseClient):
-    """The ``Client`` for asyncio: calls of many tasks run concurrently.
+    """The ``Client`` for asyncio: calls of many tasks run concurrently, also in event loops of several threads.
 
     ::
 
@@ -32,7 +33,7 @@ class AsyncClient(AsyncBaseClient):
         patience: seconds for which a call that was certainly not carried out is retried.
         tls: files for servers at ``tls://host:port``; None: those named by ``PINLATER_TLS_CA``,
             ``PINLATER_TLS_CERT`` and ``PINLATER_TLS_KEY`` in the environment.
-        connections: maximum number of connections; further calls wait for one, within their time-out.
+        connections: maximum number of connections of an event loop; further calls wait for one, within their time-out.
         tracing: see ``Client``.
     """
 
@@ -49,6 +50,7 @@ class AsyncClient(AsyncBaseClient):
         connections: int = 64,
         tracing: bool = False,
     ) -> None:
+        check_timeouts(connect_timeout=connect_timeout, timeout=timeout)
         self._pool = AsyncPool(ServerSet.of(servers, tls), connect_timeout, connections)
         self._calls = Calls(source)
         self._timeout = timeout

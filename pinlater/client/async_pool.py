@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
 
 from pinlater.client.async_connection import AsyncConnection
@@ -11,13 +12,31 @@ from pinlater.client.servers import ServerSet
 from pinlater.errors import CallTimeout, NotConnected, ServerUnavailable
 
 
+class _Lending:
+    """The connections of one event loop."""
+
+    __slots__ = ("idle", "slots")
+
+    def __init__(self, size: int) -> None:
+        self.slots = asyncio.Semaphore(size)
+        self.idle: list[AsyncConnection] = []
+
+    def close(self) -> None:
+        """Close the idle ones."""
+        while self.idle:
+            with contextlib.suppress(RuntimeError):  # the event loop may be closed
+                self.idle.pop().close()
+
+
 class AsyncPool:
-    """Lends connections to the tasks of the running event loop; starts empty in another loop.
+    """Lends connections to the tasks of the running event loop.
+
+    Each event loop has its own: a program has several if it calls ``asyncio.run`` again, or in several threads.
 
     Args:
         servers: where to connect to.
         connect_timeout: seconds until a server counts as unreachable.
-        size: maximum number of connections; further calls wait for one.
+        size: maximum number of connections of an event loop; further calls wait for one.
     """
 
     def __init__(self, servers: ServerSet, connect_timeout: float, size: int) -> None:
@@ -26,9 +45,8 @@ class AsyncPool:
         self._servers = servers
         self._connect_timeout = connect_timeout
         self._size = size
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._slots = asyncio.Semaphore(size)
-        self._idle: list[AsyncConnection] = []
+        self._lock = threading.Lock()
+        self._lendings: dict[asyncio.AbstractEventLoop, _Lending] = {}
 
     async def borrow(self, timeout: float) -> AsyncConnection:  # noqa: ASYNC109 - one meaning with Pool.borrow
         """Return a connection to a server that is currently in the set.
@@ -37,24 +55,25 @@ class AsyncPool:
             CallTimeout: all connections were in use for ``timeout`` seconds.
             NotConnected: no server could be reached.
         """
-        self._follow_loop()
+        lending = self._lending()
         deadline = time.monotonic() + timeout
         try:
             async with asyncio.timeout(timeout):
-                await self._slots.acquire()
+                await lending.slots.acquire()
         except TimeoutError:
             raise CallTimeout(f"all {self._size} connections were busy; allow more with connections=") from None
         try:
             return self._pop() or await self._connect(deadline - time.monotonic())
         except BaseException:
-            self._slots.release()
+            lending.slots.release()
             raise
 
     def give_back(self, connection: AsyncConnection) -> None:
         """Take a borrowed connection back; one that waits for replies is closed."""
-        self._slots.release()
+        lending = self._lending()
+        lending.slots.release()
         if connection.is_open and not connection.in_flight:
-            self._idle.append(connection)
+            lending.idle.append(connection)
         else:
             connection.close()
 
@@ -62,19 +81,26 @@ class AsyncPool:
         """Let the next calls go to another server, if there is one: this one does not answer, or reaches no store."""
         if not self._servers.leave(borrowed.address):
             return
-        for connection in (borrowed, *self._idle):
+        for connection in (borrowed, *self._lending().idle):
             if connection.address == borrowed.address:
                 connection.close()
 
     def close(self) -> None:
         """Close all idle connections; the pool stays usable."""
-        while self._idle:
-            with contextlib.suppress(RuntimeError):  # its event loop may be closed
-                self._idle.pop().close()
+        running = asyncio.get_running_loop()
+        with self._lock:
+            lendings = list(self._lendings.items())
+        for loop, lending in lendings:
+            if loop is running or loop.is_closed():
+                lending.close()
+            else:  # it runs in another thread
+                with contextlib.suppress(RuntimeError):  # it has just ended
+                    loop.call_soon_threadsafe(lending.close)
 
     def _pop(self) -> AsyncConnection | None:
-        while self._idle:
-            connection = self._idle.pop()
+        idle = self._lending().idle
+        while idle:
+            connection = idle.pop()
             if connection.is_open and connection.address in self._servers.addresses():
                 return connection
             connection.close()
@@ -97,9 +123,14 @@ class AsyncPool:
                 return connection
         raise NotConnected("; ".join(reasons))
 
-    def _follow_loop(self) -> None:
+    def _lending(self) -> _Lending:
         loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            self.close()
-            self._loop = loop
-            self._slots = asyncio.Semaphore(self._size)
+        return self._lendings.get(loop) or self._new_lending(loop)
+
+    def _new_lending(self, loop: asyncio.AbstractEventLoop) -> _Lending:
+        """Return the place for the connections of a new event loop; forget those that are closed."""
+        with self._lock:
+            for one in [one for one in self._lendings if one.is_closed()]:
+                self._lendings.pop(one).close()
+            lending = self._lendings[loop] = _Lending(self._size)
+        return lending

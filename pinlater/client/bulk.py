@@ -55,7 +55,7 @@ class BulkEnqueue:
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if self._connection is not None:
             self._pool.give_back(self._connection)
-        if isinstance(error, PinLaterError):
+        if error is not None:
             error.add_note(f"{self.stored} jobs were stored before this")
 
     def send(self, batch: Batch) -> None:

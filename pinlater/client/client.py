@@ -8,6 +8,7 @@ from typing import Self
 from pinlater.client.base_client import BaseClient
 from pinlater.client.pool import Pool
 from pinlater.client.servers import ServerSet
+from pinlater.client.timeouts import check_timeouts
 from pinlater.client.tls import TlsFiles
 from pinlater.client.tracing_hooks import enqueue_tracer
 from pinlater.protocol.operations import Calls
@@ -46,6 +47,7 @@ class Client(BaseClient):
 
     Raises:
         ConfigError: ``servers`` cannot be read; the message says what to write.
+        ValueError: a time-out is not above 0, or longer than a day.
         ImportError: ``tracing`` needs ``pinlater[otel]``.
     """
 
@@ -61,6 +63,7 @@ class Client(BaseClient):
         tracing: bool = False,
         tls: TlsFiles | None = None,
     ) -> None:
+        check_timeouts(connect_timeout=connect_timeout, timeout=timeout)
         self._pool = Pool(ServerSet.of(servers, tls), connect_timeout)
         self._calls = Calls(source)
         self._timeout = timeout

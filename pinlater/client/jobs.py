@@ -36,6 +36,7 @@ _FRAME_ALLOWANCE = 4096  # queue name, source, headers
 _LONGEST_DELAY_SECONDS = 100 * 366 * 86400.0
 _FIRST_MILLISECONDS = 1e11
 """As seconds it is the year 5138, as milliseconds 1973."""
+_MOST_ATTEMPTS = 2**31 - 1
 _LARGEST_BODY = MAX_FRAME_BYTES - _FRAME_ALLOWANCE
 
 
@@ -78,9 +79,9 @@ class JobEncoder:
         _check_whole("attempts", attempts)
         if priority is not None and not 1 <= priority <= 127:
             raise ValueError(f"priority={priority} must be between 1 (served first) and 127")
-        if attempts is not None and attempts < 1:
-            raise ValueError(f"attempts={attempts} counts the first one and must be at least 1")
-        if isinstance(unique, str):
+        if attempts is not None and not 1 <= attempts <= _MOST_ATTEMPTS:
+            raise ValueError(f"attempts={attempts} counts the first one; it must be between 1 and {_MOST_ATTEMPTS:,}")
+        if unique is not None and not callable(unique):
             _check_unique(unique)
         self._queue = queue
         self._priority = priority

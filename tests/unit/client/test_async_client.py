@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pinlater import AsyncClient, JobState
+from pinlater.client.async_connection import AsyncConnection
 from pinlater.errors import (
     CallTimeout,
     NoHealthyShards,
@@ -165,6 +166,26 @@ def test_one_client_in_two_loops(serve):
         assert run(client, lambda client: client.queue_names()) == {"q"}
 
 
+def test_one_client_in_event_loops_of_two_threads(serve):
+    server, answers = serve(lambda _: {"q"}), []
+    client, both = client_of(server, timeout=60, connect_timeout=60), threading.Barrier(2, timeout=60)
+
+    async def use():
+        for _ in range(5):
+            both.wait()  # both loops have a connection that nobody uses now
+            answers.append(await client.queue_names())
+        both.wait()
+        await client.close()
+
+    threads = [threading.Thread(target=lambda: asyncio.run(use())) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert answers == [{"q"}] * 10
+    assert len(server.connections) == 2, "each loop has kept its own"
+
+
 def test_scan_all_pages(serve):
     def answer(call):
         page = {"0": ("a", "t1"), "t1": ("b", "-1")}[call.arguments.request.continuation]
@@ -224,6 +245,35 @@ def test_a_failure_in_the_middle_loses_nothing(serve, failure):
     server = serve(answer)
     assert run(client_of(server), lambda client: client.enqueue_many(asynchronous_jobs(), batch_size=10)) == 105
     assert set(bodies(server)) == set(EXPECTED)
+
+
+def test_a_batch_that_may_be_stored_is_sent_again_as_a_repeat_although_no_server_was_there_in_between(
+    serve, monkeypatch
+):
+    first = serve(lambda call: "silence")
+    lost = asyncio.Event()
+    connection_lost = AsyncConnection.connection_lost
+
+    def note_loss(connection, error):
+        connection_lost(connection, error)
+        lost.set()
+
+    monkeypatch.setattr(AsyncConnection, "connection_lost", note_loss)
+
+    async def jobs():
+        yield Ping(number=0)
+        while not first.calls:
+            await asyncio.sleep(0.001)
+        first.close()
+        await lost.wait()
+        yield Ping(number=1)  # finds no server
+        servers.append(serve(stored, address=(first.address.host, first.address.port)))
+
+    servers = []
+    assert run(client_of(first, timeout=60), lambda client: client.enqueue_many(jobs(), batch_size=1)) == 2
+    again = [call.arguments.context for call in servers[0].calls]
+    assert [context.isRepeat for context in again] == [True, None]
+    assert again[0].idempotencyKey == first.calls[0].arguments.context.idempotencyKey
 
 
 def test_a_refused_batch_ends_it_and_says_how_many_were_stored(serve):

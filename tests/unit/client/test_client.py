@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pinlater import Client, JobState
+from pinlater import AsyncClient, Client, JobState
 from pinlater.client import Ack, NewJob
 from pinlater.errors import (
     CallTimeout,
@@ -34,6 +34,20 @@ def test_enqueue_returns_a_handle(serve):
     with client_of(server) as client:
         assert client.enqueue(Ping(number=3)).descriptor == "pings:s1:p1:0"
     assert server.calls[0].arguments.request.jobs[0].body == b'{"job":"Ping","number":3}'
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+@pytest.mark.parametrize("name", ["timeout", "connect_timeout"])
+@pytest.mark.parametrize("value", [0, -1, float("inf"), float("nan"), 86_401])
+def test_a_timeout_that_cannot_be_kept_is_refused_at_once(kind, name, value):
+    with pytest.raises(ValueError, match=f"{name}={value!r} is in seconds"):
+        kind("localhost:9010", **{name: value})
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_a_timeout_that_is_no_number_is_refused_at_once(kind):
+    with pytest.raises(TypeError, match="timeout=None has to be a number of seconds"):
+        kind("localhost:9010", timeout=None)
 
 
 def test_one_connection_serves_one_thread(serve):
@@ -404,13 +418,16 @@ def test_a_refused_batch_ends_it_and_says_how_many_were_stored(serve):
         assert client.enqueue(Ping()).descriptor == "pings:s1:p1:0"
 
 
-def test_an_error_of_the_iterable_passes_through(serve):
+def test_an_error_of_the_iterable_passes_through_and_says_how_many_were_stored(serve):
     def jobs():
-        yield Ping()
+        for number in range(70):
+            yield Ping(number=number)
         raise KeyError("theirs")
 
-    with client_of(serve(stored)) as client, pytest.raises(KeyError, match="theirs"):
-        client.enqueue_many(jobs())
+    with client_of(serve(stored)) as client, pytest.raises(KeyError, match="theirs") as caught:
+        client.enqueue_many(jobs(), batch_size=10)
+    [note] = caught.value.__notes__
+    assert note in {f"{stored} jobs were stored before this" for stored in (30, 40, 50, 60, 70)}, "4 are in flight"
 
 
 def test_acks_and_checkpoints_return_nothing(serve):

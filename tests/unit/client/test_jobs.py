@@ -82,6 +82,7 @@ def test_a_delay_counts_from_now(monkeypatch):
         {"priority": 0},
         {"priority": 128},
         {"attempts": 0},
+        {"attempts": 2**31},
         {"unique": ""},
         {"unique_until": "started"},
         {"unique": "k", "unique_until": "begun"},
@@ -103,6 +104,12 @@ def test_a_delay_counts_from_now(monkeypatch):
 def test_bad_options_are_refused(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
         JobEncoder(**bad)
+
+
+@pytest.mark.parametrize("key", [5, b"order-7"])
+def test_a_unique_key_is_a_text(key):
+    with pytest.raises(TypeError, match=f"unique={key!r} is no key; a key is a text"):
+        JobEncoder(unique=key)
 
 
 def test_what_json_cannot_carry_is_refused():
