@@ -56,9 +56,10 @@ def migrate_queue(
     from pinlater.client.migration import Migration
 
     with session.client() as source, session.client(target) as other:
-        other.create_queue(name)
         migration = Migration(source, other, queue, name, with_succeeded=succeeded)
-        running = _migrate(migration, copy=copy, patience_seconds=patience)
+        expected = migration.expected()  # first: a queue that does not exist is not to be created
+        other.create_queue(name)
+        running = _migrate(migration, expected, copy=copy, patience_seconds=patience)
     _print(session, migration, "copied" if copy else "moved")
     if running:
         click.echo(
@@ -67,9 +68,9 @@ def migrate_queue(
     return 1 if running else 0
 
 
-def _migrate(migration: Migration, *, copy: bool, patience_seconds: float) -> int:
+def _migrate(migration: Migration, expected: int, *, copy: bool, patience_seconds: float) -> int:
     """Move or copy with a progress bar; return how many jobs are still running at the source."""
-    with progress_bar(migration.expected(), migration.queue) as progress:
+    with progress_bar(expected, migration.queue) as progress:
         migration.on_progress = progress.update
         if copy:
             migration.copy()

@@ -10,6 +10,7 @@ from pinlater.client.batches import split_by_bytes
 from pinlater.client.chunks import LookupSizer, with_unique_key
 from pinlater.client.client import Client
 from pinlater.client.kept_results import kept_name, with_results
+from pinlater.client.same_store import have_one_store
 from pinlater.errors import PinLaterError
 from pinlater.model.attempts import Ack
 from pinlater.model.jobs import JobInfo
@@ -26,6 +27,10 @@ _POLL_SECONDS = 1.0
 
 class SourceKeepsJobs(PinLaterError):
     """The source does not delete the jobs that it was told to delete: it is a server of the original."""
+
+
+class SameQueue(PinLaterError):
+    """Source and target are one queue of one store."""
 
 
 @dataclass(slots=True)
@@ -94,7 +99,12 @@ class Migration:
     # Copy
 
     def copy(self) -> None:
-        """Copy all jobs to the target; jobs that run at the source are PENDING there."""
+        """Copy all jobs to the target; jobs that run at the source are PENDING there.
+
+        Raises:
+            SameQueue: source and target are one queue; nothing was copied.
+        """
+        self._refuse_same_queue()
         for state, future in self._kinds():
             for jobs in self._all(state, future=future):
                 self._record(state, future=future, count=self._import(jobs))
@@ -110,7 +120,9 @@ class Migration:
 
         Raises:
             SourceKeepsJobs: the source cannot delete jobs by descriptor; nothing is lost, but use ``copy`` instead.
+            SameQueue: source and target are one queue; nothing was moved.
         """
+        self._refuse_same_queue()
         for state, future in self._kinds():
             if (state, future) != (JobState.PENDING, False):
                 self._move_by_scan(state, future=future)
@@ -150,6 +162,14 @@ class Migration:
                 self._record(JobState.PENDING, future=False, count=count)
 
     # Both
+
+    def _refuse_same_queue(self) -> None:
+        """Refuse what would lose jobs: each would be found at the target, and removed at the source as moved."""
+        if self.queue == self.new_name and have_one_store(self.source, self.target, self.queue):
+            raise SameQueue(
+                f"both servers have one store, so queue {self.queue} is there already; name a server of another store "
+                "with --to, or another queue with --new-name"
+            )
 
     def _kinds(self) -> Iterator[tuple[JobState, bool]]:
         """Yield the states to scan, finished jobs first: people look for these at the target."""

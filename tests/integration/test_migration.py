@@ -102,6 +102,34 @@ def test_a_copy_leaves_the_source_alone(servers, source, target):
     assert [job.run_ms for job in target.scan("copied", JobState.SUCCEEDED).jobs] == [61_000]
 
 
+@pytest.mark.parametrize("options", [["--succeeded"], ["--copy", "--succeeded"]])
+def test_a_queue_is_not_moved_to_itself_whatever_address_its_server_has(servers, source, options):
+    filled(source)
+    before = counts(source)
+    port = servers[0].address.rpartition(":")[2]
+    words = command(servers, "--to", f"localhost:{port}", *options)
+    done = subprocess.run(**words, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "both servers have one store" in done.stderr
+    assert counts(source) == before
+
+
+def test_a_queue_moves_to_another_name_in_the_same_store(servers, source):
+    source.enqueue_jobs("pins", [NewJob(b"x")])
+    options = ["--to", servers[0].address, "--new-name", "pins_archive"]
+    subprocess.run(**command(servers, *options), capture_output=True, timeout=60, check=True)
+    assert counts(source) == (0, 0, 0, 1, 0)
+    assert counts(source, "pins_archive") == (1, 0, 0, 0, 0)
+    source.delete_queue("pins_archive", "open sesame")
+
+
+def test_a_queue_that_does_not_exist_is_not_created_at_the_target(servers, target):
+    done = subprocess.run(**command(servers), capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "there is no queue 'pins'" in done.stderr
+    assert target.queue_names() == set()
+
+
 def test_running_jobs_end_at_the_source(servers, source, target):
     source.enqueue_jobs("pins", [NewJob(b"x")])
     (held,) = source.dequeue_jobs("pins", 1, lease=3600)

@@ -165,10 +165,11 @@ def die_after(servers, batches):
     with Client(servers["mysql"].address) as old, Client(servers["redis"].address) as new:
         importing, left = new.import_jobs, itertools.count(batches, -1)
 
-        def import_jobs(*given):
-            importing(*given)
-            if not next(left):
+        def import_jobs(queue, jobs):
+            imported = importing(queue, jobs)
+            if any(job.body for job in jobs) and not next(left):
                 os.kill(os.getpid(), signal.SIGKILL)
+            return imported
 
         new.import_jobs = import_jobs
         Migration(old, new, QUEUE, QUEUE, with_succeeded=True).move(patience_seconds=0)
