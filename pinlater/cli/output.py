@@ -14,9 +14,9 @@ from pinlater.logs import utc_text
 from pinlater.model.state import JobState
 
 if TYPE_CHECKING:
-    from pinlater.model.body_metadata import Progress
     from pinlater.model.jobs import JobInfo
     from pinlater.model.policy import Policy
+    from pinlater.model.progress import Progress
 
 _BAR_WIDTH = 20
 _GAP = "  "

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from pinlater.dashboard.app_state import AppState
 from pinlater.dashboard.first_seen import ClaimHolder, parse_holder
 from pinlater.dashboard.workforce import run_of
-from pinlater.model.body_metadata import Progress
 from pinlater.model.body_summary import SUMMARY_BYTES, BodySummary, summarize
 from pinlater.model.failure_groups import error_line
 from pinlater.model.jobs import JobInfo
+from pinlater.model.progress import Progress
 from pinlater.model.state import JobState
 
 _PROGRESS_BYTES = 8192

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,40 +11,13 @@ from pinlater.errors import BodyInvalid
 from pinlater.model.kept_mark import with_mark
 from pinlater.model.messages import MAX_DROPPED
 from pinlater.model.policy import POLICY_FIELD, Policy
+from pinlater.model.progress import Progress
 from pinlater.model.wait_records import CallRecord, EventRecord
 
 _PREFIX = "$"
 
 METADATA_BYTE = ord(_PREFIX)
 """A body without this byte has no metadata; searching for one byte costs next to nothing."""
-
-
-class Progress(msgspec.Struct, frozen=True):
-    """Progress of a job, as it reports it; see ``JobContext.progress``.
-
-    Attributes:
-        done: finished work, in units of the job's choice.
-        total: all of the work, in the same units; None if unknown.
-        note: a message from the job.
-    """
-
-    done: float
-    total: float | None = None
-    note: str = ""
-
-    def __post_init__(self) -> None:
-        for number in (self.done, 0 if self.total is None else self.total):
-            if not (math.isfinite(number) and number >= 0):
-                raise ValueError(
-                    f"progress({self.done}, {self.total}): amounts of work must be finite and not negative"
-                )
-
-    @property
-    def fraction(self) -> float | None:
-        """The finished share, from 0 to 1; None if the total is unknown."""
-        if self.total is None:
-            return None
-        return min(self.done / self.total, 1.0) if self.total else 1.0
 
 
 class LastRun(msgspec.Struct, frozen=True, omit_defaults=True):

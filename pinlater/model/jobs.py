@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pinlater.errors import BodyInvalid
-from pinlater.model.body_metadata import Progress, read_progress, read_published, read_saga
+from pinlater.model.body_metadata import read_progress, read_published, read_saga
 from pinlater.model.keys import JobKey
 from pinlater.model.messages import MessageWait, Parent
 from pinlater.model.policy import Policy, read_policy
+from pinlater.model.progress import Progress
 from pinlater.model.state import JobState
 from pinlater.model.status import FailedAttempt, parse_status
 from pinlater.model.unique import UniqueRule

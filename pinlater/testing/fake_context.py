@@ -24,7 +24,8 @@ from pinlater.jobs.run_keys import new_run_id
 from pinlater.jobs.step_deadline import StepDeadline
 from pinlater.jobs.step_results import as_json
 from pinlater.jobs.workflow_context import WorkflowContext
-from pinlater.model.body_metadata import BodyMetadata, Progress
+from pinlater.model.body_metadata import BodyMetadata
+from pinlater.model.progress import Progress
 from pinlater.testing.fake_link import FakeLink, decoded
 from pinlater.worker.running.step_limits import StepLimits
 

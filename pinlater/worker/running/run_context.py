@@ -29,12 +29,12 @@ from pinlater.jobs.step_deadline import StepDeadline
 from pinlater.model.body_metadata import (
     METADATA_BYTE,
     OPEN_SAGA,
-    Progress,
     Recurrence,
     SagaMark,
     read_recurrence,
 )
 from pinlater.model.policy import may_have_policy
+from pinlater.model.progress import Progress
 from pinlater.model.trace_context import EnqueueTrace, UntracedEnqueue, read_trace_context, trace_log_fields
 from pinlater.worker.running.body_context import BodyContext
 from pinlater.worker.running.job_log import JobLog

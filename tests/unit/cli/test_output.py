@@ -4,7 +4,7 @@ import pytest
 
 from pinlater.cli.latencies import Latencies
 from pinlater.cli.output import body_text, bytes_json, moment, progress_text, visible
-from pinlater.model.body_metadata import Progress
+from pinlater.model.progress import Progress
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,9 @@
 """PinLater's own metadata in a job's body."""
 
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -9,7 +13,6 @@ from pinlater.model.body_metadata import (
     METADATA_BYTE,
     BodyMetadata,
     MismatchMark,
-    Progress,
     Recurrence,
     SagaMark,
     read_metadata,
@@ -18,6 +21,7 @@ from pinlater.model.body_metadata import (
 )
 from pinlater.model.messages import MAX_DROPPED
 from pinlater.model.policy import Policy
+from pinlater.model.progress import Progress
 from pinlater.model.wait_records import CallRecord, EventRecord
 
 SAMPLES = {
@@ -52,6 +56,21 @@ class Walk(Job):
 
 def test_there_is_a_sample_of_everything():
     assert SAMPLES.keys() == set(BodyMetadata.__struct_fields__)
+
+
+@pytest.mark.parametrize(
+    ("reported", "kept"),
+    [
+        ((Decimal("1.5"), Fraction(3)), (1.5, 3.0, "")),
+        ((True, 2, None), (1.0, 2.0, "")),
+        ((1, None, Path("a/caf\udce9")), (1.0, None, "a/caf\\udce9")),
+    ],
+)
+def test_progress_of_whatever_type_can_be_read_by_the_next_attempt(reported, kept):
+    metadata = BodyMetadata(steps={"a": 1}, progress=Progress(*reported))
+    again = read_metadata(encode_body(Walk(), metadata))
+    assert again.steps == {"a": 1}
+    assert (again.progress.done, again.progress.total, again.progress.note) == kept
 
 
 @pytest.mark.parametrize("field", SAMPLES)

@@ -7,7 +7,7 @@ import pytest
 
 from pinlater import Job, JobInterrupted
 from pinlater.errors import BodyInvalid
-from pinlater.model.body_metadata import Progress
+from pinlater.model.progress import Progress
 from pinlater.testing import FakeContext
 from tests.unit.testing.jobs import Count, Lines, Polite, Report
 

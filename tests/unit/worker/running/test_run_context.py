@@ -11,7 +11,8 @@ from pinlater.errors import BodyInvalid, JobInterrupted
 from pinlater.jobs.body_codec import encode_body
 from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.step_failures import step_note
-from pinlater.model.body_metadata import MOST_TIMES, BodyMetadata, Progress
+from pinlater.model.body_metadata import MOST_TIMES, BodyMetadata
+from pinlater.model.progress import Progress
 from pinlater.worker.running import run_context
 from pinlater.worker.running.run_context import RunContext
 from tests.support.savers import InBody
