@@ -166,9 +166,11 @@ class JobCodec:
             if (plain := unmarked(body)) is not None:
                 return self.decode(queue, plain)
             raise BodyInvalid(self._why(queue, body, error)) from error
+        except Exception as error:  # what a __post_init__ raises is that of the job, not of the process
+            raise BodyInvalid(self._why(queue, body, f"{type(error).__name__}: {error}")) from error
         raise BodyInvalid(f"queue {queue!r} has a job, but this worker knows no job class for it")
 
-    def _why(self, queue: str, body: bytes, error: Exception) -> str:
+    def _why(self, queue: str, body: bytes, error: object) -> str:
         name = name_in(body)
         if name is None:
             return (

@@ -40,11 +40,11 @@ class NextRun(NamedTuple):
         if after is not None:
             if not 0 <= after < _END_OF_TIME:
                 raise ValueError(f"reschedule(after={after}) takes seconds; they cannot be negative or endless")
-            return cls(after, None)
+            return cls(float(after), None)
         moment = at.timestamp() if isinstance(at, datetime) else at
         if moment is None or not abs(moment) < _END_OF_TIME:
             raise ValueError(f"reschedule(at={at}) takes a datetime or epoch seconds; this is in the far future")
-        return cls(None, moment)
+        return cls(None, float(moment))
 
     def due_ms(self, now_seconds: float) -> int:
         """Return the epoch milliseconds of the run, when the attempt ends at ``now_seconds``."""

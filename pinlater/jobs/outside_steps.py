@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pinlater.errors import StepMismatch
+from pinlater.errors import CallUnsupported, StepMismatch
 from pinlater.model.body_metadata import BodyMetadata
 from pinlater.model.messages import Message, ReceivedMessage
 
@@ -91,7 +91,8 @@ class OutsideSteps:
         read: reads messages of the job.
 
     Raises:
-        StepMismatch: some of the results that the body speaks of are not there.
+        StepMismatch: some of the results that the body speaks of are not there, or the server, which is of an older
+            version, cannot tell.
 
     Attributes:
         results: what is outside.
@@ -105,7 +106,13 @@ class OutsideSteps:
         self._metadata = metadata
         self._moves: dict[str, StepResults] = {}
         if metadata.kept:
-            self._load(read)
+            try:
+                self._load(read)
+            except CallUnsupported as error:  # no fault of the job: it waits until it comes by way of another server
+                raise StepMismatch(
+                    f"the results of {metadata.kept} finished steps are kept beside the body, where this server cannot "
+                    f"read them: {error}"
+                ) from error
 
     def _load(self, read: Read) -> None:
         name, after = steps_name(self._metadata.run), 0

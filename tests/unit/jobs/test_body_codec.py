@@ -95,6 +95,21 @@ def test_what_is_no_job_is_refused_with_the_reason(codec, body, text):
         codec.decode("email", body)
 
 
+class Picky(Job, queue="picky"):
+    kind: str
+
+    def __post_init__(self):
+        {"known": 1}[self.kind]
+
+
+def test_a_record_that_its_class_refuses_with_whatever_exception_does_not_fit_it():
+    codec = JobCodec([Picky])
+    assert codec.decode("picky", b'{"job":"Picky","kind":"known"}') == Picky(kind="known")
+    with pytest.raises(BodyInvalid, match="the body of a Picky does not fit its class: KeyError: 'new'") as caught:
+        codec.decode("picky", b'{"job":"Picky","kind":"new"}')
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
 def test_a_program_without_job_classes_says_so():
     with pytest.raises(BodyInvalid, match="knows no job class"):
         JobCodec([]).decode("email", b'{"job":"Email"}')

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from pinlater import Job, StepMismatch
-from pinlater.errors import BodyInvalid
+from pinlater.errors import BodyInvalid, CallUnsupported
 from pinlater.jobs.body_codec import JobCodec, encode_body, name_in
 from pinlater.jobs.outside_steps import MOST_IN_BODY, steps_name
 from pinlater.model.body_metadata import BodyMetadata, Recurrence, body_to_undo, read_metadata, replace_metadata
@@ -147,6 +147,20 @@ def test_a_copy_without_what_was_outside_runs_no_step(attempts):
     attempts.kept.clear()
     with pytest.raises(StepMismatch, match=r"results of \d+ finished steps are kept beside the body, but only 0"):
         attempts.attempt(2).step("load", load, 0)
+
+
+def test_an_older_server_that_cannot_read_them_costs_no_attempt(attempts):
+    steps(attempts.attempt(), range(500))
+    attempts.died()
+
+    def read(*_):
+        raise CallUnsupported("the server does not know readMessages")
+
+    context = attempts.attempt(2)
+    attempts.saver.read_messages = read
+    with pytest.raises(StepMismatch, match="this server cannot read them: the server does not know readMessages"):
+        context.step("load", never, 0)
+    assert steps(attempts.attempt(2), range(500), never)[-1] == load(499)
 
 
 def test_the_next_run_has_none(attempts):

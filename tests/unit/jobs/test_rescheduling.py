@@ -1,6 +1,8 @@
 """Jobs that run again: the same job, at a later time, with all its attempts and none of its steps."""
 
 from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
 from time import monotonic_ns, time
 
 import msgspec
@@ -10,7 +12,8 @@ from pinlater import Constant, Job, JobState, RawJob
 from pinlater.errors import BodyInvalid
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.jobs.next_run import NextRun
-from pinlater.model.body_metadata import BodyMetadata, Progress, Recurrence, read_metadata
+from pinlater.model.body_metadata import BodyMetadata, Recurrence, read_metadata
+from pinlater.model.progress import Progress
 from pinlater.testing import FakeContext, LocalServer, local_server, run_inline
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.runner import Runner
@@ -114,6 +117,11 @@ def test_times_have_to_be_some(bad):
 def test_what_is_over_is_due_at_once():
     assert NextRun.of(None, 5.5).due_ms(1000.0) == 5500
     assert NextRun.of(0, None).due_ms(1000.0) == 1_000_000
+
+
+def test_a_time_may_be_any_kind_of_number():
+    assert NextRun.of(Decimal("0.5"), None).due_ms(1000.0) == 1_000_500
+    assert NextRun.of(None, Fraction(11, 2)).due_ms(1000.0) == 5500
 
 
 def test_a_raw_job_cannot_tell_its_runs_apart():
