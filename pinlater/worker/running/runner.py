@@ -161,12 +161,12 @@ class Runner:
         self, job: Job, context: RunContext, batch: DequeuedBatch, position: int, now_ns: int
     ) -> Outcome | None:
         self._record_start(job, context, batch, position, now_ns)
-        if context.may_have_metadata:
-            context.ask_if_cancelled()
-        if batch.area.stop_ns[position] and context.check_stop():
-            return self._ended(job, context, None, now_ns)
         self._running.job = context
         try:
+            if context.may_have_metadata:
+                context.ask_if_cancelled()
+            if batch.area.stop_ns[position] and context.check_stop():
+                return self._ended(job, context, None, now_ns)
             if context.options.is_limited:
                 run_limits = self._new_run_limits(context, batch, position, now_ns)
                 if run_limits is None:
@@ -185,12 +185,25 @@ class Runner:
         return self._ended(job, context, None, now_ns)
 
     def _ended(self, job: Job, context: RunContext, error: BaseException | None, started_ns: int) -> Outcome | None:
-        """Return the outcome of a run that has raised ``error``, or returned if that is None.
-
-        What the context has raised to end it comes first, whatever the job has made of it.
-        """
+        """Return the outcome of a run that has raised ``error``, or returned if that is None."""
         if getpid() != self._pid:
             leave_fork(error)
+        try:
+            return self._outcome_at_end(job, context, error, started_ns)
+        except Exception as broken:  # of the job's own code: its exception's, or that of a handler of its log lines
+            with suppress(Exception):
+                log.exception("%s fails, since what it ended with cannot be told", job.job_options.name)
+            return self._failure_without_words(job, context, broken, started_ns)
+
+    def _failure_without_words(self, job: Job, context: RunContext, broken: Exception, started_ns: int) -> Outcome:
+        """Return the failure of an attempt that ended with something that raises ``broken`` itself."""
+        status = _failure_status(context, broken, (monotonic_ns() - started_ns) / 1e9)
+        return self._named(job, context, Failure(status, delay_ms(context.options.backoff, context.attempt)), broken)
+
+    def _outcome_at_end(
+        self, job: Job, context: RunContext, error: BaseException | None, started_ns: int
+    ) -> Outcome | None:
+        """Return the outcome; what the context has raised to end it comes first, whatever the job has made of it."""
         context.check_end()
         if error is None and context.interruption is None:
             error = context.saga_failure  # the job has caught it, but what it has left is neither done nor undone
@@ -256,9 +269,12 @@ class Runner:
     def _outcome_of(self, job: Job, context: RunContext, error: BaseException, started_ns: int) -> Outcome:
         outcome = self._outcome_without_sagas(job, context, error, started_ns)
         if isinstance(outcome, Failure):
-            named = replace(outcome, job=job.job_options.name)
-            return undo_first(context, named, error, int(self._now() * 1000))
+            return self._named(job, context, outcome, error)
         return outcome
+
+    def _named(self, job: Job, context: RunContext, failure: Failure, error: BaseException) -> Outcome:
+        """Return a failure with the class of its job, or what undoes the steps of its sagas first."""
+        return undo_first(context, replace(failure, job=job.job_options.name), error, int(self._now() * 1000))
 
     def _outcome_without_sagas(self, job: Job, context: RunContext, error: BaseException, started_ns: int) -> Outcome:
         seconds = (monotonic_ns() - started_ns) / 1e9

@@ -70,12 +70,12 @@ class TaskRunner(Runner):
         self, job: Job, context: RunContext, batch: DequeuedBatch, position: int, now_ns: int
     ) -> Outcome | None:
         self._record_start(job, context, batch, position, now_ns)
-        if context.may_have_metadata:
-            await context.ask_if_cancelled_awaited()
-        if batch.area.stop_ns[position] and context.check_stop():
-            return self._ended(job, context, None, now_ns)
         logs.current_job.set(logs.CurrentJob(context))
         try:
+            if context.may_have_metadata:
+                await context.ask_if_cancelled_awaited()
+            if batch.area.stop_ns[position] and context.check_stop():
+                return self._ended(job, context, None, now_ns)
             if context.options.is_limited:
                 run_limits = self._new_run_limits(context, batch, position, now_ns)
                 if run_limits is None:

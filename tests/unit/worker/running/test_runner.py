@@ -116,7 +116,31 @@ def nothing(job, context):
     seen.append(str(logs.current_job.get().job))
 
 
+class BareRetry(Retry):
+    def __init__(self):
+        """Forget to call that of the class above."""
+
+
+class FailingHandler(logging.Handler):
+    def emit(self, record):
+        raise ZeroDivisionError("division by zero")
+
+
+failing_handler = FailingHandler()
+
+
+def raise_bare_retry(job, context):
+    raise BareRetry
+
+
+def fail_with_a_failing_log(job, context):
+    logging.getLogger().addHandler(failing_handler)
+    raise ValueError
+
+
 acts = {
+    "retry without a time": raise_bare_retry,
+    "failing log": fail_with_a_failing_log,
     "fail": fail,
     "retry": retry,
     "discard": discard,
@@ -192,6 +216,25 @@ def test_an_exception_is_a_failure_with_its_reason(bench):
 @pytest.mark.parametrize("what", ["exit", "unprintable"])
 def test_whatever_is_raised_is_a_failure(bench, what):
     assert isinstance(bench.run(Act(what=what)), Failure)
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("retry without a time", "AttributeError: 'BareRetry' object has no attribute 'after'"),
+        ("failing log", "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_an_end_that_cannot_be_told_is_a_failure_and_no_crash(bench, what, said):
+    """Each crash of a process is counted, and after three of them the job would be given up as poison."""
+    try:
+        outcome = bench.run(Act(what=what))
+    finally:
+        logging.getLogger().removeHandler(failing_handler)
+    assert isinstance(outcome, Failure)
+    assert f"] {said}\n" in outcome.status
+    assert (outcome.delay_ms, outcome.job) == (2000, "Act")
+    assert bench.run(Act(what="nothing")) is None
 
 
 @pytest.mark.parametrize(
