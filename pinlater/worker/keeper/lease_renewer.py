@@ -23,7 +23,7 @@ from pinlater.worker.claim_table.snapshot import HELD, RUNNING, SUCCEEDED, Claim
 from pinlater.worker.claim_table.table import ClaimTable
 from pinlater.worker.keeper.held_claims import held_claims, mark_stops
 from pinlater.worker.keeper.orphan_recovery import recover_jobs
-from pinlater.worker.keeper.service_client import KeeperClient
+from pinlater.worker.keeper.service_client import KeeperClient, by_queue
 from pinlater.worker.log_once import LogOnce
 from pinlater.worker.options import WorkerOptions
 from pinlater.worker.session.connector import Connector
@@ -138,14 +138,30 @@ class Keeper:
             self._renew_at = time.monotonic() + self._lease_seconds / 3
 
     def _renew(self) -> None:
-        """Renew all claims older than a third of their lease, and mark which jobs are to stop."""
+        """Renew all claims older than a third of their lease, and mark which jobs are to stop.
+
+        Raises:
+            ServerUnavailable: no server can be reached.
+            CallError, ServiceError: of a queue, such as one with jobs on a shard that is away; the others were renewed.
+        """
         now_ns = time.monotonic_ns()
         oldest_ns = now_ns - int(self._lease_seconds / 3 * 1e9)
+        failure: CallError | ServiceError | None = None
         held = held_claims(self._claim_table, lambda batch, _: batch.fetched_ns <= oldest_ns)
-        renewal = self._client.renew([claim.key for claim in held])
-        mark_stops(held, renewal, now_ns)
-        if renewal.cancelled:
-            self._child.wake_master()  # it kills the processes of those that do not stop
+        for _, keys in by_queue(claim.key for claim in held):
+            self._child.beat()
+            try:
+                renewal = self._client.renew(keys)
+            except ServerUnavailable:
+                raise
+            except (CallError, ServiceError) as error:
+                failure = failure or error
+                continue
+            mark_stops(held, renewal, now_ns)
+            if renewal.cancelled:
+                self._child.wake_master()  # it kills the processes of those that do not stop
+        if failure is not None:
+            raise failure
 
     def _release_waiting(self) -> None:
         """Release jobs that wait behind long ones, in agreement with the process that runs them.

@@ -78,7 +78,7 @@ class KeeperClient:
     def renew(self, jobs: Iterable[ClaimKey]) -> Renewal:
         """Renew claims; return those that the server reports as lost, or as those of cancelled jobs."""
         found = Renewal(set(), set())
-        for queue, part in _by_queue(jobs):
+        for queue, part in by_queue(jobs):
             self._renew(queue, part, found)
         return found
 
@@ -99,7 +99,7 @@ class KeeperClient:
 
     def release(self, jobs: Iterable[ClaimKey]) -> None:
         """Release jobs to their queues, no attempt spent."""
-        for queue, part in _by_queue(jobs):
+        for queue, part in by_queue(jobs):
             self._checkpoint(queue, part, move_to_pending=True)
 
     def _checkpoint(
@@ -118,19 +118,19 @@ class KeeperClient:
 
     def succeeded(self, jobs: Iterable[Success]) -> None:
         """Ack successes."""
-        for queue, part in _by_queue(jobs):
+        for queue, part in by_queue(jobs):
             acks = ack_structs((descriptor, "", 0, claim, None, result, None) for descriptor, claim, result in part)
             self._call(self._calls.ack_structs(acks_struct(queue, acks)))
 
     def failed(self, jobs: Iterable[CrashedAttempt]) -> None:
         """Ack failures."""
-        for queue, part in _by_queue(jobs):
+        for queue, part in by_queue(jobs):
             acks = ack_structs(job.ack for job in part)
             self._call(self._calls.ack_structs(acks_struct(queue, failed=acks)))
 
     def tell_runs(self, runs: Iterable[tuple[str, RunStatistics]]) -> None:
         """Tell what has become of attempts, given the descriptors of their jobs; that may get lost."""
-        for queue, part in _by_queue(runs):
+        for queue, part in by_queue(runs):
             told = acks_struct(queue, runs=[one for _, one in part])
             with suppress(CallError, ServiceError):
                 self._call(self._calls.ack_structs(told))
@@ -189,7 +189,7 @@ class KeeperClient:
         return call.convert(reply)
 
 
-def _by_queue(jobs: Iterable[Any]) -> Iterator[tuple[str, list[Any]]]:
+def by_queue(jobs: Iterable[Any]) -> Iterator[tuple[str, list[Any]]]:
     """Group jobs, whose first field is the descriptor, by queue, in parts small enough for a call."""
     queues: defaultdict[str, list[Any]] = defaultdict(list)
     for job in jobs:

@@ -11,6 +11,7 @@ from pinlater.worker.claim_table.table import ClaimTable
 from pinlater.worker.keeper.lease_renewer import Keeper
 from pinlater.worker.keeper.service_client import Renewal
 from pinlater.worker.options import WorkerOptions
+from pinlater.worker.session.batch import queue_of
 from tests.unit.client.fake_server import free_address
 from tests.unit.worker.fakes import names
 
@@ -24,6 +25,7 @@ class FakeMessenger:
         self.said = []
         self.trouble = None
         self.troubles = []
+        self.refused = {}
         self.kept = {}
         self.runs = []
         self.body = b"{}"
@@ -39,6 +41,8 @@ class FakeMessenger:
             self.said.append((what, jobs))
 
     def renew(self, jobs):
+        for error in [self.refused[queue] for queue in {queue_of(name) for name, _ in jobs} & self.refused.keys()]:
+            raise error
         self._say("renew", [descriptor for descriptor, _ in jobs])
         return Renewal(self.lost.intersection(jobs), self.cancelled.intersection(jobs))
 
@@ -83,9 +87,9 @@ class Bench:
         self.row = self.claim_table.row(0)
         self.row.register(Identity("worker:me", ["mail", "web"], ["SendMail"], places))
 
-    def hold(self, *states, age_ns=0, claim="claim", run_ns=1_000_000):
+    def hold(self, *states, age_ns=0, claim="claim", run_ns=1_000_000, queue="mail"):
         area = self.row.acquire_area()
-        area.write(claim, names(len(states)))
+        area.write(claim, names(len(states), queue))
         area.states[: len(states)] = bytes(states)
         area._words[1] -= age_ns
         for position, state in enumerate(states):

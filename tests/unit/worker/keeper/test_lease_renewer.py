@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from pinlater_supervisor import DUMP_SECONDS
 
-from pinlater.errors import CallTimeout, ServerUnavailable, UnknownError
+from pinlater.errors import CallTimeout, ServerUnavailable, ShardConnectionFailed, UnknownError
 from pinlater.model.body_metadata import read_metadata
 from pinlater.worker.claim_table.snapshot import DISCARDED, FAILED, GONE, HELD, RETURNING, RUNNING, SUCCEEDED
 from pinlater.worker.keeper.crashes import crashes_in
@@ -39,6 +39,20 @@ def test_renewal_is_tried_until_a_server_is_there(bench):
         assert not bench.is_done
     bench.client.trouble = None
     assert bench.turn() == [("renew", names(1))]
+    assert bench.is_done
+
+
+@pytest.mark.parametrize("trouble", [ShardConnectionFailed("shard 1 is away"), CallTimeout("no reply")])
+def test_a_queue_whose_claims_cannot_be_renewed_keeps_none_of_the_others(bench, trouble):
+    bench.hold(RUNNING, age_ns=LONG_AGO_NS)
+    web = bench.hold(RUNNING, age_ns=LONG_AGO_NS, queue="web")
+    bench.client.refused = {"mail": trouble}
+    bench.client.lost = {(names(1, "web")[0], "claim")}
+    assert bench.turn() == [("renew", names(1, "web"))]
+    assert web.stop_ns[0] == web.fetched_ns, "it is lost, and told so"
+    assert not bench.is_done
+    bench.client.refused = {}
+    assert bench.turn() == [("renew", names(1)), ("renew", names(1, "web"))], "all are tried again at once"
     assert bench.is_done
 
 
