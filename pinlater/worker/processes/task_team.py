@@ -51,6 +51,7 @@ class TaskTeam(Team):
         self._waiting: deque[DequeuedBatch] = deque()
         self._is_notified = self._is_closing = False
         self._tasks: dict[asyncio.Task[None], TaskGroup] = {}
+        self._unbegun: dict[asyncio.Task[None], DequeuedBatch] = {}
         self._batches: dict[asyncio.Task[None], DequeuedBatch] = {}
         self._is_checking = False
         self._stopped_ns, self._checked_ns = stopped_ns, 0
@@ -103,17 +104,27 @@ class TaskTeam(Team):
 
     def _start_all(self) -> None:
         self._is_notified = False
+        self._loop.set_task_factory(new_task)  # a job may have given the loop another one
         while self._waiting:
-            batch = self._waiting.popleft()
-            task = self._loop.create_task(self._run(batch))
-            self._tasks[task] = TaskGroup(batch.descriptors[0])
-            self._batches[task] = batch
+            self._begin(self._waiting.popleft())
         if not self._is_checking:
             self._is_checking = True
-            self._loop.call_later(CHECK_SECONDS, self._cancel_stopped)
+            self._loop.call_later(CHECK_SECONDS, self._check_tasks)
 
-    def _cancel_stopped(self) -> None:
-        """Cancel, once, the jobs that are to stop."""
+    def _begin(self, batch: DequeuedBatch) -> None:
+        task = self._loop.create_task(self._run(batch))
+        self._tasks[task] = TaskGroup(batch.descriptors[0])
+        self._unbegun[task] = batch
+
+    def _begin_again(self) -> None:
+        """Begin jobs anew whose tasks were cancelled before their first step, as by a job that cancels all tasks."""
+        for task in [task for task in self._unbegun if task.done()]:
+            del self._tasks[task]
+            self._begin(self._unbegun.pop(task))
+
+    def _check_tasks(self) -> None:
+        """Cancel, once, the jobs that are to stop; one that has not begun finds out by itself."""
+        self._begin_again()
         stopped_ns = self._stopped_ns()
         if stopped_ns != self._checked_ns:
             self._checked_ns = stopped_ns
@@ -122,13 +133,14 @@ class TaskTeam(Team):
                 task.cancel()
         self._is_checking = bool(self._tasks)
         if self._is_checking:
-            self._loop.call_later(CHECK_SECONDS, self._cancel_stopped)
+            self._loop.call_later(CHECK_SECONDS, self._check_tasks)
 
     async def _run(self, batch: DequeuedBatch) -> None:
         began_ns = monotonic_ns()
         task = asyncio.current_task()
         assert task is not None  # this is a coroutine
         own = self._tasks[task]
+        self._batches[task] = self._unbegun.pop(task)
         family.set(own)
         try:
             outcome = await self._runner.run_awaited(batch, 0, began_ns)

@@ -5,6 +5,7 @@ import contextvars
 import select
 import threading
 import time
+from contextlib import suppress
 
 from pinlater.errors import JobInterrupted, JobTimeout
 from pinlater.jobs.body_codec import JobCodec, encode_body
@@ -157,6 +158,26 @@ async def cancel_itself(context):
     asyncio.current_task().cancel()
 
 
+async def cancel_others(context):
+    """Cancel the tasks of other jobs as soon as they are made, which is before their first step."""
+    seen.append(before := asyncio.all_tasks())
+    while not (others := asyncio.all_tasks() - before):
+        await asyncio.sleep(0)
+    for task in others:
+        task.cancel()
+
+
+async def replace_the_task_factory(context):
+    """Give the loop a factory that runs the first step of a task at once, as ``asyncio.eager_task_factory`` does."""
+
+    def eager_task(loop, coroutine, **options):
+        with suppress(StopIteration):
+            coroutine.send(None)
+        return asyncio.Task(asyncio.sleep(0), loop=loop, **options)
+
+    asyncio.get_running_loop().set_task_factory(eager_task)
+
+
 def block(context):
     wait(context)
 
@@ -184,6 +205,8 @@ ways = {
     "leave tasks": leave_tasks,
     "cancel itself": cancel_itself,
     "block": block_later,
+    "cancel others": cancel_others,
+    "replace the task factory": replace_the_task_factory,
 }
 
 

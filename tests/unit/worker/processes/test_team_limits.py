@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from pinlater.errors import JobTimeout
+from pinlater.errors import JobTimeout, StepTimeout
 from pinlater.jobs.options import JobOptions
 from pinlater.worker import logs
 from pinlater.worker.running.alarms import Alarms
@@ -114,14 +114,19 @@ def test_a_limit_never_strikes_the_next_job_of_the_thread():
 
 
 class StruckStream(io.StringIO):
+    def __init__(self, kind):
+        super().__init__()
+        self._kind = kind
+
     def write(self, text):
-        raise JobTimeout(text)
+        raise self._kind(text)
 
 
-def test_a_limit_that_strikes_while_a_line_is_written_reaches_the_job_and_leaves_the_log_to_others():
-    handler = logs.LineHandler(StruckStream())
+@pytest.mark.parametrize("kind", [JobTimeout, StepTimeout])
+def test_a_limit_that_strikes_while_a_line_is_written_reaches_the_job_and_leaves_the_log_to_others(kind):
+    handler = logs.LineHandler(StruckStream(kind))
     record = logging.LogRecord("any", logging.INFO, "f.py", 1, "hello", (), None)
-    with pytest.raises(JobTimeout, match="hello"):
+    with pytest.raises(kind, match="hello"):
         handler.handle(record)
     taken = []
     other = threading.Thread(target=lambda: taken.append(handler.lock.acquire(timeout=DEADLINE_SECONDS)))

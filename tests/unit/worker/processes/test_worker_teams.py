@@ -1,13 +1,28 @@
 """Several jobs at once beside the main thread: how they start and end, and their limits."""
 
+import asyncio
 import time
 
 import pytest
 
+from pinlater.jobs.body_codec import encode_body
+from pinlater.model.body_metadata import BodyMetadata
+from pinlater.worker.claim_table.counters import CANCELLED
+from pinlater.worker.running.coroutines import CHECK_SECONDS
+from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.session.outcome import Failure, Interruption
 from tests.unit.worker.fakes import batch_of
-from tests.unit.worker.processes.team_jobs import Awaited, AwaitedTimed, Plain, gate, seen, task_team, thread_team
+from tests.unit.worker.processes.team_jobs import (
+    DEADLINE_SECONDS,
+    Awaited,
+    AwaitedTimed,
+    Plain,
+    gate,
+    seen,
+    task_team,
+    thread_team,
+)
 
 
 def test_jobs_run_at_once_in_threads_and_know_which_they_are(threads):
@@ -67,12 +82,49 @@ def test_how_jobs_end_as_tasks(tasks):
     assert "SystemExit: 3" in tasks.run(Awaited(how="leave"))[0].status
 
 
-@pytest.mark.parametrize("how", ["leave", "leave in a task", "stop", "cancel itself"])
+@pytest.mark.parametrize("how", ["leave", "leave in a task", "stop", "cancel itself", "replace the task factory"])
 def test_a_job_does_not_end_the_loop_of_the_others(tasks, how):
     tasks.start(Awaited(how="gate"))
     tasks.run(Awaited(how=how))
     gate.set()
     assert tasks.outcomes(1) == {"jobs:s1:p1:1": None}
+    assert isinstance(tasks.run(Awaited(how="fail later"))[0], Failure)
+
+
+def test_a_job_whose_task_is_cancelled_before_its_first_step_begins_anew(tasks):
+    tasks.start(Awaited(how="cancel others"))
+    tasks.await_seen(1)
+    gate.set()
+    tasks.start(Awaited(how="gate"))
+    assert tasks.outcomes(2) == {"jobs:s1:p1:1": None, "jobs:s1:p1:2": None}
+    assert tasks.team.busy == 0
+
+
+def test_a_job_that_is_cancelled_while_another_one_holds_up_its_start_ends(tasks):
+    tasks.start(Awaited(how="block"))
+    tasks.await_seen(1)
+    [waiting] = tasks.start(Awaited(how="gate"))
+    waiting.mark_cancelled(0)
+    time.sleep(2 * CHECK_SECONDS)  # so long that the next look at cancelled jobs is due when the loop goes on
+    gate.set()
+    assert tasks.outcomes(2)["jobs:s1:p1:2"].ending == CANCELLED
+    assert tasks.team.busy == 0
+
+
+def test_a_job_that_is_cancelled_while_it_asks_for_that_ends_alone(tasks, monkeypatch):
+    """It has something to undo, so it asks a server before it runs, which may take a while."""
+
+    async def ask(context):
+        seen.append(context)
+        await asyncio.sleep(DEADLINE_SECONDS)
+
+    monkeypatch.setattr(RunContext, "ask_if_cancelled_awaited", ask)
+    body = encode_body(Awaited(how="gate"), BodyMetadata(steps={"one": 1}))
+    batch = batch_of("jobs:s1:p1:7", bodies=[body])
+    tasks.team.start(batch)
+    tasks.await_seen(1)
+    batch.mark_cancelled(0)
+    assert tasks.outcomes(1)["jobs:s1:p1:7"].ending == CANCELLED
 
 
 def test_what_a_job_leaves_running_ends_with_it_and_nothing_else_does(tasks):
