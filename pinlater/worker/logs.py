@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from contextvars import ContextVar
 from typing import TextIO
 
-from pinlater.errors import JobTimeout
+from pinlater.errors import JobTimeout, StepTimeout
 from pinlater.logs import JsonFormatter, configure_logging, no_extra_fields, utc_time
 
 _LINE = "%(asctime)s %(levelname)s %(process)d%(job)s %(message)s"
@@ -68,8 +68,8 @@ class LineHandler(logging.StreamHandler[TextIO]):
         return True
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
-        """Report an error in logging, but pass on a time limit, which is for the job."""
-        if isinstance(sys.exception(), JobTimeout):
+        """Report an error in logging, but pass on a time limit, which is for the job or a step of it."""
+        if isinstance(sys.exception(), JobTimeout | StepTimeout):
             raise  # noqa: PLE0704 - it is called where the exception is handled
         super().handleError(record)
 

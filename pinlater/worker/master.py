@@ -87,6 +87,7 @@ def _job_pool(pool: JobPool, options: WorkerOptions, shared: Shared) -> Pool:
         name=pool.name,
         run=run,
         size=pool.processes,
+        most=len(shared.row_numbers[pool.name]) // 2,  # so that a second generation has rows, too
         title=f"pinlater-worker: {pool.name}",
         restart=not options.burst,
         max_age_seconds=options.max_age_seconds,
@@ -95,7 +96,7 @@ def _job_pool(pool: JobPool, options: WorkerOptions, shared: Shared) -> Pool:
         awaits_reload=options.reload,
         recycle_seconds=inf,  # a long job must not suffer from the age of its process
         limit_names=LIMIT_NAMES,
-        kill_at=lambda slot: shared.row(pool.name, slot).cancel_kill_at(),
+        kill_at=lambda slot: shared.row(pool.name, slot).cancel_kill_at() if shared.has_row(pool.name, slot) else inf,
     )
 
 
@@ -138,6 +139,8 @@ def _reload_pool(options: WorkerOptions) -> Pool:
 
 def post_exit(ended: ChildExit, shared: Shared) -> None:
     """Post what a job process held when it ended to the keeper, and clear its row for the next one."""
+    if not shared.has_row(ended.pool, ended.slot):
+        return
     row = shared.row(ended.pool, ended.slot)
     area = row.copy()
     if not read_snapshot(area, shared.claim_table.layout).is_empty:

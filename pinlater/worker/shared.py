@@ -60,11 +60,15 @@ class Shared:
             ConfigError: there are not that many.
         """
         row_numbers = self.row_numbers[pool]
-        if number >= len(row_numbers):
+        if not self.has_row(pool, number):
             raise ConfigError(
                 f"at most {len(row_numbers)} processes of one pool can run at once; use fewer --processes"
             )
         return self.claim_table.row(row_numbers[number])
+
+    def has_row(self, pool: str, number: int) -> bool:
+        """Whether there is a row for a pool's process with that number; one without a row ends before it has jobs."""
+        return number < len(self.row_numbers[pool])
 
     def rows(self, pool: str) -> Iterator[ClaimRow]:
         """Yield the rows of a pool's current processes."""

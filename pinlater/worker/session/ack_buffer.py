@@ -214,7 +214,7 @@ class AckBuffer:
             self._pending[largest.queue] = returns
         own_runs = runs.pop(largest.queue, ())
         self._flush(runs)
-        return acks.acks(own_runs), self._on_reply_to(acks)
+        return acks.acks(own_runs), self._on_reply_to(acks, is_piggybacked=True)
 
     def _piggyback_runs(self, runs: Reports) -> tuple[PinLaterJobAckRequest | None, OnReply]:
         """Return what is told of one queue's classes; that of others is sent now."""
@@ -254,12 +254,13 @@ class AckBuffer:
     def _send(self, call: Call[None], queue_acks: QueueAcks) -> None:
         self._pipeline.send(call, self._on_reply_to(queue_acks))
 
-    def _on_reply_to(self, queue_acks: QueueAcks) -> OnReply:
+    def _on_reply_to(self, queue_acks: QueueAcks, *, is_piggybacked: bool = False) -> OnReply:
         self._in_flight += 1
 
         def on_reply(reply: Any) -> None:
             self._in_flight -= 1
-            if not isinstance(reply, Exception) or isinstance(reply, QueueNotFound):
+            is_gone = isinstance(reply, QueueNotFound) and not is_piggybacked  # a dequeue may miss another queue
+            if is_gone or not isinstance(reply, Exception):
                 self._on_confirmed(queue_acks)
             elif isinstance(reply, CallUnsendable | EnqueueRejected):
                 self._on_unsendable(queue_acks, reply)

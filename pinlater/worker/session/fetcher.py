@@ -253,7 +253,10 @@ class Fetcher:
         """Release the claims of one dequeue."""
         for queue in self._identity.queues:
             source = self._identity.source_of(number)
-            released = self._pipeline.call(self._calls.release_claims(queue, source))
+            try:
+                released = self._pipeline.call(self._calls.release_claims(queue, source))
+            except QueueNotFound:  # with its claims; the next dequeue hears of it, and it is created anew
+                continue
             if released:
                 self._count(queue, RETURNED, released)
 

@@ -222,6 +222,20 @@ def test_jobs_of_a_queue_that_is_gone_are_done_with(bench):
     assert batch.area.is_free
 
 
+def test_a_dequeue_that_misses_a_queue_says_nothing_of_the_acks_that_it_carries(bench):
+    """It may miss another one; and then the server does not say whether it could carry them out."""
+    batch = bench.batch(*names(1))
+    bench.succeed(batch, 0)
+    _, on_reply = bench.ack_buffer.piggyback()
+    on_reply(QueueNotFound("web"))
+    assert not bench.ack_buffer.is_empty
+    bench.ack_buffer.flush()
+    assert acked(bench.pipeline.last) == names(1)
+    bench.pipeline.answer()
+    assert bench.ack_buffer.is_empty
+    assert batch.area.is_free
+
+
 def test_one_end_that_cannot_be_told_does_not_keep_the_others_from_being_told(bench, caplog):
     batch = bench.batch(*names(3))
     bench.succeed(batch, 0, 2)

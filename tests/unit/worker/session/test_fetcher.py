@@ -149,6 +149,19 @@ def test_lost_dequeues_are_released_before_the_next(bench):
     assert bench.fetcher.dequeue(0.0)
 
 
+def test_a_queue_that_is_gone_has_no_claims_to_be_released():
+    """As with a new, empty store: the queue would never be created anew, and nothing run."""
+    bench = Bench(queues=("mail", "web"))
+    bench.fetcher.dequeue(0.0)
+    bench.pipeline.lose()
+    bench.pipeline.is_open = True
+    bench.pipeline.answers = [QueueNotFound("there is no queue 'mail'"), 2]
+    bench.fetcher.release_lost()
+    assert bench.counted == [("web", "returned", 2)]
+    assert not bench.fetcher.has_lost
+    assert bench.fetcher.dequeue(0.0)
+
+
 def test_claims_that_the_store_makes_late_are_released_again(bench, monkeypatch):
     now = 100.0
     monkeypatch.setattr(fetcher_module.time, "monotonic", lambda: now)
