@@ -41,6 +41,8 @@ def hear_again(child: Child) -> None:
     for timer in _TIMERS:
         signal.setitimer(timer, 0)
     _install_child_handlers(child)
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # `subprocess` would take failed programs for good ones
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 

@@ -17,8 +17,8 @@ log = logging.getLogger("pinlater_supervisor")
 WARNING_SECONDS = 2.0
 """How long before the kill a child is told to stop now."""
 RESERVE_SECONDS = 2.0
-"""Least time of each stage after the one before it, to clean up after children that were killed; of a short drain, a
-quarter of it."""
+"""How much of a drain is kept for each stage after the first, to clean up after children that were killed; of a short
+drain, a quarter of it. Such a stage has `quick_seconds` in any case."""
 
 
 def warning_seconds(drain_seconds: float) -> float:
@@ -43,6 +43,7 @@ class Drain:
         self._seconds = seconds
         self._quick_seconds = quick_seconds
         self._orders = sorted({state.pool.stop_order for state in states})
+        self._first_order = self._orders[0]
         self._is_stage_started = False
 
     @property
@@ -79,11 +80,11 @@ class Drain:
 
     def _start_stage(self, now: float) -> None:
         self._is_stage_started = True
-        reserve = min(RESERVE_SECONDS, self._seconds / 4) * (len(self._orders) - 1)
+        deadline = self._deadline - min(RESERVE_SECONDS, self._seconds / 4) * (len(self._orders) - 1)
+        if self._orders[0] != self._first_order:  # however little time the stages before have left
+            deadline = max(deadline, now + self._quick_seconds)
         for process in self._stage():
-            process.ask_to_stop(
-                "stop", deadline=self._deadline - reserve, warning_seconds=warning_seconds(self._seconds)
-            )
+            process.ask_to_stop("stop", deadline=deadline, warning_seconds=warning_seconds(self._seconds))
         if self.is_quick:
             self.stop_now(now)
 

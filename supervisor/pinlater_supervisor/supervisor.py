@@ -76,7 +76,8 @@ class Supervisor:
             name: name of the program, for process titles and logs.
             drain_seconds: time for children to finish their work after SIGTERM, and when they are
                 replaced; after that they are killed with all they started.
-            quick_seconds: time for the children of each stop order after SIGINT or SIGQUIT.
+            quick_seconds: time for the children of each stop order after SIGINT or SIGQUIT; and the least time after
+                SIGTERM for those of each but the first, which may have used up `drain_seconds`.
             on_exit: called in the master for each child that ended, before its slot is reused.
             on_reload: called in the master on SIGHUP, before the new generation is started.
             on_reopen: called in the master on SIGUSR1, to reopen its log files.

@@ -169,6 +169,7 @@ def test_hear_again_restores_the_signal_handling(start):
 
         def run(child):
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             for clock in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
                 signal.setitimer(clock, 0.05)
@@ -176,10 +177,12 @@ def test_hear_again_restores_the_signal_handling(start):
             ended = time.process_time() + 0.2  # two of them count only while the processor works
             while time.process_time() < ended:
                 pass
+            say("program", subprocess.run(["false"]).returncode)
             worker(child)
 
         supervise(Pool(name="jobs", run=run), drain_seconds=600)
     """)
+    assert master.expect("program") == ["program", "1"], "where SIGCHLD is ignored, nobody hears that it has failed"
     pid = int(master.expect("ready")[3])
     os.kill(pid, signal.SIGTERM)
     master.expect("drained")

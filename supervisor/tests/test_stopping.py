@@ -86,6 +86,26 @@ def test_the_deadline_kills_the_deaf_and_leaves_time_for_the_next_pool(start):
     assert master.said.index(told[0]) < master.said.index("keeper tidied up")
 
 
+def test_a_pool_that_tidies_up_has_time_for_that_after_a_drain_of_no_time(start):
+    master = start(
+        DEAF
+        + """
+        def keeper(child):
+            worker(child)
+            time.sleep(0.5)
+            say("keeper tidied up")
+
+        supervise(Pool(name="jobs", run=deaf), Pool(name="keeper", run=keeper, stop_order=1),
+                  drain_seconds=0, quick_seconds=600)
+    """
+    )
+    master.expect_all("ready jobs 0", "ready keeper 0")
+    master.send(signal.SIGTERM)
+    assert "killed by SIGKILL (drain deadline)" in " ".join(master.expect("exit jobs 0"))
+    master.expect("keeper tidied up")
+    assert master.wait() == 0
+
+
 def test_a_child_hears_the_second_stage_before_it_is_killed(start):
     master = start("""
         def run(child):
