@@ -5,15 +5,18 @@ import pytest
 
 from pinlater.model.body_metadata import OPEN_SAGA, BodyMetadata, SagaMark, with_metadata
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.failure_groups import failure_of
 from pinlater.model.keys import JobKey
 from pinlater.model.messages import Parent
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
+from pinlater.server.backends.records import Claim
 from tests.contract.test_cancel import GIVEN_BACK, is_cancelled, names_of
 from tests.contract.test_messages import Woken
 from tests.support.bench import FAR_MS, LEASE_MS, QUEUE, new_job
 
 TO_UNDO = with_metadata(b'{"job":"Trip"}', BodyMetadata(saga=SagaMark(["pay"], given=4)))
 UNDONE = with_metadata(b'{"job":"Trip"}', BodyMetadata(saga=SagaMark(why="it was cancelled")))
+BOOM = failure_of("Trip", "ValueError: boom")
 BACK = {name: way for name, way in GIVEN_BACK.items() if name not in {"failed for good", "given back by its source"}}
 
 
@@ -87,6 +90,24 @@ def test_one_that_waits_is_woken_and_asked(backend, waits):
     assert names_of(backend.checkpoint(descriptor).cancelled) == [descriptor]
 
 
+@pytest.mark.parametrize("waits", [[], [("go", 1)]], ids=["sleeping", "waiting"])
+def test_who_gives_it_back_for_later_is_told_that_it_is_due_now(backend, waits):
+    descriptor, claim = asked(backend)
+    settled = backend.sleep(descriptor, *waits, claim=claim)
+    assert backend.look(descriptor).run_after_ms <= backend.clock.now_ms
+    assert settled.due_ms is not None
+    assert settled.due_ms <= backend.clock.now_ms, "or else no waiting dequeue would be woken for it"
+
+
+def test_one_that_is_due_keeps_its_place(backend):
+    first = backend.put_one(TO_UNDO)
+    backend.clock.advance(1000)
+    second = backend.put_one()
+    backend.clock.advance(1000)
+    backend.cancel(first)
+    assert backend.take_names() == [first, second]
+
+
 def test_a_second_call_changes_nothing(backend):
     descriptor, claim = asked(backend)
     backend.fail(descriptor, claim=claim, retry_delay_ms=10**6)
@@ -134,6 +155,53 @@ def test_one_that_is_retried_by_hand_has_no_mark_any_more(backend):
     assert (backend.state(descriptor), backend.look(descriptor).is_cancelled) == (PENDING, False)
     backend.take()
     assert backend.checkpoint(descriptor).cancelled == ()
+
+
+@pytest.mark.parametrize("was_running", [False, True])
+def test_one_that_is_moved_to_another_queue_takes_its_mark_along(backend, was_running):
+    descriptor = asked(backend, unique_key="once")[0] if was_running else backend.asleep(("go", 1), body=TO_UNDO)
+    backend.cancel(descriptor)
+    backend.create_queue("other")
+    (moved,) = backend.import_jobs("other", [backend.look(descriptor)])
+    found = backend.look(moved)
+    assert (found.state, found.is_cancelled, found.unique) == (PENDING, True, "once" if was_running else None)
+    assert backend.take_names(queue="other") == [moved]
+    assert names_of(backend.checkpoint(moved, queue="other").cancelled) == [moved]
+    backend.checkpoint(moved, queue="other", body=UNDONE, move_to_pending=True)
+    assert is_cancelled(backend, moved)
+
+
+def test_a_cancelled_job_that_has_nothing_to_undo_is_retried_by_its_import(backend):
+    descriptor = backend.put_one()
+    backend.cancel(descriptor)
+    (again,) = backend.import_jobs(QUEUE, [backend.look(descriptor)._replace(state=PENDING, attempts_remaining=1)])
+    assert (backend.state(again), backend.look(again).is_cancelled) == (PENDING, False)
+    assert backend.take_names() == [again]
+
+
+@pytest.mark.parametrize("has_failed", [False, True])
+@pytest.mark.parametrize("way", BACK.values(), ids=BACK)
+def test_it_is_in_no_failure_group(backend, way, has_failed):
+    descriptor, claim = backend.started(TO_UNDO, attempts=5)
+    if has_failed:
+        backend.fail(descriptor, claim=claim, failure=BOOM)
+        claim = backend.claim().descriptor
+        backend.dequeue_jobs(QUEUE, 1, Claim(claim, LEASE_MS))
+    backend.cancel(descriptor)
+    for end in (lambda: way(backend, descriptor, claim), lambda: backend.fail(*backend.take_names(), failure=BOOM)):
+        end()
+        found = backend.look(descriptor)
+        assert (found.state, found.failure_group, backend.failure_groups([], 9)) == (PENDING, None, [])
+        assert backend.count(is_retrying=True) == 0
+
+
+def test_it_leaves_its_failure_group_when_it_is_cancelled(backend):
+    descriptor, claim = backend.started(TO_UNDO, attempts=5)
+    backend.fail(descriptor, claim=claim, failure=BOOM, retry_delay_ms=10**6)
+    backend.cancel(descriptor)
+    found = backend.look(descriptor)
+    assert (found.state, found.failure_group, backend.failure_groups([], 9)) == (PENDING, None, [])
+    assert backend.scan(is_retrying=True).jobs == []
 
 
 def test_the_end_of_its_lease_is_no_end_of_it(backend):

@@ -5,6 +5,7 @@ import contextlib
 import pytest
 
 from pinlater.errors import QueueNotFound, UnknownError
+from pinlater.model.failure_groups import failure_of
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, STATES, new_job
 from tests.support.patterns import SLOW_BODY, SLOW_PATTERN
@@ -101,6 +102,19 @@ def test_counting_stops_at_a_bound_for_each_priority(backend):
     assert backend.count() == 101
     assert backend.count(priority=1) == 50
     assert backend.count(body_regex="body") == 101
+
+
+@pytest.mark.parametrize("pattern", [None, "body"])
+def test_jobs_that_are_not_retrying_are_counted_up_to_the_bound_beside_those_that_are(backend, pattern):
+    """The store under test was made with a bound of 50."""
+    jobs = [new_job(priority=priority, attempts=9) for priority in (1, 2) for _ in range(60)]
+    backend.put(*jobs, new_job(priority=3, attempts=9))
+    backend.fail(*backend.take_names(1000), failure=failure_of("Mail", "boom"))
+    backend.put(*[new_job(priority=1) for _ in range(30)], *[new_job(priority=2) for _ in range(70)])
+    assert backend.count(is_retrying=True, body_regex=pattern) == 101
+    assert backend.count(skips_retrying=True, body_regex=pattern) == 80
+    assert backend.count(skips_retrying=True, priority=1, is_future=False, body_regex=pattern) == 30
+    assert backend.count(skips_retrying=True, is_future=True, body_regex=pattern) == 0
 
 
 @pytest.mark.parametrize("pattern", ["(", "[a", "*", "(?P<x", "\\", "x" * 2000])

@@ -151,6 +151,13 @@ def test_just_these(backend):
     assert backend.delete_these_jobs(QUEUE, [], FAILED) == 0
 
 
+def test_one_that_is_named_twice(backend):
+    descriptor = backend.put_one()
+    assert backend.send(descriptor), "what it has of its own goes with it"
+    assert backend.delete_these_jobs(QUEUE, [JobDescriptor.parse(descriptor)] * 2, PENDING) == 1
+    assert (backend.state(descriptor), backend.read(descriptor)) == (None, [])
+
+
 def test_these_that_are_not_there(backend):
     descriptor = backend.put_one()
     backend.create_queue("thumbnails")

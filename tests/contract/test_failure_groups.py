@@ -1,11 +1,13 @@
 """Failure groups: which jobs are in which, how many, since when; and what becomes of groups without jobs."""
 
+import pytest
+
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.failure_groups import CLAIM_EXPIRED, OTHER_ERRORS, failure_of
 from pinlater.model.jobs import JobRecord
-from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING
+from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.failure_budget import FIRST_LOOK_MS, KEPT_EMPTY_MS, MOST_COUNTED, MOST_GROUPS
-from tests.support.bench import LEASE_MS, QUEUE, START_MS, new_job
+from tests.support.bench import FAR_MS, LEASE_MS, QUEUE, START_MS, new_job
 
 REFUSED = failure_of("SendMail", "OSError: connection 17 refused")
 LATE = failure_of("SendMail", "TimeoutError")
@@ -138,6 +140,67 @@ def test_a_retry_by_hand_begins_anew(backend):
     assert backend.retry(priority=2) == 1
     assert groups(backend) == {REFUSED.group: (0, 1)}
     assert [group_of(backend, name) for name in (by_name, by_priority)] == [None, None]
+
+
+def retrying_with_all_its_attempts(backend, **options):
+    """Return a job that was retried by hand with more attempts than it is allowed, and has failed again.
+
+    It has as many left as it is allowed then.
+    """
+    descriptor = failing(backend, attempts=1, **options)
+    assert backend.retry(attempts=2) == 1
+    backend.take()
+    backend.fail(descriptor, failure=LATE, retry_delay_ms=5000)
+    found = backend.look(descriptor)
+    assert (found.attempts_allowed, found.attempts_remaining, found.failure_group) == (1, 1, LATE.group)
+    return descriptor
+
+
+RUNS = {
+    "given back": lambda backend, name: backend.checkpoint(name, move_to_pending=True, run_after_ms=FAR_MS),
+    "saved and given back": lambda backend, name: backend.checkpoint(
+        name, body=b"new", move_to_pending=True, run_after_ms=FAR_MS
+    ),
+    "released": lambda backend, _: backend.release_claims(QUEUE, "worker"),
+    "asleep": lambda backend, name: backend.sleep(name, ("go", 1)),
+    "asleep and woken": lambda backend, name: (backend.sleep(name, ("go", 1)), backend.send(name)),
+}
+
+
+@pytest.mark.parametrize("body", [b"", b"body"])
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_a_job_that_was_retried_by_hand_with_more_attempts_is_in_its_group(backend, run, body):
+    descriptor = retrying_with_all_its_attempts(backend, body=body)
+    assert groups(backend) == {LATE.group: (0, 1)}
+    backend.clock.advance(5000)
+    assert (backend.take_names(), groups(backend)) == ([descriptor], {})
+    run(backend, descriptor)
+    assert groups(backend) == {LATE.group: (0, 1)}
+    assert backend.count(is_retrying=True, is_future=backend.look(descriptor).run_after_ms == FAR_MS) == 1
+    backend.schedule_jobs(QUEUE, [JobDescriptor.parse(descriptor)], backend.clock.now_ms)
+    assert backend.count(is_retrying=True, is_future=False) == 1
+    backend.take()
+    backend.ack(descriptor)
+    assert (backend.state(descriptor), groups(backend), group_of(backend, descriptor)) == (SUCCEEDED, {}, None)
+
+
+def test_an_imported_job_that_has_more_attempts_left_than_it_is_allowed_is_in_its_group(backend):
+    given = JobRecord("elsewhere:s1:p1:1", PENDING, 1, 2, "", START_MS, START_MS, START_MS, None, b"body", None)
+    (descriptor,) = backend.import_jobs(QUEUE, [given])
+    assert (backend.take_names(), groups(backend)) == ([descriptor], {})
+    backend.fail(descriptor, failure=LATE)
+    assert groups(backend) == {LATE.group: (0, 1)}
+
+
+def test_such_a_job_leaves_its_group_with_new_attempts_and_takes_it_along(backend):
+    descriptor = retrying_with_all_its_attempts(backend)
+    backend.create_queue("other")
+    (copy,) = backend.import_jobs("other", [backend.look(descriptor)])
+    assert groups(backend, "other") == {group_of(backend, copy): (0, 1)}
+    backend.clock.advance(5000)
+    backend.take()
+    backend.checkpoint(descriptor, attempts=1, move_to_pending=True)
+    assert (groups(backend, QUEUE), group_of(backend, descriptor)) == ({}, None)
 
 
 def test_a_cancelled_job_has_not_failed(backend):

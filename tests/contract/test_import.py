@@ -5,6 +5,7 @@ import pytest
 from pinlater.errors import QueueNotFound
 from pinlater.model.failure_groups import failure_in
 from pinlater.model.jobs import JobRecord
+from pinlater.model.keys import JobKey
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, START_MS, new_job
 
@@ -91,6 +92,12 @@ def test_a_unique_key_is_imported_and_heeded(backend):
     assert backend.counts() == (2, 0, 0, 1)
     assert backend.put(new_job(unique_key="new")) == [names[1]]
     assert [backend.look(name).unique for name in (there, names[1], names[3])] == ["there", "new", None]
+
+
+def test_one_that_has_failed_runs_again_when_it_is_retried_though_its_key_is_the_first_of_the_queue(backend):
+    (descriptor,) = backend.import_jobs(QUEUE, [record(FAILED)._replace(key=JobKey("a", 1))])
+    assert backend.retry() == 1
+    assert backend.take_names() == [descriptor]
 
 
 def test_many_at_once(backend):

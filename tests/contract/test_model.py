@@ -430,7 +430,7 @@ class Comparison(RuleBasedStateMachine):
             job.open.add("remaining")
         for _, job in there:
             if job.state == IN_PROGRESS and not job.is_cancelled:
-                job.is_cancelled, job.status = True, job.status + status
+                job.is_cancelled, job.status, job.group = True, job.status + status, None
                 job.open.add("updated_at")
         ended = [name for name, job in there if job.state == FAILED and job.is_cancelled]
         assert sorted(map(str, cancelled.ended)) == sorted(ended)

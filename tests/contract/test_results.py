@@ -56,6 +56,13 @@ def test_each_ack_of_a_call_has_its_own(backend):
     assert [one.result for one in found] == results
 
 
+def test_the_first_of_two_acks_of_one_job_counts(backend):
+    descriptor, claim = backend.started()
+    acks = [ack_of(descriptor, claim=claim, result=result) for result in (b"first", b"second")]
+    settled = backend.ack_dequeued_jobs(QUEUE, acks, [])
+    assert (settled.changed, settled.stale, result_of(backend, descriptor)) == (1, 1, b"first")
+
+
 def test_each_of_many_calls_at_once_has_its_own(backend):
     names = backend.put(*[new_job() for _ in range(20)])
     backend.take()

@@ -71,9 +71,11 @@ class Tables:
         self._connection = connection
         self._database = f"{prefix}1"
 
+    def bind(self, statement):
+        return statement.format(db=self._database).encode()
+
     async def run(self, *statements):
-        written = [statement.format(db=self._database).encode() for statement in statements]
-        return [result.rows for result in await self._connection.run(*written)]
+        return [result.rows for result in await self._connection.run(*map(self.bind, statements))]
 
     async def left(self):
         """Return how many rows the tables of messages and children have."""

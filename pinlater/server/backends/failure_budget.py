@@ -27,6 +27,10 @@ _COUNTED_BEYOND = 500
 FIRST_LOOK_MS = 3_600_000
 """A group is looked at for the first time after so long, to see whether it is empty, and then again and again."""
 
+MOST_CHECKED = 50
+"""Of a group that is looked at, so many PENDING and FAILED jobs are compared with what the store has of them, the first
+ones: servers of version 0.1 do not know of groups, and leave jobs in them."""
+
 KEPT_EMPTY_MS = 7 * 86_400_000
 """An empty group is forgotten so long after its last failure; earlier, if its queue has many."""
 

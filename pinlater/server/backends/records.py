@@ -152,6 +152,9 @@ class StoreSize(NamedTuple):
     free_bytes: int | None = None
 
 
+RETRYING_COUNTED = 10
+"""Where PENDING jobs are counted without those that are retrying, so many times more of these are counted at most."""
+
 ALL_PRIORITIES = 0
 """What stands for the priority where the jobs of all of them are in one order."""
 
@@ -162,6 +165,8 @@ class JobFilter(NamedTuple):
     ``waits_for_key``, for counts of PENDING jobs alone: those that wait for others of their key; they are also future
     ones.
     ``is_retrying``, with PENDING alone: those that are in a failure group, so their last attempt has failed.
+    ``skips_retrying``, for counts of PENDING jobs alone: those that are not in a failure group. The count is right
+    unless more than ``RETRYING_COUNTED`` times as many jobs are retrying as a count tells.
     ``failure_group``, with PENDING and FAILED alone, and all priorities: those that are in this group.
     ``key``, for scans of PENDING and IN_PROGRESS jobs of all priorities: those that have this key, shared or unique.
     """
@@ -174,6 +179,7 @@ class JobFilter(NamedTuple):
     is_retrying: bool = False
     failure_group: int | None = None
     key: str | None = None
+    skips_retrying: bool = False
 
 
 class Expired(NamedTuple):

@@ -133,7 +133,7 @@ def _statements(
         if result is None:
             succeeded[_Outcome(priority, claim, status)].append(local_id)
         else:
-            results[_Outcome(priority, claim, status)][local_id] = result
+            results[_Outcome(priority, claim, status)].setdefault(local_id, result)
     for outcome, ids in succeeded.items():
         name = "succeed_job" if outcome.status else "succeed_jobs"
         yield name, _bind(transaction, name, outcome, ids, **values)

@@ -65,7 +65,7 @@ async def _cancel(transaction: MysqlTransaction, queue: Queue, found: Sequence[_
     for name, ids in (("cancel_pending", pending), ("ask_to_stop", [job.id for job in asked])):
         if ids:
             transaction.later(transaction.bind(name, ids=ids, now=transaction.now, status=status))
-    take_out(transaction, pending)
-    forget(transaction, ((job.parent_id, job.id) for job in asked if job.parent_id is not None))
     changed = [*pending, *(job.id for job in woken)]
+    take_out(transaction, changed)
+    forget(transaction, ((job.parent_id, job.id) for job in asked if job.parent_id is not None))
     return await see_to_links(transaction, changed) if changed else 0

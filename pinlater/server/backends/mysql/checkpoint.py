@@ -56,7 +56,7 @@ class MysqlCheckpointed(NamedTuple):
 
     Attributes:
         settled: but for the jobs that it names.
-        has_cancelled: whether a job that is held is asked to stop.
+        has_cancelled: whether a job that is held, or was until now, is asked to stop.
     """
 
     settled: Settled
@@ -250,7 +250,8 @@ def _checkpointed(
     dues = [
         now if item.run_after_ms is None else item.run_after_ms for item in call.checkpoints if item.move_to_pending
     ]
-    if any(result.matched for name, result in found if name == _WAKE):
-        dues.append(now)
+    is_asked = any(result.insert_id for name, result in found if name in _CHANGES)
+    if dues and (is_asked or any(result.matched for name, result in found if name == _WAKE)):
+        dues.append(now)  # one that is asked to stop, and given back, keeps its place
     settled = Settled(changed, len(call.checkpoints) - changed, min(dues, default=None) if changed else None)
-    return MysqlCheckpointed(settled, any(result.insert_id for name, result in found if name in _CHANGES))
+    return MysqlCheckpointed(settled, is_asked)

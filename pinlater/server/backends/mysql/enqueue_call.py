@@ -11,7 +11,8 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.failure_groups import JobFailure, failure_in
 from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.unique import UniqueRule
-from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
+from pinlater.protocol.messages import PENDING, SUCCEEDED
+from pinlater.server.backends.imported_jobs import as_imported
 from pinlater.server.backends.mysql.children import parent_columns
 from pinlater.server.backends.mysql.keys import key_columns
 from pinlater.server.backends.mysql.queries import blob, text
@@ -86,22 +87,15 @@ def enqueue(queue: Queue, jobs: Sequence[NewJob], once: IdempotencyKey | None) -
 
 def import_(queue: Queue, jobs: Sequence[JobRecord], once: IdempotencyKey | None) -> MysqlEnqueueCall:
     """Return the call that imports jobs with their history, without parents; claimed jobs become PENDING."""
-    records = [job._replace(state=_state_of_imported(job), parent=None) for job in jobs]
+    records = [as_imported(job)._replace(parent=None) for job in jobs]
     is_linked = any(job.result is not None or job.is_cancelled or job.run_ms is not None for job in jobs)
-    keys = [job.unique if job.state == PENDING else None for job in records]
+    keys = [job.unique for job in records]
     priorities = [JobDescriptor.parse(job.descriptor).priority for job in records]
-    records = [job._replace(unique=key) for job, key in zip(records, keys, strict=True)]
     unique = keys if any(keys) else None
     failures = [failure_in(job) for job in jobs]
     return MysqlEnqueueCall(
         queue, records, priorities, unique, _imported_row, once, is_linked=is_linked, failures=failures
     )
-
-
-def _state_of_imported(job: JobRecord) -> int:
-    if job.state != IN_PROGRESS:
-        return job.state
-    return FAILED if job.is_cancelled else PENDING
 
 
 def _new_row(job: NewJob, local_id: int, queue_id: bytes, now: int) -> bytes:
@@ -132,6 +126,5 @@ def _end_columns(job: NewJob | JobRecord) -> bytes:
     """Return result, mark and run time of an imported job, as SQL."""
     if isinstance(job, NewJob):
         return b"NULL,0,NULL"
-    is_marked = job.is_cancelled and job.state == FAILED
     run_ms = b"NULL" if job.run_ms is None or job.state != SUCCEEDED else b"%d" % job.run_ms
-    return b"%b,%d,%b" % (b"NULL" if job.result is None else blob(job.result), is_marked, run_ms)
+    return b"%b,%d,%b" % (b"NULL" if job.result is None else blob(job.result), job.is_cancelled, run_ms)

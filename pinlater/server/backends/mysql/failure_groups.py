@@ -14,6 +14,7 @@ from typing import Any
 from pinlater.model.failure_groups import OTHER_ERRORS, FailureGroup, JobFailure
 from pinlater.protocol.messages import FAILED, PENDING
 from pinlater.server.backends.failure_budget import (
+    MOST_CHECKED,
     MOST_READ,
     NOTED_EVERY_MS,
     CountBudget,
@@ -135,25 +136,54 @@ def _group(queue: str, row: Sequence[Any], given_up: int, retrying: int) -> Fail
 
 
 async def forget(database: Database, limit: int) -> int:
-    """Delete groups that have been empty for long, of up to ``limit`` that it looks at; return how many."""
+    """Delete groups that have been empty for long, of up to ``limit`` that it looks at; return how many.
+
+    Copies that are not as their jobs are made anew: servers of version 0.1 change and delete jobs only. They are the
+    first of their group sooner or later, since jobs that are due are claimed. If all that were looked at are of that
+    kind, the group is looked at again at once.
+    """
 
     async def change(transaction: MysqlTransaction) -> int:
         now = transaction.now
         gone: defaultdict[int, list[int]] = defaultdict(list)
         stay: defaultdict[int, list[int]] = defaultdict(list)
+        filled: list[tuple[int, int]] = []
         for queue_id, group, last_ms, is_empty, kept in await transaction.rows(
             "failure_groups_to_look_at", now=now, limit=limit
         ):
             (gone if is_empty and is_forgotten(now - last_ms, kept) else stay)[queue_id].append(group)
+            if not is_empty:
+                filled.append((queue_id, group))
+        for queue_id, group in await _renew_copies(transaction, filled):
+            stay[queue_id].remove(group)
         for queue_id, ids in sorted(gone.items()):
             transaction.later(transaction.bind("delete_failure_groups", queue=queue_id, ids=sorted(ids)))
         for queue_id, ids in sorted(stay.items()):
             look_at = next_look_ms(now)
-            transaction.later(
-                transaction.bind("look_at_failure_groups", queue=queue_id, ids=sorted(ids), look_at=look_at)
-            )
+            if ids:
+                transaction.later(
+                    transaction.bind("look_at_failure_groups", queue=queue_id, ids=sorted(ids), look_at=look_at)
+                )
         if gone or stay:
             await transaction.run_and_commit()
         return sum(map(len, gone.values()))
 
     return await database.change(change, is_repeatable=True)
+
+
+async def _renew_copies(transaction: MysqlTransaction, groups: Sequence[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Make copies of groups anew that are not as their jobs; return groups that may have more of them."""
+    places = [(queue_id, group, state) for queue_id, group in groups for state in (FAILED, PENDING)]
+    queries = [
+        transaction.bind("outdated_failing_jobs", queue=queue_id, failure_group=group, state=state, limit=MOST_CHECKED)
+        for queue_id, group, state in places
+    ]
+    outdated: set[int] = set()
+    unfinished: set[tuple[int, int]] = set()
+    for (queue_id, group, _), found in zip(places, await transaction.run(*queries), strict=True):
+        outdated.update(local_id for (local_id,) in found.rows)
+        if len(found.rows) == MOST_CHECKED:
+            unfinished.add((queue_id, group))
+    take_out(transaction, sorted(outdated))
+    put_in(transaction, sorted(outdated))
+    return unfinished

@@ -355,7 +355,7 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     updated_at = :now,
     waits_for = NULL,
     custom_status = LEFT(CONCAT(custom_status, :status), 5000),
-    failure_group = :failure_group,
+    failure_group = IF(is_cancelled, NULL, :failure_group),
     attempts_remaining = attempts_remaining - 1
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
   AND (:is_any OR claim = :claim) AND attempts_remaining > 1 AND NOT {is_to_end}
@@ -383,7 +383,7 @@ SELECT id, claim, is_cancelled FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN 
 
 -- name: checkpoint_job
 -- One that is asked to stop and given back is FAILED, unless it has something to undo by the new body. One that is asked
--- and not given back sets the insert id.
+-- sets the insert id.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     body_bytes = IF(:has_body, :body_bytes, body_bytes),
     body = IF(:has_body, :body, body),
@@ -399,7 +399,7 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     moment = IF(:is_back, IF({is_to_end}, :now, NULL), :now + claim_lease),
     unique_key = IF(:is_back AND {is_to_end}, NULL, unique_key),
     waits_for = IF(is_cancelled, NULL, :waits_for),
-    updated_at = :now + IF(is_cancelled AND NOT :is_back, 0 * LAST_INSERT_ID(id), 0),
+    updated_at = :now + IF(is_cancelled, 0 * LAST_INSERT_ID(id), 0),
     failure_group = IF(:attempts IS NOT NULL OR (is_cancelled AND :is_back), NULL, failure_group),
     custom_status = LEFT(CONCAT(:status, custom_status), 5000)
 WHERE id = :id AND state = 1 AND queue_id = :queue AND priority = :priority AND claim = :claim
@@ -472,7 +472,8 @@ WHERE id IN (:ids)
 
 -- name: ask_to_stop
 UPDATE {db}.jobs FORCE INDEX (PRIMARY)
-SET is_cancelled = 1, updated_at = :now, custom_status = LEFT(CONCAT(custom_status, :status), 5000)
+SET is_cancelled = 1, failure_group = NULL, updated_at = :now,
+    custom_status = LEFT(CONCAT(custom_status, :status), 5000)
 WHERE id IN (:ids)
 
 -- name: inboxes
@@ -501,11 +502,13 @@ INSERT INTO {db}.messages (job_id, name, number, message_id, kind, payload_bytes
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET messages = messages + :count WHERE id IN (:ids)
 
 -- name: wake_jobs
--- Sleeping jobs are due, or wait for their keys as if they were.
+-- Jobs that are not due are, or wait for their keys as if they were; those that are keep their places.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) LEFT JOIN {db}.failing_jobs FORCE INDEX (PRIMARY) ON failing_jobs.id = jobs.id
-SET jobs.run_after = :now + IF(job_key IS NOT NULL AND jobs.run_after >= 4503599627370496, 4503599627370496, 0),
+SET jobs.run_after = LEAST(
+        jobs.run_after, :now + IF(job_key IS NOT NULL AND jobs.run_after >= 4503599627370496, 4503599627370496, 0)),
     jobs.updated_at = :now,
-    failing_jobs.run_after = :now + IF(job_key IS NOT NULL AND jobs.run_after >= 4503599627370496, 4503599627370496, 0)
+    failing_jobs.run_after = LEAST(
+        jobs.run_after, :now + IF(job_key IS NOT NULL AND jobs.run_after >= 4503599627370496, 4503599627370496, 0))
 WHERE jobs.id IN (:ids)
 
 -- name: message_sizes
@@ -640,10 +643,10 @@ WHERE queue_id = :queue AND unique_key = :key AND state = :state AND NOT job_key
 ORDER BY run_after {order}, id {order} LIMIT :limit
 
 -- name: insert_failing_jobs
--- Those that have a group, as they are now.
+-- Those that have a group, as they are now; locked, since another transaction may claim one that this has not changed.
 INSERT INTO {db}.failing_jobs (id, queue_id, failure_group, state, priority, run_after)
 SELECT id, queue_id, failure_group, state, priority, run_after FROM {db}.jobs FORCE INDEX (PRIMARY)
-WHERE id IN (:ids) AND failure_group IS NOT NULL AND (state = 0 OR state = 3)
+WHERE id IN (:ids) AND failure_group IS NOT NULL AND (state = 0 OR state = 3) LOCK IN SHARE MODE
 ON DUPLICATE KEY UPDATE failure_group = VALUES(failure_group), state = VALUES(state), run_after = VALUES(run_after)
 
 -- name: delete_failing_jobs
@@ -696,6 +699,15 @@ SELECT queue_id, id, last_failed_at,
         WHERE all_of_queue.queue_id = looked_at.queue_id)
 FROM {db}.failure_groups AS looked_at FORCE INDEX (failure_groups_to_look_at)
 WHERE look_at <= :now ORDER BY look_at LIMIT :limit
+
+-- name: outdated_failing_jobs
+-- Those of the first copies of a group that are not as their jobs.
+SELECT copies.id FROM (
+    SELECT id, state FROM {db}.failing_jobs FORCE INDEX (failing_by_group)
+    WHERE queue_id = :queue AND failure_group = :failure_group AND state = :state ORDER BY run_after LIMIT :limit
+) AS copies LEFT JOIN {db}.jobs FORCE INDEX (PRIMARY)
+ON jobs.id = copies.id AND jobs.state = copies.state AND jobs.failure_group = :failure_group
+WHERE jobs.id IS NULL
 
 -- name: delete_failure_groups
 DELETE FROM {db}.failure_groups WHERE queue_id = :queue AND id IN (:ids)

@@ -18,7 +18,7 @@ from pinlater.server.backends.mysql.claim import SMALL_BODY_BYTES, Candidate, Fo
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.messages import read_waits
-from pinlater.server.backends.records import StoreSize
+from pinlater.server.backends.records import RETRYING_COUNTED, StoreSize
 from pinlater.server.backends.search import JobSearch, Queue
 from pinlater.server.backends.sharded import DuePriorities
 
@@ -139,12 +139,23 @@ async def count(database: Database, search: JobSearch, cap: int) -> int:
     """Return how many jobs match, at most ``cap`` per priority."""
     if search.which.body_regex:
         return len(await _matching(database, search, cap))
+    if not search.which.skips_retrying:
+        return sum(await _count_levels(database, search, [cap] * len(search.priorities)))
+    failed = search._replace(which=search.which._replace(is_retrying=True))
+    retrying = await _count_levels(database, failed, [RETRYING_COUNTED * cap] * len(search.priorities))
+    pending = await _count_levels(database, search, [some + cap for some in retrying])
+    return sum(max(number - some, 0) for number, some in zip(pending, retrying, strict=True))
+
+
+async def _count_levels(database: Database, search: JobSearch, caps: Sequence[int]) -> list[int]:
+    """Return how many jobs match of each priority, up to its cap."""
     first, last = search.bounds
-    values = _values(search) | {"first": first, "last": last, "cap": cap}
+    values = _values(search) | {"first": first, "last": last}
+    levels = zip(search.priorities, caps, strict=True)
     name = f"count_{_kind(search)}"
-    queries = [database.queries.bind(name, priority=priority, **values) for priority in search.priorities]
+    queries = [database.queries.bind(name, priority=priority, cap=cap, **values) for priority, cap in levels]
     results = await database.read(lambda connection: connection.run(*queries))
-    return sum(int(result.rows[0][0]) for result in results)
+    return [int(result.rows[0][0]) for result in results]
 
 
 async def size(database: Database) -> StoreSize:
@@ -224,7 +235,8 @@ async def _matching(database: Database, search: JobSearch, limit: int, position:
     for priority in search.priorities:
         of_priority: list[Any] = []
         async for rows in _pages(database, search, priority, limit, position, has_body=pattern is not None):
-            of_priority += rows if pattern is None else await asyncio.to_thread(_matching_rows, pattern, rows)
+            wanted = [row for row in rows if row[-2] is None] if search.which.skips_retrying else rows
+            of_priority += wanted if pattern is None else await asyncio.to_thread(_matching_rows, pattern, wanted)
             if len(of_priority) >= limit:
                 break
         found += of_priority[:limit]

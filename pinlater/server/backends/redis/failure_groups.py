@@ -14,6 +14,7 @@ from pinlater.server.backends.failure_budget import (
     FIRST_LOOK_MS,
     KEPT_EMPTY_MS,
     MANY_GROUPS,
+    MOST_CHECKED,
     MOST_COUNTED,
     MOST_GROUPS,
     NOTED_EVERY_MS,
@@ -70,14 +71,13 @@ def _group(queue: str, values: Sequence[Any]) -> FailureGroup:
     return FailureGroup(queue, int(group), job, error, example, int(first), int(float(last)), given_up, retrying)
 
 
-async def forget(scripts: ScriptRunner, due_index: DueIndex) -> int:
-    """Forget groups that have been empty for long; return how many."""
+async def forget(scripts: ScriptRunner, due_index: DueIndex, priority_levels: int) -> int:
+    """Forget groups that have been empty for long, and take out what older servers have left; return how many."""
+    ages = KEPT_EMPTY_MS, FIRST_LOOK_MS, MANY_GROUPS, FIRST_LOOK_MS
     deleted = 0
     for queue in await due_index.queues_with_failures():
         try:
-            deleted += await scripts.run(
-                "forget_failures", queue, KEPT_EMPTY_MS, FIRST_LOOK_MS, MANY_GROUPS, FIRST_LOOK_MS
-            )
+            deleted += await scripts.run("forget_failures", queue, *ages, MOST_CHECKED, priority_levels)
         except QueueNotFound:
             await scripts.command("ZREM", scripts.shard_key(_INDEX), queue)
     return deleted

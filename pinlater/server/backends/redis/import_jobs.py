@@ -8,7 +8,8 @@ from typing import Any
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.failure_groups import failure_in
 from pinlater.model.jobs import JobRecord
-from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
+from pinlater.protocol.messages import SUCCEEDED
+from pinlater.server.backends.imported_jobs import as_imported
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.redis.failure_groups import failures_argument
 from pinlater.server.backends.redis.lifecycle import key_arguments, mark, pack, parse_result
@@ -20,6 +21,7 @@ async def import_jobs(
     scripts: ScriptRunner, queue: str, jobs: Sequence[JobRecord], once: IdempotencyKey | None
 ) -> list[str]:
     """Import jobs: nothing -> their former state; repeatable with an idempotency key only. Return their descriptors."""
+    jobs = list(map(as_imported, jobs))
     priorities = [JobDescriptor.parse(job.descriptor).priority for job in jobs]
     values = [job.body or b"" for job in jobs]
     failures = [failure_in(job) for job in jobs]
@@ -28,11 +30,10 @@ async def import_jobs(
         has_result = job.state == SUCCEEDED and job.result is not None
         if has_result:
             values.append(job.result or b"")
-        argument = _argument(job, priority)
-        is_cancelled = job.is_cancelled and argument[1] == FAILED
         group = None if failure is None else str(failure.group)
         run_ms = job.run_ms if job.state == SUCCEEDED else None
-        items.append((*argument, len(values) if has_result else None, is_cancelled, group, run_ms))
+        place = len(values) if has_result else None
+        items.append((*_argument(job, priority), place, job.is_cancelled, group, run_ms))
     last = mark(is_keyed=any(job.key is not None for job in jobs))
     arguments = (*key_arguments(once), pack(items), pack(failures_argument(failures)), *values, *last)
     is_repeatable = once is not None
@@ -41,10 +42,6 @@ async def import_jobs(
 
 
 def _argument(job: JobRecord, priority: int) -> tuple[Any, ...]:
-    state = job.state
-    if state == IN_PROGRESS:  # its holder knows nothing of this store
-        state = FAILED if job.is_cancelled else PENDING
     times = (time_argument(time_ms) for time_ms in (job.created_at_ms, job.run_after_ms, job.updated_at_ms))
-    key = job.unique if state == PENDING else None
     shared = None if job.key is None else stored_key(job.key)
-    return (priority, state, job.attempts_allowed, job.attempts_remaining, job.status, *times, key, shared)
+    return (priority, job.state, job.attempts_allowed, job.attempts_remaining, job.status, *times, job.unique, shared)

@@ -117,9 +117,7 @@ def _matching_record(head: str, job: JobDescriptor, row: Sequence[bytes | None])
 async def count(scripts: ScriptRunner, search: RedisSearch, cap: int) -> int:
     """Return how many jobs match, at most ``cap`` per priority."""
     if search.pattern is None and search.which.state != IN_PROGRESS:
-        first, last = search.priorities[0], search.priorities[-1]
-        counts = await scripts.run("count_jobs", search.queue, search.kind, search.time, first, last)
-        return sum(min(number, cap) for number in counts)
+        return await _count_unclaimed(scripts, search, cap)
     if search.which == _ANY_CLAIMED:
         running: int = await scripts.run("count_claimed", search.queue)
         return min(running, cap * search.levels)
@@ -127,6 +125,18 @@ async def count(scripts: ScriptRunner, search: RedisSearch, cap: int) -> int:
     for priority in search.priorities:
         total += len([found async for found in matching(scripts, search, priority, cap)])
     return total
+
+
+async def _count_unclaimed(scripts: ScriptRunner, search: RedisSearch, cap: int) -> int:
+    async def levels(some: RedisSearch) -> list[int]:
+        first, last = some.priorities[0], some.priorities[-1]
+        counts: list[int] = await scripts.run("count_jobs", some.queue, some.kind, some.time, first, last)
+        return counts
+
+    failed = search._replace(which=search.which._replace(is_retrying=True))
+    skipped = await levels(failed) if search.which.skips_retrying else [0] * len(search.priorities)
+    counted = await levels(search)
+    return sum(min(max(number - some, 0), cap) for number, some in zip(counted, skipped, strict=True))
 
 
 async def oldest_due(scripts: ScriptRunner, search: RedisSearch) -> int | None:
@@ -232,7 +242,8 @@ async def pages(
     """Yield pages of matching jobs of one priority, in the order of the search."""
     page_size = PAGE_JOBS if search.pattern else min(limit, PAGE_JOBS)
     async for page in _page_source(search)(scripts, search, priority, page_size, position):
-        yield await _match_bodies(scripts, search, page)
+        wanted = [job for job in page if job.record.failure_group is None] if search.which.skips_retrying else page
+        yield await _match_bodies(scripts, search, wanted)
 
 
 def _page_source(search: RedisSearch) -> Callable[..., AsyncIterator[list[StoredJob]]]:

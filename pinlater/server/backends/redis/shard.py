@@ -357,7 +357,7 @@ class RedisShard(RedisReads, RedisStatistics):
 
     async def forget_results(self, limit: int) -> int:  # noqa: ARG002
         await messages.drop_leftovers(self._slow_scripts)  # of a server that died while it deleted a queue
-        return await failure_groups.forget(self._slow_scripts, self._due_index)
+        return await failure_groups.forget(self._slow_scripts, self._due_index, self._levels)
 
     async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
         await reports.store_report(self._slow_scripts, worker_id, report, keep_ms)

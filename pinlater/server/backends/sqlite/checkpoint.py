@@ -51,6 +51,8 @@ def _checkpoint_call(transaction: SqliteTransaction, request: SqliteCheckpointRe
     renewals: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
     changed = 0
     dues: list[int] = []
+    given_back = [item.job.local_id for item in items if item.move_to_pending]
+    asked = asked_of(transaction, queue_id, given_back) if given_back else {}
     for item in items:
         if item.claim is not None and item.is_renewal:
             renewals[item.claim, item.job.priority].append(item.job.local_id)
@@ -58,11 +60,10 @@ def _checkpoint_call(transaction: SqliteTransaction, request: SqliteCheckpointRe
             changed += 1
             due = _apply(transaction, queue_id, item)
             if item.move_to_pending:
-                dues.append(transaction.now if due is None else due)
+                dues.append(transaction.now if due is None or item.job.local_id in asked else due)
     for (claim, priority), ids in renewals.items():
         changed += transaction.run(_RENEW, (queue_id, transaction.now, id_list(ids), claim, priority))
     stale = len(items) - changed
-    given_back = [item.job.local_id for item in items if item.move_to_pending]
     through = _ended(transaction, queue_id, given_back) if given_back else 0
     return Settled(
         changed,

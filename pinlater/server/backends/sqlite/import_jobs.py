@@ -8,8 +8,9 @@ from typing import NamedTuple
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.failure_groups import failure_in
 from pinlater.model.jobs import JobRecord
-from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
+from pinlater.protocol.messages import PENDING, SUCCEEDED
 from pinlater.server.backends.failure_budget import kept_group
+from pinlater.server.backends.imported_jobs import as_imported
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite import failure_groups
 from pinlater.server.backends.sqlite.call_results import Place, find_places, save
@@ -38,22 +39,26 @@ def _import(
     known = find_places(transaction, once, len(jobs))
     if known is not None:
         return known
-    keys = {key for job in jobs if (key := _key_of(job)) is not None}
+    jobs = list(map(as_imported, jobs))
+    keys = {job.unique for job in jobs if job.unique is not None}
     holders = holders_of_keys(transaction, queue_id, keys)
     taken = {key: holder[:2] for key, holder in holders.items() if not holder.is_finished}
     places, rows, line = [], [], KeyLine(transaction, queue_id)
+    if any(job.key is not None for job in jobs):  # one that has failed needs its key when it is retried
+        transaction.mark_keyed(queue_id)
+    if any(job.is_cancelled and job.state == PENDING for job in jobs):
+        transaction.mark_with_cancelled(queue_id)
     failures = [failure_in(job) for job in jobs]
     kept = failure_groups.note(transaction, queue_id, [failure for failure in failures if failure is not None])
     first_id = transaction.take_ids(len(jobs))
     for local_id, (job, failure) in enumerate(zip(jobs, failures, strict=True), first_id):
-        key = _key_of(job)
-        place = None if key is None else taken.get(key)
+        place = None if job.unique is None else taken.get(job.unique)
         if place is None:
             place = JobDescriptor.parse(job.descriptor).priority, local_id
             run_ms = job.run_ms if job.state == SUCCEEDED else None
-            rows.append((*_row(queue_id, place, job, key, line), kept_group(failure, kept), run_ms))
-            if key is not None:
-                taken[key] = place
+            rows.append((*_row(queue_id, place, job, line), kept_group(failure, kept), run_ms))
+            if job.unique is not None:
+                taken[job.unique] = place
         places.append(place)
     transaction.run_many(QUERIES["import_job"], rows)
     let_next_through(transaction, line.keys)
@@ -61,20 +66,8 @@ def _import(
     return places
 
 
-def _state_of(job: JobRecord) -> int:
-    """Return the state that a job is stored in; one that was asked to stop must not run again."""
-    if job.state != IN_PROGRESS:
-        return job.state
-    return FAILED if job.is_cancelled else PENDING
-
-
-def _key_of(job: JobRecord) -> str | None:
-    """Return the unique key of a job, unless it is finished."""
-    return job.unique if _state_of(job) == PENDING else None
-
-
-def _row(queue_id: int, place: Place, job: JobRecord, key: str | None, line: KeyLine) -> tuple[object, ...]:
-    (priority, local_id), state = place, _state_of(job)
-    times = line.run_after(job) if state == PENDING else job.run_after_ms, job.created_at_ms, job.updated_at_ms
-    head = queue_id, local_id, state, priority, *times, job.attempts_allowed, job.attempts_remaining
-    return (*head, job.status, job.body or b"", key, *key_columns(job), job.result, job.is_cancelled)
+def _row(queue_id: int, place: Place, job: JobRecord, line: KeyLine) -> tuple[object, ...]:
+    priority, local_id = place
+    times = line.run_after(job) if job.state == PENDING else job.run_after_ms, job.created_at_ms, job.updated_at_ms
+    head = queue_id, local_id, job.state, priority, *times, job.attempts_allowed, job.attempts_remaining
+    return (*head, job.status, job.body or b"", job.unique, *key_columns(job), job.result, job.is_cancelled)

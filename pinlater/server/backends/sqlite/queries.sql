@@ -254,7 +254,7 @@ UPDATE jobs NOT INDEXED SET
     claim_expires = NULL,
     updated_at = ?2,
     custom_status = substr(custom_status || ?6, 1, 5000),
-    failure_group = ?8
+    failure_group = iif(is_cancelled, NULL, ?8)
 WHERE id = ?3 AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL OR claim = ?4)
   AND attempts_remaining > 1 AND NOT {is_to_end}
 
@@ -413,7 +413,8 @@ WHERE id IN (SELECT value FROM json_each(?2))
 
 -- name: ask_to_stop
 -- ?1 now, ?2 ids as a JSON list, ?3 status.
-UPDATE jobs NOT INDEXED SET is_cancelled = 1, updated_at = ?1, custom_status = substr(custom_status || ?3, 1, 5000)
+UPDATE jobs NOT INDEXED SET is_cancelled = 1, failure_group = NULL, updated_at = ?1,
+    custom_status = substr(custom_status || ?3, 1, 5000)
 WHERE id IN (SELECT value FROM json_each(?2))
 
 -- name: parent_to_be
@@ -485,8 +486,9 @@ WHERE job_id = ?2 AND name = ?4 AND number > ?5
 ORDER BY number LIMIT ?6
 
 -- name: note_deleted_receivers
--- Those of these jobs that are gone and have messages: ?1 ids as a JSON list.
-INSERT INTO deleted_receivers (job_id) SELECT value FROM json_each(?1)
+-- Those of these jobs that are gone and have messages: ?1 ids as a JSON list. Some may be noted already: a job was named
+-- twice, or two calls delete the same.
+INSERT OR IGNORE INTO deleted_receivers (job_id) SELECT value FROM json_each(?1)
 WHERE EXISTS (SELECT 1 FROM messages WHERE job_id = value)
   AND NOT EXISTS (SELECT 1 FROM jobs NOT INDEXED WHERE id = value)
 

@@ -13,7 +13,7 @@ from pinlater.model.jobs import JobRecord, Position, RecordPage
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.body_walk import BodyWalk, SearchedJob
 from pinlater.server.backends.key_turns import job_key
-from pinlater.server.backends.records import WHOLE_BODY, JobFilter
+from pinlater.server.backends.records import RETRYING_COUNTED, WHOLE_BODY, JobFilter
 from pinlater.server.backends.search import JobSearch, Queue
 from pinlater.server.backends.sqlite.children import parent_of
 from pinlater.server.backends.sqlite.claimable import walk_claimable
@@ -85,12 +85,22 @@ def count(connection: sqlite3.Connection, search: JobSearch, cap: int) -> int:
     """Count the jobs that match, up to ``cap`` of each priority."""
     if search.which.body_regex:
         return sum(1 for _ in _matching(connection, search, cap))
+    if search.which.skips_retrying:
+        return sum(_count_others(connection, search, priority, cap) for priority in search.priorities)
+    return sum(_count_level(connection, search, priority, cap) for priority in search.priorities)
+
+
+def _count_level(connection: sqlite3.Connection, search: JobSearch, priority: int, cap: int) -> int:
     kind, more = _rows_of(search.which)
-    sql = QUERIES[f"count_{kind}"]
-    return sum(
-        connection.execute(sql, (search.queue.id, priority, *search.bounds, cap, *more)).fetchone()[0]
-        for priority in search.priorities
-    )
+    values = (search.queue.id, priority, *search.bounds, cap, *more)
+    return int(connection.execute(QUERIES[f"count_{kind}"], values).fetchone()[0])
+
+
+def _count_others(connection: sqlite3.Connection, search: JobSearch, priority: int, cap: int) -> int:
+    """Count PENDING jobs without those that are retrying: no index has the others."""
+    failed = search._replace(which=search.which._replace(is_retrying=True))
+    retrying = _count_level(connection, failed, priority, RETRYING_COUNTED * cap)
+    return max(_count_level(connection, search, priority, retrying + cap) - retrying, 0)
 
 
 def oldest_due(connection: sqlite3.Connection, search: JobSearch) -> int | None:
@@ -161,7 +171,8 @@ def _matching(
         matches = (
             (row[0], _record(search.queue, row)._replace(body=None))
             for row in _walk(connection, search, priority, rows_at_once, position)
-            if pattern is None or pattern.matches(row[10])
+            if not (search.which.skips_retrying and row[-3] is not None)
+            and (pattern is None or pattern.matches(row[10]))
         )
         yield from islice(matches, wanted)
 

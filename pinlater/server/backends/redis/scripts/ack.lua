@@ -53,7 +53,7 @@ local function succeed(member, run_ms, priority, allowed, remaining, created, ru
   finish('s', priority, run_after, member)
   leaving[#leaving + 1] = member
   changed = changed + 1
-  if remaining ~= allowed then
+  if may_have_failed(allowed, remaining, bytes) then
     succeeded_late[#succeeded_late + 1] = member
   end
 end

@@ -24,6 +24,7 @@ local function ask(at, member, priority)
   if not linked.is_cancelled(member) then
     note_status(member)
     linked.mark(member, priority)
+    over[#over + 1] = member
     return true
   end
 end

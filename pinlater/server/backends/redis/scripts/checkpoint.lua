@@ -5,8 +5,9 @@
 -- names of messages that are deleted}. ARGV[3] on: bodies and payloads, then "links" if any job waits or keeps. A job
 -- that is asked to stop is FAILED instead of PENDING, unless it has something to undo, by the new body.
 -- Returns {now, number of jobs changed, list indexes of those moved to PENDING, of the others that the claim no longer
--- holds, of those moved whose waits are fulfilled, of those that are held and asked to stop; number of other jobs let
--- through, ended sleeps: see links.lua}.
+-- holds, of those that were to be given back and are due now (their waits are fulfilled, or they are asked to stop and
+-- keep their place), of those that are held and asked to stop; number of other jobs let through, ended sleeps: see
+-- links.lua}.
 -- parts: records features failures keys due_index changes custom_status claim_source inboxes links
 local items = cmsgpack.unpack(ARGV[2])
 local members, lines = {}, {}
@@ -73,14 +74,15 @@ for at, item in ipairs(items) do
   if state == IN_PROGRESS and tonumber(priority) == item[2] and is_held(claim, item) then
     local body, is_back, attempts, status = item[5] and ARGV[item[5] + 2], item[6], item[8], item[9]
     local run_after = item[3] and not item[7] and planned or time_text(item[7])
-    if remaining ~= allowed and (is_back or attempts) then
+    if (is_back or attempts) and may_have_failed(allowed, remaining, bytes) then
       tried[#tried + 1] = member
     end
     if body then
       redis.call('HSET', prefix .. 'bodies', member, body)
-      bytes = #body
+      bytes = string.match(bytes, '^0%d') and '0' .. #body or tostring(#body)
     end
     if attempts then
+      bytes = string.format('%d', bytes)
       allowed = string.format('%d', attempts)
       remaining = allowed
     end
@@ -90,6 +92,7 @@ for at, item in ipairs(items) do
     local is_asked = linked and linked.is_cancelled(member)
     if is_asked and is_back then
       run_after = planned
+      fulfilled[#fulfilled + 1] = at - 1
     end
     if is_back and is_asked and linked.is_to_end(member) then
       stop(member, priority, allowed, remaining, created, run_after, lease, bytes, claim)

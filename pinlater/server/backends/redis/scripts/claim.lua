@@ -38,7 +38,7 @@ local function claim_members(members, lines)
       ids[count], priorities[count], alloweds[count] = string.sub(member, 2), priority, allowed
       remainings[count], createds[count], run_afters[count] = remaining, created, run_after
       taken[#taken + 1] = member
-      if remaining ~= allowed then
+      if may_have_failed(allowed, remaining, bytes) then
         tried[#tried + 1] = member
       end
       records[#records + 1] = member

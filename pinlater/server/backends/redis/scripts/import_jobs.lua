@@ -31,8 +31,9 @@ for number, job in ipairs(jobs) do
         keyed.remember(member, job[10][1], job[10][2])
       end
     end
+    local bytes = ((job[4] > job[3] or job[13] and job[4] == job[3]) and '0' or '') .. #body
     local lease = job[14] and string.format('0%d', job[14]) or 0
-    write_record(member, record(state, priority, allowed, remaining, created, run_after, updated, lease, #body, ''))
+    write_record(member, record(state, priority, allowed, remaining, created, run_after, updated, lease, bytes, ''))
     add_member(prefix .. KINDS[state] .. priority, run_after, member)
     if state ~= PENDING then
       add_member(prefix .. string.upper(KINDS[state]), updated, member)

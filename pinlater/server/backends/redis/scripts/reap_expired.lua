@@ -18,9 +18,10 @@ for at, line in ipairs(lines) do
   elseif age < quiet and math.min(tonumber(lease), quiet) > age then
     spared = spared + 1
   else
-    local is_asked = linked and linked.is_to_end(members[at])
+    local is_asked = linked and linked.is_cancelled(members[at])
+    local ends = is_asked and linked.is_to_end(members[at])
     local _, is_last =
-      end_attempt(members[at], is_asked, NOW, priority, allowed, remaining, created, run_after, lease, bytes, claim)
+      end_attempt(members[at], ends, NOW, priority, allowed, remaining, created, run_after, lease, bytes, claim)
     if is_asked then
       over[#over + 1] = members[at]
     else

@@ -30,7 +30,7 @@ for at, line in ipairs(lines) do
       write_record(member, record(PENDING, priority, allowed, remaining, created, run_after, NOW, lease, bytes, ''))
       add_member(prefix .. 'p' .. priority, run_after, member)
       leaving[#leaving + 1] = member
-      if remaining ~= allowed then
+      if may_have_failed(allowed, remaining, bytes) then
         tried[#tried + 1] = member
       end
     end

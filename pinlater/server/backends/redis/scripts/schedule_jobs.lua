@@ -28,7 +28,7 @@ for at, line in ipairs(lines) do
     is_done[members[at]] = true
     write_record(members[at], record(PENDING, priority, allowed, remaining, created, new_run_after, NOW, lease, bytes, claim))
     add_member(prefix .. 'p' .. priority, new_run_after, members[at])
-    if remaining ~= allowed then
+    if may_have_failed(allowed, remaining, bytes) then
       tried[#tried + 1] = members[at]
     end
     moved = moved + 1

@@ -3,10 +3,16 @@
 -- sets by run_after: "r" priority, and "g" group ":p"; while it is FAILED, in "g" group ":f". What the failures of a
 -- group have in common is in the hash "failures", when it failed last in the sorted set "failed_last".
 --
--- Such a job has fewer attempts left than it was given, or none. Scripts look for others not at all: "tried" has those
--- that they have changed, "over" those that are in no group any more, and "settle_changed" brings the sorted sets of both
--- up to date; after all other changes.
+-- Such a job has fewer attempts left than it was given, or none, or had more than it was given when it was retried by
+-- hand. Scripts look for others not at all: "tried" has those that they have changed, "over" those that are in no group
+-- any more, and "settle_changed" brings the sorted sets of both up to date; after all other changes.
 local tried, over = {}, {}
+local byte = string.byte
+
+-- Returns whether the last attempt of a job may have failed, by its record; of most jobs, none has.
+local function may_have_failed(allowed, remaining, bytes)
+  return remaining ~= allowed or byte(bytes) == 48 and #bytes > 1
+end
 
 -- is_over: the jobs are in no group any more; to be called while they still have records.
 local function settle_failing(prefix, members, is_over)
@@ -30,8 +36,9 @@ local function settle_failing(prefix, members, is_over)
   end
   for at, line in ipairs(read_fields(prefix .. 'jobs', own)) do
     local member, group = own[at], prefix .. 'g' .. groups[at]
-    local state, priority, allowed, remaining, _, run_after = string.match(line or '', RECORD)
-    if is_over or not state or state == SUCCEEDED or state ~= FAILED and remaining == allowed then
+    local state, priority, allowed, remaining, _, run_after, _, _, bytes = string.match(line or '', RECORD)
+    if is_over or not state or state == SUCCEEDED
+      or state ~= FAILED and not may_have_failed(allowed, remaining, bytes) then
       gone[#gone + 1] = member
       put(prefix .. 'r' .. (priority or '1'), member)
       put(group .. ':p', member)

@@ -94,7 +94,7 @@ if HAS_LINKS then
         redis.call('HSET', at .. 'jobs', member,
           record(PENDING, priority, allowed, remaining, created, NOW, NOW, lease, bytes, claim))
         redis.call('ZADD', at .. 'p' .. priority, NOW, member)
-        if remaining ~= allowed then
+        if may_have_failed(allowed, remaining, bytes) then
           settle_failing(at, {member})
         end
         local through = keyed and keyed.note_and_turn({member}, {line}) or 0

@@ -2,6 +2,7 @@
 -- equal score are ordered by id. Its record is one line of text in the hash "jobs":
 --   state priority attempts_allowed attempts_remaining created_at run_after updated_at lease body_bytes claim
 -- The lease of a job that has SUCCEEDED may be "0" and the milliseconds that it ran: nobody needs the lease any more.
+-- The size of the body of a job that was retried by hand with more attempts than it is allowed has one 0 more in front.
 -- The claim comes last because it may contain any character; it is empty when nobody has claimed the job. Ids and
 -- the order of times are exact below 2^53; a later run_after is exact in the record.
 local RECORD = '^(%d) (%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%d+) (%d+) (.*)$'
