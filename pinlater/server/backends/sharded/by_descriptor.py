@@ -16,6 +16,7 @@ from pinlater.server.backends.records import Cancelled, Settled
 from pinlater.server.backends.sharded.fan_out import Call
 from pinlater.server.backends.sharded.partial_failure import partial_failure
 from pinlater.server.backends.sharded.shard import Shard
+from pinlater.server.backends.sharded.shard_group import ShardGroup
 from pinlater.server.backends.sharded.shard_registry import ShardRegistry
 
 _I = TypeVar("_I", StoredAck, StoredCheckpoint)
@@ -23,9 +24,7 @@ _I = TypeVar("_I", StoredAck, StoredCheckpoint)
 _NO_CHANGE = Settled(0, 0)
 
 
-async def ack(
-    registry: ShardRegistry, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]
-) -> Settled:
+async def ack(group: ShardGroup, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]) -> Settled:
     """Ack jobs on their shards; a shard that fails does not keep the others from it.
 
     Raises:
@@ -38,10 +37,11 @@ async def ack(
         return lambda shard: shard.ack_dequeued_jobs(queue, done.get(name, []), failures.get(name, []))
 
     sizes = {name: len(done.get(name, ())) + len(failures.get(name, ())) for name in (*done, *failures)}
-    return await _merge_results(registry, call_at, sizes)
+    with group.due_priorities.trying(queue):
+        return await _merge_results(group.registry, call_at, sizes)
 
 
-async def checkpoint(registry: ShardRegistry, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
+async def checkpoint(group: ShardGroup, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
     """Apply checkpoints on the shards of their jobs.
 
     Raises:
@@ -50,12 +50,13 @@ async def checkpoint(registry: ShardRegistry, queue: str, checkpoints: Sequence[
     """
     groups = _by_shard(checkpoints)
     for name in groups:
-        registry.named(name)
+        group.registry.named(name)
 
     def call_at(name: str) -> Call[Settled]:
         return lambda shard: shard.checkpoint_jobs(queue, groups[name])
 
-    return await _merge_results(registry, call_at, {name: len(items) for name, items in groups.items()})
+    with group.due_priorities.trying(queue):
+        return await _merge_results(group.registry, call_at, {name: len(items) for name, items in groups.items()})
 
 
 async def lookup(
@@ -84,7 +85,7 @@ async def lookup(
     return records
 
 
-async def cancel(registry: ShardRegistry, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
+async def cancel(group: ShardGroup, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
     """Cancel jobs on their shards; shards without the queue have none of them.
 
     Raises:
@@ -92,15 +93,16 @@ async def cancel(registry: ShardRegistry, queue: str, jobs: Sequence[JobDescript
         ServiceError: of a shard; the other shards have done their part.
     """
     groups = _jobs_by_shard(jobs)
-    handles = [registry.named(name) for name in groups]
-    results = await asyncio.gather(
-        *(handle.ask(lambda shard: shard.cancel_jobs(queue, groups[shard.name], status)) for handle in handles),
-        return_exceptions=True,
-    )
-    missing = [result for result in results if isinstance(result, QueueNotFound)]
-    for error in results:
-        if isinstance(error, BaseException) and (len(missing) == len(results) or error not in missing):
-            raise error
+    handles = [group.registry.named(name) for name in groups]
+    with group.due_priorities.trying(queue):
+        results = await asyncio.gather(
+            *(handle.ask(lambda shard: shard.cancel_jobs(queue, groups[shard.name], status)) for handle in handles),
+            return_exceptions=True,
+        )
+        missing = [result for result in results if isinstance(result, QueueNotFound)]
+        for error in results:
+            if isinstance(error, BaseException) and (len(missing) == len(results) or error not in missing):
+                raise error
     done = [result for result in results if not isinstance(result, BaseException)]
     return Cancelled(
         tuple(chain.from_iterable(one.ended for one in done)),

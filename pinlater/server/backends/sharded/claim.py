@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pinlater.errors import NoHealthyShards, QueueNotFound, ServiceError, ShardConnectionFailed
+from pinlater.errors import ServiceError, ShardConnectionFailed
 from pinlater.model.attempts import DequeuedJob
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.answers import end_of_answer
@@ -125,27 +125,31 @@ class ShardClaimer:
     ) -> bool:
         """Claim the highest priority from all shards that have it, then the next; return whether that is enough.
 
-        If it is, what was not asked for is left, as far as is known.
+        If it is, what was not asked for is left, as far as is known; where time was short, it is unknown.
+
+        Raises:
+            ServiceError: of a shard, after the others were asked; what they have handed out is in ``got``.
         """
         deadline = time.monotonic() + fan_out.PATIENCE_SECONDS
         failure, before = due.failure, due.all_arrivals()
-        for priority in due.priorities:
-            for handle in due.owners(priority):
-                arrivals, levels = due.arrivals(handle), None if priority == ANY_PRIORITY else priority
-                try:
-                    is_enough = await self._ask([handle], levels, wanted, got, limit)
-                except (NoHealthyShards, QueueNotFound) as error:  # just now; the others may still have some
-                    failure = error
-                    self._group.due_priorities.forget(wanted.queue)
-                    continue
+        for priority, handle in due.in_turn():
+            arrivals, levels = due.arrivals(handle), None if priority == ANY_PRIORITY else priority
+            is_enough = False
+            try:
+                is_enough = await self._ask([handle], levels, wanted, got, limit)
+            except ServiceError as error:  # of this shard, just now; the others may still have some
+                failure = error
+                self._group.due_priorities.forget(wanted.queue)
+            else:
                 if not (is_enough and got.last.has_more):
                     due.exhausted(handle, priority, arrivals, got.last.next_due_ms)
                 if got.last.is_held or not wanted.others.get("want_next_due"):  # what the shard still has is unknown
                     self._group.due_priorities.forget(wanted.queue)
-                if is_enough:
-                    got.has_more = got.has_more or due.has_left(before)
-                if is_enough or time.monotonic() > deadline:
+            if is_enough or time.monotonic() > deadline:
+                got.has_more = got.has_more or not is_enough or due.has_left(before)
+                if is_enough or failure is None:
                     return True
+                break
         if failure is not None:
             raise failure
         return False

@@ -62,6 +62,12 @@ class ShardPriorities:
         """All priorities with due jobs, highest first."""
         return sorted({priority for priorities in self.by_shard.values() for priority in priorities})
 
+    def in_turn(self) -> Iterator[tuple[int, ShardHandle]]:
+        """Yield the priorities with due jobs, highest first, each with all shards that have it."""
+        for priority in self.priorities:
+            for handle in self.owners(priority):
+                yield priority, handle
+
     def arrived(self, handle: ShardHandle, priority: int) -> None:
         """Record that a job has come to a shard."""
         self.by_shard[handle].add(priority)
@@ -213,11 +219,8 @@ class DuePriorityMap:
     def storing(self, queue: str, jobs: Sequence[NewJob]) -> Iterator[list[str]]:
         """Record new jobs whose descriptors are added to the list; after an error, some of them may be stored."""
         stored: list[str] = []
-        try:
+        with self.trying(queue):
             yield stored
-        except BaseException:
-            self.forget(queue)
-            raise
         if queue not in self._known and not self._changed_during_read:
             return
         now_ms = self._now_ms()
@@ -227,6 +230,15 @@ class DuePriorityMap:
             self.arrived(queue, None, locations_of(due))
         if len(due) < len(jobs):
             self.arrived(queue, min(due_ms for due_ms in times if due_ms is not None), ())
+
+    @contextmanager
+    def trying(self, queue: str) -> Iterator[None]:
+        """Forget a queue if what is done within fails: some shards may have done their part of it."""
+        try:
+            yield
+        except BaseException:
+            self.forget(queue)
+            raise
 
     @contextmanager
     def changing(self, queue: str) -> Iterator[None]:

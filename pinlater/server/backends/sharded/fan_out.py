@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
-from pinlater.errors import NoHealthyShards, QueueNotFound, ShardConnectionFailed
+from pinlater.errors import NoHealthyShards, QueueNotFound, ServiceError, ShardConnectionFailed
 from pinlater.server.backends.sharded.shard import Shard
 from pinlater.server.backends.sharded.shard_handle import ShardHandle
 
@@ -22,7 +22,11 @@ Call = Callable[[Shard], Awaitable[_T]]
 
 
 async def ask_all(
-    handles: Iterable[ShardHandle], call: Call[_T], *, patience: float | None = None
+    handles: Iterable[ShardHandle],
+    call: Call[_T],
+    *,
+    patience: float | None = None,
+    refusals: list[ServiceError] | None = None,
 ) -> list[tuple[ShardHandle, _T]]:
     """Call all shards at once; return the answers of those that gave one. Shards that lack the queue are left out.
 
@@ -30,11 +34,12 @@ async def ask_all(
         handles: the shards.
         call: makes the call.
         patience: seconds after which answers are no longer waited for.
+        refusals: gets what shards refused; None: it is raised.
 
     Raises:
         QueueNotFound: all that answered lack the queue.
         NoHealthyShards: none answered.
-        ServiceError: what a shard refused.
+        ServiceError: what a shard refused; with ``refusals``, only if no other has answered.
     """
     asked = list(handles)
     results = await _results([handle.ask(call) for handle in asked], patience)
@@ -45,12 +50,14 @@ async def ask_all(
             missing = result
         elif isinstance(result, ShardConnectionFailed):
             continue
+        elif isinstance(result, ServiceError) and refusals is not None:
+            refusals.append(result)
         elif isinstance(result, BaseException):
             raise result
         else:
             answers.append((handle, result))
     if not answers:
-        raise missing or no_healthy_shards()
+        raise next(iter(refusals or ()), None) or missing or no_healthy_shards()
     return answers
 
 

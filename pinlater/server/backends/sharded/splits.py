@@ -11,6 +11,7 @@ from functools import wraps
 from operator import attrgetter, methodcaller
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
+from pinlater.errors import ServiceError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.server.backends.records import IdempotencyKey
@@ -46,6 +47,27 @@ def on_all_shards(
     async def call(store: Sharded, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         answers = await ask_all(store.group.healthy(), methodcaller(name, *args, **kwargs))
         return merge([answer for _, answer in answers])
+
+    return call
+
+
+def where_possible(
+    verb: Callable[Concatenate[Store, _P], Coroutine[Any, Any, _T]], merge: Callable[[list[_T]], _R]
+) -> Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, _R]]:
+    """Call all healthy shards at once, again and again; what one refuses is raised when the others had nothing to do.
+
+    Otherwise nobody would hear of what they have done.
+    """
+    name = verb.__name__
+
+    @wraps(verb)
+    async def call(store: Sharded, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        refusals: list[ServiceError] = []
+        answers = await ask_all(store.group.healthy(), methodcaller(name, *args, **kwargs), refusals=refusals)
+        done = merge([answer for _, answer in answers])
+        if refusals and not done:
+            raise refusals[0]
+        return done
 
     return call
 

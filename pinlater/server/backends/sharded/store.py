@@ -44,6 +44,7 @@ from pinlater.server.backends.sharded.splits import (
     makes_due_in,
     on_all_shards,
     until_limit,
+    where_possible,
 )
 from pinlater.server.backends.statistics import StatisticsEntry, StatisticsQuery
 from pinlater.server.backends.store import Capabilities, Store
@@ -166,19 +167,19 @@ class ShardedStore(StoreOverview):
     async def ack_dequeued_jobs(
         self, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]
     ) -> Settled:
-        settled = await by_descriptor.ack(self.group.registry, queue, succeeded, failed)
+        settled = await by_descriptor.ack(self.group, queue, succeeded, failed)
         if failed or settled.let_through:
             self.group.due_priorities.forget(queue)
         return settled
 
     async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
-        settled = await by_descriptor.checkpoint(self.group.registry, queue, checkpoints)
+        settled = await by_descriptor.checkpoint(self.group, queue, checkpoints)
         if settled.due_ms is not None or settled.let_through:
             self.group.due_priorities.forget(queue)
         return settled
 
     async def cancel_jobs(self, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
-        cancelled = await by_descriptor.cancel(self.group.registry, queue, jobs, status)
+        cancelled = await by_descriptor.cancel(self.group, queue, jobs, status)
         if cancelled.let_through:
             self.group.due_priorities.forget(queue)
         return cancelled
@@ -235,9 +236,9 @@ class ShardedStore(StoreOverview):
     retry_these_jobs = makes_due(at_named_jobs(Store.retry_these_jobs))
     schedule_jobs = makes_due(at_named_jobs(Store.schedule_jobs))
     delete_these_jobs = makes_due(at_named_jobs(Store.delete_these_jobs))
-    reap_expired = makes_due_in(on_all_shards(Store.reap_expired, merges.expired), _queues_of)
-    collect_finished = on_all_shards(Store.collect_finished, merges.collected)
-    forget_results = on_all_shards(Store.forget_results, merges.total)
+    reap_expired = makes_due_in(where_possible(Store.reap_expired, merges.expired), _queues_of)
+    collect_finished = where_possible(Store.collect_finished, merges.collected)
+    forget_results = where_possible(Store.forget_results, merges.total)
 
     # Reports of workers
 
@@ -258,7 +259,7 @@ class ShardedStore(StoreOverview):
     async def read_statistics(self, which: StatisticsQuery, limit: int) -> list[StatisticsEntry]:
         return await statistics.read(self.group.healthy(), which, limit)
 
-    forget_statistics = on_all_shards(Store.forget_statistics, merges.total)
+    forget_statistics = where_possible(Store.forget_statistics, merges.total)
 
     # What other servers do
 

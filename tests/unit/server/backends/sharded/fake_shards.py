@@ -9,7 +9,7 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, Position, RecordPage
 from pinlater.model.queues import QueueSettings
 from pinlater.protocol.messages import IN_PROGRESS
-from pinlater.server.backends.records import Collected, Dequeued, Expired, KeptReport, Settled
+from pinlater.server.backends.records import Cancelled, Collected, Dequeued, Expired, KeptReport, Settled
 from pinlater.server.backends.sharded import CallResult, DuePriorities, ShardedStore, ShardSpec
 from pinlater.server.backends.token_bucket import Tokens
 
@@ -160,6 +160,10 @@ class MemoryShard:
     async def checkpoint_jobs(self, queue, checkpoints):
         await self._called("checkpoint", queue)
         return Settled(len(checkpoints), 0, None)
+
+    async def cancel_jobs(self, queue, jobs, status):
+        await self._called("cancel", queue)
+        return Cancelled(tuple(jobs), (), len(jobs))
 
     async def release_claims(self, queue, source):
         await self._called("release", queue)

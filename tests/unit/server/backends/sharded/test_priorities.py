@@ -1,15 +1,16 @@
 """Priorities over shards: the first one of all shards comes before the second of any."""
 
 import asyncio
+import contextlib
 
 import pytest
 
-from pinlater.errors import NoHealthyShards, ShardConnectionFailed
+from pinlater.errors import NoHealthyShards, ShardConnectionFailed, UnknownError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.job_notifications import JobLocation
-from pinlater.server.backends.records import Claim
+from pinlater.server.backends.records import Claim, Dequeued
 from pinlater.server.backends.sharded import ShardUnreachable
-from tests.support.bench import QUEUE, new_job
+from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
 from tests.unit.server.backends.sharded.fake_shards import FleetBench, specs_of
 
 CLAIM = Claim("host:1:1:worker:1", 1000)
@@ -37,6 +38,18 @@ def fleet():
 
 def put(fleet, shard, *priorities):
     fleet.run(fleet.shards[shard].enqueue_jobs(QUEUE, [new_job(priority=priority) for priority in priorities]))
+
+
+@contextlib.contextmanager
+def failing(shard, error):
+    """Let a shard hand out no jobs; it still tells what is due."""
+
+    async def fail(*arguments, **options):
+        raise error
+
+    shard.dequeue_jobs = fail
+    yield
+    del shard.dequeue_jobs
 
 
 def priorities(jobs):
@@ -142,6 +155,25 @@ def test_if_it_is_not_known_where_a_job_is_all_shards_are_asked(fleet, locations
     assert priorities(fleet.take(1)) == [1]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda fleet, jobs: fleet.ack_dequeued_jobs(QUEUE, [], [ack_of(job) for job in jobs]),
+        lambda fleet, jobs: fleet.checkpoint_jobs(QUEUE, [checkpoint_of(job) for job in jobs]),
+        lambda fleet, jobs: fleet.cancel_jobs(QUEUE, [JobDescriptor.parse(job) for job in jobs], ""),
+    ],
+)
+def test_so_they_are_after_a_change_that_only_some_shards_have_made(fleet, change):
+    put(fleet, "1", 3)
+    fleet.first_due([QUEUE])
+    put(fleet, "2", 1)  # by a part of the change
+    fleet.shards["3"].error = ShardConnectionFailed("gone")
+    with pytest.raises(ShardConnectionFailed):
+        change(fleet, [f"{QUEUE}:s2:p1:1", f"{QUEUE}:s3:p1:1"])
+    fleet.shards["3"].error = None
+    assert priorities(fleet.take(1)) == [1]
+
+
 def test_so_they_are_after_notifications_were_lost(fleet):
     put(fleet, "1", 3)
     fleet.first_due([QUEUE])
@@ -243,17 +275,54 @@ def test_jobs_that_a_limit_holds_back_keep_their_place_before_others(fleet):
 def test_a_shard_that_fails_between_read_and_claim_blocks_no_other_priority(fleet):
     put(fleet, "1", 1)
     put(fleet, "2", 3)
-    claim = fleet.shards["1"].dequeue_jobs
+    with failing(fleet.shards["1"], ShardUnreachable("gone")):
+        assert priorities(fleet.dequeue_jobs(QUEUE, 5, CLAIM).jobs) == [3]
+        with pytest.raises(NoHealthyShards):
+            fleet.dequeue_jobs(QUEUE, 5, CLAIM)
+    assert priorities(fleet.dequeue_jobs(QUEUE, 5, CLAIM).jobs) == [1]
+
+
+def test_a_shard_that_refuses_to_hand_out_jobs_keeps_back_none_of_the_others(fleet):
+    """Such as one whose disk is full, which still tells what is due."""
+    put(fleet, "1", 1)
+    put(fleet, "2", 3)
+    with failing(fleet.shards["1"], UnknownError("the disk is full")):
+        assert priorities(fleet.take(1)) == [3]
+        with pytest.raises(UnknownError, match="the disk is full"):
+            fleet.take(1)
+    assert priorities(fleet.take(1)) == [1]
+
+
+def test_shards_that_fail_late_are_not_all_asked_by_one_call(fleet, monkeypatch):
+    monkeypatch.setattr("pinlater.server.backends.sharded.fan_out.PATIENCE_SECONDS", -1)
+    asked = []
 
     async def fail(*arguments, **options):
-        raise ShardUnreachable("gone")
+        asked.append("dequeue")
+        raise ShardConnectionFailed("no answer in time")
 
-    fleet.shards["1"].dequeue_jobs = fail
-    assert priorities(fleet.dequeue_jobs(QUEUE, 5, CLAIM).jobs) == [3]
+    for name, shard in fleet.shards.items():
+        put(fleet, name, 1)
+        shard.dequeue_jobs = fail
     with pytest.raises(NoHealthyShards):
-        fleet.dequeue_jobs(QUEUE, 5, CLAIM)
-    fleet.shards["1"].dequeue_jobs = claim
-    assert priorities(fleet.dequeue_jobs(QUEUE, 5, CLAIM).jobs) == [1]
+        fleet.take(1)
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_what_a_call_had_no_time_to_ask_for_may_be_there(fleet, monkeypatch, is_read):
+    monkeypatch.setattr("pinlater.server.backends.sharded.fan_out.PATIENCE_SECONDS", -1)
+    put(fleet, "1", 1)
+    put(fleet, "2", 2)
+    if is_read:
+        fleet.first_due([QUEUE])
+
+    async def find_nothing(*arguments, **options):  # another server was faster
+        return Dequeued([], None, has_more=False)
+
+    fleet.shards["1"].dequeue_jobs = find_nothing
+    found = fleet.dequeue_jobs(QUEUE, 1, CLAIM, want_next_due=True)
+    assert (found.jobs, found.has_more) == ([], True)
 
 
 def test_a_shard_that_hangs_is_not_waited_for_as_long_as_it_hangs(fleet, monkeypatch):

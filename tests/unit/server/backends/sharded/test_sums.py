@@ -53,6 +53,32 @@ def test_numbers_are_summed(fleet):
     assert fleet.collect_finished(1, 1, 10) == [(QUEUE, 9, 0)]
 
 
+@pytest.mark.parametrize(
+    ("maintain", "done"),
+    [
+        (lambda fleet: fleet.reap_expired(10, server_age_ms=1, quiet_ms=1), [(QUEUE, 2, 4)]),
+        (lambda fleet: fleet.collect_finished(1, 1, 10), [(QUEUE, 6, 0)]),
+        (lambda fleet: fleet.forget_results(10), 2),
+        (lambda fleet: fleet.forget_statistics(10), 2),
+    ],
+)
+def test_what_the_monitor_has_done_counts_although_a_shard_refuses(fleet, maintain, done):
+    fleet.shards["2"].error = UnknownError("the disk is full")
+    assert maintain(fleet) == done
+
+
+def test_the_monitor_hears_of_a_shard_that_refuses_when_there_was_nothing_else_to_do(fleet):
+    for name in "13":
+        fleet.run(fleet.shards[name].delete_queue(QUEUE))
+    fleet.shards["2"].error = UnknownError("the disk is full")
+    with pytest.raises(UnknownError, match="the disk is full"):
+        fleet.reap_expired(10, server_age_ms=1, quiet_ms=1)
+    for name in "13":
+        fleet.shards[name].error = fleet.shards["2"].error
+    with pytest.raises(UnknownError, match="the disk is full"):
+        fleet.forget_results(10)
+
+
 def test_a_limit_holds_over_all_shards(fleet):
     assert fleet.retry_failed_jobs(QUEUE, 1, 1, None, 5) == 5
     assert len(fleet.asked_for("retry")) == 2
