@@ -14,8 +14,13 @@ from tests.support.server import ServerProcess, wait_for
 QUEUE = StatisticsKind.QUEUE
 
 
+def last_minute_ms():
+    """Return when the last full minute began: what happens early in a minute may count before it."""
+    return (int(time.time()) // 60 - 1) * 60_000
+
+
 def test_statistics_survive_a_restart(tmp_path):
-    since_ms = int(time.time() * 1000) - 60_000
+    since_ms = last_minute_ms()
     server = ServerProcess(tmp_path / "server")
     with Client(f"127.0.0.1:{server.port}", source="statistics") as client:
         client.enqueue_jobs("mail", [NewJob(b"x", attempts=1)] * 3)
@@ -46,7 +51,7 @@ def client(server):
 
 def test_a_server_writes_while_it_runs(client):
     client.enqueue_jobs("live", [NewJob(b"x")])
-    since_ms = int(time.time() * 1000) - 60_000
+    since_ms = last_minute_ms()
     wait_for(lambda: client.statistics(QUEUE, resolution=60, since_ms=since_ms, queues=["live"]))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 
 from pinlater.model.statistics import FLEET, MOST_CLASSES, OTHER, RunStatistics, StatisticsKind
@@ -15,6 +14,9 @@ Subject = tuple[StatisticsKind, str, str]
 _MOST_SUBJECTS = 20_000
 """Between two writes; what comes beyond is dropped."""
 
+_MOST_NAMES = 100_000
+"""Of all queues together, between two calls of ``forget_names``."""
+
 
 class StatisticsBuffer:
     """Adds up what comes with acks, until it is taken.
@@ -24,7 +26,8 @@ class StatisticsBuffer:
 
     def __init__(self) -> None:
         self._counts: dict[Subject, Counts] = {}
-        self._names: defaultdict[tuple[StatisticsKind, str], set[str]] = defaultdict(set)
+        self._names: dict[tuple[StatisticsKind, str], set[str]] = {}
+        self._name_count = 0
 
     def add_runs(self, queue: str, runs: Iterable[RunStatistics]) -> None:
         """Add what a worker tells of the classes of a queue."""
@@ -40,16 +43,22 @@ class StatisticsBuffer:
         self._add(StatisticsKind.FAILURE, queue, str(group_id), {FAILED: failed, GIVEN_UP: given_up})
 
     def _add(self, kind: StatisticsKind, queue: str, name: str, counts: Counts) -> None:
-        names = self._names[kind, queue]
-        if name not in names:
-            if len(names) < MOST_CLASSES:
-                names.add(name)
-            else:
-                name = OTHER
-        subject = kind, queue, name
+        subject = kind, queue, self._name_of(kind, queue, name)
         if subject not in self._counts and len(self._counts) >= _MOST_SUBJECTS:
             return
         self._counts[subject] = merged(self._counts.get(subject, {}), counts)
+
+    def _name_of(self, kind: StatisticsKind, queue: str, name: str) -> str:
+        """Return the name that a name counts as: itself, or ``OTHER``."""
+        names = self._names.get((kind, queue), set())
+        if name in names:
+            return name
+        if len(names) >= MOST_CLASSES or self._name_count >= _MOST_NAMES:
+            return OTHER
+        names.add(name)
+        self._names[kind, queue] = names
+        self._name_count += 1
+        return name
 
     def take(self) -> dict[Subject, Counts]:
         """Return what was added since this was called last."""
@@ -59,3 +68,4 @@ class StatisticsBuffer:
     def forget_names(self) -> None:
         """Let other names count by themselves from now on."""
         self._names.clear()
+        self._name_count = 0

@@ -158,6 +158,8 @@ class _QueueCounters:
                 if grown:
                     found[queue][position] = found[queue].get(position, 0) + grown
             self._before[number] = now
+        kept = self._delays.labels()
+        self._delays_before = {queue: before for queue, before in self._delays_before.items() if queue in kept}
         fleet: dict[int, int] = {}
         for number, (queue, counts) in enumerate(found.items()):
             if STARTED in counts:

@@ -187,6 +187,33 @@ def test_too_many_classes_of_a_queue_count_as_one_for_the_hour(process):
     assert [one.succeeded for one in process.store.found("mail", kind=CLASS, name=names[-1])] == [1]
 
 
+def test_names_that_nobody_knows_do_not_fill_the_memory(process, monkeypatch):
+    """Whoever reaches the port can name any queue and class."""
+    monkeypatch.setattr("pinlater.server.backends.statistics_buffer._MOST_NAMES", 10)
+    for number in range(50):
+        process.buffer.add_runs(f"queue_{number}", [RunStatistics(f"Job{number}", 1, 0, 0, Spread(), Spread())])
+        process.write()
+    assert sum(map(len, process.buffer._names.values())) == 10
+    assert len(process.buffer._names) <= 10
+    [kept] = process.store.found("queue_1", kind=CLASS, name="Job1")
+    [other] = process.store.found("queue_49", kind=CLASS, name=OTHER)
+    assert kept.succeeded == other.succeeded == 1
+    process.buffer.forget_names()
+    process.buffer.add_runs("mail", [RunStatistics("Send", 1, 0, 0, Spread(), Spread())])
+    process.write()
+    assert process.store.found("mail", kind=CLASS, name="Send")
+
+
+def test_a_deleted_queue_leaves_nothing_behind(process):
+    for queue in ("mail", "pins"):
+        process.metrics.jobs_dequeued.add(queue)
+        process.metrics.dequeue_delay_ms.observe(queue, 1.0)
+    process.write()
+    process.metrics.forget_queue("mail")
+    process.write()
+    assert list(process.writer._counters._delays_before) == ["pins"]
+
+
 def test_failure_groups(process):
     process.buffer.add_failures("mail", 42, 3, 1)
     process.write()
