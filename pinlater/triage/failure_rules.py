@@ -160,7 +160,8 @@ def _with_group(finding: Finding, group: FailureGroup | None) -> Finding:
 
 
 def _error(group: FailureGroup) -> str:
-    return f"{shortened(group.example)}{f' ({shortened(group.job, 80)})' if group.job else ''}"
+    job = shortened(group.job, 80).strip("()")  # "(unreadable)" has some already
+    return f"{shortened(group.example)}{f' ({job})' if job else ''}"
 
 
 def _ago(group: FailureGroup, readings: Readings) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from starlette.requests import Request
@@ -68,7 +68,7 @@ async def overview(request: Request) -> Response:
     every = await _rows(app)
     found = [row for row in every if query.wanted.lower() in row.name.lower()]
     list_page = page_of(request, sort_rows(found, query.column, is_descending=query.is_descending))
-    counted = await _counted(app, list_page.rows)
+    await _count(app, list_page.rows)
     names = [row.name for row in found] if query.wanted else None
     known, problem = await _findings(app)
     findings = known or []
@@ -78,7 +78,7 @@ async def overview(request: Request) -> Response:
         request,
         "overview.html",
         query=query,
-        rows=[(row, app.history.line(row.name, "succeeded")) for row in counted],
+        rows=[(row, app.history.line(row.name, "succeeded")) for row in list_page.rows],
         columns=COLUMNS,
         states=OPEN_STATES,
         findings=[(finding, link_of(finding, can_search=not app.options.hides_bodies)) for finding in chosen[:most]],
@@ -133,13 +133,12 @@ async def _rows(app: AppState) -> list[QueueRow]:
     return queue_rows(settings, app.history, oldest, reports, time.time() * 1000)
 
 
-async def _counted(app: AppState, shown: Sequence[QueueRow]) -> list[QueueRow]:
-    """Return the rows of one page, counted now; queues that have gone are left out."""
+async def _count(app: AppState, shown: Iterable[QueueRow]) -> None:
+    """Count the queues of one page now; what cannot be counted in time keeps the counts that it had, or none."""
     is_sampled = all(row.counts is not None for row in shown)
     counted = await app.counts.get([row.name for row in shown], is_open=True, is_urgent=is_sampled)
     for row in shown:
         row.counts = counted.get(row.name, row.counts)
-    return [row for row in shown if row.counts is not None]
 
 
 async def _workers(app: AppState, queues: set[str] | None) -> int:

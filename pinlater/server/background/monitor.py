@@ -77,7 +77,9 @@ class Monitor:
             except ServerError as error:
                 if not is_store_away:  # logged once: the store may be away for long
                     log.warning(
-                        "claims do not expire and finished jobs are not collected until the store is back: %s", error
+                        "claims do not expire and finished jobs are not collected where the store fails, "
+                        "until it is back: %s",
+                        error,
                     )
                 is_store_away = True
             except Exception:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from typing import NoReturn
 
-from pinlater.errors import QueueNotFound
+from pinlater.errors import QueueNotFound, UnknownError
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING
 from pinlater.server.backends.records import JobFilter
 from pinlater.server.backends.store import Store
@@ -54,6 +54,8 @@ class QueueSampler:
                 await self._sample_queue(queue, states)
             except QueueNotFound:  # deleted since
                 continue
+            except UnknownError as error:  # such as a count that takes too long; the others may not
+                log.debug("queue %s cannot be sampled: %s", queue, error)
             await asyncio.sleep(_REST_FACTOR * (time.perf_counter() - started) if states else 0)
 
     async def _sample_queue(self, queue: str, states: Collection[int]) -> None:
@@ -90,7 +92,7 @@ async def follow_completions(metrics: Metrics, interval_seconds: float) -> NoRet
         ended = Counter(metrics.acks_succeeded.by_queue())
         ended.update(metrics.acks_failed.by_queue())
         for queue, rate in rates.add(time.monotonic(), ended).items():
-            metrics.completions_per_second.set(queue, rate)
+            metrics.completions_per_second.set(queue, max(rate, 0.0))  # less: it was deleted and created anew
         metrics.completions_per_second.retain(ended)
         await asyncio.sleep(interval_seconds)
 

@@ -10,6 +10,7 @@ import pytest
 
 from pinlater import Job
 from pinlater.dashboard import count_cache
+from pinlater.dashboard.formatting import NOTHING
 from pinlater.model.attempts import Ack
 from pinlater.model.jobs import NewJob
 from pinlater.model.keys import JobKey
@@ -63,6 +64,15 @@ def test_the_tiles_of_a_queue_are_the_sums_of_its_priorities(browser, client):
     [whole] = re.findall(r'state=pending">.*?<b><span[^>]*>(\d+)</span>', tiles)
     parts = re.findall(r'state=pending&amp;priority=\d"><span[^>]*>(\d+)</span>', table)
     assert (whole, parts) == ("4", ["1", "2", "1"])
+
+
+def test_queues_that_cannot_be_counted_in_time_are_shown_all_the_same(browser, client, monkeypatch):
+    monkeypatch.setattr(count_cache, "_LONG_PATIENCE_SECONDS", 0.0)
+    client.enqueue_jobs("pins", [NewJob(b"{}")])
+    text = browser.get("/").text
+    assert "1 queue has not been counted yet" in " ".join(text.split())
+    row = text.partition('<tr id="q-pins">')[2].partition("</tr>")[0]
+    assert row.partition("state=pending")[2].partition("</a>")[0].endswith(f">{NOTHING}")
 
 
 def test_queues_are_paged_and_filtered(browser, client):

@@ -109,6 +109,12 @@ def test_a_flood_of_failures_names_its_error():
     assert (finding.group_id, finding.job) == (1, "Mail")
 
 
+def test_a_failure_without_a_class_has_one_pair_of_parentheses():
+    looked_at = readings(groups=[group(given_up=400, job="(unreadable)")], recent={"email": flow(10, 400, 400)})
+    [finding] = found(failing, looked_at)
+    assert finding.sentence.endswith("OSError: refused (unreadable).")
+
+
 def test_jobs_kill_their_processes():
     crash = "crash #: the process died while it ran Resize for # s: killed by SIGSEGV"
     looked_at = readings(

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pinlater.errors import NoHealthyShards, QueueNotFound
+from pinlater.errors import NoHealthyShards, QueueNotFound, UnknownError
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING
 from pinlater.server.backends.records import JobFilter
 from pinlater.server.background.queue_sampler import QueueSampler, follow_completions, forget_missing_queues
@@ -36,6 +36,7 @@ class Store:
     def __init__(self, queues):
         self.queues = queues
         self.deleted = set()
+        self.slow = set()
         self.states = {}
         self.asked = []
 
@@ -46,6 +47,8 @@ class Store:
         self.asked.append(queue)
         if queue in self.deleted:
             raise QueueNotFound(queue)
+        if queue in self.slow:
+            raise UnknownError("the database stopped a statement that took too long")
         counts = self.queues[queue]
         return counts[PLACES[which]] if PLACES[which] < len(counts) else 0
 
@@ -90,6 +93,13 @@ def test_queues_that_are_gone_are_shown_no_more():
     del store.queues["sms"]
     sample(store, metrics)
     assert set(levels(metrics, "pinlater_queue_backlog_jobs")) == {"email"}
+
+
+def test_a_queue_that_cannot_be_counted_keeps_no_other_from_it():
+    metrics, store = Metrics(), Store({"deep": (3, 2, NOW_MS), "email": (4, 0, NOW_MS)})
+    store.slow.add("deep")
+    sample(store, metrics)
+    assert levels(metrics, "pinlater_queue_backlog_jobs") == {"email": 4}
 
 
 def test_a_page_asks_the_store_nothing():
@@ -161,6 +171,24 @@ def test_completions_of_both_kinds_count():
 
     asyncio.run(asyncio.wait_for(main(), 20))
     assert levels(metrics, "pinlater_queue_completions_per_second")["email"] > 0
+
+
+def test_a_queue_that_is_deleted_and_created_anew_completes_nothing_less_than_none():
+    metrics = Metrics()
+
+    async def main():
+        metrics.acks_succeeded.add("email", 5)
+        task = asyncio.create_task(follow_completions(metrics, 0.01))
+        await asyncio.sleep(0)
+        metrics.forget_queue("email")
+        metrics.acks_succeeded.add("email", 1)
+        while "email" not in levels(metrics, "pinlater_queue_completions_per_second"):
+            await asyncio.sleep(0.005)
+        task.cancel()
+        await asyncio.wait([task])
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+    assert levels(metrics, "pinlater_queue_completions_per_second")["email"] >= 0
 
 
 def test_backlog_in_seconds():
