@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from pinlater.protocol.codec import PROTOCOL_ERROR, DecodedCall
 from pinlater.protocol.operations import OPERATIONS
+from pinlater.server.log_rate_limit import LogRateLimit
+
+log = logging.getLogger(__name__)
+log.addFilter(LogRateLimit())
 
 
 class CallReply(NamedTuple):
@@ -15,6 +20,12 @@ class CallReply(NamedTuple):
 
     success: Any
     undo: Callable[[], Awaitable[None]] | None = None
+
+    async def take_back(self) -> None:
+        """Undo the call: its reply could not be delivered."""
+        if self.undo is not None:
+            log.info("a reply could not be delivered; its jobs are returned to the queue")
+            await self.undo()
 
 
 class CallRefused(Exception):

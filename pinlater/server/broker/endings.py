@@ -31,10 +31,16 @@ class Endings:
 
     def record(self, jobs: Iterable[JobDescriptor]) -> None:
         """Take note that jobs may have finished."""
-        if not self._waits:
-            return
+        if self._waits:
+            self._wake(map(str, jobs))
+
+    def record_some(self, queue: str) -> None:
+        """Take note that jobs of a queue may have finished or be gone; it is not known which."""
+        self._wake([job for job in self._waits if job.partition(":")[0] == queue])
+
+    def _wake(self, jobs: Iterable[str]) -> None:
         for job in jobs:
-            for wait in self._waits.get(str(job), ()):
+            for wait in self._waits.get(job, ()):
                 wait.is_news = True
                 wait.wake()
 

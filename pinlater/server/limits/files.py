@@ -15,6 +15,8 @@ from pinlater.server.limits.rate_limits import RateLimits
 
 log = logging.getLogger(__name__)
 
+_UNLIMITED = QueueSettings()
+
 
 class RateLimitFiles:
     """Watches both files, if configured, and applies the limits.
@@ -50,8 +52,9 @@ class RateLimitFiles:
 
     def apply_stored(self, stored: Mapping[str, QueueSettings]) -> None:
         """Apply the settings of the store; a queue that the file names keeps the rate of the file."""
-        if stored != self._stored:
-            self._stored = stored
+        limited = {queue: one for queue, one in stored.items() if one != _UNLIMITED}  # others come and go
+        if limited != self._stored:
+            self._stored = limited
             self._apply()
 
     def effective(self, queue: str, stored: QueueSettings) -> QueueSettings:

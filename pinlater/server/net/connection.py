@@ -97,9 +97,13 @@ class ClientConnection(asyncio.Protocol):
             self.close_when_answered()
 
     def connection_lost(self, error: Exception | None) -> None:
-        if self._peer is not None:
-            self._owner.forget(self, self._peer, self._caller.report if self._peer_sent_eof or error else None)
+        self._pending_bytes -= sum(map(len, self._frames))
         self._frames.clear()
+        self._splitter = FrameSplitter()
+        if self._peer is not None:
+            report = self._caller.report if self._peer_sent_eof or error else None
+            unfinished = self._task if self._is_serving else None
+            self._owner.forget(self, self._peer, report, unfinished, self._pending_bytes)
         self._caller.disconnect()
         self._release_writer(is_all_sent=False)
 
@@ -293,7 +297,7 @@ class ClientConnection(asyncio.Protocol):
                 turn_bytes += max(size, _BYTES_PER_TURN // 16)
                 if self._writable is not None:
                     if not await self._writable:
-                        await _undo(answer)
+                        await answer.take_back()
                 elif turn_bytes >= _BYTES_PER_TURN:
                     turn_bytes = 0
                     await asyncio.sleep(0)  # calls that never await would starve other connections
@@ -352,7 +356,7 @@ class ClientConnection(asyncio.Protocol):
         try:
             answer = await self._carry_out(call)
             if self._peer_sent_eof and answer.undo is not None and may_wait(call):
-                await _undo(answer)
+                await answer.take_back()
                 answer = CallReply(dequeue_reply())
             reply = codec.encode_reply(method, sequence_id, answer.success)
         except ServiceError as error:
@@ -362,11 +366,11 @@ class ClientConnection(asyncio.Protocol):
         except ProtocolError as error:
             log.exception("the reply to %s cannot be encoded", method)
             reply = codec.encode_service_error(method, sequence_id, UnknownError(str(error)))
-            await _undo(answer)
+            await answer.take_back()
             answer = CallReply(None)
         if self._send(reply, must_arrive=answer.undo is not None):
             return answer
-        await _undo(answer)
+        await answer.take_back()
         return CallReply(None)
 
     def _send(self, reply: bytes, *, must_arrive: bool = False) -> bool:
@@ -392,9 +396,3 @@ class ClientConnection(asyncio.Protocol):
             return await self._owner.service.call(call.method, call.arguments, self._caller)
         finally:
             slots.leave()
-
-
-async def _undo(answer: CallReply) -> None:
-    if answer.undo is not None:
-        log.info("a reply could not be delivered; its jobs are returned to the queue")
-        await answer.undo()

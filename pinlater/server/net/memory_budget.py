@@ -59,10 +59,10 @@ class CallBudget:
             self._grant_waiting()
         return True
 
-    def release(self, user: BudgetUser) -> None:
-        """Free the memory of a user, and drop its request."""
+    def release(self, user: BudgetUser, *, all_but: int = 0) -> None:
+        """Free the memory of a user, but for so many bytes, and drop its request."""
         self._waiting.pop(user, None)
-        self._set_held(user, 0)
+        self._set_held(user, min(all_but, self._held.get(user, 0)))
         self._grant_waiting()
 
     def _fits(self, more: int, *, alone: bool) -> bool:

@@ -143,19 +143,32 @@ class ThriftServer:
         self._connections.add(connection)
         return peer
 
-    def forget(self, connection: ClientConnection, peer: Peer, report: LastReport | None = None) -> None:
-        """Forget a closed connection.
+    def forget(
+        self,
+        connection: ClientConnection,
+        peer: Peer,
+        report: LastReport | None = None,
+        unfinished: asyncio.Task[None] | None = None,
+        unfinished_bytes: int = 0,
+    ) -> None:
+        """Forget a closed connection; while a call of it is carried out, it counts and takes memory all the same.
 
         Args:
             connection: the connection.
             peer: its client address.
             report: the last report of a worker that has ended it without a word; None if none has.
+            unfinished: carries out the call; None: there is none.
+            unfinished_bytes: size of the call.
         """
         if report is not None and not self.is_draining:
             self.on_worker_lost(report)
-        self._connections.discard(connection)
-        self.call_budget.release(connection)
         self.answer_budget.release(connection)
+        if unfinished is not None:
+            self.call_budget.release(connection, all_but=unfinished_bytes)
+            unfinished.add_done_callback(lambda _: self.forget(connection, peer))
+            return
+        self.call_budget.release(connection)
+        self._connections.discard(connection)
         self.peers.remove(peer)
         self._publish_count()
         self._set_closed_if_empty()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pinlater.errors import ConfigError
+from pinlater.model.queues import QueueSettings
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.watched_file import WatchedFile
 from pinlater.server.limits.files import RateLimitFiles
@@ -244,3 +245,16 @@ def test_the_watch_looks_again_and_again(file):
         task.cancel()
 
     asyncio.run(main())
+
+
+def test_queues_without_limits_come_and_go_and_wake_nobody():
+    changes, limited = [], {"mail": QueueSettings(is_paused=True), "pins": QueueSettings(max_running=3)}
+    limits = RateLimits()
+    followed = RateLimitFiles(Settings(), limits, lambda: changes.append(1))
+    followed.apply_stored(limited)
+    assert (limits.is_paused("mail"), limits.max_running("pins"), len(changes)) == (True, 3, 1)
+    followed.apply_stored(limited | {"new": QueueSettings()})
+    followed.apply_stored(limited)
+    assert len(changes) == 1
+    followed.apply_stored(limited | {"mail": QueueSettings()})
+    assert (limits.is_paused("mail"), limits.max_running("pins"), len(changes)) == (False, 3, 2)

@@ -13,6 +13,7 @@ from pinlater.server.api.offload import offload
 from pinlater.server.config.settings import Settings
 from pinlater.server.metrics import Metrics
 from pinlater.server.net.connection import LARGE_FRAME_BYTES, ClientConnection
+from pinlater.server.net.memory_budget import CallBudget
 from pinlater.server.net.thrift_server import ThriftServer
 
 
@@ -223,6 +224,45 @@ def test_a_large_call_whose_caller_has_left_is_forgotten_before_its_turn(run):
         calls.go_on.set()
         await settled(calls, 3)
         assert calls.begun == 3
+
+    run(act)
+
+
+def test_a_call_whose_caller_has_left_counts_until_it_has_ended(run):
+    """Or clients that leave at once could have any number of large calls carried out at a time."""
+
+    async def act(calls, connect):
+        calls.go_on.clear()
+        call, left = enqueue_call(1, b"x" * 100_000), connect()
+        owner = left._owner
+        owner.call_budget = CallBudget(150_000)
+        left.data_received(call + call[:50_000])
+        await settled(calls, 1)
+        left.connection_lost(None)
+        next_one = connect()
+        next_one.data_received(call[:50_000])
+        assert next_one._is_paused
+        assert owner.connections == 2
+        calls.go_on.set()
+        while owner.connections > 1:
+            await asyncio.sleep(0.01)
+        assert not next_one._is_paused
+
+    run(act)
+
+
+def test_a_server_that_stops_ends_the_calls_of_those_who_have_left(run):
+    async def act(calls, connect):
+        calls.go_on.clear()
+        connection = connect()
+        connection.data_received(enqueue_call(1))
+        await settled(calls, 1)
+        connection.connection_lost(None)
+        draining = asyncio.create_task(connection._owner.drain(asyncio.get_running_loop().time() + 60))
+        await asyncio.sleep(0.05)
+        assert not draining.done()
+        calls.go_on.set()
+        await draining
 
     run(act)
 
