@@ -179,6 +179,7 @@ class Broker:
         """Carry out a change in the store, and wake dequeues for the ``count`` jobs that it made claimable."""
         result = await self._carry_out(queue, change)
         self._wake_waiters(queue, count(result), due_ms)
+        self.endings.record_some(queue)
         return result
 
     async def ack(self, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]) -> Settled:
@@ -211,6 +212,7 @@ class Broker:
             self._wake_waiters(queue, settled.changed, settled.due_ms)
             self._wake_running_limited(queue, settled.changed)
         self._wake_for_keys(queue, settled)
+        self.endings.record(item.job for item in checkpoints if item.move_to_pending)  # one asked to stop has ended
         return settled
 
     def _wake_for_keys(self, queue: str, settled: Settled | Cancelled) -> None:
@@ -235,12 +237,14 @@ class Broker:
         )
         for queue, retried, failed in expired:
             self._wake_waiters(queue, retried + failed)  # one that has failed may let another of its key through
+            self.endings.record_some(queue)
         return expired
 
     async def delete_queue(self, queue: str) -> None:
         """Delete a queue; dequeues that wait for it fail with ``QueueNotFound``."""
         await self.backend.delete_queue(queue)
         self._queues.forget(queue)
+        self.endings.record_some(queue)
 
     def on_gap(self) -> None:
         """Let all parked dequeues try again: notifications may have been lost."""

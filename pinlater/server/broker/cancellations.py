@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import takewhile
 
 from pinlater.server.broker.parking import Caller, ParkedCall
 
@@ -40,7 +41,8 @@ class Cancellations:
 
     def since(self, moment_ms: int) -> tuple[list[str], int]:
         """Return the jobs that were asked to stop after a moment, each once, and up to when they were asked."""
-        found = dict.fromkeys(descriptor for asked_ms, descriptor in self._asked if asked_ms > moment_ms)
+        newest_first = takewhile(lambda asked: asked[0] > moment_ms, reversed(self._asked))
+        found = dict.fromkeys(descriptor for _, descriptor in reversed([*newest_first]))
         return list(found), max(self._last_ms, self._now_ms() - 1)
 
     async def wait(self, moment_ms: int, seconds: float, caller: Caller) -> tuple[list[str], int]:

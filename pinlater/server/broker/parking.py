@@ -12,6 +12,10 @@ _LONGEST_TIMER_SECONDS = 3600.0
 _UNCERTAIN_RETRY_MS = 500
 """After a failed call, the first dequeue in line tries again after this time, and again while calls fail."""
 
+_BEHIND_RETRY_SHARE = 0.25
+"""When a job is not due where it is stored, though it is by the clock of the store, the clock of its shard is behind:
+try again after this share of the time since."""
+
 _POLLS = 3
 _POLLS_SECONDS = 10.0
 """Clients that found nothing so many times in this time are polling."""
@@ -170,6 +174,7 @@ class QueueState:
         self._empty_since: int | None = None
         self._known_empty_until = 0.0
         self._due_ms: int | None = None
+        self._last_due_ms = 0
         self._timer: asyncio.TimerHandle | None = None
         self._empty_polls: deque[float] = deque(maxlen=_POLLS)
         self.is_at_running_limit = False
@@ -282,6 +287,9 @@ class QueueState:
             wait.end()
 
     def _wake_by(self, due_ms: int | None) -> None:
+        if due_ms is not None and due_ms <= self._last_due_ms:  # a dequeue was woken for it, and it was not due
+            now_ms = self._now_ms()
+            due_ms = now_ms + min(max(int((now_ms - due_ms) * _BEHIND_RETRY_SHARE), 1), _UNCERTAIN_RETRY_MS)
         if due_ms is not None and (self._due_ms is None or due_ms < self._due_ms):
             self._set_timer(due_ms)
 
@@ -303,7 +311,7 @@ class QueueState:
             pause_seconds = 0.0 if self._waits else _TIMER_GRAIN_MS / 1000
             self._timer = asyncio.get_running_loop().call_later(pause_seconds, self._check_due)
         else:
-            self._due_ms = None
+            self._last_due_ms, self._due_ms = self._due_ms, None
             self.jobs_arrived(1)
 
     def wake_next(self) -> int:

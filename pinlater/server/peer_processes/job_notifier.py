@@ -20,6 +20,7 @@ from pinlater.server.peer_processes.notification_batch import NotificationBatch,
 SUFFIX = ".notify"
 _MOST_BYTES = 32_768
 _GREETING = b""
+_GREETING_RETRY_SECONDS = 0.1
 
 
 class JobNotifier:
@@ -39,6 +40,7 @@ class JobNotifier:
         self._others: list[str] = []
         self._batch = NotificationBatch(self._send, _MOST_BYTES)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self._greeting_timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Bind the socket, and announce this process to the others."""
@@ -46,11 +48,13 @@ class JobNotifier:
         self._socket.bind(str(self._path))
         asyncio.get_running_loop().add_reader(self._socket, self._read)
         self._find_others()
-        self._send(_GREETING)
+        self._greet(self._others)
 
     def close(self) -> None:
         """Close the socket and remove it."""
         self._batch.close()
+        if self._greeting_timer is not None:
+            self._greeting_timer.cancel()
         asyncio.get_running_loop().remove_reader(self._socket)
         self._socket.close()
         self._path.unlink(missing_ok=True)
@@ -67,15 +71,27 @@ class JobNotifier:
         for message in cancellation_messages(descriptors, _MOST_BYTES):
             self._send(message)
 
+    def _greet(self, others: Collection[str]) -> None:
+        """Announce this process to others; one that is too busy would never hear of it, so it is tried again."""
+        busy = self._send_to(others, _GREETING)
+        if busy:
+            self._greeting_timer = asyncio.get_running_loop().call_later(_GREETING_RETRY_SECONDS, self._greet, busy)
+
     def _send(self, message: bytes) -> None:
-        for other in list(self._others):
+        self._send_to(self._others, message)
+
+    def _send_to(self, others: Collection[str], message: bytes) -> list[str]:
+        """Send a message; return those whose receive buffer is full."""
+        full: list[str] = []
+        for other in list(others):
             try:
                 self._socket.sendto(message, other)
             except (ConnectionRefusedError, FileNotFoundError):
-                self._others.remove(other)
+                self._others = [known for known in self._others if known != other]
                 Path(other).unlink(missing_ok=True)  # its process was killed
-            except OSError:  # its receive buffer is full
-                continue
+            except OSError:
+                full.append(other)
+        return full
 
     def _read(self) -> None:
         with contextlib.suppress(BlockingIOError):

@@ -139,8 +139,12 @@ class ServerNotifier(asyncio.DatagramProtocol):
             self._send(message, listener)
 
     def _send(self, message: bytes, to: Listener) -> None:
-        if self._transport is not None and not self._transport.is_closing():
+        if self._transport is None or self._transport.is_closing():
+            return
+        try:
             self._transport.sendto(_signature(message, to.secret) + message, (to.host, to.port))
+        except ValueError as error:  # by uvloop, for an address of the other IP version: that server has to poll
+            self.error_received(error)
 
     # Called by the loop
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from pinlater.errors import DequeueRateLimited, QueueNotFound, UnknownError
-from pinlater.model.attempts import StoredAck
+from pinlater.model.attempts import StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import NewJob
 from pinlater.protocol.messages import IN_PROGRESS
 from pinlater.server.backends.records import Claim, CommitStats, JobFilter
 from pinlater.server.backends.sqlite import SqliteStore
-from pinlater.server.broker import Broker, Caller, dequeue
+from pinlater.server.broker import Broker, Caller, dequeue, endings
 from pinlater.server.broker.dequeue import DequeueRequest
 from pinlater.server.limits.rate_limits import RateLimits
 from tests.support.failing_commits import FailingCommits
@@ -185,6 +185,60 @@ def test_an_expired_claim_wakes_the_wait(on_bench):
         await asyncio.sleep(0.03)
         await bench.broker.reap(10, server_age_ms=10_000, quiet_ms=0)
         assert bodies(await waiting) == [b"lost"]
+
+    on_bench(scenario)
+
+
+async def _lose(bench, _descriptor):
+    await asyncio.sleep(0.03)
+    await bench.broker.reap(10, server_age_ms=10_000, quiet_ms=0)
+
+
+async def _delete(bench, descriptor):
+    await bench.broker.delete_these("q", [descriptor], IN_PROGRESS)
+
+
+async def _delete_all(bench, _descriptor):
+    await bench.broker.delete("q", JobFilter(IN_PROGRESS), 10)
+
+
+async def _delete_queue(bench, _descriptor):
+    await bench.broker.delete_queue("q")
+
+
+async def _give_back_cancelled(bench, descriptor):
+    await bench.broker.cancel("q", [descriptor], "")
+    await bench.broker.checkpoint("q", [StoredCheckpoint(descriptor, CLAIM_OF_WORKER, "", None, True, 0, None, "")])
+
+
+async def _release_cancelled(bench, descriptor):
+    await bench.broker.cancel("q", [descriptor], "")
+    await bench.broker.release("q", "w")
+
+
+CLAIM_OF_WORKER = "h:1:1:w:1"
+
+
+@pytest.mark.parametrize("end", [_lose, _delete, _delete_all, _delete_queue, _give_back_cancelled, _release_cancelled])
+def test_whatever_ends_a_job_ends_the_wait_for_its_end(on_bench, monkeypatch, end):
+    monkeypatch.setattr(endings, "_LONELY_POLL_SECONDS", 3600.0)
+
+    async def scenario(bench):
+        await bench.broker.enqueue("q", [job()._replace(attempts=1)])
+        order = bench.order()._replace(new_claim=lambda: Claim(CLAIM_OF_WORKER, 20))
+        [claimed] = (await bench.broker.dequeue(order, Caller())).jobs["q"]
+        descriptor, asked = JobDescriptor.parse(claimed.descriptor), []
+
+        async def unfinished(jobs):
+            asked.append(jobs)
+            [record] = await bench.backend.lookup_jobs([descriptor])
+            return jobs if record is not None and record.state == IN_PROGRESS else []
+
+        waiting = asyncio.create_task(bench.broker.endings.wait([str(descriptor)], unfinished, 60.0, Caller()))
+        while not asked:
+            await asyncio.sleep(0)
+        await end(bench, descriptor)
+        await waiting
 
     on_bench(scenario)
 

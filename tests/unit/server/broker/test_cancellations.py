@@ -16,6 +16,14 @@ class Clock:
         return self.now
 
 
+class CountingInt(int):
+    compared = 0
+
+    def __lt__(self, other):
+        self.compared += 1
+        return super().__lt__(other)
+
+
 @pytest.fixture
 def clock():
     return Clock()
@@ -50,6 +58,16 @@ def test_they_are_forgotten_after_a_minute(cancellations, clock):
     clock.now += 61_000
     cancellations.record(["q:s1:p1:2"])
     assert cancellations.since(0)[0] == ["q:s1:p1:2"]
+
+
+def test_who_asks_for_what_is_new_goes_through_no_more_than_that(cancellations):
+    """All workers ask again at each cancellation."""
+    cancellations.record(f"q:s1:p1:{number}" for number in range(5000))
+    _, asked_ms = cancellations.since(0)
+    cancellations.record(["q:s1:p1:7000", "q:s1:p1:7001"])
+    moment = CountingInt(asked_ms)
+    assert cancellations.since(moment)[0] == ["q:s1:p1:7000", "q:s1:p1:7001"]
+    assert moment.compared <= 3
 
 
 def test_who_waits_hears_of_a_job_and_waits_no_more(cancellations):

@@ -307,6 +307,52 @@ def test_a_poll_leaves_a_job_alone_that_has_just_fallen_due():
     run(scenario, Store("q", pauses=PollIntervals(0.005, 0.005, leeway=1.0)))
 
 
+def test_a_poll_that_left_a_job_alone_looks_again_as_soon_as_nobody_can_be_on_the_way(monkeypatch):
+    monkeypatch.setattr("pinlater.server.broker.polling._GROWTH", 1e9)  # the next regular poll comes in an hour
+    clock = [0]
+
+    class JobOfAnotherServer(Store):
+        async def first_due(self, queues):
+            if self.looks:
+                clock[0] = 5000
+            else:
+                self.jobs["q"] += [b"of another server"]
+            return await super().first_due(queues)
+
+    async def scenario(bench):
+        bench.broker = Broker(bench.store, bench.limits, lambda: clock[0])
+        assert bodies(await bench.dequeue("q", wait=300.0)) == [b"of another server"]
+        assert len(bench.store.looks) == 2
+
+    run(scenario, JobOfAnotherServer("q", pauses=PollIntervals(0.005, 3600.0, leeway=0.01)))
+
+
+def test_a_shard_whose_clock_is_behind_is_not_asked_all_the_time_for_a_job_that_is_not_due_there():
+    class Behind(Store):
+        is_due = False
+
+        async def dequeue_jobs(self, *arguments, **options):
+            if self.is_due:
+                return await super().dequeue_jobs(*arguments, **options)
+            self.claims.append("q")
+            await asyncio.sleep(0)
+            return Dequeued([], due_ms, has_more=False)
+
+    due_ms = int(time.time() * 1000) - 500
+
+    async def scenario(bench):
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        waiting = await bench.parked("q")
+        for _ in range(2000):
+            await asyncio.sleep(0)
+        assert len(bench.store.claims) <= 3 + (loop.time() - began) / 0.02
+        bench.store.is_due, bench.store.jobs["q"] = True, [b"job"]
+        assert bodies(await waiting) == [b"job"]
+
+    run(scenario, Behind("q", pauses=NEVER))
+
+
 @pytest.mark.parametrize("is_serial", [True, False])
 def test_a_dequeue_that_was_woken_is_the_only_one_to_ask(is_serial):
     async def scenario(bench):

@@ -215,6 +215,25 @@ def test_many_queues_fit_into_messages(notifiers):
     asyncio.run(run())
 
 
+def test_a_process_that_is_too_busy_to_hear_of_a_new_one_hears_of_it_later(notifiers):
+    async def run():
+        one, _ = notifiers()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as another:
+            for _ in range(1_000_000):
+                try:
+                    another.sendto(b" emails \n", str(one._path))
+                except BlockingIOError:
+                    break
+        two, received = notifiers()
+        await until(lambda: one._others)
+        one.notify("emails")
+        await until(lambda: received)
+        one.close()
+        two.close()
+
+    asyncio.run(run())
+
+
 def test_a_process_that_was_killed_is_forgotten(notifiers, tmp_path):
     async def run():
         (one, _), (two, received), (dead, _) = notifiers(), notifiers(), notifiers()

@@ -5,10 +5,11 @@ import socket
 from contextlib import suppress
 
 import pytest
+import uvloop
 
 from pinlater.errors import NoHealthyShards
 from pinlater.server.backends.job_notifications import JobLocation
-from pinlater.server.backends.listeners import StoreListeners
+from pinlater.server.backends.listeners import Listener, StoreListeners
 from pinlater.server.peer_processes import server_notifier
 from pinlater.server.peer_processes.cancellation_message import cancellation_messages
 from pinlater.server.peer_processes.notification_batch import read_message
@@ -190,6 +191,23 @@ def test_a_message_of_another_version_is_dropped(run, message):
         assert two.heard == [("pins", None)]
 
     run(test, "a", "b")
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_server_at_an_address_of_the_other_ip_version_keeps_nobody_from_hearing_of_jobs(new_loop):
+    async def main():
+        store = ServerList()
+        store.listeners[b"far"] = Listener(b"far", "::1", 9, bytes(16))
+        one, two = Server(store, "a"), Server(store, "b")
+        await until(lambda: one.others == two.others == 2)
+        one.notifier.notify("emails")
+        await until(lambda: two.heard)
+        assert not one.task.done()
+        await one.leave()
+        await two.leave()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main())
 
 
 def test_while_the_store_is_away_the_servers_that_are_known_are_notified(run):
