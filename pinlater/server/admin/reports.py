@@ -71,22 +71,29 @@ class ReportCollector:
         self._folder = folder
         self._latest: dict[Path, ProcessReport] = {}
         self._departed = ProcessReport(0)
+        self._gone: set[tuple[int, int]] = set()  # or the report that another page still reads would count again
 
     async def collect(self) -> ServerStatus:
         """Collect the reports; use the latest counts of a process that does not answer in time."""
         paths = sorted(self._folder.glob(f"*{SUFFIX}"))
         answers = zip(paths, await asyncio.gather(*map(_fetch_report, paths)), strict=True)
-        live = {path: report for path, report in answers if report is not None}
-        self._latest |= live
+        found = {path: report for path, report in answers if report is not None}
+        self._latest |= {path: report for path, report in found.items() if _process(report) not in self._gone}
         self._absorb_departed()
-        silent = [report.counts_only() for path, report in self._latest.items() if path not in live]
-        return ServerStatus(list(live.values()), [self._departed, *silent])
+        live = [report for path, report in found.items() if path in self._latest]
+        silent = [report.counts_only() for path, report in self._latest.items() if path not in found]
+        return ServerStatus(live, [self._departed, *silent])
 
     def _absorb_departed(self) -> None:
         """Add the last counts of processes whose socket is gone to the departed ones."""
         for path in [path for path in self._latest if not path.exists()]:
-            report = self._latest.pop(path).counts_only()
-            self._departed = sum_reports([self._departed, report])
+            report = self._latest.pop(path)
+            self._gone.add(_process(report))
+            self._departed = sum_reports([self._departed, report.counts_only()])
+
+
+def _process(report: ProcessReport) -> tuple[int, int]:
+    return report.pid, report.started_ms
 
 
 async def _fetch_report(path: Path) -> ProcessReport | None:

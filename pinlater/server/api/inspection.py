@@ -136,17 +136,15 @@ class Inspection:
         """Count the jobs that match."""
         request = arguments.request
         which = self._filter(request, is_future=bool(request.countFutureJobs))
-        is_without_retrying = request.retrying is False
         which = (
             which._replace(is_future=None, waits_for_key=True)
             if request.waitingForKey
             else narrowed(which, request.retrying, request.failureGroup)
         )
+        which = which._replace(skips_retrying=request.retrying is False)
         async with self._search_slot(which):
             count = await self._backend.count_jobs(request.queueName, which)
-            if is_without_retrying:
-                count -= await self._backend.count_jobs(request.queueName, which._replace(is_retrying=True))
-        return min(max(count, 0), 2**31 - 1)
+        return min(count, 2**31 - 1)
 
     async def scan(self, arguments: Any) -> wire.PinLaterScanJobsResponse:
         """Return one page of the jobs that match."""
@@ -157,7 +155,7 @@ class Inspection:
         order = ScanOrder(bool(request.oldestFirst), skips_retrying=request.retrying is False)
         limit = default(request.limit, 100)
         rules.check_limit(limit)
-        async with self._large_pages if limit > _SMALL_PAGE_JOBS else nullcontext(), self._search_slot(which):
+        async with self._search_slot(which), self._large_pages if limit > _SMALL_PAGE_JOBS else nullcontext():
             jobs, end = await self._page(request.queueName, which, order, min(limit, MAX_SCAN_JOBS), position)
         return page_reply(jobs, end.position if limit else None, end.looked_at)
 

@@ -31,7 +31,7 @@ class ManualChanges:
         rules.check_priority(priority, self._priority_levels)
         limit = default(request.limit, 1000)
         rules.check_limit(limit)
-        queue, run_after_ms = request.queueName, request.runAfterTimestampMillis
+        queue, run_after_ms = request.queueName, rules.time_with_key(request.runAfterTimestampMillis)
         if request.jobDescriptors is not None:
             names = request.jobDescriptors
             jobs = await offload(len(names), rules.jobs_of, queue, names)

@@ -148,6 +148,11 @@ def check_time(time_ms: int) -> None:
         raise UnknownError(f"no job can be due at {time_ms}: use epoch milliseconds from 0 to {WAITS_FOR_KEY_MS - 1}")
 
 
+def time_with_key(time_ms: int | None) -> int | None:
+    """Return when a job that may have a key is due: not before 1970, or the stores could not see that it waits."""
+    return None if time_ms is None else max(time_ms, 0)
+
+
 def check_limit(limit: int) -> None:
     """Refuse a negative limit."""
     if limit < 0:
@@ -195,6 +200,7 @@ def new_jobs(
                 _check_unique_rule(rule, f"job {position}")
         if key is not None:
             _check_key(key, f"job {position}", has_keys=has_keys)
+            jobs[position] = jobs[position]._replace(run_after_ms=time_with_key(jobs[position].run_after_ms))
         if parent is not None and (parent[:2] != known_parent or parent.position < 0 or unique is not None):
             _check_parent(parent, f"job {position}", unique)
             known_parent = parent[:2]
@@ -278,6 +284,7 @@ def _imported_job(job: PinLaterJobInfo, levels: int, max_body_bytes: int, *, has
     record = job_conversion.imported_job(job, status_text(job.customStatus))
     if record.key is not None:
         _check_key(record.key, descriptor, has_keys=has_keys)
+        record = record._replace(run_after_ms=max(record.run_after_ms, 0))
     return record
 
 

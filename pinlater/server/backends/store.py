@@ -160,8 +160,8 @@ class Store(ReportStore, StatisticsStore, Protocol):
     ) -> list[str]:
         """Store copies of another store's jobs, with their history; return their new descriptors.
 
-        State: none -> the state that each job had; IN_PROGRESS -> PENDING. Priority and order (run_after, then as
-            given) are preserved.
+        State: none -> the state that each job had; IN_PROGRESS -> PENDING, or FAILED if it is asked to stop and has
+            nothing to undo. Priority and order (run_after, then as given) are preserved.
         Fence: ``unique_key``, as in ``enqueue_jobs``.
         Repeat: safe with ``once``.
         """

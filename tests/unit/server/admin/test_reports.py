@@ -179,6 +179,31 @@ def test_counts_of_a_killed_process_stay_and_its_gauges_go(tmp_path, fork):
         assert len(view.pids) == 1
 
 
+def test_a_process_that_ends_while_its_report_is_read_counts_once_on_each_page(tmp_path, monkeypatch):
+    async def main():
+        collector, path = ReportCollector(tmp_path), tmp_path / f"1{SUFFIX}"
+        path.touch()
+        answered = [asyncio.Event(), asyncio.Event()]
+        turns = iter(answered)
+
+        async def fetch(_):
+            await next(turns).wait()
+            return report(counted(3))
+
+        monkeypatch.setattr("pinlater.server.admin.reports._fetch_report", fetch)
+        pages = [asyncio.create_task(collector.collect()) for _ in answered]
+        await asyncio.sleep(0)
+        path.unlink()
+        for answer, page in zip(answered, pages, strict=True):
+            answer.set()
+            await page
+        for status in (*(page.result() for page in pages), await collector.collect()):
+            assert values(status.snapshot())["enqueued"] == {("pins",): 3}
+            assert status.live == []
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+
+
 def test_a_process_that_does_not_answer_is_left_out_once(tmp_path, fork, monkeypatch):
     monkeypatch.setattr("pinlater.server.admin.reports._ANSWER_SECONDS", 0.1)
     start, _ = fork

@@ -1,11 +1,15 @@
 """What calls about results and parents may say."""
 
+import asyncio
+from unittest.mock import AsyncMock, MagicMock
+
 import pytest
 
 from pinlater.errors import EnqueueRejected, UnknownError
 from pinlater.model.messages import Parent
 from pinlater.protocol import messages as wire
 from pinlater.server.api import ack_rules, rules
+from pinlater.server.api.manual_changes import ManualChanges
 
 PARENT = "q:s1:p1:1"
 
@@ -40,6 +44,25 @@ def test_a_parent_that_no_store_could_tell_is_refused(fields, why):
 def test_a_parent_must_be_a_descriptor():
     with pytest.raises(UnknownError, match="nonsense"):
         new_jobs(parentDescriptor="nonsense", parentMessageName="resize")
+
+
+@pytest.mark.parametrize(("time_ms", "due_ms"), [(None, None), (-1, 0), (-(2**63), 0), (5, 5)])
+def test_a_job_with_a_key_is_due_at_a_time_that_stores_can_tell_from_waiting(time_ms, due_ms):
+    [job] = new_jobs(key="a", runAfterTimestampMillis=time_ms)
+    assert job.run_after_ms == due_ms
+    [job] = new_jobs(runAfterTimestampMillis=time_ms)
+    assert job.run_after_ms == time_ms
+
+
+def test_so_are_imported_and_retried_ones():
+    info = wire.PinLaterJobInfo(PARENT, 0, body=b"body", key="a", runAfterTimestampMillis=-1)
+    [job] = rules.imported_jobs([info], 3, 100)
+    assert job.run_after_ms == 0
+    broker = MagicMock()
+    broker.retry_failed = AsyncMock()
+    request = wire.PinLaterRetryFailedJobsRequest("q", runAfterTimestampMillis=-1)
+    asyncio.run(ManualChanges(broker, 3).retry_failed(MagicMock(request=request), None))
+    broker.retry_failed.assert_awaited_once_with("q", 1, 1, 0, 1000, once=None)
 
 
 def read_acks(*infos):
