@@ -9,6 +9,7 @@ import click
 from pinlater.cli.command import WITH_TABLE, Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.output import moment, print_json, visible
+from pinlater.cli.suggestions import refuse_missing
 from pinlater.cli.tables import Table
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def failing(session: Session, /, *, queues: tuple[str, ...], job: str | None, li
     cancel-jobs take the jobs of one GROUP.
     """
     with session.client() as client:
+        refuse_missing(client, queues)
         found = client.failure_groups(queues, limit=_MOST_READ if job else limit)
     groups = [group for group in found if job in {None, group.job}][:limit]
     if session.as_json:

@@ -10,6 +10,7 @@ import click
 from pinlater.cli.command import WITH_TABLE, Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.output import duration, job_json, moment, print_json, visible
+from pinlater.cli.suggestions import refuse_missing
 from pinlater.cli.tables import Table
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def periodic(session: Session, /, *, queues: tuple[str, ...], failed: bool) -> N
     however long ago. With --json, the schedule is also there in words, and last_failure says when it failed.
     """
     with session.client() as client:
+        refuse_missing(client, queues)
         found = client.periodic_jobs(queues)
     jobs = [job for job in found.jobs if job.failures or not failed]
     if session.as_json:

@@ -41,6 +41,7 @@ from pinlater.errors import (
     EXIT_UNAVAILABLE,
     CallError,
     CallTimeout,
+    CallUnsendable,
     ConfigError,
     NotConnected,
     PinLaterError,
@@ -169,7 +170,7 @@ def describe(error: Exception, suggestions: Sequence[str] = ()) -> tuple[str, in
     match error:
         case click.UsageError():
             path = error.ctx.command_path if error.ctx else "pinlater"
-            return f"{error.format_message()} See {path} --help.", EXIT_USAGE
+            return f"{_sentence(error.format_message())} See {path} --help.", EXIT_USAGE
         case click.ClickException():
             return error.format_message(), error.exit_code
         case ConfigError():
@@ -189,12 +190,18 @@ def describe(error: Exception, suggestions: Sequence[str] = ()) -> tuple[str, in
                 f"cannot reach {reasons}; is pinlater-server running? "
                 f"choose another with --server or PINLATER_SERVERS{notes}"
             ), EXIT_UNAVAILABLE
+        case CallUnsendable():  # a number that is too large, or too much at once
+            return f"{error}{notes}", EXIT_USAGE
         case CallError():
             return f"{error}{notes}", EXIT_UNAVAILABLE
         case ValueError():
             return str(error), EXIT_USAGE
         case _:
             return f"{error}{notes}", EXIT_REFUSED
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "?", "?)")) else f"{text}."
 
 
 def _notes(error: BaseException) -> str:

@@ -103,6 +103,8 @@ async def _read_snapshot(
         for state, future, retrying in kinds
     ]
     await asyncio.wait(counting)  # all of them, or their connections would be closed by nobody
+    for task in counting:
+        task.exception()  # seen, or Python would print those of all tasks but the first
     try:
         due, scheduled, running, succeeded, failed, *retrying = (task.result() for task in counting)
         due_ms = await _first_in_line(client, queue) if oldest is None else oldest.get(queue)

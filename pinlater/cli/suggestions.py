@@ -1,18 +1,31 @@
-"""Suggestions of similar queue names for a queue that does not exist."""
+"""Queues that do not exist: an error, and names that are similar."""
 
 from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from pinlater.errors import PinLaterError
+from pinlater.errors import PinLaterError, QueueNotFound
 
 if TYPE_CHECKING:
     from pinlater.cli.command import Session
+    from pinlater.client.client import Client
 
 _MOST = 3
 _QUEUE_IN_ERROR = re.compile(r"no queue '(\w+)'", re.ASCII)
+
+
+def refuse_missing(client: Client, queues: Collection[str]) -> None:
+    """Refuse queues that do not exist, of which a list would be empty as if all were well.
+
+    Raises:
+        QueueNotFound: there is no such queue.
+    """
+    missing = set(queues) - client.queue_names() if queues else set()
+    if missing:
+        raise QueueNotFound(f"there is no queue {min(missing)!r}")
 
 
 def suggest_queues(session: Session, error: str) -> list[str]:

@@ -56,6 +56,8 @@ def test_no_arguments_are_help(capsys):
         (["delete-jobs", "email", "--state", "failed"], 2, "add --yes"),
         (["delete-queue", "email"], 2, "PINLATER_ADMIN_PASSWORD"),
         (["load", "enqueue", "email", "--num-queries", "0"], 2, "--num-queries"),
+        (["queues", "--timeout", "inf"], 2, "timeout=inf is in seconds; it must be above 0, and no more than a day"),
+        (["count", "email", "surplus"], 2, "unexpected extra argument (surplus). See pinlater count --help."),
         (["queues", "--server", "a:b"], 78, "write host:port"),
         (["queues", "--server", "file:/nowhere/at/all"], 78, "/nowhere/at/all"),
     ],
@@ -67,6 +69,20 @@ def test_wrong_use_is_one_line_and_its_status(tool_run, words, status, text):
     assert text in err
     assert err.startswith("pinlater: ")
     assert err.count("\n") == 1
+
+
+def test_a_number_that_no_call_can_carry_is_2(tool_run, server):
+    status, _, err = tool_run("dequeue", "email", "--limit", "9999999999")
+    assert (status, server.methods) == (2, [])
+    assert "limit" in err
+
+
+@pytest.mark.parametrize("command", ["failing", "periodic"])
+def test_a_queue_that_does_not_exist_is_1_where_a_list_would_be_empty(tool_run, server, command):
+    server.answer = lambda call: {"email", "reports"}
+    status, out, err = tool_run(command, "email", "e_mail")
+    assert (status, out) == (1, "")
+    assert err == "pinlater: there is no queue 'e_mail'; did you mean email?\n"
 
 
 def test_no_server_says_what_to_do(tool_run):

@@ -1,7 +1,9 @@
 """``pinlater top``, as far as it does not take a real server."""
 
+import gc
 import json
 
+from pinlater.errors import QueueNotFound
 from tests.unit.cli.answers import dequeued
 
 
@@ -23,3 +25,12 @@ def test_it_makes_do_with_what_a_server_of_the_original_knows(tool_run, server):
     assert look["wait_seconds"] > 86_400
     [groups] = [call.arguments.request for call in server.calls if call.method == "getFailureGroups"]
     assert groups.limit == 0, "whether the call is known, which costs the server nothing"
+
+
+def test_a_queue_that_does_not_exist_is_one_line(tool_run, server, caplog):
+    answers = {"getQueueSettings": "unknown", "getOldestDueTimestamps": "unknown", "getFailureGroups": []}
+    server.answer = lambda call: answers.get(call.method, QueueNotFound("there is no queue 'email'"))
+    status, out, err = tool_run("top", "email", "--once")
+    gc.collect()  # then Python tells of errors that nobody has seen
+    assert (status, out, err.count("\n"), caplog.text) == (1, "", 1, "")
+    assert "there is no queue 'email'" in err
