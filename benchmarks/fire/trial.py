@@ -29,6 +29,8 @@ DRAIN_SECONDS = 90.0
 
 _LOOKUP_SIZE = 500
 _WARM_JOBS = 50
+_FEWEST_FAULTS = 2
+"""Of servers, and of workers."""
 _START_SECONDS = 30.0
 
 
@@ -38,7 +40,7 @@ class Plan(NamedTuple):
     Attributes:
         store: kind of the store.
         seed: of all that is left to chance.
-        seconds: for which faults happen.
+        seconds: for which faults happen; longer, if servers or workers have not had two of them by then.
         faults: their names.
         servers: how many.
         shards: how many.
@@ -135,7 +137,7 @@ def _inject(fleet: FleetOnFire, plan: Plan, faults: Mapping[str, Fault], group: 
     while True:
         time.sleep(chance.uniform(0.5, plan.pause_seconds))
         left = deadline - time.monotonic()
-        if done and left <= 0:
+        if len(done) >= _FEWEST_FAULTS and left <= 0:
             return done
         if not deck:
             deck = chance.sample(sorted(faults), len(faults))
