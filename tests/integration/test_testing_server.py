@@ -276,6 +276,6 @@ def test_pytest_finds_it_where_pinlater_is_installed(tmp_path):
         capture_output=True,
         text=True,
         check=False,
-        timeout=50,
+        timeout=150,
     )
     assert done.returncode == 0, done.stdout + done.stderr

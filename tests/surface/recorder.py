@@ -10,7 +10,7 @@ from thriftpy2.protocol.binary import TBinaryProtocol
 from thriftpy2.thrift import TType
 from thriftpy2.transport.memory import TMemoryBuffer
 
-from tests.surface.places import encode_reply, idl, plain_idl
+from tests.surface.places import encode_reply, idl, plain_idl, server_codec
 
 NOW_MS = 1_700_000_000_000
 DESCRIPTOR = "mail:s1:p1:42"
@@ -119,7 +119,7 @@ class Recorder:
         self._stack = contextlib.ExitStack()
 
     def __enter__(self):
-        idl(), plain_idl()  # parsed now: on a busy machine that takes longer than the first call may
+        idl(), plain_idl(), server_codec()  # now: on a busy machine, that takes longer than the first call may
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
         self._listener = self._stack.enter_context(socket.socket(socket.AF_UNIX))
         self._listener.bind(str(folder / "server"))
