@@ -177,6 +177,20 @@ def test_a_prepended_status_is_cut_at_its_old_end(backend, character):
     assert backend.look(descriptor).status == character * (MAX_STATUS_CHARACTERS - 1) + "o"
 
 
+@pytest.mark.parametrize("status", ["", "é"])
+def test_new_attempts_find_room_in_the_status(backend, status):
+    old = "🐙" * MAX_STATUS_CHARACTERS
+    descriptor, _ = backend.started(status=old)
+    backend.checkpoint(descriptor, status=status, attempts=3)
+    assert backend.look(descriptor).status == f"{(status + old)[:1598]}…\n"
+
+
+def test_new_attempts_of_a_job_that_says_nothing_leave_it_so(backend):
+    descriptor, _ = backend.started()
+    backend.checkpoint(descriptor, attempts=3)
+    assert backend.look(descriptor).status == ""
+
+
 def test_one_call_with_renewals_changes_and_strangers(backend):
     names = backend.put(*[new_job(b"old", priority=n % 3 + 1) for n in range(12)])
     claims = {}

@@ -9,6 +9,7 @@ from pinlater import Constant, Job, JobState
 from pinlater.cli.program import tool
 from pinlater.model.jobs import NewJob
 from pinlater.testing import LocalServer
+from pinlater.worker.session import outcome
 from tests.unit.dashboard.app import dashboard
 
 
@@ -75,12 +76,19 @@ def test_a_success_ends_the_row_of_failures(server):
     assert bill.last_failure.error == "ValueError: no rate for EUR"
 
 
-def test_the_text_of_the_last_failure_is_there_however_many_there_were(server):
+@pytest.mark.parametrize("host", ["web1", "a-host-with-a-name-of-32-letters"])
+def test_the_text_of_the_last_failure_is_there_however_many_there_were(server, host, monkeypatch):
+    monkeypatch.setattr(outcome, "_HOST", host)  # its length decides where the text of many failures is cut
     let_pass(server, 40)
     [bill] = server.client().periodic_jobs(["bills"]).jobs
     assert (bill.failures, bill.last_failure.error) == (40, "ValueError: no rate for EUR")
     newest = max(failed.at_ms for failed in bill.info.failed_attempts)
     assert bill.last_failure.at_ms == newest
+    server.advance(60)
+    server.run_worker(Bill)  # the first of the next two attempts
+    [bill] = server.client().periodic_jobs(["bills"]).jobs
+    assert (bill.last_failure.attempt, bill.last_failure.error) == (1, "ValueError: no rate for EUR")
+    assert bill.last_failure.traceback.endswith('raise ValueError("no rate for EUR")')
 
 
 def test_the_tool_lists_them(server):

@@ -111,8 +111,12 @@ class BodyContext(ClaimedContext):
         recurrence = self._metadata.recurrence
         if self.tick_started_ms is None or recurrence is None:
             return None
-        now_ms = int(self._services.now() * 1000)
+        now_ms = int(self.server_seconds() * 1000)
         return LastRun(recurrence.due_ms, self.tick_started_ms, now_ms, result, self.attempt)
+
+    def server_seconds(self) -> float:
+        """Return epoch seconds, as the server has them."""
+        return self._services.now()
 
     @property
     def dropped(self) -> tuple[str, ...]:

@@ -354,7 +354,7 @@ class RunContext(BodyContext):
 
     def refuse_record(self, step: str, error: StepMismatch) -> NoReturn:
         """Let the job wait for code that fits its recorded steps; when it has waited long enough, raise the error."""
-        now_ms, give_up_seconds = int(self._services.now() * 1000), self._services.unknown_seconds
+        now_ms, give_up_seconds = int(self.server_seconds() * 1000), self._services.unknown_seconds
         wait = mismatch_wait(self._metadata.mismatch, step, error, now_ms=now_ms, give_up_seconds=give_up_seconds)
         if wait is None:
             raise error

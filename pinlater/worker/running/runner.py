@@ -346,7 +346,8 @@ class Runner:
 
 
 def _failure_status(context: RunContext, error: BaseException, seconds: float, **how: Any) -> str:
-    return describe_failure(context.attempt, context.attempts_allowed, seconds, error, **how)
+    at_seconds = context.server_seconds()
+    return describe_failure(context.attempt, context.attempts_allowed, seconds, error, at_seconds=at_seconds, **how)
 
 
 def _cancelled(job: Job, context: RunContext, error: JobCancelled, seconds: float) -> Failure:

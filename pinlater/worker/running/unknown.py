@@ -61,12 +61,12 @@ class UnknownJobPolicy:
             now_ms: epoch milliseconds, as the server has them.
         """
         if self._give_up_seconds is None:
-            return _failure(batch, position, error, is_last=False)
+            return _failure(batch, position, error, now_ms, is_last=False)
         known = _known_since(batch, position)
         since_ms = now_ms if known is None else known
         age_seconds = max(now_ms - since_ms, 0) / 1000
         if age_seconds >= self._give_up_seconds:
-            return _failure(batch, position, error, is_last=True)
+            return _failure(batch, position, error, now_ms, is_last=True)
         until_ms = now_ms + int(release_seconds(age_seconds, self._chance) * 1000)
         return self._given_back(batch, position, error, UnreadableMark(since_ms, until_ms))
 
@@ -118,10 +118,15 @@ def _known_since(batch: DequeuedBatch, position: int) -> int | None:
     return unread.since_ms if unread is not None and unread.until_ms == metadata.runAfterTimestampMillis else None
 
 
-def _failure(batch: DequeuedBatch, position: int, error: BodyInvalid, *, is_last: bool) -> Failure:
+def _failure(batch: DequeuedBatch, position: int, error: BodyInvalid, now_ms: int, *, is_last: bool) -> Failure:
     metadata = batch.metadata[position]
     attempt = metadata.attemptsAllowed - metadata.attemptsRemaining + 1
     log.error("%s cannot be run: %s", batch.descriptors[position], error)
-    status = describe_failure(attempt, metadata.attemptsAllowed, 0.0, error, with_traceback=False, is_last=is_last)
+    status = describe_failure(
+        *(attempt, metadata.attemptsAllowed, 0.0, error),
+        with_traceback=False,
+        is_last=is_last,
+        at_seconds=now_ms / 1000,
+    )
     after_ms = None if is_last else delay_ms(DEFAULT_BACKOFF, attempt)
     return Failure(status, after_ms, UNREADABLE, label_of(batch.bodies[position]))

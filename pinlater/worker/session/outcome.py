@@ -133,6 +133,7 @@ def describe_failure(
     with_traceback: bool = True,
     is_last: bool = False,
     verdict: str = "",
+    at_seconds: float | None = None,
 ) -> str:
     """Return what a failed attempt leaves in the job's status; see ``pinlater.model.status``.
 
@@ -144,8 +145,10 @@ def describe_failure(
         with_traceback: whether it matters where.
         is_last: whether there is no other attempt; what the last one leaves is told, however many there might be.
         verdict: why there is none.
+        at_seconds: when it failed, epoch seconds, as the server has them; None: now, by this machine's clock.
     """
-    header = f"attempt {attempt}/{attempts_allowed} {format_origin(_HOST, os.getpid(), time.time())} {seconds:.2f} s"
+    here = format_origin(_HOST, os.getpid(), time.time() if at_seconds is None else at_seconds)
+    header = f"attempt {attempt}/{attempts_allowed} {here} {seconds:.2f} s"
     said = _sendable(describe_error(error))
     frames = [_sendable(frame) for frame in (*_frames_of(error), *_step_line(error))] if with_traceback else []
     return format_failure(

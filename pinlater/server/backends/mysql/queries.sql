@@ -401,7 +401,9 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     waits_for = IF(is_cancelled, NULL, :waits_for),
     updated_at = :now + IF(is_cancelled, 0 * LAST_INSERT_ID(id), 0),
     failure_group = IF(:attempts IS NOT NULL OR (is_cancelled AND :is_back), NULL, failure_group),
-    custom_status = LEFT(CONCAT(:status, custom_status), 5000)
+    custom_status = IF(:attempts IS NOT NULL AND CHAR_LENGTH(CONCAT(:status, custom_status)) > 1600,
+        CONCAT(LEFT(CONCAT(:status, custom_status), 1598), '…', CHAR(10 USING utf8mb4)),
+        LEFT(CONCAT(:status, custom_status), 5000))
 WHERE id = :id AND state = 1 AND queue_id = :queue AND priority = :priority AND claim = :claim
 
 -- name: keep_message

@@ -86,7 +86,9 @@ for at, item in ipairs(items) do
       allowed = string.format('%d', attempts)
       remaining = allowed
     end
-    if status ~= '' then
+    if attempts then
+      begin_status(member, status)
+    elseif status ~= '' then
       extend_status(member, status, '')
     end
     local is_asked = linked and linked.is_cancelled(member)

@@ -1,12 +1,14 @@
--- Custom statuses: stored apart from the record, since most jobs have none, and cut after 5000 characters of UTF-8.
+-- Custom statuses: stored apart from the record, since most jobs have none, and cut after 5000 characters of UTF-8. A job
+-- that gets new attempts keeps fewer, so that there is room for what these say; a text cut for that ends its line.
 local MOST_CHARACTERS = 5000
+local KEPT_CHARACTERS = 1600
 
-local function truncate(text)
-  if #text <= MOST_CHARACTERS then
+local function truncate(text, most)
+  if #text <= most then
     return text
   end
   local at = 0
-  for _ = 1, MOST_CHARACTERS + 1 do
+  for _ = 1, most + 1 do
     at = string.find(text, '[^\128-\191]', at + 1)
     if not at then
       return text
@@ -17,5 +19,16 @@ end
 
 local function extend_status(member, before, after)
   local old = redis.call('HGET', prefix .. 'status', member) or ''
-  redis.call('HSET', prefix .. 'status', member, truncate(before .. old .. after))
+  redis.call('HSET', prefix .. 'status', member, truncate(before .. old .. after, MOST_CHARACTERS))
+end
+
+local function begin_status(member, before)
+  local old = redis.call('HGET', prefix .. 'status', member)
+  if old or before ~= '' then
+    local text = before .. (old or '')
+    if truncate(text, KEPT_CHARACTERS) ~= text then
+      text = truncate(text, KEPT_CHARACTERS - 2) .. '…\n'
+    end
+    redis.call('HSET', prefix .. 'status', member, text)
+  end
 end
