@@ -178,17 +178,25 @@ def test_a_prepended_status_is_cut_at_its_old_end(backend, character):
 
 
 @pytest.mark.parametrize("status", ["", "é"])
-def test_new_attempts_find_room_in_the_status(backend, status):
+def test_a_new_run_finds_room_in_the_status(backend, status):
     old = "🐙" * MAX_STATUS_CHARACTERS
-    descriptor, _ = backend.started(status=old)
-    backend.checkpoint(descriptor, status=status, attempts=3)
+    descriptor, _ = backend.started(status=old, attempts=3)
+    backend.checkpoint(descriptor, status=status, attempts=3, move_to_pending=True)
     assert backend.look(descriptor).status == f"{(status + old)[:1598]}…\n"
 
 
-def test_new_attempts_of_a_job_that_says_nothing_leave_it_so(backend):
-    descriptor, _ = backend.started()
-    backend.checkpoint(descriptor, attempts=3)
+def test_a_new_run_of_a_job_that_says_nothing_leaves_it_so(backend):
+    descriptor, _ = backend.started(attempts=3)
+    backend.checkpoint(descriptor, attempts=3, move_to_pending=True)
     assert backend.look(descriptor).status == ""
+
+
+@pytest.mark.parametrize("changes", [{"attempts": 3}, {"attempts": 4, "move_to_pending": True}])
+def test_what_is_no_new_run_leaves_the_status_whole(backend, changes):
+    old = "-" * MAX_STATUS_CHARACTERS
+    descriptor, _ = backend.started(status=old, attempts=3)
+    backend.checkpoint(descriptor, **changes)
+    assert backend.look(descriptor).status == old
 
 
 def test_one_call_with_renewals_changes_and_strangers(backend):

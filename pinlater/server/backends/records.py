@@ -9,7 +9,7 @@ from pinlater.model.attempts import DequeuedJob
 from pinlater.model.descriptor import JobDescriptor
 
 MAX_STATUS_CHARACTERS = 5000
-"""Custom status is cut to this, on every store; to 1600 by a checkpoint that gives new attempts."""
+"""Custom status is cut to this, on every store; to 1600 of a job that is given back with all attempts."""
 
 MAX_QUEUE_NAME_CHARACTERS = 58
 """Longest queue name that every store can keep (MySQL: ``plq_<shard>_<name>`` has to fit into 64)."""

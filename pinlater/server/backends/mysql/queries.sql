@@ -392,6 +392,9 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     run_after = IF(:is_back AND is_cancelled, run_after,
                    IF(job_key IS NULL, COALESCE(:run_after, run_after),
                       LEAST(COALESCE(:run_after, run_after), 4503599627370496 - 1))),
+    custom_status = IF(:is_back AND :attempts = attempts_allowed AND CHAR_LENGTH(CONCAT(:status, custom_status)) > 1600,
+        CONCAT(LEFT(CONCAT(:status, custom_status), 1598), '…', CHAR(10 USING utf8mb4)),
+        LEFT(CONCAT(:status, custom_status), 5000)),
     attempts_allowed = COALESCE(:attempts, attempts_allowed),
     attempts_remaining = COALESCE(:attempts, attempts_remaining),
     messages = messages + :kept,
@@ -400,10 +403,7 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     unique_key = IF(:is_back AND {is_to_end}, NULL, unique_key),
     waits_for = IF(is_cancelled, NULL, :waits_for),
     updated_at = :now + IF(is_cancelled, 0 * LAST_INSERT_ID(id), 0),
-    failure_group = IF(:attempts IS NOT NULL OR (is_cancelled AND :is_back), NULL, failure_group),
-    custom_status = IF(:attempts IS NOT NULL AND CHAR_LENGTH(CONCAT(:status, custom_status)) > 1600,
-        CONCAT(LEFT(CONCAT(:status, custom_status), 1598), '…', CHAR(10 USING utf8mb4)),
-        LEFT(CONCAT(:status, custom_status), 5000))
+    failure_group = IF(:attempts IS NOT NULL OR (is_cancelled AND :is_back), NULL, failure_group)
 WHERE id = :id AND state = 1 AND queue_id = :queue AND priority = :priority AND claim = :claim
 
 -- name: keep_message

@@ -291,7 +291,7 @@ UPDATE jobs NOT INDEXED SET
     claim = iif(?5 AND NOT {is_to_end_then}, NULL, claim),
     claim_expires = iif(?5, NULL, ?2 + claim_lease),
     updated_at = ?2,
-    custom_status = iif(?7 IS NOT NULL AND length(?8 || custom_status) > 1600,
+    custom_status = iif(?5 AND ?7 = attempts_allowed AND length(?8 || custom_status) > 1600,
         substr(?8 || custom_status, 1, 1598) || char(8230, 10), substr(?8 || custom_status, 1, 5000)),
     unique_key = iif(?5 AND {is_to_end_then}, NULL, unique_key),
     waits_for = iif(is_cancelled, NULL, ?9),

@@ -81,15 +81,15 @@ for at, item in ipairs(items) do
       redis.call('HSET', prefix .. 'bodies', member, body)
       bytes = string.match(bytes, '^0%d') and '0' .. #body or tostring(#body)
     end
+    if is_back and attempts == tonumber(allowed) then
+      begin_status(member, status)
+    elseif status ~= '' then
+      extend_status(member, status, '')
+    end
     if attempts then
       bytes = string.format('%d', bytes)
       allowed = string.format('%d', attempts)
       remaining = allowed
-    end
-    if attempts then
-      begin_status(member, status)
-    elseif status ~= '' then
-      extend_status(member, status, '')
     end
     local is_asked = linked and linked.is_cancelled(member)
     if is_asked and is_back then

@@ -1,5 +1,5 @@
 -- Custom statuses: stored apart from the record, since most jobs have none, and cut after 5000 characters of UTF-8. A job
--- that gets new attempts keeps fewer, so that there is room for what these say; a text cut for that ends its line.
+-- that runs anew, with all of its attempts, keeps fewer: they need room, too. A text that is cut for that ends its line.
 local MOST_CHARACTERS = 5000
 local KEPT_CHARACTERS = 1600
 
