@@ -19,10 +19,10 @@ from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.records import Claim, JobFilter
 from pinlater.server.backends.redis import RedisEndpoint
 from pinlater.server.backends.redis.script_calls import ScriptRunner
-from pinlater.server.backends.sharded import ShardUnreachable
+from pinlater.server.backends.sharded import ShardFull, ShardUnreachable
 from pinlater.server.backends.tls_files import TlsFiles
 from pinlater.server.clock import elapsed_seconds
-from tests.support.bench import QUEUE, ack_of, new_job
+from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
 from tests.support.openssl import certificates
 from tests.support.ports import free_port
 from tests.support.redis_bench import CLAIM
@@ -186,11 +186,36 @@ def test_a_full_server_refuses_new_jobs_and_changes_nothing(bench, service, shar
     (name,) = bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
     with service.client() as client:
         client.config_set("maxmemory", 1)
-        with pytest.raises(ShardUnreachable, match="accepts no new jobs"):
+        with pytest.raises(ShardFull, match="accepts no new jobs"):
             bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
         client.config_set("maxmemory", 0)
     assert bench.count(shard) == 1
     assert [job.descriptor for job in bench.take(shard)] == [name]
+
+
+def test_what_a_full_server_has_is_worked_off(bench, service, shard):
+    """Whoever has run a job can say so, and operators can make room."""
+    names = bench.run(shard.enqueue_jobs(QUEUE, [new_job() for _ in range(6)]))
+    with service.client() as client:
+        client.config_set("maxmemory", 1)
+        assert [job.descriptor for job in bench.take(shard)] == names
+        held = [checkpoint_of(name, claim=CLAIM.descriptor) for name in names]
+        assert bench.run(shard.checkpoint_jobs(QUEUE, held)).changed == 6
+        acks = [ack_of(name, claim=CLAIM.descriptor, status="done", result=b"1") for name in names[:2]]
+        failed = [ack_of(names[2]), ack_of(names[3], is_final=True)]
+        assert bench.run(shard.ack_dequeued_jobs(QUEUE, acks, failed)).changed == 4
+        assert bench.run(shard.cancel_jobs(QUEUE, [JobDescriptor.parse(names[4])], "stop")).asked
+        assert bench.run(shard.release_claims(QUEUE, "worker")) == 2
+        assert bench.run(shard.retry_failed_jobs(QUEUE, 1, 1, None, 10)) == 2  # the cancelled one is FAILED, too
+        assert bench.run(shard.acquire_tokens(QUEUE, 1.0, 1)).taken == 1
+        assert bench.run(shard.lock_queue(QUEUE, 1000)) is not None
+        bench.run(shard.store_report("worker", b"report", 1000))
+        bench.run(shard.change_queue_settings(QUEUE, QueueChange(is_paused=True)))
+        assert bench.run(shard.queue_settings())[QUEUE].is_paused
+        assert bench.run(shard.delete_jobs(QUEUE, JobFilter(PENDING, 1), 1)) == 1
+        bench.run(shard.delete_queue(QUEUE))
+        client.config_set("maxmemory", 0)
+    assert bench.run(shard.queue_names()) == set()
 
 
 def test_a_queue_outlives_the_eviction_of_its_jobs(bench, service, shard):

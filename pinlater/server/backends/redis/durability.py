@@ -13,6 +13,12 @@ log = logging.getLogger(__name__)
 _SETTINGS = ("appendonly", "appendfsync", "save", "maxmemory", "maxmemory-policy")
 
 
+_EVICTION = {
+    "allkeys": "Redis evicts whole queues when its memory is full",
+    "volatile": "when its memory is full, Redis forgets which calls it has carried out and which unique keys are taken",
+}
+
+
 class DurabilityCheck:
     """Reads the settings of a shard's server and warns of those that can lose jobs.
 
@@ -53,9 +59,7 @@ def durability_warnings(config: dict[str, str]) -> list[str]:
             "set appendfsync everysec or always"
         )
     policy = config.get("maxmemory-policy", "noeviction")
-    if policy.startswith("allkeys") and config.get("maxmemory") != "0":
-        warnings.append(
-            f"maxmemory-policy is {policy}: Redis evicts whole queues when its memory is full; "
-            "set maxmemory-policy noeviction"
-        )
+    for kind, harm in _EVICTION.items():
+        if policy.startswith(kind) and config.get("maxmemory") != "0":
+            warnings.append(f"maxmemory-policy is {policy}: {harm}; set maxmemory-policy noeviction")
     return warnings

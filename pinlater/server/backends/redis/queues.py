@@ -21,8 +21,8 @@ _READ_PAGE = 500
 class RedisQueues:
     """The names of queues are in one set; each queue has keys of its own.
 
-    Settings are cached, and read again when a counter shows that some were changed. Older servers do not count, and a
-    change may be interrupted before it is counted, so a few queues are refreshed at each read anyway.
+    Settings are cached, and read again when a counter shows that some were changed; the scripts that change them count.
+    Older servers may not, or be interrupted before, so a few queues are refreshed at each read anyway.
 
     Args:
         scripts: of the shard.
@@ -52,7 +52,6 @@ class RedisQueues:
             await self._scripts.run("delete_queue", queue)
             await drop_leftovers(self._scripts)
         await self._command("SREM", self._names_key, queue)
-        await self._command("INCR", self._changes_key)
         if await self._command("EXISTS", self._scripts.queue_key(queue)):  # created again meanwhile
             await self._command("SADD", self._names_key, queue)
 
@@ -92,7 +91,6 @@ class RedisQueues:
     async def change_settings(self, queue: str, change: QueueChange) -> None:
         """Change the settings of a queue."""
         await self._scripts.run("change_queue_settings", queue, *map(_argument, change))
-        await self._command("INCR", self._changes_key)
 
 
 def _argument(value: float | None) -> str:

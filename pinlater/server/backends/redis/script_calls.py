@@ -22,7 +22,7 @@ from pinlater.errors import ShardConnectionFailed, UnknownError
 from pinlater.server.backends.redis.cluster import key_moved
 from pinlater.server.backends.redis.connection import CALL_SECONDS, SharedConnection
 from pinlater.server.backends.redis.scripts import scripts
-from pinlater.server.backends.sharded import ShardUnreachable
+from pinlater.server.backends.sharded import ShardFull, ShardUnreachable
 from pinlater.server.backends.store import parent_refused, queue_not_found
 
 PREFIX = "pinlater:"
@@ -130,7 +130,7 @@ class ScriptRunner:
         Raises:
             QueueNotFound: the shard does not have the queue.
             EnqueueRejected: a new job has a parent that gets no more children.
-            ShardUnreachable: nothing was changed.
+            ShardUnreachable, ShardFull: nothing was changed.
             ShardConnectionFailed: it is unknown whether anything was changed.
             UnknownError: the shard refused; nothing was changed.
         """
@@ -175,5 +175,5 @@ class ScriptRunner:
                 return key_moved(self.name)
             return ShardUnreachable(f"shard {self.name} cannot serve: {text}")
         if is_enqueue and (isinstance(error, OutOfMemoryError) or text.startswith(_REJECTING_WRITES)):
-            return ShardUnreachable(f"shard {self.name} accepts no new jobs: {text}")  # another shard may
+            return ShardFull(f"shard {self.name} accepts no new jobs: {text}")  # another shard may
         return UnknownError(f"shard {self.name} refused the call, nothing was changed: {text}")

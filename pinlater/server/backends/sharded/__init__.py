@@ -1,7 +1,14 @@
 """A store of several shards: what all such stores share, whatever database a shard is kept in."""
 
 from pinlater.server.backends.sharded.server_list import meet_servers
-from pinlater.server.backends.sharded.shard import CallResult, DuePriorities, Shard, ShardSpec, ShardUnreachable
+from pinlater.server.backends.sharded.shard import (
+    CallResult,
+    DuePriorities,
+    Shard,
+    ShardFull,
+    ShardSpec,
+    ShardUnreachable,
+)
 from pinlater.server.backends.sharded.shard_clock import ClockRecord, ShardClock
 from pinlater.server.backends.sharded.store import ShardedStore
 from pinlater.server.backends.sharded.store_clock import ClockUpdater, StoreClock
@@ -13,6 +20,7 @@ __all__ = [
     "DuePriorities",
     "Shard",
     "ShardClock",
+    "ShardFull",
     "ShardSpec",
     "ShardUnreachable",
     "ShardedStore",

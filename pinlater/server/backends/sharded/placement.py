@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import random
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from pinlater.errors import EnqueueRejected, ServiceError
+from pinlater.errors import EnqueueRejected, NoHealthyShards, ServiceError
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sharded.fan_out import PATIENCE_SECONDS, ask_all, no_healthy_shards
 from pinlater.server.backends.sharded.partial_failure import partial_failure
-from pinlater.server.backends.sharded.shard import Shard, ShardUnreachable
+from pinlater.server.backends.sharded.shard import Shard, ShardFull, ShardUnreachable
 from pinlater.server.backends.sharded.shard_handle import ShardHandle
 from pinlater.server.backends.sharded.shard_registry import ShardRegistry
+from pinlater.server.log_rate_limit import LogRateLimit
+
+log = logging.getLogger(__name__)
+log.addFilter(LogRateLimit())
 
 _J = TypeVar("_J")
 
@@ -155,14 +160,18 @@ async def _store_anywhere(registry: ShardRegistry, given: NewJobs[_J], call: Sto
     if known is not None:
         return known
     deadline = time.monotonic() + PATIENCE_SECONDS
+    full: ShardFull | None = None
     for number, handle in enumerate(_in_turn(registry, given.once)):
         if number and time.monotonic() > deadline:
             break
         try:
             return await call(handle, given.jobs, given.once)
+        except ShardFull as error:  # so it says itself, and another shard may have room
+            log.warning("%s", error)
+            full = error
         except ShardUnreachable:  # nothing was stored: another shard may have them
             continue
-    raise no_healthy_shards()
+    raise no_healthy_shards() if full is None else NoHealthyShards(f"no shard takes new jobs at present: {full}")
 
 
 def _in_turn(registry: ShardRegistry, once: IdempotencyKey | None) -> list[ShardHandle]:

@@ -15,6 +15,10 @@ class ShardUnreachable(ShardConnectionFailed):
     """Nothing of the call reached the shard, so that it may be sent to another one."""
 
 
+class ShardFull(ShardUnreachable):
+    """The shard answers, but has no room for new jobs, or accepts no changes; nothing was changed."""
+
+
 class ShardSpec(NamedTuple):
     """A shard, as the file of shards describes it.
 
@@ -80,9 +84,10 @@ class Shard(Store, Protocol):
     """A store that keeps a part of the jobs of every queue, and answers a few more questions.
 
     A verb raises ``ShardConnectionFailed`` when the shard does not answer, after its own retries and within 10 s,
-    and ``ShardUnreachable`` if nothing was sent; both count against its health, other errors do not. A shard keeps
-    its queues by itself, and raises ``QueueNotFound`` for those that it does not have; the sharded store knows whether
-    another shard has them. It does not connect before its first call.
+    and ``ShardUnreachable`` if nothing was sent; both count against its health, other errors do not, nor does
+    ``ShardFull``, which sends new jobs to another shard. A shard keeps its queues by itself, and raises
+    ``QueueNotFound`` for those that it does not have; the sharded store knows whether another shard has them. It does
+    not connect before its first call.
 
     Positions of ``scan_jobs`` may lie between jobs: ``local_id`` 0 is before all jobs of that moment, ``2**63 - 1``
     behind them. Those that it returns need not name the shard.

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from pinlater.errors import ServiceError, ShardConnectionFailed
 from pinlater.server.backends.sharded.health import Health
-from pinlater.server.backends.sharded.shard import Shard, ShardSpec, ShardUnreachable
+from pinlater.server.backends.sharded.shard import Shard, ShardFull, ShardSpec, ShardUnreachable
 from pinlater.server.metrics.shard_state import ShardState
 
 log = logging.getLogger(__name__)
@@ -89,6 +89,9 @@ class ShardHandle:
         began = time.perf_counter()
         try:
             result = await call(self.shard)
+        except ShardFull:  # it is well, and its jobs can be worked off
+            self._answered(began)
+            raise
         except ShardConnectionFailed as error:
             self._on_call(self.name, time.perf_counter() - began, is_answered=False)
             self._fail(error)

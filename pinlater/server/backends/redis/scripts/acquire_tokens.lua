@@ -3,6 +3,7 @@
 -- ARGV[2] microseconds between two tokens; [3] size of the bucket in microseconds; [4] wanted tokens, below 0 to
 -- return some.
 -- Returns {tokens acquired, milliseconds until the next token}.
+-- parts: when_full
 local interval, most, wanted = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local now_us = now * 1000
 local spent_until = tonumber(redis.call('GET', prefix .. 'bucket') or 0)

@@ -3,7 +3,7 @@
 -- counts. Counts are text: "<position>:<count> ...". Everything expires by itself.
 -- ARGV[2]: MessagePack, a list of {resolution, start, kind, queue, name, counts, lifetime in seconds}.
 -- standalone
--- parts: clock
+-- parts: clock when_full
 local function merge(stored, added)
   local sums, order = {}, {}
   for _, text in ipairs({stored, added}) do

@@ -1,5 +1,6 @@
 -- Changes the settings of a queue. ARGV[2] "1" or "0": paused or not; [3] jobs per second; [4] jobs running at once.
 -- An empty value leaves the setting as it is, "0" removes it.
+-- parts: when_full
 for at, name in ipairs({'is_paused', 'jobs_per_second', 'max_running'}) do
   local wanted = ARGV[at + 1]
   if wanted ~= '' then
@@ -10,4 +11,5 @@ for at, name in ipairs({'is_paused', 'jobs_per_second', 'max_running'}) do
     end
   end
 end
+redis.call('INCR', string.match(KEYS[1], '^[^{]*{[^:]*') .. '}:queues:changes') -- so that all servers read them again
 return 1

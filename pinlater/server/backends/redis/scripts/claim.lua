@@ -66,7 +66,7 @@ repeat
       if is_dry then
         offset = offset + covered
       elseif covered > 0 then
-        redis.call('ZREMRANGEBYRANK', key, 0, covered - 1)
+        redis.call('ZREMRANGEBYRANK', key, 0, covered - 1) -- first, see when_full.lua
         call_in_chunks('HSET', JOBS, records)
         call_in_chunks('ZADD', CLAIMS, claims)
         if keyed then

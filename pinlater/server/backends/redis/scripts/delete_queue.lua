@@ -1,7 +1,7 @@
 -- A queue with all its jobs -> none. Redis frees large keys in a background thread, so millions of jobs take no longer.
 -- Descriptors of this generation find nothing in the next one. Links and statuses stay for drop_links, if there are
 -- links.
--- parts: due_index
+-- parts: when_full due_index
 local keys = {KEYS[1], JOBS, CLAIMS}
 local names = {
   'bodies', 'unique', 'keys', 'job_keys', 'turns', 'settings', 'bucket', 'lock', 'S', 'F', 'results', 'failing',
@@ -25,6 +25,7 @@ for priority = 1, 127 do
   end
 end
 redis.call('UNLINK', unpack(keys))
+redis.call('INCR', SHARD .. '}:queues:changes')
 redis.call('ZREM', SHARD .. '}:earliest:failures', QUEUE)
 for _, kind in ipairs(DUE_KINDS) do
   redis.call('ZREM', SHARD .. '}:earliest:' .. kind, QUEUE)

@@ -2,7 +2,7 @@
 -- workers by the time at which their report expires. ARGV[2] worker; [3] report; [4] lifetime in ms, "0" to remove
 -- the report.
 -- standalone
--- parts: clock
+-- parts: clock when_full
 local expiry = KEYS[1] .. ':expiry'
 if ARGV[4] == '0' then
   redis.call('HDEL', KEYS[1], ARGV[2])

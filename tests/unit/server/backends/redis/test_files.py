@@ -96,6 +96,7 @@ def test_every_script_says_what_it_does():
         ({"appendonly": "no", "save": "3600 1"}, "since the last snapshot"),
         ({"appendonly": "yes", "appendfsync": "no"}, "set appendfsync everysec or always"),
         ({"appendonly": "yes", "maxmemory": "1000", "maxmemory-policy": "allkeys-lru"}, "maxmemory-policy noeviction"),
+        ({"appendonly": "yes", "maxmemory": "1000", "maxmemory-policy": "volatile-ttl"}, "which unique keys are taken"),
     ],
 )
 def test_settings_that_cost_jobs_are_warned_of(config, expected):
@@ -109,7 +110,7 @@ def test_settings_that_cost_jobs_are_warned_of(config, expected):
         {},
         {"appendonly": "yes", "appendfsync": "always"},
         {"appendonly": "yes", "appendfsync": "everysec", "maxmemory": "0", "maxmemory-policy": "allkeys-lru"},
-        {"appendonly": "yes", "appendfsync": "everysec", "maxmemory": "1000", "maxmemory-policy": "volatile-ttl"},
+        {"appendonly": "yes", "appendfsync": "everysec", "maxmemory": "1000", "maxmemory-policy": "noeviction"},
     ],
 )
 def test_settings_that_keep_jobs_are_not(config):

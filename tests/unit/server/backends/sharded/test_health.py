@@ -12,7 +12,8 @@ from pinlater.errors import (
     ShardConnectionFailed,
     UnknownError,
 )
-from pinlater.server.backends.sharded import ShardUnreachable
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.server.backends.sharded import ShardFull, ShardUnreachable
 from pinlater.server.backends.sharded.health import MAX_FAILURES_IN_A_ROW, WINDOW, Health
 from tests.support.bench import QUEUE, ack_of, new_job
 from tests.unit.server.backends.sharded.fake_shards import ADDRESS, FleetBench, specs_of
@@ -32,6 +33,23 @@ def test_a_dead_shard_is_left_alone_until_it_answers(fleet):
     fleet.shards["2"].error = None
     fleet.wait_until(lambda: fleet.unhealthy_shards == 0)
     assert fleet.count_jobs(QUEUE, PENDING) == 2
+
+
+def test_a_full_shard_goes_on_without_new_jobs(fleet, caplog):
+    fill(fleet, 2, 2, 2)
+    fleet.shards["2"].error = ShardFull("shard 2 accepts no new jobs")
+    names = [fleet.enqueue_jobs(QUEUE, [new_job()])[0] for _ in range(20)]
+    assert {JobDescriptor.parse(name).shard for name in names} == {"1", "3"}
+    for shard in fleet.shards.values():
+        shard.error = ShardFull(f"shard {shard.name} accepts no new jobs: its memory is full")
+    for _ in range(10):
+        with pytest.raises(NoHealthyShards, match=r"no shard takes new jobs at present: .* its memory is full"):
+            fleet.enqueue_jobs(QUEUE, [new_job()])
+    assert "shard 2 accepts no new jobs: its memory is full" in caplog.text
+    for shard in fleet.shards.values():
+        shard.error = None
+    assert len(fleet.dequeue_jobs(QUEUE, 100, CLAIM).jobs) == 26
+    assert fleet.unhealthy_shards == 0
 
 
 def test_with_all_shards_dead_calls_fail_at_once_and_work_again_later(fleet):
