@@ -1,8 +1,9 @@
-"""Durations on the command line."""
+"""Durations and other numbers on the command line."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import click
 
@@ -11,6 +12,21 @@ DURATION = "TIME"
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)", re.ASCII)
+_MOST_SECONDS = 1e11
+"""3,000 years: times until then can be written as dates."""
+_MOST = 1e9
+"""The highest number: as seconds 30 years, which the waits of all platforms can count."""
+
+
+class NumberRange(click.FloatRange):
+    """A range of numbers without nan and without what no wait can count, such as inf; see ``click.FloatRange``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number of a text."""
+        number = super().convert(value, param, ctx)
+        if not abs(number) <= _MOST:
+            self.fail(f"{value!r} is not a number of at most {_MOST:.0f}.", param, ctx)
+        return number
 
 
 def parse_duration(text: str) -> float:
@@ -23,4 +39,7 @@ def parse_duration(text: str) -> float:
     is_whole = "".join(number + unit for number, unit in parts) == text
     if not parts or not is_whole or (len(parts) > 1 and not all(unit for _, unit in parts)):
         raise click.BadParameter(f"{text!r} is not a duration; write 90s, 15m, 2h, 7d or 1d12h.")
-    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if seconds > _MOST_SECONDS:
+        raise click.BadParameter(f"{text!r} is longer than 3,000 years; write less.")
+    return seconds

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pinlater.durations import NumberRange
 from pinlater.model.state import JobState
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def _common_options() -> list[click.Option]:
         ),
         click.Option(
             ["--timeout"],
-            type=click.FloatRange(min=0, min_open=True),
+            type=NumberRange(min=0, min_open=True),
             metavar="SECONDS",
             help="Timeout of a call, including retries.  [default: 10]",
             **shared,

@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from pinlater.cli.command import Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.output import moment, print_json, visible
+from pinlater.durations import NumberRange
 
 if TYPE_CHECKING:
     from pinlater.triage.findings import Finding, Severity
@@ -73,7 +74,7 @@ def parse_url(text: str) -> str:
     show_default=True,
     help="Least severity that makes the exit status 1, and that is told.",
 )
-@click.option("--every", type=click.FloatRange(min=1), metavar="SECONDS", help="Look again and again, until stopped.")
+@click.option("--every", type=NumberRange(min=1), metavar="SECONDS", help="Look again and again, until stopped.")
 @click.option(
     "--notify",
     type=parse_command,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -144,7 +145,7 @@ def _of_lines(lines: Iterable[bytes], make: Callable[[bytes], RawJob]) -> Iterat
 
     decode = msgspec.json.Decoder(msgspec.Raw).decode
     for number, line in enumerate(lines, start=1):
-        content = line.strip()
+        content = line.removeprefix(BOM_UTF8 if number == 1 else b"").strip()
         if content:
             try:
                 decode(content)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pinlater.cli.backoffs import BACKOFF, parse_backoff
-from pinlater.durations import DURATION, parse_duration
+from pinlater.durations import DURATION, NumberRange, parse_duration
 
 if TYPE_CHECKING:
     from pinlater.model.policy import Policy
 
-_SECONDS: dict[str, Any] = {"type": click.FloatRange(min=0, min_open=True), "metavar": "SECONDS"}
+_SECONDS: dict[str, Any] = {"type": NumberRange(min=0, min_open=True), "metavar": "SECONDS"}
 
 _POLICY = {
     "backoff": click.option(

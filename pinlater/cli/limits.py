@@ -8,6 +8,7 @@ from pinlater.cli.command import WITH_TABLE, Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.output import print_json
 from pinlater.cli.tables import Table
+from pinlater.durations import NumberRange
 from pinlater.errors import QueueNotFound
 from pinlater.model.queues import QueueSettings
 
@@ -62,7 +63,7 @@ def resume(session: Session, /, *, queues: tuple[str, ...]) -> None:
 @click.argument("queue", required=False, shell_complete=complete_queues)
 @click.option(
     "--rate",
-    type=click.FloatRange(min=0),
+    type=NumberRange(min=0),
     metavar="JOBS",
     help="Maximum number of jobs per second, for all servers together; 0 for no limit.",
 )

@@ -10,6 +10,7 @@ from pinlater.cli.bulk_action import progress_bar
 from pinlater.cli.command import Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.output import print_fields, print_json, some_jobs
+from pinlater.durations import NumberRange
 from pinlater.jobs.options import QUEUE_NAME
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 @click.option("--succeeded", is_flag=True, help="Also migrate succeeded jobs.")
 @click.option(
     "--patience",
-    type=click.FloatRange(min=0),
+    type=NumberRange(min=0),
     default=60.0,
     show_default=True,
     metavar="SECONDS",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -95,11 +95,25 @@ def outbox_relay(
 
     _set_up_logs(log_format)
     relay = Relay(Outbox(table, notify=not no_notify), database, session.server_set())
-    delivered = run(relay, until_empty=burst)
+    with _reported_database_errors():
+        delivered = run(relay, until_empty=burst)
     if session.as_json:
         print_json({"delivered": delivered})
     else:
         click.echo(f"{some_jobs(delivered)} delivered")
+
+
+@contextmanager
+def _reported_database_errors() -> Iterator[None]:
+    """Turn an error of a driver into a line that says what to do."""
+    from pinlater.outbox.sessions import is_of_database
+
+    try:
+        yield
+    except Exception as error:
+        if not is_of_database(error):
+            raise
+        raise click.ClickException(f"the database: {error}; create the table with: pinlater outbox-table") from error
 
 
 def _set_up_logs(log_format: str) -> None:
@@ -127,18 +141,12 @@ def outbox(session: Session, /, *, database: str, table: str) -> None:
     """
     from pinlater.outbox.connecting import connector, open_database
     from pinlater.outbox.dialects import check_table
-    from pinlater.outbox.sessions import is_of_database
     from pinlater.outbox.table import Table
 
     connect = connector(database)
-    try:
-        with closing(open_database(connect)) as opened:
-            rows = Table(opened, check_table(table), batch_size=1)
-            waiting, refused = rows.waiting(), rows.refused(_MOST_REFUSED)
-    except Exception as error:
-        if not is_of_database(error):
-            raise
-        raise click.ClickException(f"the database: {error}; create the table with: pinlater outbox-table") from error
+    with _reported_database_errors(), closing(open_database(connect)) as opened:
+        rows = Table(opened, check_table(table), batch_size=1)
+        waiting, refused = rows.waiting(), rows.refused(_MOST_REFUSED)
     if session.as_json:
         print_json({**waiting._asdict(), "rows": [row._asdict() for row in refused]})
     else:

@@ -14,6 +14,7 @@ from pinlater.cli.completion import complete_queues
 from pinlater.cli.failures import status_line
 from pinlater.cli.output import job_json, print_json, some_jobs, state_text, visible
 from pinlater.cli.summaries import Summaries
+from pinlater.durations import NumberRange
 
 if TYPE_CHECKING:
     from pinlater.cli.changes import Change
@@ -34,13 +35,13 @@ _MOST_ARGUMENTS = 60
 @click.argument("queues", nargs=-1, shell_complete=complete_queues)
 @click.option(
     "--interval",
-    type=click.FloatRange(min=0.1),
+    type=NumberRange(min=0.1),
     default=1.0,
     show_default=True,
     metavar="SECONDS",
     help="Polling interval.",
 )
-@click.option("--for", "seconds", type=click.FloatRange(min=0), metavar="SECONDS", help="Stop after this time.")
+@click.option("--for", "seconds", type=NumberRange(min=0), metavar="SECONDS", help="Stop after this time.")
 @click.pass_obj
 def tail(session: Session, /, *, queues: tuple[str, ...], interval: float, seconds: float | None) -> None:
     """Print a line whenever a job changes its state, until ^C.

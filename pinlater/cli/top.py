@@ -13,6 +13,7 @@ import click
 from pinlater.cli.command import WITH_TABLE, Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.output import print_json
+from pinlater.durations import NumberRange
 from pinlater.errors import PinLaterError, QueueNotFound
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ _LONG_SECONDS = 3600.0
 @click.argument("queues", nargs=-1, shell_complete=complete_queues)
 @click.option(
     "--interval",
-    type=click.FloatRange(min=0.2),
+    type=NumberRange(min=0.2),
     default=2.0,
     show_default=True,
     metavar="SECONDS",

@@ -176,7 +176,8 @@ class Move:
             copy = copy._replace(run_after_ms=max(job.run_after_ms or 0, due_ms))
         if self.attempts is not None:
             allowed = max(job.attempts_allowed, self.attempts)
-            copy = copy._replace(attempts_allowed=allowed, attempts_remaining=self.attempts, is_cancelled=False)
+            copy = copy._replace(attempts_allowed=allowed, attempts_remaining=self.attempts)
+            copy = copy._replace(is_cancelled=False, failure_group=None)  # as of a job that is retried in its queue
         return copy
 
 

@@ -85,7 +85,13 @@ class Relay:
         return self._run(until_empty=False)
 
     def run_until_empty(self) -> int:
-        """Deliver what is in the outbox now, and return how many jobs that were; refused ones stay in it."""
+        """Deliver what is in the outbox now, and return how many jobs that were; refused ones stay in it.
+
+        Raises:
+            ConfigError: the database can have no relay.
+            TypeError: the driver is not known.
+            Exception: of the driver: the database could not be used for some seconds, or has no such table.
+        """
         return self._run(until_empty=True)
 
     def stop(self) -> None:
@@ -93,14 +99,14 @@ class Relay:
         self._waker.set()
 
     def _run(self, *, until_empty: bool) -> int:
-        self._delivered, is_done = 0, False
+        self._delivered, self._pause_seconds, is_done = 0, 0.0, False
         with self._waker, closing(self._client):
             while not is_done and not self._waker.is_set:
                 try:
                     with closing(open_database(self._connect)) as database:
                         is_done = self._is_locked(database) and self._serve(database, until_empty=until_empty)
                 except Exception as error:
-                    if not is_of_database(error):
+                    if not is_of_database(error) or (until_empty and self._pause_seconds == _LONGEST_PAUSE_SECONDS):
                         raise
                     self._wait_for_database(error)
         return self._delivered

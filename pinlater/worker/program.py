@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from pinlater import __version__
-from pinlater.durations import DURATION, parse_duration
+from pinlater.durations import DURATION, NumberRange, parse_duration
 from pinlater.errors import EXIT_CONFIG, ConfigError
 from pinlater.worker.sizes import size
 
@@ -109,7 +109,7 @@ def main() -> None:
 @click.option("--burst", is_flag=True, help="Exit when the queues are empty and all retries of this run are done.")
 @click.option(
     "--lease",
-    type=click.FloatRange(1, 86400),
+    type=NumberRange(1, 86400),
     default=30.0,
     metavar="SECONDS",
     help="If the whole worker dies, other workers get its jobs after this time. Long jobs need no longer lease.  "
@@ -117,7 +117,7 @@ def main() -> None:
 )
 @click.option(
     "--drain",
-    type=click.FloatRange(0, 86400),
+    type=NumberRange(0, 86400),
     default=30.0,
     metavar="SECONDS",
     help="Time for running jobs to finish when the worker is told to stop.  [default: 30]",
@@ -127,7 +127,7 @@ def main() -> None:
 )
 @click.option(
     "--max-age",
-    type=click.FloatRange(1),
+    type=NumberRange(1),
     metavar="SECONDS",
     help="Replace a process of this age, between jobs.  [default: never]",
 )

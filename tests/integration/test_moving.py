@@ -91,6 +91,7 @@ def test_failed_jobs_stay_failed_or_are_tried_again(client, at_once):
     (job,) = jobs_in(client, NEW, FAILED).values()
     assert (job.body, job.status, job.descriptor.split(":")[2]) == (b"1", f"moved from {names[0]}\nwhy 1", "p2")
     client.move_these(Move(OLD, NEW, FAILED, attempts=3), names[1:])
+    assert client.count(NEW, PENDING, retrying=True) == 0  # as with those that are retried in their queue
     claimed = client.dequeue_jobs(NEW, 5)
     assert sorted((job.body, job.attempts_allowed, job.attempts_remaining) for job in claimed) == [
         (b"2", 3, 3),

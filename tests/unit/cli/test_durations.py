@@ -3,7 +3,9 @@
 import click
 import pytest
 
+from pinlater.cli.program import tool
 from pinlater.durations import parse_duration
+from pinlater.worker.program import worker
 
 
 @pytest.mark.parametrize(
@@ -17,3 +19,24 @@ def test_lengths_of_time(text, seconds):
 def test_what_is_no_length_of_time(text):
     with pytest.raises(click.BadParameter, match="write 90s"):
         parse_duration(text)
+
+
+@pytest.mark.parametrize("text", ["9" * 400, "9999999999999999999d"])
+def test_a_length_of_time_that_no_clock_can_count(text):
+    with pytest.raises(click.BadParameter, match="longer than 3,000 years"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        pytest.param(option, id=f"{program.name} {option.name}")
+        for program in (*tool.commands.values(), worker)
+        for option in program.params
+        if isinstance(option.type, click.FloatRange)
+    ],
+)
+@pytest.mark.parametrize("text", ["nan", "inf", "-1", "1e300"])
+def test_no_option_takes_a_number_that_cannot_be_counted(option, text):
+    with pytest.raises(click.BadParameter, match=r"is not (a number of at most|in the range)"):
+        option.type.convert(text, option, None)

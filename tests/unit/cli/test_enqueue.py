@@ -242,3 +242,10 @@ def test_with_its_class_a_job_has_its_key(tool_run, server, tmp_path):
         JobKey("bob", 2),
         None,
     ]
+
+
+def test_lines_of_a_file_from_windows(tool_run, server, stdin):
+    server.answer = enqueued
+    stdin(b'\xef\xbb\xbf{"a": 1}\r\n\r\n{"a": 2}\r\n')
+    assert tool_run("enqueue", "email", "--json-lines", "-") == (0, "2 jobs enqueued\n", "")
+    assert [job.body for job in request(server).jobs] == [b'{"a": 1}', b'{"a": 2}']

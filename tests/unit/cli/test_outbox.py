@@ -66,6 +66,14 @@ def test_a_table_that_is_missing_is_said_to_be(tool_run, url):
     assert "no such table: pinlater_outbox; create the table with: pinlater outbox-table" in err
 
 
+def test_a_burst_without_its_table_ends(tool_run, url, monkeypatch):
+    monkeypatch.setattr("pinlater.cli.outbox._set_up_logs", lambda _: None)
+    monkeypatch.setattr("pinlater.outbox.relay._LONGEST_PAUSE_SECONDS", 0.1)
+    status, out, err = tool_run("outbox-relay", url, "--burst")
+    assert (status, out) == (1, "")
+    assert "no such table: pinlater_outbox; create the table with: pinlater outbox-table" in err
+
+
 def test_the_url_may_be_in_the_environment(tool_run, url, monkeypatch):
     monkeypatch.setenv("PINLATER_OUTBOX_DATABASE", url)
     assert tool_run("outbox", "--table", "jobs")[0] == 0

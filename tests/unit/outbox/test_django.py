@@ -4,7 +4,7 @@ import io
 import json
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import transaction
 from django.test.utils import override_settings
 
@@ -56,6 +56,13 @@ def test_the_command_delivers_to_the_servers_of_the_settings(database):
         call_command("outbox_relay", burst=True, stdout=said)
     assert said.getvalue() == "1 jobs delivered\n"
     assert rows(database) == []
+
+
+def test_a_burst_before_the_migration_ends(database, monkeypatch):
+    monkeypatch.setattr("pinlater.outbox.relay._LONGEST_PAUSE_SECONDS", 0.1)
+    call_command("migrate", "pinlater_outbox", "zero", verbosity=0)
+    with pytest.raises(CommandError, match=r"no such table.*; create the table with: manage\.py migrate"):
+        call_command("outbox_relay", burst=True)
 
 
 def test_the_table_may_have_another_name_and_the_migration_can_be_undone(database):

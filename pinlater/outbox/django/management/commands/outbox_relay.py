@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
 
 from pinlater.outbox import Relay
 from pinlater.outbox.django import outbox
 from pinlater.outbox.relay_process import run
+from pinlater.outbox.sessions import is_of_database
 
 
 class Command(BaseCommand):  # type: ignore[misc] # Django has no types
@@ -27,4 +28,10 @@ class Command(BaseCommand):  # type: ignore[misc] # Django has no types
         """Run a relay."""
         servers = getattr(settings, "PINLATER_SERVERS", None)
         relay = Relay(outbox(), connections[options["database"]], servers)
-        self.stdout.write(f"{run(relay, until_empty=options['burst'])} jobs delivered")
+        try:
+            delivered = run(relay, until_empty=options["burst"])
+        except Exception as error:
+            if not is_of_database(error):
+                raise
+            raise CommandError(f"the database: {error}; create the table with: manage.py migrate") from error
+        self.stdout.write(f"{delivered} jobs delivered")
