@@ -87,8 +87,8 @@ def test_what_a_job_does_to_a_result_stays_with_it(attempts, calls):
 # Coroutine functions
 
 
-async def later(calls, what, seconds=0.0):
-    await asyncio.sleep(seconds)
+async def later(calls, what):
+    await asyncio.sleep(0)
     calls.append(what)
     return (what,)
 
@@ -114,11 +114,17 @@ def test_the_step_of_a_coroutine_function_is_awaited(attempts, calls):
 
 
 def test_several_at_once_are_named_in_the_order_of_the_calls(attempts, calls):
+    async def after(before, done, n):
+        await before.wait()
+        calls.append(n)
+        done.set()
+        return (n,)
+
     async def run(context):
-        waits = [0.03, 0.02, 0.0]
-        return await asyncio.gather(
-            *[context.step("a", partial(later, calls), n, wait) for n, wait in enumerate(waits)]
-        )
+        *ended, begins = (asyncio.Event() for _ in range(4))
+        begins.set()
+        orders = zip([*ended[1:], begins], ended, strict=True)  # each begins when the one behind it has ended
+        return await asyncio.gather(*[context.step("a", partial(after, *order), n) for n, order in enumerate(orders)])
 
     context = attempts.attempt()
     assert asyncio.run(run(context)) == [[0], [1], [2]]

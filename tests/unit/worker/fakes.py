@@ -3,10 +3,14 @@
 import os
 from collections import deque
 
-from pinlater.errors import ServerUnavailable
+from pinlater.client.servers import ServerSet
+from pinlater.errors import QueueNotFound, ServerUnavailable, StaleClaims
 from pinlater.protocol.messages import PinLaterDequeueMetadata, PinLaterDequeueResponse
 from pinlater.worker.claim_table.table import ClaimTable
+from pinlater.worker.keeper.service_client import KeeperClient
 from pinlater.worker.session.batch import DequeuedBatch
+from pinlater.worker.session.connector import Connector
+from tests.unit.client.fake_server import free_address
 
 
 class FakeChild:
@@ -109,3 +113,42 @@ def new_row():
 def batch_of(*descriptors, row=None, **options):
     area = (row or new_row()).acquire_area()
     return DequeuedBatch(reply(*descriptors, **options), area)
+
+
+class Line:
+    """A pipeline and a connector in one, whose server refuses each save: the claim is lost, or the job cancelled."""
+
+    delay_seconds = 0.0
+
+    def __init__(self, *, is_cancelled):
+        self._is_cancelled = is_cancelled
+
+    def open(self):
+        pass
+
+    def call(self, call):
+        request = call.arguments.request
+        assert request.tellStale
+        named = [request.requests[0].jobDescriptor]
+        raise StaleClaims("1 job", *([], named) if self._is_cancelled else (named,))
+
+
+class KeeperOfClaims(KeeperClient):
+    """A keeper's client whose server knows ``claims``, jobs that are ``cancelled``, and no queue ``deleted``."""
+
+    def __init__(self, claims, cancelled=()):
+        super().__init__(Connector(ServerSet([free_address()])), "keeper:1")
+        self.claims, self.cancelled = claims, cancelled
+        self.calls = 0
+
+    def _make(self, call):
+        self.calls += 1
+        request = call.arguments.request
+        assert request.tellStale
+        if request.queueName == "deleted":
+            raise QueueNotFound("deleted")
+        told = [(each.jobDescriptor, each.claimDescriptor) for each in request.requests]
+        lost = [job for job, claim in told if self.claims.get(job) != claim]
+        cancelled = [job for job, _ in told if job in self.cancelled and job not in lost]
+        if lost or cancelled:
+            raise StaleClaims("some", lost, cancelled)

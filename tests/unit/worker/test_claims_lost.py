@@ -8,24 +8,20 @@ from time import monotonic_ns
 import pytest
 
 from pinlater import ClaimLost, Discard, Job, Retry
-from pinlater.client.servers import ServerSet
-from pinlater.errors import JobTimeout, QueueNotFound, StaleClaims
+from pinlater.errors import JobTimeout
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.snapshot import HELD, RUNNING, SUCCEEDED
-from pinlater.worker.keeper.service_client import KeeperClient
 from pinlater.worker.processes import task_team
 from pinlater.worker.running import coroutines
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import never_kill
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.task_runner import TaskRunner
-from pinlater.worker.session.connector import Connector
 from pinlater.worker.session.outcome import LostClaim
 from pinlater.worker.session.saver import Saver
 from tests.support.savers import InBody
-from tests.unit.client.fake_server import free_address
-from tests.unit.worker.fakes import FakeChild, batch_of, names
+from tests.unit.worker.fakes import FakeChild, KeeperOfClaims, Line, batch_of, names
 from tests.unit.worker.keeper.keeper_bench import LONG_AGO_NS, Bench
 from tests.unit.worker.processes import team_jobs
 
@@ -167,22 +163,8 @@ def test_one_of_many_coroutines_is_cancelled(monkeypatch):
 # Who learns of it
 
 
-class Line:
-    """A pipeline and a connector in one, whose server holds a claim no longer."""
-
-    delay_seconds = 0.0
-
-    def open(self):
-        pass
-
-    def call(self, call):
-        request = call.arguments.request
-        assert request.tellStale
-        raise StaleClaims("1 job", [request.requests[0].jobDescriptor])
-
-
 def test_the_reply_of_a_save_tells_it():
-    child, line = FakeChild(), Line()
+    child, line = FakeChild(), Line(is_cancelled=False)
     codec = JobCodec([Saves])
     runner = Runner(codec, codec.names, Saver(line, line, Calls("me", is_plain=True), child), 30.0)
     batch = batch_of("jobs:s1:p1:7", bodies=[encode_body(Saves())])
@@ -232,32 +214,9 @@ def test_what_comes_too_late_does_not_concern_the_next_batch(bench):
     assert is_lost(again, 0)
 
 
-class Store(KeeperClient):
-    """A messenger whose server knows ``claims``."""
-
-    def __init__(self, claims):
-        super().__init__(Connector(ServerSet([free_address()])), "keeper:1")
-        self.claims = claims
-        self.calls = 0
-
-    def _make(self, call):
-        self.calls += 1
-        request = call.arguments.request
-        assert request.tellStale
-        if request.queueName == "deleted":
-            raise QueueNotFound("deleted")
-        stale = [
-            each.jobDescriptor
-            for each in request.requests
-            if self.claims.get(each.jobDescriptor) != each.claimDescriptor
-        ]
-        if stale:
-            raise StaleClaims("some", stale)
-
-
 def test_renewals_return_the_claims_that_have_ended():
     first, second, third = names(3)
-    store = Store({first: "a", second: "b", third: "a"})
+    store = KeeperOfClaims({first: "a", second: "b", third: "a"})
     assert store.renew([(first, "a"), (third, "a")]).lost == set()
     assert store.calls == 1
     assert store.renew([(first, "a"), (second, "a"), (third, "x")]).lost == {(second, "a"), (third, "x")}
@@ -266,13 +225,13 @@ def test_renewals_return_the_claims_that_have_ended():
 
 def test_of_a_job_that_is_held_twice_only_the_old_claim_has_ended():
     [first] = names(1)
-    store = Store({first: "new"})
+    store = KeeperOfClaims({first: "new"})
     assert store.renew([(first, "old"), (first, "new")]).lost == {(first, "old")}
 
 
 def test_with_its_queue_all_claims_have_ended():
     jobs = [(name, "a") for name in names(2, "deleted")]
-    assert Store({}).renew(jobs).lost == set(jobs)
+    assert KeeperOfClaims({}).renew(jobs).lost == set(jobs)
 
 
 def test_the_claim_table_fits_many_long_queue_names(bench):

@@ -9,27 +9,22 @@ from time import monotonic, monotonic_ns
 import pytest
 
 from pinlater import ClaimLost, Job, JobCancelled
-from pinlater.client.servers import ServerSet
-from pinlater.errors import StaleClaims
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.jobs.options import CANCEL_PATIENCE_SECONDS
 from pinlater.model.body_metadata import BodyMetadata, Recurrence
 from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.counters import CANCELLED
 from pinlater.worker.claim_table.snapshot import HELD, RUNNING, Identity
-from pinlater.worker.keeper.service_client import KeeperClient
 from pinlater.worker.processes import task_team
 from pinlater.worker.running import coroutines
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import never_kill
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.task_runner import TaskRunner
-from pinlater.worker.session.connector import Connector
 from pinlater.worker.session.outcome import Failure, Interruption, LostClaim
 from pinlater.worker.session.saver import Saver
 from tests.support.savers import InBody
-from tests.unit.client.fake_server import free_address
-from tests.unit.worker.fakes import FakeChild, batch_of, names
+from tests.unit.worker.fakes import FakeChild, KeeperOfClaims, Line, batch_of, names
 from tests.unit.worker.keeper.keeper_bench import LONG_AGO_NS, Bench
 from tests.unit.worker.processes import team_jobs
 
@@ -238,20 +233,6 @@ def test_one_of_many_coroutines_is_cancelled(monkeypatch, kind):
 # Who learns of it
 
 
-class Line:
-    """A pipeline and a connector in one, whose server says that the job is asked to stop."""
-
-    delay_seconds = 0.0
-
-    def open(self):
-        pass
-
-    def call(self, call):
-        request = call.arguments.request
-        assert request.tellStale
-        raise StaleClaims("1 job", [], [request.requests[0].jobDescriptor])
-
-
 class Saves(Job, queue="jobs"):
     def run(self, context):
         with pytest.raises(JobCancelled):
@@ -260,7 +241,7 @@ class Saves(Job, queue="jobs"):
 
 
 def test_the_reply_of_a_save_tells_it():
-    child, line = FakeChild(), Line()
+    child, line = FakeChild(), Line(is_cancelled=True)
     codec = JobCodec([Saves])
     runner = Runner(codec, codec.names, Saver(line, line, Calls("me", is_plain=True), child), 30.0)
     batch, outcome = run(runner, Saves())
@@ -309,32 +290,16 @@ def test_the_first_request_counts(bench):
     assert area.stop_ns[0] == first
 
 
-class Store(KeeperClient):
-    """A messenger whose server has been asked to cancel jobs."""
-
-    def __init__(self, claims, cancelled):
-        super().__init__(Connector(ServerSet([free_address()])), "keeper:1")
-        self.claims, self.cancelled = claims, cancelled
-
-    def _make(self, call):
-        requests = call.arguments.request.requests
-        lost = [each.jobDescriptor for each in requests if self.claims[each.jobDescriptor] != each.claimDescriptor]
-        held = [each.jobDescriptor for each in requests if each.jobDescriptor not in lost]
-        cancelled = [name for name in held if name in self.cancelled]
-        if lost or cancelled:
-            raise StaleClaims("some", lost, cancelled)
-
-
 def test_renewals_tell_lost_claims_from_cancelled_jobs():
     first, second, third = names(3)
-    store = Store({first: "a", second: "b", third: "a"}, {second, third})
+    store = KeeperOfClaims({first: "a", second: "b", third: "a"}, {second, third})
     renewal = store.renew([(first, "a"), (second, "a"), (third, "a")])
     assert renewal == ({(second, "a")}, {(third, "a")})
 
 
 def test_a_job_that_is_held_twice_is_cancelled_under_its_new_claim():
     [first] = names(1)
-    store = Store({first: "new"}, {first})
+    store = KeeperOfClaims({first: "new"}, {first})
     assert store.renew([(first, "old"), (first, "new")]) == ({(first, "old")}, {(first, "new")})
 
 
