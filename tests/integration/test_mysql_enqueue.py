@@ -198,3 +198,24 @@ def test_a_connection_that_the_server_has_closed_leaves_nothing_uncertain():
         assert not connection.is_open
 
     asyncio.run(scenario())
+
+
+def test_what_the_disk_of_a_shard_has_no_room_for_goes_to_another():
+    full = b"SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table is full'"
+
+    async def scenario():
+        place, prefix = endpoint_of(shared_service()), fresh_prefix()
+        fleet = make_fleet([place, place], lambda: START_MS, prefix=prefix)
+        await fleet.create_queue(QUEUE)
+        connection = await MysqlConnection.open(place)
+        await connection.run(
+            b"CREATE TRIGGER %b1.full BEFORE INSERT ON %b1.jobs FOR EACH ROW %b" % (*[prefix.encode()] * 2, full)
+        )
+        names = [name for _ in range(20) for name in await fleet.enqueue_jobs(QUEUE, [new_job()])]
+        assert {JobDescriptor.parse(name).shard for name in names} == {"2"}
+        assert fleet.unhealthy_shards == 0, "what it has can be worked off"
+        await connection.run(b"DROP TRIGGER %b1.full" % prefix.encode())
+        connection.close()
+        await fleet.close()
+
+    asyncio.run(scenario())

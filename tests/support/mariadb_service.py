@@ -114,7 +114,7 @@ class MariadbService:
         if not self._data.exists():
             (self._folder / "init.sql").write_text(
                 f"CREATE USER IF NOT EXISTS '{self.user}'@'%' IDENTIFIED BY '{self.password}';\n"
-                f"GRANT ALL ON *.* TO '{self.user}'@'%';\n"
+                f"GRANT ALL ON *.* TO '{self.user}'@'%' WITH GRANT OPTION;\n"
             )
             shutil.copytree(_fresh_data(), self._data)
         self.start()

@@ -11,6 +11,7 @@ from pinlater.errors import ServiceError
 from pinlater.model.attempts import StoredAck
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import IN_PROGRESS, PENDING, SUCCEEDED
+from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.records import Claim, JobFilter
 from pinlater.server.clock import SteadyClock
 from tests.support.bench import QUEUE, new_job
@@ -193,6 +194,37 @@ def test_one_shard_of_three_is_dead(own_service):
     run(endpoints, trouble)
     assert seen["shards"] == {"1", "2"}
     assert seen["seconds"] < LONGEST_CALL_SECONDS, "the living do not wait for the dead"
+
+
+async def sql(service, *statements):
+    """Execute statements of an administrator."""
+    connection = await MysqlConnection.open(endpoint_of(service))
+    await connection.run(*statements)
+    connection.close()
+
+
+def test_a_server_that_becomes_a_replica_is_left_until_it_takes_changes(own_service):
+    """As in a switch-over: it goes on to answer, and refuses all changes of users like ours."""
+    user = {"user": "plain", "password": "x"}
+
+    async def trouble(load):
+        await sql(own_service, b"SET GLOBAL read_only = 1")
+        async with asyncio.timeout(30):
+            while not load.fleet.unhealthy_shards:
+                await asyncio.sleep(0.01)
+        assert (await load.fleet.ping_shards()).keys() == {"1"}
+        names = [name for _ in range(20) for name in await load.fleet.enqueue_jobs(QUEUE, [new_job(b"to the other")])]
+        assert {JobDescriptor.parse(name).shard for name in names} == {"2"}
+        await sql(own_service, b"SET GLOBAL read_only = 0")
+        async with asyncio.timeout(30):
+            while load.fleet.unhealthy_shards:
+                await asyncio.sleep(0.01)
+
+    rights = b"SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX"
+    for service in (own_service, shared_service()):
+        make_user = b"CREATE USER IF NOT EXISTS plain@'%' IDENTIFIED BY 'x'"
+        asyncio.run(sql(service, make_user, b"GRANT " + rights + b" ON *.* TO plain@'%'"))
+    run([endpoint_of(own_service, **user), endpoint_of(shared_service(), **user)], trouble)
 
 
 async def whatever_comes(call):

@@ -18,12 +18,17 @@ NOT_SENT = 2006
 ROLLED_BACK_AT_COMMIT = 3101
 """By the server's replication group; Galera reports a deadlock instead."""
 DUPLICATE_COLUMN = 1060
+DISK_FULL, TABLE_FULL = 1021, 1114
+"""The second is also what InnoDB says when its files cannot grow."""
 STATEMENT_TIMEOUT = frozenset({1969, 3024})
 """MariaDB's and MySQL's."""
 
-_UNAVAILABLE = frozenset({1047, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 1290, 1836, 3169, 4031})
-"""The server shuts down, has closed the connection, has become read-only, or (1047) is a Galera node without a quorum:
-it cannot serve now, but may later."""
+_UNAVAILABLE = frozenset({1047, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 3169, 4031})
+"""The server shuts down, has closed the connection, or (1047) is a Galera node without a quorum: it cannot serve now,
+but may later."""
+
+_READ_ONLY = frozenset({1290, 1836})
+"""``read_only`` or ``innodb_read_only`` is set: the server is a replica, or is about to be one."""
 
 
 class ConnectionLost(Exception):
@@ -38,6 +43,10 @@ class ConnectFailed(ConnectionLost):
     """No connection could be opened: nothing was sent."""
 
 
+class ReadOnlyServer(ConnectFailed):
+    """The server takes no changes, commits included: nothing was changed. The next connection may lead to another."""
+
+
 class TransactionConflict(Exception):
     """Another transaction was in the way; this one was rolled back, and may be retried."""
 
@@ -50,6 +59,10 @@ class StatementRejected(UnknownError):
     """The database rejected a statement; nothing was changed."""
 
 
+class NoRoom(StatementRejected):
+    """The disk of the database is full."""
+
+
 class NullRejected(StatementRejected):
     """A value was NULL where the column takes none."""
 
@@ -58,7 +71,7 @@ class ColumnExists(StatementRejected):
     """A table has the column that was to be added."""
 
 
-_REJECTIONS = {NULL_VALUE: NullRejected, DUPLICATE_COLUMN: ColumnExists}
+_REJECTIONS = {NULL_VALUE: NullRejected, DUPLICATE_COLUMN: ColumnExists, DISK_FULL: NoRoom, TABLE_FULL: NoRoom}
 
 
 def conflict_backoff(conflicts: int) -> float:
@@ -75,6 +88,8 @@ def classify(error: MySQLError) -> Exception:
         return TransactionConflict(str(error))
     if number == NOT_SENT:
         return PacketNotSent(str(error))
+    if number in _READ_ONLY:
+        return ReadOnlyServer(str(error))
     if number == 0 or 2000 <= number < 3000 or number in _UNAVAILABLE:
         return ConnectionLost(str(error))
     if number in STATEMENT_TIMEOUT:

@@ -20,6 +20,7 @@ from pinlater.server.backends.mysql.errors import (
     ConnectionLost,
     LockTimeout,
     PacketNotSent,
+    ReadOnlyServer,
     StatementRejected,
     TransactionConflict,
     conflict_backoff,
@@ -104,7 +105,7 @@ class CommitBatch(Generic[Q, R]):
         """Mark the batch as uncertain if the block fails, unless it is known that nothing was changed."""
         try:
             yield
-        except (TransactionConflict, ServiceError, PacketNotSent):
+        except (TransactionConflict, ServiceError, PacketNotSent, ReadOnlyServer):
             raise
         except BaseException:
             self.is_uncertain = True

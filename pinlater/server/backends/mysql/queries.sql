@@ -38,6 +38,10 @@ SELECT value FROM {db}.settings WHERE name = 'schema_version'
 -- A row that no transaction locks for longer than a moment.
 SELECT value FROM {db}.settings WHERE name = 'schema_version' FOR UPDATE SKIP LOCKED
 
+-- name: try_to_write
+-- Fails where nothing can be changed, and changes nothing elsewhere.
+UPDATE {db}.settings SET value = value WHERE name = ''
+
 -- name: reserve_ids
 -- A block of ids for one server; the statement's insert id is the block's end.
 UPDATE {db}.settings SET value = LAST_INSERT_ID(value + :count) WHERE name = 'next_job_id'

@@ -40,6 +40,7 @@ from pinlater.server.backends.mysql.claim import MysqlDequeueCall
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.enqueue import JobInserter
 from pinlater.server.backends.mysql.enqueue_call import MysqlEnqueueCall, enqueue, import_
+from pinlater.server.backends.mysql.errors import NoRoom
 from pinlater.server.backends.mysql.group_commit import GroupCommit
 from pinlater.server.backends.mysql.maintenance_probe import MaintenanceProbe
 from pinlater.server.backends.mysql.messages import Incoming, MysqlMessageCall, read_messages, send_messages
@@ -67,7 +68,7 @@ from pinlater.server.backends.records import (
     StoreSize,
 )
 from pinlater.server.backends.search import Queue
-from pinlater.server.backends.sharded import CallResult
+from pinlater.server.backends.sharded import CallResult, ShardFull
 from pinlater.server.backends.token_bucket import Tokens
 from pinlater.server.clock import milliseconds_since
 
@@ -138,7 +139,7 @@ class MysqlShard(MysqlReads, MysqlStatistics):
         return self._pool.connections
 
     async def ping(self) -> None:
-        await self._database.read(lambda connection: connection.run(b"SELECT 1"))
+        await self._database.rows(self._database.queries.bind("try_to_write"))
 
     async def size(self) -> StoreSize:
         return await reads.size(self._database)
@@ -191,7 +192,10 @@ class MysqlShard(MysqlReads, MysqlStatistics):
     async def _enqueue(self, call: MysqlEnqueueCall) -> list[str]:
         if not call.jobs:
             return []
-        descriptors = await self._enqueues.submit(call, call.weight)
+        try:
+            descriptors = await self._enqueues.submit(call, call.weight)
+        except NoRoom as error:
+            raise ShardFull(f"shard {self.name} accepts no new jobs: {error}") from error
         if any(job.run_after_ms is not None for job in call.jobs):
             self._claims.restart_scans(call.queue.id)
         return descriptors
