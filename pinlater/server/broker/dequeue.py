@@ -106,7 +106,7 @@ class DequeueHandler:
         """Claim jobs, waiting for them if the request allows it; return none if none came in time.
 
         Raises:
-            QueueNotFound: a queue does not exist, or was deleted.
+            QueueNotFound: a queue does not exist, or was deleted, and the others have no jobs now.
             DequeueRateLimited: all queues are paused or have used up their rate, also at the end of the wait.
         """
         skip_known_empty = self._is_serial or request.wait_seconds >= _LONG_WAIT_SECONDS
@@ -171,7 +171,10 @@ class DequeueHandler:
     async def _claim_from_all(
         self, request: DequeueRequest, wait: DequeueWait | None = None, *, skip_known_empty: bool
     ) -> DequeueResult:
-        """Claim from one queue after the other; return what was claimed even if a later queue fails.
+        """Claim from one queue after the other; return what was claimed even if a queue fails.
+
+        One that does not exist keeps nobody from the jobs of the others; one that fails otherwise ends the walk: the
+        store would be asked in vain again.
 
         Args:
             request: of the dequeue.
@@ -179,6 +182,7 @@ class DequeueHandler:
             skip_known_empty: skip queues known to be empty: the broker is notified in time when jobs arrive.
         """
         taken: dict[str, list[DequeuedJob]] = {}
+        missing: QueueNotFound | None = None
         claim, claimed_at = request.new_claim(), elapsed_seconds()
         wanted, bytes_left = request.limit, request.max_bytes
         for queue in request.queues:
@@ -188,6 +192,9 @@ class DequeueHandler:
                 continue
             try:
                 jobs = await self._claim_from(queue, wanted, bytes_left, claim, wait)
+            except QueueNotFound as error:
+                missing = missing or error
+                continue
             except Exception as error:
                 if not taken:
                     raise
@@ -207,6 +214,8 @@ class DequeueHandler:
             bytes_left -= sum(len(job.body) + JOB_OVERHEAD_BYTES for job in jobs)
             if wanted <= 0 or bytes_left < request.max_bytes / 2:
                 break
+        if missing is not None and not taken:
+            raise missing
         return DequeueResult(taken, claim, claimed_at)
 
     async def _claim_from(

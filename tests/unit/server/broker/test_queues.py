@@ -112,6 +112,18 @@ def test_claims_of_earlier_queues_are_handed_out_when_a_later_queue_fails(error,
     run(scenario, Store("q", "r", "s"))
 
 
+def test_a_queue_that_does_not_exist_keeps_nobody_from_the_jobs_of_the_next():
+    async def scenario(bench):
+        bench.store.errors["gone"] = QueueNotFound("gone")
+        bench.store.jobs["q"] = [b"1", b"2"]
+        for body in (b"1", b"2"):
+            assert bodies(await bench.dequeue("gone", "q")) == [body]
+        with pytest.raises(QueueNotFound):  # so that a worker creates it
+            await bench.dequeue("gone", "q")
+
+    run(scenario, Store("gone", "q"))
+
+
 @pytest.mark.parametrize("is_serial", [True, False])
 def test_a_dequeue_of_two_queues_strands_no_job_of_the_second(is_serial):
     async def scenario(bench):
