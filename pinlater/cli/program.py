@@ -36,6 +36,7 @@ from pinlater.cli import (
 from pinlater.cli.command import CommandGroup, Session
 from pinlater.cli.original_options import is_original, translate
 from pinlater.cli.suggestions import suggest_queues
+from pinlater.environment import unread_variables
 from pinlater.errors import (
     EXIT_CONFIG,
     EXIT_UNAVAILABLE,
@@ -125,6 +126,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the program and exit with its status."""
     if "_PINLATER_COMPLETE" in os.environ:  # the shell asks for completions
         tool.main(prog_name="pinlater")
+    if unread := unread_variables(os.environ):
+        click.echo(f"pinlater: warning: {unread}", err=True)
     words = list(sys.argv[1:] if arguments is None else arguments)
     sys.exit(run(words or ["--help"]))
 

@@ -48,6 +48,7 @@ from pinlater.errors import (
     ClientError,
     PinLaterError,
     QueueNotFound,
+    UnknownError,
 )
 
 log = logging.getLogger(__name__)
@@ -56,6 +57,9 @@ _CALL_SECONDS = 5.0
 _SEARCH_SECONDS = 10.0
 _PATIENCE_SECONDS = 1.0
 """A person waits: the page says soon that the server is unreachable."""
+
+_NO_SHARD = "there is no shard"
+"""What servers say of a descriptor from another store; the contract has no code of its own for that."""
 
 _CONNECTIONS = 4
 """Concurrent calls of the dashboard to the server, for all users together."""
@@ -173,6 +177,8 @@ async def _failed(request: Request, error: Exception) -> Response:
     if isinstance(error, STORE_OUT_OF_REACH):
         text = f"{_sentence(error)} This page retries every few seconds."
         return _problem(request, 503, "Store unavailable", text, retries=request.method == "GET")
+    if isinstance(error, UnknownError) and _NO_SHARD in str(error):
+        return _problem(request, 404, "Not found", f"{_sentence(error)} Such a job may be in another store.")
     status = 404 if isinstance(error, QueueNotFound) else 400 if isinstance(error, ClientError) else 502
     return _problem(request, status, "The server refused the request", _sentence(error))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pinlater import __version__
+from pinlater.environment import unread_variables
 from pinlater.errors import EXIT_CONFIG, EXIT_UNAVAILABLE, ConfigError, ShardConnectionFailed
 from pinlater.logs import report_startup_error
 from pinlater.server.config.loader import load_settings
@@ -144,7 +145,10 @@ def _run(settings: Settings) -> int:
     from pinlater.server.peer_processes.private_folder import private_folder
 
     set_up_logs(settings.log_level, settings.log_format)
-    settings.log_notices(logging.getLogger("pinlater.server"))
+    log = logging.getLogger("pinlater.server")
+    settings.log_notices(log)
+    if unread := unread_variables(os.environ):
+        log.warning("%s", unread)
     _refuse_exposure(settings)
     check_access(settings)
     allow_connections(settings.max_connections)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from dataclasses import replace
@@ -12,6 +13,7 @@ from click.core import ParameterSource
 
 from pinlater import __version__
 from pinlater.durations import DURATION, NumberRange, parse_duration
+from pinlater.environment import unread_variables
 from pinlater.errors import EXIT_CONFIG, ConfigError
 from pinlater.worker.sizes import size
 
@@ -268,6 +270,8 @@ def _run(options: WorkerOptions, log_level: str, log_format: str) -> int:
     if options.reload:
         refuse_without_watchfiles()
     logs.set_up_logs(log_level, log_format)
+    if unread := unread_variables(os.environ):
+        logging.getLogger("pinlater.worker").warning("%s", unread)
     return run_worker(options)
 
 

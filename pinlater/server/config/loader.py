@@ -39,7 +39,6 @@ class _Loading:
         self._entries: dict[str, Entry] = {}
         self._ignored: set[str] = set()
         self._shard_entry: Entry | None = None
-        self._warnings: list[str] = []
         if data_home.startswith("/"):  # XDG requires that a relative path is ignored
             self._entries["DATA_DIR"] = Entry("DATA_DIR", f"{data_home}/pinlater", "environment XDG_DATA_HOME")
         self._defaults = dict(self._entries)
@@ -50,10 +49,9 @@ class _Loading:
                 raise ConfigError(f"{entry.place}: {entry.key} is not a setting{_did_you_mean(entry.key)}")
 
     def add_environment(self, entries: Iterable[Entry]) -> None:
+        """Add what settings name; other programs have variables, too."""
         for entry in entries:
-            suggestion = _did_you_mean(entry.key, cutoff=0.88, prefix=ENVIRONMENT_PREFIX)
-            if not self._add(entry) and suggestion:
-                self._warnings.append(f"environment: {entry.key} is not a setting, and has no effect{suggestion}")
+            self._add(entry)
 
     def _add(self, entry: Entry) -> bool:
         """Add an entry; return False if its key is unknown."""
@@ -69,9 +67,7 @@ class _Loading:
         return False
 
     def settings(self) -> Settings:
-        settings = Settings(
-            **dict(self._values()), ignored_keys=tuple(sorted(self._ignored)), warnings=tuple(self._warnings)
-        )
+        settings = Settings(**dict(self._values()), ignored_keys=tuple(sorted(self._ignored)))
         self._check_store(settings)
         self._check_files(settings)
         if settings.max_body_bytes >= settings.max_frame_bytes:
@@ -134,10 +130,7 @@ def _read(declared: Declaration, entry: Entry) -> Any:
         raise ConfigError(f"{entry.place}: {entry.key}={shown} {error}{comment}") from None
 
 
-def _did_you_mean(key: str, cutoff: float = 0.6, prefix: str = "") -> str:
+def _did_you_mean(key: str) -> str:
     known = [*_BY_KEY, *IGNORED_KEYS]
-    close = difflib.get_close_matches(key.upper().removeprefix(ENVIRONMENT_PREFIX), known, n=1, cutoff=cutoff)
-    if not close:
-        return "" if prefix else "; see pinlater-server --list-settings"
-    name = close[0] if close[0].startswith(ENVIRONMENT_PREFIX) else prefix + close[0]
-    return f"; did you mean {name}?"
+    close = difflib.get_close_matches(key.upper().removeprefix(ENVIRONMENT_PREFIX), known, n=1)
+    return f"; did you mean {close[0]}?" if close else "; see pinlater-server --list-settings"

@@ -318,14 +318,11 @@ class Settings:
     )
 
     ignored_keys: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
 
     def log_notices(self, log: logging.Logger) -> None:
         """Log what was noticed while loading, which happens before logging is configured."""
         if self.ignored_keys:
             log.info("these settings of the original service have no effect: %s", ", ".join(self.ignored_keys))
-        for doubt in self.warnings:
-            log.warning("%s", doubt)
 
 
 DECLARATIONS: tuple[Declaration, ...] = tuple(

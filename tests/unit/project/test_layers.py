@@ -24,6 +24,7 @@ LAYERS = [
     ("pinlater.service_errors", ""),
     ("pinlater.logs", ""),
     ("pinlater.durations", ""),
+    ("pinlater.environment", "server.config"),
     ("pinlater.model", "errors"),
     ("pinlater.jobs", "errors model"),
     ("pinlater.tracing", "errors jobs model"),
@@ -31,10 +32,10 @@ LAYERS = [
     ("pinlater.client", "errors jobs logs model protocol tracing"),
     ("pinlater.outbox", "client errors jobs protocol"),
     ("pinlater.triage", "client errors model"),
-    ("pinlater.cli", "client durations errors jobs logs model outbox triage"),
+    ("pinlater.cli", "client durations environment errors jobs logs model outbox triage"),
     ("pinlater.dashboard", "client errors model triage"),
     # The server, from what accepts connections down to what keeps jobs.
-    ("pinlater.server", "* dashboard errors logs model protocol pinlater_supervisor"),
+    ("pinlater.server", "* dashboard environment errors logs model protocol pinlater_supervisor"),
     ("pinlater.server.admin", "dashboard errors model pinlater_supervisor server.config server.metrics server.net"),
     (
         "pinlater.server.net",
@@ -59,7 +60,7 @@ LAYERS = [
     ("pinlater.server.metrics", ""),
     ("pinlater.server.config", "errors"),
     # The worker, from its processes down to what they share.
-    ("pinlater.worker", "* client durations errors jobs logs model protocol pinlater_supervisor"),
+    ("pinlater.worker", "* client durations environment errors jobs logs model protocol pinlater_supervisor"),
     ("pinlater.worker.keeper", "client errors model pinlater_supervisor protocol worker.claim_table worker.session"),
     (
         "pinlater.worker.processes",

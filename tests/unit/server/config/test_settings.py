@@ -178,16 +178,6 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         load_settings(tmp_path / "binary", {}, {})
 
 
-def test_variables_of_other_programs_are_left_alone_and_slips_reported(caplog):
-    environ = {"PINLATER_SERVERS": "a:1", "PINLATER_ADMIN_PASSWORD": "x", "PINLATER_THRIFT_PROT": "1", "HOME": "/"}
-    settings = load_settings(None, environ, {})
-    with caplog.at_level(logging.INFO):
-        settings.log_notices(logging.getLogger("settings"))
-    assert [record.getMessage() for record in caplog.records] == [
-        "environment: PINLATER_THRIFT_PROT is not a setting, and has no effect; did you mean PINLATER_THRIFT_PORT?"
-    ]
-
-
 def test_ignored_keys_are_reported_in_one_line(load, caplog):
     settings = load("PINLATER_BACKEND=sqlite\nBACKEND_NUM_AUTO_RETRIES=2\nBACKEND_QUERY_PARALLELISM=5\n")
     with caplog.at_level(logging.INFO):
