@@ -4,6 +4,7 @@ import io
 import json
 
 import pytest
+from django.apps import apps
 from django.core.management import CommandError, call_command
 from django.db import transaction
 from django.test.utils import override_settings
@@ -63,6 +64,26 @@ def test_a_burst_before_the_migration_ends(database, monkeypatch):
     call_command("migrate", "pinlater_outbox", "zero", verbosity=0)
     with pytest.raises(CommandError, match=r"no such table.*; create the table with: manage\.py migrate"):
         call_command("outbox_relay", burst=True)
+
+
+def test_what_is_configured_wrongly_is_an_error_of_the_command(database):
+    with pytest.raises(CommandError, match="invalid choice: 'nope'"):
+        call_command("outbox_relay", "--database", "nope", "--burst")
+    with override_settings(PINLATER_SERVERS="nowhere:x"), pytest.raises(CommandError, match="nowhere:x"):
+        call_command("outbox_relay", burst=True)
+
+
+def test_jobs_are_flushed_with_all_other_data_as_between_tests(database):
+    enqueue(SendInvoice(order=1))
+    call_command("flush", interactive=False, verbosity=0)
+    assert rows(database) == []
+
+
+def test_the_model_is_what_the_migration_says_and_has_the_columns_of_the_table(database):
+    call_command("makemigrations", "--check", verbosity=0)
+    enqueue(SendInvoice(order=1), priority=2)
+    [row] = apps.get_model("pinlater_outbox", "OutboxRow").objects.all()
+    assert (row.queue, json.loads(row.options)["priority"], row.refusals, row.error) == ("invoices", 2, 0, None)
 
 
 def test_the_table_may_have_another_name_and_the_migration_can_be_undone(database):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import pinlater
+from tests.support import django_project
 
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -104,6 +105,7 @@ LOGGERS = {
 
 @pytest.mark.parametrize("document", HAND_WRITTEN, ids=lambda path: str(path.relative_to(ROOT)))
 def test_files_and_modules_named_in_the_text_exist(document):
+    django_project.set_up()
     text = without_blocks(document.read_text())
     paths = re.findall(r"`((?:pinlater|supervisor|tests|docs|benchmarks|jobs_example|tools)/[\w./-]*)`", text)
     assert [path for path in paths if not (ROOT / path).exists()] == []

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import pinlater
+from tests.support import django_project
 
 ROOT = Path(__file__).parents[3]
 SOURCES = {
@@ -252,6 +253,7 @@ def test_public_names_exist():
 
 
 def test_every_part_can_be_imported():
+    django_project.set_up()
     for name in MODULES:
         if not name.endswith("__main__"):
             importlib.import_module(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db import migrations
+from django.db import migrations, models
 
 from pinlater.outbox.django import outbox
 
@@ -24,4 +24,26 @@ def drop_table(_: Any, schema_editor: Any) -> None:
 class Migration(migrations.Migration):  # type: ignore[misc] # Django has no types
     """The first version of the table."""
 
-    operations = [migrations.RunPython(create_table, drop_table)]  # noqa: RUF012 - as Django wants it
+    operations = [  # noqa: RUF012 - as Django wants it
+        migrations.SeparateDatabaseAndState(
+            database_operations=[migrations.RunPython(create_table, drop_table)],
+            state_operations=[
+                migrations.CreateModel(
+                    "OutboxRow",
+                    [
+                        ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                        ("queue", models.CharField(max_length=255)),
+                        ("body", models.BinaryField()),
+                        ("options", models.TextField()),
+                        ("enqueued_at_ms", models.BigIntegerField()),
+                        ("call_key", models.BinaryField(null=True)),
+                        ("call_rows", models.IntegerField(null=True)),
+                        ("retry_at_ms", models.BigIntegerField(default=0)),
+                        ("refusals", models.IntegerField(default=0)),
+                        ("error", models.TextField(null=True)),
+                    ],
+                    options={"db_table": outbox().table, "default_permissions": ()},
+                )
+            ],
+        )
+    ]

@@ -8,6 +8,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
 
+from pinlater.errors import ConfigError
 from pinlater.outbox import Relay
 from pinlater.outbox.django import outbox
 from pinlater.outbox.relay_process import run
@@ -21,15 +22,17 @@ class Command(BaseCommand):  # type: ignore[misc] # Django has no types
 
     def add_arguments(self, parser: Any) -> None:
         """Declare the options."""
-        parser.add_argument("--database", default="default", help="Alias of the database.")
+        parser.add_argument("--database", default="default", choices=tuple(connections), help="Alias of the database.")
         parser.add_argument("--burst", action="store_true", help="Exit when the outbox is empty.")
 
     def handle(self, *_: Any, **options: Any) -> None:
         """Run a relay."""
         servers = getattr(settings, "PINLATER_SERVERS", None)
-        relay = Relay(outbox(), connections[options["database"]], servers)
         try:
+            relay = Relay(outbox(), connections[options["database"]], servers)
             delivered = run(relay, until_empty=options["burst"])
+        except ConfigError as error:
+            raise CommandError(str(error)) from error
         except Exception as error:
             if not is_of_database(error):
                 raise
