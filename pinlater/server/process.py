@@ -11,8 +11,9 @@ from contextlib import AsyncExitStack
 from pinlater_supervisor import Child
 
 from pinlater import __version__
-from pinlater.errors import EXIT_CONFIG, ConfigError
+from pinlater.errors import EXIT_CONFIG, EXIT_UNAVAILABLE, ConfigError
 from pinlater.logs import report_startup_error
+from pinlater.server.backends.unavailable import StoreUnavailable
 from pinlater.server.child_loop import until_stopped
 from pinlater.server.components import Components, ProcessConfig, assemble, background_tasks, notifier_of, reporter_of
 from pinlater.server.metrics import Metrics
@@ -39,7 +40,7 @@ def run(child: Child, config: ProcessConfig) -> int:
             runner.run(_serve(child, config))
     except ConfigError as error:
         report_startup_error("pinlater-server", str(error))
-        return EXIT_CONFIG
+        return EXIT_UNAVAILABLE if isinstance(error, StoreUnavailable) else EXIT_CONFIG
     return 0
 
 

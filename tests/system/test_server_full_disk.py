@@ -125,6 +125,17 @@ def test_a_server_starts_on_a_full_disk_and_says_that_its_log_is_not_preallocate
     assert len(jobs) == 2
 
 
+def test_a_process_that_cannot_open_the_store_on_a_full_disk_tries_until_there_is_room(server, client):
+    jobs = store(client)
+    limit = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (4096, limit[1]))  # the next process inherits it
+    server.child().kill()
+    wait_for(lambda: server.log.count("cannot be used at present: ") >= 2)
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, limit)
+    with Client(server.address, timeout=60, connect_timeout=60) as again:
+        assert [job.descriptor for job in again.dequeue_jobs("q", 10)] == jobs
+
+
 def test_the_log_does_not_fill_the_disk_with_words_about_it(server, client):
     let_files_grow_to(server, FULL_BYTES)
     fill(client)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -16,6 +19,7 @@ from pinlater.server.backends.records import StoreSize
 from pinlater.server.backends.sqlite.file_check import FileCheck
 from pinlater.server.backends.sqlite.preallocation import preallocate
 from pinlater.server.backends.sqlite.queries import schema
+from pinlater.server.backends.unavailable import StoreUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +32,8 @@ BUSY_TIMEOUT_MS = 30_000
 """How long a connection waits for another program's lock."""
 
 _LOCK_PATIENCE_SECONDS = 5.0
+_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE})
+_SQLITE_DISK_ERRORS = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY})
 _NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs"}
 )
@@ -47,14 +53,15 @@ class SqliteDatabase:
 
     Raises:
         ConfigError: the file cannot be used: held by another server, on a network file system, not writable,
-            not a PinLater store, or made by a newer version.
+            not a PinLater store, damaged, or made by a newer version.
+        StoreUnavailable: it cannot be used at present: its disk is full, for instance.
     """
 
     def __init__(self, path: Path, synchronous: str = "FULL") -> None:
         self.path = path
         self._log_path = path.with_name(path.name + "-wal")
         self._synchronous = synchronous
-        try:
+        with opening(path):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _refuse_network_file_system(path)
             self._lock = _lock(path)
@@ -69,10 +76,6 @@ class SqliteDatabase:
             except BaseException:
                 self.close()
                 raise
-        except (OSError, sqlite3.Error) as error:
-            raise ConfigError(
-                f"the store {path} cannot be used: {error}; choose another place with --data-dir"
-            ) from error
 
     def writer(self) -> sqlite3.Connection:
         """Open the connection that writes; there must be only one."""
@@ -138,6 +141,28 @@ class SqliteDatabase:
             connection.close()
 
 
+@contextmanager
+def opening(path: Path) -> Iterator[None]:
+    """Say what to do about errors of the block, which opens the file.
+
+    Raises:
+        ConfigError, StoreUnavailable: see ``SqliteDatabase``.
+    """
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        number = error.errno if isinstance(error, OSError) else getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if number in (_DISK_ERRORS if isinstance(error, OSError) else _SQLITE_DISK_ERRORS):
+            raise StoreUnavailable(
+                f"the store {path} cannot be used at present: {error}; its disk may be full or "
+                "broken, nothing was changed"
+            ) from error
+        advice = "bring back a copy of it, or " if number == sqlite3.SQLITE_CORRUPT else ""
+        raise ConfigError(
+            f"the store {path} cannot be used: {error}; {advice}choose another place with --data-dir"
+        ) from error
+
+
 def _lock(path: Path) -> int:
     """Lock the file beside the database; the kernel releases the lock when this process ends, however it ends."""
     descriptor = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -148,8 +173,8 @@ def _lock(path: Path) -> int:
             f"the store {path} is held by another pinlater-server (process {holder}); "
             "stop that one, or choose another place with --data-dir"
         )
-    os.truncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    with suppress(OSError):  # there may be no room for it on the disk, and it is for people
+        os.truncate(descriptor, os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0))
     return descriptor
 
 

@@ -47,7 +47,7 @@ from pinlater.server.backends.sqlite.ack import SqliteAckRequest, ack_jobs
 from pinlater.server.backends.sqlite.cancel import CancelRequest, cancel
 from pinlater.server.backends.sqlite.checkpoint import ReleaseRequest, SqliteCheckpointRequest, checkpoint, release
 from pinlater.server.backends.sqlite.claim import SqliteClaimRequest, claim_jobs
-from pinlater.server.backends.sqlite.database import SqliteDatabase
+from pinlater.server.backends.sqlite.database import SqliteDatabase, opening
 from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue, enqueue_keyed
 from pinlater.server.backends.sqlite.enqueue_claimed import enqueue_and_claim
 from pinlater.server.backends.sqlite.file_watch import FileWatch
@@ -121,7 +121,7 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
         notifications: are called for sleeping jobs that messages have made due.
 
     Raises:
-        ConfigError: the file cannot be used.
+        ConfigError, StoreUnavailable: see ``SqliteDatabase``.
     """
 
     capabilities = Capabilities(
@@ -147,16 +147,16 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
         self._now_ms = now_ms
         self._count_limit = count_limit
         self._regex_seconds = regex_seconds
-        self._store = SqliteDatabase(data_dir / FILE_NAME, synchronous)
-        self.files = FileWatch(self._store.files, now_ms)
-        connection = self._store.writer()
-        self._queues = {
-            name: self._queue(queue_id, name) for queue_id, name in connection.execute(QUERIES["queues"]).fetchall()
-        }
-        self.writes = WriteWatch(self._write_nothing, now_ms)
         self._on_commit = on_commit
         self._notifications = notifications or JobNotifications()
-        self._writer = Writer(connection, _VERBS, now_ms, self._committed, self._woken, small=SMALL, joint=_JOINT)
+        with opening(data_dir / FILE_NAME):
+            self._store = SqliteDatabase(data_dir / FILE_NAME, synchronous)
+            connection = self._store.writer()
+            known = connection.execute(QUERIES["queues"]).fetchall()
+            self._queues = {name: self._queue(queue_id, name) for queue_id, name in known}
+            self._writer = Writer(connection, _VERBS, now_ms, self._committed, self._woken, small=SMALL, joint=_JOINT)
+        self.files = FileWatch(self._store.files, now_ms)
+        self.writes = WriteWatch(self._write_nothing, now_ms)
         self._readers = Readers(self._store.reader)
         self._renewals_failed_at = -math.inf
 

@@ -11,9 +11,11 @@ import pytest
 
 import pinlater
 from pinlater.errors import ConfigError
+from pinlater.server.backends.sqlite import SqliteStore
 from pinlater.server.backends.sqlite import database as store_module
 from pinlater.server.backends.sqlite.database import SCHEMA_VERSION, SqliteDatabase
 from pinlater.server.backends.sqlite.queries import QUERIES, schema
+from pinlater.server.backends.unavailable import StoreUnavailable
 
 
 @pytest.fixture
@@ -154,6 +156,27 @@ def test_a_file_that_is_no_database_is_refused_and_not_touched(path):
     with pytest.raises(ConfigError, match=r"cannot be used.*not a database"):
         SqliteDatabase(path)
     assert path.read_bytes() == b"Dear diary, " * 1000
+
+
+def test_a_damaged_store_is_refused_with_advice(path):
+    SqliteDatabase(path).close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))  # what is in the tables, but not their names
+    with pytest.raises(ConfigError, match=r"cannot be used: .* malformed; bring back a copy of it"):
+        SqliteStore(path.parent, priority_levels=1, now_ms=lambda: 0)
+
+
+def test_a_full_disk_is_no_wrong_setting_and_leaves_no_lock(path, monkeypatch):
+    def migrate(_):
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqliteDatabase, "_migrate", migrate)
+        with pytest.raises(StoreUnavailable, match="may be full"):
+            SqliteDatabase(path)
+    SqliteDatabase(path).close()
 
 
 def test_a_place_that_is_no_folder_is_refused(tmp_path):
