@@ -9,7 +9,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Self
+from typing import Any, Self
 
 from pinlater.cli.keys import key_names
 
@@ -36,16 +36,19 @@ class Terminal:
         self.changed = asyncio.Event()
         self._press = pressed
         self._stack = contextlib.ExitStack()
+        self._keyboard = _Keyboard()
 
     def __enter__(self) -> Self:
-        self._stack.callback(lambda: self._write(_LEAVE))
-        self._write(_ENTER)
-        self._stack.enter_context(_keys(self._pressed))
+        self._stack.callback(self._leave)
+        self._enter()
+        self._stack.enter_context(self._keyboard.read(self._pressed))
         loop = asyncio.get_running_loop()
         for number, heard in (
             (signal.SIGINT, self.ended.set),
             (signal.SIGTERM, self.ended.set),
             (signal.SIGWINCH, self.changed.set),
+            (signal.SIGTSTP, self._suspend),
+            (signal.SIGCONT, self._enter),
         ):
             loop.add_signal_handler(number, heard)
             self._stack.callback(loop.remove_signal_handler, number)
@@ -80,6 +83,21 @@ class Terminal:
             self.ended.set()
         self.changed.set()
 
+    def _enter(self) -> None:
+        """Take the screen and the keys; also after ``fg``, since shells give neither back."""
+        self._keyboard.take()
+        self._write(_ENTER)
+        self.changed.set()
+
+    def _leave(self) -> None:
+        self._write(_LEAVE)
+        self._keyboard.give_back()
+
+    def _suspend(self) -> None:
+        """Stop on ^Z, with a terminal as it was; ``_enter`` follows when the shell continues us."""
+        self._leave()
+        os.kill(os.getpid(), signal.SIGSTOP)
+
     @staticmethod
     def _write(text: str) -> None:
         sys.stdout.write(text)
@@ -95,22 +113,38 @@ def _window() -> os.terminal_size:
     return shutil.get_terminal_size()
 
 
-@contextlib.contextmanager
-def _keys(pressed: Callable[[bytes], None]) -> Iterator[None]:
-    """Call ``pressed`` with each key if stdin is a terminal; restore the terminal at the end."""
-    if not sys.stdin.isatty():
-        yield
-        return
-    import termios
-    import tty
+class _Keyboard:
+    """Keys as they are pressed, without Enter, if stdin is a terminal; otherwise there are none."""
 
-    keyboard = sys.stdin.fileno()
-    before = termios.tcgetattr(keyboard)
-    loop = asyncio.get_running_loop()
-    tty.setcbreak(keyboard)
-    loop.add_reader(keyboard, lambda: pressed(os.read(keyboard, 100)))
-    try:
-        yield
-    finally:
-        loop.remove_reader(keyboard)
-        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+    def __init__(self) -> None:
+        self._number = sys.stdin.fileno() if sys.stdin.isatty() else None
+        self._before: Any = None
+
+    def take(self) -> None:
+        """Let keys be read one by one, and not be shown."""
+        if self._number is not None:
+            import termios
+            import tty
+
+            self._before = termios.tcgetattr(self._number) if self._before is None else self._before
+            tty.setcbreak(self._number)
+
+    def give_back(self) -> None:
+        """Restore the modes of the terminal."""
+        if self._number is not None and self._before is not None:
+            import termios
+
+            termios.tcsetattr(self._number, termios.TCSADRAIN, self._before)
+
+    @contextlib.contextmanager
+    def read(self, pressed: Callable[[bytes], None]) -> Iterator[None]:
+        """Call ``pressed`` with each key inside."""
+        if self._number is None:
+            yield
+            return
+        number, loop = self._number, asyncio.get_running_loop()
+        loop.add_reader(number, lambda: pressed(os.read(number, 100)))
+        try:
+            yield
+        finally:
+            loop.remove_reader(number)

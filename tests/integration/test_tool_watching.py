@@ -13,6 +13,7 @@ import subprocess
 import sys
 import termios
 import time
+from pathlib import Path
 
 import pytest
 
@@ -186,6 +187,9 @@ class Screen:
     def signal(self, number):
         self._process.send_signal(number)
 
+    def is_stopped(self):
+        return Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
     def status(self):
         wait_for(lambda: self.text() is not None and self._process.poll() is not None)
         return self._process.returncode
@@ -252,6 +256,21 @@ def test_live_it_ends_on_a_signal_and_leaves_the_terminal_as_it_was(client, envi
     with Screen([*TOOL, "top"], environment) as screen:
         wait_for(lambda: "QUEUE" in screen.text())
         screen.signal(number)
+        assert screen.status() == 0
+        assert screen.modes_now() == screen.modes
+
+
+def test_live_it_gives_the_terminal_back_while_it_is_stopped_and_takes_it_again(client, environment):
+    with Screen([*TOOL, "top"], environment) as screen:
+        wait_for(lambda: "QUEUE" in screen.text())
+        screen.signal(signal.SIGTSTP)
+        wait_for(screen.is_stopped)
+        assert screen.text().rstrip().endswith(LEAVE)
+        assert screen.modes_now() == screen.modes
+        screen.signal(signal.SIGCONT)
+        wait_for(lambda: screen.text().rpartition(ENTER)[0].count(LEAVE) == 1 and "QUEUE" in screen.frame()[2])
+        assert screen.modes_now() != screen.modes
+        screen.press(b"q")
         assert screen.status() == 0
         assert screen.modes_now() == screen.modes
 
