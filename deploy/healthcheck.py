@@ -5,6 +5,7 @@ server is asked for ``/readyz`` on its admin port.
 """
 
 import os
+import ssl
 import sys
 import urllib.error
 import urllib.request
@@ -17,13 +18,17 @@ def url(environment: dict[str, str]) -> str:
     if worker := environment.get("PINLATER_WORKER_HEALTH"):
         return f"http://127.0.0.1:{worker.rpartition(':')[2]}/livez"
     port = environment.get("PINLATER_OSTRICH_PORT") or environment.get("PINLATER_ADMIN_PORT") or "9999"
-    return f"http://127.0.0.1:{port}/readyz"
+    scheme = "https" if environment.get("PINLATER_ADMIN_TLS_CERT") else "http"
+    return f"{scheme}://127.0.0.1:{port}/readyz"
 
 
 def main() -> int:
     """Return the exit status; print what is wrong."""
     page = url(dict(os.environ))
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    ourselves = ssl.create_default_context()  # by an address that no certificate names
+    ourselves.check_hostname, ourselves.verify_mode = False, ssl.CERT_NONE
+    https = urllib.request.HTTPSHandler(context=ourselves)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), https)
     try:
         with opener.open(page, timeout=SECONDS):
             return 0

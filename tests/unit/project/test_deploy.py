@@ -356,6 +356,7 @@ def test_what_is_copied_is_there_and_reaches_the_builder():
     [
         ({}, "http://127.0.0.1:9999/readyz"),
         ({"PINLATER_OSTRICH_PORT": "1234"}, "http://127.0.0.1:1234/readyz"),
+        ({"PINLATER_ADMIN_TLS_CERT": "/run/tls.crt"}, "https://127.0.0.1:9999/readyz"),
         ({"PINLATER_WORKER_HEALTH": "0.0.0.0:9998"}, "http://127.0.0.1:9998/livez"),
         ({"PINLATER_WORKER_HEALTH": "9997"}, "http://127.0.0.1:9997/livez"),
     ],
