@@ -174,11 +174,11 @@ def test_wherever_it_is_killed_each_job_is_called_once(job):
 
 
 def test_the_record_of_many_jobs_is_small():
-    context = FakeContext(job := Album(photos=list(range(5000))))
+    context = FakeContext(job := Album(photos=list(range(2000))))
     with pytest.raises(JobSleeps):
         job.run(context)
     assert len(context._body) - len(str(job.photos)) < 1000
-    assert len(context.called["resize"]) == 5000
+    assert len(context.called["resize"]) == 2000
 
 
 def test_a_kill_between_batches_repeats_the_last_one_with_its_key():
