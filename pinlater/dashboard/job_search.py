@@ -128,7 +128,7 @@ async def find_by_key(app: AppState, queues: Sequence[str], text: str) -> JobSea
 
 async def _find_holders(app: AppState, queue: str, text: str) -> list[FoundJobs]:
     found = []
-    for display_state in _STATES_OF_KEYS if len(text) <= MAX_KEY_CHARACTERS else ():
+    for display_state in _STATES_OF_KEYS if len(text) <= MAX_KEY_CHARACTERS and "\0" not in text else ():
         query = JobQuery(queue, display_state, key=text)
         try:
             page = await app.client.scan(queue, display_state.state, limit=_PER_STATE, key=text)

@@ -148,6 +148,8 @@ def test_a_queue_whose_jobs_take_long_to_count_is_not_said_to_be_gone(browser, m
         ("/job", 400),
         ("/job?id=pins:s1:p1:999", 404),
         ("/job?id=nothing:s1:p1:999", 404),
+        ("/find?q=%00", 200),
+        ("/find?q=key:%00", 200),
         ("/job?id=pins:s9:p1:1", 404),
         ("/job/edit?id=pins:s9:p1:1", 404),
         ("/failing?queue=nothing", 404),
