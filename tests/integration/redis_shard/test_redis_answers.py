@@ -1,20 +1,25 @@
 """A Redis shard whose server answers late or not at all: what is sent again, and what is given back."""
 
 import asyncio
+import contextlib
+import threading
 import time
 
 import pytest
+from redis.exceptions import ResponseError
 
 from pinlater.errors import ShardConnectionFailed
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.job_notifications import JobNotifications
-from pinlater.server.backends.records import Claim
+from pinlater.server.backends.records import Claim, JobFilter
 from pinlater.server.backends.redis import RedisEndpoint, connection
+from pinlater.server.backends.redis.connection import SharedConnection
 from pinlater.server.backends.redis.scripts import scripts
 from pinlater.server.backends.sharded import ShardUnreachable
 from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
 from tests.support.redis_bench import CLAIM
+from tests.support.server import wait_for
 
 
 def await_pending(bench, shard, count):
@@ -147,3 +152,45 @@ def test_what_ends_an_attempt_without_a_claim_is_not_sent_twice(bench, service, 
     assert [job.descriptor for job in taken[0].jobs] == [name]
     (record,) = bench.run(other.lookup_jobs([JobDescriptor.parse(name)]))
     assert (record.state, record.claim) == (IN_PROGRESS, "host:2:1:worker:1"), "the next holder keeps it"
+
+
+def run_until_killed(service):
+    with service.client() as client, contextlib.suppress(ResponseError):
+        client.eval("while true do end", 0)
+
+
+def is_busy(client):
+    try:
+        client.ping()
+    except ResponseError as error:
+        return "BUSY" in str(error)
+    return False
+
+
+def test_a_server_that_is_busy_with_a_script_of_somebody_counts_as_away(bench, service, shard):
+    with service.client() as client:
+        client.config_set("busy-reply-threshold", 10)
+        endless = threading.Thread(target=run_until_killed, args=(service,))
+        endless.start()
+        wait_for(lambda: is_busy(client))
+        for call in (shard.enqueue_jobs(QUEUE, [new_job()]), shard.count_jobs(QUEUE, JobFilter(PENDING)), shard.ping()):
+            with pytest.raises(ShardUnreachable, match=r"shard 1 .*cannot .*BUSY"):
+                bench.run(call)
+        client.script_kill()
+        endless.join()
+        client.config_set("busy-reply-threshold", 5000)
+    assert bench.count(shard) == 0
+
+
+def test_scripts_may_be_flushed_at_any_time(bench, service, shard, monkeypatch):
+    """Also between two commands of a call."""
+    send = SharedConnection.call
+
+    def flush_and_send(self, *command):
+        with service.client() as client:
+            client.script_flush()
+        return send(self, *command)
+
+    monkeypatch.setattr(SharedConnection, "call", flush_and_send)
+    (name,) = bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
+    assert [job.descriptor for job in bench.take(shard)] == [name]

@@ -38,6 +38,10 @@ _REJECTING_WRITES = ("MISCONF", "NOREPLICAS")
 """Errors of a server that accepts no writes: its disk is full or replicas are missing. Nothing was changed."""
 
 
+_BUSY = "BUSY "
+"""Start of the error of a server that runs a script of somebody for long, and executes nothing meanwhile."""
+
+
 class Woken(NamedTuple):
     """A job whose sleep was ended by a message, and as many others of its key as that has let through.
 
@@ -95,6 +99,7 @@ class ScriptRunner:
         """Send a command and return its answer; see ``SharedConnection.call``.
 
         Raises:
+            ShardUnreachable: the shard cannot serve at present.
             UnknownError: the shard refused.
         """
         try:
@@ -102,6 +107,8 @@ class ScriptRunner:
         except MovedError:
             raise key_moved(self.name) from None
         except ResponseError as error:
+            if str(error).startswith(_BUSY):
+                raise self._cannot_serve(error) from None
             raise UnknownError(f"shard {self.name} refused the call: {error}") from None
 
     async def run_for_shard(self, script: str, name: str, *arguments: Any) -> Any:
@@ -137,11 +144,10 @@ class ScriptRunner:
         now = self.now() if at is None else at
         command = ("EVALSHA", scripts()[script].sha, 1, key or self.queue_key(queue), now, *arguments)
         deadline = time.monotonic() + CALL_SECONDS
-        is_loaded = True
         try:
             return await self._connection.call(*command)
-        except NoScriptError:  # the script cache was flushed; nothing was changed
-            is_loaded = False
+        except NoScriptError:  # the script cache was flushed, which may happen again: send the text itself
+            command = ("EVAL", scripts()[script].text, *command[2:])
         except ResponseError as error:
             raise self._translated(error, queue, is_enqueue=script == "enqueue") from None
         except ShardUnreachable:
@@ -151,8 +157,6 @@ class ScriptRunner:
                 raise
         try:
             async with asyncio.timeout(deadline - time.monotonic()):
-                if not is_loaded:
-                    await self._connection.call("SCRIPT", "LOAD", scripts()[script].text)
                 return await self._connection.call(*command)
         except TimeoutError:
             raise ShardConnectionFailed(
@@ -161,6 +165,9 @@ class ScriptRunner:
             ) from None
         except ResponseError as error:
             raise self._translated(error, queue, is_enqueue=script == "enqueue") from None
+
+    def _cannot_serve(self, error: ResponseError) -> ShardUnreachable:
+        return ShardUnreachable(f"shard {self.name} cannot serve: {error}")
 
     def _translated(self, error: ResponseError, queue: str, *, is_enqueue: bool) -> Exception:
         text = str(error)
@@ -173,7 +180,9 @@ class ScriptRunner:
             self._connection.disconnect()
             if isinstance(error, MovedError):
                 return key_moved(self.name)
-            return ShardUnreachable(f"shard {self.name} cannot serve: {text}")
+            return self._cannot_serve(error)
+        if text.startswith(_BUSY):
+            return self._cannot_serve(error)
         if is_enqueue and (isinstance(error, OutOfMemoryError) or text.startswith(_REJECTING_WRITES)):
             return ShardFull(f"shard {self.name} accepts no new jobs: {text}")  # another shard may
         return UnknownError(f"shard {self.name} refused the call, nothing was changed: {text}")
