@@ -15,11 +15,14 @@ class JobKey(NamedTuple):
         max_running: at most so many jobs of the key run, or wait at the head of the queue, at once; None: no limit.
         is_ordered: the jobs of the key run one after the other, in the order of their enqueues; one that is scheduled
             or retried holds up those behind it. ``max_running`` is 1.
+        rate: at most so many jobs of the key are started in a time, as ``10/s``; None: no limit. Of all jobs of the
+            key, the rate that was enqueued last counts.
     """
 
     text: str
     max_running: int | None = None
     is_ordered: bool = False
+    rate: str | None = None
 
 
 WAITS_FOR_KEY_MS = 1 << 52

@@ -46,6 +46,7 @@ class PinLaterJob(Payload):
     parentDescriptor: str | None = field(108, STRING, default=None)
     parentMessageName: str | None = field(109, STRING, default=None)
     parentPosition: int | None = field(110, I32, default=None)
+    rateOfKey: str | None = field(111, STRING, default=None)
 
 
 @payload
@@ -193,6 +194,7 @@ class PinLaterJobInfo(Payload):
     waitsFor: list[PinLaterMessageWait] | None = field(110, (LIST, (STRUCT, PinLaterMessageWait)), default=None)
     failureGroup: int | None = field(111, I64, default=None)
     runMillis: int | None = field(112, I64, default=None)
+    rateOfKey: str | None = field(113, STRING, default=None)
 
 
 @payload

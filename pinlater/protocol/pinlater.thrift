@@ -88,6 +88,9 @@ struct PinLaterJob {
   109: optional string parentMessageName,
   // The message's id: which of the jobs with this name it is, from 0.
   110: optional i32 parentPosition,
+  // At most so many jobs of the key are started in a time: "10/s", "100/m", "1000/h" or "5/d". The newest rate of a key
+  // counts; without one, that of the key stays. The others wait, as PENDING.
+  111: optional string rateOfKey,
 }
 
 struct PinLaterEnqueueRequest {
@@ -263,6 +266,8 @@ struct PinLaterJobInfo {
   111: optional i64 failureGroup,
   // SUCCEEDED: how long its last attempt ran; absent if that was short, or was not told.
   112: optional i64 runMillis,
+  // See PinLaterJob; it was enqueued with this.
+  113: optional string rateOfKey,
 }
 
 struct PinLaterGetJobCountRequest {

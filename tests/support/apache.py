@@ -10,7 +10,7 @@ from thrift.transport.TTransport import TFramedTransport, TMemoryBuffer
 
 _CONTRACT = """
 Context           1 source string, 2 requestId string, 100 idempotencyKey binary, 101 isRepeat bool, 102 keepResultMillis i32
-Job               1 body binary, 2 priority byte, 3 runAfterTimestampMillis i64, 4 numAttemptsAllowed i32, 5 customStatus string, 100 uniqueKey string, 101 uniqueUntilStarted bool, 102 uniqueForMillis i64, 103 onDuplicate i32, 104 maxDelayMillis i64, 105 key string, 106 maxRunningOfKey i32, 107 keyInOrder bool, 108 parentDescriptor string, 109 parentMessageName string, 110 parentPosition i32
+Job               1 body binary, 2 priority byte, 3 runAfterTimestampMillis i64, 4 numAttemptsAllowed i32, 5 customStatus string, 100 uniqueKey string, 101 uniqueUntilStarted bool, 102 uniqueForMillis i64, 103 onDuplicate i32, 104 maxDelayMillis i64, 105 key string, 106 maxRunningOfKey i32, 107 keyInOrder bool, 108 parentDescriptor string, 109 parentMessageName string, 110 parentPosition i32, 111 rateOfKey string
 EnqueueRequest    1 queueName string, 2 jobs list<Job>
 EnqueueResponse   1 jobDescriptors list<string>
 AckInfo           1 jobDescriptor string, 2 appendCustomStatus string, 3 retryDelayMillis i64, 100 claimDescriptor string, 101 isFinal bool, 102 result binary, 103 isCancelled bool, 104 className string, 105 runMillis i64
@@ -24,7 +24,7 @@ KeptMessage       1 name string, 2 id string, 3 payload binary
 MessageWait       1 messageName string, 2 count i32
 CheckpointsRequest 1 queueName string, 2 requests list<CheckpointRequest>, 100 tellStale bool
 LookupRequest     1 jobDescriptors list<string>, 2 includeBody bool, 100 includeResult bool, 101 waitMillis i32, 102 maxBodyBytes i32
-JobInfo           1 jobDescriptor string, 2 jobState i32, 10 attemptsAllowed i32, 3 attemptsRemaining i32, 4 customStatus string, 5 createdAtTimestampMillis i64, 6 runAfterTimestampMillis i64, 7 updatedAtTimestampMillis i64, 8 claimDescriptor string, 9 body binary, 100 uniqueKey string, 101 key string, 102 maxRunningOfKey i32, 103 keyInOrder bool, 104 waitsForKey bool, 105 result binary, 106 isCancelled bool, 107 parentDescriptor string, 108 parentMessageName string, 109 parentPosition i32, 110 waitsFor list<MessageWait>, 111 failureGroup i64, 112 runMillis i64
+JobInfo           1 jobDescriptor string, 2 jobState i32, 10 attemptsAllowed i32, 3 attemptsRemaining i32, 4 customStatus string, 5 createdAtTimestampMillis i64, 6 runAfterTimestampMillis i64, 7 updatedAtTimestampMillis i64, 8 claimDescriptor string, 9 body binary, 100 uniqueKey string, 101 key string, 102 maxRunningOfKey i32, 103 keyInOrder bool, 104 waitsForKey bool, 105 result binary, 106 isCancelled bool, 107 parentDescriptor string, 108 parentMessageName string, 109 parentPosition i32, 110 waitsFor list<MessageWait>, 111 failureGroup i64, 112 runMillis i64, 113 rateOfKey string
 CountRequest      1 queueName string, 2 jobState i32, 3 priority byte, 4 countFutureJobs bool, 5 bodyRegexToMatch string, 100 waitingForKey bool, 101 retrying bool, 102 failureGroup i64
 ScanRequest       1 queueName string, 2 jobState i32, 3 priority byte, 4 scanFutureJobs bool, 5 continuation string, 6 limit i32, 7 bodyRegexToMatch string, 100 retrying bool, 101 failureGroup i64, 102 oldestFirst bool
 ScanResponse      1 scannedJobs list<JobInfo>, 2 continuation string

@@ -48,14 +48,14 @@ def new_job_struct(
         job.uniqueUntilStarted, job.uniqueForMillis = rule.until_started or None, rule.period_ms or None
         job.onDuplicate, job.maxDelayMillis = int(rule.on_duplicate) or None, rule.max_delay_ms
     if key is not None:
-        job.key, job.maxRunningOfKey, job.keyInOrder = _fields_of_key(key)
+        job.key, job.maxRunningOfKey, job.keyInOrder, job.rateOfKey = _fields_of_key(key)
     if parent is not None:
         job.parentDescriptor, job.parentMessageName, job.parentPosition = parent
     return job
 
 
-def _fields_of_key(key: JobKey) -> tuple[str, int | None, bool | None]:
-    return key.text, None if key.is_ordered else key.max_running, key.is_ordered or None
+def _fields_of_key(key: JobKey) -> tuple[str, int | None, bool | None, str | None]:
+    return key.text, None if key.is_ordered else key.max_running, key.is_ordered or None, key.rate
 
 
 def job_key(struct: messages.PinLaterJob | messages.PinLaterJobInfo) -> JobKey | None:
@@ -63,7 +63,7 @@ def job_key(struct: messages.PinLaterJob | messages.PinLaterJobInfo) -> JobKey |
     if struct.key is None:
         return None
     max_running, is_ordered = struct.maxRunningOfKey, bool(struct.keyInOrder)
-    return JobKey(struct.key, 1 if is_ordered and max_running is None else max_running, is_ordered)
+    return JobKey(struct.key, 1 if is_ordered and max_running is None else max_running, is_ordered, struct.rateOfKey)
 
 
 def new_job_structs(jobs: Iterable[NewJob]) -> list[messages.PinLaterJob]:
@@ -213,7 +213,7 @@ def info_struct(job: JobInfo | JobRecord) -> messages.PinLaterJobInfo:
     """Build the struct of one job, whose first fields are those of the records, in this order."""
     info = messages.PinLaterJobInfo(*job[:11])
     if job.key is not None:
-        info.key, info.maxRunningOfKey, info.keyInOrder = _fields_of_key(job.key)
+        info.key, info.maxRunningOfKey, info.keyInOrder, info.rateOfKey = _fields_of_key(job.key)
         due = default(job.run_after_ms, 0)
         info.waitsForKey = due >= WAITS_FOR_KEY_MS or None
         info.runAfterTimestampMillis = without_wait(due)

@@ -18,6 +18,7 @@ from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey
 from pinlater.model.messages import Message, Parent
 from pinlater.model.queues import QueueChange
+from pinlater.model.rates import parse_rate
 from pinlater.model.unique import OnDuplicate, UniqueRule
 from pinlater.protocol.conversion import jobs as job_conversion
 from pinlater.protocol.conversion import messages as message_conversion
@@ -300,6 +301,11 @@ def _check_key(key: JobKey, whose: str, *, has_keys: bool) -> None:
         raise EnqueueRejected(f"of the key of {whose}, {key.max_running} jobs may run at once; use 1 or more")
     if key.is_ordered and key.max_running != 1:
         raise EnqueueRejected(f"the jobs of the key of {whose} run in order, so one at a time; leave out its limit")
+    if key.rate is not None:
+        try:
+            parse_rate(key.rate)
+        except ValueError as error:
+            raise EnqueueRejected(f"of the key of {whose}, {error}") from None
 
 
 def _check_key_text(key: str, what: str) -> None:

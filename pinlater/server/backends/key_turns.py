@@ -19,9 +19,9 @@ def stored_limit(key: JobKey) -> int | None:
     return ORDERED if key.is_ordered else key.max_running
 
 
-def job_key(text: str | None, limit: int | None) -> JobKey | None:
+def job_key(text: str | None, limit: int | None, rate: str | None = None) -> JobKey | None:
     """Return the key of a stored job."""
-    return None if text is None else JobKey(text, 1 if limit == ORDERED else limit, limit == ORDERED)
+    return None if text is None else JobKey(text, 1 if limit == ORDERED else limit, limit == ORDERED, rate)
 
 
 class KeyedJob(NamedTuple):

@@ -65,6 +65,15 @@ def test_so_are_imported_and_retried_ones():
     broker.retry_failed.assert_awaited_once_with("q", 1, 1, 0, 1000, once=None)
 
 
+def test_a_rate_of_a_key_is_one():
+    [job] = new_jobs(key="a", rateOfKey="10/s")
+    assert job.key is not None
+    assert job.key.rate == "10/s"
+    for text in ("10", "", "0/s", "10/s and more"):
+        with pytest.raises(EnqueueRejected, match=r"of the key of .* is no rate; write 10/s"):
+            new_jobs(key="a", rateOfKey=text)
+
+
 def read_acks(*infos):
     return ack_rules.read_acks(wire.PinLaterJobAckRequest("q", list(infos)), 100)
 
