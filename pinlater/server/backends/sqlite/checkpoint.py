@@ -137,4 +137,6 @@ def _release_one(transaction: SqliteTransaction, request: ReleaseRequest) -> int
     released = transaction.run(QUERIES["release_jobs"], (queue_id, transaction.now, id_list(ids)))
     if asked:
         _ended(transaction, queue_id, asked)
+    if queue_id in transaction.queues.rated:
+        let_next_through(transaction, keys_of(transaction, queue_id, ids))
     return released

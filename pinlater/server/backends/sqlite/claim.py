@@ -12,6 +12,7 @@ from pinlater.model.attempts import DequeuedJob
 from pinlater.server.backends.answers import end_of_answer
 from pinlater.server.backends.records import Dequeued
 from pinlater.server.backends.sqlite.claimable import walk_claimable
+from pinlater.server.backends.sqlite.key_rates import count_starts
 from pinlater.server.backends.sqlite.keys import keys_of, let_next_through
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
@@ -138,7 +139,10 @@ def _claim_due(
             claimed += found.ids
             room, is_cut = room - found.bytes_taken, found.is_cut
         wanted = 0 if is_cut else limit - len(jobs)
-        if not let_next_through(transaction, keys_of(transaction, queue_id, claimed), wanted):
+        keys = keys_of(transaction, queue_id, claimed)
+        if keys:
+            count_starts(transaction, queue_id, claimed)
+        if not let_next_through(transaction, keys, wanted):
             break
     return jobs, is_cut
 

@@ -12,6 +12,7 @@ from pinlater.model.jobs import NewJob
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite.call_results import NewResult, Place, find_places, save, save_new
 from pinlater.server.backends.sqlite.children import NO_PARENT, parent_columns, refusal
+from pinlater.server.backends.sqlite.key_rates import set_rates
 from pinlater.server.backends.sqlite.keys import KeyLine, Keys, key_columns, keys_of_all, let_next_through
 from pinlater.server.backends.sqlite.queries import QUERIES, insert_children, insert_jobs, insert_keyed_jobs
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
@@ -92,6 +93,7 @@ def _enqueue_keyed_one(transaction: SqliteTransaction, request: EnqueueRequest) 
     if freed:
         transaction.run(QUERIES["free_keys"], (id_list(freed),))
     keys = _insert_keyed(transaction, queue_id, fresh, first_id)
+    set_rates(transaction, queue_id, fresh)
     let_next_through(transaction, keys)
     _keep_periods(transaction, queue_id, fresh, first_id)
     save(transaction, once, first_id, places)

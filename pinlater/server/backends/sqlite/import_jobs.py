@@ -15,6 +15,7 @@ from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite import failure_groups
 from pinlater.server.backends.sqlite.call_results import Place, find_places, save
 from pinlater.server.backends.sqlite.enqueue import holders_of_keys
+from pinlater.server.backends.sqlite.key_rates import keep_rates
 from pinlater.server.backends.sqlite.keys import KeyLine, key_columns, let_next_through
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction
@@ -56,18 +57,22 @@ def _import(
         if place is None:
             place = JobDescriptor.parse(job.descriptor).priority, local_id
             run_ms = job.run_ms if job.state == SUCCEEDED else None
-            rows.append((*_row(queue_id, place, job, line), kept_group(failure, kept), run_ms))
+            row, rate = _row(queue_id, place, job, line)
+            rows.append((*row, kept_group(failure, kept), run_ms, rate))
             if job.unique is not None:
                 taken[job.unique] = place
         places.append(place)
     transaction.run_many(QUERIES["import_job"], rows)
+    keep_rates(transaction, queue_id, range(first_id, first_id + len(jobs)))
     let_next_through(transaction, line.keys)
     save(transaction, once, first_id, places)
     return places
 
 
-def _row(queue_id: int, place: Place, job: JobRecord, line: KeyLine) -> tuple[object, ...]:
+def _row(queue_id: int, place: Place, job: JobRecord, line: KeyLine) -> tuple[tuple[object, ...], str | None]:
+    """Return what is stored of a job, and the rate of its key."""
     priority, local_id = place
     times = line.run_after(job) if job.state == PENDING else job.run_after_ms, job.created_at_ms, job.updated_at_ms
+    key, limit, rate = key_columns(job)
     head = queue_id, local_id, job.state, priority, *times, job.attempts_allowed, job.attempts_remaining
-    return (*head, job.status, job.body or b"", job.unique, *key_columns(job), job.result, job.is_cancelled)
+    return (*head, job.status, job.body or b"", job.unique, key, limit, job.result, job.is_cancelled), rate

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.keys import WAITS_FOR_KEY_MS, without_wait
 from pinlater.server.backends.key_turns import TURN_JOBS, KeyedJob, KeyState, let_through, stored_limit, turns
+from pinlater.server.backends.sqlite.key_rates import let_paced_through, rate_of
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
 
@@ -52,6 +53,9 @@ def let_next_through(transaction: SqliteTransaction, keys: Keys, wanted: int = 0
 
 
 def _let_through(transaction: SqliteTransaction, queue_id: int, key: str, turn_jobs: int) -> int:
+    rate = rate_of(transaction, queue_id, key)
+    if rate is not None:
+        return let_paced_through(transaction, queue_id, key, rate)
     count = 0
     while rows := transaction.rows(_WAITING, (queue_id, key, _AT_ONCE)):
         waiting = [KeyedJob(*row) for row in rows]
@@ -112,6 +116,6 @@ class KeyLine:
         return self._last[key]
 
 
-def key_columns(job: NewJob | JobRecord) -> tuple[str | None, int | None]:
+def key_columns(job: NewJob | JobRecord) -> tuple[str | None, int | None, str | None]:
     """Return what is stored of a job's key."""
-    return (None, None) if job.key is None else (job.key.text, stored_limit(job.key))
+    return (None, None, None) if job.key is None else (job.key.text, stored_limit(job.key), job.key.rate)

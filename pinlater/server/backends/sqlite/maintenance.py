@@ -14,6 +14,7 @@ from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite import failure_groups
 from pinlater.server.backends.sqlite.call_results import find_number, save
 from pinlater.server.backends.sqlite.children import tell_deleted, tell_ended
+from pinlater.server.backends.sqlite.key_rates import forget_rates, keep_rates
 from pinlater.server.backends.sqlite.keys import Keys, keys_of, keys_of_all, let_next_through
 from pinlater.server.backends.sqlite.messages import forget_messages, forget_more
 from pinlater.server.backends.sqlite.queries import QUERIES
@@ -101,7 +102,7 @@ def _retry_one(transaction: SqliteTransaction, request: SqliteRetryRequest) -> t
     ids = [row[0] for row in rows]
     values = (request.queue_id, transaction.now, id_list(ids), request.attempts, run_after)
     moved = _save_total(transaction, request.once, before + transaction.run(QUERIES["retry_jobs"], values))
-    let_next_through(transaction, keys_of(transaction, request.queue_id, ids))
+    _let_through(transaction, request.queue_id, ids)
     return moved, len(rows) < asked or moved >= request.limit
 
 
@@ -143,8 +144,14 @@ def _retry_these(transaction: SqliteTransaction, request: RetryTheseRequest) -> 
     head, tail = (request.queue_id, now), (request.attempts, run_after)
     rows = [(*head, job.local_id, job.priority, *tail) for job in request.jobs]
     moved = transaction.run_many(QUERIES["retry_this_job"], rows)
-    let_next_through(transaction, keys_of(transaction, request.queue_id, _ids_of(request.jobs)))
+    _let_through(transaction, request.queue_id, _ids_of(request.jobs))
     return _save_total(transaction, request.once, moved)
+
+
+def _let_through(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int]) -> None:
+    """Let those through whose turn it is, after jobs of a queue were retried."""
+    keep_rates(transaction, queue_id, ids)
+    let_next_through(transaction, keys_of(transaction, queue_id, ids))
 
 
 def schedule(transaction: SqliteTransaction, requests: Sequence[ScheduleRequest]) -> list[int]:
@@ -256,6 +263,7 @@ def _collect_one(transaction: SqliteTransaction, request: CollectRequest) -> lis
         _sweep(transaction, queue_id, request.limit)
     if transaction.queues.with_messages:
         forget_more(transaction)
+    forget_rates(transaction)
     return [
         (queue_id, len(succeeded.get(queue_id, ())), len(failed.get(queue_id, ())))
         for queue_id in succeeded.keys() | failed.keys()

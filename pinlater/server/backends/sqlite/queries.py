@@ -97,10 +97,10 @@ def insert_children(rows: int) -> str:
 
 @lru_cache(maxsize=128)
 def insert_keyed_jobs(rows: int) -> str:
-    """Return the same for jobs of which some have keys or parents, with eleven parameters a row."""
+    """Return the same for jobs of which some have keys or parents, with twelve parameters a row."""
     values = ", ".join(
         f"(?{n}, ?1, 0, ?{n + 1}, ?{n + 2}, ?2, ?2, ?{n + 3}, ?{n + 3}, ?{n + 4}, ?{n + 5}, "
-        f"?{n + 6}, ?{n + 7}, ?{n + 8}, ?{n + 9}, ?{n + 10})"
-        for n in range(3, 3 + 11 * rows, 11)
+        f"?{n + 6}, ?{n + 7}, ?{n + 8}, ?{n + 9}, ?{n + 10}, ?{n + 11})"
+        for n in range(3, 3 + 12 * rows, 12)
     )
     return QUERIES["insert_keyed_jobs"] + " " + values

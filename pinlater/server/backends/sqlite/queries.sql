@@ -10,7 +10,7 @@
 -- What a record is made of, but for the result: ?4 how many bytes of the body are wanted.
 -- substr() of an empty body is NULL.
 id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, iif(?4, coalesce(substr(body, 1, ?4), body), NULL), unique_key, job_key, key_limit, is_cancelled, parent, waits_for, failure_group,
+       claim, iif(?4, coalesce(substr(body, 1, ?4), body), NULL), unique_key, job_key, key_limit, key_rate, is_cancelled, parent, waits_for, failure_group,
        run_ms
 
 -- name: insert_jobs
@@ -23,7 +23,7 @@ VALUES
 -- Completed by queries.insert_keyed_jobs(). Apart from the one above, since NULL is not worth a parameter.
 INSERT INTO jobs (id, queue_id, state, priority, run_after, created_at, updated_at,
                   attempts_allowed, attempts_remaining, custom_status, body, unique_key, job_key, key_limit,
-                  parent_id, parent)
+                  key_rate, parent_id, parent)
 VALUES
 
 -- name: insert_children
@@ -41,11 +41,11 @@ VALUES (?3, ?1, 1, ?4, ?2, ?2, ?2, ?5, ?5, ?6, ?7, ?8, ?9, ?10)
 -- name: import_job
 -- A job with a past: ?2 id, ?3 state, ?4 priority, ?5 run after, ?6 created at, ?7 updated at, ?8 attempts allowed,
 -- ?9 attempts remaining, ?10 status, ?11 body, ?12 unique key, ?13 key, ?14 its limit, ?15 result, ?16 is cancelled,
--- ?17 failure group, ?18 run time or NULL.
+-- ?17 failure group, ?18 run time or NULL, ?19 rate of its key.
 INSERT INTO jobs (queue_id, id, state, priority, run_after, created_at, updated_at,
                   attempts_allowed, attempts_remaining, custom_status, body, unique_key, job_key, key_limit,
-                  result, is_cancelled, failure_group, run_ms)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)
+                  result, is_cancelled, failure_group, run_ms, key_rate)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
 
 -- name: unique_jobs
 -- The jobs that have these keys: ?2 keys as a JSON list. A job that was ever claimed has a lease.
@@ -88,7 +88,8 @@ WHERE id = ?1 AND state = 0
 UPDATE jobs NOT INDEXED SET unique_key = NULL WHERE id IN (SELECT value FROM json_each(?1))
 
 -- name: queue_traits
-SELECT id, has_keys, has_parents, has_messages, has_cancelled FROM queues
+SELECT id, has_keys, has_parents, has_messages, has_cancelled,
+    EXISTS (SELECT 1 FROM key_rates WHERE queue_id = queues.id) FROM queues
 
 -- name: mark_has_keys
 UPDATE queues SET has_keys = 1 WHERE id = ?1 AND NOT has_keys
@@ -134,6 +135,49 @@ WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?2 AND 
 SELECT id, run_after, key_limit FROM jobs INDEXED BY jobs_keyed
 WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?3 AND unlikely(state = 0)
   AND run_after > ?2 AND run_after < 4503599627370496
+
+-- name: jobs_through_of_key
+-- The first that wait to be claimed: ?2 key, ?3 limit.
+SELECT id, run_after, key_limit FROM jobs INDEXED BY jobs_keyed
+WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?2 AND unlikely(state = 0)
+  AND run_after < 4503599627370496
+ORDER BY run_after, id LIMIT ?3
+
+-- name: rate_of_key
+-- ?2 key.
+SELECT rate, next_us FROM key_rates WHERE queue_id = ?1 AND job_key = ?2
+
+-- name: set_rate_of_key
+-- ?2 key, ?3 rate, ?4 next start.
+REPLACE INTO key_rates (queue_id, job_key, rate, next_us) VALUES (?1, ?2, ?3, ?4)
+
+-- name: started_of_keys
+-- Keys with a rate, and how many of some jobs they have: ?2 ids as a JSON list.
+SELECT key_rates.job_key, rate, next_us, count(*)
+FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
+CROSS JOIN key_rates ON key_rates.queue_id = ?1 AND key_rates.job_key = jobs.job_key
+GROUP BY key_rates.job_key
+
+-- name: keep_rates_of_jobs
+-- Of PENDING jobs: ?2 ids as a JSON list.
+INSERT OR IGNORE INTO key_rates (queue_id, job_key, rate, next_us)
+SELECT jobs.queue_id, jobs.job_key, jobs.key_rate, 0 FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
+WHERE jobs.queue_id = ?1 AND jobs.key_rate IS NOT NULL AND jobs.state = 0
+
+-- name: idle_rates
+-- Those that have held back nothing since ?1, and whether the key has unfinished jobs: ?2 limit.
+SELECT queue_id, job_key, EXISTS (
+    SELECT 1 FROM jobs INDEXED BY jobs_keyed
+    WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = key_rates.queue_id AND job_key = key_rates.job_key)
+FROM key_rates INDEXED BY key_rates_in_order WHERE next_us < ?1 ORDER BY next_us LIMIT ?2
+
+-- name: touch_rate_of_key
+-- ?2 key, ?3 next start.
+UPDATE key_rates SET next_us = ?3 WHERE queue_id = ?1 AND job_key = ?2
+
+-- name: forget_rate_of_key
+-- ?2 key.
+DELETE FROM key_rates WHERE queue_id = ?1 AND job_key = ?2
 
 -- name: set_run_after
 -- ?1 id, ?2 run after.

@@ -48,14 +48,15 @@ class QueueTraits:
         with_parents: had a parent.
         with_messages: had a message.
         with_cancelled: was asked to stop.
+        rated: has, or had, a key with a rate.
     """
 
-    __slots__ = ("keyed", "with_cancelled", "with_messages", "with_parents")
+    __slots__ = ("keyed", "rated", "with_cancelled", "with_messages", "with_parents")
 
-    def __init__(self, rows: Iterable[tuple[int, int, int, int, int]] = ()) -> None:
+    def __init__(self, rows: Iterable[tuple[int, int, int, int, int, int]] = ()) -> None:
         found = list(rows)
-        self.keyed, self.with_parents, self.with_messages, self.with_cancelled = (
-            {row[0] for row in found if row[column]} for column in range(1, 5)
+        self.keyed, self.with_parents, self.with_messages, self.with_cancelled, self.rated = (
+            {row[0] for row in found if row[column]} for column in range(1, 6)
         )
 
 

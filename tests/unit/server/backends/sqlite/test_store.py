@@ -145,7 +145,7 @@ def test_a_store_of_version_1_is_brought_to_the_present_one(path):
     assert _describe(path) == _describe(path.parent / "new" / "pinlater.db")
     assert _describe(path)[0] == SCHEMA_VERSION
     new = sqlite3.connect(path)
-    assert new.execute("SELECT * FROM jobs").fetchall() == [(*row, None, None, None, 0, *[None] * 6) for row in before]
+    assert new.execute("SELECT * FROM jobs").fetchall() == [(*row, None, None, None, 0, *[None] * 7) for row in before]
     assert new.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     new.close()
 
