@@ -57,6 +57,11 @@ SELECT seq, 1, IF(seq % 10, LPAD(10, 16, ' '), CONCAT('key ', seq)), seq % 100 =
 FROM {numbers} WHERE seq BETWEEN 1 AND 5000
 """
 
+FILL_KEY_RATES = """
+INSERT INTO {db}.key_rates (queue_id, job_key, rate, next_us)
+SELECT 1, LPAD(seq, 16, ' '), '10/s', {now} - 500 + seq FROM {numbers} WHERE seq BETWEEN 1 AND 1000
+"""
+
 FILL_MESSAGES = """
 INSERT INTO {db}.messages (job_id, name, number, message_id, kind, payload_bytes, payload)
 SELECT 2 * (1 + seq % 20), CONCAT('event ', seq DIV 20 % 2), seq DIV 40 + 1, CONCAT('m', seq), 0, 5, 'hello'
@@ -132,10 +137,10 @@ class Filled:
         await connection.run(FILL_PERIODS.format(db=self.queries.database, numbers=NUMBERS, now=NOW).encode())
         keyed_jobs = FILL_KEYED_JOBS.format(db=self.queries.database, numbers=NUMBERS, now=NOW, waits=WAITS_FOR_KEY_MS)
         await connection.run(keyed_jobs.encode())
-        for fill in (FILL_MESSAGES, FILL_CHILDREN, FILL_FAILING_JOBS, FILL_FAILURE_GROUPS):
+        for fill in (FILL_KEY_RATES, FILL_MESSAGES, FILL_CHILDREN, FILL_FAILING_JOBS, FILL_FAILURE_GROUPS):
             await connection.run(fill.format(db=self.queries.database, numbers=NUMBERS, now=NOW).encode())
         names = ("jobs", "reports", "call_results", "unique_periods", "keyed_jobs", "messages", "children")
-        names += ("failing_jobs", "failure_groups")
+        names += ("failing_jobs", "failure_groups", "key_rates")
         tables = ", ".join(f"{self.queries.database}.{name}" for name in names)
         await connection.run(f"ANALYZE TABLE {tables}".encode())
         return connection
@@ -197,7 +202,8 @@ COMMON = {
     "jobs_per_second": None, "max_running": None, "worker": b"w10", "workers": [b"w10", b"w20"],
     "expires_at": NOW, "bytes": 1, "spent_until": NOW, "was": 1, "report": b"x",
     "key": b"%16d" % 10, "number": 0, "is_put_off": False, "kind": 0, "resolution": 60, "since": 0, "rows": 10,
-    "until": NOW, "times": [1, 2, 3, 4, 5], "small": 2000, "levels": [1, 2, 3], "names": [b"emails", b"thumbnails"],
+    "until": NOW, "now_us": NOW, "times": [1, 2, 3, 4, 5], "small": 2000, "levels": [1, 2, 3],
+    "names": [b"emails", b"thumbnails"],
 }  # fmt: skip
 LATEST = {"run_after": ALL, "id": ALL, "end": -ALL}
 OLDEST = {"run_after": -ALL, "id": -ALL, "end": ALL}
@@ -213,7 +219,7 @@ WITHOUT_PLAN = {
     "insert_periods", "replace_ended_periods", "insert_linked_jobs", "lock_keys", "change_key_locks", "insert_messages",
     "insert_children", "insert_deleted_inboxes", "insert_failure_groups", "note_failures",
     "keep_message",  # which numbers its row by the others of the table, so it has one temporary row
-    "store_clock_record", "create_bucket", "create_queue_lock", "rollback", "size",
+    "set_rate_of_key", "store_clock_record", "create_bucket", "create_queue_lock", "rollback", "size",
 }  # fmt: skip
 STATEMENTS = sorted(set(Queries("x").names) - WITHOUT_PLAN)
 
@@ -229,8 +235,13 @@ OF_PERIODS = {
 }  # fmt: skip
 OF_KEYS = {
     "delete_keyed_jobs", "first_of_key", "running_of_key", "pending_of_key", "waiting_for_key", "scheduled_of_key",
-    "last_of_key",
+    "last_of_key", "through_of_key",
 }  # fmt: skip
+OF_RATES = {
+    "rate_of_key": "PRIMARY", "idle_rates": "key_rates_in_order", "forget_rate_of_key": "PRIMARY",
+    "touch_rate_of_key": "PRIMARY",
+}  # fmt: skip
+"""With the index that each walks along."""
 OF_MESSAGES = {
     "message_counts": "PRIMARY", "message_sizes": "PRIMARY", "read_messages": "PRIMARY", "delete_messages": "PRIMARY",
     "delete_some_messages": "PRIMARY", "known_messages": "messages_by_id",
@@ -253,7 +264,7 @@ OF_STATISTICS = {name for name in STATEMENTS if "statistics" in name}
 OF_INBOXES = {"first_deleted_inbox", "deleted_inbox", "forget_inbox"}
 FIRST_ONLY = {
     "first_result_expiring": "call_results_expiring", "first_period_ending": "unique_periods_ending",
-    "first_failure_group": "failure_groups_to_look_at",
+    "first_failure_group": "failure_groups_to_look_at", "first_key_rate": "key_rates_in_order",
 }  # fmt: skip
 """With the index whose first entry each reads."""
 OF_QUEUES = {
@@ -283,6 +294,7 @@ BY_ID = (
     - {*OF_RESULTS}
     - {*OF_PERIODS}
     - OF_KEYS
+    - {*OF_RATES}
     - OF_BOTH_KEYS
     - {*FIRST_ONLY}
     - {*OF_MESSAGES}
@@ -360,6 +372,13 @@ def test_jobs_of_a_key_are_found_in_line(filled, name):
     assert step["key"] == "keyed_jobs_in_line", step
     assert "filesort" not in (step["Extra"] or ""), step
     assert all(other["key"] == "PRIMARY" for other in joined)
+
+
+@pytest.mark.parametrize("name", OF_RATES)
+def test_rates_of_keys_are_found_by_key_or_by_their_time(filled, name):
+    first, *_ = filled.plan(name, **COMMON)
+    assert first["key"] == OF_RATES[name], first
+    assert first["type"] in {"range", "const"}, first
 
 
 @pytest.mark.parametrize("name", sorted(OF_BOTH_KEYS))
@@ -487,6 +506,9 @@ def test_the_index_narrows_by_all_that_it_can(filled, name):
         ("unique_jobs", {}, 6),
         ("first_of_key", {}, 3),
         ("waiting_for_key", {}, 12),
+        ("through_of_key", {}, 25),
+        ("rate_of_key", {}, 2),
+        ("forget_rate_of_key", {}, 4),
         ("last_of_key", {}, 3),
         ("delete_keyed_jobs", {}, 25),
         ("insert_keyed_jobs_again", {}, 12),

@@ -262,20 +262,21 @@ class Claimer:
         changes = [*statements, *bodies_query, *due_query]
         take_out(transaction, [job.id for share in shares for job in share.jobs if job.is_failing])
         keys = {job.id: QueueKey(self._queue.id, job.key) for share in shares for job in share.jobs if job.key}
-        has_more = False
+        has_more, through_due = False, None
         if keys:
             self._database.keyed_queues.add(self._queue.id)
             results = await transaction.run(*changes)
             is_full = any(share.has_more or share.is_held for share in shares)
             wanted = 0 if is_full else sum(call.limit for call in calls) - sum(len(share.jobs) for share in shares)
-            has_more = bool((await let_next_through(transaction, keys, wanted, is_claim=True)).total())
+            through_due = (await let_next_through(transaction, keys, wanted, is_claim=True)).first_due
+            has_more = through_due is not None and through_due <= transaction.now
             await transaction.run_and_commit()
         else:
             results = await transaction.run_and_commit(*changes)
         claimed = (result.matched for result in results)
         bodies = dict(results[len(statements)].rows) if large else {}
         dues = results[-1].rows[0] if due_query else ()
-        due = min((due_ms for due_ms in dues if due_ms is not None), default=None)
+        due = min((due_ms for due_ms in (*dues, through_due) if due_ms is not None), default=None)
         return [
             self._fail_claim(call, share)
             if share.jobs and next(claimed) < len(share.jobs)

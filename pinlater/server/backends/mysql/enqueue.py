@@ -18,7 +18,7 @@ from pinlater.server.backends.mysql.errors import NullRejected
 from pinlater.server.backends.mysql.failure_groups import Kept, keep
 from pinlater.server.backends.mysql.group_commit import CommitBatch
 from pinlater.server.backends.mysql.ids import IdAllocator
-from pinlater.server.backends.mysql.keys import KeyLine, Keys, keys_of, let_next_through, queue_key
+from pinlater.server.backends.mysql.keys import KeyLine, Keys, keep_rates, keys_of, let_next_through, queue_key
 from pinlater.server.backends.mysql.queries import insertions
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.mysql.unique_keys import Duplicates, KeyedJob
@@ -123,6 +123,8 @@ async def _insert(
     try:
         if changed:
             await transaction.run(*statements)
+            if any(call.has_imported_rates for call in new):
+                await keep_rates(transaction, changed)
             await let_next_through(transaction, changed)
             statements = []
         with batch.committing():
@@ -295,7 +297,15 @@ async def _linked_rows(
     waiting = [(call, index) for call, index in rows if call.has_keys and _waits(jobs[id(call), index])]
     line = KeyLine(transaction)
     await line.lock({(call.queue.id, jobs[id(call), index].key) for call, index in waiting})
-    for call, index in sorted(waiting, key=_id):
+    waiting.sort(key=_id)
+    await line.set_rates(
+        {
+            queue_key(call.queue.id, job.key): job.key.rate
+            for job, call in ((jobs[id(call), index], call) for call, index in waiting)
+            if isinstance(job, NewJob) and job.key is not None and job.key.rate is not None
+        }
+    )
+    for call, index in waiting:
         job = jobs[id(call), index]
         place = line.run_after(call.queue.id, call.first_id + index, job)
         jobs[id(call), index] = job._replace(run_after_ms=place)

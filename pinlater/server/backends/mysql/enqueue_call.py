@@ -72,6 +72,11 @@ class MysqlEnqueueCall:
         self.is_linked |= self.has_keys or self.has_parents
         self.weight = sum(len(job.body or b"") for job in self.jobs) + _JOB_BYTES * len(self.jobs)
 
+    @property
+    def has_imported_rates(self) -> bool:
+        """Whether some of the jobs are imported with a rate of their key."""
+        return self.has_keys and any(isinstance(job, JobRecord) and job.key and job.key.rate for job in self.jobs)
+
     def descriptor(self, index: int) -> str:
         """Return the descriptor of the job with that index."""
         return f"{self.queue.prefixes[self.priorities[index] - 1]}{self.first_id + index}"

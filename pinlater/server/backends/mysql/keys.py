@@ -19,7 +19,10 @@ from typing import Any, NamedTuple
 
 from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey, without_wait
+from pinlater.server.backends.key_rates import IDLE_MS, KeyRate
 from pinlater.server.backends.key_turns import TURN_JOBS, KeyedJob, KeyState, let_through, stored_limit, turns
+from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.key_rates import count_starts, decide, parse_rate_of_key, put_rate, read_rates
 from pinlater.server.backends.mysql.queries import blob, one_row
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 
@@ -61,10 +64,22 @@ def keys_in(rows: Iterable[tuple[Any, ...]]) -> Keys:
     return {local_id: QueueKey(queue_id, key) for local_id, queue_id, key in rows}
 
 
+class Through(NamedTuple):
+    """Which jobs were let through.
+
+    Attributes:
+        counts: how many of each key.
+        first_due: when the first of them is due, in epoch milliseconds; None: none was.
+    """
+
+    counts: Counter[QueueKey]
+    first_due: int | None
+
+
 async def let_next_through(
     transaction: MysqlTransaction, changed: Keys, wanted: int = 0, *, is_claim: bool = False
-) -> Counter[QueueKey]:
-    """Let those jobs through whose turn it is, after some were changed. Return how many of each key.
+) -> Through:
+    """Let those jobs through whose turn it is, after some were changed.
 
     Args:
         transaction: has changed jobs.
@@ -72,21 +87,23 @@ async def let_next_through(
         wanted: how many a dequeue could still take, and found no other job for.
         is_claim: it has claimed them, which makes no room where the first that waits has a limit.
     """
-    through: Counter[QueueKey] = Counter()
+    through, first_due = Counter[QueueKey](), None
     left: Sequence[QueueKey] = sorted(set(changed.values()))
     turn_jobs = max(TURN_JOBS, wanted // max(len(left), 1))
     pending = [_lock(transaction, left), *_copy(transaction, changed)] if left else []
     while left:
         states = await _states(transaction, left, pending)
-        looks = await _look(transaction, {key: state for key, state in states.items() if not (is_claim and state[0])})
+        looks = await _look(transaction, {key: state for key, state in states.items() if state.is_in_turn(is_claim)})
         decided = {key: turns(*look[:2], transaction.now, turn_jobs) for key, look in looks.items()}
+        decided |= await _paced(transaction, states, changed, is_claim=is_claim)
         for key, run_after in decided.items():
             through[key] += let_through(run_after)
+            first_due = min(filter(None, (first_due, *run_after.values())), default=None)
         left = [key for key, look in looks.items() if look.is_cut and len(decided[key]) >= len(look.waiting)]
         pending = list(_apply(transaction, decided.values()))
     if pending:
         await transaction.run(*pending)
-    return through
+    return Through(through, first_due)
 
 
 def _lock(transaction: MysqlTransaction, keys: Iterable[QueueKey]) -> bytes:
@@ -102,25 +119,51 @@ def _copy(transaction: MysqlTransaction, ids: Iterable[int]) -> Iterator[bytes]:
     yield transaction.bind("insert_keyed_jobs_again", ids=given)
 
 
+class _State(NamedTuple):
+    """What is known first of a key.
+
+    Attributes:
+        is_limited: whether the first job that waits has a limit; None: none waits.
+        pending: how many jobs are let through and not claimed.
+        rate: the key has one.
+    """
+
+    is_limited: int | None
+    pending: int
+    rate: KeyRate | None
+
+    def is_in_turn(self, is_claim: bool) -> bool:
+        """Return whether jobs that wait may be let through, without a rate, after a claim or another change."""
+        return self.rate is None and self.is_limited is not None and not (is_claim and self.is_limited)
+
+
+async def _paced(
+    transaction: MysqlTransaction, states: Mapping[QueueKey, _State], changed: Keys, *, is_claim: bool
+) -> dict[QueueKey, dict[int, int]]:
+    """Return what has to become of jobs of the keys that have a rate."""
+    rates = {key: state.rate for key, state in states.items() if state.rate is not None}
+    if not rates:
+        return {}
+    after = count_starts(transaction, rates, changed) if is_claim else rates
+    return await decide(transaction, after, {} if is_claim else changed)
+
+
 async def _states(
     transaction: MysqlTransaction, keys: Sequence[QueueKey], before: Sequence[bytes]
-) -> dict[QueueKey, tuple[int, int]]:
-    """Execute statements; return of keys that jobs wait for whether the first has a limit, and how many are through."""
+) -> dict[QueueKey, _State]:
+    """Execute statements; return what is known first of keys that jobs wait for, or that have a rate."""
     queries = [
         one_row(
             transaction.bind(name, **key.values)
             for key in keys[start : start + _KEYS_PER_QUERY]
-            for name in ("first_of_key", "pending_of_key")
+            for name in ("first_of_key", "pending_of_key", "rate_of_key")
         )
         for start in range(0, len(keys), _KEYS_PER_QUERY)
     ]
     results = (await transaction.run(*before, *queries))[len(before) :]
     values = [value for result in results for value in result.rows[0]]
-    return {
-        key: (is_limited, pending)
-        for key, is_limited, pending in zip(keys, values[::2], values[1::2], strict=True)
-        if is_limited is not None
-    }
+    found = zip(keys, values[::3], values[1::3], map(parse_rate_of_key, values[2::3]), strict=True)
+    return {key: _State(*rest) for key, *rest in found if rest[0] is not None or rest[2] is not None}
 
 
 class _Look(NamedTuple):
@@ -131,20 +174,20 @@ class _Look(NamedTuple):
     is_cut: bool
 
 
-async def _look(transaction: MysqlTransaction, states: Mapping[QueueKey, tuple[int, int]]) -> dict[QueueKey, _Look]:
+async def _look(transaction: MysqlTransaction, states: Mapping[QueueKey, _State]) -> dict[QueueKey, _Look]:
     """Look at what waits for keys; without a limit, nobody asks how many run, which may be many."""
     keys = list(states)
     queries: list[bytes] = []
     for start in range(0, len(keys), _KEYS_PER_QUERY):
         places = range(start, min(start + _KEYS_PER_QUERY, len(keys)))
-        parts = (part for place in places for part in _parts(transaction, place, keys[place], *states[keys[place]]))
+        parts = (part for place in places for part in _parts(transaction, place, keys[place], states[keys[place]]))
         queries.append(b"(" + b") UNION ALL (".join(parts) + b")")
     found: defaultdict[tuple[int, str], list[KeyedJob]] = defaultdict(list)
     for result in await transaction.run(*queries) if queries else ():
         for place, part, *row in result.rows:
             found[place, part].append(KeyedJob(*row))
     looks: dict[QueueKey, _Look] = {}
-    for place, (key, (is_limited, pending)) in enumerate(states.items()):
+    for place, (key, (is_limited, pending, _)) in enumerate(states.items()):
         first = sorted(found[place, "waiting"], key=itemgetter(1, 0))
         waiting = first if is_limited else [*takewhile(lambda job: job.limit is None, first)]
         running = found[place, "running"][0].local_id if is_limited else 0
@@ -153,12 +196,12 @@ async def _look(transaction: MysqlTransaction, states: Mapping[QueueKey, tuple[i
     return looks
 
 
-def _parts(transaction: MysqlTransaction, place: int, key: QueueKey, is_limited: int, pending: int) -> Iterator[bytes]:
+def _parts(transaction: MysqlTransaction, place: int, key: QueueKey, state: _State) -> Iterator[bytes]:
     """Yield the queries for one key, whose results have the same columns."""
     yield transaction.bind("waiting_for_key", place=place, limit=_AT_ONCE, **key.values)
-    if is_limited:
+    if state.is_limited:
         yield transaction.bind("running_of_key", place=place, **key.values)
-    if pending:
+    if state.pending:
         yield transaction.bind("scheduled_of_key", place=place, now=transaction.now, **key.values)
 
 
@@ -196,6 +239,20 @@ class KeyLine:
             for last in result.rows:
                 self._last[key] = last
 
+    async def set_rates(self, rates: Mapping[QueueKey, str]) -> None:
+        """Set the rates of keys that are locked; jobs that wait for the rate before are held by the new one."""
+        transaction, held_until, after = self._transaction, {}, {}
+        for key, before in (await read_rates(transaction, list(rates))).items():
+            if before is None:
+                put_rate(transaction, key, KeyRate(rates[key]))
+            elif before.text != rates[key]:
+                held_until[key] = before.starts_at(transaction.now)
+                after[key] = before.changed_to(rates[key])
+                put_rate(transaction, key, after[key])
+        if after:
+            decided = await decide(transaction, after, {}, held_until)
+            transaction.later(*_apply(transaction, decided.values()))
+
     def run_after(self, queue_id: int, local_id: int, job: NewJob | JobRecord) -> int | None:
         """Return the ``run_after`` to store a job with; one with a key waits for it, until ``let_next_through``."""
         if job.key is None:
@@ -212,6 +269,37 @@ class KeyLine:
         return waits_until
 
 
+async def keep_rates(transaction: MysqlTransaction, keys: Keys) -> None:
+    """See that keys have a rate whose jobs have come back or were imported with one; a newer one stays."""
+    if keys:
+        await transaction.run(
+            _lock(transaction, keys.values()), transaction.bind("keep_rates_of_jobs", ids=sorted(keys))
+        )
+
+
+async def forget_rates(database: Database, limit: int) -> int:
+    """Look at up to ``limit`` keys whose rates hold back no job; forget those that no job needs. Return how many."""
+    idle_us = IDLE_MS * 1000
+    found = await database.rows_at(
+        lambda now: database.queries.bind("idle_rates", before=now * 1000 - idle_us, limit=limit)
+    )
+    keys = [QueueKey(*row) for row in found]
+    if not keys:
+        return 0
+
+    async def change(transaction: MysqlTransaction) -> int:
+        now_us, forgotten = transaction.now * 1000, 0
+        await transaction.run(_lock(transaction, keys))
+        for key in keys:
+            values = {**key.values, "before": now_us - idle_us}
+            delete = transaction.bind("forget_rate_of_key", **values)
+            done, _ = await transaction.run(delete, transaction.bind("touch_rate_of_key", now_us=now_us, **values))
+            forgotten += done.matched
+        return forgotten
+
+    return await database.change(change, is_repeatable=True)
+
+
 def queue_key(queue_id: int, key: JobKey) -> QueueKey:
     """Return a key of a queue."""
     return QueueKey(queue_id, key.text.encode())
@@ -220,6 +308,7 @@ def queue_key(queue_id: int, key: JobKey) -> QueueKey:
 def key_columns(key: JobKey | None) -> bytes:
     """Return what is stored of a job's key, as SQL."""
     if key is None:
-        return b"NULL,NULL"
-    limit = stored_limit(key)
-    return b"%b,%b" % (blob(key.text.encode()), b"NULL" if limit is None else b"%d" % limit)
+        return b"NULL,NULL,NULL"
+    limit, rate = stored_limit(key), key.rate
+    limit_text = b"NULL" if limit is None else b"%d" % limit
+    return b"%b,%b,%b" % (blob(key.text.encode()), limit_text, b"NULL" if rate is None else blob(rate.encode()))

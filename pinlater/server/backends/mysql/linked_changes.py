@@ -79,7 +79,7 @@ async def change_and_commit(
     found = await transaction.run(*statements, *queries)
     keys = keys_in(found[len(statements)].rows) if links.has_keys else {}
     woken = await tell(transaction, found[-1]) if links.has_parents else {}
-    through = await let_next_through(transaction, keys | woken)
+    through = (await let_next_through(transaction, keys | woken)).counts
     with batch.committing():
         await transaction.run_and_commit()
     child_queues = {queue_id for _, queue_id, *_ in found[-1].rows} if links.has_parents else ()
@@ -93,7 +93,7 @@ async def see_to_links(transaction: MysqlTransaction, ids: Collection[int]) -> i
     """
     keys = await keys_of(transaction, ids)
     woken = await tell_parents_of(transaction, ids)
-    through = await let_next_through(transaction, keys | woken)
+    through = (await let_next_through(transaction, keys | woken)).counts
     return sum(count for key, count in through.items() if key in set(keys.values()))
 
 

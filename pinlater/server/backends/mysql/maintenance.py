@@ -18,7 +18,7 @@ from pinlater.server.backends.mysql.call_results import ChangeQuota, change_once
 from pinlater.server.backends.mysql.children import delete_children, tell_parents_of
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.failure_groups import keep, put_in, take_out, take_out_revived
-from pinlater.server.backends.mysql.keys import Keys, QueueKey, keys_of, let_next_through
+from pinlater.server.backends.mysql.keys import Keys, QueueKey, keep_rates, keys_of, let_next_through
 from pinlater.server.backends.mysql.maintenance_probe import MaintenanceWork
 from pinlater.server.backends.mysql.messages import delete_inboxes, delete_leftover_messages
 from pinlater.server.backends.mysql.queues import MysqlQueues
@@ -107,7 +107,9 @@ async def _retry(
         for some in _chunks(all_ids):
             transaction.later(transaction.bind("insert_children_again", ids=some))
             take_out_revived(transaction, some)
-        await _let_next_through(transaction, all_ids)
+        keys = await keys_of(transaction, all_ids)
+        await keep_rates(transaction, keys)
+        await let_next_through(transaction, keys)
         return changed
 
     return await change_once(database, quota, change)

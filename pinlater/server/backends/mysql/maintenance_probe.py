@@ -17,6 +17,7 @@ _QUERIES = (
     "first_deleted_queue",
     "first_deleted_inbox",
     "first_failure_group",
+    "first_key_rate",
 )
 
 
@@ -32,6 +33,7 @@ class MaintenanceWork(NamedTuple):
         deleted_queue: id of a queue whose jobs are to be deleted.
         deleted_inbox: id of a deleted job that left messages.
         failure_group: when to see next whether a failure group is empty.
+        key_rate: when the first key with a rate would have started its next job, in epoch microseconds.
     """
 
     claim_expires: int | None
@@ -42,6 +44,7 @@ class MaintenanceWork(NamedTuple):
     deleted_queue: int | None
     deleted_inbox: int | None
     failure_group: int | None
+    key_rate: int | None
 
 
 class MaintenanceProbe:

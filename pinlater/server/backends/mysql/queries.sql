@@ -88,7 +88,7 @@ INSERT INTO {db}.jobs (id, queue_id, state, priority, run_after, moment, created
 -- name: insert_linked_jobs
 -- The same, if one of the jobs has a key, a parent, a result, a run time or a mark.
 INSERT INTO {db}.jobs (id, queue_id, state, priority, run_after, moment, created_at, updated_at, attempts_allowed,
-                       attempts_remaining, body_bytes, unique_key, custom_status, body, job_key, key_limit, result,
+                       attempts_remaining, body_bytes, unique_key, custom_status, body, job_key, key_limit, key_rate, result,
                        is_cancelled, run_ms, parent_id, parent, parent_message, parent_position) VALUES
 
 -- name: lock_keys
@@ -142,6 +142,47 @@ ORDER BY run_after, id LIMIT :limit
 -- Those that are let through and not due.
 SELECT :place, 'scheduled', id, run_after, key_limit FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
 WHERE queue_id = :queue AND job_key = :key AND state = 0 AND run_after > :now AND run_after < 4503599627370496
+
+-- name: through_of_key
+-- The first that are let through, with whether this transaction has changed them.
+SELECT :place, IF(jobs.updated_at = :now, 'ours', 'through'), jobs.id, jobs.run_after, jobs.key_limit
+FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
+STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = keyed_jobs.id
+WHERE keyed_jobs.queue_id = :queue AND keyed_jobs.job_key = :key AND keyed_jobs.state = 0
+  AND keyed_jobs.run_after < 4503599627370496 AND jobs.state = 0
+ORDER BY keyed_jobs.run_after, keyed_jobs.id LIMIT :limit
+
+-- name: rate_of_key
+SELECT CONCAT(rate, ' ', next_us) FROM {db}.key_rates FORCE INDEX (PRIMARY) WHERE queue_id = :queue AND job_key = :key
+
+-- name: set_rate_of_key
+INSERT INTO {db}.key_rates (queue_id, job_key, rate, next_us) VALUES (:queue, :key, :rate, :next_us)
+ON DUPLICATE KEY UPDATE rate = :rate, next_us = :next_us
+
+-- name: keep_rates_of_jobs
+-- Of PENDING jobs; a newer rate of their key stays.
+INSERT IGNORE INTO {db}.key_rates (queue_id, job_key, rate, next_us)
+SELECT queue_id, job_key, key_rate, 0 FROM {db}.jobs FORCE INDEX (PRIMARY)
+WHERE id IN (:ids) AND job_key IS NOT NULL AND key_rate IS NOT NULL AND state = 0
+
+-- name: first_key_rate
+SELECT next_us FROM {db}.key_rates FORCE INDEX (key_rates_in_order) ORDER BY next_us LIMIT 1
+
+-- name: idle_rates
+-- Those that have held back nothing since :before.
+SELECT queue_id, job_key FROM {db}.key_rates FORCE INDEX (key_rates_in_order)
+WHERE next_us < :before ORDER BY next_us LIMIT :limit
+
+-- name: forget_rate_of_key
+-- If the key has no unfinished job.
+DELETE FROM {db}.key_rates WHERE queue_id = :queue AND job_key = :key AND next_us < :before AND NOT EXISTS (
+    SELECT 1 FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
+    WHERE keyed_jobs.queue_id = :queue AND keyed_jobs.job_key = :key)
+
+-- name: touch_rate_of_key
+-- To be looked at again later.
+UPDATE {db}.key_rates FORCE INDEX (PRIMARY) SET next_us = :now_us
+WHERE queue_id = :queue AND job_key = :key AND next_us < :before
 
 -- name: last_of_key
 SELECT run_after, id FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
@@ -459,7 +500,7 @@ WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND claim = :claim
 
 -- name: lookup_jobs
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, IF(:body_bytes, LEFT(body, :body_bytes), NULL), unique_key, queue_id, job_key, key_limit, IF(:has_result, result, NULL),
+       claim, IF(:body_bytes, LEFT(body, :body_bytes), NULL), unique_key, queue_id, job_key, key_limit, key_rate, IF(:has_result, result, NULL),
        is_cancelled, parent, parent_message, parent_position, waits_for, failure_group, run_ms
 FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
 
@@ -603,7 +644,7 @@ SELECT COUNT(*) FROM (
 -- name: scan_columns
 -- What the rows of the following queries have.
 jobs.id, jobs.state, jobs.priority, attempts_allowed, attempts_remaining, custom_status, created_at, jobs.run_after,
-       updated_at, claim, IF(:has_body, body, NULL), unique_key, jobs.queue_id, jobs.job_key, jobs.key_limit, NULL,
+       updated_at, claim, IF(:has_body, body, NULL), unique_key, jobs.queue_id, jobs.job_key, jobs.key_limit, key_rate, NULL,
        is_cancelled, parent, parent_message, parent_position, waits_for, jobs.failure_group, run_ms
 
 -- name: scan_jobs

@@ -84,7 +84,7 @@ def _matching_record(database: Database, queue: Queue | None, job: JobDescriptor
 
 def _record(database: Database, queue: Queue, row: Any) -> JobRecord:
     local_id, state, priority, allowed, remaining, status, created_at, run_after, updated_at, claim, *rest = row
-    body, unique_key, _, key, key_limit, result, is_cancelled, *parent, waits_for, group, run_ms = rest
+    body, unique_key, _, key, key_limit, rate, result, is_cancelled, *parent, waits_for, group, run_ms = rest
     return JobRecord(
         f"{queue.name}:s{database.shard}:p{priority}:{local_id}",
         state,
@@ -97,7 +97,7 @@ def _record(database: Database, queue: Queue, row: Any) -> JobRecord:
         None if claim is None else claim.decode(),
         body,
         None if unique_key is None else unique_key.decode(),
-        None if key is None else job_key(key.decode(), key_limit),
+        None if key is None else job_key(key.decode(), key_limit, None if rate is None else rate.decode()),
         result,
         bool(is_cancelled),
         parent_of(*parent),

@@ -17,6 +17,7 @@ from pinlater.model.messages import Message, ReceivedMessage
 from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.server.backends.batches import change_in_steps
 from pinlater.server.backends.job_notifications import JobLocation, JobNotifications
+from pinlater.server.backends.key_rates import IDLE_MS
 from pinlater.server.backends.listeners import Listener
 from pinlater.server.backends.mysql import (
     buckets,
@@ -42,6 +43,7 @@ from pinlater.server.backends.mysql.enqueue import JobInserter
 from pinlater.server.backends.mysql.enqueue_call import MysqlEnqueueCall, enqueue, import_
 from pinlater.server.backends.mysql.errors import NoRoom
 from pinlater.server.backends.mysql.group_commit import GroupCommit
+from pinlater.server.backends.mysql.keys import forget_rates
 from pinlater.server.backends.mysql.maintenance_probe import MaintenanceProbe
 from pinlater.server.backends.mysql.messages import Incoming, MysqlMessageCall, read_messages, send_messages
 from pinlater.server.backends.mysql.options import MysqlOptions
@@ -368,7 +370,10 @@ class MysqlShard(MysqlReads, MysqlStatistics):
         results = await call_results.delete_expired(database, limit) if database.is_past(work.result_expires) else 0
         periods = await delete_expired_periods(database, limit) if database.is_past(work.period_ends) else 0
         groups = await failure_groups.forget(database, limit) if database.is_past(work.failure_group) else 0
-        return results + periods + groups
+        rates = 0
+        if work.key_rate is not None and database.is_past(work.key_rate // 1000 + IDLE_MS):
+            rates = await forget_rates(database, limit)
+        return results + periods + groups + rates
 
     async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
         await reports.store_report(self._database, worker_id, report, keep_ms)
