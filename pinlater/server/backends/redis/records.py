@@ -121,13 +121,14 @@ def address_of(job: JobDescriptor) -> str:
 
 
 def _parse_key(stored: bytes) -> JobKey | None:
-    limit, text = stored.split(b" ", 1)
-    return job_key(text.decode(), int(limit) if limit else None)
+    limit, named = stored.split(b" ", 1)
+    text, _, rate = named.partition(b"\0")
+    return job_key(text.decode(), int(limit) if limit else None, rate.decode() or None)
 
 
-def stored_key(key: JobKey) -> tuple[str, int | None]:
-    """Return text and limit of a key, as scripts take it."""
-    return key.text, stored_limit(key)
+def stored_key(key: JobKey) -> tuple[str, int | None, str | None]:
+    """Return text, limit and rate of a key, as scripts take it."""
+    return key.text, stored_limit(key), key.rate
 
 
 def time_argument(time_ms: int | None) -> int | str | None:

@@ -4,7 +4,7 @@
 -- cancelled before; [4] "links".
 -- Returns {list indexes of the jobs that are cancelled, of those that are asked to stop, be it by an earlier call;
 -- number of other jobs let through, ended sleeps: see links.lua}.
--- parts: when_full records features failures keys due_index changes custom_status inboxes links
+-- parts: when_full records features failures key_rates keys due_index changes custom_status inboxes links
 local jobs, members = cmsgpack.unpack(ARGV[2]), {}
 for at, job in ipairs(jobs) do
   members[at] = member_of(job[2])

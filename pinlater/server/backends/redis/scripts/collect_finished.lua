@@ -28,6 +28,9 @@ call_in_chunks('HDEL', JOBS, members)
 call_in_chunks('HDEL', prefix .. 'bodies', members)
 call_in_chunks('HDEL', prefix .. 'status', members)
 call_in_chunks('HDEL', prefix .. 'job_keys', members)
+if redis.call('EXISTS', prefix .. 'job_rates') == 1 then
+  call_in_chunks('HDEL', prefix .. 'job_rates', members)
+end
 if redis.call('EXISTS', prefix .. 'links', prefix .. 'results') > 0 then
   forget_links(prefix, members)
   call_in_chunks('HDEL', prefix .. 'results', members)

@@ -2,7 +2,7 @@
 -- ms, [4] most jobs over all calls with this key, or empty: the first call deletes all; [5] state, [6] priority;
 -- [7]: MessagePack, a list of ids.
 -- Returns {number deleted now, number deleted by all calls with the key, ended sleeps: see links.lua}.
--- parts: when_full records features failures keys due_index changes inboxes links forget_links call_results
+-- parts: when_full records features failures key_rates keys due_index changes inboxes links forget_links call_results
 local before, most = find_result(ARGV[2]), tonumber(ARGV[4])
 if before and not most then
   return {0, before}
@@ -46,6 +46,7 @@ call_in_chunks('HDEL', prefix .. 'status', deleted)
 if keyed then
   keyed.note_and_turn(deleted, lines)
   call_in_chunks('HDEL', prefix .. 'job_keys', deleted)
+  call_in_chunks('HDEL', prefix .. 'job_rates', deleted)
 end
 local woken = linked and linked.tell()
 store_result(ARGV[2], ARGV[3], before + #deleted)

@@ -5,7 +5,7 @@
 local keys = {KEYS[1], JOBS, CLAIMS}
 local names = {
   'bodies', 'unique', 'keys', 'job_keys', 'turns', 'settings', 'bucket', 'lock', 'S', 'F', 'results', 'failing',
-  'failures', 'failed_last'
+  'failures', 'failed_last', 'key_rates', 'key_rate_looks', 'job_rates'
 }
 if redis.call('EXISTS', prefix .. 'links') == 1 then
   redis.call('SADD', SHARD .. '}:leftovers', prefix)

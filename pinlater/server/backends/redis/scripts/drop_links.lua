@@ -2,7 +2,7 @@
 -- what the keys of such queues begin with; ARGV[2] one of these; [3] cursor, "0" to start; [4] number of links to read.
 -- Returns {cursor of the next page, "0" at the end; ended sleeps: see links.lua}.
 -- standalone
--- parts: clock chunks no_queue when_full records failures keys inboxes forget_links
+-- parts: clock chunks no_queue when_full records failures key_rates keys inboxes forget_links
 local dead, inboxes = ARGV[2], open_inboxes()
 local step = redis.call('HSCAN', dead .. 'links', ARGV[3], 'COUNT', ARGV[4])
 local members = {}

@@ -2,12 +2,12 @@
 -- ARGV[2] idempotency key or empty, [3] how long its result is kept, in ms. [4]: MessagePack, one column each for
 -- priority, run_after or nil, attempts, status, unique key or nil, then the rules of jobs with one (number of the job
 -- in the call -> {until_started, period in ms, 1: replace or 2: debounce, longest delay in ms or nil}), then the keys
--- that jobs share (number -> {text, limit or nil}), then parents (number -> as in links.lua), then the number of jobs;
+-- that jobs share (number -> {text, limit or nil, rate or nil}), then parents (number -> as in links.lua), then the number of jobs;
 -- a run_after beyond 2^53 is a string. ARGV[5] on: the bodies, then "keyed" if any job shares a key or has a rule,
 -- "links" if any has a parent, or "keyed links"; only then there are keys and parents.
 -- Returns the id before the first new one, then for each duplicate of an existing job: its index in the call, and the
 -- priority and member of the existing job.
--- parts: records new_features failures keys unique_keys inboxes parents call_results
+-- parts: records new_features failures key_rates keys unique_keys inboxes parents call_results
 local known = find_result(ARGV[2])
 if known then
   return known
@@ -85,7 +85,7 @@ for number = 1, count do
       known_priority, known_run_after, known_attempts = priority, run_afters[number], attempts[number]
       known_bytes, due = #body, time_text(known_run_after)
       if shared then
-        due, known_bytes = keyed.add(member, shared[1], shared[2], due), nil
+        due, known_bytes = keyed.add(member, shared[1], shared[2], due, shared[3]), nil
       end
       local allowed = string.format('%d', known_attempts)
       line = record(PENDING, priority, allowed, allowed, NOW, due, NOW, 0, #body, '')

@@ -1,12 +1,12 @@
 -- Nothing -> the state and history that a job had in another store; all jobs of a call or none.
 -- ARGV[2] idempotency key or empty, [3] how long its result is kept, in ms. [4]: MessagePack, a list of {priority,
 -- state (none is IN_PROGRESS), attempts allowed, attempts remaining, status, created, run_after, updated, unique key or
--- nil, key that is shared: nil or {text, limit or nil}, index of the result or nil, whether it was cancelled, id of the
+-- nil, key that is shared: nil or {text, limit or nil, rate or nil}, index of the result or nil, whether it was cancelled, id of the
 -- failure group or nil, milliseconds that it ran or nil}; a time beyond 2^53 is a string. [5]: MessagePack {budget,
 -- groups}, see failure_groups.lua.
 -- ARGV[6] on: the bodies, the results, then "keyed" if any of the jobs shares a key.
 -- Returns the same as enqueue.
--- parts: records new_features failures keys due_index changes unique_keys call_results failure_groups
+-- parts: records new_features failures key_rates keys due_index changes unique_keys call_results failure_groups
 local known = find_result(ARGV[2])
 if known then
   return known
@@ -26,9 +26,9 @@ for number, job in ipairs(jobs) do
     store_key(key, priority, member)
     if job[10] then
       if state == PENDING then
-        run_after = keyed.add(member, job[10][1], job[10][2], run_after)
+        run_after = keyed.add(member, job[10][1], job[10][2], run_after, job[10][3], true)
       else
-        keyed.remember(member, job[10][1], job[10][2])
+        keyed.remember(member, job[10][1], job[10][2], job[10][3])
       end
     end
     local bytes = ((job[4] > job[3] or job[13] and job[4] == job[3]) and '0' or '') .. #body

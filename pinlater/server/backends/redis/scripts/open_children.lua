@@ -2,7 +2,7 @@
 -- and those that servers of earlier versions have ended, are forgotten on the way. ARGV[2]: MessagePack, a list of ids
 -- of parents; [3] limit; [4] "links".
 -- Returns their addresses, see inboxes.lua.
--- parts: records features failures keys inboxes
+-- parts: records features failures key_rates keys inboxes
 local inboxes = open_inboxes()
 local found, left = {}, tonumber(ARGV[3])
 for _, id in ipairs(cmsgpack.unpack(ARGV[2])) do

@@ -1,7 +1,7 @@
 -- Reads one page of the claimed jobs of a priority. ARGV[2] cursor, "0" to start; [3] number of claims to read; [4]
 -- priority.
 -- Returns {now, members, records, statuses, unique keys, keys, links, failure groups, cursor of the next page, "0" at the end}.
--- parts: records
+-- parts: records shared_keys
 local step = redis.call('ZSCAN', CLAIMS, ARGV[2], 'COUNT', ARGV[3])
 local all_members, members, lines = {}, {}, {}
 for at = 1, #step[2], 2 do
@@ -15,6 +15,6 @@ for at, line in ipairs(read_fields(JOBS, all_members)) do
 end
 return {
   NOW, members, lines, read_fields(prefix .. 'status', members), read_fields(prefix .. 'keys', members),
-  read_fields(prefix .. 'job_keys', members), read_fields(prefix .. 'links', members),
+  read_shared_keys(members), read_fields(prefix .. 'links', members),
   read_fields(prefix .. 'failing', members), step[1]
 }

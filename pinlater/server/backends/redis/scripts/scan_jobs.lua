@@ -4,6 +4,7 @@
 -- run_after and [6] id of the last job of the previous page, empty at the start; [7] limit; [8] "oldest":
 -- earliest run_after first.
 -- Returns {now, members, records, statuses, unique keys, keys, links, failure groups}; fewer jobs than the limit at the end.
+-- parts: shared_keys
 local key, is_oldest = prefix .. ARGV[2] .. ARGV[3], ARGV[8] == 'oldest'
 local low, high = '-inf', '+inf'
 if ARGV[4] == 'due' then
@@ -56,6 +57,6 @@ if last < start then
 end
 return {
   NOW, members, read_fields(JOBS, members), read_fields(prefix .. 'status', members),
-  read_fields(prefix .. 'keys', members), read_fields(prefix .. 'job_keys', members),
+  read_fields(prefix .. 'keys', members), read_shared_keys(members),
   read_fields(prefix .. 'links', members), read_fields(prefix .. 'failing', members)
 }

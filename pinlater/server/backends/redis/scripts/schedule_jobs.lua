@@ -1,7 +1,7 @@
 -- Those of the given jobs that are PENDING -> due at another time, otherwise unchanged; one that waits for its key
 -- stays in line. ARGV[2] idempotency key or empty, [3] how long its result is kept, in ms; [4] run_after, or empty: those
 -- that are not due become due now; [5]: MessagePack, a list of {priority, id}. Returns the number of jobs changed.
--- parts: when_full records features failures keys due_index changes call_results
+-- parts: when_full records features failures key_rates keys due_index changes call_results
 local known = find_result(ARGV[2])
 if known then
   return known

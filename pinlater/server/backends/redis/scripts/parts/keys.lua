@@ -15,7 +15,8 @@ if HAS_SHARED_KEYS or HAS_LINKS then
     local keyed = {}
     local JOB_KEYS, TURNS = prefix .. 'job_keys', prefix .. 'turns'
     local WAITS, TURN_JOBS, AT_ONCE, MOST_REPAIRED, ORDERED = 4503599627370496, 1, 10, 100, 0
-    local changed_keys = {}
+    local SOON_MS, MOST_THROUGH = 1000, 100
+    local changed_keys, rates = {}, open_rates(prefix)
 
     -- Returns limit and text of a key.
     local function parse_key(value)
@@ -124,9 +125,74 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       return is_changed
     end
 
+    -- Returns jobs without those that servers of earlier versions have claimed or ended, see repair().
+    local function still_pending(jobs)
+      local members, found = {}, {}
+      for at, job in ipairs(jobs) do
+        members[at] = job.member
+      end
+      for at, line in ipairs(read_fields(JOBS, members)) do
+        if string.sub(line or '', 1, 1) == PENDING then
+          found[#found + 1] = jobs[at]
+        end
+      end
+      return found
+    end
+
+    -- Returns the jobs of a key with a rate that stay let through, with when they are due then; moves all but one behind
+    -- the first that waits. The second result is whether that has changed anything.
+    local function keep_one(text, first, starts_at, held_until)
+      local before_waiting = '(' .. string.sub(pending_from(text, WAITS), 2)
+      local entries = redis.call('ZRANGEBYLEX', TURNS, '[' .. text .. '\0p', before_waiting, 'LIMIT', 0, MOST_THROUGH)
+      local earliest, front = math.max(starts_at, now), math.min(first and first.run_after or now, now)
+      local kept, changed, due = {}, 0, 0
+      for _, job in ipairs(still_pending(read_jobs(text, entries))) do
+        local is_held = job.run_after == held_until
+        if #kept > 0 and job.limit ~= ORDERED then
+          move(text, job, ((is_held or job.run_after <= earliest) and front or job.run_after) + WAITS)
+        else
+          local at = is_held and earliest or math.max(job.run_after, starts_at)
+          kept[#kept + 1] = job
+          if at ~= job.run_after then
+            move(text, job, at)
+            changed, job.run_after, job.entry = changed + 1, at, entry_of(text, job.member, PENDING, at)
+            due = due + (at <= now and 1 or 0)
+          end
+        end
+      end
+      return kept, changed, due
+    end
+
+    -- Lets the next job of a key with a rate through, for when it may be started. Returns the same as
+    -- let_some_through.
+    local function let_paced_through(text, starts_at, held_until)
+      local waiting = redis.call('ZRANGEBYLEX', TURNS, pending_from(text, WAITS), '(' .. text .. '\1', 'LIMIT', 0, 1)
+      local first = read_jobs(text, waiting)[1]
+      local kept, through, due = keep_one(text, first, starts_at, held_until)
+      if not first then
+        return through, due, false
+      end
+      local at, other = math.max(first.run_after, starts_at, now), kept[1]
+      if other then
+        if first.limit == ORDERED or other.limit == ORDERED or at + SOON_MS >= other.run_after then
+          return through, due, through == 0 and repair(text)
+        end
+        move(text, other, other.run_after + WAITS)
+      elseif first.limit and redis.call('ZLEXCOUNT', TURNS, '[' .. text .. '\0c', '(' .. text .. '\0p')
+        >= math.max(first.limit, 1) then
+        return through, due, through == 0 and repair(text)
+      end
+      move(text, first, at)
+      return through + 1, due + (at <= now and 1 or 0), false
+    end
+
     -- Lets the next jobs of a key through. Returns their number, how many of them are due, and whether there may be
     -- more.
     local function let_some_through(text, turn_jobs)
+      local starts_at, held_until = rates.settle(text)
+      if starts_at then
+        return let_paced_through(text, starts_at, held_until)
+      end
       local first_waiting = pending_from(text, WAITS)
       local waiting = redis.call('ZRANGEBYLEX', TURNS, first_waiting, '(' .. text .. '\1', 'LIMIT', 0, AT_ONCE)
       if #waiting == 0 then
@@ -159,18 +225,22 @@ if HAS_SHARED_KEYS or HAS_LINKS then
     end
 
     -- Remembers the key of a new job.
-    function keyed.remember(member, text, limit)
+    function keyed.remember(member, text, limit, rate)
+      if rate then
+        redis.call('HSET', prefix .. 'job_rates', member, rate)
+      end
       redis.call('HSET', JOB_KEYS, member, (limit and string.format('%d', limit) or '') .. ' ' .. text)
     end
 
     -- Remembers the key of a new PENDING job, and puts it in line; returns the run_after to store it with.
-    function keyed.add(member, text, limit, run_after)
+    function keyed.add(member, text, limit, run_after, rate, is_imported)
+      rates.note(text, rate, is_imported)
       local due = without_wait(run_after) + WAITS
       if limit == ORDERED then
         local last = redis.call('ZREVRANGEBYLEX', TURNS, '(' .. text .. '\1', '[' .. text .. '\0p', 'LIMIT', 0, 1)[1]
         due = math.max(due, last and tonumber(string.sub(last, #text + 3, #text + 18)) or 0)
       end
-      keyed.remember(member, text, limit)
+      keyed.remember(member, text, limit, rate)
       redis.call('ZADD', TURNS, 0, entry_of(text, member, PENDING, due))
       changed_keys[text] = true
       return string.format('%d', due)
@@ -191,7 +261,13 @@ if HAS_SHARED_KEYS or HAS_LINKS then
         local member, text = own[at], texts[at]
         local was, _, _, _, _, was_run_after = string.match(befores[at], RECORD)
         local old = entry_of(text, member, was, was_run_after)
-        local new = entry_of(text, member, put_in_line(member, line, was, was_run_after))
+        local state, run_after = put_in_line(member, line, was, was_run_after)
+        local new = entry_of(text, member, state, run_after)
+        if state == IN_PROGRESS and was == PENDING then
+          rates.note_start(text)
+        elseif state == PENDING and was == FAILED then
+          rates.note(text, redis.call('HGET', prefix .. 'job_rates', member), true)
+        end
         if old ~= new then
           changed_keys[text] = true
           removed[#removed + 1] = old or nil
