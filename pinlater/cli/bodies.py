@@ -56,6 +56,7 @@ class BodyChecker:
             header: dict[str, Any] = same | {"attempts": options.attempts, "priority": options.priority}
             if options.key is not None:
                 header |= {"key": _KEY, "running_per_key": options.running_per_key, "in_order": options.in_order}
+                header["rate_per_key"] = options.rate_per_key
             self._kinds[kind] = types.new_class(kind.__name__, (RawJob,), header, self._add_key)
         return self._kinds[kind]
 

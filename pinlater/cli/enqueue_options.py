@@ -57,6 +57,18 @@ _UNIQUE = {
         help="With --on-duplicate debounce: no job is put off for longer than this in all.",
     ),
 }
+
+
+def _parsed_rate(text: str) -> str:
+    from pinlater.model.rates import parse_rate
+
+    try:
+        parse_rate(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from None
+    return text
+
+
 _SHARED = {
     "key": click.option(
         "--key", help="What jobs of the queue share, such as a customer. Jobs of different keys take turns."
@@ -71,6 +83,13 @@ _SHARED = {
         is_flag=True,
         default=None,
         help="With --key: jobs of the key run one after the other, in the order of their enqueues.",
+    ),
+    "rate_per_key": click.option(
+        "--rate-per-key",
+        type=_parsed_rate,
+        metavar="RATE",
+        help="With --key: at most so many jobs of the key are started in a time: 10/s, 100/m or 1000/h.  [default: no "
+        "limit, or that of the key]",
     ),
 }
 
@@ -125,7 +144,7 @@ def check_shared_key(given: Mapping[str, Any], *, has_classes: bool) -> None:
         UsageError: they contradict each other, or the key is missing.
     """
     if not has_classes:
-        _require("--key", given, ["running_per_key", "in_order"])
+        _require("--key", given, ["running_per_key", "in_order", "rate_per_key"])
     if "in_order" in given and given.get("running_per_key", 1) != 1:
         raise click.UsageError("--in-order lets the jobs of a key run one at a time; leave out --running-per-key.")
 

@@ -102,9 +102,9 @@ def key_text(info: JobInfo) -> str:
     """Format the key that a job shares with others, with how those run; ``-`` if it has none."""
     if info.key is None:
         return "-"
-    text, max_running, is_ordered = info.key
+    text, max_running, is_ordered, rate = info.key
     rule = "one at a time, in order" if is_ordered else f"{max_running} at once" if max_running else "in turns"
-    return f"{visible(text)} ({rule})"
+    return f"{visible(text)} ({rule}{'' if rate is None else f', at most {rate}'})"
 
 
 def published_text(fields: Mapping[str, Any]) -> str:

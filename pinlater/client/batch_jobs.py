@@ -36,7 +36,7 @@ def _next_job(job: Job | None) -> NextJob | None:
     if job is None:
         return None
     options, key = job.job_options, key_of_class(job)
-    text, limit, is_ordered = (None, None, False) if key is None else key
+    text, limit, is_ordered, rate = (None, None, False, None) if key is None else key
     return NextJob(
         options.queue,
         encode_body(job),
@@ -45,6 +45,7 @@ def _next_job(job: Job | None) -> NextJob | None:
         text,
         None if is_ordered else limit,
         is_ordered or None,
+        rate,
     )
 
 

@@ -70,6 +70,7 @@ class JobEncoder:
         key: str | KeyOf | None = None,
         running_per_key: int | None = None,
         in_order: bool | None = None,
+        rate_per_key: str | None = None,
         trace: Mapping[str, str] | None = None,
         **policy: Unpack[PolicyOptions],
     ) -> None:
@@ -94,7 +95,7 @@ class JobEncoder:
         self._rule = unique_rule(
             unique, until=unique_until, seconds=unique_for, on_duplicate=on_duplicate, max_delay=max_delay
         )
-        self._keys = KeyOptions(key, running_per_key, in_order)
+        self._keys = KeyOptions(key, running_per_key, in_order, rate_per_key)
         self._policy = make_policy(**policy) if policy else None
         has_metadata = self._policy is not None or trace
         self._metadata = BodyMetadata(policy=self._policy, trace=trace or None) if has_metadata else None

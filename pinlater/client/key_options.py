@@ -12,7 +12,7 @@ class KeyOptions:
     """What an enqueue says about keys, in place of what the class of a job says.
 
     Args:
-        key: and the other two: see ``EnqueueOptions``.
+        key: and the other three: see ``EnqueueOptions``.
 
     Attributes:
         are_given: whether it says anything.
@@ -22,10 +22,12 @@ class KeyOptions:
         TypeError: an option is of another type.
     """
 
-    def __init__(self, key: str | KeyOf | None, running_per_key: int | None, in_order: bool | None) -> None:
+    def __init__(
+        self, key: str | KeyOf | None, running_per_key: int | None, in_order: bool | None, rate_per_key: str | None
+    ) -> None:
         self._text = None if key is None or callable(key) else checked_key(key)
         self._key_of = key if callable(key) else None
-        self._rule = key_rule(running_per_key, in_order)
+        self._rule = key_rule(running_per_key, in_order, rate_per_key)
         self.are_given = key is not None or self._rule is not None
 
     def key(self, job: Job) -> JobKey | None:
@@ -45,7 +47,8 @@ class KeyOptions:
             return None if text is None else JobKey(checked_key(text), *rule)
         if job.job_options.key is None:
             raise ValueError(
-                f"running_per_key and in_order are about a key; {job.job_options.name} has none, so give key=…"
+                f"running_per_key, rate_per_key and in_order are about a key; {job.job_options.name} has none, so give "
+                "key=…"
             )
         found = key_of_class(job)
         return found and JobKey(found.text, *rule)

@@ -40,6 +40,7 @@ class NextJob(msgspec.Struct, omit_defaults=True):
         key: that it shares with other jobs; None: it has none.
         running_per_key: how many jobs of the key may run at once; None: no limit.
         in_order: whether the jobs of the key run in order.
+        rate_per_key: how many jobs of the key are started in a time; None: no limit.
     """
 
     queue: str
@@ -49,6 +50,7 @@ class NextJob(msgspec.Struct, omit_defaults=True):
     key: str | None = None
     running_per_key: int | None = None
     in_order: bool | None = None
+    rate_per_key: str | None = None
 
     def options(self) -> dict[str, Any]:
         """Return the options of its enqueue."""

@@ -36,6 +36,7 @@ class CallOptions(TypedDict, total=False):
     give_up_after: float | None
     running_per_key: int | None
     in_order: bool | None
+    rate_per_key: str | None
 
 
 class _CommonOptions(PolicyOptions, total=False):
@@ -50,6 +51,7 @@ class _CommonOptions(PolicyOptions, total=False):
     max_delay: float | None
     running_per_key: int | None
     in_order: bool | None
+    rate_per_key: str | None
 
 
 class FollowUpOptions(_CommonOptions, total=False):
@@ -87,7 +89,9 @@ class EnqueueOptions(FollowUpOptions, total=False):
             take turns: one key with many jobs does not hold up the others. Servers of the original service ignore it.
         running_per_key: at most so many jobs of the key run at once; the others stay pending.
         in_order: whether the jobs of the key run one after the other, in the order of their enqueues; a job that failed
-            holds up those behind it until its last attempt. This or ``running_per_key`` replaces both of the class.
+            holds up those behind it until its last attempt.
+        rate_per_key: at most so many jobs of the key are started in a time: ``"10/s"``, ``"100/m"``, ``"1000/h"``. Of
+            several rates of a key, the one that was enqueued last counts. One of these three replaces all of the class.
         status: text at the beginning of the job's custom status.
     """
 

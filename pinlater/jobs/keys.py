@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pinlater.model.keys import JobKey
+from pinlater.model.rates import parse_rate
 
 if TYPE_CHECKING:
     from pinlater.jobs.job import Job
@@ -18,20 +19,21 @@ class KeyRule(NamedTuple):
 
     max_running: int | None = None
     is_ordered: bool = False
+    rate: str | None = None
 
 
 NO_RULE = KeyRule()
 """Keys take turns, and nothing else."""
 
 
-def key_rule(running_per_key: int | None, in_order: bool | None) -> KeyRule | None:
-    """Return the rule that two options make; None if they say nothing.
+def key_rule(running_per_key: int | None, in_order: bool | None, rate_per_key: str | None = None) -> KeyRule | None:
+    """Return the rule that three options make; None if they say nothing.
 
     Raises:
         ValueError: an option is out of its range, or they contradict each other.
         TypeError: an option is of another type.
     """
-    if running_per_key is in_order is None:
+    if running_per_key is None and in_order is None and rate_per_key is None:
         return None
     if in_order is not None and not isinstance(in_order, bool):
         raise TypeError(f"in_order={in_order!r} has to be True or False")
@@ -42,7 +44,11 @@ def key_rule(running_per_key: int | None, in_order: bool | None) -> KeyRule | No
             raise ValueError(f"running_per_key={running_per_key} must be at least 1; leave it out for no limit")
         if in_order and running_per_key != 1:
             raise ValueError(f"in_order=True lets the jobs of a key run one at a time, not {running_per_key}")
-    return KeyRule(1, is_ordered=True) if in_order else KeyRule(running_per_key)
+    if rate_per_key is not None:
+        if not isinstance(rate_per_key, str):
+            raise TypeError(f"rate_per_key={rate_per_key!r} has to be a text, such as '10/s'")
+        parse_rate(rate_per_key)
+    return KeyRule(1 if in_order else running_per_key, bool(in_order), rate_per_key)
 
 
 def checked_key(value: object, name: str = "key") -> str:

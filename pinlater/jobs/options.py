@@ -91,6 +91,7 @@ class JobOptions:
         running_per_key: at most so many jobs of a key run at once; the others stay pending.
         in_order: whether the jobs of a key run one after the other, in the order of their enqueues; a job that failed
             holds up those behind it until its last attempt.
+        rate_per_key: at most so many jobs of a key are started in a time: ``"10/s"``, ``"100/m"``, ``"1000/h"``.
         max_result: most bytes of a job's result, as JSON; a job that returns more is given up.
     """
 
@@ -113,6 +114,7 @@ class JobOptions:
     key: str | None = None
     running_per_key: int | None = None
     in_order: bool = False
+    rate_per_key: str | None = None
     max_result: int = DEFAULT_MAX_RESULT
 
     def __post_init__(self) -> None:
@@ -178,7 +180,8 @@ class JobOptions:
             return
         if self.key is None:
             raise TypeError(
-                f"job {self.name}: running_per_key and in_order are about a key; say which field it is: key=…"
+                f"job {self.name}: running_per_key, rate_per_key and in_order are about a key; say which field it "
+                "is: key=…"
             )
         if rule.is_ordered and self.schedule is not None:
             raise TypeError(f"job {self.name}: a periodic job would hold up its key until the next tick; no in_order")
@@ -186,7 +189,7 @@ class JobOptions:
     @property
     def key_rule(self) -> KeyRule | None:
         """How jobs that share a key run; None if nothing is said about it."""
-        return key_rule(self.running_per_key, self.in_order or None)
+        return key_rule(self.running_per_key, self.in_order or None, self.rate_per_key)
 
     def gives_up_on(self, error: BaseException) -> bool:
         """Tell whether the job is given up after ``error``, whatever attempts remain."""

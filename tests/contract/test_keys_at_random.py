@@ -10,6 +10,7 @@ import pytest
 
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey
+from pinlater.model.rates import parse_rate
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from tests.support.bench import LEASE_MS, QUEUE, new_job
 from tests.support.examples import IS_THOROUGH
@@ -30,6 +31,8 @@ KEYS = [
     JobKey("three", 3),
     JobKey("any"),
     JobKey("flood"),
+    JobKey("rated", rate="2/s"),
+    JobKey("rated, at most two", 2, rate="10/s"),
     None,
 ]
 
@@ -49,6 +52,7 @@ class RandomCalls:
         self.held = set()
         self.ordered = []
         self.checked = 0
+        self.starts = defaultdict(list)
 
     def put(self):
         jobs = []
@@ -67,8 +71,15 @@ class RandomCalls:
             assert name not in self.held
             self.held.add(name)
             key = self.keys[name]
+            if key is not None and key.rate is not None:
+                self.check_rate(key)
             if key is not None and key.is_ordered:
                 assert name == self.ordered[0], "the first of its key that is not finished"
+
+    def check_rate(self, key):
+        (most, seconds), starts = parse_rate(key.rate), self.starts[key]
+        starts.append(self.bench.clock.now_ms)
+        assert len(starts) <= most or starts[-1] >= starts[-1 - most] + 1000 * seconds
 
     def end(self, name):
         self.held.discard(name)

@@ -118,11 +118,13 @@ def test_the_asyncio_client_takes_the_options(server):
         async with AsyncClient(server.address) as client:
             handle = await client.enqueue(Parent(), key="k", running_per_key=2)
             await client.enqueue_many([Parent()], key="k", in_order=True)
+            await client.enqueue(Parent(), key="k", in_order=True, rate_per_key="3/m")
             return (await handle.status()).key
 
     client = server.client(Parent)
     assert asyncio.run(enqueue()) == JobKey("k", 2)
-    assert keys_in(client, "parents") == {JobKey("k", 2), JobKey("k", 1, is_ordered=True)}
+    rated = JobKey("k", 1, is_ordered=True, rate="3/m")
+    assert keys_in(client, "parents") == {JobKey("k", 2), JobKey("k", 1, is_ordered=True), rated}
 
 
 def test_the_testing_kit_takes_the_options():

@@ -128,6 +128,19 @@ def test_keys_go_round_and_ordered_ones_keep_their_order(clients):
     assert last.count(QUEUE, JobState.SUCCEEDED) == 60
 
 
+def test_rates_of_keys_go_round(clients):
+    stores = [name for name in ROUND if name.split()[0] in KEYED_SETTINGS]
+    rated = JobKey("rated", rate="1/d")
+    clients[stores[0]].enqueue_jobs(QUEUE, [NewJob(b"%d" % number, key=rated) for number in range(5)])
+    for one, other in itertools.pairwise(stores):
+        assert move(clients[one], clients[other]).total == 5
+        assert clients[other].count(QUEUE, JobState.PENDING, waiting_for_key=True) == 4, other
+    last = clients[stores[-1]]
+    [job] = last.dequeue_jobs(QUEUE, 10)
+    assert last.lookup([job.descriptor])[job.descriptor].key == rated
+    assert last.dequeue_jobs(QUEUE, 10) == []
+
+
 def test_large_bodies_go_round(clients):
     bodies = [bytes([at]) * 1_000_000 for at in range(40)]
     later = int(time.time() * 1000) + 3_600_000

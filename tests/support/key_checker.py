@@ -1,4 +1,4 @@
-"""Producers and holders of jobs with keys, and a check of what they saw: limits, order, nothing lost."""
+"""Producers and holders of jobs with keys, and a check of what they saw: limits, rates, order, nothing lost."""
 
 import contextlib
 import itertools
@@ -12,6 +12,7 @@ from pinlater import Client, JobState
 from pinlater.client import Ack, NewJob
 from pinlater.errors import PinLaterError
 from pinlater.model.keys import JobKey
+from pinlater.model.rates import parse_rate
 from tests.support.server import wait_for
 
 QUEUE = "keyed"
@@ -21,13 +22,17 @@ ATTEMPTS = 1000
 
 
 class Hold(NamedTuple):
-    """That somebody had a job, from the answer to his dequeue until he sent the ack; monotonic seconds."""
+    """That somebody had a job, from the answer to his dequeue until he sent the ack; monotonic seconds.
+
+    ``started_ms`` is when the store says that he got it, of jobs whose key has a rate.
+    """
 
     key: JobKey | None
     number: int
     begins: float
     ends: float
     is_success: bool
+    started_ms: int | None = None
 
 
 class KeyedLoad:
@@ -106,6 +111,8 @@ class KeyedLoad:
 
     def _end(self, client, job, begins, *, is_failing, chance):
         place, number = map(int, job.body.split())
+        key = self._keys[place]
+        started_ms = self._started(client, job) if key is not None and key.rate is not None else None
         ack = Ack(job.descriptor, job.claim, retry_delay=chance.choice(RETRY_DELAYS) if is_failing else 0.0)
         ends = min(time.monotonic(), begins + self._lease_seconds / 2)  # the lease began before the answer came
         while not self._is_over.is_set():
@@ -114,9 +121,17 @@ class KeyedLoad:
                 break
             except PinLaterError:
                 time.sleep(0.02)
-        self.holds.append(Hold(self._keys[place], number, begins, ends, not is_failing))
+        self.holds.append(Hold(key, number, begins, ends, not is_failing, started_ms))
         if not is_failing:
             self._done.add((place, number))
+
+    @staticmethod
+    def _started(client, job):
+        with contextlib.suppress(PinLaterError):
+            info = client.lookup([job.descriptor]).get(job.descriptor)
+            if info is not None and info.claim == job.claim:
+                return info.updated_at_ms
+        return None
 
     def faults(self):
         """Return a sentence for everything that must not have been."""
@@ -127,6 +142,8 @@ class KeyedLoad:
         for key, holds in by_key.items():
             if key is not None and key.max_running is not None:
                 faults += _over_limit(key, holds)
+            if key is not None and key.rate is not None:
+                faults += _too_fast(key, holds)
             if key is not None and key.is_ordered:
                 faults += _out_of_order(key, holds)
         return faults
@@ -146,6 +163,16 @@ def _over_limit(key, holds):
     for (at, _), running in zip(changes, itertools.accumulate(step for _, step in changes), strict=True):
         if running > key.max_running:
             yield f"{key}: {running} were held at once, at {at:.3f}"
+
+
+def _too_fast(key, holds):
+    most, seconds = parse_rate(key.rate)
+    starts = sorted(hold.started_ms for hold in holds if hold.started_ms is not None)
+    if not starts:
+        yield f"{key}: no start was seen"
+    for first, last in zip(starts, starts[most:], strict=False):
+        if last < first + seconds * 1000:
+            yield f"{key}: {most + 1} were started within {last - first} ms"
 
 
 def _out_of_order(key, holds):

@@ -1,4 +1,4 @@
-"""Jobs with keys while servers are killed: no limit is passed, no order broken, nothing lost."""
+"""Jobs with keys while servers are killed: no limit and no rate is passed, no order broken, nothing lost."""
 
 import random
 import threading
@@ -21,6 +21,16 @@ KEYS = [
     *[JobKey(f"ordered {number}", 1, is_ordered=True) for number in range(3)],
     JobKey("one", 1),
     JobKey("three", 3),
+    JobKey("any"),
+    None,
+]
+
+RATED_JOBS = 40
+RATED_KEYS = [
+    JobKey("steady", rate="10/s"),
+    JobKey("fast", rate="60/s"),
+    JobKey("in order", 1, is_ordered=True, rate="20/s"),
+    JobKey("two", 2, rate="15/s"),
     JobKey("any"),
     None,
 ]
@@ -56,3 +66,22 @@ def test_limits_and_order_hold_while_servers_are_killed(store, servers):
     assert load.faults() == []
     assert load.unfinished() == []
     assert load.succeeded == len(KEYS) * jobs
+
+
+@pytest.mark.parametrize("kills", [0, KILLS])
+def test_rates_hold_over_several_servers_and_while_they_are_killed(servers, kills):
+    with Client(servers[0].address) as client:
+        client.create_queue(QUEUE)
+    chance = random.Random(2)
+    load = KeyedLoad([server.address for server in servers], RATED_KEYS, RATED_JOBS, LEASE_SECONDS)
+    with load.at_work(seconds=240):
+        for _ in range(kills):
+            threading.Event().wait(chance.uniform(0.2, 0.8))
+            server = chance.choice(servers)
+            server.kill()
+            server.start()
+    assert load.faults() == []
+    assert load.unfinished() == []
+    assert load.succeeded == len(RATED_KEYS) * RATED_JOBS
+    for server in servers:
+        assert "deadlock" not in server.log.lower()

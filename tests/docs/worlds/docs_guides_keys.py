@@ -2,7 +2,7 @@
 
 from pinlater.testing import run_inline
 
-imported, crawled, pushed, sent, outage = [], [], [], [], set()
+imported, crawled, synced, pushed, sent, outage = [], [], [], [], [], set()
 
 
 def import_file(customer, name):
@@ -11,6 +11,10 @@ def import_file(customer, name):
 
 def crawl(url):
     crawled.append(url)
+
+
+def sync(account, number):
+    synced.append((account, number))
 
 
 def push(account, version):
@@ -27,7 +31,7 @@ def afterwards(page, server):
     assert len(imported) == 101
     with run_inline(page["Crawl"], page["SendReport"]) as client:
         handle = client.enqueue(page["Crawl"](url="https://example.com/a"))
-        assert handle.status().key == ("example.com", 2, False)
+        assert handle.status().key == ("example.com", 2, False, None)
         client.enqueue(page["SendReport"](customer="ada"), key="ada")
         client.assert_succeeded()
     assert (crawled, sent) == (["https://example.com/a"], ["ada"])

@@ -203,14 +203,18 @@ def test_enqueue_sends_the_key_that_jobs_share(tool_run, server, stdin):
     assert tool_run("enqueue", "email", "body", "--key", "ada", "--in-order", "--running-per-key", "1")[0] == 0
     stdin(b"1\n2\n")
     assert tool_run("enqueue", "email", "--json-lines", "-", "--key", "ada", "--in-order")[0] == 0
-    ordered = JobKey("ada", 1, is_ordered=True)
-    assert [key_sent(server, number) for number in range(4)] == [JobKey("ada"), JobKey("ada", 3), ordered, ordered]
+    assert tool_run("enqueue", "email", "body", "--key", "ada", "--rate-per-key", "10/s")[0] == 0
+    ordered, rated = JobKey("ada", 1, is_ordered=True), JobKey("ada", rate="10/s")
+    sent = [key_sent(server, number) for number in range(5)]
+    assert sent == [JobKey("ada"), JobKey("ada", 3), ordered, ordered, rated]
 
 
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
         (("--in-order",), "--in-order is about the key of --key, which is missing"),
+        (("--rate-per-key", "10/s"), "--rate-per-key is about the key of --key, which is missing"),
+        (("--rate-per-key", "10", "--key", "ada"), "'10' is no rate; write 10/s, 100/m, 1000/h or 5/d"),
         (("--running-per-key", "2"), "--running-per-key is about the key of --key, which is missing"),
         (("--running-per-key", "2", "--in-order", "--key", "ada"), "leave out --running-per-key"),
         (("--running-per-key", "0", "--key", "ada"), "0 is not in the range x>=1"),

@@ -258,9 +258,10 @@ def test_scan_finds_jobs_by_key(tool_run, server):
     assert tool_run("scan", "email", "--key", "bob", "--priority", "1")[0] == 2
 
 
-def keyed(max_running=None, *, in_order=None, waits=None):
+def keyed(max_running=None, *, in_order=None, waits=None, rate=None):
     found = info("a")
     found.key, found.maxRunningOfKey, found.keyInOrder, found.waitsForKey = "ada \x1b", max_running, in_order, waits
+    found.rateOfKey = rate
     return found
 
 
@@ -268,6 +269,8 @@ def keyed(max_running=None, *, in_order=None, waits=None):
     ("job", "text"),
     [
         (keyed(), r"ada \x1b (in turns)"),
+        (keyed(rate="10/s"), r"ada \x1b (in turns, at most 10/s)"),
+        (keyed(3, rate="5/d"), r"ada \x1b (3 at once, at most 5/d)"),
         (keyed(3), r"ada \x1b (3 at once)"),
         (keyed(in_order=True), r"ada \x1b (one at a time, in order)"),
     ],
@@ -284,7 +287,8 @@ def test_what_waits_for_its_key_is_said(tool_run, server):
     table = tool_run("lookup", "a", "b")[1].splitlines()
     assert r"ada \x1b (waits)" in table[1]
     shown = [json.loads(line) for line in tool_run("lookup", "a", "b", "--json")[1].splitlines()]
-    assert [job["key"] for job in shown] == [{"text": "ada \x1b", "max_running": 1, "is_ordered": True}, None]
+    ordered = {"text": "ada \x1b", "max_running": 1, "is_ordered": True, "rate": None}
+    assert [job["key"] for job in shown] == [ordered, None]
     assert [job["waits_for_key"] for job in shown] == [True, False]
     server.answer = lambda _: {"a": keyed(in_order=True, waits=True)}
     assert "for its key: other jobs of the key run first" in tool_run("lookup", "a")[1]
