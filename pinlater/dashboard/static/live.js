@@ -58,10 +58,17 @@
     if (event.target.id === "all") {
       for (const box of document.querySelectorAll("input[name=id]")) box.checked = event.target.checked;
     }
-    const form = event.target.id === "all" ? document.querySelector("form[data-selectable]") : event.target.form;
-    if (!form?.matches("[data-selectable]")) return;
+    countSelected();
+  });
+
+  // Buttons for selected jobs are there without this script, too; so they are disabled here.
+  const countSelected = () => {
+    const form = document.querySelector("form[data-selectable]");
+    if (!form) return;
     const selected = document.querySelectorAll("input[name=id]:checked").length;
     form.querySelector("[data-selected]").textContent = selected.toLocaleString("en");
     for (const button of form.querySelectorAll("button")) button.disabled = selected === 0;
-  });
+  };
+  countSelected();
+  for (const event of ["htmx:after:swap", "pageshow"]) addEventListener(event, countSelected);
 })();

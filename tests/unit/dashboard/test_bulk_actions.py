@@ -38,6 +38,14 @@ def fields_of(page, error):
     return dict(re.findall(r'name="(matching|queue|state|group)" value="([^"]*)"', row))
 
 
+def test_buttons_for_ticked_jobs_work_without_scripts(browser, client):
+    fail(client, "OSError: 1")
+    page = browser.get("/jobs?queue=pins&state=failed").text
+    [form] = re.findall(r'<form id="selected".*?</form>', page, re.DOTALL)
+    assert form.count("<button") == 3
+    assert "disabled" not in form
+
+
 def test_ticked_jobs_are_deleted_as_far_as_they_have_not_changed(browser, client):
     first, second, third = fail(client, "OSError: 1", "OSError: 2", "OSError: 3")
     csrf = token_in(browser.get("/jobs?queue=pins&state=failed"))
