@@ -4,13 +4,17 @@ import asyncio
 
 import pytest
 
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.database import SCHEMA_VERSION, Database
-from pinlater.server.backends.mysql.errors import StatementRejected
+from pinlater.server.backends.mysql.errors import ConnectFailed
 from pinlater.server.backends.mysql.pool import MysqlPool
 from pinlater.server.backends.mysql.queries import Queries
+from pinlater.server.backends.records import JobFilter
+from tests.support.bench import QUEUE, START_MS, new_job
 from tests.support.mariadb_service import shared_service
-from tests.support.mysql_bench import endpoint_of, fresh_prefix
+from tests.support.mysql_bench import endpoint_of, fresh_prefix, make_fleet
 
 
 class Old:
@@ -85,5 +89,31 @@ def test_a_step_that_was_left_half_done_is_completed(old, step):
 
 def test_a_database_of_a_newer_version_is_refused(old):
     old.run(b"UPDATE %b.settings SET value = %d WHERE name = 'schema_version'" % (old.name, SCHEMA_VERSION + 1))
-    with pytest.raises(StatementRejected, match="install a newer version"):
+    with pytest.raises(ConnectFailed, match="install a newer version"):
         old.open()
+
+
+def test_a_shard_of_a_newer_version_is_left_and_the_others_work():
+    """As on a server of the version before, when it starts while a fleet is upgraded."""
+
+    async def scenario():
+        place, prefix = endpoint_of(shared_service()), fresh_prefix()
+        connection = await MysqlConnection.open(place)
+        newer = Queries(f"{prefix}1")
+        await connection.run(b"CREATE DATABASE %b" % newer.database.encode(), *newer.schema(1))
+        await connection.run(
+            newer.bind("create_queue", name=QUEUE, now=1),
+            b"INSERT INTO %b.settings VALUES ('schema_version', 99)"
+            b" ON DUPLICATE KEY UPDATE value = 99" % newer.database.encode(),
+        )
+        connection.close()
+        fleet = make_fleet([place, place], lambda: START_MS, prefix=prefix)
+        await fleet.create_queue(QUEUE)
+        names = [name for _ in range(20) for name in await fleet.enqueue_jobs(QUEUE, [new_job()])]
+        assert {JobDescriptor.parse(name).shard for name in names} == {"2"}
+        assert await fleet.count_jobs(QUEUE, JobFilter(PENDING)) == 20
+        assert await fleet.queue_names() == {QUEUE}
+        assert "install a newer version" in (await fleet.ping_shards())["1"]
+        await fleet.close()
+
+    asyncio.run(scenario())

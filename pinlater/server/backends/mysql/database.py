@@ -201,7 +201,7 @@ class Database:
                 return
             version = await self._schema_version(connection)
             if version > SCHEMA_VERSION:
-                raise StatementRejected(
+                raise ConnectFailed(
                     f"database {self.queries.database} has schema version {version}, this server supports up to "
                     f"{SCHEMA_VERSION}; install a newer version of pinlater"
                 )
