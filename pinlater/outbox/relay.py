@@ -104,7 +104,8 @@ class Relay:
             while not is_done and not self._waker.is_set:
                 try:
                     with closing(open_database(self._connect)) as database:
-                        is_done = self._is_locked(database) and self._serve(database, until_empty=until_empty)
+                        is_mine = self._is_locked(database, until_empty=until_empty)
+                        is_done = not is_mine or self._serve(database, until_empty=until_empty)
                 except Exception as error:
                     if not is_of_database(error) or (until_empty and self._pause_seconds == _LONGEST_PAUSE_SECONDS):
                         raise
@@ -146,16 +147,20 @@ class Relay:
             log.info("delivers the jobs of %s", self._outbox.table)
         self._has_begun, self._pause_seconds = True, 0.0
 
-    def _is_locked(self, database: Database) -> bool:
-        """Wait until no other relay delivers; return whether this one is to do so now."""
+    def _is_locked(self, database: Database, *, until_empty: bool) -> bool:
+        """Wait until no other relay delivers or, if asked for, has left nothing; return whether this one does so."""
         is_told = False
         while not database.lock(self._outbox.table):
             if not is_told:
                 log.info("another relay delivers the jobs of %s; waiting for its end", self._outbox.table)
                 is_told = True
-            if self._waker.wait(_STANDBY_SECONDS):
+            if (until_empty and self._is_empty(database)) or self._waker.wait(_STANDBY_SECONDS):
                 return False
         return True
+
+    def _is_empty(self, database: Database) -> bool:
+        waiting = Table(database, self._outbox.table, self._batch_size).waiting()
+        return waiting.jobs == waiting.refused
 
     def _settle(self, table: Table, before: Settlement, *, goes_on: bool = True) -> list[Batch]:
         """Write what became of the last batches; return the next ones."""

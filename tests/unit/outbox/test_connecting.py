@@ -94,6 +94,12 @@ def test_one_relay_has_the_lock_of_a_table(path):
             assert second.lock("a")
 
 
+def test_a_burst_ends_when_the_relay_that_has_the_lock_has_left_nothing(path):
+    with closing(open_database(lambda: sqlite3.connect(path))) as first:
+        assert first.lock(Outbox().table)
+        assert Relay(Outbox(), f"sqlite:///{path}", "127.0.0.1:1").run_until_empty() == 0
+
+
 def test_a_database_in_memory_has_no_relay():
     with (
         closing(open_database(lambda: sqlite3.connect(":memory:"))) as database,
