@@ -53,7 +53,7 @@ def _settings() -> set[str]:
     from pinlater.server.config.settings import DECLARATIONS, IGNORED_KEYS
 
     keys = {key for declared in DECLARATIONS for key in (declared.key, *declared.aliases)} | IGNORED_KEYS
-    return {key if key.startswith(_PREFIX) else _PREFIX + key for key in keys}
+    return {key for key in keys if key.startswith(_PREFIX)} | {_PREFIX + key for key in keys}
 
 
 def _with_suggestion(name: str, known: set[str]) -> str:
