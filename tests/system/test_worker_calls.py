@@ -334,7 +334,7 @@ def test_jobs_beside_each_other_can_call_and_wait(place, kind, option):
 
 def test_a_job_that_is_cancelled_calls_nobody(place):
     client, folder, worker, address = place
-    descriptor = start(client, "Regret", "regret", server=address)
+    descriptor = put(client, "Regret", "steps", name="regret", server=address)
     await_all(client, [descriptor], worker)
     found = info(client, descriptor)
     assert (found.state, found.is_cancelled) == (JobState.FAILED, True)

@@ -55,7 +55,7 @@ def test_the_command_delivers_to_the_servers_of_the_settings(database):
     said = io.StringIO()
     with FakeServer(answer) as server, override_settings(PINLATER_SERVERS=str(server.address)):
         call_command("outbox_relay", burst=True, stdout=said)
-    assert said.getvalue() == "1 jobs delivered\n"
+    assert said.getvalue() == "1 job delivered\n"
     assert rows(database) == []
 
 

@@ -37,4 +37,4 @@ class Command(BaseCommand):  # type: ignore[misc] # Django has no types
             if not is_of_database(error):
                 raise
             raise CommandError(f"the database: {error}; create the table with: manage.py migrate") from error
-        self.stdout.write(f"{delivered} jobs delivered")
+        self.stdout.write(f"{delivered} {'job' if delivered == 1 else 'jobs'} delivered")
