@@ -20,7 +20,6 @@ from pinlater.errors import (
     QueueNotFound,
     ResultTooLarge,
     ServiceError,
-    ShardConnectionFailed,
 )
 from pinlater.model.attempts import Checkpoint
 from pinlater.model.class_name import name_in
@@ -120,7 +119,7 @@ class AckBuffer:
     Args:
         pipeline: to say it through.
         calls: builds calls.
-        patience_seconds: how long a server's refusal is put up with; that a shard is away is not its refusal.
+        patience_seconds: how long a server's refusal is put up with.
         on_retry: told, in milliseconds, after which delay a failed job will run again.
         count: told of jobs that went back unstarted, and of those whose end no server took.
         take_runs: returns what is to be told of job classes, by queue.
@@ -286,14 +285,13 @@ class AckBuffer:
 
     def _on_refused(self, queue_acks: QueueAcks, error: ServiceError) -> None:
         """Try again later: the server may have rejected only the dequeue that carried the acks."""
-        now, since = time.monotonic(), queue_acks.refused_since
-        if since is not None:
+        now = time.monotonic()
+        if queue_acks.refused_since is None:
+            queue_acks.refused_since = now
+        else:
             self._hold_seconds = min(max(2 * self._hold_seconds, _FIRST_HOLD_SECONDS), _LONGEST_HOLD_SECONDS)
             self._hold_until = now + self._hold_seconds
-        if since is None or isinstance(error, ShardConnectionFailed):  # while a shard is away, no claim on it expires
-            since = now
-        queue_acks.refused_since = since
-        if now - since < self._patience_seconds:
+        if now - queue_acks.refused_since < self._patience_seconds:
             self._pending_acks(queue_acks.queue).add(queue_acks)
             return
         log.error(

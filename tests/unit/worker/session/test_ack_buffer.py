@@ -8,7 +8,6 @@ from pinlater.errors import (
     EnqueueRejected,
     QueueNotFound,
     ServerUnavailable,
-    ShardConnectionFailed,
     UnknownError,
 )
 from pinlater.model.statistics import RunStatistics
@@ -212,21 +211,6 @@ def test_retries_stop_at_the_deadline(bench, monkeypatch):
     assert bench.ack_buffer.is_empty
     assert batch.area.is_free
     assert bench.counted == [("mail", "untold", 1)]
-
-
-def test_the_end_of_a_job_is_told_however_long_its_shard_is_away(bench, monkeypatch):
-    clock = [100.0]
-    monkeypatch.setattr(settler_module.time, "monotonic", lambda: clock[0])
-    bench.succeed(bench.batch(*names(1)), 0)
-    for _ in range(5):
-        bench.ack_buffer.flush()
-        bench.pipeline.answer(ShardConnectionFailed("shard 2 does not answer at present"))
-        clock[0] += 31
-    assert bench.counted == []
-    bench.ack_buffer.flush()
-    bench.pipeline.answer()
-    assert bench.ack_buffer.is_empty
-    assert bench.pipeline.methods == ["ackDequeuedJobs"] * 6
 
 
 def test_jobs_of_a_queue_that_is_gone_are_done_with(bench):
