@@ -23,11 +23,11 @@ from pinlater.server.backends.key_rates import IDLE_MS, KeyRate
 from pinlater.server.backends.key_turns import TURN_JOBS, KeyedJob, KeyState, let_through, stored_limit, turns
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.key_rates import count_starts, decide, parse_rate_of_key, put_rate, read_rates
-from pinlater.server.backends.mysql.queries import blob, one_row
+from pinlater.server.backends.mysql.key_reads import read_jobs, read_values
+from pinlater.server.backends.mysql.queries import blob
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 
 _LOCKS = 256
-_KEYS_PER_QUERY = 30
 _AT_ONCE = 10
 """Jobs that wait for a key, looked at by one query."""
 
@@ -145,23 +145,15 @@ async def _paced(
     if not rates:
         return {}
     after = count_starts(transaction, rates, changed) if is_claim else rates
-    return await decide(transaction, after, {} if is_claim else changed)
+    limited = {key for key in rates if states[key].is_limited}
+    return await decide(transaction, after, {} if is_claim else changed, limited)
 
 
 async def _states(
     transaction: MysqlTransaction, keys: Sequence[QueueKey], before: Sequence[bytes]
 ) -> dict[QueueKey, _State]:
     """Execute statements; return what is known first of keys that jobs wait for, or that have a rate."""
-    queries = [
-        one_row(
-            transaction.bind(name, **key.values)
-            for key in keys[start : start + _KEYS_PER_QUERY]
-            for name in ("first_of_key", "pending_of_key", "rate_of_key")
-        )
-        for start in range(0, len(keys), _KEYS_PER_QUERY)
-    ]
-    results = (await transaction.run(*before, *queries))[len(before) :]
-    values = [value for result in results for value in result.rows[0]]
+    values = await read_values(transaction, keys, ("first_of_key", "pending_of_key", "rate_of_key"), before)
     found = zip(keys, values[::3], values[1::3], map(parse_rate_of_key, values[2::3]), strict=True)
     return {key: _State(*rest) for key, *rest in found if rest[0] is not None or rest[2] is not None}
 
@@ -176,16 +168,7 @@ class _Look(NamedTuple):
 
 async def _look(transaction: MysqlTransaction, states: Mapping[QueueKey, _State]) -> dict[QueueKey, _Look]:
     """Look at what waits for keys; without a limit, nobody asks how many run, which may be many."""
-    keys = list(states)
-    queries: list[bytes] = []
-    for start in range(0, len(keys), _KEYS_PER_QUERY):
-        places = range(start, min(start + _KEYS_PER_QUERY, len(keys)))
-        parts = (part for place in places for part in _parts(transaction, place, keys[place], states[keys[place]]))
-        queries.append(b"(" + b") UNION ALL (".join(parts) + b")")
-    found: defaultdict[tuple[int, str], list[KeyedJob]] = defaultdict(list)
-    for result in await transaction.run(*queries) if queries else ():
-        for place, part, *row in result.rows:
-            found[place, part].append(KeyedJob(*row))
+    found = await read_jobs(transaction, [_parts(transaction, place, *one) for place, one in enumerate(states.items())])
     looks: dict[QueueKey, _Look] = {}
     for place, (key, (is_limited, pending, _)) in enumerate(states.items()):
         first = sorted(found[place, "waiting"], key=itemgetter(1, 0))
@@ -250,7 +233,7 @@ class KeyLine:
                 after[key] = before.changed_to(rates[key])
                 put_rate(transaction, key, after[key])
         if after:
-            decided = await decide(transaction, after, {}, held_until)
+            decided = await decide(transaction, after, {}, after.keys(), held_until)
             transaction.later(*_apply(transaction, decided.values()))
 
     def run_after(self, queue_id: int, local_id: int, job: NewJob | JobRecord) -> int | None:
