@@ -38,31 +38,24 @@ class Sharded(Protocol):
 
 
 def on_all_shards(
-    verb: Callable[Concatenate[Store, _P], Coroutine[Any, Any, _T]], merge: Callable[[list[_T]], _R]
+    verb: Callable[Concatenate[Store, _P], Coroutine[Any, Any, _T]],
+    merge: Callable[[list[_T]], _R],
+    *,
+    keeps_refusals: bool = False,
 ) -> Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, _R]]:
-    """Call all healthy shards at once, and merge the answers of those that answer; see ``ask_all``."""
-    name = verb.__name__
+    """Call all healthy shards at once, and merge the answers of those that answer; see ``ask_all``.
 
-    @wraps(verb)
-    async def call(store: Sharded, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        answers = await ask_all(store.group.healthy(), methodcaller(name, *args, **kwargs))
-        return merge([answer for _, answer in answers])
-
-    return call
-
-
-def where_possible(
-    verb: Callable[Concatenate[Store, _P], Coroutine[Any, Any, _T]], merge: Callable[[list[_T]], _R]
-) -> Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, _R]]:
-    """Call all healthy shards at once, again and again; what one refuses is raised when the others had nothing to do.
-
-    Otherwise nobody would hear of what they have done.
+    Args:
+        verb: of the store.
+        merge: of the answers.
+        keeps_refusals: raise what a shard refuses only when the others had nothing to do: nobody would hear of what
+            they have done. For verbs that are called again and again.
     """
     name = verb.__name__
 
     @wraps(verb)
     async def call(store: Sharded, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        refusals: list[ServiceError] = []
+        refusals: list[ServiceError] | None = [] if keeps_refusals else None
         answers = await ask_all(store.group.healthy(), methodcaller(name, *args, **kwargs), refusals=refusals)
         done = merge([answer for _, answer in answers])
         if refusals and not done:

@@ -44,7 +44,6 @@ from pinlater.server.backends.sharded.splits import (
     makes_due_in,
     on_all_shards,
     until_limit,
-    where_possible,
 )
 from pinlater.server.backends.statistics import StatisticsEntry, StatisticsQuery
 from pinlater.server.backends.store import Capabilities, Store
@@ -236,9 +235,9 @@ class ShardedStore(StoreOverview):
     retry_these_jobs = makes_due(at_named_jobs(Store.retry_these_jobs))
     schedule_jobs = makes_due(at_named_jobs(Store.schedule_jobs))
     delete_these_jobs = makes_due(at_named_jobs(Store.delete_these_jobs))
-    reap_expired = makes_due_in(where_possible(Store.reap_expired, merges.expired), _queues_of)
-    collect_finished = where_possible(Store.collect_finished, merges.collected)
-    forget_results = where_possible(Store.forget_results, merges.total)
+    reap_expired = makes_due_in(on_all_shards(Store.reap_expired, merges.expired, keeps_refusals=True), _queues_of)
+    collect_finished = on_all_shards(Store.collect_finished, merges.collected, keeps_refusals=True)
+    forget_results = on_all_shards(Store.forget_results, merges.total, keeps_refusals=True)
 
     # Reports of workers
 
@@ -259,7 +258,7 @@ class ShardedStore(StoreOverview):
     async def read_statistics(self, which: StatisticsQuery, limit: int) -> list[StatisticsEntry]:
         return await statistics.read(self.group.healthy(), which, limit)
 
-    forget_statistics = where_possible(Store.forget_statistics, merges.total)
+    forget_statistics = on_all_shards(Store.forget_statistics, merges.total, keeps_refusals=True)
 
     # What other servers do
 
