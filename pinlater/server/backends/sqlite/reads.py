@@ -77,12 +77,8 @@ def _lookup_one(
 
 def _record(queue: Queue, row: Any) -> JobRecord:
     local_id, state, priority, *rest, key, limit, rate, is_cancelled, parent, waits, group, run_ms, result = row
-    head = (
-        f"{queue.name}:s1:p{priority}:{local_id}",
-        state,
-        *rest,
-        job_key(key, limit, rate),
-    )  # in the order of the record
+    descriptor = f"{queue.name}:s1:p{priority}:{local_id}"
+    head = descriptor, state, *rest, job_key(key, limit, rate)  # in the order of the record
     return JobRecord._make((*head, result, bool(is_cancelled), parent_of(parent), waits_of(waits), group, run_ms))
 
 

@@ -149,8 +149,8 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
         self._regex_seconds = regex_seconds
         self._on_commit = on_commit
         self._notifications = notifications or JobNotifications()
-        with opening(data_dir / FILE_NAME):
-            self._store = SqliteDatabase(data_dir / FILE_NAME, synchronous)
+        self._store = SqliteDatabase(data_dir / FILE_NAME, synchronous)
+        with opening(self._store.path):
             connection = self._store.writer()
             known = connection.execute(QUERIES["queues"]).fetchall()
             self._queues = {name: self._queue(queue_id, name) for queue_id, name in known}
