@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _TABLE = "pinlater_outbox"
 _MOST_REFUSED = 100
+_MAKE_TABLE = "pinlater outbox-table"
 _LINE = "%(asctime)s %(levelname)s %(process)d %(message)s"
 
 _with_table = click.option("--table", default=_TABLE, show_default=True, metavar="NAME", help="Name of the table.")
@@ -92,28 +93,16 @@ def outbox_relay(
     """
     from pinlater.outbox import Outbox, Relay
     from pinlater.outbox.relay_process import run
+    from pinlater.outbox.sessions import reported_database_errors
 
     _set_up_logs(log_format)
     relay = Relay(Outbox(table, notify=not no_notify), database, session.server_set())
-    with _reported_database_errors():
+    with reported_database_errors(click.ClickException, _MAKE_TABLE):
         delivered = run(relay, until_empty=burst)
     if session.as_json:
         print_json({"delivered": delivered})
     else:
         click.echo(f"{some_jobs(delivered)} delivered")
-
-
-@contextmanager
-def _reported_database_errors() -> Iterator[None]:
-    """Turn an error of a driver into a line that says what to do."""
-    from pinlater.outbox.sessions import is_of_database
-
-    try:
-        yield
-    except Exception as error:
-        if not is_of_database(error):
-            raise
-        raise click.ClickException(f"the database: {error}; create the table with: pinlater outbox-table") from error
 
 
 def _set_up_logs(log_format: str) -> None:
@@ -141,10 +130,11 @@ def outbox(session: Session, /, *, database: str, table: str) -> None:
     """
     from pinlater.outbox.connecting import connector, open_database
     from pinlater.outbox.dialects import check_table
+    from pinlater.outbox.sessions import reported_database_errors
     from pinlater.outbox.table import Table
 
     connect = connector(database)
-    with _reported_database_errors(), closing(open_database(connect)) as opened:
+    with reported_database_errors(click.ClickException, _MAKE_TABLE), closing(open_database(connect)) as opened:
         rows = Table(opened, check_table(table), batch_size=1)
         waiting, refused = rows.waiting(), rows.refused(_MOST_REFUSED)
     if session.as_json:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 
 from pinlater.outbox.dialects import Dialect, dialect_of
@@ -75,6 +75,22 @@ def is_of_database(error: Exception) -> bool:
     """Tell whether a driver, or what hands out its connections, has raised an error."""
     roots = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
     return isinstance(error, OSError) or not roots.isdisjoint(_RAISING)
+
+
+@contextmanager
+def reported_database_errors(report: Callable[[str], Exception], make_table: str) -> Iterator[None]:
+    """Report errors of drivers in the block to people, with what to do.
+
+    Args:
+        report: makes the exception that is raised instead, of its text.
+        make_table: the command that creates the table.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not is_of_database(error):
+            raise
+        raise report(f"the database: {error}; create the table with: {make_table}") from error
 
 
 def paramstyle_of(driver: str) -> str:

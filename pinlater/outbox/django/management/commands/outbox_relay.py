@@ -12,7 +12,7 @@ from pinlater.errors import ConfigError
 from pinlater.outbox import Relay
 from pinlater.outbox.django import outbox
 from pinlater.outbox.relay_process import run
-from pinlater.outbox.sessions import is_of_database
+from pinlater.outbox.sessions import reported_database_errors
 
 
 class Command(BaseCommand):  # type: ignore[misc] # Django has no types
@@ -29,12 +29,9 @@ class Command(BaseCommand):  # type: ignore[misc] # Django has no types
         """Run a relay."""
         servers = getattr(settings, "PINLATER_SERVERS", None)
         try:
-            relay = Relay(outbox(), connections[options["database"]], servers)
-            delivered = run(relay, until_empty=options["burst"])
+            with reported_database_errors(CommandError, "manage.py migrate"):
+                relay = Relay(outbox(), connections[options["database"]], servers)
+                delivered = run(relay, until_empty=options["burst"])
         except ConfigError as error:
             raise CommandError(str(error)) from error
-        except Exception as error:
-            if not is_of_database(error):
-                raise
-            raise CommandError(f"the database: {error}; create the table with: manage.py migrate") from error
         self.stdout.write(f"{delivered} {'job' if delivered == 1 else 'jobs'} delivered")
