@@ -51,18 +51,22 @@ def servers(store, tmp_path):
         server.kill()
 
 
+def kill_by_chance(servers, chance, kills, pause_seconds):
+    """Kill one server after the other, and start it again at once."""
+    for _ in range(kills):
+        threading.Event().wait(chance.uniform(*pause_seconds))
+        server = chance.choice(servers)
+        server.kill()
+        server.start()
+
+
 def test_limits_and_order_hold_while_servers_are_killed(store, servers):
     jobs = JOBS_OF_A_KEY.get(store, 150)
     with Client(servers[0].address) as client:
         client.create_queue(QUEUE)
-    chance = random.Random(1)
     load = KeyedLoad([server.address for server in servers], KEYS, jobs, LEASE_SECONDS)
     with load.at_work(seconds=240):
-        for _ in range(KILLS):
-            threading.Event().wait(chance.uniform(0.1, 0.4))
-            server = chance.choice(servers)
-            server.kill()
-            server.start()
+        kill_by_chance(servers, random.Random(1), KILLS, (0.1, 0.4))
     assert load.faults() == []
     assert load.unfinished() == []
     assert load.succeeded == len(KEYS) * jobs
@@ -72,14 +76,9 @@ def test_limits_and_order_hold_while_servers_are_killed(store, servers):
 def test_rates_hold_over_several_servers_and_while_they_are_killed(servers, kills):
     with Client(servers[0].address) as client:
         client.create_queue(QUEUE)
-    chance = random.Random(2)
     load = KeyedLoad([server.address for server in servers], RATED_KEYS, RATED_JOBS, LEASE_SECONDS)
     with load.at_work(seconds=240):
-        for _ in range(kills):
-            threading.Event().wait(chance.uniform(0.2, 0.8))
-            server = chance.choice(servers)
-            server.kill()
-            server.start()
+        kill_by_chance(servers, random.Random(2), kills, (0.2, 0.8))
     assert load.faults() == []
     assert load.unfinished() == []
     assert load.succeeded == len(RATED_KEYS) * RATED_JOBS
