@@ -44,12 +44,13 @@ async def round_of(store, key, numbers):
 def test_jobs_that_wait_for_a_rate_cost_others_no_statement_of_mysql(packets, key):
     def cost(waiting):
         async def scenario(server):
-            numbers, rounds = await fill(server, waiting), []
-            for _ in range(4):  # the first finds out what the queue has; another one may read the clock as well
+            numbers, rounds = await fill(server, waiting), Counter()
+            for _ in range(20):  # what is looked at anew now and then, by the time, comes with few of them
                 packets.clear()
                 await round_of(server, key, numbers)
-                rounds.append(list(packets))
-            return min(rounds[1:], key=len)
+                rounds[tuple(packets)] += 1
+            [(usual, _)] = rounds.most_common(1)
+            return list(usual)
 
         return with_servers(scenario)
 
