@@ -14,6 +14,7 @@ from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.mysql.connection import CONNECT_SECONDS, MysqlConnection
 from pinlater.server.backends.mysql.endpoint import MysqlEndpoint
 from pinlater.server.backends.mysql.errors import ConnectFailed, StatementRejected, TransactionConflict
+from pinlater.server.backends.mysql.orphaned_claims import MysqlOrphanedClaims
 from pinlater.server.backends.mysql.pool import MysqlPool
 from pinlater.server.backends.records import Claim, JobFilter
 from tests.support.bench import QUEUE, START_MS, ack_of, new_job
@@ -281,3 +282,44 @@ def test_a_claim_of_which_nobody_knows_whether_it_was_committed_is_given_back(en
     assert (job.descriptor, job.attempts_remaining) == (name, 1)
     assert sum(stats.claims_undone for stats in commits) == 1
     assert sum(stats.is_failed for stats in commits) == 1
+
+
+def test_a_claim_that_is_given_back_takes_nothing_that_the_same_dequeue_hands_out(endpoint, proxy, monkeypatch):
+    """The claim of the first priority is lost on its way; the same shard has another one."""
+    release = MysqlOrphanedClaims._release
+
+    async def scenario():
+        is_taken = asyncio.Event()
+
+        async def release_late(*arguments):
+            await is_taken.wait()
+            await release(*arguments)
+
+        monkeypatch.setattr(MysqlOrphanedClaims, "_release", release_late)
+        proxied = endpoint._replace(host="127.0.0.1", port=proxy.port)
+        fleet = make_fleet([proxied, endpoint], lambda: START_MS, prefix=fresh_prefix())
+        try:
+            await fleet.create_queue(QUEUE)
+            shards = set()
+            while shards != {"1", "2"}:  # each has both
+                names = await fleet.enqueue_jobs(QUEUE, [new_job(priority=1), new_job(priority=2)])
+                shards.add(JobDescriptor.parse(names[0]).shard)
+            stored = await fleet.count_jobs(QUEUE, JobFilter(PENDING))
+            proxy.lose(b"claim_lease", is_done=False)
+            taken = await fleet.dequeue_jobs(QUEUE, 100, Claim("host:1:1:worker:1", 30_000))
+            assert (proxy.lost, len(taken.jobs) > 0) == (1, True)
+            is_taken.set()
+            held = {job.descriptor for job in taken.jobs}
+            for number in range(2, 60):
+                more = await fleet.dequeue_jobs(QUEUE, 100, Claim(f"host:1:1:worker:{number}", 30_000))
+                assert not held & {job.descriptor for job in more.jobs}
+                held |= {job.descriptor for job in more.jobs}
+                if len(held) == stored:
+                    break
+                await asyncio.sleep(0.05)
+            return len(held), stored
+        finally:
+            await fleet.close()
+
+    held, stored = asyncio.run(scenario())
+    assert held == stored

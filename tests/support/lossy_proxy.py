@@ -28,17 +28,18 @@ class LossyProxy:
         self._marker = b""
         self._to_lose = 0
         self._before_cut = _nothing
+        self._is_done = True
         self._lock = threading.Lock()
         self._socks = set()
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def lose(self, marker, count=1, before_cut=_nothing):
+    def lose(self, marker, count=1, before_cut=_nothing, *, is_done=True):
         """Cut the next so many connections that ask for something with ``marker`` in it, instead of the answer.
 
-        What is asked for is done by then; ``before_cut`` is called between.
+        What is asked for is done by then, and ``before_cut`` is called between; unless it is not to be done at all.
         """
         with self._lock:
-            self._marker, self._to_lose, self._before_cut = marker, count, before_cut
+            self._marker, self._to_lose, self._before_cut, self._is_done = marker, count, before_cut, is_done
 
     def cut(self):
         """Cut all connections, whatever is on its way there or back."""
@@ -76,6 +77,9 @@ class LossyProxy:
                 if self._to_lose and self._marker in data:
                     self._to_lose -= 1
                     loses.set()
+                    if not self._is_done:
+                        self.lost += 1
+                        return False
             server.sendall(data)
             return True
 

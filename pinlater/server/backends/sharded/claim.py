@@ -132,13 +132,17 @@ class ShardClaimer:
         """
         deadline = time.monotonic() + fan_out.PATIENCE_SECONDS
         failure, before = due.failure, due.all_arrivals()
+        failed: set[ShardHandle] = set()
         for priority, handle in due.in_turn():
+            if handle in failed:  # if its answer was lost, what the claim has there is about to be released
+                continue
             arrivals, levels = due.arrivals(handle), None if priority == ANY_PRIORITY else priority
             is_enough = False
             try:
                 is_enough = await self._ask([handle], levels, wanted, got, limit)
             except ServiceError as error:  # of this shard, just now; the others may still have some
                 failure = error
+                failed.add(handle)
                 self._group.due_priorities.forget(wanted.queue)
             else:
                 if not (is_enough and got.last.has_more):

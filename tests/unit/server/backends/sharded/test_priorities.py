@@ -282,6 +282,22 @@ def test_a_shard_that_fails_between_read_and_claim_blocks_no_other_priority(flee
     assert priorities(fleet.dequeue_jobs(QUEUE, 5, CLAIM).jobs) == [1]
 
 
+def test_a_shard_that_fails_is_not_asked_for_its_next_priority_by_the_same_dequeue(fleet):
+    """What it claims for the first may be given back because of the lost answer, and would be handed out to another."""
+    asked = []
+
+    async def lose(queue, limit, claim, *, levels, **options):
+        asked.append(levels)
+        raise ShardConnectionFailed("lost")
+
+    put(fleet, "1", 1, 2, 3)
+    put(fleet, "2", 3)
+    fleet.shards["1"].dequeue_jobs = lose
+    [job] = fleet.dequeue_jobs(QUEUE, 1, CLAIM).jobs
+    assert JobDescriptor.parse(job.descriptor).shard == "2"
+    assert asked == [1]
+
+
 def test_a_shard_that_refuses_to_hand_out_jobs_keeps_back_none_of_the_others(fleet):
     """Such as one whose disk is full, which still tells what is due."""
     put(fleet, "1", 1)
