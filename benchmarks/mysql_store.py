@@ -106,8 +106,14 @@ def _install(data: Path) -> None:
 
 
 def _whose(data: Path) -> list[str]:
-    """Return the first options of all programs: whose files these are, and where."""
-    return ["--no-defaults", *(["--user=root"] if os.getuid() == 0 else []), f"--datadir={data}"]
+    """Return the first options of all programs: whose files these are, and where.
+
+    Whoever starts in a tmpdir empties it, so that each has its own.
+    """
+    temporary = data.with_name(f"{data.name}-tmp")
+    temporary.mkdir(exist_ok=True)
+    whose = ["--user=root"] if os.getuid() == 0 else []
+    return ["--no-defaults", *whose, f"--datadir={data}", f"--tmpdir={temporary}"]
 
 
 def _program(name: str) -> str:
