@@ -77,12 +77,15 @@ def _figures(setting: Setting, name: str, title: str, shards: int, trouble: Trou
     with setting.safe_server(name, shards) as server:
         server.create_queue("nothing")
         with (
-            setting.worker(server, processes=PROCESSES, lease_seconds=LEASE_SECONDS),
+            setting.worker(server, processes=PROCESSES, lease_seconds=LEASE_SECONDS) as worker,
             server.client(retries=0) as client,
         ):
-            with Producers(server, setting.amount(BATCH_SIZE)) as producers:
-                _until_done(client)
-                waits = trouble(setting, setting.stores.databases[known:], client)
+            try:
+                with Producers(server, setting.amount(BATCH_SIZE)) as producers:
+                    _until_done(client)
+                    waits = trouble(setting, setting.stores.databases[known:], client)
+            except ProgramFailed as failure:
+                raise ProgramFailed(f"{title}: {failure}\n{server.last_words}\n{worker.last_words}") from None
             lost = _lost(server, producers.confirmed)
     return [
         Figure(f"{name}_wait", f"{title}: until a new job is done", "s", waits),
@@ -97,14 +100,19 @@ def _figures(setting: Setting, name: str, title: str, shards: int, trouble: Trou
 def _until_done(client: Client) -> float:
     """Return after how many seconds a job that is enqueued from now on was stored and done."""
     started = time.monotonic()
-    handle = None
+    handle, seen = None, "none was stored"
     while time.monotonic() - started < PATIENCE_SECONDS:
-        with suppress(*AWAY):
+        try:
             handle = handle or client.enqueue(Nothing(number=0))
-            if handle.status().state.is_final:
+            state = handle.status().state
+        except AWAY as error:
+            seen = f"{handle or 'none was stored'}: {error}"
+        else:
+            if state.is_final:
                 return time.monotonic() - started
+            seen = f"{handle} is {state.name}"
         time.sleep(0.01)
-    raise ProgramFailed(f"no new job was done within {PATIENCE_SECONDS:g} s")
+    raise ProgramFailed(f"no new job was done within {PATIENCE_SECONDS:g} s ({seen})")
 
 
 def _lost(server: Server, confirmed: Sequence[str]) -> int:

@@ -85,9 +85,14 @@ class _Program:
         master = psutil.Process(self._process.pid)
         return [master, *master.children(recursive=True)]
 
-    def _failed(self, what: str) -> ProgramFailed:
+    @property
+    def last_words(self) -> str:
+        """What it has written last, for a person."""
         words = "\n".join(self._log.read_text(errors="replace").splitlines()[-5:])
-        return ProgramFailed(f"{self._name} {what}; its last words:\n{words}")
+        return f"last words of {self._name}:\n{words}"
+
+    def _failed(self, what: str) -> ProgramFailed:
+        return ProgramFailed(f"{self._name} {what}; {self.last_words}")
 
 
 class Server(_Program):
