@@ -22,8 +22,8 @@ from pinlater.worker.claim_table.row import ClaimRow
 from pinlater.worker.claim_table.snapshot import HELD, RUNNING, SUCCEEDED, ClaimSnapshot, HeldBatch
 from pinlater.worker.claim_table.table import ClaimTable
 from pinlater.worker.keeper.held_claims import held_claims, mark_stops
-from pinlater.worker.keeper.orphan_recovery import recover_jobs
-from pinlater.worker.keeper.service_client import KeeperClient, by_queue
+from pinlater.worker.keeper.orphan_recovery import OrphanRecovery
+from pinlater.worker.keeper.service_client import KeeperClient, Refusals, by_queue
 from pinlater.worker.log_once import LogOnce
 from pinlater.worker.options import WorkerOptions
 from pinlater.worker.session.connector import Connector
@@ -61,6 +61,7 @@ class Keeper:
         self._renew_at = time.monotonic()
         self._release_counts: dict[str, int] = {}
         self._last_done = time.monotonic()
+        self._recoveries: dict[int, OrphanRecovery] = {}  # by entry of the exit queue
         self._log_once = LogOnce(log, "the server rejected a call of the keeper: %s")
 
     def work(self) -> None:
@@ -82,7 +83,8 @@ class Keeper:
     def _run_once(self) -> bool:
         """Run all tasks that are due; return whether all succeeded. An error of one does not stop the others."""
         tasks: list[Callable[[], object]] = [self._renew_when_due]
-        tasks += [partial(self._recover, ended) for ended in self._exit_queue.pending()]
+        for ended in self._exit_queue.pending():  # each may take long, if a shard does not answer
+            tasks += [partial(self._recover, ended), self._renew_when_due]
         tasks.append(self._release_waiting)
         is_done = True
         for task in tasks:
@@ -122,12 +124,16 @@ class Keeper:
             CallError: no server has answered; try again.
             ServiceError, CallUnsendable: likewise, unless the claims have expired.
         """
+        recovery = self._recoveries.get(ended.entry)
+        if recovery is None:
+            recovery = self._recoveries[ended.entry] = OrphanRecovery(ended, self._client, self._counters)
         try:
-            recover_jobs(ended, self._client, self._claim_table.record_retry_due, self._counters)
+            recovery.attempt(self._claim_table.record_retry_due, self._child.beat)
         except (ServiceError, CallUnsendable) as error:
             if time.monotonic_ns() - ended.info.died_ns < self._lease_seconds * 1e9:
                 raise
             log.error("cannot recover the jobs of process %d: %s", ended.info.pid, error)  # noqa: TRY400
+        del self._recoveries[ended.entry]
         self._exit_queue.remove(ended)
 
     # Long jobs
@@ -146,22 +152,16 @@ class Keeper:
         """
         now_ns = time.monotonic_ns()
         oldest_ns = now_ns - int(self._lease_seconds / 3 * 1e9)
-        failure: CallError | ServiceError | None = None
+        refusals = Refusals()
         held = held_claims(self._claim_table, lambda batch, _: batch.fetched_ns <= oldest_ns)
         for _, keys in by_queue(claim.key for claim in held):
             self._child.beat()
-            try:
+            with refusals:
                 renewal = self._client.renew(keys)
-            except ServerUnavailable:
-                raise
-            except (CallError, ServiceError) as error:
-                failure = failure or error
-                continue
-            mark_stops(held, renewal, now_ns)
-            if renewal.cancelled:
-                self._child.wake_master()  # it kills the processes of those that do not stop
-        if failure is not None:
-            raise failure
+                mark_stops(held, renewal, now_ns)
+                if renewal.cancelled:
+                    self._child.wake_master()  # it kills the processes of those that do not stop
+        refusals.raise_first()
 
     def _release_waiting(self) -> None:
         """Release jobs that wait behind long ones, in agreement with the process that runs them.
@@ -171,14 +171,20 @@ class Keeper:
         """
         busy = [(row, snapshot) for row in self._claim_table.rows() if self._is_stalled(snapshot := row.snapshot())]
         stalled = [row for row, snapshot in busy if self._revoke(row, snapshot)]
+        refusals = Refusals()
         if stalled:
             time.sleep(_REVOKE_SECONDS)
-            for row in stalled:
-                self._release_revoked(row.snapshot())
         else:
             self._release_counts.clear()
+        for row in stalled:
+            self._child.beat()
+            with refusals:
+                self._release_revoked(row.snapshot())
         for row, snapshot in busy:
-            self._ack_finished(row, snapshot)
+            self._child.beat()
+            with refusals:
+                self._ack_finished(row, snapshot)
+        refusals.raise_first()
 
     def _ack_finished(self, row: ClaimRow, snapshot: ClaimSnapshot) -> None:
         """Ack successes that a process would ack after its long job: somebody may wait for them."""

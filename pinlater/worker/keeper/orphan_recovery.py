@@ -6,7 +6,7 @@ import logging
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from pinlater.model.body_metadata import UNDO_ATTEMPTS, body_to_undo, read_saga
@@ -26,8 +26,8 @@ from pinlater.worker.claim_table.snapshot import (
     HeldJob,
 )
 from pinlater.worker.keeper.crashes import crash_mark, crashes_in, is_poison
-from pinlater.worker.keeper.service_client import ClaimKey, KeeperClient
-from pinlater.worker.session.batch import queue_of
+from pinlater.worker.keeper.service_client import KeeperClient, Refusals
+from pinlater.worker.session.batch import queue_of, shard_of
 
 HeldRef = tuple[HeldBatch, HeldJob]
 
@@ -64,56 +64,99 @@ class CrashedAttempt(NamedTuple):
         return (*told, None, (self.is_final and self.ending == CANCELLED) or None, self.job)
 
 
-def recover_jobs(
-    ended: ProcessExit, client: KeeperClient, record_retry_due: Callable[[int], object], counters: ProcessCounters
-) -> None:
-    """Ack finished jobs of an exited process, fail those that ran, release those not started. May be repeated.
+class OrphanRecovery:
+    """Recovers the jobs of an exited process: acks finished ones, fails those that ran, releases those not started.
+
+    Each shard's jobs are recovered by calls of their own, so that one that is away keeps back no jobs of the others.
 
     Args:
         ended: the exit and what the process held.
         client: client for the calls.
-        record_retry_due: called with the moment (monotonic milliseconds) when all jobs put back are due.
         counters: counters of job endings.
-
-    Raises:
-        CallError, ServiceError: not all calls succeeded.
     """
-    snapshot, info = ended.snapshot, ended.info
-    suspects = _suspects(ended)
-    crashed = _crashed_attempts(ended, suspects, client)
-    failed = _failed_attempts(ended) + crashed
-    succeeded = [(job.descriptor, batch.claim, job.result) for batch, job in snapshot.in_state(SUCCEEDED)]
-    suspect_names = {job.descriptor for _, job in suspects}
-    unaffected = [(batch, job) for batch, job in snapshot.in_state(RUNNING) if job.descriptor not in suspect_names]
-    unstarted = _in_state(ended, HELD)
-    cut_off = _in_state(ended, RETURNING) + [(job.descriptor, batch.claim) for batch, job in unaffected]
-    client.failed(failed)
-    client.succeeded(succeeded)
-    client.release(unstarted + cut_off)
-    returned = Counter(queue_of(descriptor) for descriptor, _ in unstarted)
-    for source in map(snapshot.identity.source_of, snapshot.unread):
-        returned += client.release_claims(snapshot.identity.queues, source)
-    delays = [job.delay_ms for job in failed if not job.is_final]
-    record_retry_due(time.monotonic_ns() // 1_000_000 + max(delays, default=0) + 5)
-    runs = [(job, report.ending) for (_, job), report in zip(suspects, crashed, strict=True)]
-    _count(counters, info.died_ns, [*runs, *((job, "interrupted") for _, job in unaffected)], returned)
-    client.tell_runs(
-        (job.descriptor, RunStatistics(job.kind, failed=1, given_up=int(attempt.is_final)))
-        for (_, job), attempt in zip(suspects, crashed, strict=True)
-        if attempt.ending != CANCELLED
-    )
-    log.info(
-        "recovered jobs of process %d: %d failed, %d succeeded, %d released",
-        *(info.pid, len(failed), len(succeeded), len(unstarted) + len(cut_off)),
-    )
 
+    def __init__(self, ended: ProcessExit, client: KeeperClient, counters: ProcessCounters) -> None:
+        snapshot = ended.snapshot
+        self._ended = ended
+        self._client = client
+        self._counters = counters
+        self._suspects = _suspects(ended)
+        self._shards = sorted({shard_of(job.descriptor) for batch in snapshot.batches for job in batch.jobs})
+        self._unread = list(map(snapshot.identity.source_of, snapshot.unread))
+        self._crashed: list[tuple[HeldJob, CrashedAttempt]] = []
+        self._interrupted: list[HeldJob] = []
+        self._delays_ms = [0]
+        self._jobs = Counter[str]()
+        self._returned = Counter[str]()
 
-def _count(counters: ProcessCounters, died_ns: int, runs: list[tuple[HeldJob, str]], returned: Counter[str]) -> None:
-    for job, ending in runs:
-        run_ns = max(died_ns - job.started_ns, 0) if job.started_ns else 0
-        counters.count_ending_of(queue_of(job.descriptor), job.kind, ending, run_ns)
-    for queue, jobs in returned.items():
-        counters.count_event(queue, RETURNED, jobs)
+    def attempt(self, record_retry_due: Callable[[int], object], beat: Callable[[], object]) -> None:
+        """Recover what is left; to be repeated until it succeeds.
+
+        Args:
+            record_retry_due: called with the moment (monotonic milliseconds) when all jobs put back are due.
+            beat: called before each shard, whose calls may take long.
+
+        Raises:
+            CallError, ServiceError: not all calls succeeded.
+        """
+        refusals = Refusals()
+        for left, recover in ((self._shards, self._recover_on), (self._unread, self._release_unread)):
+            for one in list(left):
+                beat()
+                with refusals:
+                    recover(one)
+                    left.remove(one)
+        refusals.raise_first()
+        record_retry_due(time.monotonic_ns() // 1_000_000 + max(self._delays_ms) + 5)
+        self._count()
+        log.info(
+            "recovered jobs of process %d: %d failed, %d succeeded, %d released",
+            *(self._ended.info.pid, self._jobs["failed"], self._jobs["succeeded"], self._jobs["released"]),
+        )
+
+    def _recover_on(self, shard: str) -> None:
+        """Recover the jobs of one shard. May be repeated."""
+        suspects = [(batch, job) for batch, job in self._suspects if shard_of(job.descriptor) == shard]
+        crashed = [_ended_attempt(self._ended, *one, self._client, len(self._suspects)) for one in suspects]
+        failed = [attempt for attempt in _failed_attempts(self._ended) if shard_of(attempt.descriptor) == shard]
+        failed += crashed
+        suspect_names = {job.descriptor for _, job in suspects}
+        succeeded = [(job.descriptor, batch.claim, job.result) for batch, job in self._in_state(SUCCEEDED, shard)]
+        unstarted = list(self._in_state(HELD, shard))
+        unaffected = [one for one in self._in_state(RUNNING, shard) if one[1].descriptor not in suspect_names]
+        released = [*unstarted, *self._in_state(RETURNING, shard), *unaffected]
+        self._client.failed(failed)
+        self._client.succeeded(succeeded)
+        self._client.release([(job.descriptor, batch.claim) for batch, job in released])
+        self._crashed += [(job, attempt) for (_, job), attempt in zip(suspects, crashed, strict=True)]
+        self._interrupted += [job for _, job in unaffected]
+        self._delays_ms += [attempt.delay_ms for attempt in failed if not attempt.is_final]
+        self._jobs.update(failed=len(failed), succeeded=len(succeeded), released=len(released))
+        self._returned.update(queue_of(job.descriptor) for _, job in unstarted)
+
+    def _in_state(self, state: int, shard: str) -> Iterator[HeldRef]:
+        held = self._ended.snapshot.in_state(state)
+        return ((batch, job) for batch, job in held if shard_of(job.descriptor) == shard)
+
+    def _release_unread(self, source: str) -> None:
+        """Release what was claimed for a dequeue whose reply was not read."""
+        self._returned += self._client.release_claims(self._ended.snapshot.identity.queues, source)
+
+    def _count(self) -> None:
+        """Count how the runs have ended, and tell the servers what became of the attempts."""
+        runs = [(job, attempt.ending) for job, attempt in self._crashed]
+        runs += [(job, "interrupted") for job in self._interrupted]
+        died_ns = self._ended.info.died_ns
+        for job, ending in runs:
+            run_ns = max(died_ns - job.started_ns, 0) if job.started_ns else 0
+            self._counters.count_ending_of(queue_of(job.descriptor), job.kind, ending, run_ns)
+        for queue, jobs in self._returned.items():
+            self._counters.count_event(queue, RETURNED, jobs)
+        self._client.tell_runs(
+            (job.descriptor, RunStatistics(job.kind, failed=1, given_up=int(attempt.is_final)))
+            for job, attempt in self._crashed
+            if attempt.ending != CANCELLED
+        )
 
 
 def _suspects(ended: ProcessExit) -> list[HeldRef]:
@@ -130,10 +173,6 @@ def _suspects(ended: ProcessExit) -> list[HeldRef]:
     return running
 
 
-def _in_state(ended: ProcessExit, state: int) -> list[ClaimKey]:
-    return [(job.descriptor, batch.claim) for batch, job in ended.snapshot.in_state(state)]
-
-
 def _failed_attempts(ended: ProcessExit) -> list[CrashedAttempt]:
     return [
         CrashedAttempt(
@@ -144,10 +183,6 @@ def _failed_attempts(ended: ProcessExit) -> list[CrashedAttempt]:
         for state in (FAILED, DISCARDED)
         for batch, job in ended.snapshot.in_state(state)
     ]
-
-
-def _crashed_attempts(ended: ProcessExit, suspects: list[HeldRef], client: KeeperClient) -> list[CrashedAttempt]:
-    return [_ended_attempt(ended, batch, job, client, len(suspects)) for batch, job in suspects]
 
 
 def _ended_attempt(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pinlater.client.connection import Connection
 from pinlater.client.servers import STORE_OUT_OF_REACH
-from pinlater.errors import CallError, QueueNotFound, ServiceError, StaleClaims
+from pinlater.errors import CallError, QueueNotFound, ServerUnavailable, ServiceError, StaleClaims
 from pinlater.model.attempts import Checkpoint
 from pinlater.model.jobs import JobInfo
 from pinlater.model.statistics import RunStatistics
@@ -55,6 +55,31 @@ class _Told(NamedTuple):
 
     lost: Collection[str] = ()
     cancelled: Collection[str] = ()
+
+
+class Refusals:
+    """Lets calls go on after one that failed, which may be of a shard that is away; as a context of each of them.
+
+    That no server can be reached is raised at once.
+    """
+
+    def __init__(self) -> None:
+        self._first: CallError | ServiceError | None = None
+
+    def __enter__(self) -> None:
+        """Begin a call."""
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        """Keep the error of the call."""
+        if isinstance(error, ServerUnavailable) or not isinstance(error, CallError | ServiceError):
+            return False
+        self._first = self._first or error
+        return True
+
+    def raise_first(self) -> None:
+        """Raise the first error, if there was any."""
+        if self._first is not None:
+            raise self._first
 
 
 class KeeperClient:

@@ -138,3 +138,8 @@ class DequeuedBatch:
 def queue_of(descriptor: str) -> str:
     """Return the queue in a descriptor."""
     return descriptor[: descriptor.index(":")]
+
+
+def shard_of(descriptor: str) -> str:
+    """Return the shard in a descriptor."""
+    return descriptor.split(":", 2)[1]

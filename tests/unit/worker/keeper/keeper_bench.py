@@ -26,6 +26,7 @@ class FakeMessenger:
         self.trouble = None
         self.troubles = []
         self.refused = {}
+        self.away = {}
         self.kept = {}
         self.runs = []
         self.body = b"{}"
@@ -37,8 +38,13 @@ class FakeMessenger:
             raise self.trouble
         if self.troubles and jobs and what != "renew":
             raise self.troubles.pop(0)
+        self._ask_shards(str(jobs))
         if jobs:
             self.said.append((what, jobs))
+
+    def _ask_shards(self, descriptors):
+        for error in [error for shard, error in self.away.items() if f":{shard}:" in descriptors]:
+            raise error
 
     def renew(self, jobs):
         for error in [self.refused[queue] for queue in {queue_of(name) for name, _ in jobs} & self.refused.keys()]:
@@ -60,6 +66,7 @@ class FakeMessenger:
         self.runs += runs
 
     def lookup_job(self, descriptor):
+        self._ask_shards(descriptor)
         return self.kept.get(descriptor, ""), self.body
 
     def prepend_status(self, job, text):

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from pinlater_supervisor import DUMP_SECONDS
 
-from pinlater.errors import CallTimeout, ServerUnavailable, ShardConnectionFailed, UnknownError
+from pinlater.errors import CallTimeout, CallUnsendable, ServerUnavailable, ShardConnectionFailed, UnknownError
 from pinlater.model.body_metadata import read_metadata
 from pinlater.worker.claim_table.snapshot import DISCARDED, FAILED, GONE, HELD, RETURNING, RUNNING, SUCCEEDED
 from pinlater.worker.keeper.crashes import crashes_in
@@ -317,6 +317,50 @@ def test_recovery_that_the_server_refuses_is_given_up_with_its_claims(bench):
     bench.die(died_ns=max(time.monotonic_ns() - LONG_AGO_NS, 1))
     bench.turn()
     assert not bench.exit_queue.has_pending
+
+
+def test_claims_are_renewed_between_recoveries_that_take_long(bench, monkeypatch):
+    for _ in range(2):
+        bench.hold(SUCCEEDED)
+        bench.die()
+    bench.hold(RUNNING, age_ns=LONG_AGO_NS)
+    succeeded = bench.client.succeeded
+
+    def take_long(jobs):
+        succeeded(jobs)
+        bench.keeper._renew_at = 0.0
+
+    monkeypatch.setattr(bench.client, "succeeded", take_long)
+    assert [what for what, _ in bench.turn()] == ["renew", "succeeded", "renew", "succeeded", "renew"]
+
+
+@pytest.mark.parametrize("trouble", [ShardConnectionFailed("shard s1 is away"), CallUnsendable("too large")])
+def test_a_shard_that_is_away_keeps_back_no_jobs_of_the_others(bench, trouble):
+    area = bench.row.acquire_area()
+    area.write("claim", [f"mail:{shard}:p1:{number}" for shard in ("s1", "s2") for number in range(1, 5)])
+    area.states[:8] = bytes([SUCCEEDED, FAILED, RUNNING, HELD] * 2)
+    bench.row.start_dequeue()
+    bench.die()
+    bench.client.away = {"s1": trouble}
+    failed, *others = bench.turn()
+    assert [lost.descriptor for lost in failed[1]] == ["mail:s2:p1:2", "mail:s2:p1:3"]
+    assert "crash of one of 2 jobs" in failed[1][1].status
+    assert others == [
+        ("succeeded", ["mail:s2:p1:1"]),
+        ("give back", ["mail:s2:p1:4"]),
+        ("release", (("mail", "web"), "worker:me.1")),
+    ]
+    assert bench.turn() == []
+    assert bench.exit_queue.has_pending
+    bench.client.away = {}
+    failed, *others = bench.turn()
+    assert [lost.descriptor for lost in failed[1]] == ["mail:s1:p1:2", "mail:s1:p1:3"]
+    assert others == [("succeeded", ["mail:s1:p1:1"]), ("give back", ["mail:s1:p1:4"])]
+    assert not bench.exit_queue.has_pending
+    counts = bench.counters.counts([])
+    assert counts["mail", "SendMail"].endings["crashed"] == 2
+    assert counts["mail", ""].events["returned"] == 2 + 3
+    assert bench.turn() == []
 
 
 def test_failed_recovery_does_not_stop_renewals(bench, monkeypatch):
