@@ -1,0 +1,64 @@
+"""A worker whose jobs are on two Redis shards, one of which is away."""
+
+import sys
+
+import pytest
+
+from pinlater.model.descriptor import JobDescriptor
+from tests.support.redis_service import shard_file
+from tests.support.server import ServerProcess, wait_for
+from tests.system.worker_program import job_module, put, ran
+
+pytestmark = [pytest.mark.timeout(180), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
+
+LEASE_SECONDS = 40
+
+
+@pytest.fixture
+def server(tmp_path, two_shards):
+    file = shard_file(tmp_path, two_shards)
+    server = ServerProcess(tmp_path / "server", PINLATER_BACKEND="redis", BACKEND_CONFIG=str(file))
+    yield server
+    server.stop()
+
+
+TAKES_TOO_LONG = job_module("""
+import os, time
+from pinlater import Job
+
+
+class TakesTooLong(Job, queue="sleeps", kill_after=5):
+    def run(self, context):
+        write(f"begin late {context.attempt} {os.getpid()}")
+        while True:
+            try:
+                time.sleep(600)
+            except Exception:
+                pass
+""")
+
+
+def test_jobs_of_a_killed_process_begin_again_though_the_shard_of_the_culprit_is_away(
+    start, client, folder, two_shards
+):
+    (folder / "late.py").write_text(TAKES_TOO_LONG)
+    place = JobDescriptor.parse(put(client, "TakesTooLong", "sleeps")).shard
+    shards = {}
+    while set(shards.values()) <= {place}:
+        name = f"job{len(shards)}"
+        shards[name] = JobDescriptor.parse(put(client, "Sleep", "sleeps", name=name, seconds=600)).shard
+    worker = start("--processes", 1, "--threads", 1 + len(shards), "--lease", LEASE_SECONDS, modules=("jobs", "late"))
+
+    def have_begun(names, attempt):
+        begun = [tuple(line.split()[1:3]) for line in ran(folder) if line.startswith("begin")]
+        return all(begun.count((name, "1")) == attempt for name in names)
+
+    wait_for(lambda: have_begun(["late", *shards], 1), what=lambda: worker.log)
+    away = two_shards[int(place) - 1]
+    away.kill()
+    elsewhere = [name for name, shard in shards.items() if shard != place]
+    wait_for(lambda: have_begun(elsewhere, 2), LEASE_SECONDS / 2, lambda: worker.log)
+    away.start()
+    wait_for(
+        lambda: any(line.startswith("begin late 2") for line in ran(folder)), 2 * LEASE_SECONDS, lambda: worker.log
+    )
