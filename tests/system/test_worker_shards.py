@@ -4,14 +4,17 @@ import sys
 
 import pytest
 
+from pinlater import JobState
+from pinlater.client import NewJob
 from pinlater.model.descriptor import JobDescriptor
 from tests.support.redis_service import shard_file
 from tests.support.server import ServerProcess, wait_for
-from tests.system.worker_program import job_module, put, ran
+from tests.system.worker_program import await_state, job_module, put, ran
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 LEASE_SECONDS = 40
+SHORT_LEASE_SECONDS = 10
 
 
 @pytest.fixture
@@ -35,6 +38,21 @@ class TakesTooLong(Job, queue="sleeps", kill_after=5):
                 time.sleep(600)
             except Exception:
                 pass
+""")
+
+
+ENDS_WHEN_TOLD = b'{"job": "EndsWhenTold"}'
+WAITS = job_module("""
+import os, time
+from pinlater import Job
+
+
+class EndsWhenTold(Job, queue="sleeps"):
+    def run(self, context):
+        write("begin")
+        while not os.path.exists("end"):
+            time.sleep(0.05)
+        write("end")
 """)
 
 
@@ -62,3 +80,22 @@ def test_jobs_of_a_killed_process_begin_again_though_the_shard_of_the_culprit_is
     wait_for(
         lambda: any(line.startswith("begin late 2") for line in ran(folder)), 2 * LEASE_SECONDS, lambda: worker.log
     )
+
+
+@pytest.mark.parametrize("more", [("--processes", 1), ("--processes", 1, "--threads", 1)])
+def test_a_job_that_ends_while_its_shard_is_away_for_longer_than_its_lease_runs_once(
+    start, server, client, folder, two_shards, more
+):
+    job = client.enqueue_jobs("sleeps", [NewJob(ENDS_WHEN_TOLD, attempts=1)])[0]
+    (folder / "ends.py").write_text(WAITS)
+    worker = start(*more, "--lease", SHORT_LEASE_SECONDS, modules=("ends",))
+    wait_for(lambda: ran(folder) == ["begin"], what=lambda: worker.log)
+    away = two_shards[int(JobDescriptor.parse(job).shard) - 1]
+    away.kill()
+    (folder / "end").touch()
+    wait_for(lambda: "does not take the end of 1 jobs" in worker.log, 6 * SHORT_LEASE_SECONDS, lambda: worker.log)
+    away.start()
+    wait_for(lambda: "pinlater_ill_shards 0" in server.page("/metrics")[1])
+    await_state(client, job, JobState.SUCCEEDED)
+    assert ran(folder) == ["begin", "end"]
+    assert worker.stop() == 0

@@ -271,6 +271,7 @@ class JobProcess(ABC):
                 self._fetcher.release_all()
             else:
                 self._sleep()
+        self._ack_buffer.late.close()
         self._close()
         self._pipeline.close()
         if self._burst is not None:

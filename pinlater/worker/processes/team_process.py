@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 from time import monotonic, monotonic_ns
@@ -151,6 +152,8 @@ class TeamProcess(JobProcess):
 
     def _send_pending(self) -> float | None:
         """Send acks and dequeues; return the seconds until the next try, if one is needed."""
+        late = self._ack_buffer.late
+        late.send()
         held = self._fetcher.retry_in_seconds
         if not (held or self._is_closing or self._fetcher.in_flight):
             self._request_jobs()
@@ -158,7 +161,9 @@ class TeamProcess(JobProcess):
             self._flush_now()
         if not self._pipeline.is_open:  # lost by what was said just now, so that no reply will wake us
             return _LOST_SECONDS
-        return held or (self._ack_buffer.retry_in_seconds if self._ack_buffer.has_pending else 0.0) or None
+        refused = self._ack_buffer.retry_in_seconds if self._ack_buffer.has_pending else 0.0
+        seconds = min(held or refused or math.inf, late.wait_seconds)
+        return None if seconds == math.inf else seconds
 
     def _flush_now(self) -> None:
         """Send acks that no dequeue will carry soon; that also ends a parked dequeue."""

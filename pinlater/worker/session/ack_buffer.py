@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pinlater.client.servers import STORE_OUT_OF_REACH
 from pinlater.errors import (
     BodyTooLarge,
     CallUnsendable,
@@ -21,17 +22,18 @@ from pinlater.errors import (
     ResultTooLarge,
     ServiceError,
 )
-from pinlater.model.attempts import Checkpoint
 from pinlater.model.class_name import name_in
 from pinlater.model.statistics import RunStatistics
-from pinlater.protocol.conversion.acks import AckFields, ack_structs, acks_struct
+from pinlater.protocol.conversion.acks import acks_struct
 from pinlater.protocol.messages import PinLaterJobAckRequest
 from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.claim_table.counters import RETURNED, UNACKED, CountEvent, ignore_event
 from pinlater.worker.claim_table.snapshot import DISCARDED, FAILED, RETURNING
 from pinlater.worker.session.batch import DequeuedBatch, queue_of
+from pinlater.worker.session.late_acks import LateAcks
 from pinlater.worker.session.outcome import Failure, Interruption, ReleasedUnknown, describe_failure
 from pinlater.worker.session.pipeline import OnReply, Pipeline
+from pinlater.worker.session.queue_acks import JobRef, QueueAcks
 from pinlater.worker.session.run_reporter import Reports
 
 _FIRST_HOLD_SECONDS = 0.1
@@ -39,87 +41,18 @@ _LONGEST_HOLD_SECONDS = 2.0
 
 log = logging.getLogger(__name__)
 
-JobRef = tuple[DequeuedBatch, int]
-"""A job: its batch and its position there."""
-
-
-class QueueAcks:
-    """Holds the acks and releases of one queue.
-
-    Attributes:
-        succeeded: those that did.
-        failed: those that did not, and how.
-        returned: those that go back; an interrupted one with the body that it goes on from.
-    """
-
-    def __init__(
-        self,
-        queue: str,
-        *,
-        succeeded: Iterable[JobRef] = (),
-        failed: Iterable[tuple[JobRef, Failure]] = (),
-        returned: Iterable[tuple[JobRef, Interruption | None]] = (),
-    ) -> None:
-        self.queue = queue
-        self.succeeded = list(succeeded)
-        self.failed = list(failed)
-        self.returned = list(returned)
-        self.refused_since: float | None = None
-
-    def __len__(self) -> int:
-        return len(self.succeeded) + len(self.failed) + len(self.returned)
-
-    def add(self, other: QueueAcks) -> None:
-        """Add the acks and releases of another one of the same queue."""
-        self.succeeded += other.succeeded
-        self.failed += other.failed
-        self.returned += other.returned
-        self.refused_since = self.refused_since or other.refused_since
-
-    def split(self) -> tuple[QueueAcks, QueueAcks]:
-        """Split into acks and releases, which need different calls."""
-        acks, returns = QueueAcks(self.queue), QueueAcks(self.queue)
-        acks.succeeded, acks.failed, returns.returned = self.succeeded, self.failed, self.returned
-        acks.refused_since = returns.refused_since = self.refused_since
-        return acks, returns
-
-    def parts(self) -> Iterator[QueueAcks]:
-        """Yield one ``QueueAcks`` per job."""
-        yield from (QueueAcks(self.queue, succeeded=[one]) for one in self.succeeded)
-        yield from (QueueAcks(self.queue, failed=[one]) for one in self.failed)
-        yield from (QueueAcks(self.queue, returned=[one]) for one in self.returned)
-
-    def jobs(self) -> Iterable[JobRef]:
-        """Yield all jobs."""
-        yield from self.succeeded
-        yield from (job for job, _ in self.failed)
-        yield from (job for job, _ in self.returned)
-
-    def acks(self, runs: Sequence[RunStatistics] = ()) -> PinLaterJobAckRequest:
-        """Build the ack request, with what is told of the queue's classes."""
-        succeeded: list[AckFields] = [
-            _with_more(batch, position)
-            if batch.results or batch.run_ms
-            else (batch.descriptors[position], "", 0, batch.claim or None, None)
-            for batch, position in self.succeeded
-        ]
-        failed = [
-            failure.ack(batch.descriptors[position], batch.claim or None) for (batch, position), failure in self.failed
-        ]
-        return acks_struct(self.queue, ack_structs(succeeded) or None, ack_structs(failed) or None, runs)
-
-    def checkpoints(self) -> Iterator[Checkpoint]:
-        """Yield the releases; jobs that do not sleep keep their place in the queue."""
-        return (_return_of(*returned) for returned in self.returned)
-
 
 class AckBuffer:
     """Collects acks and releases, sends them, and keeps them until they are confirmed.
 
+    Attributes:
+        late: those that a store which is away did not take in time.
+
     Args:
         pipeline: to say it through.
         calls: builds calls.
-        patience_seconds: how long a server's refusal is put up with.
+        patience_seconds: how long a server's refusal is put up with; then, acks are late if the store is away, and
+            given up otherwise.
         on_retry: told, in milliseconds, after which delay a failed job will run again.
         count: told of jobs that went back unstarted, and of those whose end no server took.
         take_runs: returns what is to be told of job classes, by queue.
@@ -141,6 +74,7 @@ class AckBuffer:
         self._on_retry = on_retry
         self._count = count
         self._take_runs = take_runs
+        self.late = LateAcks(pipeline, count)
         self._pending: dict[str, QueueAcks] = {}
         self._in_flight = 0
         self._hold_seconds = 0.0
@@ -200,6 +134,7 @@ class AckBuffer:
 
         One queue's acks can ride; all else is sent now, ahead of the dequeue.
         """
+        self.late.send()
         if self.retry_in_seconds:
             return None, _ignore
         runs = self._take_runs()
@@ -226,6 +161,7 @@ class AckBuffer:
 
     def flush(self) -> None:
         """Send everything now."""
+        self.late.send()
         if not self.retry_in_seconds and self._pipeline.is_open:
             self._flush(self._take_runs())
 
@@ -245,14 +181,20 @@ class AckBuffer:
     def _send_acks(self, queue_acks: QueueAcks, runs: Sequence[RunStatistics] = ()) -> None:
         acks, returns = queue_acks.split()
         if acks:
-            self._send(self._calls.ack_structs(acks.acks(runs)), acks)
+            self._send(acks, runs)
         elif runs:
             self._send_runs(queue_acks.queue, runs)
         if returns:
-            self._send(self._calls.checkpoint(returns.queue, list(returns.checkpoints())), returns)
+            self._send(returns)
 
-    def _send(self, call: Call[None], queue_acks: QueueAcks) -> None:
-        self._pipeline.send(call, self._on_reply_to(queue_acks))
+    def _send(self, queue_acks: QueueAcks, runs: Sequence[RunStatistics] = ()) -> None:
+        self._pipeline.send(self._call_of(queue_acks, runs), self._on_reply_to(queue_acks))
+
+    def _call_of(self, queue_acks: QueueAcks, runs: Sequence[RunStatistics] = ()) -> Call[None]:
+        """Return the call for acks, or for releases."""
+        if queue_acks.returned:
+            return self._calls.checkpoint(queue_acks.queue, list(queue_acks.checkpoints()))
+        return self._calls.ack_structs(queue_acks.acks(runs))
 
     def _on_reply_to(self, queue_acks: QueueAcks, *, is_piggybacked: bool = False) -> OnReply:
         self._in_flight += 1
@@ -273,8 +215,7 @@ class AckBuffer:
 
     def _on_confirmed(self, queue_acks: QueueAcks) -> None:
         self._hold_seconds = 0.0
-        for batch, position in queue_acks.jobs():
-            batch.finish(position)
+        self._finish(queue_acks)
         if queue_acks.returned:
             self._count(
                 queue_acks.queue, RETURNED, sum(interruption is None for _, interruption in queue_acks.returned)
@@ -297,7 +238,11 @@ class AckBuffer:
         log.error(
             "the server does not take the end of %d jobs of queue %s: %s", len(queue_acks), queue_acks.queue, error
         )
-        self._give_up(queue_acks)
+        if isinstance(error, STORE_OUT_OF_REACH):
+            self.late.add(queue_acks.queue, len(queue_acks), self._call_of(queue_acks))
+            self._finish(queue_acks)
+        else:
+            self._give_up(queue_acks)
 
     def _on_unsendable(self, queue_acks: QueueAcks, error: CallUnsendable | EnqueueRejected) -> None:
         """Send what cannot be sent together job by job: one of them may have too large a body, for instance."""
@@ -362,25 +307,13 @@ class AckBuffer:
 
     def _give_up(self, queue_acks: QueueAcks) -> None:
         self._count(queue_acks.queue, UNACKED, len(queue_acks))
+        self._finish(queue_acks)
+
+    @staticmethod
+    def _finish(queue_acks: QueueAcks) -> None:
+        """Free the places of jobs."""
         for batch, position in queue_acks.jobs():
             batch.finish(position)
-
-
-def _with_more(batch: DequeuedBatch, position: int) -> AckFields:
-    told = batch.descriptors[position], "", 0, batch.claim or None, None
-    return (*told, batch.results.get(position), None, None, batch.run_ms.get(position))
-
-
-def _return_of(job: JobRef, interruption: Interruption | None) -> Checkpoint:
-    batch, position = job
-    descriptor, claim = batch.descriptors[position], batch.claim or None
-    due_ms = batch.metadata[position].runAfterTimestampMillis
-    if interruption is None:
-        return Checkpoint(descriptor, claim, move_to_pending=True, run_after_ms=due_ms)
-    if interruption.run_after_ms is not None:
-        due_ms = interruption.run_after_ms
-    told = interruption.body, True, due_ms, interruption.attempts, interruption.status or None
-    return Checkpoint(descriptor, claim, *told, waits_for=interruption.waits_for, drops=interruption.drops)
 
 
 def _count_acks(queue_acks: QueueAcks) -> int:

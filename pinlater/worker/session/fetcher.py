@@ -144,6 +144,7 @@ class Fetcher:
             most_jobs: to ask for; None: as many as the pace says.
         """
         limit = self.pace.limit if most_jobs is None else most_jobs
+        wait_seconds = min(wait_seconds, self._ack_buffer.late.wait_seconds)
         if self._released_again:
             wait_seconds = min(wait_seconds, max(self._released_again[0][0] - time.monotonic(), 0.0))
         batches = -(-limit // self._row.batch_jobs)

@@ -1,19 +1,24 @@
 """What was not confirmed is said again; what was, is not."""
 
+import math
+
 import pytest
 
 from pinlater.errors import (
     CallUnsendable,
     DequeueRateLimited,
     EnqueueRejected,
+    NoHealthyShards,
     QueueNotFound,
     ServerUnavailable,
+    ShardConnectionFailed,
     UnknownError,
 )
 from pinlater.model.statistics import RunStatistics
 from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.snapshot import GONE, HELD, RESULTED, RETURNING, SUCCEEDED
 from pinlater.worker.session import ack_buffer as settler_module
+from pinlater.worker.session import late_acks as late_module
 from pinlater.worker.session.ack_buffer import AckBuffer
 from pinlater.worker.session.outcome import Failure, Interruption
 from tests.unit.worker.fakes import FakePipeline, batch_of, names, new_row
@@ -211,6 +216,80 @@ def test_retries_stop_at_the_deadline(bench, monkeypatch):
     assert bench.ack_buffer.is_empty
     assert batch.area.is_free
     assert bench.counted == [("mail", "untold", 1)]
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """What time it is, in seconds, for acks."""
+    clock = [100.0]
+    for module in (settler_module, late_module):
+        monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    return clock
+
+
+def outlast(bench, clock, error):
+    """Let the store be away for longer than a lease."""
+    for _ in range(3):
+        bench.ack_buffer.flush()
+        while bench.pipeline.in_flight:
+            bench.pipeline.answer(error)
+        clock[0] += 31
+    bench.pipeline.sent.clear()
+
+
+def make_late(bench, clock, error):
+    """Succeed a job whose store is away for longer than a lease."""
+    batch = bench.batch(*names(1))
+    bench.succeed(batch, 0)
+    outlast(bench, clock, error)
+    return batch
+
+
+@pytest.mark.parametrize("error", [ShardConnectionFailed("shard 2 is away"), NoHealthyShards("none")])
+def test_the_end_of_a_job_is_told_however_long_its_store_is_away_without_a_place(bench, clock, error):
+    batch = make_late(bench, clock, error)
+    assert batch.area.states[0] == GONE, "its place is free"
+    assert bench.ack_buffer.is_empty
+    assert bench.ack_buffer.late.wait_seconds == late_module.RETRY_SECONDS
+    for reply in (error, ServerUnavailable("restarted"), error, None):
+        bench.ack_buffer.piggyback()
+        bench.ack_buffer.piggyback()
+        bench.ack_buffer.flush()
+        assert len(bench.pipeline.sent) == 1, "in time, and once"
+        [(_, arguments, *_)] = bench.pipeline.sent
+        assert acked(arguments.request) == names(1)
+        assert arguments.request.jobsSucceeded[0].claimDescriptor == batch.claim
+        bench.pipeline.answer(reply)
+        bench.pipeline.sent.clear()
+        clock[0] += late_module.RETRY_SECONDS
+    bench.ack_buffer.flush()
+    assert bench.pipeline.sent == []
+    assert bench.ack_buffer.late.wait_seconds == math.inf
+    assert bench.counted == []
+
+
+def test_late_acks_that_are_refused_or_too_many_are_given_up(bench, clock, monkeypatch):
+    away = ShardConnectionFailed("shard 2 is away")
+    make_late(bench, clock, away)
+    bench.ack_buffer.flush()
+    bench.pipeline.answer(UnknownError("no such thing"))
+    assert bench.counted == [("mail", "untold", 1)]
+    monkeypatch.setattr(late_module, "MOST_JOBS", 1)
+    make_late(bench, clock, away)
+    make_late(bench, clock, away)
+    assert bench.counted == [("mail", "untold", 1)] * 2
+    bench.ack_buffer.late.close()
+    assert bench.counted == [("mail", "untold", 1)] * 3
+    assert bench.ack_buffer.late.wait_seconds == math.inf
+
+
+def test_releases_are_late_as_well(bench, clock):
+    batch = bench.batch(*names(1))
+    bench.ack_buffer.release(batch, [0])
+    outlast(bench, clock, NoHealthyShards("none"))
+    bench.ack_buffer.flush()
+    [(method, *_)] = bench.pipeline.sent
+    assert method == "checkpointJobs"
 
 
 def test_jobs_of_a_queue_that_is_gone_are_done_with(bench):

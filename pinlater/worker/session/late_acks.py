@@ -1,0 +1,94 @@
+"""Acks that a store did not take for a whole lease, since it is away: sent until it is back.
+
+While a shard is away, no claim on it expires, nor for some seconds after. So a job that has ended can still be said to
+have ended, though its place in the claim table is long free for another one. Such acks end with their process.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import deque
+from functools import partial
+from typing import Any, NamedTuple
+
+from pinlater.client.servers import STORE_OUT_OF_REACH
+from pinlater.errors import CallError, CallUnsendable
+from pinlater.protocol.operations import Call
+from pinlater.worker.claim_table.counters import UNACKED, CountEvent
+from pinlater.worker.session.pipeline import Pipeline
+
+RETRY_SECONDS = 3.0
+"""Servers expire no claims for ten seconds after a shard is back."""
+
+MOST_JOBS = 10_000
+"""Of one process; if there are more, the oldest are given up."""
+
+log = logging.getLogger(__name__)
+
+
+class _LateCall(NamedTuple):
+    """A call that says how jobs of a queue have ended."""
+
+    queue: str
+    jobs: int
+    call: Call[None]
+
+
+class LateAcks:
+    """Keeps late acks, and sends them.
+
+    Args:
+        pipeline: to send them through.
+        count: told of jobs whose end no server took.
+    """
+
+    def __init__(self, pipeline: Pipeline, count: CountEvent) -> None:
+        self._pipeline = pipeline
+        self._count = count
+        self._waiting: deque[_LateCall] = deque()
+        self._jobs = 0
+        self._send_at = 0.0
+
+    @property
+    def wait_seconds(self) -> float:
+        """How long a dequeue may wait, so that they are sent in time; infinite: there are none."""
+        return RETRY_SECONDS if self._waiting else math.inf
+
+    def add(self, queue: str, jobs: int, call: Call[None]) -> None:
+        """Add a call that says how so many jobs of a queue have ended."""
+        self._waiting.append(_LateCall(queue, jobs, call))
+        self._jobs += jobs
+        while self._jobs > MOST_JOBS:
+            self._give_up(self._waiting.popleft(), f"more than {MOST_JOBS} wait for a store that is away")
+
+    def send(self) -> None:
+        """Send them, if it is time."""
+        now = time.monotonic()
+        if not self._waiting or now < self._send_at or not self._pipeline.is_open:
+            return
+        self._send_at = now + RETRY_SECONDS
+        waiting, self._waiting = self._waiting, deque()
+        for late in waiting:
+            self._pipeline.send(late.call, partial(self._on_reply, late))
+
+    def _on_reply(self, late: _LateCall, reply: Any) -> None:
+        is_away = isinstance(reply, (CallError, *STORE_OUT_OF_REACH))
+        if is_away and not isinstance(reply, CallUnsendable):
+            self._waiting.append(late)
+        elif isinstance(reply, Exception):
+            self._give_up(late, str(reply))
+        else:
+            self._jobs -= late.jobs
+            log.info("the store has taken the end of %d jobs of queue %s", late.jobs, late.queue)
+
+    def _give_up(self, late: _LateCall, why: str) -> None:
+        self._jobs -= late.jobs
+        log.error("the end of %d jobs of queue %s is lost: %s", late.jobs, late.queue, why)
+        self._count(late.queue, UNACKED, late.jobs)
+
+    def close(self) -> None:
+        """Give up what no store has taken."""
+        while self._waiting:
+            self._give_up(self._waiting.popleft(), "the process ends before the store is back")
