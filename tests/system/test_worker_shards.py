@@ -84,7 +84,7 @@ def test_jobs_of_a_killed_process_begin_again_though_the_shard_of_the_culprit_is
 
 @pytest.mark.parametrize("more", [("--processes", 1), ("--processes", 1, "--threads", 1)])
 def test_a_job_that_ends_while_its_shard_is_away_for_longer_than_its_lease_runs_once(
-    start, server, client, folder, two_shards, more
+    start, server, client, folder, *, two_shards, more
 ):
     job = client.enqueue_jobs("sleeps", [NewJob(ENDS_WHEN_TOLD, attempts=1)])[0]
     (folder / "ends.py").write_text(WAITS)
