@@ -118,8 +118,8 @@ class OrphanRecovery:
         """Recover the jobs of one shard. May be repeated."""
         suspects = [(batch, job) for batch, job in self._suspects if shard_of(job.descriptor) == shard]
         crashed = [_ended_attempt(self._ended, *one, self._client, len(self._suspects)) for one in suspects]
-        failed = [attempt for attempt in _failed_attempts(self._ended) if shard_of(attempt.descriptor) == shard]
-        failed += crashed
+        ended = [*self._in_state(FAILED, shard), *self._in_state(DISCARDED, shard)]
+        failed = [_failed_attempt(self._ended, *one) for one in ended] + crashed
         suspect_names = {job.descriptor for _, job in suspects}
         succeeded = [(job.descriptor, batch.claim, job.result) for batch, job in self._in_state(SUCCEEDED, shard)]
         unstarted = list(self._in_state(HELD, shard))
@@ -173,16 +173,13 @@ def _suspects(ended: ProcessExit) -> list[HeldRef]:
     return running
 
 
-def _failed_attempts(ended: ProcessExit) -> list[CrashedAttempt]:
-    return [
-        CrashedAttempt(
-            *(job.descriptor, batch.claim, f"[{_where(ended)}] {_UNEXPLAINED}", job.delay_ms),
-            is_final=state == DISCARDED,
-            job=job.kind,
-        )
-        for state in (FAILED, DISCARDED)
-        for batch, job in ended.snapshot.in_state(state)
-    ]
+def _failed_attempt(ended: ProcessExit, batch: HeldBatch, job: HeldJob) -> CrashedAttempt:
+    """Return a failure that the process could not report any more."""
+    return CrashedAttempt(
+        *(job.descriptor, batch.claim, f"[{_where(ended)}] {_UNEXPLAINED}", job.delay_ms),
+        is_final=job.state == DISCARDED,
+        job=job.kind,
+    )
 
 
 def _ended_attempt(
