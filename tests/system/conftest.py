@@ -3,7 +3,7 @@
 import pytest
 
 from pinlater import Client
-from tests.support.redis_service import RedisService
+from tests.support.redis_service import RedisService, shard_file
 from tests.support.server import ServerProcess
 from tests.system.worker_program import JOBS, Worker
 
@@ -30,6 +30,15 @@ def two_shards(tmp_path):
     yield services
     for service in services:
         service.close()
+
+
+@pytest.fixture
+def server_of_two_shards(tmp_path, two_shards):
+    """A server whose store is on both of them."""
+    file = shard_file(tmp_path, two_shards)
+    server = ServerProcess(tmp_path / "server", PINLATER_BACKEND="redis", BACKEND_CONFIG=str(file))
+    yield server
+    server.stop()
 
 
 @pytest.fixture

@@ -3,19 +3,15 @@
 import pytest
 
 from pinlater.client import Client, WorkerReport
-from tests.support.redis_service import shard_file
-from tests.support.server import ServerProcess, wait_for
+from tests.support.server import wait_for
 
 WORKERS = {f"w{number}" for number in range(8)}
 """So many that each shard has some."""
 
 
 @pytest.fixture
-def server(tmp_path, two_shards):
-    file = shard_file(tmp_path, two_shards)
-    server = ServerProcess(tmp_path / "server", PINLATER_BACKEND="redis", BACKEND_CONFIG=str(file))
-    yield server
-    server.stop()
+def server(server_of_two_shards):
+    return server_of_two_shards
 
 
 @pytest.fixture

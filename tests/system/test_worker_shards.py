@@ -7,8 +7,7 @@ import pytest
 from pinlater import JobState
 from pinlater.client import NewJob
 from pinlater.model.descriptor import JobDescriptor
-from tests.support.redis_service import shard_file
-from tests.support.server import ServerProcess, wait_for
+from tests.support.server import wait_for
 from tests.system.worker_program import await_state, job_module, put, ran
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
@@ -18,11 +17,8 @@ SHORT_LEASE_SECONDS = 10
 
 
 @pytest.fixture
-def server(tmp_path, two_shards):
-    file = shard_file(tmp_path, two_shards)
-    server = ServerProcess(tmp_path / "server", PINLATER_BACKEND="redis", BACKEND_CONFIG=str(file))
-    yield server
-    server.stop()
+def server(server_of_two_shards):
+    return server_of_two_shards
 
 
 TAKES_TOO_LONG = job_module("""
@@ -67,9 +63,9 @@ def test_jobs_of_a_killed_process_begin_again_though_the_shard_of_the_culprit_is
         shards[name] = JobDescriptor.parse(put(client, "Sleep", "sleeps", name=name, seconds=600)).shard
     worker = start("--processes", 1, "--threads", 1 + len(shards), "--lease", LEASE_SECONDS, modules=("jobs", "late"))
 
-    def have_begun(names, attempt):
+    def have_begun(names, times):
         begun = [tuple(line.split()[1:3]) for line in ran(folder) if line.startswith("begin")]
-        return all(begun.count((name, "1")) == attempt for name in names)
+        return all(begun.count((name, "1")) == times for name in names)
 
     wait_for(lambda: have_begun(["late", *shards], 1), what=lambda: worker.log)
     away = two_shards[int(place) - 1]
