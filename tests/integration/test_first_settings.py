@@ -78,7 +78,7 @@ def test_a_paused_queue_hands_out_nothing_also_in_the_first_moment(tmp_path):
 
 @pytest.fixture
 def redis(tmp_path):
-    service = RedisService(tmp_path / "redis", appendonly="yes")
+    service = RedisService(tmp_path / "redis", appendonly="yes", appendfsync="always")
     yield service
     service.close()
 

@@ -26,7 +26,7 @@ def client(server):
 @pytest.fixture
 def two_shards(tmp_path):
     """Two Redis servers, which may be killed and started again."""
-    services = [RedisService(tmp_path / f"redis{number}", appendonly="yes") for number in (1, 2)]
+    services = [RedisService(tmp_path / f"redis{number}", appendonly="yes", appendfsync="always") for number in (1, 2)]
     yield services
     for service in services:
         service.close()
