@@ -95,12 +95,15 @@ class History:
 
     async def run(self) -> None:
         """Take samples until cancelled; an unreachable server leaves a gap."""
+        pause = PERIOD_SECONDS / 2
         while True:
             started = time.perf_counter()
             with contextlib.suppress(OSError):
                 await self.sample()
             cost = time.perf_counter() - started
-            await asyncio.sleep(max(PERIOD_SECONDS - cost, cost * _COST_FACTOR))
+            # At most twice as long as before: a single sample that took long must not hide half a minute of trouble.
+            pause = min(max(PERIOD_SECONDS - cost, cost * _COST_FACTOR), 2 * pause)
+            await asyncio.sleep(pause)
 
     async def sample(self) -> None:
         """Take one sample."""
@@ -235,12 +238,16 @@ class History:
         """Return the last values of one of ``SERVER_FIELDS``."""
         return self._tail(self._server.values[name], samples)
 
-    def recent(self, samples: int = _RECENT) -> tuple[float, ServerFigures, ServerFigures] | None:
+    def recent(self) -> tuple[float, ServerFigures, ServerFigures] | None:
         """Return seconds, first and last metrics of the last minute, or of the part of it that was recorded."""
         if len(self._recent) < 2:
             return None
-        (start, first), (end, last) = self._recent[-min(samples, len(self._recent))], self._recent[-1]
+        (start, first), (end, last) = self._recent[0], self._recent[-1]
         return end - start, first, last
+
+    def earlier(self, samples: int) -> ServerFigures | None:
+        """Return the metrics of so many samples ago, or the first ones; None: there is no sample yet."""
+        return self._recent[-min(samples, len(self._recent))][1] if self._recent else None
 
     def _tail(self, values: array[float], samples: int) -> list[float | None]:
         known = min(samples, self._count, LENGTH)

@@ -29,7 +29,7 @@ from pinlater.triage.rules import diagnose
 from pinlater.triage.server_samples import ServerSample, server_reading
 
 _SAMPLES = 3
-"""Samples of the history that say how the store does now: 10 seconds."""
+"""The store is judged by what happened since so many samples ago: 10 to 15 seconds."""
 
 _STALE_SECONDS = 60.0
 """For so long, a page shows the findings of before while new ones are looked for."""
@@ -99,8 +99,8 @@ class Triage:
         await self._findings.close()
 
     async def _find(self, queue: str) -> list[Finding]:
-        recent, now = self._history.recent(_SAMPLES), await self._read_figures()
-        first = None if recent is None else sample_of(recent[1])
+        earlier, now = self._history.earlier(_SAMPLES), await self._read_figures()
+        first = None if earlier is None else sample_of(earlier)
         return diagnose(await self._collector.collect([queue] if queue else [], server_reading(first, sample_of(now))))
 
 

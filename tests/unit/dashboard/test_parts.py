@@ -12,6 +12,7 @@ from markupsafe import Markup
 import pinlater.dashboard
 from pinlater import __version__
 from pinlater.dashboard import formatting
+from pinlater.dashboard import history as history_module
 from pinlater.dashboard.bulk_actions import MAX_ACTIONS, Action, BulkActions, PlannedAction
 from pinlater.dashboard.bulk_jobs import ListedJobs
 from pinlater.dashboard.figures import (
@@ -150,6 +151,27 @@ def test_a_server_that_does_not_answer_leaves_no_sample():
     history = History(look)
     asyncio.run(history.sample())
     assert history.moments() == []
+
+
+def test_samples_that_take_long_are_rare_but_one_alone_does_not_count(monkeypatch):
+    now, pauses = 0.0, []
+    costs = iter([1.0, 0.01, 1.0, 1.0, 1.0, 1.0, 1.0])
+
+    async def look():
+        nonlocal now
+        now += next(costs)
+        return figures(0)
+
+    async def sleep(seconds):
+        pauses.append(seconds)
+        if len(pauses) == 7:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(history_module.time, "perf_counter", lambda: now)
+    monkeypatch.setattr(history_module.asyncio, "sleep", sleep)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(History(look).run())
+    assert pauses == pytest.approx([5.0, 4.99, 9.98, 19.96, 39.92, 79.84, 100.0])
 
 
 # Values

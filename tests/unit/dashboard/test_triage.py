@@ -77,6 +77,30 @@ def test_findings_come_from_the_service_and_the_metrics():
     assert asked["failure_groups"] == 2, "those of all queues, of which the page of failures knows, and of one"
 
 
+def test_a_slow_store_is_found_from_the_first_sample_on():
+    metrics = Metrics()
+
+    async def read():
+        return replace(figures(metrics), processes=[ServerProcess(7, None, 0, 0, 0)])
+
+    async def main():
+        client, history, cache = FakeVerbs(["email"]), History(read), TtlCache(nothing)
+        metrics.store_seconds.observe("enqueue", 0.001)  # before anyone has looked
+        await history.sample()
+        for _ in range(2):
+            metrics.store_seconds.observe("enqueue", 2.0)
+        triage = Triage(client, history, read, periodic=TtlCache(no_periodic), groups=cache, reports=cache)
+        return [finding.kind for finding in await triage.get()]
+
+    async def nothing(_):
+        return []
+
+    async def no_periodic(_):
+        return PeriodicJobs([], set())
+
+    assert "store_slow" in asyncio.run(main())
+
+
 def test_a_server_none_of_whose_processes_takes_calls():
     one, other = ServerProcess(7, "no disk", 0, 0, 0), ServerProcess(8, None, 0, 0, 0)
     assert sample_of(ServerFigures([one])).problem == "no disk"
