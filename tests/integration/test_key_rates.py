@@ -16,6 +16,7 @@ from tests.support.redis_bench import RedisBench
 KEYS = [None, JobKey("other"), JobKey("other", 1), JobKey("other", rate="999999/s")]
 FLOOD = JobKey("flood", rate="1/h")
 SIZES = (10, 10_000)
+ROUNDS = 20
 
 
 async def fill(store, waiting):
@@ -44,19 +45,17 @@ async def round_of(store, key, numbers):
 def test_jobs_that_wait_for_a_rate_cost_others_no_statement_of_mysql(packets, key):
     def cost(waiting):
         async def scenario(server):
-            numbers, rounds = await fill(server, waiting), Counter()
-            for _ in range(20):  # what is looked at anew now and then, by the time, comes with few of them
-                packets.clear()
+            numbers = await fill(server, waiting)
+            packets.clear()
+            for _ in range(ROUNDS):
                 await round_of(server, key, numbers)
-                rounds[tuple(packets)] += 1
-            [(usual, _)] = rounds.most_common(1)
-            return list(usual)
+            return sum(packets) / ROUNDS
 
         return with_servers(scenario)
 
     few, many = map(cost, SIZES)
-    assert many == few
-    assert key is not None or many == [1, 3, 1, 2, 3, 1]
+    assert many - few < 0.8  # now and then something is looked at anew, by the time
+    assert key is not None or round(many) == 11
 
 
 @pytest.mark.parametrize("key", KEYS)
