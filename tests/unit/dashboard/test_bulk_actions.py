@@ -46,6 +46,26 @@ def test_buttons_for_ticked_jobs_work_without_scripts(browser, client):
     assert "disabled" not in form
 
 
+def test_progress_is_shown_without_scripts(browser, client):
+    descriptors = fail(client, "OSError: 1")
+    csrf = token_in(browser.get("/failing"))
+    path = plan(browser, csrf, id=descriptors, action="delete", state="FAILED", back="/failing")
+    again = '<noscript><meta http-equiv="refresh"'
+    assert again not in browser.get(path).text
+    asking, may_go_on = browser.app.state.dashboard.client, threading.Event()
+    delete_these = asking.delete_these
+
+    async def slowly(*args, **options):
+        await asyncio.to_thread(may_go_on.wait, 20)
+        return await delete_these(*args, **options)
+
+    asking.delete_these = slowly
+    post(browser, f"{path}/start", csrf)
+    assert again in browser.get(path).text
+    may_go_on.set()
+    assert again not in carried_out(browser, csrf, path)
+
+
 def test_ticked_jobs_are_deleted_as_far_as_they_have_not_changed(browser, client):
     first, second, third = fail(client, "OSError: 1", "OSError: 2", "OSError: 3")
     csrf = token_in(browser.get("/jobs?queue=pins&state=failed"))
