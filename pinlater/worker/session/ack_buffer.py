@@ -235,10 +235,13 @@ class AckBuffer:
         if now - queue_acks.refused_since < self._patience_seconds:
             self._pending_acks(queue_acks.queue).add(queue_acks)
             return
+        is_away = isinstance(error, STORE_OUT_OF_REACH)
+        further = "; it is told again until the store is back" if is_away else ""
         log.error(
-            "the server does not take the end of %d jobs of queue %s: %s", len(queue_acks), queue_acks.queue, error
+            "the server does not take the end of %d jobs of queue %s%s: %s",
+            *(len(queue_acks), queue_acks.queue, further, error),
         )
-        if isinstance(error, STORE_OUT_OF_REACH):
+        if is_away:
             self.late.add(queue_acks.queue, len(queue_acks), self._call_of(queue_acks))
             self._finish(queue_acks)
         else:
