@@ -14,6 +14,7 @@ from pinlater.worker.processes.team import EndedJob, Team
 from pinlater.worker.running.coroutines import CHECK_SECONDS, cancel_all
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import KillAt
+from pinlater.worker.running.loop_threads import LoopThreads
 from pinlater.worker.running.task_group import TaskGroup, family, new_task
 from pinlater.worker.running.task_runner import TaskRunner
 from pinlater.worker.session.batch import DequeuedBatch
@@ -46,6 +47,7 @@ class TaskTeam(Team):
         selector = TimedSelector()
         self._loop = asyncio.SelectorEventLoop(selector)
         self._loop.set_task_factory(new_task)
+        self._call_threads = LoopThreads(self._loop)
         self._watch = LoopWatch(selector, self._current_job)
         self._thread: threading.Thread | None = None
         self._waiting: deque[DequeuedBatch] = deque()
@@ -148,6 +150,7 @@ class TaskTeam(Team):
             if leftovers:
                 with suppress(asyncio.CancelledError):  # of one that cancels us in turn
                     await cancel_all(leftovers)
+            self._call_threads.leave(own)
         except BaseException as error:  # noqa: BLE001 - it is raised in the main thread
             self._on_breakdown(error)
             return

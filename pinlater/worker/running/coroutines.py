@@ -7,6 +7,10 @@ import logging
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import Any
+from weakref import WeakSet
+
+from pinlater.worker.running.loop_threads import LoopThreads
+from pinlater.worker.running.task_group import TaskGroup, family
 
 _LEFTOVER_SECONDS = 5.0
 
@@ -26,6 +30,8 @@ class Coroutines:
 
     def __init__(self) -> None:
         self._runner: asyncio.Runner | None = None
+        self._threads: LoopThreads | None = None
+        self._deaf: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._task: asyncio.Task[Any] | None = None
         self._is_over: Callable[[], bool] = never_over
 
@@ -38,20 +44,27 @@ class Coroutines:
         """
         runner = self._usable_runner()
         self._is_over = is_over
-        loop = runner.get_loop()
+        group = TaskGroup(None)
         try:
             # The runner's own context lives as long as it.
-            return runner.run(self._tracked(coroutine), context=copy_context())
+            return runner.run(self._tracked(coroutine, group), context=copy_context())
         finally:
             self._task, self._is_over = None, never_over
-            leftovers = asyncio.all_tasks(loop)
-            if leftovers:
-                loop.run_until_complete(cancel_all(leftovers))
+            self._end_leftovers(runner.get_loop(), group)
+
+    def _end_leftovers(self, loop: asyncio.AbstractEventLoop, group: TaskGroup) -> None:
+        leftovers = asyncio.all_tasks(loop).difference(self._deaf)  # the next job does not wait for those once more
+        if leftovers:
+            self._deaf.update(leftovers)
+            loop.run_until_complete(cancel_all(leftovers))
+        if self._threads is not None:
+            self._threads.leave(group)
 
     def _usable_runner(self) -> asyncio.Runner:
         # A plain job can come by our loop with get_event_loop(), and close it as its own.
         if self._runner is None or self._runner.get_loop().is_closed():
             self._runner = asyncio.Runner()
+            self._threads = LoopThreads(self._runner.get_loop())
             self._cancel_if_over()
         return self._runner
 
@@ -73,8 +86,9 @@ class Coroutines:
         task.get_loop().call_soon_threadsafe(task.cancel)
         return True
 
-    async def _tracked(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    async def _tracked(self, coroutine: Coroutine[Any, Any, Any], group: TaskGroup) -> Any:
         self._task = asyncio.current_task()
+        family.set(group)
         return await coroutine
 
     def close(self) -> None:

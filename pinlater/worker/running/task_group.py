@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Generator
+from concurrent.futures import Future
 from contextvars import ContextVar
 from typing import Any
 from weakref import WeakSet
@@ -15,13 +16,22 @@ class TaskGroup:
     Attributes:
         job: whose.
         tasks: those that it made, directly or through others.
+        calls: its blocking calls that run in threads, or wait for one.
     """
 
-    __slots__ = ("job", "tasks")
+    __slots__ = ("calls", "job", "tasks")
 
     def __init__(self, job: object) -> None:
         self.job = job
         self.tasks: WeakSet[asyncio.Task[Any]] | None = None  # few jobs make any
+        self.calls: set[Future[Any]] | None = None  # likewise
+
+    def add_call(self, call: Future[Any]) -> None:
+        """Hold a blocking call until it has ended."""
+        if self.calls is None:
+            self.calls = set()
+        self.calls.add(call)
+        call.add_done_callback(self.calls.discard)
 
     def unfinished(self) -> set[asyncio.Task[Any]]:
         """Return the tasks that still run."""

@@ -154,6 +154,15 @@ async def leave_tasks(context):
     await asyncio.sleep(0.01)
 
 
+async def leave_calls(context):
+    for _ in range(50):
+        asyncio.get_running_loop().run_in_executor(None, gate.wait)
+
+
+async def call_in_a_thread(context):
+    seen.append(await asyncio.to_thread(int, "7"))
+
+
 async def cancel_itself(context):
     asyncio.current_task().cancel()
 
@@ -203,6 +212,8 @@ ways = {
     "coroutine": sleep_later,
     "own timeout": own_timeout,
     "leave tasks": leave_tasks,
+    "leave calls": leave_calls,
+    "call in a thread": call_in_a_thread,
     "cancel itself": cancel_itself,
     "block": block_later,
     "cancel others": cancel_others,

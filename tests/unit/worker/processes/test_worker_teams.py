@@ -137,6 +137,13 @@ def test_what_a_job_leaves_running_ends_with_it_and_nothing_else_does(tasks):
     assert tasks.outcomes(1) == {"jobs:s1:p1:1": None}
 
 
+def test_blocking_calls_that_a_job_leaves_in_all_threads_hold_up_no_call_of_another(tasks):
+    assert tasks.run(Awaited(how="leave calls")) == [None]
+    assert tasks.run(Awaited(how="call in a thread")) == [None]
+    assert seen == [7]
+    gate.set()
+
+
 def test_a_plain_job_that_comes_to_an_event_loop_is_not_run(tasks):
     [outcome] = tasks.run(Plain(how="wait"))
     assert "BodyInvalid: Plain has a blocking run, which would stop" in outcome.status

@@ -5,6 +5,7 @@ import logging
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import ContextVar
 from time import monotonic_ns
 
@@ -312,6 +313,43 @@ def test_the_end_waits_for_no_thread_that_a_coroutine_left_behind():
     coroutines.close()
     assert not may_end.is_set()
     may_end.set()
+
+
+def test_later_coroutines_have_threads_though_earlier_ones_keep_as_many_as_there_are_busy():
+    may_end = threading.Event()
+
+    async def leave_all_threads():
+        for _ in range(50):
+            asyncio.get_running_loop().run_in_executor(None, may_end.wait)
+
+    coroutines = Coroutines()
+    coroutines.run(leave_all_threads())
+    try:
+        assert coroutines.run(asyncio.wait_for(asyncio.to_thread(int, "7"), 20)) == 7
+    finally:
+        may_end.set()
+    coroutines.close()
+
+
+def test_a_task_that_heeds_no_cancellation_is_waited_for_only_by_the_job_that_left_it(monkeypatch, caplog):
+    monkeypatch.setattr("pinlater.worker.running.coroutines._LEFTOVER_SECONDS", 0.01)
+    left = []
+
+    async def heed_nothing():
+        while True:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+
+    async def leave_it():
+        left.append(asyncio.create_task(heed_nothing()))
+        await asyncio.sleep(0)
+
+    coroutines = Coroutines()
+    coroutines.run(leave_it())
+    coroutines.run(asyncio.sleep(0))
+    assert ["ignore their cancellation" in record.getMessage() for record in caplog.records] == [True]
+    left[0].get_coro().close()
+    coroutines.close()
 
 
 def test_coroutines_run_on_one_loop_and_leave_nothing_behind(bench):
