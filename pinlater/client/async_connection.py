@@ -84,7 +84,7 @@ class AsyncConnection(asyncio.Protocol):
         number = self._sequence_id = self._sequence_id + 1 if self._sequence_id < _LAST_SEQUENCE_ID else 1
         frame = self._codec.encode_call(method, number, arguments)
         if len(frame) > MAX_FRAME_BYTES + HEADER_BYTES:
-            raise CallUnsendable(f"{method}: {len(frame)} bytes are more than a server takes; send fewer jobs at once")
+            raise CallUnsendable(f"{method}: {len(frame)} bytes are more than a server takes; send less at once")
         reply = asyncio.get_running_loop().create_future()
         self._calls.append((method, number, reply))
         self._transport.write(frame)

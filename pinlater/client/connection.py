@@ -144,7 +144,7 @@ class Connection:
         number = self._sequence_id = self._sequence_id + 1 if self._sequence_id < _LAST_SEQUENCE_ID else 1
         frame = self._codec.encode_call(method, number, arguments)
         if len(frame) > MAX_FRAME_BYTES + HEADER_BYTES:
-            raise CallUnsendable(f"{method}: {len(frame)} bytes are more than a server takes; send fewer jobs at once")
+            raise CallUnsendable(f"{method}: {len(frame)} bytes are more than a server takes; send less at once")
         self._calls.append((method, number))
         sent = self._write(frame)
         if sent < len(frame):

@@ -295,6 +295,7 @@ class JobContext(StepContext):
             EventTimeout: no event came in time. In later attempts it is raised again, whatever comes; an event that
                 comes later is for the next use of the name. If this is not caught, the job is given up.
             EventInvalid: the value does not fit ``kind``; the next use of the name gets the next event.
+            ValueError: the name is so long that no event can have it.
             JobSleeps: this ends the attempt; do not catch it.
             JobInterrupted: the attempt was interrupted before.
             BodyInvalid: the job is a ``RawJob``, whose body cannot hold what it waits for.

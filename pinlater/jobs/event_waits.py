@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from pinlater.errors import EventInvalid, EventTimeout
-from pinlater.jobs.events import event_name
+from pinlater.jobs.events import check_event, event_name
 from pinlater.jobs.interruptible import InterruptibleContext
 from pinlater.jobs.message_link import MessageLink
 from pinlater.jobs.name_counter import check_name
@@ -53,6 +53,7 @@ class EventWaits:
     def wait_for(self, name: str, kind: Any, timeout: float | None) -> Any:
         """Return the next event; see ``JobContext.wait_for``."""
         check_name(name)
+        check_event(name)
         self._uses[name] = use = self._uses[name] + 1
         self._context.go_on_to_wait()
         record = self._records.get(name) or EventRecord()

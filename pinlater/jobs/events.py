@@ -7,7 +7,7 @@ from typing import Any
 
 from pinlater.errors import BodyInvalid
 from pinlater.jobs.finite import NO_JSON, encode_finite
-from pinlater.model.messages import Message
+from pinlater.model.messages import MAX_MESSAGE_NAME_CHARACTERS, Message
 
 _PREFIX = "event/"
 
@@ -15,6 +15,19 @@ _PREFIX = "event/"
 def event_name(event: str) -> str:
     """Return the name of the messages that carry an event."""
     return f"{_PREFIX}{event}"
+
+
+def check_event(event: str) -> None:
+    """Refuse the name of an event that nobody can send.
+
+    Raises:
+        ValueError: it is too long, or has a NUL.
+    """
+    most = MAX_MESSAGE_NAME_CHARACTERS - len(_PREFIX)
+    if len(event) > most or "\0" in event:
+        raise ValueError(
+            f"event {event[:60]!r} has {len(event)} characters; its name must have {most} at most, and no NUL"
+        )
 
 
 def event_in(name: str) -> str | None:

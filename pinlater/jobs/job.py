@@ -10,6 +10,7 @@ The options of a class are in its header::
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 from collections.abc import Coroutine, Iterable, Mapping
@@ -41,6 +42,12 @@ _IMPOSSIBLE = {
     "tag_field": "a body has its class under job",
 }
 """Options of msgspec with which no worker could read a body, and why."""
+_TAKEN = {
+    "job": "names the class in the body",
+    "run": "is the method that does the work",
+    "job_options": "holds the options of the class",
+}
+"""What cannot be the name of a field, and why."""
 _STRUCT_OPTIONS = frozenset({*dir(msgspec.Struct.__struct_config__), "kw_only", "rename"})
 
 
@@ -64,7 +71,8 @@ class _JobType(msgspec.StructMeta):  # its instances are Job and all subclasses
             header.setdefault("tag", wire_name)
             header.setdefault("kw_only", True)
         _check_names(name, header)
-        _check_fields(name, namespace)
+        if not is_root:
+            _check_fields(name, namespace)
         if "__init__" in namespace:
             raise TypeError(f"job class {name}: a job is a record; instead of __init__, write its fields: user_id: int")
         try:
@@ -112,12 +120,18 @@ def _check_fields(kind_name: str, namespace: Mapping[str, Any]) -> None:
     """Check that what a class body assigns is a field, a method or a constant.
 
     Raises:
-        TypeError: a field is called as what says the class of a body, or a value has no annotation and would be lost.
+        TypeError: a field is called as what every job has, a value has no annotation and would be lost, or the default
+            is a ``dataclasses.field``.
     """
     annotated = namespace.get("__annotations__") or {}
-    if "job" in annotated:
-        raise TypeError(f"job class {kind_name}: a field cannot be called job, which names the class in the body")
+    for name in _TAKEN.keys() & annotated.keys():
+        raise TypeError(f"job class {kind_name}: a field cannot be called {name}, which {_TAKEN[name]}")
     for name, value in namespace.items():
+        if isinstance(value, dataclasses.Field):
+            raise TypeError(
+                f"job class {kind_name}: {name} has a default of dataclasses.field, which is for dataclasses; write "
+                "msgspec.field(default_factory=...), or [], {} or set() alone, which each job gets a copy of"
+            )
         is_plain = not (callable(value) or hasattr(type(value), "__get__") or isinstance(value, type))
         if is_plain and name not in annotated and not name.startswith("_") and not name.isupper():
             raise TypeError(

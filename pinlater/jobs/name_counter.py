@@ -10,11 +10,14 @@ _COUNTED = re.compile(r"(.*)#(\d+)", re.ASCII | re.DOTALL)
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that looks like one that was counted.
+    """Refuse a name that is none, or that looks like one that was counted.
 
     Raises:
-        ValueError: it does.
+        TypeError: it is no text, as when ``step`` is called with a function alone.
+        ValueError: it looks like one that was counted.
     """
+    if not isinstance(name, str):
+        raise TypeError(f"{name!r:.80} is no name; the name of a step, sleep, event or job is a text, and comes first")
     if _COUNTED.fullmatch(name):
         raise ValueError(f"name {name!r} ends like one of several uses of a name; write it without #number")
 

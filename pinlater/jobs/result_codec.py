@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from functools import cache
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, TypeVar, overload
 
 import msgspec
@@ -29,11 +31,12 @@ def encode_result(job: Job, returned: object) -> bytes | None:
     A class that does not declare its result type keeps nothing; if it returns something, that is logged once.
 
     Raises:
-        ResultInvalid: it does not fit the result type.
+        ResultInvalid: it does not fit the result type; or the work is still to be done, by whoever awaits it.
         ResultTooLarge: it is larger than ``max_result`` of the class.
         ConfigError: the result type is not there at run time, or cannot be read from JSON.
     """
     kind = type(job)
+    _refuse_work_to_do(kind, returned)
     if isinstance(job, RawJob):
         data = bytes(returned) if isinstance(returned, bytes | bytearray | memoryview) else None
         if data is None and returned is not None:
@@ -52,6 +55,26 @@ def encode_result(job: Job, returned: object) -> bytes | None:
             "elsewhere and return its name, or set max_result=… in the header of the class"
         )
     return data
+
+
+def _refuse_work_to_do(kind: type[Job], returned: object) -> None:
+    """Raise ``ResultInvalid`` if the job has returned what it should have run: as a success, that would be lost."""
+    if isinstance(returned, CoroutineType) and inspect.getcoroutinestate(returned) == inspect.CORO_CREATED:
+        returned.close()  # else Python warns of it, too
+        what, hint = "a coroutine", "await it in run"
+    elif isinstance(returned, GeneratorType | AsyncGeneratorType) and not _is_expression(returned):
+        what, hint = "a generator", "iterate over it in run"
+    else:
+        return
+    raise ResultInvalid(f"{kind.job_options.name} returned {what}, of which nothing was run: {hint}")
+
+
+def _is_expression(generator: GeneratorType[Any, Any, Any] | AsyncGeneratorType[Any, Any]) -> bool:
+    """Whether it is a value rather than work, or whether somebody has run some of it."""
+    if isinstance(generator, AsyncGeneratorType):
+        return generator.ag_code.co_name == "<genexpr>"
+    has_begun = inspect.getgeneratorstate(generator) != inspect.GEN_CREATED
+    return has_begun or generator.gi_code.co_name == "<genexpr>"
 
 
 def _encoded(kind: type[Job], returned: object) -> bytes | None:

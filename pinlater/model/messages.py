@@ -5,6 +5,9 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
+MAX_MESSAGE_NAME_CHARACTERS = 200
+"""Longest name or id of a message that every store can index."""
+
 MAX_DROPPED = 10_000
 """Messages of one name that a checkpoint deletes at most; if there are more, the first ones."""
 

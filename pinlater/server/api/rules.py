@@ -16,7 +16,7 @@ from pinlater.errors import (
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey
-from pinlater.model.messages import Message, Parent
+from pinlater.model.messages import MAX_MESSAGE_NAME_CHARACTERS, Message, Parent
 from pinlater.model.queues import QueueChange
 from pinlater.model.rates import parse_rate
 from pinlater.model.unique import OnDuplicate, UniqueRule
@@ -35,7 +35,6 @@ from pinlater.protocol.messages import (
 from pinlater.server.api.calls import missing
 from pinlater.server.backends.records import (
     IDEMPOTENCY_KEY_BYTES,
-    MAX_MESSAGE_NAME_CHARACTERS,
     MAX_QUEUE_NAME_CHARACTERS,
     MAX_STATUS_CHARACTERS,
     MAX_UNIQUE_KEY_CHARACTERS,

@@ -20,9 +20,6 @@ MAX_ANSWER_BYTES = 16_000_000
 MAX_UNIQUE_KEY_CHARACTERS = 200
 """Longest unique key that every store can index."""
 
-MAX_MESSAGE_NAME_CHARACTERS = 200
-"""Longest name or id of a message that every store can index."""
-
 MAX_UNIQUE_PERIOD_MS = 366 * 86_400_000
 """Longest time that a unique key stays taken whatever becomes of its job."""
 

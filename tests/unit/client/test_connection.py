@@ -216,6 +216,6 @@ def test_large_calls_and_replies_in_flight_do_not_block_each_other(serve):
 
 def test_a_call_larger_than_a_frame_is_refused_here(serve):
     with Connection(serve(lambda _: None).address) as connection:
-        with pytest.raises(ProtocolError, match="fewer jobs"):
+        with pytest.raises(ProtocolError, match="send less at once"):
             connection.call("createQueue", create_call("x" * 17_000_000))
         assert connection.is_open

@@ -236,6 +236,14 @@ def test_an_event_of_another_type_is_an_error_and_the_next_one_is_for_the_next_w
     Careful().run(FakeContext(events={"approval": [3, Approval(by="ada")]}))
 
 
+@pytest.mark.parametrize("name", ["x" * 195, "a\0b"])
+def test_an_event_that_nobody_can_send_is_not_waited_for(name):
+    with pytest.raises(ValueError, match="its name must have 194 at most, and no NUL"):
+        FakeContext(Publish()).wait_for(name)
+    with pytest.raises(JobSleeps):
+        FakeContext(Publish()).wait_for("x" * 194)
+
+
 def test_a_name_may_not_look_like_a_counted_one():
     with pytest.raises(ValueError, match="without #number"):
         FakeContext(Publish()).wait_for("approval#2")

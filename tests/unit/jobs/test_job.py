@@ -1,5 +1,6 @@
 """Job classes: options in the header, fields as arguments."""
 
+import dataclasses
 import functools
 from typing import Any, ClassVar
 
@@ -151,11 +152,19 @@ def test_what_is_assigned_without_an_annotation_is_refused():
     assert Allowed(user_id=9).double == 18
 
 
-def test_a_field_cannot_be_called_job():
-    with pytest.raises(TypeError, match="job class Meta: a field cannot be called job, which names the class"):
+@pytest.mark.parametrize(
+    ("name", "why"), [("job", "names the class"), ("run", "is the method"), ("job_options", "holds the options")]
+)
+def test_a_field_cannot_be_called_as_what_every_job_has(name, why):
+    with pytest.raises(TypeError, match=f"job class Meta: a field cannot be called {name}, which {why}"):
+        type(Job)("Meta", (Job,), {"__annotations__": {name: str}})
 
-        class Meta(Job):
-            job: int
+
+def test_a_field_of_dataclasses_is_no_default():
+    with pytest.raises(TypeError, match=r"to has a default of dataclasses\.field.* write msgspec\.field"):
+
+        class Mail(Job):
+            to: list[str] = dataclasses.field(default_factory=list)
 
 
 def test_fields_are_arguments_by_name():

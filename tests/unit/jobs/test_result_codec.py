@@ -121,6 +121,39 @@ def test_what_a_class_without_a_type_returns_is_dropped_with_one_warning(caplog)
     assert "class Silent(Job[int])" in line
 
 
+async def work_later():
+    pytest.fail("nobody awaits it")
+
+
+def work_one_by_one():
+    yield pytest.fail("nobody iterates over it")
+
+
+async def work_later_one_by_one():
+    yield pytest.fail("nobody iterates over it")
+
+
+@pytest.mark.parametrize(
+    ("work", "words"),
+    [
+        (work_later, "returned a coroutine, of which nothing was run: await it in run"),
+        (work_one_by_one, "returned a generator, of which nothing was run: iterate over it in run"),
+        (work_later_one_by_one, "returned a generator, of which nothing was run: iterate over it in run"),
+    ],
+)
+@pytest.mark.parametrize("job", [Plain(), Resize(), Raw(body=b"")])
+def test_work_that_was_returned_instead_of_done_is_no_success(job, work, words):
+    with pytest.raises(ResultInvalid, match=f"^{type(job).__name__} {words}"):
+        encode_result(job, work())
+
+
+def test_generators_of_which_somebody_wanted_something_and_values_are_no_work():
+    begun = iter(n for n in (1, 2))
+    next(begun)
+    assert encode_result(Plain(), begun) is None
+    assert encode_result(Plain(), (n for n in (1, 2))) is None
+
+
 def test_the_result_of_a_raw_job_is_its_bytes():
     assert encode_result(Raw(body=b""), b"\x00") == b"\x00"
     assert decode_result(Raw, b"\x00") == b"\x00"

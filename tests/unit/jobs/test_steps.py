@@ -65,6 +65,12 @@ def test_a_name_cannot_look_counted(attempts, name):
         attempts.attempt().step(name, pytest.fail)
 
 
+@pytest.mark.parametrize("name", [print, None, 7, b"a"])
+def test_a_name_that_was_forgotten_is_asked_for(attempts, name):
+    with pytest.raises(TypeError, match=r"is no name; the name of a step, .* is a text, and comes first"):
+        attempts.attempt().step(name, pytest.fail)
+
+
 @pytest.mark.parametrize("name", ["C#", "issue #", "#a", "a#2b", ""])
 def test_other_names_can_be_anything(attempts, name):
     assert attempts.attempt().step(name, lambda: 1) == 1
