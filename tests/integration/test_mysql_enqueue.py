@@ -200,8 +200,16 @@ def test_a_connection_that_the_server_has_closed_leaves_nothing_uncertain():
     asyncio.run(scenario())
 
 
-def test_what_the_disk_of_a_shard_has_no_room_for_goes_to_another():
-    full = b"SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table is full'"
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (1114, b"The table is full"),
+        (1030, b'Got error 28 "No space left on device" from storage engine InnoDB'),
+        (1026, b'Error writing file "/tmp/x" (Errcode: 28 "No space left on device")'),
+    ],
+)
+def test_what_the_disk_of_a_shard_has_no_room_for_goes_to_another(number, text):
+    full = b"SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = %d, MESSAGE_TEXT = '%b'" % (number, text)
 
     async def scenario():
         place, prefix = endpoint_of(shared_service()), fresh_prefix()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import random
+import re
 
 from asyncmy.errors import MySQLError
 
@@ -20,6 +22,9 @@ ROLLED_BACK_AT_COMMIT = 3101
 DUPLICATE_COLUMN = 1060
 DISK_FULL, TABLE_FULL = 1021, 1114
 """The second is also what InnoDB says when its files cannot grow."""
+_FILE_ERRORS = frozenset({3, 1026, 1030})
+"""A file, a temporary one for instance, cannot be written; the message has the error of the system."""
+_NO_SPACE = re.compile(rf"(?i)\b(?:error|errcode:|errno:?) {errno.ENOSPC}\b")
 STATEMENT_TIMEOUT = frozenset({1969, 3024})
 """MariaDB's and MySQL's."""
 
@@ -94,7 +99,8 @@ def classify(error: MySQLError) -> Exception:
         return ConnectionLost(str(error))
     if number in STATEMENT_TIMEOUT:
         return UnknownError("the database stopped a statement that took too long; nothing was changed")
-    kind = _REJECTIONS.get(number, StatementRejected)
+    is_full = number in _FILE_ERRORS and _NO_SPACE.search(str(error))
+    kind = NoRoom if is_full else _REJECTIONS.get(number, StatementRejected)
     return kind(f"the store rejected the call, nothing was changed: {error}")
 
 
