@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from pinlater.errors import EnqueueRejected, NoHealthyShards, ServiceError
 from pinlater.server.backends.records import IdempotencyKey
-from pinlater.server.backends.sharded.fan_out import PATIENCE_SECONDS, ask_all, no_healthy_shards
+from pinlater.server.backends.sharded.fan_out import ask_all, no_healthy_shards
 from pinlater.server.backends.sharded.partial_failure import partial_failure
 from pinlater.server.backends.sharded.shard import Shard, ShardFull, ShardUnreachable
 from pinlater.server.backends.sharded.shard_handle import ShardHandle
@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 log.addFilter(LogRateLimit())
 
 _J = TypeVar("_J")
+
+_PATIENCE_SECONDS = 2.5
+"""After this time, no further shard is tried. One that takes connections and is silent is given up after 2 s."""
 
 StoreCall = Callable[[ShardHandle, Sequence[_J], IdempotencyKey | None], Awaitable[list[str]]]
 """Stores jobs on a shard, under an idempotency key of their own; returns their descriptors."""
@@ -159,7 +162,7 @@ async def _store_anywhere(registry: ShardRegistry, given: NewJobs[_J], call: Sto
     known = await _stored_before(registry, given)
     if known is not None:
         return known
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + _PATIENCE_SECONDS
     full: ShardFull | None = None
     for number, handle in enumerate(_in_turn(registry, given.once)):
         if number and time.monotonic() > deadline:

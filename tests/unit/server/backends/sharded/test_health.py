@@ -13,7 +13,8 @@ from pinlater.errors import (
     UnknownError,
 )
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.server.backends.sharded import ShardFull, ShardUnreachable
+from pinlater.server.backends.redis.connection import CONNECT_SECONDS
+from pinlater.server.backends.sharded import ShardFull, ShardUnreachable, placement
 from pinlater.server.backends.sharded.health import MAX_FAILURES_IN_A_ROW, WINDOW, Health
 from tests.support.bench import QUEUE, ack_of, new_job
 from tests.unit.server.backends.sharded.fake_shards import ADDRESS, FleetBench, specs_of
@@ -50,6 +51,14 @@ def test_a_full_shard_goes_on_without_new_jobs(fleet, caplog):
         shard.error = None
     assert len(fleet.dequeue_jobs(QUEUE, 100, CLAIM).jobs) == 26
     assert fleet.unhealthy_shards == 0
+
+
+def test_new_jobs_go_to_another_shard_when_one_is_silent(fleet, monkeypatch):
+    fleet.shards["1"].error = ShardUnreachable("no answer")
+    monkeypatch.setattr(placement.time, "monotonic", lambda: CONNECT_SECONDS * len(fleet.asked))
+    monkeypatch.setattr(placement.random, "shuffle", lambda handles: handles.sort(key=lambda handle: handle.name))
+    assert JobDescriptor.parse(fleet.enqueue_jobs(QUEUE, [new_job()])[0]).shard == "2"
+    assert [shard for shard, verb in fleet.asked if verb == "enqueue"] == ["1", "2"]
 
 
 def test_with_all_shards_dead_calls_fail_at_once_and_work_again_later(fleet):

@@ -159,7 +159,7 @@ def test_a_call_that_took_its_time_asks_no_further_shard(fleet, monkeypatch):
     fill(fleet, 1, 1, 1)
     monkeypatch.setattr(fan_out, "PATIENCE_SECONDS", -1.0)
     assert len(fleet.dequeue_jobs(QUEUE, 9, CLAIM).jobs) == 1
-    monkeypatch.setattr(placement, "PATIENCE_SECONDS", -1.0)
+    monkeypatch.setattr(placement, "_PATIENCE_SECONDS", -1.0)
     for shard in fleet.shards.values():
         shard.error = ShardUnreachable("refused")
     fleet.asked.clear()
