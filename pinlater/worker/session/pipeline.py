@@ -102,16 +102,23 @@ class Pipeline:
             call: what to send.
             on_reply: gets what comes back, as the wire has it.
         """
-        self._expected.append(_ExpectedReply(on_reply, time.monotonic() + call.wait + self._call_seconds))
+        expected = _ExpectedReply(on_reply, time.monotonic() + call.wait + self._call_seconds)
         try:
-            if self._connection is None:
-                raise ServerUnavailable("not connected")
-            self._connection.send(call.method, call.arguments)
+            self._expected.append(expected)
+            self._connected().send(call.method, call.arguments)
         except CallUnsendable as error:  # concerns no other call, and would fail again on any connection
             self._expected.pop()
             on_reply(error)
         except CallError as error:
             self._fail_all(error)
+        except BaseException:
+            self._break_off()
+            raise
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            raise ServerUnavailable("not connected")
+        return self._connection
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until a reply can be received; return False if something else ended the wait.
@@ -136,14 +143,18 @@ class Pipeline:
         sent = self._expected[0]
         assert self._connection is not None
         try:
-            reply = self._connection.receive(max(sent.deadline - time.monotonic(), 0.0))
-        except (ServiceError, CallUnsupported) as refusal:
-            reply = refusal
+            try:
+                reply = self._connection.receive(max(sent.deadline - time.monotonic(), 0.0))
+            except (ServiceError, CallUnsupported) as refusal:
+                reply = refusal
+            self._connector.contact.record_success()
+            self._expected.popleft()
         except CallError as error:
             self._fail_all(error)
             return
-        self._connector.contact.record_success()
-        self._expected.popleft()
+        except BaseException:
+            self._break_off()
+            raise
         sent.on_reply(reply)
         if isinstance(reply, STORE_OUT_OF_REACH):
             self._leave_server()
@@ -166,6 +177,13 @@ class Pipeline:
         if isinstance(result[0], PinLaterError):
             raise result[0]
         return call.convert(result[0])
+
+    def _break_off(self) -> None:
+        """Give up the connection: a job's signal handler has raised something amid a call, nobody knows how far in.
+
+        Otherwise all later replies might be taken for those of other calls.
+        """
+        self._fail_all(ServerUnavailable("a signal handler of a job has raised an exception amid a call"))
 
     def _fail_all(self, error: CallError) -> None:
         if self._connection is not None:

@@ -33,6 +33,7 @@ from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.claim_table.counters import SAVED, UNSAVED, CountEvent, ignore_event
 from pinlater.worker.session.batch import DequeuedBatch, queue_of
 from pinlater.worker.session.connector import Connector
+from pinlater.worker.session.held_alarms import held_alarms
 from pinlater.worker.session.pipeline import Pipeline
 
 _T = TypeVar("_T")
@@ -274,13 +275,14 @@ class Saver:
 
     @contextmanager
     def _calling(self) -> Iterator[None]:
-        self.is_saving = True
-        try:
-            if not self.is_open:  # looked at after the line above, so that this thread and the process cannot both call
-                raise RuntimeError("the job has ended; a thread that it left behind can save nothing more")
-            yield
-        finally:
-            self.is_saving = False
+        with held_alarms():
+            self.is_saving = True
+            try:
+                if not self.is_open:  # looked at after that, so that this thread and the process cannot both call
+                    raise RuntimeError("the job has ended; a thread that it left behind can save nothing more")
+                yield
+            finally:
+                self.is_saving = False
 
     def _retry_until(self, deadline: float, call: Call[Any]) -> Any:
         with self._calling():

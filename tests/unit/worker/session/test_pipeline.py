@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from pinlater.client.connection import Connection
 from pinlater.client.servers import ServerSet
 from pinlater.errors import CallError, CallUnsendable, QueueNotFound, ServerUnavailable
 from pinlater.protocol.operations import Calls
@@ -75,6 +76,34 @@ def test_a_call_hands_on_the_replies_before_its_own(pipeline_to):
         pipeline.send(create_call("b"), heard.append)
         assert list(pipeline.call(names_call())) == ["x"]
         assert heard == [None]
+
+
+class Alarm(Exception):
+    """What a job has its signal handler raise."""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("method", ["send", "receive"])
+def test_an_exception_that_breaks_into_a_call_gives_no_other_call_its_reply(pipeline_to, monkeypatch, method, when):
+    usual = getattr(Connection, method)
+
+    def broken_into(*args):
+        monkeypatch.setattr(Connection, method, usual)
+        if when == "after":
+            usual(*args)
+        raise Alarm
+
+    with FakeServer(lambda call: {"x"} if call.method == "getQueueNames" else None) as server:
+        pipeline = pipeline_to(server.address)
+        pipeline.open()
+        heard = []
+        pipeline.send(create_call("b"), heard.append)
+        monkeypatch.setattr(Connection, method, broken_into)
+        with pytest.raises(Alarm):
+            pipeline.call(create_call("c"))
+        assert [type(reply) for reply in heard] == [ServerUnavailable]
+        pipeline.open()
+        assert list(pipeline.call(names_call())) == ["x"]
 
 
 def test_all_calls_hear_of_a_lost_connection(pipeline_to):

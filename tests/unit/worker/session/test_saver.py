@@ -1,5 +1,6 @@
 """A saver of a process of its own: saves and other calls of a job, one after the other, until a server takes them."""
 
+import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -278,3 +279,39 @@ def test_results_are_outside_once_a_server_has_said_so(child):
     assert [(len(one.steps), one.kept) for one in bodies] == [(1, 0), (0, 2), (0, 2), (1, 2)]
     kept = [one.keeps for _, one in sent]
     assert kept[1] == kept[2]
+
+
+class Overdue(Exception):
+    """What a library that limits the time of a function raises."""
+
+
+@pytest.fixture
+def alarm():
+    """A job's own alarm clock: one that the test suite does not use."""
+
+    def ring(number, frame):
+        raise Overdue
+
+    former = signal.signal(signal.SIGVTALRM, ring)
+    yield ring
+    signal.signal(signal.SIGVTALRM, former)
+
+
+class RingingLine(FakeLine):
+    """Has the alarm ring amid each call."""
+
+    def call(self, call):
+        signal.raise_signal(signal.SIGVTALRM)
+        super().call(call)
+
+
+def test_an_alarm_of_the_job_that_rings_amid_a_call_is_heard_at_its_end(child, alarm):
+    line = RingingLine(None, None)
+    saver = Saver(line, line, Calls("me", is_plain=True), child)
+    batch = batch_of("jobs:s1:p1:1", bodies=[encode_body(Walk())])
+    for number in (1, 2):
+        with pytest.raises(Overdue):
+            saver.save(batch, 0, lambda: Snapshot(b"{}"), 5.0)
+        assert len(line.calls) == number
+        assert not saver.is_saving
+        assert signal.getsignal(signal.SIGVTALRM) is alarm
