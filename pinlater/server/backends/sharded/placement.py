@@ -77,13 +77,14 @@ def _part_of(key: bytes, places: Sequence[int]) -> bytes:
 async def store(registry: ShardRegistry, given: NewJobs[_J], call: StoreCall[_J]) -> list[str]:
     """Store jobs; return their descriptors in the same order.
 
-    Jobs that nothing binds to a shard go to one shard, the first that answers. One with a parent goes to the shard of
-    its parent, and if there are several shards, it cannot have a key, which may select another one. One that shares a
-    key with others, or else has a unique key, goes to the shard that this key selects and to no other: there it is
-    unique, or waits its turn, as long as the shards stay the same. All these shards are pinged before anything is
-    stored. Jobs with keys go first: if the call fails half-way and is made again, the jobs that were stored are found
-    by their unique keys, or by the idempotency key of the call, and nothing is stored twice. The error says so: a shard
-    may answer and still refuse its part, and jobs that others stored may be running by then, so they are not deleted.
+    Jobs that nothing binds to a shard go with others of the call, or to the first shard that answers. One with a parent
+    goes to the shard of its parent, and if there are several shards, it cannot have a key, which may select another
+    one. One that shares a key with others, or else has a unique key, goes to the shard that this key selects and to no
+    other: there it is unique, or waits its turn, as long as the shards stay the same. All these shards are pinged
+    before anything is stored. Jobs with keys go first: if the call fails half-way and is made again, the jobs that were
+    stored are found by their unique keys, or by the idempotency key of the call, and nothing is stored twice. The error
+    says so: a shard may answer and still refuse its part, and jobs that others stored may be running by then, so they
+    are not deleted.
 
     When the call is sent again, all healthy shards are asked first whether they have the jobs. A shard that stored
     them and does not answer by then cannot say so, and they are stored once more: rather twice than never.
@@ -201,7 +202,10 @@ async def _stored_before(registry: ShardRegistry, given: NewJobs[_J]) -> list[st
 
 
 def _places(registry: ShardRegistry, given: NewJobs[_J]) -> list[tuple[ShardHandle | None, list[int]]]:
-    """Group the places of jobs by the shard that they go to; jobs that may go anywhere come last, under None."""
+    """Group the places of jobs by the shard that they go to; None stands for any.
+
+    Jobs that may go anywhere go with others: the fewer the calls, the less can be stored in part. They come last.
+    """
     handles = registry.enqueueable()
     if not handles:
         raise no_healthy_shards()
@@ -211,7 +215,10 @@ def _places(registry: ShardRegistry, given: NewJobs[_J]) -> list[tuple[ShardHand
     groups: defaultdict[ShardHandle | None, list[int]] = defaultdict(list)
     for (key, shard), places in alike.items():
         groups[_handle_for(registry, handles, key, shard)] += places
-    return sorted(((handle, sorted(places)) for handle, places in groups.items()), key=lambda group: group[0] is None)
+    last = next((handle for handle in groups if handle in handles), None) if None in groups else None
+    if last is not None:
+        groups[last] += groups.pop(None)
+    return sorted(((handle, sorted(places)) for handle, places in groups.items()), key=lambda group: group[0] is last)
 
 
 def _handle_for(

@@ -11,6 +11,7 @@ from pinlater.errors import (
 )
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.keys import JobKey
+from pinlater.model.messages import Parent
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.records import JobFilter, Settled, covered
 from pinlater.server.backends.sharded import ShardUnreachable
@@ -87,12 +88,29 @@ def test_jobs_with_keys_are_stored_before_those_that_may_not_be_stored_twice(fle
     names = fleet.enqueue_jobs(QUEUE, jobs)
     bodies = [record.body for record in fleet.lookup_jobs([*map(JobDescriptor.parse, names)], body_bytes=1_000_000)]
     assert bodies == [job.body for job in jobs]
+    assert fleet.asked_for("enqueue")[-1] == JobDescriptor.parse(names[0]).shard
     fleet.asked.clear()
     for shard in fleet.shards.values():
         shard.error = ShardConnectionFailed("gone")
     with pytest.raises(ShardConnectionFailed):
         fleet.enqueue_jobs(QUEUE, jobs)
     assert fleet.asked_for("enqueue") == []
+
+
+@pytest.mark.parametrize("names", ["1", "123"])
+def test_jobs_without_keys_go_with_those_that_a_key_places(fleet, names):
+    fleet.update(*specs_of(*names))
+    jobs = [new_job(b"0"), new_job(b"1", key=JobKey("ada")), new_job(b"2"), new_job(b"3", key=JobKey("ada"))]
+    stored = fleet.lookup_jobs(list(map(JobDescriptor.parse, fleet.enqueue_jobs(QUEUE, jobs))))
+    assert [one.body for one in stored] == [b"0", b"1", b"2", b"3"]
+    assert [verb for _, verb in fleet.asked if verb in {"ping", "enqueue"}] == ["enqueue"]
+
+
+def test_jobs_without_keys_do_not_go_with_a_child_to_a_shard_that_takes_no_new_jobs(fleet):
+    fleet.update(*specs_of("1", "2", dequeue_only=("1",)))
+    parent = Parent(f"{QUEUE}:s1:p1:1", "resize", 0)
+    names = fleet.enqueue_jobs(QUEUE, [new_job(parent=parent), new_job()])
+    assert [JobDescriptor.parse(name).shard for name in names] == ["1", "2"]
 
 
 def test_a_batch_that_cannot_be_stored_whole_is_not_stored_at_all(fleet):
