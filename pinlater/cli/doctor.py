@@ -72,9 +72,11 @@ def parse_url(text: str) -> str:
     type=click.Choice(_LEVELS),
     default="warning",
     show_default=True,
-    help="Least severity that makes the exit status 1, and that is told.",
+    help="Report only findings of this severity or worse.",
 )
-@click.option("--every", type=NumberRange(min=1), metavar="SECONDS", help="Look again and again, until stopped.")
+@click.option(
+    "--every", type=NumberRange(min=1), metavar="SECONDS", help="Keep checking, once in so many seconds, until stopped."
+)
 @click.option(
     "--notify",
     type=parse_command,
@@ -102,18 +104,18 @@ def doctor(
     notify: list[str] | None,
     webhook: str | None,
 ) -> int:
-    """Say what is wrong, sickest first, and what to do about it.
+    """Say what is wrong, the worst first, and what to do about it.
 
-    It looks at QUEUES, or at all; at their workers, periodic jobs and failures; and at the store. Its calls are few,
-    however many queues and jobs there are. Nothing is changed.
+    It checks QUEUES, or all queues; their workers, periodic jobs and failures; and the store. It makes few calls,
+    however many queues and jobs there are, and changes nothing.
 
-    critical: jobs do not run, or are lost for the moment. warning: it gets worse, or costs jobs. notice: it may be
+    critical: jobs do not run, or cannot be reached. warning: it gets worse, or jobs fail for good. notice: it may be
     intended.
 
-    With --every, it prints each finding when it comes, when it gets worse, again after an hour, and when it is over. A
-    finding is over when two looks have not found it.
+    With --every, it keeps checking. It prints a finding when it is new, when it gets worse, once an hour while it
+    lasts, and when it is gone, which is when two checks in a row have not found it.
 
-    Exit status: 0 nothing is wrong; 1 something is, at least as severe as --level; 69 no server answers. With --every:
+    Exit status: 0 nothing is wrong; 1 there is a finding of --level or worse; 69 no server answers. With --every:
     0 after SIGTERM.
     """
     from pinlater.triage.findings import Severity

@@ -174,10 +174,10 @@ def count(
 ) -> None:
     """Count the jobs of a queue by state.
 
-    With --state, it prints a single number. Without, pending jobs are in four lines, each job in one: PENDING jobs are
-    due, SCHEDULED ones are not due yet (those that sleep are among them), WAITING_FOR_KEY ones wait for other jobs of
-    their key, and the last attempt of RETRYING ones failed, whether they are due or not. Servers of earlier versions
-    count the last two among the others. For each priority, the server counts up to its COUNT_LIMIT.
+    With --state, it prints a single number. Without, pending jobs are shown on four lines, and each job is counted on
+    one of them: PENDING jobs are due; SCHEDULED jobs are not due yet, or sleep; WAITING_FOR_KEY jobs wait for other
+    jobs of their key; RETRYING jobs have failed and wait for their next attempt, due or not. Servers of earlier
+    versions count the last two as PENDING or SCHEDULED. For each priority, the server counts up to its COUNT_LIMIT.
     """
     if (future or retrying) and state is None:
         state = JobState.PENDING

@@ -50,8 +50,8 @@ _LONG_SECONDS = 3600.0
 def top(session: Session, /, *, queues: tuple[str, ...], interval: float, once: bool) -> None:
     """Show queues live: job counts, rates and wait times.
 
-    Queues with the longest wait come first. Left and right choose the column to sort by, r turns the order round, /
-    takes a part of a name as a filter, up, down, page up and page down scroll; q or ^C quits. For each priority, the
+    Queues with the longest wait come first. Keys: left and right select the sort column, r reverses the order, /
+    filters by part of a name, up, down, page up and page down scroll, q or ^C quits. For each priority, the
     server counts up to its COUNT_LIMIT; ENDED/S is computed from changes of the counts.
     """
     once = once or session.as_json

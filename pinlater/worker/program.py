@@ -171,8 +171,9 @@ def main() -> None:
     type=parse_duration,
     default="3d",
     metavar=DURATION,
-    help="How long a job is put back, no attempt spent, while no worker knows its class, can read its body or has "
-    "code that fits its recorded steps, such as 12h or 7d; then it fails. 0: at once.  [default: 3d]",
+    help="How long a job that no worker can run goes back to its queue, no attempt spent: its class is unknown, its "
+    "body does not fit, or the code does not fit its recorded steps. After this time it fails, such as 12h or 7d; 0: "
+    "at once.  [default: 3d]",
 )
 @click.option(
     "--on-start",

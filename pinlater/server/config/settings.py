@@ -145,9 +145,14 @@ class Settings:
     max_concurrent_requests: int = _setting(
         "MAX_CONCURRENT_REQUESTS", values.integer(1), "5000", "calls that run at once; further ones wait"
     )
-    max_connections: int = _setting("MAX_CONNECTIONS", values.integer(1), "10000", "most open client connections")
+    max_connections: int = _setting(
+        "MAX_CONNECTIONS", values.integer(1), "10000", "maximum number of open client connections"
+    )
     max_connections_per_address: int = _setting(
-        "MAX_CONNECTIONS_PER_ADDRESS", values.integer(1), "5000", "most open connections from one client address"
+        "MAX_CONNECTIONS_PER_ADDRESS",
+        values.integer(1),
+        "5000",
+        "maximum number of open connections from one client address",
     )
     max_requests_per_address: int = _setting(
         "MAX_CONCURRENT_REQUESTS_PER_ADDRESS",
@@ -278,37 +283,46 @@ class Settings:
         "WARN_WAIT_SECONDS",
         values.number(),
         "600",
-        "warn when a due job has waited for so long although workers run",
+        "warn when a due job has waited for this many seconds although workers serve its queue",
     )
     warn_paused_seconds: float = _setting(
-        "WARN_PAUSED_SECONDS", values.number(), "900", "warn when a paused queue has made a job wait for so long"
+        "WARN_PAUSED_SECONDS",
+        values.number(),
+        "900",
+        "warn when a job of a paused queue has waited for this many seconds",
     )
     warn_retrying_jobs: int = _setting(
         "WARN_RETRYING_JOBS",
         values.integer(1),
         "10",
-        "warn when so many jobs of a queue have failed and wait for another attempt; ten times as many are critical",
+        "warn when this many jobs of a queue have failed and wait for another attempt; ten times as many are critical",
     )
     warn_failed_share: float = _setting(
-        "WARN_FAILED_SHARE", values.share, "0.2", "warn when so large a share of a queue's attempts fails"
+        "WARN_FAILED_SHARE", values.share, "0.2", "warn when this share of a queue's attempts fails, such as 0.2"
     )
     warn_flood_jobs: int = _setting(
         "WARN_FLOOD_JOBS",
         values.integer(1),
         "100",
-        "warn when so many jobs of a queue wait, and most have the same key or class",
+        "warn when this many jobs of a queue wait, and most of them have the same key or class",
     )
     warn_store_seconds: float = _setting(
         "WARN_STORE_SECONDS",
         values.number(),
         "0.5",
-        "warn when one in twenty calls to the store takes so long; six times as long is critical",
+        "warn when 5 % of the calls to the store take this many seconds or longer; six times as long is critical",
     )
     warn_free_bytes: int = _setting(
-        "WARN_FREE_BYTES", values.integer(1), "200000000", "warn when less space is left for a shard, or less than 5 %"
+        "WARN_FREE_BYTES",
+        values.integer(1),
+        "200000000",
+        "warn when a shard has fewer free bytes than this, or less than 5 %",
     )
     warn_growth_bytes: int = _setting(
-        "WARN_GROWTH_BYTES", values.integer(1), "104857600", "warn when a job process has grown by so much, job by job"
+        "WARN_GROWTH_BYTES",
+        values.integer(1),
+        "104857600",
+        "warn when a job process has grown by this many bytes, job by job",
     )
     log_level: str = _setting(
         "LOG_LEVEL", values.choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "lowest level to log"
