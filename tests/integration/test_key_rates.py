@@ -16,7 +16,7 @@ from tests.support.redis_bench import RedisBench
 KEYS = [None, JobKey("other"), JobKey("other", 1), JobKey("other", rate="999999/s")]
 FLOOD = JobKey("flood", rate="1/h")
 SIZES = (10, 10_000)
-ROUNDS = 20
+ROUNDS = 40
 
 
 async def fill(store, waiting):
@@ -45,17 +45,23 @@ async def round_of(store, key, numbers):
 def test_jobs_that_wait_for_a_rate_cost_others_no_statement_of_mysql(packets, key):
     def cost(waiting):
         async def scenario(server):
-            numbers = await fill(server, waiting)
-            packets.clear()
+            numbers, rounds = await fill(server, waiting), Counter()
             for _ in range(ROUNDS):
+                packets.clear()
                 await round_of(server, key, numbers)
-            return sum(packets) / ROUNDS
+                rounds[tuple(packets)] += 1
+            return rounds
 
         return with_servers(scenario)
 
+    def usual(rounds):
+        """Return what rounds cost, without what is looked at anew now and then, by the time."""
+        return {each for each, count in rounds.items() if count >= max(rounds.values()) / 2}
+
     few, many = map(cost, SIZES)
-    assert many - few < 0.8  # now and then something is looked at anew, by the time
-    assert key is not None or round(many) == 11
+    assert usual(many) <= few.keys()
+    assert usual(few) <= many.keys()
+    assert key is not None or usual(many) == {(1, 3, 1, 2, 3, 1)}
 
 
 @pytest.mark.parametrize("key", KEYS)

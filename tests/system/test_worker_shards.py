@@ -89,7 +89,8 @@ def test_a_job_that_ends_while_its_shard_is_away_for_longer_than_its_lease_runs_
     away = two_shards[int(JobDescriptor.parse(job).shard) - 1]
     away.kill()
     (folder / "end").touch()
-    wait_for(lambda: "told again until the store is back" in worker.log, 6 * SHORT_LEASE_SECONDS, lambda: worker.log)
+    wait_for(lambda: "does not take the end of 1 jobs" in worker.log, 6 * SHORT_LEASE_SECONDS, lambda: worker.log)
+    assert "it is told again until the store is back" in worker.log
     away.start()
     wait_for(lambda: "pinlater_ill_shards 0" in server.page("/metrics")[1])
     await_state(client, job, JobState.SUCCEEDED)
