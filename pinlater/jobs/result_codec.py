@@ -36,7 +36,8 @@ def encode_result(job: Job, returned: object) -> bytes | None:
         ConfigError: the result type is not there at run time, or cannot be read from JSON.
     """
     kind = type(job)
-    _refuse_work_to_do(kind, returned)
+    if returned is not None:
+        _refuse_work_to_do(kind, returned)
     if isinstance(job, RawJob):
         data = bytes(returned) if isinstance(returned, bytes | bytearray | memoryview) else None
         if data is None and returned is not None:
@@ -62,16 +63,16 @@ def _refuse_work_to_do(kind: type[Job], returned: object) -> None:
     if isinstance(returned, CoroutineType) and inspect.getcoroutinestate(returned) == inspect.CORO_CREATED:
         returned.close()  # else Python warns of it, too
         what, hint = "a coroutine", "await it in run"
-    elif isinstance(returned, GeneratorType | AsyncGeneratorType) and not _is_expression(returned):
+    elif isinstance(returned, GeneratorType | AsyncGeneratorType) and not _is_value(returned):
         what, hint = "a generator", "iterate over it in run"
     else:
         return
     raise ResultInvalid(f"{kind.job_options.name} returned {what}, of which nothing was run: {hint}")
 
 
-def _is_expression(generator: GeneratorType[Any, Any, Any] | AsyncGeneratorType[Any, Any]) -> bool:
-    """Whether it is a value rather than work, or whether somebody has run some of it."""
-    if isinstance(generator, AsyncGeneratorType):
+def _is_value(generator: GeneratorType[Any, Any, Any] | AsyncGeneratorType[Any, Any]) -> bool:
+    """Whether it is a value, as a generator expression is, or one of which somebody has run some already."""
+    if isinstance(generator, AsyncGeneratorType):  # before Python 3.12, it does not tell whether it has begun
         return generator.ag_code.co_name == "<genexpr>"
     has_begun = inspect.getgeneratorstate(generator) != inspect.GEN_CREATED
     return has_begun or generator.gi_code.co_name == "<genexpr>"
