@@ -59,6 +59,7 @@ class CallRetries:
         self._losses = 0
         self._loss: PinLaterError | None = None
         self._reason: NotConnected | None = None
+        self._out_of_reach: NoHealthyShards | None = None
 
     def policy(self) -> dict[str, Any]:
         """Return tenacity's settings.
@@ -82,6 +83,7 @@ class CallRetries:
         if isinstance(error, (NotConnected, ServerStopping)):
             return next_at >= self._patience_until
         if isinstance(error, NoHealthyShards):
+            self._out_of_reach = error
             return not self._retries or next_at >= self._patience_until
         assert isinstance(error, PinLaterError)
         self._loss = error
@@ -92,10 +94,12 @@ class CallRetries:
         """Return the error to raise after the last try has failed with ``error``.
 
         If an earlier try may have been carried out, the error must not say that nothing was done. A try that the
-        deadline cut off says only "no answer"; the one before it knows why no server could be reached.
+        deadline cut off says only "no answer"; the one before it knows why no server, or no store, could be reached.
         """
         if isinstance(error, NotConnected):
             error = self._reason or error
+        if isinstance(error, CallTimeout) and self._out_of_reach is not None:
+            return CallTimeout(f"{error}; the try before it failed: {self._out_of_reach}")
         if self._loss is None:
             return error
         if isinstance(error, ProtocolError):  # the server keeps no results: it would carry the call out again

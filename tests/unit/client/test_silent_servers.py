@@ -3,11 +3,14 @@
 import asyncio
 import contextlib
 import random
+import time
 
 import pytest
+import tenacity
 
 from pinlater import AsyncClient, Client
 from pinlater.client import ServerSet
+from pinlater.client.retrying import CallRetries
 from pinlater.errors import CallError, CallTimeout, NoHealthyShards, ShardConnectionFailed
 from pinlater.protocol.operations import Calls
 from pinlater.worker.keeper.service_client import KeeperClient
@@ -88,10 +91,23 @@ def test_an_asyncio_call_that_reaches_no_store_is_tried_at_another_server(pair):
 
 def test_the_only_server_keeps_its_connection_while_it_reaches_no_store(pair):
     pair.answers[0] = NoHealthyShards("all shards are down")
-    with Client([str(pair.fakes[0].address)], timeout=0.5) as client, pytest.raises(NoHealthyShards):
+    with Client([str(pair.fakes[0].address)], patience=0.5) as client, pytest.raises(NoHealthyShards):
         client.queue_names()
     assert len(pair.fakes[0].methods) > 1
     assert len(pair.fakes[0].connections) == 1
+
+
+def test_a_try_that_the_deadline_cuts_off_says_why_the_one_before_it_failed():
+    answers = [NoHealthyShards("all shards are down"), CallTimeout("no reply"), CallTimeout("no reply")]
+    call = Calls("me", is_plain=True).queue_names()
+    retries = CallRetries(call, retries=1, patience=None, deadline=time.monotonic() + 60)
+
+    def attempt():
+        raise answers.pop(0)
+
+    with pytest.raises(CallTimeout) as caught:
+        tenacity.Retrying(**retries.policy(), sleep=lambda _: None)(attempt)
+    assert str(retries.final_error(caught.value)) == "no reply; the try before it failed: all shards are down"
 
 
 def test_a_job_process_leaves_a_server_that_reaches_no_store(pair):
