@@ -7,7 +7,8 @@ another is not forgotten.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.callers import Callers, enqueue_frame
 from benchmarks.figures import Figure, percentile
@@ -22,13 +23,15 @@ IDLE_CALLS = 900
 PAUSES = {"": 0.005, "_20ms": 0.02}
 """Seconds between two calls of an idle server, by the end of the figures' names; as in ``latency``."""
 
-_QUEUE = "nothing"
+_FULL, _HALF, _IDLE = _QUEUES = ("full", "half", "idle")
+"""A queue for each load: a count of one of them stays below the server's ``COUNT_LIMIT``."""
 
 
 def measure(setting: Setting) -> list[Figure]:
     """Measure the full rate, then calls at half of it, then calls with pauses."""
     with setting.server() as server, Callers(server, PRODUCERS) as callers:
-        server.create_queue(_QUEUE)
+        for queue in _QUEUES:
+            server.create_queue(queue)
         load = _Load(setting, callers)
         full, half, *idle = setting.in_turns(
             load.full, load.half, *(lambda pause=pause: load.idle(pause) for pause in PAUSES.values())
@@ -68,7 +71,7 @@ class _Load:
     """Calls of one process.
 
     Attributes:
-        calls: that were answered so far.
+        calls: that were answered so far, by queue.
         late_ms: from the moment of each call at half of the rate until it was sent.
     """
 
@@ -79,30 +82,29 @@ class _Load:
         self._full_calls, self._half_calls = amount(FULL_CALLS), amount(HALF_CALLS)
         self._idle_calls = setting.amount(IDLE_CALLS // setting.rounds)
         self._callers = callers
-        self._frame = enqueue_frame(_QUEUE)
         self._rate = 0.0
-        self.calls = 0
+        self.calls = Counter[str]()
         self.late_ms: list[float] = []
 
     def full(self) -> float:
         """Return calls a second, each producer waiting for nothing but its answer."""
         started = time.perf_counter()
-        self._callers.repeat(self._frame, self._full_calls)
-        self.calls += self._full_calls
+        self._callers.repeat(enqueue_frame(_FULL), self._full_calls)
+        self.calls[_FULL] += self._full_calls
         self._rate = self._full_calls / (time.perf_counter() - started)
         return self._rate
 
     def half(self) -> list[float]:
         """Return the milliseconds of calls at half of the rate that was found last."""
-        return self._offer(self._half_calls, 2 / self._rate, self.late_ms.append)
+        return self._offer(_HALF, self._half_calls, 2 / self._rate, self.late_ms.append)
 
     def idle(self, pause: float) -> list[float]:
         """Return the milliseconds of single calls."""
-        return self._offer(self._idle_calls, pause, lambda _: None)
+        return self._offer(_IDLE, self._idle_calls, pause, lambda _: None)
 
-    def _offer(self, calls: int, interval: float, tell_late_ms: Callable[[float], None]) -> list[float]:
+    def _offer(self, queue: str, calls: int, interval: float, tell_late_ms: Callable[[float], None]) -> list[float]:
         """Make calls at fixed moments; return the milliseconds from the moment of each to its answer."""
-        free = list(self._callers)
+        frame, free = enqueue_frame(queue), list(self._callers)
         moments = dict.fromkeys(free, 0.0)  # of the call that is under way
         sent, found = 0, list[float]()
         first = time.perf_counter() + interval
@@ -112,7 +114,7 @@ class _Load:
                 caller = free.pop()
                 moments[caller] = moment
                 tell_late_ms((now - moment) * 1000)
-                caller.send(self._frame)
+                caller.send(frame)
                 sent += 1
                 now = time.perf_counter()
             if free and sent < calls:
@@ -122,13 +124,13 @@ class _Load:
             for caller, _ in self._callers.answers():
                 found.append((time.perf_counter() - moments[caller]) * 1000)
                 free.append(caller)
-        self.calls += calls
+        self.calls[queue] += calls
         return found
 
 
-def _check(server: Server, calls: int) -> None:
+def _check(server: Server, calls: Mapping[str, int]) -> None:
     """Every answer counts only if its job is there."""
     with server.client() as client:
-        stored = client.count(_QUEUE, JobState.PENDING)
+        stored = {queue: client.count(queue, JobState.PENDING) for queue in calls}
     if stored != calls:
-        raise ProgramFailed(f"{calls} enqueues were answered, but {stored} jobs are stored")
+        raise ProgramFailed(f"enqueues that were answered: {dict(calls)}, but jobs that are stored: {stored}")
