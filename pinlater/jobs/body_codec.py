@@ -31,8 +31,13 @@ from pinlater.model.policy import read_policy
 _encode = msgspec.json.encode
 
 
-def encode_body(job: Job, kept: BodyMetadata | None = None) -> bytes:
+def encode_body(job: Job, kept: BodyMetadata | None = None, unknown: bytes = b"") -> bytes:
     """Return the body of ``job``, with what is kept of it; a worker with the same class can read it.
+
+    Args:
+        job: the record.
+        kept: of it.
+        unknown: fields of another version of its class, see ``unknown_fields``.
 
     Raises:
         BodyInvalid: a field or result holds something that JSON cannot carry, or that does not fit its type.
@@ -53,6 +58,7 @@ def encode_body(job: Job, kept: BodyMetadata | None = None) -> bytes:
         if NULL in body and has_hidden_null(job, body):
             refuse_non_finite(job)
         read(body)
+        body = body[:-1] + unknown + b"}" if unknown else body
         return body if kept is None else with_metadata(body, kept)
     except msgspec.ValidationError as error:
         raise BodyInvalid(f"the job does not fit its class {job.job_options.name}: {_misfit(error)}") from error
@@ -60,6 +66,19 @@ def encode_body(job: Job, kept: BodyMetadata | None = None) -> bytes:
         raise BodyInvalid(f"job {job.job_options.name} cannot be written as JSON: {error}") from error
 
 
+def unknown_fields(job: Job, body: bytes) -> bytes:
+    """Return the fields in the body of ``job`` that its class does not have: JSON, a comma before each.
+
+    While a new version of a class is rolled out, workers of the old one save and give back jobs that have its fields.
+    """
+    if isinstance(job, RawJob):
+        return b""
+    known = {"job", *job.__struct_encode_fields__}
+    found = {name: value for name, value in _fields(body).items() if name not in known and not name.startswith("$")}
+    return b"," + _encode(found)[1:-1] if found else b""
+
+
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _readers: dict[type[Job], Callable[[bytes], Job]] = {}
 """Class -> reads its bodies; a body is read once before it is sent, as the worker will read it."""
 

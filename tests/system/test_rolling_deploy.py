@@ -35,6 +35,24 @@ __all__ = ["New", "Touched"]
 
 JOBS = 60
 
+PAY = """
+from jobs import *
+
+
+class Pay(Job, queue="touch", attempts=1):
+    number: int
+{fields}
+    def run(self, context):
+        write("{version} began")
+        while not os.path.exists("go"):
+            context.checkpoint()
+            time.sleep(0.01)
+        write("paid %d " % self.number + {discount})
+
+
+__all__ = ["Pay"]
+"""
+
 
 @pytest.mark.parametrize("several", [(), ("--threads", 3)])
 def test_jobs_that_only_new_workers_know_wait_for_these(start, client, folder, several):
@@ -51,6 +69,22 @@ def test_jobs_that_only_new_workers_know_wait_for_these(start, client, folder, s
     assert old.stop() == 0
     wait_for(lambda: client.count("touch", JobState.SUCCEEDED) == 2 * JOBS, what=lambda: new.log)
     assert Counter(line.split()[0] for line in ran(folder)) == {"new": JOBS, "touched": JOBS}
+
+
+def test_a_field_that_only_new_workers_know_outlives_an_old_one(start, client, folder):
+    """The old worker saves the job when it is stopped; what it does not know goes on to the new one."""
+    (folder / "old_jobs.py").write_text(PAY.format(version="old", fields="", discount="str()"))
+    fields = '    coupon: str = "none"\n'
+    (folder / "new_jobs.py").write_text(PAY.format(version="new", fields=fields, discount="self.coupon"))
+    old = start("--processes", 1, modules=("old_jobs",))
+    [job] = client.enqueue_jobs("touch", [NewJob(b'{"job": "Pay", "number": 7, "coupon": "X"}', attempts=1)])
+    wait_for(lambda: ran(folder) == ["old began"], what=lambda: old.log)
+    assert old.stop() == 0
+    assert client.lookup([job])[job].attempts_remaining == 1
+    (folder / "go").touch()
+    new = start("--processes", 1, modules=("new_jobs",))
+    wait_for(lambda: client.count("touch", JobState.SUCCEEDED) == 1, what=lambda: new.log)
+    assert ran(folder) == ["old began", "new began", "paid 7 X"]
 
 
 def told_by(client):

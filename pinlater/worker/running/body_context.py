@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from pinlater.errors import JobInterrupted
-from pinlater.jobs.body_codec import encode_body
+from pinlater.jobs.body_codec import encode_body, unknown_fields
 from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.outside_steps import steps_name
 from pinlater.model.body_metadata import (
@@ -43,6 +43,11 @@ class BodyContext(ClaimedContext):
     def _metadata(self) -> BodyMetadata:  # type: ignore[override] # read when it is needed
         return BodyMetadata() if isinstance(self._job, RawJob) else read_metadata(self._last_body)
 
+    @cached_property
+    def _unknown_fields(self) -> bytes:
+        """The fields in the body that another version of the class reads; what is saved has them, too."""
+        return unknown_fields(self._job, self._last_body)
+
     @property
     def saga_mark(self) -> SagaMark | None:
         """What has to be undone if the job gives up."""
@@ -62,7 +67,10 @@ class BodyContext(ClaimedContext):
         """
         if "_steps" in self.__dict__:
             self._steps.records.settle(self._saver.is_stored)
-        return encode_body(self._job, self._metadata)
+        return self._body_with(self._metadata)
+
+    def _body_with(self, metadata: BodyMetadata) -> bytes:
+        return encode_body(self._job, metadata, self._unknown_fields)
 
     def body_after(self, why: JobInterrupted) -> bytes:
         """Return the body that an interrupted job resumes from.
@@ -83,7 +91,7 @@ class BodyContext(ClaimedContext):
         Raises:
             BodyInvalid: the job holds something that JSON cannot carry.
         """
-        return encode_body(self._job, self._for_next_run(due_ms, "succeeded"))
+        return self._body_with(self._for_next_run(due_ms, "succeeded"))
 
     def body_of_next_run_after_failure(self, due_ms: int, *, is_failure: bool) -> bytes:
         """Return the body of the next run after a failed one, with the fields that another attempt would have had.
@@ -135,7 +143,7 @@ class BodyContext(ClaimedContext):
         if not self._saver.keeps_messages or "_steps" not in self.__dict__:
             return snapshot
         move = self._steps.records.move(self.descriptor)
-        return snapshot if move is None else Snapshot(encode_body(self._job, move.metadata), (move.message,))
+        return snapshot if move is None else Snapshot(self._body_with(move.metadata), (move.message,))
 
     def _encoded_reports(self) -> Snapshot:
         return Snapshot(with_reports(self._last_body, self._metadata))

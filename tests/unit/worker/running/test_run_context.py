@@ -319,3 +319,18 @@ def test_of_the_first_steps_the_times_are_kept(bench):
     body = bench.saver.saved[-1][0]
     assert list(body["$times"]) == list(body["$steps"])[:MOST_TIMES]
     assert len(body["$steps"]) == MOST_TIMES + 5
+
+
+def test_fields_of_another_version_of_the_class_stay_in_what_is_saved(bench):
+    newer = b'{"job":"Walk","name":"n","cursor":2,"coupon":"X","$unread":{"since_ms":1,"until_ms":2},"more":{"a":[1]}}'
+    context = bench.context(body=newer)
+    context.may_have_metadata = True
+    context.checkpoint(flush=True)
+    context.step("one", int)
+    bodies = [body for body, _ in bench.saver.saved]
+    bodies += map(msgspec.json.decode, (context.body_after(JobInterrupted()), context.body_of_next_run(5)))
+    assert [(body["coupon"], body["more"]) for body in bodies] == [("X", {"a": [1]})] * 4
+    assert [body["cursor"] for body in bodies] == [0] * 4, "the class's own fields are those of the record"
+    assert not any("$unread" in body for body in bodies)
+    raw = bench.context(Raw(body=newer), body=newer)
+    assert raw.body_after(JobInterrupted()) == newer
