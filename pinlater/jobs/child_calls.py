@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from pinlater.errors import EnqueueRejected, JobFailed, JobInterrupted, JoinTimeout, StepMismatch
+from pinlater.errors import EnqueueRejected, JobFailed, JobInterrupted, JoinTimeout, ResultInvalid, StepMismatch
 from pinlater.jobs.enqueue_options import CallOptions
 from pinlater.jobs.interruptible import InterruptibleContext
 from pinlater.jobs.job import Job
@@ -106,11 +106,12 @@ class ChildCalls:
         record = self._record(use, len(call.jobs), batch_size)
         messages, descriptors = self._ended(call, use, range(len(call.jobs)), record)
         ends = [
-            decode_result(type(job), messages[at].payload or None)
+            self._result(job, messages[at], use)
             if messages[at].kind == _SUCCEEDED
             else _failure(job, messages[at], descriptors.get(at, ""))
             for at, job in enumerate(call.jobs)
         ]
+        self._metadata.accept_record(f"results of call {use}")
         latest = record.latest()
         failures = [end for end in ends if isinstance(end, JobFailed)]
         for failure in failures:
@@ -151,6 +152,16 @@ class ChildCalls:
         if messages is None:
             raise self._context.wait(JobWaits([MessageWait(name, count)]))
         return messages
+
+    def _result(self, job: Job, message: ReceivedMessage, use: str) -> Any:
+        try:
+            return decode_result(type(job), message.payload or None)
+        except ResultInvalid as error:  # the job has ended: no attempt of this one would find another result
+            mismatch = StepMismatch(
+                f"call {use!r}: {error}. Let the result type of the class allow what jobs of the code before returned: "
+                "give new fields a default, or name both types"
+            )
+            self._context.refuse_record(f"results of call {use}", mismatch)
 
     def _message_name(self, use: str) -> str:
         return call_name(self._metadata.run, use)

@@ -204,7 +204,7 @@ class JobContext(StepContext):
             JoinTimeout: the job has not ended in time; it goes on. In later attempts it is raised again.
             JobSleeps: this ends the attempt; do not catch it.
             JobInterrupted: the attempt was interrupted before.
-            StepMismatch: it is another number of jobs than the first time that the run came here.
+            StepMismatch: it is another number of jobs than the first time, or a result does not fit the class by now.
             BodyInvalid: a field of ``job`` is not JSON, or this job is a ``RawJob``, whose body cannot hold it.
             EnqueueRejected: the job is too large, for example.
             CallError, ServerError: no server took it; do not catch this, and the next attempt tries again.

@@ -35,6 +35,23 @@ __all__ = ["New", "Touched"]
 
 JOBS = 60
 
+ADD_UP = """
+from jobs import *
+
+
+class Measure(Job[{kind}], queue="sleeps"):
+    def run(self, context):
+        return {result}
+
+
+class AddUp(Job, queue="touch", attempts=1):
+    def run(self, context):
+        write(f"got {{context.call(Measure())}}")
+
+
+__all__ = ["AddUp", "Measure"]
+"""
+
 PAY = """
 from jobs import *
 
@@ -85,6 +102,23 @@ def test_a_field_that_only_new_workers_know_outlives_an_old_one(start, client, f
     new = start("--processes", 1, modules=("new_jobs",))
     wait_for(lambda: client.count("touch", JobState.SUCCEEDED) == 1, what=lambda: new.log)
     assert ran(folder) == ["old began", "new began", "paid 7 X"]
+
+
+def test_results_that_do_not_fit_the_new_class_of_a_called_job_wait_for_code_that_fits(start, client, folder):
+    (folder / "old_jobs.py").write_text(ADD_UP.format(kind="int", result="5"))
+    (folder / "new_jobs.py").write_text(ADD_UP.format(kind="dict", result="{}"))
+    [job] = client.enqueue_jobs("touch", [NewJob(b'{"job": "AddUp"}', attempts=1)])
+    for queue in ("touch", "sleeps"):  # it waits while the other runs
+        assert start("--processes", 1, "--burst", "--queue", queue, modules=("old_jobs",)).wait() == 0
+    new = start("--processes", 1, "--health", "0", modules=("new_jobs",))
+    wait_for(lambda: figures(new).get(("jobs_total", "touch", "AddUp", "mismatch")), what=lambda: new.log)
+    assert new.stop() == 0
+    found = client.lookup([job])[job]
+    assert (found.state, found.attempts_remaining) == (JobState.PENDING, 1)
+    assert "waits for code that fits its steps: call 'Measure': the result of a Measure does not fit" in found.status
+    start("--processes", 1, modules=("old_jobs",))
+    wait_for(lambda: client.count("touch", JobState.SUCCEEDED) == 1)
+    assert ran(folder) == ["got 5"]
 
 
 def told_by(client):

@@ -12,7 +12,6 @@ from pinlater.errors import (
     JobSleeps,
     JobWasCancelled,
     JoinTimeout,
-    ResultInvalid,
     StepMismatch,
 )
 from pinlater.jobs.child_calls import ChildCalls
@@ -257,7 +256,7 @@ def test_without_results_the_job_waits_for_all():
 
 
 def test_a_given_result_has_to_fit_the_class():
-    with pytest.raises(ResultInvalid, match="does not fit its class"):
+    with pytest.raises(StepMismatch, match="call 'Resize': the result of a Resize does not fit its class: "):
         Cover(photo=1).run(FakeContext(results={"Resize": [5]}))
 
 

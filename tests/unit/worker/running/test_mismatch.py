@@ -152,6 +152,14 @@ def test_a_call_that_fits_again_is_not_waited_for_any_more():
     assert context.recorded().mismatch is None
 
 
+def test_results_that_fit_again_are_not_waited_for_any_more():
+    metadata = BodyMetadata(mismatch=MismatchMark("results of call child", 5))
+    context = FakeContext(Album(), previous=with_metadata(metadata), results={"child": [None]})
+    context.call(Child(), name="child")
+    context.checkpoint()
+    assert context.recorded().mismatch is None
+
+
 def with_metadata(metadata):
     context = FakeContext(Album())
     context._metadata = metadata
