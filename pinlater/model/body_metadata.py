@@ -53,6 +53,7 @@ class Recurrence(msgspec.Struct, frozen=True, omit_defaults=True):
         failures: number of a periodic job's runs that have failed in a row.
         last: how the last run of a periodic job went; None before the first, and after a run on a
             worker of a version that did not record it.
+        has_begun: whether an attempt of a periodic job's current run was interrupted, or has saved something.
     """
 
     due_ms: int
@@ -60,6 +61,7 @@ class Recurrence(msgspec.Struct, frozen=True, omit_defaults=True):
     schedule: str = ""
     failures: int = 0
     last: LastRun | None = None
+    has_begun: bool = False
 
 
 _MOST_WHY = 500

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import cached_property
 
+import msgspec
+
 from pinlater.errors import JobInterrupted
 from pinlater.jobs.body_codec import encode_body, unknown_fields
 from pinlater.jobs.job import Job, RawJob
@@ -68,6 +70,13 @@ class BodyContext(ClaimedContext):
         if "_steps" in self.__dict__:
             self._steps.records.settle(self._saver.is_stored)
         return self._body_with(self._metadata)
+
+    def begin_tick(self, now_ms: int) -> None:
+        """Note that the attempt of a periodic job starts at epoch milliseconds ``now_ms``; what it saves says so."""
+        self.tick_started_ms = now_ms
+        metadata = self._metadata
+        if metadata.recurrence is not None:
+            metadata.recurrence = msgspec.structs.replace(metadata.recurrence, has_begun=True)
 
     def _body_with(self, metadata: BodyMetadata) -> bytes:
         return encode_body(self._job, metadata, self._unknown_fields)

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.jobs.job import Job
+from pinlater.jobs.options import JobOptions
 from pinlater.jobs.schedule import Schedule
 from pinlater.model.body_metadata import BodyMetadata, Recurrence, read_recurrence
 from pinlater.model.class_name import name_in
@@ -56,8 +57,18 @@ class _TickAfter:
         return self._schedule.next_ms(max(int(now_seconds * 1000), self._due_ms))
 
 
+def _change_of_class(options: JobOptions, queue: str, again: Recurrence) -> str:
+    """Return what a deployment has changed, so that the class has another job now; empty if nothing."""
+    if options.schedule is None or options.schedule.text != again.schedule:
+        return f"its schedule {again.schedule!r} is from another deployment"
+    return "" if queue == options.queue else f"it is in queue {queue}, and its class uses queue {options.queue} now"
+
+
 class Tick:
     """One tick of a periodic job, or the rest of it after a failed attempt.
+
+    A run that has begun is brought to its end, even if the class has another schedule or queue by then: a deployment
+    interrupts runs, and what they have done must not be left half done. It is the last run of that job.
 
     Args:
         job: the record.
@@ -71,26 +82,28 @@ class Tick:
     """
 
     def __init__(self, job: Job, context: RunContext, again: Recurrence, now: Callable[[], float]) -> None:
-        options, claims = job.job_options, context.attempt
-        schedule = options.schedule
+        options, claims, told = job.job_options, context.attempt, context.attempts_allowed
         self._job, self._context, self._now = job, context, now
         self.is_over = True
         self.outcome: Outcome | None = None
-        if schedule is None or schedule.text != again.schedule:
-            log.info("%s ended: its schedule %r is from another deployment", options.name, again.schedule)
+        change = _change_of_class(options, context.queue, again)
+        self._is_last_run = bool(change)
+        if change and claims == 1 and not again.has_begun:
+            log.info("%s ended: %s", options.name, change)
             return
-        if context.queue != options.queue:  # there is another one where the class is now
-            log.info("%s ended in queue %s: its class uses queue %s now", options.name, context.queue, options.queue)
-            return
-        if claims > options.attempts + SPARE_ATTEMPTS // 2:
+        if claims > max(told, self._claims_of_next) - SPARE_ATTEMPTS // 2:
             log.error("%s lost too many claims, or was retried by hand; it is ended and enqueued again", options.name)
             return
-        context.attempts_allowed = options.attempts
-        context.tick_started_ms = int(now() * 1000)
-        self._next = context.next_run = _TickAfter(schedule, again.due_ms)
-        self.is_over = claims > options.attempts
+        # More than the class allowed when the server was told of this tick are allowed from the next one on.
+        context.attempts_allowed = min(options.attempts, max(told - SPARE_ATTEMPTS, 1))
+        context.begin_tick(int(now() * 1000))
+        if change:
+            log.info("%s brings its run to an end, which is the last one: %s", options.name, change)
+        elif options.schedule is not None:
+            self._next = context.next_run = _TickAfter(options.schedule, again.due_ms)
+        self.is_over = claims > context.attempts_allowed
         if self.is_over:
-            log.error("%s is not run: this tick has no attempts left; it continues with the next tick", options.name)
+            log.error("%s is not run: this tick has no attempts left", options.name)
             here = format_origin(socket.gethostname(), os.getpid(), now())
             self.outcome = self._give_up(f"[{here}] not run: this tick has no attempts left\n")
 
@@ -108,11 +121,13 @@ class Tick:
     def _claims_of_next(self) -> int:
         return self._job.job_options.attempts + SPARE_ATTEMPTS
 
-    def _give_up(self, status: str, ending: str = TICK_FAILED) -> Interruption:
-        """Give up this tick: keep the error in the status and schedule the next tick.
+    def _give_up(self, status: str, ending: str = TICK_FAILED) -> Outcome:
+        """Give up this tick: keep the error in the status and schedule the next tick, unless this is the last run.
 
         A tick that the job itself has discarded is no failure.
         """
+        if self._is_last_run:
+            return Failure(status, None, ending, self._job.job_options.name)
         due_ms = self._next.due_ms(self._now())
         is_discarded = ending == DISCARDED
         body = self._context.body_of_next_run_after_failure(due_ms, is_failure=not is_discarded)

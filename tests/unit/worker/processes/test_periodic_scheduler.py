@@ -12,7 +12,7 @@ import pytest
 from pinlater import Constant, Discard, Job, JobInterrupted, JobState
 from pinlater.errors import ConfigError, EnqueueRejected, ServerUnavailable
 from pinlater.jobs.body_codec import JobCodec, encode_body
-from pinlater.model.body_metadata import BodyMetadata, LastRun, Recurrence, read_metadata
+from pinlater.model.body_metadata import BodyMetadata, LastRun, Recurrence, SagaMark, read_metadata
 from pinlater.protocol.messages import PinLaterDequeueResponse
 from pinlater.protocol.operations import Calls
 from pinlater.testing import LocalServer
@@ -89,9 +89,9 @@ def planted(how="", schedule=EVERY_MINUTE, **kept):
     return encode_body(Tidy(how=how), BodyMetadata(recurrence=Recurrence(TICK_MS, 4, schedule), **kept))
 
 
-def run(body, attempt=1, now_ms=TICK_MS + 5):
+def run(body, attempt=1, now_ms=TICK_MS + 5, told=3):
     codec = JobCodec([Tidy, Plain])
-    allowed = 3 + SPARE_ATTEMPTS
+    allowed = told + SPARE_ATTEMPTS
     batch = batch_of("tidy:s1:p1:7", bodies=[body], row=new_row(), allowed=allowed, remaining=allowed + 1 - attempt)
     runner = Runner(codec, codec.names, Saver(), 30.0, now=lambda: now_ms / 1000)
     return runner.run(batch, 0, monotonic_ns()), batch
@@ -187,7 +187,7 @@ def test_what_was_unreadable_in_the_end_has_failed():
 def test_an_interruption_stays_within_its_tick():
     outcome, _ = run(planted("is interrupted"))
     assert (outcome.run_after_ms, outcome.attempts) == (None, None)
-    assert read_metadata(outcome.body).recurrence == Recurrence(TICK_MS, 4, EVERY_MINUTE)
+    assert read_metadata(outcome.body).recurrence == Recurrence(TICK_MS, 4, EVERY_MINUTE, has_begun=True)
 
 
 def test_a_job_may_say_when_it_runs_next():
@@ -213,6 +213,45 @@ def test_a_job_of_another_schedule_ends_without_a_run():
     body = encode_body(Plain(), BodyMetadata(recurrence=Recurrence(TICK_MS, schedule=EVERY_MINUTE)))
     assert run(body)[0] is None
     assert seen == []
+
+
+def begun(how="", schedule="every 30.0", **kept):
+    """Return the body of a job of another schedule whose run was interrupted."""
+    return encode_body(Tidy(how=how), BodyMetadata(recurrence=Recurrence(TICK_MS, 4, schedule, has_begun=True), **kept))
+
+
+@pytest.mark.parametrize(("body", "attempt"), [(begun(), 1), (planted(schedule="every 30.0"), 2)])
+def test_a_run_of_another_schedule_that_has_begun_is_brought_to_its_end(body, attempt):
+    assert run(body, attempt)[0] is None
+    assert seen == [datetime.fromtimestamp(TICK_MS / 1000, UTC)]
+
+
+def test_the_last_run_of_another_schedule_is_retried_and_then_fails_for_good():
+    outcome, _ = run(begun("fails"), 2)
+    assert (outcome.delay_ms, outcome.ending) == (5000, "failed")
+    outcome, _ = run(begun("fails"), 3)
+    assert isinstance(outcome, Failure)
+    assert (outcome.delay_ms, outcome.job) == (None, "Tidy")
+    assert "ValueError: dusty" in outcome.status
+    outcome, _ = run(begun(), 4)
+    assert isinstance(outcome, Failure)
+    assert "no attempts left" in outcome.status
+
+
+def test_the_last_run_of_another_schedule_undoes_its_sagas():
+    outcome, _ = run(begun("fails", saga=SagaMark(["book"])), 3)
+    assert isinstance(outcome, Interruption)
+    again, undoing = read_metadata(outcome.body).recurrence, read_metadata(outcome.body).saga
+    assert again.has_begun
+    assert undoing.why == "ValueError: dusty"
+
+
+@pytest.mark.parametrize(("told", "attempt", "allowed"), [(1, 1, 1), (1, 2, 0), (20, 3, 3), (20, 15, 0)])
+def test_changed_attempts_of_the_class_let_each_tick_lead_to_the_next(told, attempt, allowed):
+    """Server and job have been told of other attempts than the three that the class allows now."""
+    outcome, _ = run(planted("fails"), attempt, told=told)
+    assert (outcome.run_after_ms, outcome.attempts) == (TICK_MS + MINUTE_MS, 3 + SPARE_ATTEMPTS)
+    assert (f"[attempt {attempt}/{allowed} " if allowed else "no attempts left") in outcome.status
 
 
 def test_a_job_of_a_periodic_class_enqueued_by_hand_runs_once():
