@@ -23,7 +23,7 @@ from pinlater.jobs.finite import NULL, has_hidden_null, refuse_non_finite
 from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.result_codec import check_result
-from pinlater.model.body_metadata import BodyMetadata, with_metadata
+from pinlater.model.body_metadata import BodyMetadata, read_fields, with_metadata
 from pinlater.model.class_name import name_in
 from pinlater.model.kept_mark import unmarked
 from pinlater.model.policy import read_policy
@@ -74,11 +74,10 @@ def unknown_fields(job: Job, body: bytes) -> bytes:
     if isinstance(job, RawJob):
         return b""
     known = {"job", *job.__struct_encode_fields__}
-    found = {name: value for name, value in _fields(body).items() if name not in known and not name.startswith("$")}
+    found = {name: value for name, value in read_fields(body).items() if name not in known and not name.startswith("$")}
     return b"," + _encode(found)[1:-1] if found else b""
 
 
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _readers: dict[type[Job], Callable[[bytes], Job]] = {}
 """Class -> reads its bodies; a body is read once before it is sent, as the worker will read it."""
 

@@ -260,6 +260,8 @@ only when there is nothing left to undo."""
 
 _metadata_decoder = msgspec.json.Decoder(BodyMetadata)
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+read_fields = _fields_decoder.decode
+"""Returns all fields of a JSON body, those of the metadata included, as JSON."""
 
 
 def read_metadata(body: bytes) -> BodyMetadata:

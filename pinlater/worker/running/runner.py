@@ -142,7 +142,7 @@ class Runner:
 
     def _resets_body(self, batch: DequeuedBatch, position: int) -> bool:
         """Reset the body of an unreadable periodic job to its defaults; return whether it is one."""
-        body = reset_body(self._codec, batch.bodies[position])
+        body = reset_body(self._codec, queue_of(batch.descriptors[position]), batch.bodies[position])
         if body is not None:
             batch.bodies[position] = body
         return body is not None

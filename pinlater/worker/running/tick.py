@@ -8,12 +8,16 @@ import socket
 from collections.abc import Callable
 from dataclasses import replace
 
-from pinlater.jobs.body_codec import JobCodec, encode_body
+import msgspec
+
+from pinlater.errors import BodyInvalid
+from pinlater.jobs.body_codec import JobCodec
 from pinlater.jobs.job import Job
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.schedule import Schedule
-from pinlater.model.body_metadata import BodyMetadata, Recurrence, read_recurrence
+from pinlater.model.body_metadata import Recurrence, read_fields, read_recurrence
 from pinlater.model.class_name import name_in
+from pinlater.model.policy import POLICY_FIELD
 from pinlater.model.status import format_origin
 from pinlater.worker.claim_table.counters import CANCELLED, DISCARDED, TICK_FAILED
 from pinlater.worker.running.run_context import RunContext
@@ -26,23 +30,38 @@ the job pending, and the next worker can move it to the next tick."""
 log = logging.getLogger(__name__)
 
 
-def reset_body(codec: JobCodec, body: bytes) -> bytes | None:
-    """Return the body of a periodic job with the defaults of its class, in place of one that does not fit the class.
+def reset_body(codec: JobCodec, queue: str, body: bytes) -> bytes | None:
+    """Return the body of a periodic job with defaults of its class in place of the fields that do not fit the class.
 
     Otherwise a job that was planted before a field got another type would wait for days, and its unique key with it.
+    What is kept of a run that has begun stays.
 
     Args:
         codec: of the job classes.
+        queue: that the job came from.
         body: as it is on the queue; of a job that no schedule has planted, the result is None.
     """
     kind, again = codec.kind_named(name_in(body)), read_recurrence(body)
     if kind is None or kind.job_options.schedule is None or again is None or not again.schedule:
         return None
-    anew = encode_body(kind(), BodyMetadata(recurrence=again))
-    if anew == body:
+    fields = read_fields(body)
+    bare = {name: value for name, value in fields.items() if name == "job" or name.startswith("$")}
+    misfits = [name for name in fields.keys() - bare.keys() if not _fits(codec, queue, bare | {name: fields[name]})]
+    anew = {name: value for name, value in fields.items() if name not in misfits}
+    if not misfits or not _fits(codec, queue, anew):  # the fields do not fit together, or the policy is not one
+        anew, misfits = {name: value for name, value in bare.items() if name != POLICY_FIELD}, ["all fields"]
+    if anew == fields:
         return None
-    log.warning("%s is reset to the defaults of its class, whose fields have changed", kind.job_options.name)
-    return anew
+    log.warning("%s begins with defaults of its class for %s", kind.job_options.name, ", ".join(sorted(misfits)))
+    return msgspec.json.encode(anew)
+
+
+def _fits(codec: JobCodec, queue: str, fields: dict[str, msgspec.Raw]) -> bool:
+    try:
+        codec.decode(queue, msgspec.json.encode(fields))
+    except BodyInvalid:
+        return False
+    return True
 
 
 class _TickAfter:

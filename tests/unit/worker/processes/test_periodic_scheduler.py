@@ -23,7 +23,7 @@ from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import never_kill
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.task_runner import TaskRunner
-from pinlater.worker.running.tick import SPARE_ATTEMPTS
+from pinlater.worker.running.tick import SPARE_ATTEMPTS, reset_body
 from pinlater.worker.session.outcome import Failure, Interruption
 from pinlater.worker.session.server_clock import ServerClock
 from tests.support.savers import InBody
@@ -473,6 +473,16 @@ def test_a_body_of_an_older_form_is_run_with_the_defaults_of_the_class(body):
     assert read_metadata(outcome.body).recurrence == Recurrence(
         TICK_MS + MINUTE_MS, 5, EVERY_MINUTE, last=ended("succeeded")
     )
+
+
+def test_fields_that_fit_and_finished_steps_stay_when_another_field_does_not(caplog):
+    again = b'"$again":{"due_ms":%d,"run":4,"schedule":"every 60.0","has_begun":true}' % TICK_MS
+    outcome, _ = run(b'{"job":"Tidy","how":7,"runs":41,"newer":[1],"$steps":{"a":1},' + again + b"}")
+    assert "Tidy begins with defaults of its class for how" in caplog.text
+    assert record_of(outcome) == Tidy(runs=42)
+    assert msgspec.json.decode(outcome.body)["newer"] == [1]
+    codec, body = JobCodec([Tidy]), b'{"job":"Tidy","how":7,"$steps":{"a":1},' + again + b"}"
+    assert msgspec.json.decode(reset_body(codec, "tidy", body))["$steps"] == {"a": 1}
 
 
 def test_only_scheduled_jobs_of_a_periodic_class_fall_back_to_defaults():
