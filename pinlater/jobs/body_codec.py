@@ -73,9 +73,13 @@ def unknown_fields(job: Job, body: bytes) -> bytes:
     """
     if isinstance(job, RawJob):
         return b""
-    known = {"job", *job.__struct_encode_fields__}
-    found = {name: value for name, value in read_fields(body).items() if name not in known and not name.startswith("$")}
+    found = _unknown(type(job), body)
     return b"," + _encode(found)[1:-1] if found else b""
+
+
+def _unknown(kind: type[Job], body: bytes) -> dict[str, msgspec.Raw]:
+    known = {"job", *kind.__struct_encode_fields__}
+    return {name: value for name, value in read_fields(body).items() if name not in known and not name.startswith("$")}
 
 
 _readers: dict[type[Job], Callable[[bytes], Job]] = {}
@@ -200,8 +204,15 @@ class JobCodec:
                 f"no job class is named {name!r} here (known: {', '.join(self.names)}); load its module, too; or, "
                 f"if it was renamed, let it keep that name: class Renamed(Job, name={name!r})"
             )
-        hint = "; give it a default if older jobs lack it" if "missing required field" in str(error) else ""
+        hint = _hint_for_missing(self._kinds[name], body) if "missing required field" in str(error) else ""
         return f"the body of a {name} does not fit its class: {error}{hint}"
+
+
+def _hint_for_missing(kind: type[Job], body: bytes) -> str:
+    """Return what to do about a body without a field of its class; it may have it under a former name."""
+    former = next(iter(_unknown(kind, body)), None)
+    hint = "; give it a default if older jobs lack it"
+    return hint if former is None else f"{hint}, or msgspec.field(name={former!r}) if that is what it was called"
 
 
 def _where(kind: type) -> str:

@@ -85,6 +85,7 @@ def test_unknown_fields_of_a_newer_program_are_ignored(codec):
             r"no job class is named 'Nobody' here \(known: Email, ImportCatalog, Pixels\).* name='Nobody'\)",
         ),
         (b'{"job":"Email"}', "does not fit its class.*user_id.*give it a default if older jobs lack it"),
+        (b'{"job":"Email","user":1,"$steps":{}}', r"lack it, or msgspec.field\(name='user'\) if that is what it was"),
         (b'{"job":"Email","user_id":"1"}', "does not fit its class.*user_id"),
         (b'{"job":"Email","user_id":1.5}', "does not fit its class.*user_id"),
         (b'{"job":"Email","user_id":1,"at":"today"}', "does not fit its class.*at"),
