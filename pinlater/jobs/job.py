@@ -93,9 +93,12 @@ def _check_names(kind_name: str, header: Mapping[str, Any]) -> None:
     """Check the remaining options of a class header.
 
     Raises:
-        TypeError: it has an option that nobody knows, or a name that means something else in bodies.
+        TypeError: it has an option that nobody knows, or a name that is no text or means something else in bodies.
     """
-    if str(header.get("tag", "")).endswith(KEPT_MARK):
+    job_name = header.get("tag", kind_name)
+    if not (job_name and isinstance(job_name, str)):
+        raise TypeError(f"job class {kind_name}: name={job_name!r} has to be a text, and not empty")
+    if job_name.endswith(KEPT_MARK):
         raise TypeError(f"job class {kind_name}: its name cannot end in {KEPT_MARK}")
     for name in header.keys() - _STRUCT_OPTIONS:
         near = get_close_matches(name, _OPTION_NAMES, 1)

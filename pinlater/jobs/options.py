@@ -49,6 +49,11 @@ _OPTION_TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "max_result": (int, "a whole number of bytes"),
 }
 
+_MAY_BE_ABSENT = frozenset(
+    {"timeout", "kill_after", "stall_after", "give_up_after", "latency_target", "cron", "every", "key"}
+)
+"""Options that may be None; the others have a value."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
@@ -125,8 +130,10 @@ class JobOptions:
             raise TypeError(f"job {self.name}: attempts={self.attempts} counts the first one and must be at least 1")
         if not 1 <= self.priority <= 127:
             raise TypeError(f"job {self.name}: priority={self.priority} must be between 1 (served first) and 127")
-        if self.heartbeat < 0:
-            raise TypeError(f"job {self.name}: heartbeat={self.heartbeat} is in seconds and cannot be negative")
+        if not 0 <= self.heartbeat <= LONGEST_LIMIT_SECONDS:
+            raise TypeError(
+                f"job {self.name}: heartbeat={self.heartbeat} is in seconds: it cannot be negative, or over a year"
+            )
         if self.max_result < 1:
             raise TypeError(f"job {self.name}: max_result={self.max_result} is in bytes and must be at least 1")
         self._check_limits()
@@ -139,7 +146,8 @@ class JobOptions:
     def _check_types(self) -> None:
         for name, (types, words) in _OPTION_TYPES.items():
             value = getattr(self, name)
-            if value is not None and not isinstance(value, types):
+            is_absent = value is None and name in _MAY_BE_ABSENT
+            if not is_absent and (not isinstance(value, types) or isinstance(value, bool)):
                 raise TypeError(f"job {self.name}: {name}={value!r} has to be {words}")
         if not hasattr(self.backoff, "delay"):
             raise TypeError(f"job {self.name}: backoff={self.backoff!r} has to be Constant, Linear or Exponential")

@@ -39,7 +39,10 @@ class JobDescriptor(NamedTuple):
 
         Raises:
             UnknownError: ``text`` is not a descriptor (the original also answers UNKNOWN).
+            TypeError: it is no text at all.
         """
+        if not isinstance(text, str):
+            raise TypeError(f"a job descriptor is a text, such as handle.descriptor; got {text!r:.200}")
         head, _, number = text.rpartition(":")
         if not (number.isascii() and number.isdigit() and len(number) < 20):
             raise _malformed(text)

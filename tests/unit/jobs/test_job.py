@@ -187,6 +187,7 @@ def test_fields_are_arguments_by_name():
         ({"priority": 0}, "between 1"),
         ({"priority": 128}, "between 1"),
         ({"heartbeat": -1}, "cannot be negative"),
+        ({"heartbeat": float("nan")}, "job Bad: heartbeat=nan is in seconds"),
         ({"queu": "x"}, "job class Bad: queu is no option; did you mean queue"),
         ({"colour": "red"}, "job class Bad: colour is no option; there are attempts, backoff, "),
         ({"queue": 5}, "queue=5 has to be a text"),
@@ -196,6 +197,15 @@ def test_fields_are_arguments_by_name():
         ({"backoff": 3}, "backoff=3 has to be Constant, Linear or Exponential"),
         ({"cron": 5}, "cron=5 has to be a text"),
         ({"every": "day"}, "every='day' has to be a number of seconds"),
+        ({"name": None}, "job class Bad: name=None has to be a text"),
+        ({"name": 5}, "job class Bad: name=5 has to be a text"),
+        ({"name": ""}, "job class Bad: name='' has to be a text, and not empty"),
+        ({"queue": None}, "job Bad: queue=None has to be a text"),
+        ({"attempts": None}, "job Bad: attempts=None has to be a whole number"),
+        ({"attempts": True}, "job Bad: attempts=True has to be a whole number"),
+        ({"priority": None}, "job Bad: priority=None has to be a whole number"),
+        ({"heartbeat": None}, "job Bad: heartbeat=None has to be a number of seconds"),
+        ({"max_result": None}, "job Bad: max_result=None has to be a whole number of bytes"),
     ],
 )
 def test_options_that_make_no_sense_are_refused_where_they_stand(options, text):

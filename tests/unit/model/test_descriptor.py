@@ -44,6 +44,12 @@ def test_anything_else_is_refused_by_name(text):
     assert len(str(caught.value)) < 1000
 
 
+@pytest.mark.parametrize("given_instead", [None, 5, b"q:s1:p1:7", object()])
+def test_what_is_no_text_is_told_what_to_give(given_instead):
+    with pytest.raises(TypeError, match=r"a job descriptor is a text, such as handle\.descriptor; got"):
+        JobDescriptor.parse(given_instead)
+
+
 @examples(150)
 @given(st.text(max_size=30))
 def test_no_text_has_another_effect(text):
