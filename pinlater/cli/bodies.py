@@ -6,16 +6,13 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from pinlater.errors import BodyInvalid
-from pinlater.jobs.body_codec import JobCodec
+from pinlater.jobs.body_codec import JobCodec, unknown_fields
 from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.keys import key_of_class
 from pinlater.jobs.loader import load_job_classes
 from pinlater.model.class_name import name_in
 
-_fields_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _KEY = "key_in_body"
 
 
@@ -71,8 +68,8 @@ class BodyChecker:
 
 def _refuse_unknown_fields(kind: type[Job], body: bytes) -> None:
     """Refuse fields that workers would ignore: in a hand-written body they are typing errors."""
-    known = kind.__struct_encode_fields__
-    unknown = [name for name in _fields_of(body) if name not in known and name != "job" and not name.startswith("$")]
+    unknown = unknown_fields(kind, body)
     if unknown:
+        known = kind.__struct_encode_fields__
         has = f"its fields are {', '.join(known)}" if known else "it has no fields"
         raise BodyInvalid(f"{kind.job_options.name} has no field {', '.join(unknown)}; {has}")

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from pinlater.model.body_fields import read_fields
 from pinlater.model.body_metadata import BodyMetadata, read_metadata
 from pinlater.model.kept_mark import class_in
 
@@ -80,7 +81,7 @@ def _fields(body: bytes) -> dict[str, msgspec.Raw] | None:
         return None
     try:
         msgspec.json.format(body)  # validates the values, which the decoder below does not
-        return msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        return read_fields(body)
     except _UNREADABLE:
         return None
 

@@ -23,7 +23,8 @@ from pinlater.jobs.finite import NULL, has_hidden_null, refuse_non_finite
 from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.result_codec import check_result
-from pinlater.model.body_metadata import BodyMetadata, read_fields, with_metadata
+from pinlater.model.body_fields import read_fields
+from pinlater.model.body_metadata import BodyMetadata, with_metadata
 from pinlater.model.class_name import name_in
 from pinlater.model.kept_mark import unmarked
 from pinlater.model.policy import read_policy
@@ -37,7 +38,7 @@ def encode_body(job: Job, kept: BodyMetadata | None = None, unknown: bytes = b""
     Args:
         job: the record.
         kept: of it.
-        unknown: fields of another version of its class, see ``unknown_fields``.
+        unknown: fields of another version of its class, see ``encoded_unknown_fields``.
 
     Raises:
         BodyInvalid: a field or result holds something that JSON cannot carry, or that does not fit its type.
@@ -66,18 +67,19 @@ def encode_body(job: Job, kept: BodyMetadata | None = None, unknown: bytes = b""
         raise BodyInvalid(f"job {job.job_options.name} cannot be written as JSON: {error}") from error
 
 
-def unknown_fields(job: Job, body: bytes) -> bytes:
+def encoded_unknown_fields(job: Job, body: bytes) -> bytes:
     """Return the fields in the body of ``job`` that its class does not have: JSON, a comma before each.
 
     While a new version of a class is rolled out, workers of the old one save and give back jobs that have its fields.
     """
     if isinstance(job, RawJob):
         return b""
-    found = _unknown(type(job), body)
+    found = unknown_fields(type(job), body)
     return b"," + _encode(found)[1:-1] if found else b""
 
 
-def _unknown(kind: type[Job], body: bytes) -> dict[str, msgspec.Raw]:
+def unknown_fields(kind: type[Job], body: bytes) -> dict[str, msgspec.Raw]:
+    """Return the fields in a body that a job class does not have, as JSON by name."""
     known = {"job", *kind.__struct_encode_fields__}
     return {name: value for name, value in read_fields(body).items() if name not in known and not name.startswith("$")}
 
@@ -210,7 +212,7 @@ class JobCodec:
 
 def _hint_for_missing(kind: type[Job], body: bytes) -> str:
     """Return what to do about a body without a field of its class; it may have it under a former name."""
-    former = next(iter(_unknown(kind, body)), None)
+    former = next(iter(unknown_fields(kind, body)), None)
     hint = "; give it a default if older jobs lack it"
     return hint if former is None else f"{hint}, or msgspec.field(name={former!r}) if that is what it was called"
 

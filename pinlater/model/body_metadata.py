@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from pinlater.errors import BodyInvalid
+from pinlater.model.body_fields import read_fields
 from pinlater.model.kept_mark import with_mark
 from pinlater.model.messages import MAX_DROPPED
 from pinlater.model.policy import POLICY_FIELD, Policy
@@ -259,9 +260,6 @@ OPEN_SAGA = _SAGA_NAME + b':{"steps":["'
 only when there is nothing left to undo."""
 
 _metadata_decoder = msgspec.json.Decoder(BodyMetadata)
-_fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
-read_fields = _fields_decoder.decode
-"""Returns all fields of a JSON body, those of the metadata included, as JSON."""
 
 
 def read_metadata(body: bytes) -> BodyMetadata:
@@ -305,7 +303,7 @@ def with_metadata(body: bytes, metadata: BodyMetadata) -> bytes:
 
 def replace_metadata(body: bytes, metadata: BodyMetadata) -> bytes:
     """Return a body with the same fields, and with ``metadata`` as its only metadata."""
-    fields = {name: value for name, value in _fields_decoder.decode(body).items() if not name.startswith(_PREFIX)}
+    fields = {name: value for name, value in read_fields(body).items() if not name.startswith(_PREFIX)}
     return with_metadata(msgspec.json.encode(fields), metadata)
 
 
@@ -364,6 +362,6 @@ def with_unreadable_mark(body: bytes, mark: UnreadableMark) -> bytes | None:
 
 
 def _with(body: bytes, values: Mapping[str, object]) -> bytes:
-    fields = _fields_decoder.decode(body)
+    fields = read_fields(body)
     fields.update({name: msgspec.Raw(msgspec.json.encode(value)) for name, value in values.items()})
     return msgspec.json.encode(fields)

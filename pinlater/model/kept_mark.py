@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import msgspec
 
+from pinlater.model.body_fields import read_fields
+
 KEPT_MARK = "$kept"
 _MARK_END = f'{KEPT_MARK}"'.encode()
 _TAG = "job"
-
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def class_in(tag: str) -> str:
@@ -28,7 +28,7 @@ def with_mark(body: bytes, *, is_kept: bool) -> bytes:
     """
     if not is_kept and _MARK_END not in body:
         return body
-    fields = _fields(body)
+    fields = read_fields(body)
     name = class_in(msgspec.json.decode(fields[_TAG], type=str)) if _TAG in fields else ""
     fields[_TAG] = msgspec.Raw(msgspec.json.encode(name + KEPT_MARK if is_kept else name))
     return msgspec.json.encode(fields)
@@ -46,4 +46,4 @@ def unmarked(body: bytes) -> bytes | None:
 
 
 def _tag_of(body: bytes) -> bytes:
-    return bytes(_fields(body).get(_TAG, b""))
+    return bytes(read_fields(body).get(_TAG, b""))

@@ -7,7 +7,7 @@ from functools import cached_property
 import msgspec
 
 from pinlater.errors import JobInterrupted
-from pinlater.jobs.body_codec import encode_body, unknown_fields
+from pinlater.jobs.body_codec import encode_body, encoded_unknown_fields
 from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.outside_steps import steps_name
 from pinlater.model.body_metadata import (
@@ -48,7 +48,7 @@ class BodyContext(ClaimedContext):
     @cached_property
     def _unknown_fields(self) -> bytes:
         """The fields in the body that another version of the class reads; what is saved has them, too."""
-        return unknown_fields(self._job, self._last_body)
+        return encoded_unknown_fields(self._job, self._last_body)
 
     @property
     def saga_mark(self) -> SagaMark | None:

@@ -15,7 +15,8 @@ from pinlater.jobs.body_codec import JobCodec
 from pinlater.jobs.job import Job
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.schedule import Schedule
-from pinlater.model.body_metadata import Recurrence, read_fields, read_recurrence
+from pinlater.model.body_fields import read_fields
+from pinlater.model.body_metadata import Recurrence, read_recurrence
 from pinlater.model.class_name import name_in
 from pinlater.model.policy import POLICY_FIELD
 from pinlater.model.status import format_origin

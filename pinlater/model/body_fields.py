@@ -1,0 +1,16 @@
+"""The fields of a JSON body, each as JSON: those of the class, and those that are kept beside them."""
+
+from __future__ import annotations
+
+import msgspec
+
+_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def read_fields(body: bytes) -> dict[str, msgspec.Raw]:
+    """Return all fields of a body by name; their values are not checked.
+
+    Raises:
+        msgspec.DecodeError: the body is no JSON object.
+    """
+    return _decoder.decode(body)
