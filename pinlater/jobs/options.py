@@ -49,11 +49,6 @@ _OPTION_TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "max_result": (int, "a whole number of bytes"),
 }
 
-_MAY_BE_ABSENT = frozenset(
-    {"timeout", "kill_after", "stall_after", "give_up_after", "latency_target", "cron", "every", "key"}
-)
-"""Options that may be None; the others have a value."""
-
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
@@ -146,7 +141,7 @@ class JobOptions:
     def _check_types(self) -> None:
         for name, (types, words) in _OPTION_TYPES.items():
             value = getattr(self, name)
-            is_absent = value is None and name in _MAY_BE_ABSENT
+            is_absent = value is None and self.__dataclass_fields__[name].default is None
             if not is_absent and (not isinstance(value, types) or isinstance(value, bool)):
                 raise TypeError(f"job {self.name}: {name}={value!r} has to be {words}")
         if not hasattr(self.backoff, "delay"):
