@@ -41,9 +41,10 @@ class JobDescriptor(NamedTuple):
             UnknownError: ``text`` is not a descriptor (the original also answers UNKNOWN).
             TypeError: it is no text at all.
         """
-        if not isinstance(text, str):
-            raise TypeError(f"a job descriptor is a text, such as handle.descriptor; got {text!r:.200}")
-        head, _, number = text.rpartition(":")
+        try:  # costs nothing where all is well: each ack of a server comes along here
+            head, _, number = text.rpartition(":")
+        except (AttributeError, TypeError):
+            raise TypeError(f"a job descriptor is a text, such as handle.descriptor; got {text!r:.200}") from None
         if not (number.isascii() and number.isdigit() and len(number) < 20):
             raise _malformed(text)
         queue, shard, priority = _parse_head(head)
