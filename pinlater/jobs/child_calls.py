@@ -111,7 +111,7 @@ class ChildCalls:
             else _failure(job, messages[at], descriptors.get(at, ""))
             for at, job in enumerate(call.jobs)
         ]
-        self._metadata.accept_record(f"results of call {use}")
+        self._metadata.accept_record(_results_of(use))
         latest = record.latest()
         failures = [end for end in ends if isinstance(end, JobFailed)]
         for failure in failures:
@@ -161,7 +161,7 @@ class ChildCalls:
                 f"call {use!r}: {error}. Let the result type of the class allow what jobs of the code before returned: "
                 "give new fields a default, or name both types"
             )
-            self._context.refuse_record(f"results of call {use}", mismatch)
+            self._context.refuse_record(_results_of(use), mismatch)
 
     def _message_name(self, use: str) -> str:
         return call_name(self._metadata.run, use)
@@ -251,6 +251,11 @@ class ChildCalls:
             for _, parent in children.jobs
         ]
         return dict(zip(enqueued, record.descriptors(), strict=False))
+
+
+def _results_of(use: str) -> str:
+    """Return how the results of a call are named where a job waits for code that fits them."""
+    return f"results of call {use}"
 
 
 def _failure(job: Job, message: ReceivedMessage, descriptor: str) -> JobFailed:
