@@ -148,7 +148,7 @@ class Retry(JobError):
 
     Raises:
         TypeError: ``after`` is not a number, such as a reason given in its place.
-        ValueError: ``after`` is negative or endless.
+        ValueError: ``after`` is negative.
     """
 
     def __init__(self, after: float | None = None, reason: str = "") -> None:
@@ -156,8 +156,8 @@ class Retry(JobError):
             raise TypeError(
                 f"Retry({after!r}): after is a number of seconds; to give a reason, write Retry(reason={after!r})"
             )
-        if after is not None and not 0 <= after < math.inf:
-            raise ValueError(f"Retry(after={after}): the delay in seconds cannot be negative or endless")
+        if after is not None and after < 0:
+            raise ValueError(f"Retry(after={after}): the delay in seconds cannot be negative")
         super().__init__(reason or (f"retry after {after:g} s" if after is not None else "retry"))
         self.after = after
         self.reason = reason

@@ -81,10 +81,9 @@ def test_retry_says_when_and_why(after, reason, text):
     assert (error.after, str(error)) == (after, text)
 
 
-@pytest.mark.parametrize("after", [-0.1, float("nan"), float("inf")])
-def test_a_delay_that_never_ends_or_is_negative_is_refused(after):
-    with pytest.raises(ValueError, match="in seconds cannot be negative or endless"):
-        Retry(after=after)
+def test_a_negative_delay_is_refused():
+    with pytest.raises(ValueError, match="in seconds cannot be negative"):
+        Retry(after=-0.1)
 
 
 def test_discard_keeps_its_reason():
