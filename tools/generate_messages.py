@@ -26,28 +26,30 @@ _HEAD = f'''\
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from thriftpy2.thrift import TType
 
-from pinlater.protocol.payload import ErrorPayload, Payload, WireType, call, field, payload
+from pinlater.protocol.payload import ErrorPayload, Payload, WireType, arguments_struct, field, payload, result_struct
 
 BINARY, BOOL, BYTE, DOUBLE, I32, I64 = TType.BINARY, TType.BOOL, TType.BYTE, TType.DOUBLE, TType.I32, TType.I64
 LIST, MAP, SET, STRING, STRUCT = TType.LIST, TType.MAP, TType.SET, TType.STRING, TType.STRUCT
 '''
 _TAIL = '''
-_CALLS = {method: call(method, *fields, PinLaterException) for method, fields in _FIELDS.items()}
-METHODS = frozenset(_CALLS)
+METHODS = frozenset(_FIELDS)
 
 
+@cache
 def arguments_of(method: str) -> Any:
     """Return the class of a method's argument struct."""
-    return _CALLS[method][0]
+    return arguments_struct(method, _FIELDS[method][0])
 
 
+@cache
 def result_of(method: str) -> Any:
     """Return the class of a method's result struct: field 0 is the success, field 1 the declared exception."""
-    return _CALLS[method][1]
+    return result_struct(method, _FIELDS[method][1], PinLaterException)
 '''
 
 

@@ -50,23 +50,30 @@ def payload(kind: Kind) -> Kind:
     return _filled(kind, fields)
 
 
-def call(
-    method: str, arguments: dict[str, WireType], success: WireType | None, error: type
-) -> tuple[type[Payload], type[Payload]]:
-    """Return the structs of a call: of its arguments, and of its result with ``success``, if not void, and ``e``."""
-    given = {name: field(number, kind, default=None) for number, (name, kind) in enumerate(arguments.items(), 1)}
-    result = {} if success is None else {"success": field(0, success, default=None)}
-    result["e"] = field(1, (TType.STRUCT, error), default=None)
-    return (
-        _filled(type(f"{method}_args", (Payload,), {}), given),
-        _filled(type(f"{method}_result", (Payload,), {}), result),
-    )
+def arguments_struct(method: str, arguments: dict[str, WireType]) -> type[Payload]:
+    """Return the struct of a call's arguments."""
+    fields = {name: field(number, kind, default=None) for number, (name, kind) in enumerate(arguments.items(), 1)}
+    return _filled(type(f"{method}_args", (Payload,), {}), fields)
+
+
+def result_struct(method: str, success: WireType | None, error: type) -> type[Payload]:
+    """Return the struct of a call's result, with ``success``, if it is not void, and ``e``."""
+    fields = {} if success is None else {"success": field(0, success, default=None)}
+    fields["e"] = field(1, (TType.STRUCT, error), default=None)
+    return _filled(type(f"{method}_result", (Payload,), {}), fields)
 
 
 def _filled(kind: Kind, fields: dict[str, Field]) -> Kind:
     defaults = [(name, each.default) for name, each in fields.items()]
-    setattr(kind, "default_spec", defaults)  # noqa: B010 - thriftpy2's name
-    gen_init(kind, {each.number: _specification(name, each) for name, each in fields.items()}, defaults)
+    setattr(kind, "thrift_spec", {each.number: _specification(name, each) for name, each in fields.items()})  # noqa: B010
+    setattr(kind, "default_spec", defaults)  # noqa: B010 - thriftpy2's names
+
+    def compile_and_initialize(self: Any, *values: Any, **named: Any) -> None:
+        gen_init(kind, default_spec=defaults)
+        vars(kind)["__init__"](self, *values, **named)
+
+    # thriftpy2 writes the method as text and compiles it, for the first struct of a class: a program uses few classes.
+    setattr(kind, "__init__", compile_and_initialize)  # noqa: B010 - type checkers have that of ``dataclass_transform``
     return kind
 
 

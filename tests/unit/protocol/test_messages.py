@@ -93,8 +93,10 @@ def test_the_calls_are_those_of_the_idl():
 
 @pytest.mark.parametrize("name", STRUCTS)
 def test_type_checkers_see_the_fields_in_their_order(name):
-    assert list(STRUCTS[name].__annotations__.items()) == list(_fields(STRUCTS[name]).items())
-    assert list(inspect.signature(STRUCTS[name]).parameters) == list(_fields(STRUCTS[name]))
+    kind = STRUCTS[name]
+    kind()  # the first one has the method compiled
+    assert list(kind.__annotations__.items()) == list(_fields(kind).items())
+    assert list(inspect.signature(kind).parameters) == list(_fields(kind))
 
 
 def test_the_methods_are_the_original_twelve_and_our_additions():
