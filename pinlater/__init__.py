@@ -24,14 +24,14 @@ from pinlater.errors import (
     StepTimeout,
     UndoFailed,
 )
-from pinlater.jobs.context import JobContext
-from pinlater.jobs.job import Job, RawJob
-from pinlater.jobs.middleware import Middleware
-from pinlater.jobs.retrying import retrying, timed
-from pinlater.model.backoff import Backoff, Constant, Exponential, Linear
 
 if TYPE_CHECKING:
     from pinlater.client import AsyncClient, Client, JobHandle, TlsFiles
+    from pinlater.jobs.context import JobContext
+    from pinlater.jobs.job import Job, RawJob
+    from pinlater.jobs.middleware import Middleware
+    from pinlater.jobs.retrying import retrying, timed
+    from pinlater.model.backoff import Backoff, Constant, Exponential, Linear
     from pinlater.model.state import JobState
 
 __version__ = "0.1.0"
@@ -73,15 +73,31 @@ __all__ = [
 
 _LATER = {
     "AsyncClient": "pinlater.client",
+    "Backoff": "pinlater.model.backoff",
     "Client": "pinlater.client",
+    "Constant": "pinlater.model.backoff",
+    "Exponential": "pinlater.model.backoff",
+    "Job": "pinlater.jobs.job",
+    "JobContext": "pinlater.jobs.context",
     "JobHandle": "pinlater.client",
     "JobState": "pinlater.model.state",
+    "Linear": "pinlater.model.backoff",
+    "Middleware": "pinlater.jobs.middleware",
+    "RawJob": "pinlater.jobs.job",
     "TlsFiles": "pinlater.client",
+    "retrying": "pinlater.jobs.retrying",
+    "timed": "pinlater.jobs.retrying",
 }
+"""Name -> where it is."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import the client when it is asked for: a module of job classes need not load Thrift."""
+    """Import a name when it is first used: modules of job classes need no Thrift, servers and most commands no jobs."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_LATER[name]), name)
+    value = globals()[name] = getattr(import_module(_LATER[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
