@@ -57,6 +57,7 @@ LAYERS = [
     ("pinlater.server.backends.sqlite", "errors model protocol server.backends server.metrics"),
     ("pinlater.server.backends.mysql", "errors model protocol server.backends server.backends.sharded server.metrics"),
     ("pinlater.server.backends.redis", "errors model protocol server.backends server.backends.sharded server.metrics"),
+    ("pinlater.server.stores", "errors server.backends server.backends.* server.config server.metrics"),
     ("pinlater.server.peer_processes", "errors server.backends"),
     ("pinlater.server.metrics", ""),
     ("pinlater.server.config", "errors"),

@@ -1,8 +1,8 @@
-"""The store that the settings choose; a store's driver is imported only when it is chosen."""
+"""Opens a store of several shards; the driver of a kind of shards is imported only when they are chosen."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,6 @@ from pinlater.server.backends.poll_intervals import (
     PollIntervals,
 )
 from pinlater.server.backends.records import CommitStats
-from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.backends.sharded import (
     ClockUpdater,
     Shard,
@@ -26,39 +25,12 @@ from pinlater.server.backends.sharded import (
     StoreClock,
     meet_servers,
 )
-from pinlater.server.backends.sqlite import SqliteStore
-from pinlater.server.backends.token_bucket import AcquireTokens
-from pinlater.server.clock import SteadyClock
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.watched_file import WatchedFile
 from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.shards import ShardCalls
-
-
-class OpenedStore(NamedTuple):
-    """A store that was opened.
-
-    Attributes:
-        backend: the store.
-        now_ms: its clock.
-        tasks: background tasks to be run with it.
-        description: for the log.
-        notifications: of jobs that other servers made claimable.
-        notifies_servers: whether they come at once, from the other processes of this server, too.
-        listeners: the list of servers that listen for notifications; None: the store notifies them itself, or is used
-            by one server alone.
-        acquire_tokens: acquires tokens of queues with a rate limit; None: only this process hands out jobs, and keeps
-            the token buckets itself.
-    """
-
-    backend: ServerStore
-    now_ms: Callable[[], int]
-    tasks: Sequence[Coroutine[Any, Any, Any]]
-    description: str
-    notifications: JobNotifications
-    notifies_servers: bool
-    acquire_tokens: AcquireTokens | None = None
-    listeners: StoreListeners | None = None
+from pinlater.server.stores.commits import commit_observer
+from pinlater.server.stores.opened_store import OpenedStore
 
 
 class _ShardContext(NamedTuple):
@@ -84,49 +56,14 @@ class _ShardKind(NamedTuple):
     has_keys: bool = False
 
 
-async def open_store(settings: Settings, metrics: Metrics) -> OpenedStore:
-    """Open the store that the settings choose.
+async def open_sharded(settings: Settings, file: Path, metrics: Metrics) -> OpenedStore:
+    """Open the store whose shards a file names.
 
     Raises:
-        ConfigError: a file of it cannot be used, or its driver is not installed.
+        ConfigError: the file cannot be used, or the driver is not installed.
     """
-    if settings.backend == "sqlite" or settings.shards_file is None:
-        return _open_sqlite(settings, metrics)
-    return await _open_sharded(settings, settings.shards_file, metrics)
-
-
-def _on_commit(metrics: Metrics) -> Callable[[CommitStats], None]:
-    def on_commit(stats: CommitStats) -> None:
-        if stats.claims_undone:
-            metrics.claims_undone.add((), stats.claims_undone)
-        if stats.is_failed:
-            metrics.commits_failed.add()
-            return
-        metrics.commit_requests.observe((), stats.requests)
-        metrics.commit_seconds.observe((), stats.seconds)
-
-    return on_commit
-
-
-def _open_sqlite(settings: Settings, metrics: Metrics) -> OpenedStore:
-    clock, notifications = SteadyClock(), JobNotifications()
-    backend = SqliteStore(
-        settings.data_dir,
-        priority_levels=settings.priority_levels,
-        now_ms=clock.now_ms,
-        synchronous=settings.sqlite_synchronous,
-        count_limit=settings.count_limit,
-        regex_seconds=settings.regex_timeout_seconds,
-        on_commit=_on_commit(metrics),
-        notifications=notifications,
-    )
-    tasks = (backend.files.run(), backend.writes.run())
-    return OpenedStore(backend, clock.now_ms, tasks, str(settings.data_dir), notifications, notifies_servers=True)
-
-
-async def _open_sharded(settings: Settings, file: Path, metrics: Metrics) -> OpenedStore:
     clock, notifications, calls = StoreClock(), JobNotifications(), ShardCalls(metrics)
-    kind = _SHARD_KINDS[settings.backend](_ShardContext(settings, _on_commit(metrics), notifications))
+    kind = _SHARD_KINDS[settings.backend](_ShardContext(settings, commit_observer(metrics), notifications))
     backend = ShardedStore(
         settings.backend,
         kind.make,

@@ -1,0 +1,22 @@
+"""The store that the settings choose; no other is imported, nor its driver."""
+
+from pinlater.server.config.settings import Settings
+from pinlater.server.metrics import Metrics
+from pinlater.server.stores.opened_store import OpenedStore
+
+__all__ = ["OpenedStore", "open_store"]
+
+
+async def open_store(settings: Settings, metrics: Metrics) -> OpenedStore:
+    """Open the store that the settings choose.
+
+    Raises:
+        ConfigError: a file of it cannot be used, or its driver is not installed.
+    """
+    if settings.backend == "sqlite" or settings.shards_file is None:
+        from pinlater.server.stores.sqlite import open_sqlite  # a server of another store needs none of it
+
+        return open_sqlite(settings, metrics)
+    from pinlater.server.stores.sharded import open_sharded  # a server with an SQLite file needs none of it
+
+    return await open_sharded(settings, settings.shards_file, metrics)

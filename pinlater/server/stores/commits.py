@@ -1,0 +1,23 @@
+"""Metrics of the commits of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pinlater.server.backends.records import CommitStats
+from pinlater.server.metrics import Metrics
+
+
+def commit_observer(metrics: Metrics) -> Callable[[CommitStats], None]:
+    """Return what a store calls after each commit: it counts in ``metrics``."""
+
+    def on_commit(stats: CommitStats) -> None:
+        if stats.claims_undone:
+            metrics.claims_undone.add((), stats.claims_undone)
+        if stats.is_failed:
+            metrics.commits_failed.add()
+            return
+        metrics.commit_requests.observe((), stats.requests)
+        metrics.commit_seconds.observe((), stats.seconds)
+
+    return on_commit

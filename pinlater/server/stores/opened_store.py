@@ -1,0 +1,37 @@
+"""What a server process gets of a store that was opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, NamedTuple
+
+from pinlater.server.backends.job_notifications import JobNotifications
+from pinlater.server.backends.listeners import StoreListeners
+from pinlater.server.backends.server_store import ServerStore
+from pinlater.server.backends.token_bucket import AcquireTokens
+
+
+class OpenedStore(NamedTuple):
+    """A store that was opened.
+
+    Attributes:
+        backend: the store.
+        now_ms: its clock.
+        tasks: background tasks to be run with it.
+        description: for the log.
+        notifications: of jobs that other servers made claimable.
+        notifies_servers: whether they come at once, from the other processes of this server, too.
+        listeners: the list of servers that listen for notifications; None: the store notifies them itself, or is used
+            by one server alone.
+        acquire_tokens: acquires tokens of queues with a rate limit; None: only this process hands out jobs, and keeps
+            the token buckets itself.
+    """
+
+    backend: ServerStore
+    now_ms: Callable[[], int]
+    tasks: Sequence[Coroutine[Any, Any, Any]]
+    description: str
+    notifications: JobNotifications
+    notifies_servers: bool
+    acquire_tokens: AcquireTokens | None = None
+    listeners: StoreListeners | None = None
