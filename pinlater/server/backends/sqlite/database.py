@@ -12,11 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import psutil
-
 from pinlater.errors import ConfigError
 from pinlater.server.backends.records import StoreSize
 from pinlater.server.backends.sqlite.file_check import FileCheck
+from pinlater.server.backends.sqlite.file_system import file_system_of
 from pinlater.server.backends.sqlite.preallocation import preallocate
 from pinlater.server.backends.sqlite.queries import schema
 from pinlater.server.backends.unavailable import StoreUnavailable
@@ -204,13 +203,10 @@ def _holder(descriptor: int) -> str:
 
 def _refuse_network_file_system(path: Path) -> None:
     place = path.parent.resolve()
-    mounts = [mount for mount in psutil.disk_partitions(all=True) if place.is_relative_to(mount.mountpoint)]
-    if not mounts:
-        return
-    nearest = max(mounts, key=lambda mount: len(mount.mountpoint))
-    if nearest.fstype in _NETWORK_FILE_SYSTEMS:
+    kind = file_system_of(place)
+    if kind in _NETWORK_FILE_SYSTEMS:
         raise ConfigError(
-            f"{place} is on a network file system ({nearest.fstype}), where SQLite's locks and syncs are not safe; "
+            f"{place} is on a network file system ({kind}), where SQLite's locks and syncs are not safe; "
             "choose a local place with --data-dir"
         )
 

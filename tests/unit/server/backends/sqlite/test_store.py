@@ -208,10 +208,7 @@ def test_a_folder_without_permission_is_refused(mode):
 
 
 def test_a_network_file_system_is_refused(path, monkeypatch):
-    class Mount:
-        mountpoint, fstype = "/", "nfs4"
-
-    monkeypatch.setattr(store_module.psutil, "disk_partitions", lambda **_: [Mount])
+    monkeypatch.setattr(store_module, "file_system_of", lambda _: "nfs4")
     with pytest.raises(ConfigError, match="network file system"):
         SqliteDatabase(path)
 
