@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import selectors
@@ -115,6 +116,9 @@ class Supervisor:
             ThreadsRunningError: this process has threads already, so it cannot fork safely.
         """
         fork.refuse_threads()
+        # What the program has made up to here stays until it ends, in the children, too: looking for garbage in it, as
+        # the interpreter does last of all, takes longer than everything else that the master does.
+        gc.freeze()
         self._open()
         try:
             while True:
