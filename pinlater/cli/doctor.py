@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 import textwrap
 from collections import Counter
@@ -118,6 +117,8 @@ def doctor(
     Exit status: 0 nothing is wrong; 1 there is a finding of --level or worse; 69 no server answers. With --every:
     0 after SIGTERM.
     """
+    import asyncio  # here and below: the help of the program, which imports all commands, needs none of this
+
     from pinlater.triage.findings import Severity
 
     least, session = Severity(level), context.ensure_object(Session)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,17 +11,9 @@ from pinlater.cli.command import WITH_TABLE, Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.output import print_json
 from pinlater.durations import NumberRange
-from pinlater.errors import PinLaterError, QueueNotFound
 
 if TYPE_CHECKING:
     from pinlater.cli.snapshots import QueueSnapshot
-    from pinlater.cli.terminal import Terminal
-    from pinlater.cli.top_view import TopView
-
-_REST = 4
-"""Reading takes at most a fifth of the time, whatever the interval, to limit the load on the server."""
-
-_LONG_SECONDS = 3600.0
 
 
 @command(
@@ -57,21 +46,14 @@ def top(session: Session, /, *, queues: tuple[str, ...], interval: float, once: 
     once = once or session.as_json
     if not once and not sys.stdout.isatty():
         raise click.UsageError("Stdout is not a terminal; add --once.")
+    import asyncio  # here and below: the help of the program, which imports all commands, needs none of this
+
+    from pinlater.cli.top_watch import read_once, watch
+
     if once:
-        _print(session, asyncio.run(_read_once(session, queues)))
+        _print(session, asyncio.run(read_once(session, queues)))
     else:
-        asyncio.run(_watch(session, queues, interval))
-
-
-async def _read_once(session: Session, queues: Sequence[str]) -> list[QueueSnapshot]:
-    from pinlater.cli.snapshots import read_snapshots
-
-    async with session.async_client() as client:
-        snapshots = await read_snapshots(client, queues)
-    missing = set(queues) - {snapshot.queue for snapshot in snapshots}
-    if missing:
-        raise QueueNotFound(f"there is no queue {min(missing)!r}")
-    return snapshots
+        asyncio.run(watch(session, queues, interval))
 
 
 def _print(session: Session, snapshots: list[QueueSnapshot]) -> None:
@@ -90,52 +72,3 @@ def _json(snapshot: QueueSnapshot) -> dict[str, Any]:
     fields = snapshot._asdict()
     fields.pop("at")
     return {**fields, "settings": snapshot.settings and snapshot.settings._asdict()}
-
-
-async def _watch(session: Session, queues: Sequence[str], interval: float) -> None:
-    from pinlater.cli.snapshots import read_snapshots
-    from pinlater.cli.terminal import Terminal
-    from pinlater.cli.top_view import TopView
-
-    view = TopView(is_wide=session.is_wide)
-    with Terminal(view.press) as terminal:
-        async with session.async_client() as client:
-            while not terminal.ended.is_set():
-                started = time.monotonic()
-                reading = asyncio.create_task(read_snapshots(client, queues))
-                await _follow(reading, terminal, view)
-                if reading.cancelled() or terminal.ended.is_set():
-                    break
-                try:
-                    view.show(reading.result())
-                except PinLaterError as error:
-                    view.fail(str(error))
-                await _rest_of(interval, started, terminal, view)
-
-
-async def _follow(reading: asyncio.Task[Any], terminal: Terminal, view: TopView) -> None:
-    """Show the view, as keys change it, until a task is done; cancel it when the user quits."""
-    while not reading.done() and not terminal.ended.is_set():
-        _draw(terminal, view)
-        change = asyncio.create_task(terminal.rest(_LONG_SECONDS))
-        await asyncio.wait([reading, change], return_when=asyncio.FIRST_COMPLETED)
-        change.cancel()
-        await asyncio.wait([change])
-    if not reading.done():
-        reading.cancel()
-        await asyncio.wait([reading])
-    if not reading.cancelled():
-        reading.exception()  # errors do not matter when the user quits
-
-
-async def _rest_of(interval: float, started: float, terminal: Terminal, view: TopView) -> None:
-    """Show the view until the next refresh; again when a key or the window size changes it."""
-    until = started + max(interval, (time.monotonic() - started) * (_REST + 1))
-    while not terminal.ended.is_set() and (left := until - time.monotonic()) > 0:
-        _draw(terminal, view)
-        await terminal.rest(left)
-
-
-def _draw(terminal: Terminal, view: TopView) -> None:
-    size = terminal.size
-    terminal.show(view.lines(size.columns, size.lines))

@@ -298,3 +298,26 @@ def test_atexit_and_log_handlers_of_the_child_run(start):
     assert master.wait() == 0
     said = [line for line in master.said if "leaves" in line or "logged" in line]
     assert said == ["child leaves", "logged last words", "master leaves"]
+
+
+def test_the_master_looks_for_no_garbage_in_what_was_there_before_it(start):
+    master = start("""
+        import gc
+
+        class Kept:
+            pass
+
+        kept = Kept()
+
+        def run(child):
+            child.ready()
+            return 0
+
+        def told(ended):
+            say("looks", any(one is kept for one in gc.get_objects()))
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        supervise(Pool(name="jobs", run=run), on_exit=told)
+    """)
+    assert master.expect("looks")[1] == "False"
+    assert master.wait() == 0

@@ -19,6 +19,18 @@ def test_every_command_has_help_with_an_example(tool_run, name):
     assert "..." not in tool.commands[name].get_short_help_str(60)
 
 
+def test_every_command_has_the_name_by_which_it_is_found():
+    assert [command.name for command in tool.commands.values()] == list(tool.commands)
+
+
+def test_no_garbage_is_looked_for_at_the_end():
+    code = (
+        "import atexit, gc; atexit.register(lambda: print(len(gc.get_objects()) < gc.get_freeze_count()));"
+        "from pinlater.cli import main; main(['--version'])"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).endswith("True\n")
+
+
 def test_the_version(tool_run):
     assert tool_run("--version") == (0, f"pinlater, version {__version__}\n", "")
 

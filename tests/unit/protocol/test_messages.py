@@ -1,6 +1,8 @@
 """The structs beside the IDL, and every struct there and back."""
 
 import inspect
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -97,6 +99,18 @@ def test_type_checkers_see_the_fields_in_their_order(name):
     kind()  # the first one has the method compiled
     assert list(kind.__annotations__.items()) == list(_fields(kind).items())
     assert list(inspect.signature(kind).parameters) == list(_fields(kind))
+
+
+def test_a_class_has_its_method_compiled_when_it_is_used():
+    program = """
+import linecache, pinlater.protocol.codec
+from pinlater.protocol.messages import PinLaterJob
+assert [name for name in linecache.cache if "generated" in name] == []
+assert PinLaterJob(body=b"x", priority=2).priority == PinLaterJob(b"x", 2).priority == 2
+assert [name for name in linecache.cache if "generated" in name] == ["<generated PinLaterJob.__init__>"]
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_methods_are_the_original_twelve_and_our_additions():

@@ -8,7 +8,8 @@ import pytest
 from pinlater.server.backends.sqlite import file_system
 from pinlater.server.backends.sqlite.file_system import file_system_of
 
-MOUNTS = rb"""/dev/sda1 / ext4 rw,relatime 0 0
+MOUNTS = (
+    rb"""/dev/sda1 / ext4 rw,relatime 0 0
 proc /proc proc rw,nosuid 0 0
 server:/jobs /srv nfs4 rw,vers=4.2 0 0
 /dev/sdb1 /srv/local xfs rw 0 0
@@ -16,7 +17,9 @@ tmpfs /over tmpfs rw 0 0
 //server/share /over cifs rw 0 0
 server:/jobs /with\040a\040space nfs rw 0 0
 server:/jobs /caf%s nfs rw 0 0
-""" % b"\xe9"
+"""
+    % b"\xe9"
+)
 
 
 @pytest.mark.parametrize(
