@@ -339,6 +339,11 @@ def test_the_last_stages_are_small_and_run_as_nobody_in_particular():
     assert options_of(json.loads(dict(built["jobs"])["CMD"]))["modules"] == ("jobs_example",)
 
 
+def test_the_standard_library_is_compiled_while_it_can_be():
+    instructions = [step if "compileall" not in rest else "compile" for step, rest in stages()["pinlater"]]
+    assert instructions.index("compile") < instructions.index("USER")
+
+
 def test_what_is_copied_is_there_and_reaches_the_builder():
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     admitted = [line[1:] for line in ignored if line.startswith("!")]
