@@ -178,7 +178,7 @@ class Supervisor:
         for number in self._signals.drain():
             if number in self._signal_actions:
                 self._signal_actions[number]()
-        self._reap(now)
+        self._reap()
         self._reconcile(now)
         # After all that can begin a stop or end a child: no event would bring another pass for it.
         if self._drain is not None:
@@ -205,22 +205,21 @@ class Supervisor:
 
     # Children that ended
 
-    def _reap(self, now: float) -> None:
+    def _reap(self) -> None:
         states = {pid: state for state in self._states for pid in state.children}
         for pid, status, usage in reap(states):
             if pid in states:
-                self._record_exit(states[pid], states[pid].children[pid], status, usage, now)
+                self._record_exit(states[pid], states[pid].children[pid], status, usage)
 
-    def _record_exit(
-        self, state: PoolState, process: ChildProcess, status: int, usage: struct_rusage, now: float
-    ) -> None:
+    def _record_exit(self, state: PoolState, process: ChildProcess, status: int, usage: struct_rusage) -> None:
         ended = process.describe_exit(status, usage, oom_has_killed=self._oom.has_grown())
         self._log_exit(ended)
         if self.on_exit is not None:
             self._call(self.on_exit, ended)
         del state.children[process.pid]
         process.page.close()
-        state.record_exit(ended, now)
+        # A moment from before would let a slow hook or a busy machine use up the delay of a crash loop.
+        state.record_exit(ended, monotonic())
         self._decide_after_exit(state, ended)
 
     def _log_exit(self, ended: ChildExit) -> None:
@@ -261,13 +260,13 @@ class Supervisor:
             for process in state.surplus():
                 self._stop_child(process, "replaced" if process.generation < state.generation else "surplus")
             for _ in range(state.missing_count(now)):
-                self._start(state, now)
+                self._start(state)
 
     def _restarted_pools(self) -> list[PoolState]:
         """Return the pools whose dead children are replaced."""
         return [state for state in self._states if self._drain is None or self._drain.restarts(state)]
 
-    def _start(self, state: PoolState, now: float) -> None:
+    def _start(self, state: PoolState) -> None:
         process = state.new_child()
         title = state.pool.title or f"{self.name}: {state.pool.name}"
         position = ChildPosition(process.pool.name, process.slot, process.generation)
@@ -277,7 +276,7 @@ class Supervisor:
         except (OSError, fork.ThreadsRunningError) as error:
             log.error("cannot start a child of pool %s: %s", state.pool.name, error)  # noqa: TRY400 - expected, the trace says nothing
             process.page.close()
-            state.delay_start(now + FORK_RETRY_SECONDS)
+            state.delay_start(monotonic() + FORK_RETRY_SECONDS)
             if isinstance(error, fork.ThreadsRunningError) and self._drain is None:
                 self._begin_stop(EX_SOFTWARE)
             return

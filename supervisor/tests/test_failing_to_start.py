@@ -86,6 +86,29 @@ def test_a_crash_loop_slows_down_and_leaves_other_pools_alone(start):
     assert master.stop() == 0
 
 
+def test_a_slow_report_does_not_use_up_the_delay_after_a_crash(start):
+    master = start("""
+        reported = []
+
+        def told(ended):
+            time.sleep(0.2)
+            reported.append(time.monotonic())
+            if len(reported) == 4:
+                say("reported", *reported)
+
+        def run(child):
+            say("started", time.monotonic())
+            return 1
+
+        supervise(Pool(name="broken", run=run), on_exit=told)
+    """)
+    starts = [float(master.expect("started")[1]) for _ in range(4)]
+    reports = [float(moment) for moment in master.expect("reported")[1:]]
+    delays = [started - reported for started, reported in zip(starts[1:], reports, strict=False)]
+    assert all(delay >= least for delay, least in zip(delays, [0, 0.1, 0.2], strict=True)), delays
+    assert master.stop() == 0
+
+
 def test_a_master_with_threads_refuses_to_fork(start):
     master = start("""
         import threading
