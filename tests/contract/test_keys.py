@@ -1,4 +1,4 @@
-"""Jobs that share a key: turns, limits, order; and that each way a job can end lets the next one through."""
+"""Jobs that share a key: limits, order; and that each way a job can end lets the next one through."""
 
 import pytest
 
@@ -6,7 +6,6 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey, without_wait
 from pinlater.model.unique import OnDuplicate, UniqueRule
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING
-from pinlater.server.backends.key_turns import TURN_JOBS
 from tests.support.bench import LEASE_MS, QUEUE, START_MS, new_job
 from tests.support.stores import KEYED_HOMES
 
@@ -252,55 +251,6 @@ def test_run_now_lets_a_waiting_job_stay_in_line(backend):
     assert backend.take_names() == [first]
     backend.ack(first)
     assert backend.take_names() == [second]
-
-
-# Turns
-
-
-def test_keys_without_a_limit_take_turns(backend):
-    flood = backend.put(*[new_job(key=JobKey("flood")) for _ in range(100)])
-    backend.clock.advance(10)
-    others = [backend.put_one(key=JobKey(text)) for text in ("b", "c", "d")]
-    taken = []
-    while len(taken) < 103:
-        [name] = backend.take_names(1)
-        taken.append(name)
-        backend.clock.advance(1)
-    for name in others:  # shards are asked in random order, so they are not compared with each other
-        of_shard = [other for other in taken if JobDescriptor.parse(other).shard == JobDescriptor.parse(name).shard]
-        assert of_shard.index(name) < 2 * TURN_JOBS + len(others)
-    assert [name for name in taken if name not in others] == flood, "the jobs of a key keep their order"
-
-
-def test_a_dequeue_that_lets_jobs_through_says_that_there_are_more(backend):
-    backend.put(*[new_job(key=JobKey("flood")) for _ in range(100)])
-    got = 0
-    while got < 100:
-        found = backend.dequeue_jobs(QUEUE, 40, backend.claim(), want_next_due=True)
-        got += len(found.jobs)
-        assert found.jobs
-        assert found.has_more == (got < 100)
-
-
-def test_a_dequeue_says_that_it_has_let_a_job_of_another_priority_through(backend):
-    names = [backend.put_one(key=JobKey("a"), priority=priority) for priority in (2, 1, 3)]
-    taken, has_more = [], True
-    while has_more:
-        found = backend.dequeue_jobs(QUEUE, 50, backend.claim(), want_next_due=True)
-        taken += [job.descriptor for job in found.jobs]
-        has_more = found.has_more
-    assert sorted(taken) == sorted(names)
-
-
-def test_limited_keys_take_turns_as_well(backend):
-    flood = backend.put(*[new_job(key=limited("flood", 2)) for _ in range(20)])
-    backend.clock.advance(10)
-    other = backend.put_one(key=limited("other"))
-    first = backend.take_names(2)
-    assert first == flood[:2]
-    backend.clock.advance(10)
-    backend.ack(*first)
-    assert backend.take_names(1) == [other]
 
 
 # What others see
