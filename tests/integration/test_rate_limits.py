@@ -74,8 +74,15 @@ def handed_out(client, queue, limit):
 
 
 def drained(client):
-    """Spend all that the limited queue has saved up; in a row, for it saves up again in each pause."""
-    wait_for(lambda: any(is_refused(client, "ten") for _ in range(30)))
+    """Spend all that the limited queue has saved up; return a moment since which it saves up again."""
+    asked = []
+
+    def is_empty():
+        asked.append(time.monotonic())
+        return is_refused(client, "ten")
+
+    wait_for(lambda: any(is_empty() for _ in range(30)))  # in a row, for it saves up again in each pause
+    return asked[-1]
 
 
 def test_a_queue_without_a_limit(client):
@@ -107,8 +114,7 @@ def test_at_most_a_second_is_saved_up_and_a_large_dequeue_gets_what_there_is(cli
 
 def test_jobs_come_at_their_rate(client):
     put(client, "ten", 60)
-    drained(client)
-    began, taken = time.monotonic(), 0
+    began, taken = drained(client), 0
     while taken < 5:
         taken += len(take(client, "ten", 1, waitMillis=5000))
     assert time.monotonic() - began > 0.25
