@@ -13,6 +13,8 @@ def patience(monkeypatch):
         "mysql.connection.CONNECT_SECONDS", "mysql.database.CALL_SECONDS",
         "mysql.group_commit.ATTEMPT_SECONDS", "mysql.group_commit.RETRY_SECONDS",
         "redis.connection.CONNECT_SECONDS", "redis.connection.ANSWER_SECONDS",
+        "sharded.fan_out.PATIENCE_SECONDS", "sharded.due_priorities.PATIENCE_SECONDS",
+        "sharded.placement._PATIENCE_SECONDS", "sharded.reports.PATIENCE_SECONDS",
     ):  # fmt: skip
         monkeypatch.setattr(f"pinlater.server.backends.{limit}", 60.0)
 
