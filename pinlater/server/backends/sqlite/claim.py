@@ -44,14 +44,24 @@ class SqliteClaimRequest(NamedTuple):
 
 def claim_jobs(transaction: SqliteTransaction, requests: Sequence[SqliteClaimRequest]) -> list[Dequeued]:
     """Claim for each dequeue in turn; those that ask for a few jobs of the same queue share statements."""
+    turns = _Turns(transaction)
     if len(requests) == 1:
-        return [_claim_one(transaction, requests[0])]
+        results = [_claim_one(transaction, requests[0], turns)]
+    else:
+        results = _claim_many(transaction, requests, turns)
+    turns.end()
+    return results
+
+
+def _claim_many(
+    transaction: SqliteTransaction, requests: Sequence[SqliteClaimRequest], turns: _Turns
+) -> list[Dequeued]:
     results: list[Dequeued] = []
     for queue_id, group in groupby(requests, _group_of):
         dequeues = list(group)
         may_share = queue_id is not None and queue_id not in transaction.queues.keyed and len(dequeues) > 1
         shared = _claim_shared(transaction, dequeues) if may_share else None
-        results += [_claim_one(transaction, dequeue) for dequeue in dequeues] if shared is None else shared
+        results += [_claim_one(transaction, dequeue, turns) for dequeue in dequeues] if shared is None else shared
     return results
 
 
@@ -102,14 +112,14 @@ def _share(sizes: Sequence[int], requests: Sequence[SqliteClaimRequest]) -> list
     return shares
 
 
-def _claim_one(transaction: SqliteTransaction, request: SqliteClaimRequest) -> Dequeued:
+def _claim_one(transaction: SqliteTransaction, request: SqliteClaimRequest, turns: _Turns) -> Dequeued:
     limit = request.limit
     if request.max_running is not None:
         free = request.max_running - int(transaction.rows(_CLAIMED, (request.queue_id,))[0][0])
         if free <= 0:
             return Dequeued([], None, has_more=False, is_held=True)
         limit = min(limit, free)
-    jobs, is_cut = _claim_due(transaction, request, limit)
+    jobs, is_cut = _claim_due(transaction, request, limit, turns)
     if is_cut or len(jobs) >= limit:
         is_held = limit < request.limit
         return Dequeued(jobs, None, has_more=not is_held, is_held=is_held)
@@ -117,14 +127,13 @@ def _claim_one(transaction: SqliteTransaction, request: SqliteClaimRequest) -> D
 
 
 def _claim_due(
-    transaction: SqliteTransaction, request: SqliteClaimRequest, limit: int
+    transaction: SqliteTransaction, request: SqliteClaimRequest, limit: int, turns: _Turns
 ) -> tuple[list[DequeuedJob], bool]:
     """Claim up to ``limit`` due jobs, also those that are let through meanwhile; return whether one found no room."""
     now, queue_id, lease_ms = transaction.now, request.queue_id, request.lease_ms
     jobs: list[DequeuedJob] = []
     room, is_cut = request.max_bytes, False
     while len(jobs) < limit and not is_cut:
-        claimed: list[int] = []
         for prefix, found in walk_claimable(
             transaction.rows,
             queue_id,
@@ -136,15 +145,51 @@ def _claim_due(
         ):
             transaction.run(_CLAIM, (now, request.claim, now + lease_ms, lease_ms, id_list(found.ids)))
             jobs += found.with_bodies(transaction.rows, prefix)
-            claimed += found.ids
+            turns.record(queue_id, found.ids)
             room, is_cut = room - found.bytes_taken, found.is_cut
         wanted = 0 if is_cut else limit - len(jobs)
-        keys = keys_of(transaction, queue_id, claimed)
-        if keys:
-            count_starts(transaction, queue_id, claimed)
-        if not let_next_through(transaction, keys, wanted):
+        if wanted and not turns.let_next_through(queue_id, wanted):
             break
     return jobs, is_cut
+
+
+class _Turns:
+    """Lets the next jobs of those keys through of which the dequeues of a transaction have claimed some.
+
+    That is done when a dequeue finds too few jobs, and at the end. If it were done after each dequeue, the next job of
+    the key with the oldest jobs would be the first of all that are due in this millisecond, again and again.
+    """
+
+    __slots__ = ("_claimed", "_transaction")
+
+    def __init__(self, transaction: SqliteTransaction) -> None:
+        self._transaction = transaction
+        self._claimed: dict[int, list[int]] = {}
+
+    def record(self, queue_id: int, ids: Sequence[int]) -> None:
+        """Record that jobs of a queue were claimed; costs nothing in a queue whose jobs never had a key."""
+        if queue_id in self._transaction.queues.keyed:
+            self._claimed.setdefault(queue_id, []).extend(ids)
+
+    def let_next_through(self, queue_id: int, wanted: int = 0) -> int:
+        """Let those jobs of a queue through whose turn it is; return how many.
+
+        Args:
+            queue_id: of the queue.
+            wanted: how many a dequeue could still take, and found no other job for.
+        """
+        claimed = self._claimed.pop(queue_id, None)
+        if claimed is None:
+            return 0
+        keys = keys_of(self._transaction, queue_id, claimed)
+        if keys:
+            count_starts(self._transaction, queue_id, claimed)
+        return let_next_through(self._transaction, keys, wanted)
+
+    def end(self) -> None:
+        """Let those jobs of all queues through whose turn it is."""
+        for queue_id in tuple(self._claimed):
+            self.let_next_through(queue_id)
 
 
 def _next_due(transaction: SqliteTransaction, request: SqliteClaimRequest) -> int | None:

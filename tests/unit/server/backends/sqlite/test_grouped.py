@@ -7,9 +7,12 @@ from hypothesis import strategies as st
 from pinlater.model.attempts import StoredAck
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.failure_groups import JobFailure
+from pinlater.model.keys import JobKey
 from pinlater.model.messages import MessageKind
 from pinlater.server.backends.sqlite.ack import SqliteAckRequest, ack_jobs
 from pinlater.server.backends.sqlite.claim import SqliteClaimRequest, claim_jobs
+from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue_keyed
+from tests.support.bench import new_job
 from tests.support.examples import examples
 from tests.unit.server.backends.sqlite.memory_store import (
     CLAIMS,
@@ -109,3 +112,13 @@ def test_acks_of_children_share_statements_too():
     assert [row[4] for row in store.content() if row[0] == parent] == [NOW]
     assert store.messages() == {str(n): (MessageKind.SUCCEEDED, b"%d" % n) for n in range(1, 65)}
     assert store.transaction.woken == {(9, 1): 1}
+
+
+def test_dequeues_of_one_transaction_take_turns_between_keys():
+    """All that they let through is due at the same moment, so the key with the older jobs could always be the first."""
+    store = Store([])
+    older, newer = ([new_job(key=JobKey(text))] * 8 for text in "ab")
+    first, second = enqueue_keyed(store.transaction, [EnqueueRequest(1, older), EnqueueRequest(1, newer)])
+    found = claim_jobs(store.transaction, [SqliteClaimRequest(1, PREFIXES, 1, 10**6, CLAIMS[0], 10, True, None)] * 8)
+    ids = [JobDescriptor.parse(job.descriptor).local_id for one in found for job in one.jobs]
+    assert ids == [local_id for pair in zip(first[:4], second[:4], strict=True) for _, local_id in pair]
