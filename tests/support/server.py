@@ -128,7 +128,7 @@ class ServerProcess:
         if self.process.poll() is None:
             self.process.terminate()
         try:
-            return self.process.wait(20)
+            return self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.kill()
             raise

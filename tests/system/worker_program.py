@@ -252,7 +252,7 @@ class Worker:
     def log(self):
         return self.log_file.read_text(errors="replace")
 
-    def wait(self, seconds=30):
+    def wait(self, seconds=60):
         return self.process.wait(seconds)
 
     def send(self, number):
@@ -262,7 +262,7 @@ class Worker:
         self.send(number)
         return self.wait()
 
-    def await_log(self, text, seconds=20):
+    def await_log(self, text, seconds=60):
         wait_for(lambda: text in self.log, seconds, lambda: self.log)
 
     def children(self, title):
