@@ -50,7 +50,7 @@ class _QueuedCommand(NamedTuple):
 
 
 class SharedConnection:
-    """Connects when the first command is sent, and again after a failure.
+    """Connects when the first command is sent, and again after a failure. Make it within the event loop.
 
     Args:
         name: of the shard, for errors.
@@ -70,6 +70,7 @@ class SharedConnection:
         self._endpoint = endpoint
         self._handshake = handshake
         self._on_commit = on_commit
+        self._loop = asyncio.get_running_loop()  # to ask for it may be a system call
         self._connection: RespConnection | None = None
         self._queued: list[_QueuedCommand] = []
         self._batch: list[_QueuedCommand] = []
@@ -102,12 +103,11 @@ class SharedConnection:
             ShardConnectionFailed: the future does: it was sent, but it is unknown whether it was executed.
             ResponseError: the future does: Redis refused it.
         """
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
+        future: asyncio.Future[Any] = self._loop.create_future()
         self._queued.append(_QueuedCommand(hiredis.pack_command(command), future, time.monotonic()))
         if not self._is_scheduled:
             self._is_scheduled = True
-            loop.call_soon(self._send_next)
+            self._loop.call_soon(self._send_next)
         return future
 
     def disconnect(self) -> None:
@@ -223,7 +223,7 @@ class SharedConnection:
     # Timeouts: one timer for all commands, which is started anew only when it has ended
 
     def _start_timer(self, seconds: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(max(seconds, 0), self._check_timeouts)
+        self._timer = self._loop.call_later(max(seconds, 0), self._check_timeouts)
 
     def _check_timeouts(self) -> None:
         """Fail the calls that have waited too long; close the connection if its batch has."""

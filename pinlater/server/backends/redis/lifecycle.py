@@ -5,7 +5,8 @@ from __future__ import annotations
 import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from operator import attrgetter
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import msgspec
@@ -14,6 +15,9 @@ from pinlater.errors import UnknownError
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import NewJob
+from pinlater.model.keys import JobKey
+from pinlater.model.messages import Parent
+from pinlater.model.unique import UniqueRule
 from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, Dequeued, IdempotencyKey, Settled
 from pinlater.server.backends.redis.failure_groups import failures_argument
 from pinlater.server.backends.redis.records import MAX_EXACT, retry_time, stored_key, stored_parent, time_argument
@@ -25,10 +29,12 @@ pack = msgspec.msgpack.Encoder().encode
 
 _columns = msgspec.json.Decoder(list[list[int]]).decode
 
-_NO_JOBS: tuple[Any, ...] = ((), (), (), (), (), {}, {}, {}, 0)
-
 _body = attrgetter("body")
 _priority = attrgetter("priority")
+_alike = itemgetter(1, 2, 3)
+
+_NO_EXTRAS = NewJob(b"")[4:]
+"""What most jobs have besides body, priority, time and attempts."""
 
 NO_IDS = pack([])
 """An empty list of ids, as scripts take it."""
@@ -44,19 +50,43 @@ def key_arguments(once: IdempotencyKey | None) -> tuple[bytes, int]:
 
 async def enqueue(scripts: ScriptRunner, queue: str, jobs: Sequence[NewJob], once: IdempotencyKey | None) -> list[str]:
     """Store jobs: nothing -> PENDING; repeatable with an idempotency key only. Return their descriptors."""
-    rules = {number: job.unique_rule for number, job in enumerate(jobs, 1) if job.unique_rule is not None}
-    keys = {number: stored_key(job.key) for number, job in enumerate(jobs, 1) if job.key is not None}
-    parents = {number: stored_parent(job.parent) for number, job in enumerate(jobs, 1) if job.parent is not None}
-    is_keyed = bool(keys or rules)  # a job that is replaced may have a key
+    extras = {number: own for number, job in enumerate(jobs, 1) if (own := job[4:]) != _NO_EXTRAS}
     try:
-        last_columns = (rules, keys, parents, len(jobs))
-        packed = pack((*zip(*map(_argument, jobs), strict=True), *last_columns) if jobs else _NO_JOBS)
+        packed, last = _extras_arguments(extras) if extras else (b"", ())
+        arguments = (*key_arguments(once), len(jobs), _runs(jobs), packed, *map(_body, jobs), *last)
     except OverflowError as error:
         raise UnknownError(f"a job cannot be stored, so nothing was changed: {error}") from None
-    arguments = (*key_arguments(once), packed, *map(_body, jobs), *mark(is_keyed=is_keyed, is_linked=bool(parents)))
-    is_repeatable = once is not None
-    result = await scripts.run("enqueue", queue, *arguments, is_repeatable=is_repeatable)
+    result = await scripts.run("enqueue", queue, *arguments, is_repeatable=once is not None)
     return parse_result(result).names(f"{queue}:s{scripts.name}:p", map(_priority, jobs))
+
+
+def _runs(jobs: Sequence[NewJob]) -> str:
+    """Return how many jobs in a row are alike, and their priority, time and attempts, as the script takes it."""
+    return "".join(
+        [
+            f"{len(list(alike))} {priority} {'' if due_ms is None else time_argument(due_ms)} {attempts},"
+            for (priority, due_ms, attempts), alike in groupby(jobs, _alike)
+        ]
+    )
+
+
+_Extras = tuple[str, str | None, UniqueRule | None, JobKey | None, Parent | None]
+
+
+def _extras_arguments(extras: dict[int, _Extras]) -> tuple[bytes, tuple[str, ...]]:
+    """Return what few jobs have besides, by their numbers, and the mark of what that is, as the script takes them."""
+    # A job that is replaced may have a key.
+    is_keyed = any(rule is not None or key is not None for _, _, rule, key, _ in extras.values())
+    is_linked = any(parent is not None for *_, parent in extras.values())
+    packed = pack({number: _stored_extras(*own) for number, own in extras.items()})
+    return packed, mark(is_keyed=is_keyed, is_linked=is_linked)
+
+
+def _stored_extras(
+    status: str, unique: str | None, rule: UniqueRule | None, key: JobKey | None, parent: Parent | None
+) -> tuple[Any, ...]:
+    shared, linked = None if key is None else stored_key(key), None if parent is None else stored_parent(parent)
+    return status, unique, rule, shared, linked
 
 
 def mark(*, is_keyed: bool = False, is_linked: bool = False) -> tuple[str, ...]:
@@ -68,6 +98,8 @@ def mark(*, is_keyed: bool = False, is_linked: bool = False) -> tuple[str, ...]:
 def parse_result(result: Sequence[bytes]) -> CallResult:
     """Parse the result of a script that stores jobs: the new ids, and the jobs that duplicates stand for."""
     before, *existing = result
+    if not existing:  # the usual case
+        return CallResult(int(before) + 1)
     elsewhere = [
         (int(index), int(priority), int(member[1:]))
         for index, priority, member in zip(*[iter(existing)] * 3, strict=True)
@@ -81,14 +113,6 @@ async def call_result(scripts: ScriptRunner, queue: str, key: bytes) -> CallResu
     if result is None or isinstance(result, int):
         return None if result is None else CallResult(result)
     return parse_result(result)
-
-
-def _argument(job: NewJob) -> tuple[Any, ...]:
-    """Return a job without its body, which is sent separately: Redis' MessagePack has no binary type."""
-    run_after = job.run_after_ms
-    if run_after is None or -MAX_EXACT <= run_after <= MAX_EXACT:
-        return job[1:6]
-    return (job.priority, time_argument(run_after), *job[3:6])
 
 
 async def claim(

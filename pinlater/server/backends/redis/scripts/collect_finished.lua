@@ -1,7 +1,7 @@
 -- SUCCEEDED or FAILED for longer than an age -> deleted, the oldest first.
 -- ARGV[2] "s" or "f": succeeded or failed; [3] minimum age in ms; [4] limit.
 -- Returns the number of jobs deleted.
--- parts: when_full records due_index forget_links failures
+-- parts: when_full records due_index forget_links failing_jobs failures
 local kind = ARGV[2]
 local by_finish = prefix .. string.upper(kind)
 local before = '(' .. string.format('%d', now - ARGV[3])

@@ -5,7 +5,7 @@
 -- the first of their set sooner or later, since jobs that are due are claimed. If all are of that kind, it looks again at
 -- once.
 -- Returns the number of groups forgotten.
--- parts: when_full records due_index failures
+-- parts: when_full records due_index failing_jobs failures
 local last = redis.call('ZRANGE', prefix .. 'failed_last', 0, -1, 'WITHSCORES')
 local idle = tonumber(#last / 2 >= tonumber(ARGV[4]) and ARGV[3] or ARGV[2])
 local gone, outdated = {}, {}

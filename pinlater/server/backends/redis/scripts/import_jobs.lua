@@ -6,7 +6,7 @@
 -- groups}, see failure_groups.lua.
 -- ARGV[6] on: the bodies, the results, then "keyed" if any of the jobs shares a key.
 -- Returns the same as enqueue.
--- parts: records new_features failures key_rates keys due_index changes unique_keys call_results failure_groups
+-- parts: records imported_features failures key_rates keys due_index changes unique_keys call_results failure_groups
 local known = find_result(ARGV[2])
 if known then
   return known

@@ -6,63 +6,68 @@
 -- Such a job has fewer attempts left than it was given, or none, or had more than it was given when it was retried by
 -- hand. Scripts look for others not at all: "tried" has those that they have changed, "over" those that are in no group
 -- any more, and "settle_changed" brings the sorted sets of both up to date; after all other changes.
-local tried, over = {}, {}
-local byte = string.byte
+--
+-- All of that is defined if HAS_FAILURES; see keys.lua for the reason.
+local tried, over, may_have_failed, settle_failing, settle_changed
+if HAS_FAILURES then
+  tried, over = {}, {}
+  local byte = string.byte
 
--- Returns whether the last attempt of a job may have failed, by its record; of most jobs, none has.
-local function may_have_failed(allowed, remaining, bytes)
-  return remaining ~= allowed or byte(bytes) == 48 and #bytes > 1
-end
+  -- Returns whether the last attempt of a job may have failed, by its record; of most jobs, none has.
+  function may_have_failed(allowed, remaining, bytes)
+    return remaining ~= allowed or byte(bytes) == 48 and #bytes > 1
+  end
 
--- is_over: the jobs are in no group any more; to be called while they still have records.
-local function settle_failing(prefix, members, is_over)
-  local own, groups = {}, {}
-  for at, group in ipairs(read_fields(prefix .. 'failing', members)) do
-    if group then
-      own[#own + 1], groups[#groups + 1] = members[at], group
+  -- is_over: the jobs are in no group any more; to be called while they still have records.
+  function settle_failing(prefix, members, is_over)
+    local own, groups = {}, {}
+    for at, group in ipairs(read_fields(prefix .. 'failing', members)) do
+      if group then
+        own[#own + 1], groups[#groups + 1] = members[at], group
+      end
     end
-  end
-  if #own == 0 then
-    return
-  end
-  local added, removed, gone = {}, {}, {}
-  local function put(key, member, run_after)
-    local lists = run_after and added or removed
-    lists[key] = lists[key] or {}
-    if run_after then
-      table.insert(lists[key], run_after)
+    if #own == 0 then
+      return
     end
-    table.insert(lists[key], member)
-  end
-  for at, line in ipairs(read_fields(prefix .. 'jobs', own)) do
-    local member, group = own[at], prefix .. 'g' .. groups[at]
-    local state, priority, allowed, remaining, _, run_after, _, _, bytes = string.match(line or '', RECORD)
-    if is_over or not state or state == SUCCEEDED
-      or state ~= FAILED and not may_have_failed(allowed, remaining, bytes) then
-      gone[#gone + 1] = member
-      put(prefix .. 'r' .. (priority or '1'), member)
-      put(group .. ':p', member)
-      put(group .. ':f', member)
-    elseif state == PENDING then
-      put(prefix .. 'r' .. priority, member, run_after)
-      put(group .. ':p', member, run_after)
-    elseif state == FAILED then
-      put(group .. ':f', member, run_after)
-    else
-      put(prefix .. 'r' .. priority, member)
-      put(group .. ':p', member)
+    local added, removed, gone = {}, {}, {}
+    local function put(key, member, run_after)
+      local lists = run_after and added or removed
+      lists[key] = lists[key] or {}
+      if run_after then
+        table.insert(lists[key], run_after)
+      end
+      table.insert(lists[key], member)
     end
+    for at, line in ipairs(read_fields(prefix .. 'jobs', own)) do
+      local member, group = own[at], prefix .. 'g' .. groups[at]
+      local state, priority, allowed, remaining, _, run_after, _, _, bytes = string.match(line or '', RECORD)
+      if is_over or not state or state == SUCCEEDED
+        or state ~= FAILED and not may_have_failed(allowed, remaining, bytes) then
+        gone[#gone + 1] = member
+        put(prefix .. 'r' .. (priority or '1'), member)
+        put(group .. ':p', member)
+        put(group .. ':f', member)
+      elseif state == PENDING then
+        put(prefix .. 'r' .. priority, member, run_after)
+        put(group .. ':p', member, run_after)
+      elseif state == FAILED then
+        put(group .. ':f', member, run_after)
+      else
+        put(prefix .. 'r' .. priority, member)
+        put(group .. ':p', member)
+      end
+    end
+    for key, list in pairs(added) do
+      call_in_chunks('ZADD', key, list)
+    end
+    for key, list in pairs(removed) do
+      call_in_chunks('ZREM', key, list)
+    end
+    call_in_chunks('HDEL', prefix .. 'failing', gone)
   end
-  for key, list in pairs(added) do
-    call_in_chunks('ZADD', key, list)
-  end
-  for key, list in pairs(removed) do
-    call_in_chunks('ZREM', key, list)
-  end
-  call_in_chunks('HDEL', prefix .. 'failing', gone)
-end
 
-local function settle_changed()
-  settle_failing(prefix, over, true)
-  settle_failing(prefix, tried)
+  function settle_changed()
+    settle_failing(prefix, over, true)
+    settle_failing(prefix, tried)
+  end
 end

@@ -5,3 +5,4 @@ local LINKS, SHARED = prefix .. 'links', prefix .. 'job_keys'
 local USED = redis.call('EXISTS', prefix .. 'keys', SHARED, SHARED, LINKS, LINKS, LINKS, LINKS)
 local HAS_KEYS, HAS_SHARED_KEYS = USED % 4 > 0, USED % 4 > 1
 local HAS_LINKS = USED > 3 or ARGV[#ARGV] == 'links'
+local HAS_FAILURES = true
