@@ -215,17 +215,13 @@ class DuePriorityMap:
             else:
                 known.arrived(handle, priority)
 
-    @contextmanager
-    def storing(self, queue: str, jobs: Sequence[NewJob]) -> Iterator[list[str]]:
-        """Record new jobs whose descriptors are added to the list; after an error, some of them may be stored."""
-        stored: list[str] = []
-        with self.trying(queue):
-            yield stored
+    def stored(self, queue: str, jobs: Sequence[NewJob], descriptors: Sequence[str]) -> None:
+        """Record new jobs, given their descriptors."""
         if queue not in self._known and not self._changed_during_read:
             return
         now_ms = self._now_ms()
         times = [later_ms(job, now_ms) for job in jobs]
-        due = [name for name, due_ms in zip(stored, times, strict=True) if due_ms is None]
+        due = [name for name, due_ms in zip(descriptors, times, strict=True) if due_ms is None]
         if due:
             self.arrived(queue, None, locations_of(due))
         if len(due) < len(jobs):

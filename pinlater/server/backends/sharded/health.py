@@ -15,17 +15,16 @@ class Health:
     """The outcomes of the latest calls of a shard.
 
     It is unhealthy when its last three calls failed, or more than half of the last twenty.
+
+    Attributes:
+        is_healthy: whether calls may go to the shard.
     """
 
     def __init__(self) -> None:
         self._outcomes: deque[bool] = deque(maxlen=WINDOW)
         self._in_a_row = 0
         self._failures = 0
-
-    @property
-    def is_healthy(self) -> bool:
-        """Whether calls may go to the shard."""
-        return self._in_a_row < MAX_FAILURES_IN_A_ROW and self._failures <= WINDOW // 2
+        self.is_healthy = True
 
     def record(self, *, is_success: bool) -> None:
         """Record the outcome of a call."""
@@ -36,8 +35,10 @@ class Health:
         self._outcomes.append(is_success)
         self._failures += not is_success
         self._in_a_row = 0 if is_success else self._in_a_row + 1
+        self.is_healthy = self._in_a_row < MAX_FAILURES_IN_A_ROW and self._failures <= WINDOW // 2
 
     def recover(self) -> None:
         """Start anew: the shard answers again."""
         self._outcomes.clear()
         self._in_a_row = self._failures = 0
+        self.is_healthy = True

@@ -9,9 +9,12 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Generic, NamedTuple, TypeVar
 
 from pinlater.errors import EnqueueRejected, NoHealthyShards, ServiceError
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sharded.fan_out import ask_all, no_healthy_shards
 from pinlater.server.backends.sharded.partial_failure import partial_failure
@@ -23,7 +26,10 @@ from pinlater.server.log_rate_limit import LogRateLimit
 log = logging.getLogger(__name__)
 log.addFilter(LogRateLimit())
 
-_J = TypeVar("_J")
+_J = TypeVar("_J", bound=NewJob | JobRecord)
+
+_key = attrgetter("key")
+_parent = attrgetter("parent")
 
 _PATIENCE_SECONDS = 2.5
 """After this time, no further shard is tried. One that takes connections and is silent is given up after 2 s."""
@@ -38,35 +44,40 @@ class NewJobs(NamedTuple, Generic[_J]):
     Attributes:
         queue: in this queue.
         jobs: these jobs.
-        priorities: of each.
-        keys: what selects the shard of each; None: any shard will do.
-        unique_keys: of each; None: it has none.
-        shards: that each has to go to; None: any that its key selects.
+        priority_of: returns the priority of one.
+        unique_key_of: returns the unique key of one; None: it has none.
         once: idempotency key of the call.
     """
 
     queue: str
     jobs: Sequence[_J]
-    priorities: Sequence[int]
-    keys: Sequence[str | None]
-    unique_keys: Sequence[str | None]
-    shards: Sequence[str | None]
+    priority_of: Callable[[_J], int]
+    unique_key_of: Callable[[_J], str | None]
     once: IdempotencyKey | None
+
+    @property
+    def are_bound(self) -> bool:
+        """Whether something binds a job to a shard: a key, unique or shared, or a parent."""
+        jobs = self.jobs
+        return any(map(self.unique_key_of, jobs)) or any(map(_key, jobs)) or any(map(_parent, jobs))
+
+    def keys(self) -> list[str | None]:
+        """Return what selects the shard of each job: the key that it shares with others comes before its unique key."""
+        return [self.unique_key_of(job) if job.key is None else job.key.text for job in self.jobs]
+
+    def shards(self) -> list[str | None]:
+        """Return the shard of each job's parent; None: it has no parent."""
+        parents = list(map(_parent, self.jobs))
+        names = {None if parent is None else parent.descriptor for parent in parents}  # few parents, many children
+        shards = {name: JobDescriptor.parse(name).shard for name in names if name is not None}
+        return [None if parent is None else shards[parent.descriptor] for parent in parents]
 
     def part(self, places: Sequence[int]) -> NewJobs[_J]:
         """Return some of the jobs, with an idempotency key of their own."""
         if len(places) == len(self.jobs):
             return self
         once = self.once and self.once._replace(value=_part_of(self.once.value, places))
-        return NewJobs(
-            self.queue,
-            [self.jobs[place] for place in places],
-            [self.priorities[place] for place in places],
-            [self.keys[place] for place in places],
-            [self.unique_keys[place] for place in places],
-            [self.shards[place] for place in places],
-            once,
-        )
+        return self._replace(jobs=[self.jobs[place] for place in places], once=once)
 
 
 def _part_of(key: bytes, places: Sequence[int]) -> bytes:
@@ -99,8 +110,8 @@ async def store(registry: ShardRegistry, given: NewJobs[_J], call: StoreCall[_J]
         EnqueueRejected: a job has a parent and a key.
         ServiceError: of a shard.
     """
-    if not any(given.keys) and not any(given.shards):
-        return await _store_anywhere(registry, given, call)
+    if not given.are_bound:
+        return await _store_together(registry, None, given, call)
     names = [""] * len(given.jobs)
     groups = _places(registry, given)
     if len(groups) > 1:
@@ -108,11 +119,9 @@ async def store(registry: ShardRegistry, given: NewJobs[_J], call: StoreCall[_J]
     for handle, places in groups:
         part = given.part(places)
         try:
-            stored = await (
-                _store_anywhere(registry, part, call) if handle is None else _store_at(registry, handle, part, call)
-            )
+            stored = await _store_together(registry, handle, part, call)
         except ServiceError as error:
-            raise _stored_in_part(error, names, given.unique_keys) from error
+            raise _stored_in_part(error, names, list(map(given.unique_key_of, given.jobs))) from error
         for place, name in zip(places, stored, strict=True):
             names[place] = name
     return names
@@ -155,21 +164,24 @@ async def _ping(shard: Shard) -> None:
     await shard.ping()
 
 
-async def _store_at(registry: ShardRegistry, handle: ShardHandle, given: NewJobs[_J], call: StoreCall[_J]) -> list[str]:
-    return await _stored_before(registry, given) or await call(handle, given.jobs, given.once)
-
-
-async def _store_anywhere(registry: ShardRegistry, given: NewJobs[_J], call: StoreCall[_J]) -> list[str]:
-    known = await _stored_before(registry, given)
-    if known is not None:
-        return known
+async def _store_together(
+    registry: ShardRegistry, home: ShardHandle | None, given: NewJobs[_J], call: StoreCall[_J]
+) -> list[str]:
+    """Store jobs on the shard that they have to go to, or if there is none, on the first one that takes them."""
+    once = given.once
+    if once is not None and once.is_repeat and len(registry) > 1:  # a single one checks by itself
+        known = await _stored_before(registry, given, once)
+        if known is not None:
+            return known
+    if home is not None:
+        return await call(home, given.jobs, once)
     deadline = time.monotonic() + _PATIENCE_SECONDS
     full: ShardFull | None = None
-    for number, handle in enumerate(_in_turn(registry, given.once)):
+    for number, handle in enumerate(_in_turn(registry, once)):
         if number and time.monotonic() > deadline:
             break
         try:
-            return await call(handle, given.jobs, given.once)
+            return await call(handle, given.jobs, once)
         except ShardFull as error:  # so it says itself, and another shard may have room
             log.warning("%s", error)
             full = error
@@ -180,7 +192,7 @@ async def _store_anywhere(registry: ShardRegistry, given: NewJobs[_J], call: Sto
 
 def _in_turn(registry: ShardRegistry, once: IdempotencyKey | None) -> list[ShardHandle]:
     """Return the shards that may take jobs: in random order, or in that of the key, so that a repeat tries the same."""
-    handles = [handle for handle in registry.enqueueable() if handle.is_healthy]
+    handles = [handle for handle in registry.enqueueable if handle.is_healthy]
     if len(handles) < 2:
         return handles
     if once is None:
@@ -190,14 +202,12 @@ def _in_turn(registry: ShardRegistry, once: IdempotencyKey | None) -> list[Shard
     return sorted(handles, key=lambda handle: rank(handle.name, key), reverse=True)
 
 
-async def _stored_before(registry: ShardRegistry, given: NewJobs[_J]) -> list[str] | None:
+async def _stored_before(registry: ShardRegistry, given: NewJobs[_J], once: IdempotencyKey) -> list[str] | None:
     """Return the descriptors that an earlier call with the same key got; None if no shard that answers knows of one."""
-    queue, once = given.queue, given.once
-    if once is None or not once.is_repeat or len(registry) < 2:  # a single one checks by itself
-        return None
+    queue = given.queue
     for handle, result in await ask_all(registry.healthy(), lambda shard: shard.call_result(queue, once.value)):
         if result is not None:
-            return result.names(f"{queue}:s{handle.name}:p", given.priorities)
+            return result.names(f"{queue}:s{handle.name}:p", map(given.priority_of, given.jobs))
     return None
 
 
@@ -206,11 +216,11 @@ def _places(registry: ShardRegistry, given: NewJobs[_J]) -> list[tuple[ShardHand
 
     Jobs that may go anywhere go with others: the fewer the calls, the less can be stored in part. They come last.
     """
-    handles = registry.enqueueable()
+    handles = registry.enqueueable
     if not handles:
         raise no_healthy_shards()
     alike: defaultdict[tuple[str | None, str | None], list[int]] = defaultdict(list)
-    for place, key_and_shard in enumerate(zip(given.keys, given.shards, strict=True)):
+    for place, key_and_shard in enumerate(zip(given.keys(), given.shards(), strict=True)):
         alike[key_and_shard].append(place)
     groups: defaultdict[ShardHandle | None, list[int]] = defaultdict(list)
     for (key, shard), places in alike.items():

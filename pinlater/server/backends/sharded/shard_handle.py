@@ -41,11 +41,17 @@ class ShardHandle:
         shard: just made.
         spec: what it was made from.
         on_call: see ``OnCall``.
+
+    Attributes:
+        shard: as given.
+        spec: what it is made from now.
+        name: of the shard.
     """
 
     def __init__(self, shard: Shard, spec: ShardSpec, on_call: OnCall) -> None:
         self.shard = shard
         self.spec = spec
+        self.name = spec.name
         self._on_call = on_call
         self._health = Health()
         self._since_ms = _now_ms()
@@ -53,10 +59,6 @@ class ShardHandle:
         self._calls = 0
         self._on_idle: asyncio.Event | None = None
         self._recovery: asyncio.Task[None] | None = None
-
-    @property
-    def name(self) -> str:
-        return self.spec.name
 
     @property
     def is_healthy(self) -> bool:

@@ -20,12 +20,16 @@ class ShardRegistry:
     Args:
         make: makes a shard; it must not connect before its first call.
         on_call: see ``OnCall``.
+
+    Attributes:
+        enqueueable: the shards that may take new jobs, unhealthy ones included, in no special order.
     """
 
     def __init__(self, make: Callable[[ShardSpec], Shard], on_call: OnCall) -> None:
         self._make = make
         self._on_call = on_call
         self._handles: dict[str, ShardHandle] = {}
+        self.enqueueable: Sequence[ShardHandle] = ()
         self._retiring: set[asyncio.Task[None]] = set()
 
     def __iter__(self) -> Iterator[ShardHandle]:
@@ -50,6 +54,7 @@ class ShardRegistry:
             present[spec.name] = handle
         gone = [handle for name, handle in self._handles.items() if present.get(name) is not handle]
         self._handles = present
+        self.enqueueable = tuple(handle for handle in present.values() if not handle.spec.is_dequeue_only)
         for handle in gone:
             log.info("shard %s has left", handle.name)
             task = asyncio.create_task(handle.retire())
@@ -74,10 +79,6 @@ class ShardRegistry:
         if len(found) > 1:
             random.shuffle(found)
         return found
-
-    def enqueueable(self) -> list[ShardHandle]:
-        """Return the shards that may take new jobs, unhealthy ones included, in no special order."""
-        return [handle for handle in self._handles.values() if not handle.spec.is_dequeue_only]
 
     async def close(self) -> None:
         """Close all shards, those that are being retired included."""

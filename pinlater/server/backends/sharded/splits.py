@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import wraps
-from operator import attrgetter, methodcaller
+from operator import methodcaller
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from pinlater.errors import ServiceError
@@ -25,10 +25,7 @@ from pinlater.server.backends.store import Store
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _R = TypeVar("_R")
-_J = TypeVar("_J", NewJob, JobRecord)
-
-_KEY = attrgetter("key")
-_PARENT = attrgetter("parent")
+_J = TypeVar("_J", bound=NewJob | JobRecord)
 
 
 class Sharded(Protocol):
@@ -111,36 +108,18 @@ def at_placement(
     name = verb.__name__
 
     @wraps(verb)
-    async def call(
+    def call(
         store: Sharded, /, queue: str, jobs: Sequence[_J], *, once: IdempotencyKey | None = None, **options: Any
-    ) -> list[str]:
+    ) -> Coroutine[Any, Any, list[str]]:
         group = store.group
 
         def store_at(handle: ShardHandle, some: Sequence[_J], part: IdempotencyKey | None) -> Awaitable[list[str]]:
             return group.ask_owner(handle, queue, lambda shard: getattr(shard, name)(queue, some, once=part, **options))
 
-        unique_keys = list(map(unique_key_of, jobs))
-        keys = _with_shared_keys(jobs, unique_keys) if any(map(_KEY, jobs)) else unique_keys
-        priorities = list(map(priority_of, jobs))
-        given = placement.NewJobs(queue, jobs, priorities, keys, unique_keys, _shards_of_parents(jobs), once)
-        return await placement.store(group.registry, given, store_at)
+        given = placement.NewJobs(queue, jobs, priority_of, unique_key_of, once)
+        return placement.store(group.registry, given, store_at)
 
     return cast("Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, list[str]]]", call)
-
-
-def _with_shared_keys(jobs: Sequence[_J], unique_keys: Sequence[str | None]) -> list[str | None]:
-    """Return what selects the shard of each job: the key that it shares with others comes before its unique key."""
-    return [unique if job.key is None else job.key.text for job, unique in zip(jobs, unique_keys, strict=True)]
-
-
-def _shards_of_parents(jobs: Sequence[_J]) -> list[str | None]:
-    """Return the shard of each job's parent; None: it has no parent."""
-    parents = list(map(_PARENT, jobs))
-    if not any(parents):
-        return [None] * len(jobs)
-    names = {None if parent is None else parent.descriptor for parent in parents}  # few parents, many children
-    shards = {name: JobDescriptor.parse(name).shard for name in names if name is not None}
-    return [None if parent is None else shards[parent.descriptor] for parent in parents]
 
 
 def makes_due(
