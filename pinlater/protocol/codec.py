@@ -19,7 +19,7 @@ from thriftpy2.transport.memory import TCyMemoryBuffer
 from pinlater.errors import CallUnsendable, CallUnsupported, ProtocolError, ServiceError, StaleClaims, service_error
 from pinlater.protocol.enqueue_head import METHOD as ENQUEUE
 from pinlater.protocol.enqueue_head import EnqueueHead
-from pinlater.protocol.enqueue_reply import encode_descriptor
+from pinlater.protocol.enqueue_reply import decode_descriptor, encode_descriptor
 from pinlater.protocol.framing import with_header
 from pinlater.protocol.guard import MAX_ELEMENTS, MalformedMessage, TooManyElements, check_message
 from pinlater.protocol.messages import (
@@ -255,6 +255,8 @@ class Codec:
             ProtocolError: the server answered with another Thrift-level exception.
             MalformedMessage: the reply is damaged or of another call; the connection must be closed.
         """
+        if method == ENQUEUE and (descriptor := decode_descriptor(frame, sequence_id)) is not None:
+            return PinLaterEnqueueResponse([descriptor])
         name, kind, number = self._begin(frame)
         if kind == TMessageType.EXCEPTION:
             refusal = TApplicationException()

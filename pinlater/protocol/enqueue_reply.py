@@ -1,4 +1,4 @@
-"""Encode the reply to an enqueue of one job, which is the most frequent reply, in a third of the codec's time."""
+"""Encode and decode the reply to an enqueue of one job, the most frequent reply, in a third of the codec's time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import struct
 from thriftpy2.thrift import TMessageType, TType
 
 from pinlater.protocol.enqueue_head import METHOD
-from pinlater.protocol.framing import HEADER_BYTES
 
 _VERSION = b"\x80\x01\0"
 _MESSAGE = _VERSION + struct.pack(f">Bi{len(METHOD)}s", TMessageType.REPLY, len(METHOD), METHOD.encode())
@@ -16,7 +15,8 @@ _LIST = struct.pack(">BhBhBi", TType.STRUCT, 0, TType.LIST, 1, TType.STRING, 1)
 
 _END = b"\0\0"
 _START = struct.Struct(f">i{len(_MESSAGE)}si{len(_LIST)}si")
-_OTHER_BYTES = _START.size - HEADER_BYTES + len(_END)
+_START_OF_PAYLOAD = struct.Struct(_START.format.replace("i", "", 1))
+_OTHER_BYTES = _START_OF_PAYLOAD.size + len(_END)
 """Bytes of the payload that are not the descriptor."""
 
 
@@ -25,3 +25,16 @@ def encode_descriptor(sequence_id: int, descriptor: str) -> bytes:
     data = descriptor.encode()
     size = len(data)
     return _START.pack(size + _OTHER_BYTES, _MESSAGE, sequence_id, _LIST, size) + data + _END
+
+
+def decode_descriptor(payload: bytes, sequence_id: int) -> str | None:
+    """Decode the reply to an enqueue of one job; return None if it is another reply, or damaged, for the codec."""
+    size = len(payload) - _OTHER_BYTES
+    if size < 0:
+        return None
+    if _START_OF_PAYLOAD.unpack_from(payload) != (_MESSAGE, sequence_id, _LIST, size) or not payload.endswith(_END):
+        return None
+    try:
+        return str(payload[_START_OF_PAYLOAD.size : -len(_END)], "utf-8")
+    except UnicodeDecodeError:
+        return None
