@@ -95,7 +95,7 @@ MOST_OF_ONE_CALL = {
         "statements": 9,
         "hand_overs_between_threads": 0,
         "round_trips_to_the_database": 1,
-        "system_calls_of_the_server": 9,
+        "system_calls_of_the_server": 7,
     },
     "mysql": {
         "statements": 4,

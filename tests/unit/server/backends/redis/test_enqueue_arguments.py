@@ -1,0 +1,81 @@
+"""What Redis is sent of new jobs: text for what all have, once for jobs that are alike, and the rest of few jobs."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from pinlater.errors import UnknownError
+from pinlater.model.jobs import NewJob
+from pinlater.model.keys import JobKey
+from pinlater.model.messages import Parent
+from pinlater.model.unique import OnDuplicate, UniqueRule
+from pinlater.server.backends.records import IdempotencyKey
+from pinlater.server.backends.redis import lifecycle
+
+ONCE = IdempotencyKey(b"k" * 16, 600_000)
+PARENT = Parent("mail:s1:p2:41", "call", 3)
+
+
+class Scripts:
+    """Takes the place of a shard; remembers the arguments of a script."""
+
+    name = "1"
+
+    async def run(self, script, queue, *arguments, is_repeatable):
+        self.script, self.queue, self.arguments, self.is_repeatable = script, queue, arguments, is_repeatable
+        return [b"41"]
+
+
+def sent(*jobs, once=ONCE):
+    scripts = Scripts()
+    asyncio.run(lifecycle.enqueue(scripts, "mail", jobs, once))
+    return scripts.arguments
+
+
+def test_a_plain_job_takes_nothing_to_unpack():
+    assert sent(NewJob(b"{}", attempts=3)) == (ONCE.value, ONCE.keep_ms, 1, "1 1  3,", b"", b"{}")
+
+
+def test_jobs_in_a_row_that_are_alike_are_described_once():
+    jobs = [NewJob(b"a"), NewJob(b"b"), NewJob(b"c", 2, 2**60, 1), NewJob(b"d", run_after_ms=0), NewJob(b"e")]
+    assert sent(*jobs)[2:] == (5, f"2 1  2,1 2 {2**60} 1,1 1 0 2,1 1  2,", b"", b"a", b"b", b"c", b"d", b"e")
+
+
+@pytest.mark.parametrize(
+    ("job", "extras", "mark"),
+    [
+        (NewJob(b"b", status="new"), ["new", None, None, None, None], ()),
+        (NewJob(b"b", unique="u"), ["", "u", None, None, None], ()),
+        (
+            NewJob(b"b", unique="u", unique_rule=UniqueRule(on_duplicate=OnDuplicate.REPLACE)),
+            ["", "u", [False, 0, 1, None], None, None],
+            ("keyed",),
+        ),
+        (NewJob(b"b", key=JobKey("k", 2)), ["", None, None, ["k", 2, None], None], ("keyed",)),
+        (NewJob(b"b", parent=PARENT), ["", None, None, None, "mail 2 41 3 call"], ("links",)),
+        (
+            NewJob(b"b", key=JobKey("k", 2), parent=PARENT),
+            ["", None, None, ["k", 2, None], "mail 2 41 3 call"],
+            ("keyed links",),
+        ),
+    ],
+)
+def test_what_few_jobs_have_is_sent_of_those(job, extras, mark):
+    *_, packed, plain, body = arguments = sent(NewJob(b"a"), job)[:7]
+    assert (plain, body) == (b"a", b"b")
+    assert arguments[3] == "2 1  2,"
+    assert msgspec.msgpack.decode(packed) == {2: extras}
+    assert sent(NewJob(b"a"), job)[7:] == mark
+
+
+def test_only_a_call_with_an_idempotency_key_may_be_sent_again():
+    scripts = Scripts()
+    for once in (None, ONCE):
+        asyncio.run(lifecycle.enqueue(scripts, "mail", [NewJob(b"{}")], once))
+        assert scripts.is_repeatable == (once is not None)
+
+
+def test_a_time_that_cannot_be_stored_is_refused():
+    with pytest.raises(UnknownError, match="nothing was changed"):
+        sent(NewJob(b"{}", run_after_ms=2**63))
