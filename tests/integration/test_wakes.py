@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from pinlater.model.keys import JobKey
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.poll_intervals import PollIntervals
 from pinlater.server.backends.records import Claim, JobFilter
@@ -78,8 +79,8 @@ class Fleet:
         self._number += 1
         return Claim(f"h:1:1:w:{self._number}", 60_000)
 
-    def dequeue(self, broker, caller=None, *, limit=1, wait=3600.0):
-        return broker.dequeue(DequeueRequest([QUEUE], limit, 10**6, self.claim, wait), caller or Caller())
+    def dequeue(self, broker, caller=None, *, limit=1, max_bytes=10**6, wait=3600.0):
+        return broker.dequeue(DequeueRequest([QUEUE], limit, max_bytes, self.claim, wait), caller or Caller())
 
     async def park(self, broker, **order):
         """Return a dequeue that waits at a server by now."""
@@ -96,6 +97,10 @@ class Fleet:
         await asyncio.gather(*self._tasks)
         for broker in self.brokers:
             await broker.backend.close()
+
+
+def bodies(result):
+    return [job.body for jobs in result.jobs.values() for job in jobs]
 
 
 def count(tasks):
@@ -179,3 +184,43 @@ def test_no_job_waits_for_a_dequeue_that_has_gone_or_a_server_that_is_frozen(fle
         assert await here.backend.count_jobs(QUEUE, JobFilter(PENDING)) == 0
 
     fleet(scenario, pauses=OFTEN, loss=loss)
+
+
+@pytest.mark.parametrize("behind_ms", [0, 50], ids=["due", "due in a moment"])
+def test_a_job_that_another_server_is_on_the_way_to_wakes_nobody_here(fleet, behind_ms):
+    async def scenario(fleet):
+        here, there, _ = fleet.brokers
+        line = [await fleet.park(here) for _ in range(WAITING)]
+        parked = fleet.claims
+        ahead = now_ms() - 1000
+        await there.backend.enqueue_jobs(QUEUE, [new_job(b"theirs", run_after_ms=ahead)])
+        await here.backend.enqueue_jobs(QUEUE, [new_job(b"another", run_after_ms=now_ms() + behind_ms)])
+        await here.enqueue(QUEUE, [new_job(b"ours", run_after_ms=ahead + 1)])
+        assert bodies(await line[0]) == [b"theirs"]
+        await asyncio.sleep(0.1)  # for claims in vain, if there are any
+        assert fleet.claims - parked == 1
+        # Should the other server have died meanwhile, they are found in time.
+        assert sorted([bodies(await line[1]), bodies(await line[2])]) == [[b"another"], [b"ours"]]
+
+    fleet(scenario, pauses=PollIntervals(1.0, 1.0, leeway=0.5), names="1")
+
+
+def test_what_a_full_answer_leaves_is_handed_out_at_once(fleet):
+    async def scenario(fleet):
+        here = fleet.brokers[0]
+        tasks = [await fleet.park(here, limit=5, max_bytes=30_000) for _ in range(WAITING)]
+        await here.enqueue(QUEUE, [new_job(b"x" * 20_000) for _ in range(3)])
+        while sum(task.done() for task in tasks) < 3:
+            await asyncio.sleep(0.001)
+
+    fleet(scenario, pauses=PollIntervals(3600.0, 3600.0, leeway=3600.0))
+
+
+def test_a_job_that_a_claim_lets_through_wakes_the_next_dequeue(fleet):
+    async def scenario(fleet):
+        here = fleet.brokers[0]
+        tasks = [await fleet.park(here) for _ in range(2)]
+        await here.enqueue(QUEUE, [new_job(key=JobKey("key", rate="1/s")) for _ in range(2)])
+        await asyncio.gather(*tasks)
+
+    fleet(scenario, pauses=PollIntervals(3600.0, 3600.0, leeway=3600.0))

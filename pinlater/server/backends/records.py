@@ -102,12 +102,14 @@ class Dequeued(NamedTuple):
         next_due_ms: when the next job falls due, if that was asked for and no more are due now.
         has_more: whether more may be due now than were claimed.
         is_held: whether more may be due now, but as many are claimed as may be at once.
+        lets_through: whether the claims have let other jobs through, by their keys, which nobody else knows of.
     """
 
     jobs: list[DequeuedJob]
     next_due_ms: int | None
     has_more: bool
     is_held: bool = False
+    lets_through: bool = False
 
 
 class Settled(NamedTuple):

@@ -158,7 +158,7 @@ class Broker:
         self.backend.jobs_arrived(queue, due_ms, locations)
         state = self._queues.get(queue)
         if state is not None:
-            state.jobs_arrived(1, due_ms)
+            state.jobs_arrived(1, due_ms, or_more=True)
 
     def on_woken(self, queue: str, count: int, locations: Collection[JobLocation]) -> None:
         """Wake dequeues for sleeping jobs that are due since a message came; see ``OnWoken``."""

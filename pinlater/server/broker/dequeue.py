@@ -11,7 +11,7 @@ from pinlater.errors import DequeueRateLimited, QueueNotFound, ServiceError
 from pinlater.model.attempts import DequeuedJob
 from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, Dequeued
 from pinlater.server.backends.server_store import ServerStore
-from pinlater.server.broker.parking import Caller, DequeueWait, QueueStates
+from pinlater.server.broker.parking import Caller, DequeueWait, QueueState, QueueStates
 from pinlater.server.broker.polling import QueuePoller
 from pinlater.server.clock import elapsed_seconds
 from pinlater.server.limits.rate_limits import RateLimits
@@ -241,6 +241,9 @@ class DequeueHandler:
             if taken < allowed:
                 self._limits.give_back(queue, allowed - taken)
         state.record_attempt(wait)
+        if self._is_on_the_way(found, state, wait):
+            self._poller.look_again(queue)
+            found = found._replace(has_more=False, next_due_ms=None)
         if found.has_more:
             state.more_are_due()
         elif found.is_held:  # jobs that end on another server are not announced
@@ -250,6 +253,18 @@ class DequeueHandler:
         if taken and not self._is_serial:
             self._poller.follow(queue, is_busy=True)
         return found.jobs
+
+    def _is_on_the_way(self, found: Dequeued, state: QueueState, wait: DequeueWait | None) -> bool:
+        """Return whether what a claim has left are jobs that others are on the way to.
+
+        Of two dequeues that were woken for a job each, at different servers, one takes the first job, whoever's that
+        is, and sees the other: as due, or as due in a moment, since the clocks of servers differ a little.
+        """
+        if found.lets_through or not state.is_attended:
+            return False
+        if found.has_more:
+            return wait is not None and len(found.jobs) >= wait.limit and self._poller.leeway_ms > 0
+        return found.next_due_ms is not None and found.next_due_ms - self._now_ms() < self._poller.leeway_ms
 
     async def _claim(self, queue: str, allowed: int, bytes_left: int, claim: Claim) -> Dequeued:
         started = time.perf_counter()

@@ -177,6 +177,7 @@ class QueueState:
         self._last_due_ms = 0
         self._timer: asyncio.TimerHandle | None = None
         self._empty_polls: deque[float] = deque(maxlen=_POLLS)
+        self._may_be_more = False
         self.is_at_running_limit = False
 
     @property
@@ -196,6 +197,14 @@ class QueueState:
     def is_known_empty(self) -> bool:
         """Whether the last claim, not long ago, left no jobs, and none came since but for dequeues that were woken."""
         return self._empty_since == self._arrival_count and time.monotonic() < self._known_empty_until
+
+    @property
+    def is_attended(self) -> bool:
+        """Whether a dequeue was woken here for every job that is known of: another one that is due is on somebody's way.
+
+        Not after news of jobs without their number, until a claim has left none.
+        """
+        return self._empty_since == self._arrival_count and not self._may_be_more
 
     @property
     def has_waiters(self) -> bool:
@@ -242,6 +251,7 @@ class QueueState:
         """Record a claim that began at ``arrival_count`` and left no job, or none that it could take."""
         if arrival_count == self._arrival_count:
             self._empty_since = arrival_count
+            self._may_be_more = False
             self.is_at_running_limit = is_at_running_limit
             self.record_empty(next_due_ms)
 
@@ -250,8 +260,13 @@ class QueueState:
         self._known_empty_until = time.monotonic() + self._known_empty_seconds
         self._wake_by(next_due_ms)
 
-    def jobs_arrived(self, count: int, due_ms: int | None = None) -> int:
+    def jobs_arrived(self, count: int, due_ms: int | None = None, *, or_more: bool = False) -> int:
         """Wake dequeues for ``count`` jobs that are claimable now, or set a timer for when they are due.
+
+        Args:
+            count: how many jobs.
+            due_ms: when they are due; None: now.
+            or_more: there may be more of them.
 
         Returns:
             The number of jobs that no dequeue was woken for.
@@ -259,6 +274,7 @@ class QueueState:
         if due_ms is not None and due_ms > self._now_ms():
             self._wake_by(due_ms)
             return count
+        self._may_be_more |= or_more
         while count > 0 and self._waits:
             count -= self.wake_next()
         if count > 0:
@@ -312,7 +328,7 @@ class QueueState:
             self._timer = asyncio.get_running_loop().call_later(pause_seconds, self._check_due)
         else:
             self._last_due_ms, self._due_ms = self._due_ms, None
-            self.jobs_arrived(1)
+            self.jobs_arrived(1, or_more=True)
 
     def wake_next(self) -> int:
         """Wake the first dequeue in line; if it leaves jobs, it wakes the next.

@@ -64,8 +64,13 @@ class QueuePoller:
         elif schedule.next_at < self._sleeps_until:
             self._news.set()
 
-    def _look_again(self, queue: str) -> None:
-        """Poll a queue once its jobs cannot be on their way any more."""
+    @property
+    def leeway_ms(self) -> float:
+        """For how long jobs that have fallen due are left to the dequeues that were woken for them; 0: not at all."""
+        return self._pauses.leeway * 1000
+
+    def look_again(self, queue: str) -> None:
+        """Poll a queue that is followed once nobody can be on the way to its jobs any more."""
         schedule = self._schedules.get(queue)
         if schedule is not None:
             soon = asyncio.get_running_loop().time() + self._pauses.leeway
@@ -134,7 +139,7 @@ class QueuePoller:
 
     def _tell(self, before: Mapping[str, int], found: Mapping[str, int | None]) -> None:
         """Tell queues what was found, given their activity before; a claim made meanwhile knows better."""
-        now_ms, leeway_ms = self._now_ms(), self._pauses.leeway * 1000
+        now_ms, leeway_ms = self._now_ms(), self.leeway_ms
         for queue, activity in before.items():
             state = self._queues.get(queue)
             if state is None:
@@ -145,8 +150,8 @@ class QueuePoller:
             elif state.activity != activity:
                 continue
             elif first_ms is not None and abs(now_ms - first_ms) < leeway_ms:
-                self._look_again(queue)
+                self.look_again(queue)
             elif first_ms is not None and first_ms <= now_ms:
-                state.jobs_arrived(1)
+                state.jobs_arrived(1, or_more=True)
             else:
                 state.record_empty(first_ms)

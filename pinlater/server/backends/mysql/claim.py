@@ -285,6 +285,7 @@ class Claimer:
                 due if _is_short(call, share) and not has_more else None,
                 (share.has_more or has_more) and not share.is_held,
                 share.is_held,
+                through_due is not None,
             )
             for call, share in zip(calls, shares, strict=True)
         ]

@@ -152,7 +152,8 @@ async def claim(
             *_columns(columns), bodies, strict=True
         )
     ]
-    return Dequeued(jobs, int(next_due) if next_due else None, bool(has_more), bool(is_held)), let_through
+    due_ms = int(next_due) if next_due else None
+    return Dequeued(jobs, due_ms, bool(has_more), bool(is_held), bool(let_through)), let_through
 
 
 async def acquire_tokens(scripts: ScriptRunner, queue: str, rate: float, wanted: int) -> Tokens:

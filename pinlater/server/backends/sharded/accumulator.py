@@ -32,6 +32,7 @@ class DequeueAccumulator:
         self._next_due_ms: int | None = None
         self.has_more = False
         self._is_held = False
+        self._lets_through = False
 
     def held_at(self, shard: str) -> list[DequeuedJob]:
         """Return the jobs of one shard; the list goes on growing."""
@@ -45,6 +46,7 @@ class DequeueAccumulator:
         self.free_bytes -= sum(len(job.body) + JOB_OVERHEAD_BYTES for job in found.jobs)
         self.has_more = self.has_more or found.has_more
         self._is_held = self._is_held or found.is_held
+        self._lets_through = self._lets_through or found.lets_through
         self.expect(found.next_due_ms)
         return self.is_full
 
@@ -61,4 +63,5 @@ class DequeueAccumulator:
     def dequeued(self) -> Dequeued:
         """Return one answer of all shards."""
         due_ms = None if self.has_more or self._is_held else self._next_due_ms
-        return Dequeued(self.jobs, due_ms, self.has_more and not self._is_held, self._is_held)
+        has_more = self.has_more and not self._is_held
+        return Dequeued(self.jobs, due_ms, has_more, self._is_held, self._lets_through)
