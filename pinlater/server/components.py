@@ -151,8 +151,17 @@ def server_notifier_of(config: ProcessConfig, components: Components) -> ServerN
     if listeners is None or not config.settings.notify_servers:
         return None
     server = f"{os.uname().nodename}:{config.folder}"
-    notifier = ServerNotifier(listeners, server, broker.on_remote_jobs, broker.on_gap, broker.cancellations.record)
+    notifier = ServerNotifier(
+        listeners,
+        server,
+        broker.on_remote_jobs,
+        broker.on_gap,
+        broker.cancellations.record,
+        take=broker.take_jobs,
+        sees_to=broker.sees_to,
+    )
     broker.notifiers.append(notifier.notify)
+    broker.offers = notifier.offers
     broker.cancel_notifiers.append(notifier.notify_cancelled)
     return notifier
 

@@ -54,7 +54,7 @@ class Crowd:
         for broker in self.brokers:
             broker.notifiers.append(lambda *jobs, sender=broker: self.announce(sender, *jobs))
 
-    def announce(self, sender, queue, due_ms, locations):
+    def announce(self, sender, queue, due_ms, locations, _count):
         for broker in self.brokers:
             if broker is not sender and self.rng.random() >= self.loss:
                 broker.on_remote_jobs(queue, due_ms, locations() if self.rng.random() < 0.5 else ())

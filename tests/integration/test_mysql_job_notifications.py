@@ -44,10 +44,16 @@ class Server:
         self.broker = Broker(self.store, RateLimits(), clock)
         listeners = StoreListeners((endpoint.host, endpoint.port), partial(meet_servers, self.store.group))
         self.notifier = ServerNotifier(
-            *(listeners, f"server {next(self.numbers)}", self.broker.on_remote_jobs, self.broker.on_gap),
+            listeners,
+            f"server {next(self.numbers)}",
+            self.broker.on_remote_jobs,
+            self.broker.on_gap,
             self.broker.cancellations.record,
+            take=self.broker.take_jobs,
+            sees_to=self.broker.sees_to,
         )
         self.broker.notifiers.append(self.notifier.notify)
+        self.broker.offers = self.notifier.offers
         self.task = asyncio.ensure_future(self.notifier.run())
 
     async def met(self, others):

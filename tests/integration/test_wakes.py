@@ -3,6 +3,7 @@
 import asyncio
 import random
 import time
+from functools import partial
 
 import pytest
 
@@ -14,6 +15,8 @@ from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker import broker as brokers
 from pinlater.server.broker.dequeue import DequeueRequest
 from pinlater.server.limits.rate_limits import RateLimits
+from pinlater.server.peer_processes import job_offers
+from pinlater.server.peer_processes.job_offers import JobOffers
 from tests.support.bench import QUEUE, new_job
 from tests.support.fleets import mysql_fleets, redis_fleets
 
@@ -28,11 +31,11 @@ def fleet(request, tmp_path, monkeypatch):
     """Run a scenario with servers on one store."""
     monkeypatch.setattr(brokers, "MIN_KNOWN_EMPTY_SECONDS", 3600.0)
 
-    def run(scenario, *, pauses=NEVER, loss=0.0, names="12"):
+    def run(scenario, *, pauses=NEVER, loss=0.0, names="12", has_offers=False):
         make, close = request.param(tmp_path, names=names, pauses=pauses)
 
         async def whole():
-            fleet = Fleet(make, loss)
+            fleet = Fleet(make, loss, has_offers=has_offers)
             await fleet.brokers[0].backend.create_queue(QUEUE)
             async with asyncio.timeout(100):
                 await scenario(fleet)
@@ -50,37 +53,93 @@ def now_ms():
     return int(time.time() * 1000)
 
 
+class Link:
+    """What a server sends to the others of a fleet, some of which is lost; a frozen one receives nothing.
+
+    Attributes:
+        own_id: of the server.
+        offers: to the others.
+        is_frozen: whether the server receives nothing.
+    """
+
+    def __init__(self, fleet, own_id, broker):
+        self.fleet = fleet
+        self.own_id = own_id
+        self.broker = broker
+        self.is_frozen = False
+        self.offers = broker.offers = JobOffers(self, broker.take_jobs, broker.sees_to)
+        broker.notifiers.append(self.notify)
+
+    @property
+    def ids(self):
+        return [other for other in self.fleet.links if other != self.own_id]
+
+    def notify(self, queue, due_ms, locations, count):
+        if due_ms is None:
+            self.offers.offer(queue, count, locations())
+        else:
+            self.announce(queue, locations(), self.ids, due_ms)
+
+    def announce(self, queue, locations, to, due_ms=None):
+        for peer in to:
+            self.deliver(lambda link: link.broker.on_remote_jobs(queue, due_ms, locations), peer)
+
+    def announce_to_all(self, queue, locations):
+        self.announce(queue, locations, self.ids)
+
+    def send(self, message, to):
+        self.deliver(lambda link: link.offers.receive(message), to)
+
+    def deliver(self, receive, to):
+        if random.random() >= self.fleet.loss and not self.fleet.links[to].is_frozen:
+            asyncio.get_running_loop().call_soon(receive, self.fleet.links[to])
+
+
 class Fleet:
-    """Servers that announce jobs to each other.
+    """Servers that announce jobs to each other, or offer them.
 
     Attributes:
         brokers: of the servers.
+        links: between servers that offer jobs to each other, by their ids.
+        loss: share of the messages that are lost.
         claims: how often they have asked the store for jobs.
+        claimers: the server of each of these times.
     """
 
-    def __init__(self, make, loss):
-        self.claims = 0
-        self.brokers = [Broker(make(), RateLimits(), now_ms, self.observe) for _ in range(SERVERS)]
+    def __init__(self, make, loss, *, has_offers):
+        self.claimers = []
+        self.brokers = [
+            Broker(make(), RateLimits(), now_ms, partial(self.observe, number)) for number in range(SERVERS)
+        ]
+        self.loss = loss
         self._number = 0
-        self._loss = loss
         self._tasks = []
-        for broker in self.brokers:
-            broker.notifiers.append(lambda *jobs, sender=broker: self.announce(sender, *jobs))
+        self.links = {}
+        for number, broker in enumerate(self.brokers):
+            if has_offers:
+                self.links[b"%d" % number] = Link(self, b"%d" % number, broker)
+            else:
+                broker.notifiers.append(lambda *jobs, sender=broker: self.announce(sender, *jobs))
 
-    def observe(self, operation, _seconds):
-        self.claims += operation == "dequeue"
+    @property
+    def claims(self):
+        return len(self.claimers)
 
-    def announce(self, sender, queue, due_ms, locations):
+    def observe(self, server, operation, _seconds):
+        if operation == "dequeue":
+            self.claimers.append(server)
+
+    def announce(self, sender, queue, due_ms, locations, _count):
         for broker in self.brokers:
-            if broker is not sender and random.random() >= self._loss:
+            if broker is not sender and random.random() >= self.loss:
                 broker.on_remote_jobs(queue, due_ms, locations())
 
     def claim(self):
         self._number += 1
         return Claim(f"h:1:1:w:{self._number}", 60_000)
 
-    def dequeue(self, broker, caller=None, *, limit=1, max_bytes=10**6, wait=3600.0):
-        return broker.dequeue(DequeueRequest([QUEUE], limit, max_bytes, self.claim, wait), caller or Caller())
+    def dequeue(self, broker, caller=None, *, queues=(QUEUE,), limit=1, max_bytes=10**6, wait=3600.0):
+        return broker.dequeue(DequeueRequest(queues, limit, max_bytes, self.claim, wait), caller or Caller())
 
     async def park(self, broker, **order):
         """Return a dequeue that waits at a server by now."""
@@ -164,15 +223,16 @@ def test_a_claim_of_all_that_is_due_tells_when_the_next_job_is(fleet):
     fleet(scenario)
 
 
+@pytest.mark.parametrize("has_offers", [False, True], ids=["announced", "offered"])
 @pytest.mark.parametrize("loss", [0.0, 0.5, 1.0])
-def test_no_job_waits_for_a_dequeue_that_has_gone_or_a_server_that_is_frozen(fleet, loss):
+def test_no_job_waits_for_a_dequeue_that_has_gone_or_a_server_that_is_frozen(fleet, loss, has_offers):
     async def scenario(fleet):
         here, *others = fleet.brokers
         tasks = [await fleet.park(broker) for broker in others for _ in range(WAITING)]
         gone = [Caller() for _ in range(WAITING)]
         left = [await fleet.park(here, caller=caller) for caller in gone]
         for caller in gone:
-            await here.enqueue(QUEUE, [new_job()])  # wakes one of those here, and is announced to nobody
+            await here.enqueue(QUEUE, [new_job()])  # wakes one of those here
             caller.disconnect()
         # Jobs of a server that is stopped before it wakes or tells anybody.
         await here.backend.enqueue_jobs(QUEUE, [new_job() for _ in range(WAITING)])
@@ -183,7 +243,7 @@ def test_no_job_waits_for_a_dequeue_that_has_gone_or_a_server_that_is_frozen(fle
             await asyncio.sleep(0.01)
         assert await here.backend.count_jobs(QUEUE, JobFilter(PENDING)) == 0
 
-    fleet(scenario, pauses=OFTEN, loss=loss)
+    fleet(scenario, pauses=OFTEN, loss=loss, has_offers=has_offers)
 
 
 @pytest.mark.parametrize("behind_ms", [0, 50], ids=["due", "due in a moment"])
@@ -224,3 +284,74 @@ def test_a_job_that_a_claim_lets_through_wakes_the_next_dequeue(fleet):
         await asyncio.gather(*tasks)
 
     fleet(scenario, pauses=PollIntervals(3600.0, 3600.0, leeway=3600.0))
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """Let servers wait for answers however busy the machine is."""
+    monkeypatch.setattr(job_offers, "_PATIENCE_SECONDS", (30.0, 30.0))
+
+
+async def all_done(tasks, number):
+    while sum(task.done() for task in tasks) < number:
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("delay_ms", [None, 150], ids=["due", "due later"])
+def test_a_job_is_claimed_by_one_server_wherever_dequeues_wait_for_it(fleet, patient, delay_ms):
+    async def scenario(fleet):
+        here, *others = fleet.brokers
+        tasks = [await fleet.park(broker) for broker in others for _ in range(WAITING)]
+        for number in range(1, 2 * WAITING + 1):
+            parked = fleet.claims
+            await here.enqueue(QUEUE, [new_job(run_after_ms=delay_ms and now_ms() + delay_ms)])
+            await all_done(tasks, number)
+            await asyncio.sleep(0.05)  # for claims in vain, if there are any
+            assert len(set(fleet.claimers[parked:])) == 1
+            assert delay_ms or fleet.claims - parked == 1  # a shard's clock may be behind: then it is asked again
+
+    fleet(scenario, has_offers=True)
+
+
+def test_jobs_that_fall_due_together_reach_dequeues_at_all_servers(fleet, patient):
+    async def scenario(fleet):
+        tasks = [await fleet.park(broker) for broker in fleet.brokers for _ in range(WAITING)]
+        due_ms = now_ms() + 300
+        for broker in fleet.brokers:
+            await broker.enqueue(QUEUE, [new_job(run_after_ms=due_ms) for _ in range(WAITING)])
+        await asyncio.gather(*tasks)
+        assert count(tasks) == SERVERS * WAITING
+
+    fleet(scenario, has_offers=True)
+
+
+def test_a_dequeue_that_has_enough_of_another_queue_leaves_its_job_to_another_server(fleet, patient):
+    async def scenario(fleet):
+        here, there, _ = fleet.brokers
+        await here.backend.create_queue("before")
+        both, other = await fleet.park(here, queues=("before", QUEUE)), await fleet.park(there)
+        for queue in ("before", QUEUE):
+            await here.backend.enqueue_jobs(queue, [new_job(queue.encode())])
+        for queue in ("before", QUEUE):
+            here.on_woken(queue, 1, ())
+        assert bodies(await both) == [b"before"]
+        assert bodies(await other) == [QUEUE.encode()]
+
+    fleet(scenario, has_offers=True)
+
+
+@pytest.mark.parametrize("delay_ms", [None, 150], ids=["due", "due later"])
+def test_a_job_passes_a_frozen_server_by(fleet, monkeypatch, delay_ms):
+    monkeypatch.setattr(job_offers, "_SILENT_SECONDS", 0.0)  # it is asked again and again
+
+    async def scenario(fleet):
+        here, frozen, there = fleet.brokers
+        fleet.links[b"1"].is_frozen = True
+        for _ in range(WAITING):
+            await fleet.park(frozen)
+        tasks = [await fleet.park(there) for _ in range(WAITING)]
+        for number in range(1, WAITING + 1):
+            await here.enqueue(QUEUE, [new_job(run_after_ms=delay_ms and now_ms() + delay_ms)])
+            await all_done(tasks, number)
+
+    fleet(scenario, has_offers=True)

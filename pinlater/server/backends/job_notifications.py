@@ -50,8 +50,9 @@ OnJobs = Callable[[str, int | None, Collection[JobLocation]], None]
 that is known."""
 
 
-NotifyOfJobs = Callable[[str, int | None, Callable[[], Collection[JobLocation]]], None]
-"""Notifies others of a queue that has new jobs; the last argument tells where they are, for those who have to know."""
+NotifyOfJobs = Callable[[str, int | None, Callable[[], Collection[JobLocation]], int], None]
+"""Notifies others of a queue that has new jobs, when they fall due (None: now), and how many there are; the argument
+before the number tells where they are, for those who have to know."""
 
 
 OnWoken = Callable[[str, int, Collection[JobLocation]], None]
@@ -81,7 +82,13 @@ class JobNotifications:
         self.on_woken: OnWoken = lambda _queue, _count, _locations: None
         self.on_cancelled: OnCancelled = lambda _descriptors: None
 
-    def publish(self, queue: str, due_ms: int | None, locations: Callable[[], Collection[JobLocation]]) -> None:
+    def publish(
+        self,
+        queue: str,
+        due_ms: int | None,
+        locations: Callable[[], Collection[JobLocation]],
+        _count: int = 1,
+    ) -> None:
         """Have other servers notified by the shards of these jobs; see ``NotifyOfJobs``."""
         if not self.publishers:
             return

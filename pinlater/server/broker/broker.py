@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pinlater.errors import DequeueRateLimited, QueueNotFound
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
@@ -19,11 +19,22 @@ from pinlater.server.broker.cancellations import Cancellations
 from pinlater.server.broker.claimable import makes_claimable
 from pinlater.server.broker.dequeue import DequeueHandler, DequeueRequest, DequeueResult
 from pinlater.server.broker.endings import Endings
-from pinlater.server.broker.parking import Caller, QueueStates
+from pinlater.server.broker.parking import Caller
+from pinlater.server.broker.queue_states import QueueStates
 from pinlater.server.broker.unanswered_claims import UnansweredClaims
 from pinlater.server.limits.rate_limits import RateLimits
 
 _T = TypeVar("_T")
+
+
+class OffersJobs(Protocol):
+    """Offers jobs to other servers, and shares the work of seeing to those that fall due; see ``JobOffers``."""
+
+    def offer_rest(self, queue: str) -> None:
+        """Offer due jobs, how many is unknown."""
+
+    def fallen_due(self, queue: str, due_ms: int, wake: Callable[[], None]) -> None:
+        """Call ``wake`` for a job that has fallen due, unless another server sees to it."""
 
 
 MIN_KNOWN_EMPTY_SECONDS = 30.0
@@ -43,6 +54,8 @@ class Broker:
         backend: the store.
         notifiers: each is called with new jobs that no dequeue here waits for; none if there are no other processes and
             servers.
+        offers: offers jobs to other servers, one after the other; None: they are told of all, and see to them by
+            themselves.
         cancel_notifiers: each is called with the descriptors of running jobs that this process has asked to stop.
         cancellations: which running jobs have been asked to stop.
         endings: who waits for the end of which jobs.
@@ -56,6 +69,7 @@ class Broker:
         observe: Callable[[str, float], None] = lambda _, __: None,
     ) -> None:
         self.notifiers: list[NotifyOfJobs] = []
+        self.offers: OffersJobs | None = None
         self.cancel_notifiers: list[OnCancelled] = []
         self.backend: ServerStore = backend
         self._is_serial = backend.capabilities.is_serial
@@ -64,8 +78,8 @@ class Broker:
         self._observe = observe
         # Each empty poll extends this time, and one or two polls may fail before it ends.
         known_empty_seconds = max(MIN_KNOWN_EMPTY_SECONDS, 2 * backend.capabilities.poll_intervals.longest)
-        self._queues = QueueStates(now_ms, known_empty_seconds)
-        self._dequeues = DequeueHandler(backend, limits, self._queues, now_ms, observe)
+        self._queues = QueueStates(now_ms, known_empty_seconds, self._on_due)
+        self._dequeues = DequeueHandler(backend, limits, self._queues, now_ms, observe, offer_rest=self._offer_rest)
         self._unanswered_claims = UnansweredClaims(self.checkpoint)
         self.cancellations = Cancellations(now_ms)
         self.endings = Endings(is_lonely=self._is_serial)
@@ -151,7 +165,41 @@ class Broker:
         left = count if state is None else state.jobs_arrived(count, due_ms)
         if left > 0:
             for notify in self.notifiers:
-                notify(queue, due_ms, locations)
+                notify(queue, due_ms, locations, left)
+
+    def _offer_rest(self, queue: str) -> None:
+        if self.offers is not None:
+            self.offers.offer_rest(queue)
+
+    def _on_due(self, queue: str, due_ms: int) -> None:
+        """Wake a dequeue for a job that has fallen due, here or at another server that knows of it."""
+        state = self._queues.get_or_add(queue)
+
+        def wake() -> None:
+            if state.jobs_arrived(1, or_more=True):
+                self._offer_rest(queue)
+
+        if self.offers is None:
+            wake()
+        else:
+            self.offers.fallen_due(queue, due_ms, wake)
+
+    def take_jobs(self, queue: str, count: int | None, locations: Collection[JobLocation]) -> int:
+        """Wake dequeues for jobs that another server offers; return for how many.
+
+        Args:
+            queue: of the jobs.
+            count: how many there are; None: at least one.
+            locations: where they are, if that is known.
+        """
+        self.backend.jobs_arrived(queue, None, locations)
+        state, known = self._queues.get(queue), count or 1
+        return 0 if state is None else known - state.jobs_arrived(known, or_more=count is None)
+
+    def sees_to(self, queue: str, due_ms: int) -> bool:
+        """Return whether a dequeue here is woken when a job falls due, or was; other servers wake none then."""
+        state = self._queues.get(queue)
+        return state is not None and state.sees_to(due_ms)
 
     def on_remote_jobs(self, queue: str, due_ms: int | None, locations: Collection[JobLocation] = ()) -> None:
         """Wake a dequeue for a job that another process made claimable, now or when it is due; see ``OnJobs``."""

@@ -11,8 +11,9 @@ from pinlater.errors import DequeueRateLimited, QueueNotFound, ServiceError
 from pinlater.model.attempts import DequeuedJob
 from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, Dequeued
 from pinlater.server.backends.server_store import ServerStore
-from pinlater.server.broker.parking import Caller, DequeueWait, QueueState, QueueStates
+from pinlater.server.broker.parking import Caller, DequeueWait, QueueState
 from pinlater.server.broker.polling import QueuePoller
+from pinlater.server.broker.queue_states import QueueStates
 from pinlater.server.clock import elapsed_seconds
 from pinlater.server.limits.rate_limits import RateLimits
 
@@ -78,6 +79,7 @@ class DequeueHandler:
         queues: the known state of each queue.
         now_ms: the clock of the store.
         observe: receives the seconds that each dequeue took in the store.
+        offer_rest: is told of a queue with due jobs that no dequeue here is woken for.
 
     Attributes:
         waiting: number of parked dequeues; one that waits for several queues counts once.
@@ -91,8 +93,11 @@ class DequeueHandler:
         queues: QueueStates,
         now_ms: Callable[[], int],
         observe: Callable[[str, float], None],
+        *,
+        offer_rest: Callable[[str], None],
     ) -> None:
         self.waiting = 0
+        self._offer_rest = offer_rest
         self.is_stopping = False
         self._backend = backend
         self._limits = limits
@@ -245,7 +250,8 @@ class DequeueHandler:
             self._poller.look_again(queue)
             found = found._replace(has_more=False, next_due_ms=None)
         if found.has_more:
-            state.more_are_due()
+            if not state.more_are_due():
+                self._offer_rest(queue)
         elif found.is_held:  # jobs that end on another server are not announced
             state.record_shortfall(arrival_count, self._now_ms() + _RUNNING_LIMIT_RETRY_MS, is_at_running_limit=True)
         else:
@@ -297,5 +303,5 @@ class DequeueHandler:
     def _leave(self, request: DequeueRequest, wait: DequeueWait) -> None:
         for name in request.queues:
             state = self._queues.get(name)
-            if state is not None:
-                state.leave(wait)
+            if state is not None and not state.leave(wait):
+                self._offer_rest(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 _LONGEST_TIMER_SECONDS = 3600.0
@@ -157,14 +157,18 @@ class QueueState:
     Args:
         now_ms: the clock of the store.
         known_empty_seconds: a queue that was found empty is taken as empty for this long at most.
+        on_due: is told when a job has fallen due, in epoch milliseconds; None: a dequeue is woken.
 
     Attributes:
         is_at_running_limit: whether a limit of running jobs held jobs back when somebody last looked.
         activity: a number that changes whenever a dequeue is woken, or has tried to claim.
     """
 
-    def __init__(self, now_ms: Callable[[], int], known_empty_seconds: float) -> None:
+    def __init__(
+        self, now_ms: Callable[[], int], known_empty_seconds: float, on_due: Callable[[int], None] | None = None
+    ) -> None:
         self.activity = 0
+        self._on_due = on_due
         self._now_ms = now_ms
         self._known_empty_seconds = known_empty_seconds
         # In order of arrival. A dict would walk over all removed entries to find the first one.
@@ -200,7 +204,7 @@ class QueueState:
 
     @property
     def is_attended(self) -> bool:
-        """Whether a dequeue was woken here for every job that is known of: another one that is due is on somebody's way.
+        """Whether a dequeue was woken here for every job that is known of: somebody is on the way to all others.
 
         Not after news of jobs without their number, until a claim has left none.
         """
@@ -239,11 +243,16 @@ class QueueState:
         if wait is not None:
             self._woken.discard(wait)
 
-    def leave(self, wait: DequeueWait) -> None:
-        """Wake another dequeue in place of one that was woken and leaves without having tried to claim."""
-        if wait in self._woken:
-            self._woken.remove(wait)
-            self.more_are_due()
+    def leave(self, wait: DequeueWait) -> bool:
+        """Wake another dequeue in place of one that was woken and leaves without having tried to claim.
+
+        Returns:
+            False if there is none.
+        """
+        if wait not in self._woken:
+            return True
+        self._woken.remove(wait)
+        return self.more_are_due()
 
     def record_shortfall(
         self, arrival_count: int, next_due_ms: int | None, *, is_at_running_limit: bool = False
@@ -281,10 +290,14 @@ class QueueState:
             self._arrival_count += 1
         return max(count, 0)
 
-    def more_are_due(self) -> None:
-        """Let the first dequeue in line try, and those that come: a claim has left jobs, or was not made."""
+    def more_are_due(self) -> bool:
+        """Let the first dequeue in line try, and those that come: a claim has left jobs, or was not made.
+
+        Returns:
+            Whether a dequeue waits.
+        """
         self._arrival_count += 1
-        self.wake_next()
+        return self.wake_next() > 0
 
     def mark_uncertain(self) -> None:
         """Forget after a failed call that the queue is empty; let the first dequeue in line try soon."""
@@ -328,7 +341,18 @@ class QueueState:
             self._timer = asyncio.get_running_loop().call_later(pause_seconds, self._check_due)
         else:
             self._last_due_ms, self._due_ms = self._due_ms, None
-            self.jobs_arrived(1, or_more=True)
+            if self._on_due is None:
+                self.jobs_arrived(1, or_more=True)
+            else:
+                self._on_due(self._last_due_ms)
+
+    def sees_to(self, due_ms: int) -> bool:
+        """Return whether a dequeue is woken when a job falls due, or was; if one waits, it is."""
+        if due_ms <= self._last_due_ms:
+            return True
+        if self._waits:
+            self._wake_by(due_ms)
+        return bool(self._waits)
 
     def wake_next(self) -> int:
         """Wake the first dequeue in line; if it leaves jobs, it wakes the next.
@@ -343,37 +367,3 @@ class QueueState:
         self.activity += 1
         wait.wake()
         return wait.limit
-
-
-class QueueStates:
-    """Holds the state of each queue that a dequeue has asked for.
-
-    Args:
-        now_ms: the clock of the store.
-        known_empty_seconds: as in ``QueueState``.
-    """
-
-    def __init__(self, now_ms: Callable[[], int], known_empty_seconds: float) -> None:
-        self.known_empty_seconds = known_empty_seconds
-        self._now_ms = now_ms
-        self._queues: dict[str, QueueState] = {}
-
-    def __iter__(self) -> Iterator[QueueState]:
-        return iter(self._queues.values())
-
-    def get_or_add(self, queue: str) -> QueueState:
-        """Return the state of a queue, adding it if needed."""
-        state = self._queues.get(queue)
-        if state is None:
-            state = self._queues[queue] = QueueState(self._now_ms, self.known_empty_seconds)
-        return state
-
-    def get(self, queue: str) -> QueueState | None:
-        """Return the state of a queue; None if no dequeue has asked for it."""
-        return self._queues.get(queue)
-
-    def forget(self, queue: str) -> None:
-        """Forget a queue that does not exist; dequeues that wait for it try again, and fail."""
-        state = self._queues.pop(queue, None)
-        if state is not None:
-            state.wake_all()

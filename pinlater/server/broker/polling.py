@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pinlater.errors import ServiceError
 from pinlater.server.backends.server_store import ServerStore
-from pinlater.server.broker.parking import QueueStates
+from pinlater.server.broker.queue_states import QueueStates
 
 log = logging.getLogger(__name__)
 

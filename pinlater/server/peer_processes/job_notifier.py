@@ -60,7 +60,11 @@ class JobNotifier:
         self._path.unlink(missing_ok=True)
 
     def notify(
-        self, queue: str, due_ms: int | None = None, locations: Callable[[], Collection[JobLocation]] = tuple
+        self,
+        queue: str,
+        due_ms: int | None = None,
+        locations: Callable[[], Collection[JobLocation]] = tuple,
+        _count: int = 1,
     ) -> None:
         """Notify the other processes of a job, at once or together with those of the next few milliseconds."""
         if self._others:

@@ -11,7 +11,7 @@ from pinlater.server.peer_processes.cancellation_message import cancelled_in
 BATCH_SECONDS = 0.005
 """Time between two messages."""
 
-_MOST_LOCATIONS = 16
+MOST_LOCATIONS = 16
 """Of one queue in a message; if there are more, none is named."""
 
 
@@ -34,7 +34,7 @@ class NotificationBatch:
         """Add that a queue has new jobs; see ``OnJobs``."""
         if due_ms is None:
             known = self._locations.setdefault(queue, set())
-            is_known = known is not None and locations and len(known) + len(locations) <= _MOST_LOCATIONS
+            is_known = known is not None and locations and len(known) + len(locations) <= MOST_LOCATIONS
             self._locations[queue] = {*known, *locations} if is_known and known is not None else None
         unsent_ms = self._unsent.get(queue, due_ms)
         self._unsent[queue] = None if unsent_ms is None or due_ms is None else min(unsent_ms, due_ms)
@@ -57,11 +57,16 @@ class NotificationBatch:
             self._timer = asyncio.get_running_loop().call_later(BATCH_SECONDS, self._flush)
 
 
+def notification(queue: str, due_ms: int | None, locations: Collection[JobLocation] | None) -> bytes:
+    """Encode that a queue has new jobs; see ``OnJobs``."""
+    return f"{'' if due_ms is None else due_ms} {queue} {','.join(map(str, locations or ()))}\n".encode()
+
+
 def _messages(jobs: Iterable[tuple[str, int | None, Collection[JobLocation] | None]], most_bytes: int) -> list[bytes]:
     """Encode notifications into as few messages as possible, each of ``most_bytes`` at most."""
     messages = [bytearray()]
     for queue, due_ms, locations in jobs:
-        line = f"{'' if due_ms is None else due_ms} {queue} {','.join(map(str, locations or ()))}\n".encode()
+        line = notification(queue, due_ms, locations)
         if len(messages[-1]) + len(line) > most_bytes:
             messages.append(bytearray())
         messages[-1] += line

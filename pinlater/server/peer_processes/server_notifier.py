@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from hashlib import blake2b
 from hmac import compare_digest
 from typing import cast
@@ -22,7 +22,8 @@ from pinlater.server.backends.job_notifications import JobLocation, OnCancelled,
 from pinlater.server.backends.listeners import Listener, StoreListeners
 from pinlater.server.log_rate_limit import LogRateLimit
 from pinlater.server.peer_processes.cancellation_message import cancellation_messages
-from pinlater.server.peer_processes.notification_batch import NotificationBatch, receive
+from pinlater.server.peer_processes.job_offers import JobOffers, SeesToDue, TakeJobs
+from pinlater.server.peer_processes.notification_batch import NotificationBatch, notification, receive
 from pinlater.server.peer_processes.server_rank import ServerRank
 
 log = logging.getLogger(__name__)
@@ -51,6 +52,11 @@ class ServerNotifier(asyncio.DatagramProtocol):
         on_jobs: receives new jobs.
         on_gap: is called when notifications may have been missed.
         on_cancelled: receives running jobs that are asked to stop.
+        take: see ``TakeJobs``.
+        sees_to: see ``SeesToDue``.
+
+    Attributes:
+        offers: offers jobs to the other servers.
     """
 
     def __init__(
@@ -60,16 +66,20 @@ class ServerNotifier(asyncio.DatagramProtocol):
         on_jobs: OnJobs,
         on_gap: Callable[[], None],
         on_cancelled: OnCancelled,
+        *,
+        take: TakeJobs,
+        sees_to: SeesToDue,
     ) -> None:
         self._listeners = listeners
         self._on_jobs = on_jobs
         self._on_gap = on_gap
         self._on_cancelled = on_cancelled
         self._server_id = blake2b(server.encode(), digest_size=8).digest()
-        self._id = self._server_id + os.urandom(8)
+        self.own_id = self._server_id + os.urandom(8)
         self._secret = os.urandom(16)
         self._others: dict[bytes, Listener] = {}
         self._batch = NotificationBatch(self._send_to_others, _MOST_BYTES)
+        self.offers = JobOffers(self, take, sees_to)
         self._greeted = asyncio.Event()
         self._transport: asyncio.DatagramTransport | None = None
 
@@ -90,12 +100,13 @@ class ServerNotifier(asyncio.DatagramProtocol):
         self._transport = transport
         try:
             address = transport.get_extra_info("sockname")
-            me = Listener(self._id, address[0], address[1], self._secret)
+            me = Listener(self.own_id, address[0], address[1], self._secret)
             while True:
                 await self._meet(me)
                 await self._sleep()
         finally:
             self._batch.close()
+            self.offers.close()
             transport.close()
 
     async def _meet(self, me: Listener) -> None:
@@ -123,16 +134,45 @@ class ServerNotifier(asyncio.DatagramProtocol):
         await asyncio.sleep(_GREETING_GAP_SECONDS)
 
     def notify(
-        self, queue: str, due_ms: int | None = None, locations: Callable[[], Collection[JobLocation]] = tuple
+        self,
+        queue: str,
+        due_ms: int | None = None,
+        locations: Callable[[], Collection[JobLocation]] = tuple,
+        count: int = 1,
     ) -> None:
-        """Notify the other servers of a job, at once or together with those of the next few milliseconds."""
-        if self._others:
+        """Offer due jobs to the other servers, and tell them of those that fall due later; see ``NotifyOfJobs``."""
+        if not self._others:
+            return
+        if due_ms is None:
+            self.offers.offer(queue, count, locations())
+        else:
             self._batch.add(queue, due_ms, locations())
 
     def notify_cancelled(self, descriptors: Sequence[str]) -> None:
         """Notify the other servers of jobs that are asked to stop."""
         for message in cancellation_messages(descriptors, _MOST_BYTES):
             self._send_to_others(message)
+
+    @property
+    def ids(self) -> Collection[bytes]:
+        """The processes of other servers."""
+        return self._others
+
+    def send(self, message: bytes, to: bytes) -> None:
+        """Send a message to one of them."""
+        listener = self._others.get(to)
+        if listener is not None:
+            self._send(message, listener)
+
+    def announce(self, queue: str, locations: Collection[JobLocation], to: Iterable[bytes]) -> None:
+        """Tell some of them of jobs that are due."""
+        message = notification(queue, None, locations)
+        for peer in to:
+            self.send(message, peer)
+
+    def announce_to_all(self, queue: str, locations: Collection[JobLocation]) -> None:
+        """Tell all of them of jobs that are due, together with what else there is in the next few milliseconds."""
+        self._batch.add(queue, None, locations)
 
     def _send_to_others(self, message: bytes) -> None:
         for listener in self._others.values():
@@ -156,7 +196,8 @@ class ServerNotifier(asyncio.DatagramProtocol):
         if not message:
             self._greeted.set()
         try:
-            receive(message, self._on_jobs, self._on_cancelled)
+            if not self.offers.receive(message):
+                receive(message, self._on_jobs, self._on_cancelled)
         except ValueError:
             log.debug("a message of another version of the server was dropped")
 

@@ -41,12 +41,20 @@ class Server:
         self.cancelled = []
         listeners = StoreListeners(("127.0.0.1", 3306), store.meet)
         self.locations = set()
-        self.notifier = ServerNotifier(listeners, name, self._hear, self._note_gap, self.cancelled.extend)
+        self.notifier = ServerNotifier(
+            *(listeners, name, self._hear, self._note_gap, self.cancelled.extend),
+            take=self._take,
+            sees_to=lambda _queue, _due_ms: False,
+        )
         self.task = asyncio.ensure_future(self.notifier.run())
 
     def _hear(self, queue, due_ms, locations):
         self.heard.append((queue, due_ms))
         self.locations.update(locations)
+
+    def _take(self, queue, _count, locations):
+        self._hear(queue, None, locations)
+        return 0
 
     def _note_gap(self):
         self.gaps += 1
@@ -237,7 +245,6 @@ def test_without_a_way_to_the_database_nobody_listens(caplog):
 
 def test_others_are_told_where_the_jobs_are(run):
     async def test(_, one, two):
-        one.notifier.notify("emails")  # those after it are collected, and sent together
         one.notifier.notify("pins", None, lambda: [JobLocation("east", 2)])
         one.notifier.notify("pins", None, lambda: [JobLocation("west", None), JobLocation("east", 1)])
         await until(lambda: ("pins", None) in two.heard)
@@ -249,9 +256,9 @@ def test_others_are_told_where_the_jobs_are(run):
 @pytest.mark.parametrize("more", [[], [JobLocation(f"shard{number}", 1) for number in range(50)]])
 def test_if_not_all_places_are_known_or_they_are_many_none_is_named(run, more):
     async def test(_, one, two):
-        one.notifier.notify("emails")
+        one.notifier.announce_to_all("emails", ())  # those after it are collected, and sent together
         for locations in ([JobLocation("east", 2)], more, [JobLocation("west", 2)]):
-            one.notifier.notify("pins", None, lambda locations=locations: locations)
+            one.notifier.announce_to_all("pins", locations)
         await until(lambda: ("pins", None) in two.heard)
         assert two.locations == set()
 
@@ -269,5 +276,5 @@ def test_each_server_has_a_rank_of_its_own_and_processes_of_one_share_it(run):
 
 
 def test_a_server_that_knows_of_no_other_has_all_turns():
-    notifier = ServerNotifier(None, "a", None, None, None)
+    notifier = ServerNotifier(None, "a", None, None, None, take=None, sees_to=None)
     assert (notifier.rank.number, notifier.rank.servers) == (0, 1)

@@ -1,0 +1,319 @@
+"""Offer jobs that nobody waits for here to other servers, one after the other, until one has a dequeue for them.
+
+A server that is told of a job wakes a dequeue for it. If all are told, all but one wake it in vain. So one is asked at
+a time, in a message that it answers: how many of the jobs its dequeues are woken for. One that does not answer in some
+milliseconds has died, or hangs: then all others are told at once, as of jobs that fall due later.
+
+When a job falls due, every server that knows of it would wake a dequeue. For each queue and moment, the servers have
+an order, by a hash, and each asks those before it whether they see to the job; only if none does, it wakes a dequeue of
+its own.
+
+Nothing depends on a message: if one is lost, somebody asks in vain, or the job is found by a poll.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import blake2b
+from typing import NamedTuple, Protocol
+
+from pinlater.server.backends.job_notifications import JobLocation
+from pinlater.server.peer_processes.notification_batch import MOST_LOCATIONS
+
+_OFFER, _DUE, _ANSWER = b"offer", b"due", b"taken"
+
+_PATIENCE_SECONDS = (0.005, 0.1)
+"""For an answer: at least, and at most; in between, four times as long as answers take."""
+_PATIENCE_ROUND_TRIPS = 4
+_PATIENCE_SHARE = 0.125
+"""By how much each answer that takes less time shortens the patience; one that takes more counts in full."""
+
+_SILENT_SECONDS = 1.0
+"""A server that has not answered is not asked for so long; it is told of jobs that no other one takes."""
+
+_FULL_SECONDS = 5.0
+"""A server that did not take all it was offered is asked last for so long."""
+
+_REFUSED_SECONDS = 0.1
+"""For so long after no server took a job of a queue, all are told of new ones, which costs less than to ask each."""
+
+_MOST_QUESTIONS, _QUESTIONS_SECONDS = 200, 0.1
+"""No more is asked in such a time, a twentieth of a core: beyond that all servers are told, which share a message."""
+
+_MOST_REMEMBERED = 10_000
+
+
+class OtherServers(Protocol):
+    """The processes of other servers, by their ids."""
+
+    @property
+    def own_id(self) -> bytes:
+        """The id of this process."""
+
+    @property
+    def ids(self) -> Collection[bytes]:
+        """Those that are known."""
+
+    def send(self, message: bytes, to: bytes) -> None:
+        """Send a message to one of them; it may be lost."""
+
+    def announce(self, queue: str, locations: Collection[JobLocation], to: Iterable[bytes]) -> None:
+        """Tell some of them of jobs that are due, without an answer; see ``OnJobs``."""
+
+    def announce_to_all(self, queue: str, locations: Collection[JobLocation]) -> None:
+        """Tell all of them, together with what else there is to tell in the next few milliseconds."""
+
+
+TakeJobs = Callable[[str, int | None, Collection[JobLocation]], int]
+"""Wakes dequeues for jobs of a queue, given how many (None: some) and where they are; returns for how many."""
+
+SeesToDue = Callable[[str, int], bool]
+"""Returns whether this process sees to the jobs of a queue that fall due at a moment, in epoch milliseconds."""
+
+
+class _Question(NamedTuple):
+    """A message that waits for its answer, which ``then`` is given; None: there is none."""
+
+    peer: bytes
+    then: Callable[[int | None], None]
+    timer: asyncio.TimerHandle
+    sent_at: float
+
+
+@dataclass(slots=True)
+class _Offer:
+    """Jobs of a queue that are being offered.
+
+    Attributes:
+        queue: of the jobs.
+        count: how many there are, as far as is known.
+        or_more: whether there may be more.
+        locations: where they are; None: not all is known.
+        peers: whom to ask yet; the last one is next.
+    """
+
+    queue: str
+    count: int = 0
+    or_more: bool = False
+    locations: set[JobLocation] | None = field(default_factory=set)
+    peers: list[bytes] = field(default_factory=list)
+
+    def add(self, count: int | None, locations: Collection[JobLocation]) -> None:
+        """Add more jobs of the queue."""
+        self.count += count or 1
+        self.or_more |= count is None
+        known = None if self.locations is None or not locations else self.locations | {*locations}
+        self.locations = None if known is None or len(known) > MOST_LOCATIONS else known
+
+
+class JobOffers:
+    """Offers jobs to other servers, and answers what they offer.
+
+    Args:
+        others: to whom.
+        take: see ``TakeJobs``.
+        sees_to: see ``SeesToDue``.
+    """
+
+    def __init__(self, others: OtherServers, take: TakeJobs, sees_to: SeesToDue) -> None:
+        self._others = others
+        self._take = take
+        self._sees_to = sees_to
+        self._numbers = itertools.count(random.getrandbits(32))
+        self._questions: dict[int, _Question] = {}
+        self._late: dict[int, _Question] = {}
+        self._offers: dict[str, _Offer] = {}
+        self._next_offers: dict[str, _Offer] = {}
+        self._patience = _PATIENCE_SECONDS[0]
+        self._silent_until: dict[bytes, float] = {}
+        self._full_until: dict[tuple[str, bytes], float] = {}
+        self._refused_until: dict[str, float] = {}
+        self._asked = 0
+        self._asked_since = 0.0
+
+    def close(self) -> None:
+        """Ask nothing more."""
+        for question in self._questions.values():
+            question.timer.cancel()
+        self._questions.clear()
+
+    # Jobs that are due now
+
+    def offer(self, queue: str, count: int, locations: Collection[JobLocation]) -> None:
+        """Offer new jobs that are due."""
+        if self._is_refused(queue) or self._is_too_much():
+            self._others.announce_to_all(queue, locations)
+        else:
+            self._add(queue, count, locations)
+
+    def offer_rest(self, queue: str) -> None:
+        """Offer jobs that a claim has left, or that have fallen due; how many is unknown."""
+        if not (self._is_refused(queue) or self._is_too_much()):
+            self._add(queue, None, ())
+
+    def _is_refused(self, queue: str) -> bool:
+        """Return whether all servers know that the queue has jobs, and none had a dequeue for them."""
+        return _now() < self._refused_until.get(queue, 0.0)
+
+    def _is_too_much(self) -> bool:
+        """Return whether there were so many questions of late that no more is asked."""
+        now = _now()
+        if now >= self._asked_since + _QUESTIONS_SECONDS:
+            self._asked, self._asked_since = 0, now
+        return self._asked >= _MOST_QUESTIONS
+
+    def _add(self, queue: str, count: int | None, locations: Collection[JobLocation]) -> None:
+        """Offer jobs, or while others of the queue are on offer, let them be the next."""
+        is_next = queue in self._offers
+        offer = self._next_offers.setdefault(queue, _Offer(queue)) if is_next else _Offer(queue)
+        offer.add(count, locations)
+        if not is_next:
+            self._begin(offer)
+
+    def _begin(self, offer: _Offer) -> None:
+        self._offers[offer.queue] = offer
+        awake = self._awake()
+        random.shuffle(awake)
+        now = _now()
+        offer.peers = sorted(awake, key=lambda peer: self._full_until.get((offer.queue, peer), 0.0) <= now)
+        self._next(offer)
+
+    def _next(self, offer: _Offer) -> None:
+        if not offer.peers:
+            self._refused(offer)
+            return
+        peer, wanted = offer.peers.pop(), b"" if offer.or_more else b"%d" % offer.count
+        places = ",".join(map(str, offer.locations or ())).encode()
+        self._ask(peer, partial(self._answered_offer, offer, peer), _OFFER, offer.queue.encode(), wanted, places)
+
+    def _answered_offer(self, offer: _Offer, peer: bytes, taken: int | None) -> None:
+        if taken is None:  # rather tell all at once than let the job wait for each of them
+            self._announce(offer, [peer, *offer.peers])
+            self._end(offer)
+            return
+        offer.count -= taken
+        if taken and offer.or_more:  # that server goes on offering what its claims leave
+            offer.count = 0
+        if offer.count <= 0:
+            self._end(offer)
+            return
+        self._remember_full(offer.queue, peer)
+        self._next(offer)
+
+    def _refused(self, offer: _Offer) -> None:
+        silent = set(self._others.ids) - set(self._awake())
+        if silent:
+            self._announce(offer, silent)
+        if len(self._refused_until) > _MOST_REMEMBERED:
+            self._refused_until.clear()
+        self._refused_until[offer.queue] = _now() + _REFUSED_SECONDS
+        self._end(offer)
+
+    def _end(self, offer: _Offer) -> None:
+        """End an offer, and begin the next one of the queue."""
+        del self._offers[offer.queue]
+        following = self._next_offers.pop(offer.queue, None)
+        if following is None:
+            return
+        if self._is_refused(offer.queue):
+            self._others.announce_to_all(offer.queue, following.locations or ())
+        else:
+            self._begin(following)
+
+    def _announce(self, offer: _Offer, peers: Iterable[bytes]) -> None:
+        self._others.announce(offer.queue, offer.locations or (), peers)
+
+    def _remember_full(self, queue: str, peer: bytes) -> None:
+        if len(self._full_until) > _MOST_REMEMBERED:
+            self._full_until.clear()
+        self._full_until[queue, peer] = _now() + _FULL_SECONDS
+
+    # Jobs that fall due
+
+    def fallen_due(self, queue: str, due_ms: int, wake: Callable[[], None]) -> None:
+        """Wake a dequeue for a job that has fallen due, unless a server before this one sees to it."""
+        if self._is_too_much():
+            wake()
+            return
+        own, moment = self._others.own_id, f"{queue} {due_ms}".encode()
+        order = sorted([*self._awake(), own], key=lambda peer: blake2b(moment, digest_size=8, key=peer).digest())
+        self._ask_whether_seen_to(queue, due_ms, order[: order.index(own)], wake)
+
+    def _ask_whether_seen_to(self, queue: str, due_ms: int, peers: Sequence[bytes], wake: Callable[[], None]) -> None:
+        if not peers:
+            wake()
+            return
+        first, *rest = peers
+
+        def then(is_seen_to: int | None) -> None:
+            if not is_seen_to:
+                self._ask_whether_seen_to(queue, due_ms, rest, wake)
+
+        self._ask(first, then, _DUE, queue.encode(), b"%d" % due_ms)
+
+    # Messages
+
+    def _awake(self) -> list[bytes]:
+        """Return the servers that may be asked."""
+        now = _now()
+        self._silent_until = {peer: until for peer, until in self._silent_until.items() if until > now}
+        return [peer for peer in self._others.ids if peer not in self._silent_until]
+
+    def _ask(self, peer: bytes, then: Callable[[int | None], None], kind: bytes, *words: bytes) -> None:
+        self._asked += 1
+        number, loop = next(self._numbers), asyncio.get_running_loop()
+        timer = loop.call_later(self._patience, self._unanswered, number)
+        self._questions[number] = _Question(peer, then, timer, loop.time())
+        self._others.send(b" ".join((kind, self._others.own_id.hex().encode(), b"%d" % number, *words)), peer)
+
+    def _unanswered(self, number: int) -> None:
+        question = self._questions.pop(number)
+        if len(self._late) >= _MOST_REMEMBERED:
+            self._late.clear()
+        self._late[number] = question
+        self._silent_until[question.peer] = _now() + _SILENT_SECONDS
+        question.then(None)
+
+    def _answered(self, number: int, answer: int) -> None:
+        question = self._questions.pop(number, None) or self._late.get(number)
+        if question is None:
+            return
+        enough = _PATIENCE_ROUND_TRIPS * (_now() - question.sent_at)
+        patience = max(enough, self._patience + (enough - self._patience) * _PATIENCE_SHARE)
+        self._patience = min(max(patience, _PATIENCE_SECONDS[0]), _PATIENCE_SECONDS[1])
+        question.timer.cancel()
+        if self._late.pop(number, None) is None:  # else the others were told
+            question.then(answer)
+
+    def receive(self, message: bytes) -> bool:
+        """Answer a question, or take an answer; return False for messages of other kinds.
+
+        Raises:
+            ValueError: it is of another version.
+        """
+        kind, *words = message.split(b" ")
+        if kind == _ANSWER:
+            number, answer = words
+            self._answered(int(number), int(answer))
+        elif kind == _OFFER:
+            sender, number, queue, count, places = words
+            locations = [JobLocation.parse(place) for place in places.decode().split(",") if place]
+            self._answer(sender, number, self._take(queue.decode(), int(count) if count else None, locations))
+        elif kind == _DUE:
+            sender, number, queue, due_ms = words
+            self._answer(sender, number, self._sees_to(queue.decode(), int(due_ms)))
+        else:
+            return False
+        return True
+
+    def _answer(self, sender: bytes, number: bytes, answer: int) -> None:
+        self._others.send(b" ".join((_ANSWER, b"%d" % int(number), b"%d" % answer)), bytes.fromhex(sender.decode()))
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
