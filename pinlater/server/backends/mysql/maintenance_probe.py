@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
+from pinlater.model.statistics import HOUR, MINUTE
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.queries import one_row
 
@@ -34,6 +35,7 @@ class MaintenanceWork(NamedTuple):
         deleted_inbox: id of a deleted job that left messages.
         failure_group: when to see next whether a failure group is empty.
         key_rate: when the first key with a rate would have started its next job, in epoch microseconds.
+        first_minute, first_hour: when the first period of statistics begins.
     """
 
     claim_expires: int | None
@@ -45,6 +47,12 @@ class MaintenanceWork(NamedTuple):
     deleted_inbox: int | None
     failure_group: int | None
     key_rate: int | None
+    first_minute: int | None
+    first_hour: int | None
+
+    def first_period(self, resolution: int) -> int | None:
+        """Return when the first period of statistics of a resolution begins."""
+        return self.first_minute if resolution == MINUTE else self.first_hour
 
 
 class MaintenanceProbe:
@@ -56,7 +64,9 @@ class MaintenanceProbe:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._query = one_row(database.queries.bind(name) for name in _QUERIES)
+        bind = database.queries.bind
+        statistics = (bind("first_statistics", resolution=resolution) for resolution in (MINUTE, HOUR))
+        self._query = one_row([*map(bind, _QUERIES), *statistics])
         self._reading: asyncio.Task[MaintenanceWork] | None = None
 
     async def find(self) -> MaintenanceWork:

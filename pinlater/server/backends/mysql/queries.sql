@@ -950,6 +950,10 @@ STRAIGHT_JOIN {db}.statistics FORCE INDEX (PRIMARY)
 ON resolution = :resolution AND statistics.start = periods.start AND kind = :kind AND queue = :queue
 WHERE :is_any OR name = :name LIMIT :limit
 
+-- name: first_statistics
+-- When the first period begins.
+SELECT start FROM {db}.statistics FORCE INDEX (PRIMARY) WHERE resolution = :resolution ORDER BY start LIMIT 1
+
 -- name: forget_statistics
 DELETE FROM {db}.statistics WHERE resolution = :resolution AND start < :before
 ORDER BY resolution, start, kind, queue, name LIMIT :limit

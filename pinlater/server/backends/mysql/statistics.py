@@ -8,6 +8,7 @@ from itertools import groupby
 from pinlater.model.statistics import KEPT_SECONDS
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.maintenance_probe import MaintenanceProbe
 from pinlater.server.backends.mysql.queries import Value, blob
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.statistics import (
@@ -29,6 +30,7 @@ class MysqlStatistics:
     """The part of a shard that keeps statistics."""
 
     _database: Database
+    _probe: MaintenanceProbe
 
     async def add_statistics(self, entries: Sequence[StatisticsEntry]) -> None:
         await self._database.change(lambda transaction: _add(transaction, sorted(entries)), is_repeatable=False)
@@ -37,7 +39,14 @@ class MysqlStatistics:
         return await self._database.read(lambda connection: _read(self._database, connection, which, limit))
 
     async def forget_statistics(self, limit: int) -> int:
-        return sum([await _forget(self._database, resolution, limit) for resolution in KEPT_SECONDS])
+        work, now_ms = await self._probe.find(), self._database.now_ms()
+        first = {resolution: work.first_period(resolution) for resolution in KEPT_SECONDS}
+        expired = [
+            resolution
+            for resolution, start_ms in first.items()
+            if start_ms is not None and start_ms < expired_before_ms(now_ms, resolution)
+        ]
+        return sum([await _forget(self._database, resolution, limit) for resolution in expired])
 
 
 async def _forget(database: Database, resolution: int, limit: int) -> int:

@@ -15,6 +15,9 @@ NEAR_MS, FAR_MS = 250, 6000
 """Servers whose clocks are nearer than the first agree, those that are farther apart than the second do not. Each reads
 the shard's clock more often than the second."""
 
+FRESH_MS = 500
+"""A record that is younger is left for the next reading: so there is always one that is younger than ``FAR_MS``."""
+
 
 class ClockRecord(NamedTuple):
     """The time that a server goes by, stored at a shard whose clock it has read.
@@ -99,7 +102,7 @@ class ShardClock:
         apart_ms = 0.0 if theirs_ms is None else abs(theirs_ms - self.now_ms())
         if apart_ms > (NEAR_MS if is_first else FAR_MS):
             self._steady = SteadyClock(self._wall, self._elapsed, theirs_ms)
-        elif not is_first:
+        elif not is_first and not (apart_ms < NEAR_MS and last is not None and 0 <= own_ms - last.seen_ms < FRESH_MS):
             return ClockRecord(self.now_ms() - own_ms, own_ms)
         return None
 

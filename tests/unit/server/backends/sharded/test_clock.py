@@ -162,3 +162,22 @@ def test_a_sharded_store_without_answers_keeps_the_clock(fleet, machine, caplog)
             shard.error = error
         fleet.run(updater.update())
     assert caplog.text.count("no shard tells its time") == 2
+
+
+def test_servers_that_read_a_clock_at_the_same_time_leave_one_record(machine):
+    one, two = machine.shard_clock(), machine.shard_clock()
+
+    def meet(clock, last):
+        machine.read(clock)
+        return clock.meet(machine.shown_ms, last)
+
+    assert meet(one, None) is meet(two, None) is None  # each sees first what is there
+    record = meet(one, None)
+    assert record.seen_ms == machine.shown_ms
+    assert meet(two, record) is None
+    machine.passed += 0.2
+    assert meet(two, record) is None
+    machine.passed += 0.4
+    assert meet(two, record).seen_ms == machine.shown_ms
+    other = record._replace(seen_ms=machine.shown_ms, ahead_ms=record.ahead_ms + 1000)
+    assert meet(two, other).ahead_ms == pytest.approx(0)  # of a server that goes by another time
