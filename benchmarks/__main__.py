@@ -22,7 +22,6 @@ from benchmarks import (
     fleet_drain,
     half_load,
     idle_fleet,
-    in_vain,
     joined,
     keys,
     latency,
@@ -35,6 +34,7 @@ from benchmarks import (
     single_dequeue,
     single_enqueue,
     steps,
+    vain,
     worker_drain,
 )
 from benchmarks.figures import Figure, cell_tables, table
@@ -64,7 +64,7 @@ BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
     "idle_fleet": idle_fleet.measure,
     "many_shards": many_shards.measure,
     "fleet_drain": fleet_drain.measure,
-    "in_vain": in_vain.measure,
+    "vain": vain.measure,
     "dashboard": dashboard.measure,
     "outages": outages.measure,
 }
@@ -94,9 +94,9 @@ def main(  # noqa: PLR0917 - click calls it
     """Measure PinLater beside a bare loop of the store's driver.
 
     NAMES are bulk_enqueue, single_enqueue, single_dequeue, half_load, one_call, worker_drain, latency, depth, parked,
-    recovery, servers, keys, joined, steps, idle_fleet, many_shards, fleet_drain, in_vain, dashboard and outages (the
-    last ones of a store with servers); without, all. With --waiting, each is measured twice: the second column is
-    without those jobs.
+    recovery, servers, keys, joined, steps, idle_fleet, many_shards, fleet_drain, vain, dashboard and outages (the last
+    ones of a store with servers); without, all. With --waiting, each is measured twice: the second column is without
+    those jobs.
     """
     raise_open_files()
     figures: list[Figure] = []

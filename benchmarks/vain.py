@@ -20,7 +20,8 @@ from pinlater.protocol.messages import PinLaterJobAckInfo
 
 SERVERS = (4, 8)
 SHARDS = 4
-WAITING = 10
+WAITING = 40
+"""At all servers together."""
 JOBS = 500
 PAUSE_SECONDS = 0.02
 DELAY_MS = 1000
@@ -62,7 +63,7 @@ def _measure_case(setting: Setting, count: int, case: _Case) -> list[Figure]:
         servers = [stack.enter_context(server) for server in setting.servers(count, name, shards=SHARDS)]
         servers[0].create_queue("jobs")
         for server in servers[case.is_elsewhere :]:
-            for _ in range(WAITING):
+            for _ in range(WAITING // count):
                 Thread(target=_consume, args=(server, got), daemon=True).start()
         time.sleep(max(SETTLE_SECONDS * setting.scale, 2.0))
         claims, statements = _claims(servers), setting.statements(name)
