@@ -67,7 +67,7 @@ class BareStore:
     def succeed(self, ids: Sequence[int]) -> None:
         """Acknowledge what the last claim brought, in one transaction."""
         with self._transaction() as connection:
-            parameters = (QUEUE_ID, _now_ms(), json.dumps(ids), f"bare:{self._claims}", PRIORITY)
+            parameters = (QUEUE_ID, _now_ms(), f"bare:{self._claims}", PRIORITY, json.dumps(ids))
             connection.execute(QUERIES["succeed_jobs"], parameters)
 
     def drain(self, batch_size: int, *, most: int) -> int:

@@ -15,10 +15,10 @@ from pinlater.server.backends.records import Settled
 from pinlater.server.backends.sqlite import failure_groups
 from pinlater.server.backends.sqlite.children import tell_ended
 from pinlater.server.backends.sqlite.keys import keys_of, let_next_through
-from pinlater.server.backends.sqlite.queries import QUERIES
+from pinlater.server.backends.sqlite.queries import QUERIES, by_ids
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list, joined
 
-_SUCCEED_MANY = QUERIES["succeed_jobs"]
+_SUCCEED_MANY = by_ids("succeed_jobs")
 _KEEP_RUN_TIMES = QUERIES["keep_run_times"]
 _SUCCEED_ONE = QUERIES["succeed_job"]
 _END_ONE = QUERIES["end_job"]
@@ -30,6 +30,9 @@ _LAST_MS = 2**63 - 1
 
 _MAX_GROUPED_ACKS = 10
 """A call with more acks pays for statements of its own."""
+
+_LongRun = tuple[int, int, str | None]
+"""A job that took long: its id, how many milliseconds, and the claim of its ack."""
 
 _held_jobs = msgspec.json.Decoder(list[tuple[int, int, str | None]]).decode
 
@@ -45,10 +48,6 @@ class SqliteAckRequest(NamedTuple):
 def ack_jobs(transaction: SqliteTransaction, requests: Sequence[SqliteAckRequest]) -> list[Settled]:
     """Ack the jobs of each call; those that are not in progress, or under another claim, stay as they are."""
     settled = [_ack_call(transaction, requests[0])] if len(requests) == 1 else _ack_calls(transaction, requests)
-    for queue_id, succeeded, _ in requests:
-        if long_runs := [ack for ack in succeeded if ack.run_ms is not None]:
-            listed = msgspec.json.encode([(ack.job.local_id, ack.run_ms, ack.claim) for ack in long_runs]).decode()
-            transaction.run(_KEEP_RUN_TIMES, (queue_id, transaction.now, listed))
     if transaction.queues.with_parents:  # after all acks: many children of one parent may be among them
         ended: defaultdict[int, list[int]] = defaultdict(list)
         for queue_id, *acks in requests:
@@ -85,14 +84,17 @@ def _succeed_calls(transaction: SqliteTransaction, calls: Sequence[SqliteAckRequ
     held = {local_id: (priority, claim) for local_id, priority, claim in _held_jobs(rows)}
     ids: list[int] = []
     results: dict[int, bytes] = {}
+    long_runs: list[_LongRun] = []
     settled: list[Settled] = []
     for call in calls:
         changed = 0
-        for (_, _, priority, local_id), claim, _, _, _, result, *_ in call.succeeded:
+        for (_, _, priority, local_id), claim, _, _, _, result, _, _, run_ms in call.succeeded:
             holder = held.get(local_id)
             if holder is not None and holder[0] == priority and (claim is None or holder[1] == claim):
                 del held[local_id]  # a second ack of it is stale
                 changed += 1
+                if run_ms is not None:
+                    long_runs.append((local_id, run_ms, claim))
                 if result is None:
                     ids.append(local_id)
                 else:
@@ -102,6 +104,7 @@ def _succeed_calls(transaction: SqliteTransaction, calls: Sequence[SqliteAckRequ
         transaction.run(_SUCCEED_HELD, (transaction.now, id_list(ids)))
     if results:
         _succeed_with(transaction, calls[0].queue_id, results)
+    _keep_run_times(transaction, calls[0].queue_id, long_runs)
     return settled
 
 
@@ -111,7 +114,7 @@ def _ack_call(transaction: SqliteTransaction, request: SqliteAckRequest) -> Sett
     changed += ended + retried
     stale = len(request.succeeded) + len(request.failed) - changed
     due = min((_retry_at(transaction.now, ack.retry_delay_ms) for ack in request.failed), default=None)
-    named = [ack.job.local_id for acks in request[1:] for ack in acks]
+    named = (ack.job.local_id for acks in request[1:] for ack in acks)
     through = let_next_through(transaction, keys_of(transaction, request.queue_id, named))
     return Settled(changed, stale, due, failed=ended, let_through=through)
 
@@ -126,7 +129,10 @@ def _succeed(transaction: SqliteTransaction, queue_id: int, acks: Sequence[Store
     alike: defaultdict[tuple[str | None, int], list[int]] = defaultdict(list)
     with_results: defaultdict[tuple[str | None, int], dict[int, bytes]] = defaultdict(dict)
     apart: list[tuple[object, ...]] = []
-    for (_, _, priority, local_id), claim, status, _, _, result, *_ in acks:
+    long_runs: list[_LongRun] = []
+    for (_, _, priority, local_id), claim, status, _, _, result, _, _, run_ms in acks:
+        if run_ms is not None:
+            long_runs.append((local_id, run_ms, claim))
         if status:
             apart.append((queue_id, transaction.now, local_id, claim, priority, status, result))
         elif result is None:
@@ -134,13 +140,22 @@ def _succeed(transaction: SqliteTransaction, queue_id: int, acks: Sequence[Store
         else:
             with_results[claim, priority].setdefault(local_id, result)
     changed = sum(
-        transaction.run(_SUCCEED_MANY, (queue_id, transaction.now, id_list(ids), claim, priority))
+        transaction.run_on(_SUCCEED_MANY, (queue_id, transaction.now, claim, priority), ids)
         for (claim, priority), ids in alike.items()
     )
     changed += sum(
         _succeed_with(transaction, queue_id, results, *alike_in) for alike_in, results in with_results.items()
     )
-    return changed + (transaction.run_many(_SUCCEED_ONE, apart) if apart else 0)
+    changed += transaction.run_many(_SUCCEED_ONE, apart) if apart else 0
+    _keep_run_times(transaction, queue_id, long_runs)
+    return changed
+
+
+def _keep_run_times(transaction: SqliteTransaction, queue_id: int, long_runs: Sequence[_LongRun]) -> None:
+    """Keep how long those jobs ran that have succeeded just now."""
+    if long_runs:
+        listed = msgspec.json.encode(long_runs).decode()
+        transaction.run(_KEEP_RUN_TIMES, (queue_id, transaction.now, listed))
 
 
 def _succeed_with(

@@ -14,10 +14,10 @@ from pinlater.server.backends.records import Dequeued
 from pinlater.server.backends.sqlite.claimable import walk_claimable
 from pinlater.server.backends.sqlite.key_rates import count_starts
 from pinlater.server.backends.sqlite.keys import keys_of, let_next_through
-from pinlater.server.backends.sqlite.queries import QUERIES
-from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
+from pinlater.server.backends.sqlite.queries import QUERIES, by_ids
+from pinlater.server.backends.sqlite.transaction import SqliteTransaction
 
-_CLAIM = QUERIES["claim_jobs"]
+_CLAIM = by_ids("claim_jobs")
 _CLAIM_OF_MANY = QUERIES["claim_jobs_of_many"]
 _CLAIMED = QUERIES["claimed_of_queue"]
 _NEXT_DUE = QUERIES["next_due"]
@@ -143,7 +143,7 @@ def _claim_due(
             max_bytes=room,
             is_first=not jobs,
         ):
-            transaction.run(_CLAIM, (now, request.claim, now + lease_ms, lease_ms, id_list(found.ids)))
+            transaction.run_on(_CLAIM, (now, request.claim, now + lease_ms, lease_ms), found.ids)
             jobs += found.with_bodies(transaction.rows, prefix)
             turns.record(queue_id, found.ids)
             room, is_cut = room - found.bytes_taken, found.is_cut

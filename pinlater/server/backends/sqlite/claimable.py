@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -15,6 +16,9 @@ from pinlater.server.backends.sqlite.transaction import id_list
 
 _CLAIMABLE = QUERIES["claimable_jobs"]
 _BODIES = QUERIES["bodies_of_jobs"]
+
+_dequeued_job: Callable[[tuple[Any, ...]], DequeuedJob] = partial(tuple.__new__, DequeuedJob)
+"""Makes a record without a call in Python: every job that is claimed passes here."""
 
 _numbers = msgspec.json.Decoder(list[int]).decode
 
@@ -29,7 +33,7 @@ class Claimable(NamedTuple):
         is_cut: whether there was no room for the next one.
     """
 
-    ids: Sequence[int]
+    ids: list[int]
     sizes: Sequence[int]
     allowed: Sequence[int]
     remaining: Sequence[int]
@@ -44,14 +48,11 @@ class Claimable(NamedTuple):
 
     def with_bodies(self, rows: Rows, prefix: str) -> list[DequeuedJob]:
         """Return the jobs as they are handed out; ``prefix`` is the head of their descriptors."""
-        [(bodies,)] = rows(_BODIES, (id_list(self.ids),))
-        ends = list(accumulate(self.sizes))
-        return [
-            DequeuedJob(f"{prefix}{local_id}", bodies[end - size : end], allowed, remaining, created_at, run_after)
-            for local_id, size, end, allowed, remaining, created_at, run_after in zip(
-                self.ids, self.sizes, ends, self.allowed, self.remaining, self.created_at, self.run_after, strict=True
-            )
-        ]
+        [(joined,)] = rows(_BODIES, (id_list(self.ids),))
+        descriptors = [f"{prefix}{local_id}" for local_id in self.ids]
+        bodies = [joined[end - size : end] for size, end in zip(self.sizes, accumulate(self.sizes), strict=True)]
+        told = descriptors, bodies, self.allowed, self.remaining, self.created_at, self.run_after
+        return list(map(_dequeued_job, zip(*told, strict=True)))
 
 
 def walk_claimable(

@@ -240,11 +240,11 @@ SELECT json_group_array(json_array(asked.value, (
 ))) FROM json_each(?1) AS asked
 
 -- name: succeed_jobs
--- Success acks of one claim and priority, as a JSON list of ids: ?3 ids, ?4 claim or NULL for any, ?5 priority.
+-- Success acks of one claim and priority: ?3 claim or NULL for any, ?4 priority, ?5 ids as a JSON list.
 UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?2, claim_expires = NULL, unique_key = NULL, is_cancelled = 0,
                 failure_group = NULL
-WHERE id IN (SELECT value FROM json_each(?3))
-  AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL OR claim = ?4)
+WHERE id IN (SELECT value FROM json_each(?5))
+  AND state = 1 AND queue_id = ?1 AND priority = ?4 AND (?3 IS NULL OR claim = ?3)
 
 -- name: succeed_job
 -- One success ack with a status: ?3 id, ?4 claim or NULL, ?5 priority, ?6 status, ?7 result.

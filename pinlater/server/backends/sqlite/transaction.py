@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable
 from itertools import accumulate
 from typing import Any
 
-from pinlater.server.backends.sqlite.queries import QUERIES
+import msgspec
+
+from pinlater.server.backends.sqlite.queries import QUERIES, ByIds
 
 ID_BLOCK = 100_000
 """How many ids are reserved at once; those that a crash leaves of a block are never used."""
@@ -109,6 +110,15 @@ class SqliteTransaction:
         """Execute a statement; return how many rows it changed."""
         return self._connection.execute(sql, parameters).rowcount  # type: ignore[arg-type]
 
+    def run_on(self, statement: ByIds, parameters: tuple[Any, ...], ids: list[int]) -> int:
+        """Execute a statement for the jobs with these ids; return how many rows it changed."""
+        if not ids:
+            return 0
+        first, last = ids[0], ids[-1]
+        if last - first == len(ids) - 1 and ids == list(range(first, last + 1)):
+            return self.run(statement.in_a_row, (*parameters, first, last))
+        return self.run(statement.listed, (*parameters, id_list(ids)))
+
     def rows(self, sql: str, parameters: Iterable[Any] = ()) -> list[Any]:
         """Execute a statement; return all its rows."""
         return self._connection.execute(sql, parameters).fetchall()  # type: ignore[arg-type]
@@ -120,7 +130,7 @@ class SqliteTransaction:
 
 def id_list(ids: Iterable[int]) -> str:
     """Return ids in the form that the queries take: a JSON list."""
-    return json.dumps(list(ids))
+    return msgspec.json.encode(list(ids)).decode()
 
 
 def joined(pieces: Iterable[bytes]) -> tuple[list[tuple[int, int]], bytes]:

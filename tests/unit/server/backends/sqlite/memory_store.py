@@ -42,13 +42,13 @@ class Store:
     """A store in memory, with the jobs of an example."""
 
     def __init__(self, rows):
-        self._connection = sqlite3.connect(":memory:", isolation_level=None)
-        weakref.finalize(self, self._connection.close)
+        self.connection = sqlite3.connect(":memory:", isolation_level=None)
+        weakref.finalize(self, self.connection.close)
         for version in range(1, SCHEMA_VERSION + 1):
-            self._connection.executescript(schema(version))
+            self.connection.executescript(schema(version))
         for local_id, (queue_id, state, priority, run_after, claim, body, attempts) in enumerate(rows, 1):
             row = (local_id, queue_id, state, priority, run_after, claim if state == 1 else None, body, attempts)
-            self._connection.execute(
+            self.connection.execute(
                 "INSERT INTO jobs (id, queue_id, state, priority, run_after, created_at, updated_at, attempts_allowed,"
                 " attempts_remaining, claim, body, claim_expires) VALUES (?1, ?2, ?3, ?4, ?5, 1, 1, 2, ?8, ?6, ?7,"
                 " iif(?3 = 1, 9, NULL))",
@@ -56,27 +56,27 @@ class Store:
             )
         self._queues = QueueTraits()
         self.statements = []
-        self._connection.set_trace_callback(self.statements.append)
-        self.transaction = SqliteTransaction(self._connection, NOW, IdBlock(), self._queues)
+        self.connection.set_trace_callback(self.statements.append)
+        self.transaction = SqliteTransaction(self.connection, NOW, IdBlock(), self._queues)
 
     def content(self):
-        return self._connection.execute("SELECT * FROM jobs ORDER BY id").fetchall()
+        return self.connection.execute("SELECT * FROM jobs ORDER BY id").fetchall()
 
     def messages(self):
         """Return the kinds and payloads of all messages by their ids; the order within a commit is left open."""
-        rows = self._connection.execute("SELECT number, id, kind, payload FROM messages ORDER BY number").fetchall()
+        rows = self.connection.execute("SELECT number, id, kind, payload FROM messages ORDER BY number").fetchall()
         assert [row[0] for row in rows] == list(range(1, len(rows) + 1))
         return {row[1]: row[2:] for row in rows}
 
     def make_children(self, queue_id, waits_for):
         """Give all jobs of a queue one parent, which sleeps in another queue; return its id."""
         parent = 1000
-        self._connection.execute(
+        self.connection.execute(
             "INSERT INTO jobs (id, queue_id, state, priority, run_after, created_at, updated_at, attempts_allowed,"
             " attempts_remaining, body, waits_for) VALUES (?, 9, 0, 1, ?, 1, 1, 2, 2, '', ?)",
             (parent, NOW + 10**9, waits_for),
         )
-        self._connection.execute(
+        self.connection.execute(
             "UPDATE jobs SET parent_id = ?1, parent = json_array('x:s1:p1:1000', 'join', id) WHERE queue_id = ?2",
             (parent, queue_id),
         )

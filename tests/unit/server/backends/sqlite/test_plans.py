@@ -7,7 +7,7 @@ import pytest
 
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.sqlite.database import SqliteDatabase
-from pinlater.server.backends.sqlite.queries import QUERIES
+from pinlater.server.backends.sqlite.queries import QUERIES, by_ids
 
 NOW = 1_700_000_000_000
 ROWS = {"due": 100_000, "scheduled": 100_000, "claimed": 2_000, "finished": 60_000}
@@ -173,6 +173,12 @@ def test_jobs_addressed_by_id_are_found_by_id(store, name):
     assert "SEARCH jobs USING INTEGER PRIMARY KEY (rowid=?)" in _plan(store, name)
 
 
+@pytest.mark.parametrize("name", ["claim_jobs", "succeed_jobs"])
+def test_jobs_with_ids_in_a_row_are_found_by_id(store, name):
+    plan = [row[3] for row in store.execute(f"EXPLAIN QUERY PLAN {by_ids(name).in_a_row}", [1] * 6)]
+    assert plan == ["SEARCH jobs USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"]
+
+
 class _Steps:
     """Counts the instructions of SQLite's machine, in hundreds: what a statement really does."""
 
@@ -245,7 +251,7 @@ class _Steps:
         ("unfinished_children", ("[7]", 10), 10, 5),
         ("asked_of_queue", (1, "[200008, 200010, 200012]"), 0, 2),
         ("unique_jobs", (1, '["key 800 0", "key 1600 1", "key 1", "none"]'), 2, 10),
-        ("succeed_jobs", (1, NOW, "[200008, 200010, 200012]", None, 3), 0, 10),
+        ("succeed_jobs", (1, NOW, None, 3, "[200008, 200010, 200012]"), 0, 10),
     ],
 )
 def test_work_does_not_grow_with_the_table(store, name, parameters, rows, most_hundreds):
