@@ -155,7 +155,7 @@ class Attempts:
         try:
             ended = self._runner.run(batch, 0, monotonic_ns())
         finally:
-            batch.finish(0)
+            batch.finish([0])
         return self._outcome(claimed, ended)
 
     def _batch(self, claimed: ClaimedJob) -> DequeuedBatch:

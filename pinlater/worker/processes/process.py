@@ -29,7 +29,7 @@ from pinlater.worker.options import WorkerOptions
 from pinlater.worker.pools import JobPool
 from pinlater.worker.processes.periodic_scheduler import FirstPeriodicJobs, PeriodicScheduler
 from pinlater.worker.session.ack_buffer import AckBuffer
-from pinlater.worker.session.batch import DequeuedBatch, queue_of
+from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.connector import Connector
 from pinlater.worker.session.fetcher import Fetcher
 from pinlater.worker.session.outcome import Failure, LostClaim, Outcome, ReleasedUnknown, Result
@@ -197,7 +197,7 @@ class JobProcess(ABC):
     # Running
 
     def _record_outcome(self, batch: DequeuedBatch, position: int, outcome: Outcome | None, nanoseconds: int) -> None:
-        queue = queue_of(batch.descriptors[position])
+        queue = batch.queues[position]
         if nanoseconds >= _LONG_RUN_NS:
             batch.keep_run_time(position, nanoseconds // 1_000_000)
         if outcome is None:
@@ -219,7 +219,7 @@ class JobProcess(ABC):
         else:
             self._counters.count_ending(queue, batch.area.kinds[position], outcome.ending, nanoseconds)
         if isinstance(outcome, LostClaim):
-            batch.finish(position)
+            batch.finish([position])
         elif isinstance(outcome, Failure):
             is_last = outcome.delay_ms is None or batch.metadata[position].attemptsRemaining <= 1
             if is_last and outcome.ending not in {UNREADABLE, CANCELLED}:
@@ -238,7 +238,7 @@ class JobProcess(ABC):
             return
         since_seconds = (monotonic_ns() - started_ns) / 1e9
         wait_ms = (self._clock.now() - since_seconds) * 1000 - due_ms
-        self._run_reporter.add_wait(queue_of(batch.descriptors[position]), batch.area.kinds[position], max(wait_ms, 0))
+        self._run_reporter.add_wait(batch.queues[position], batch.area.kinds[position], max(wait_ms, 0))
 
     def _unknown_name(self, name: str) -> str:
         """Return the name under which an unknown class is counted; the number of names is limited."""

@@ -70,7 +70,6 @@ class RunContext(BodyContext):
         batch: where it came from.
         position: its place there.
         saver: sends checkpoints.
-        patience_seconds: how long to try when there is no server; the life of a claim.
         services: what the contexts of a runner share.
 
     Attributes:
@@ -85,10 +84,7 @@ class RunContext(BodyContext):
         BodyInvalid: what its enqueue said cannot be read.
     """
 
-    next_run: NextRunPlan | None = None
-    result: bytes | None = None
     run_limits: RunLimits | None = None
-    may_have_metadata = False
     status_note = ""
     _next_save: float | None = None
     _sent_at: float | None = None
@@ -100,8 +96,6 @@ class RunContext(BodyContext):
         batch: DequeuedBatch,
         position: int,
         saver: Saver,
-        patience_seconds: float,
-        *,
         services: RunServices = DEFAULT_SERVICES,
     ) -> None:
         metadata = batch.metadata[position]
@@ -114,12 +108,15 @@ class RunContext(BodyContext):
         self._batch = batch
         self._position = position
         self._saver = saver
-        self._patience_seconds = patience_seconds
         self._services = services
         self._last_body = body = batch.bodies[position]
         self.options = job.job_options
-        if METADATA_BYTE in body:
-            self.may_have_metadata = True
+        # What each run is asked for at its end: in the class, it would be searched for along all bases.
+        self.interruption = self.saga_failure = None
+        self.next_run: NextRunPlan | None = None
+        self.result: bytes | None = None
+        self.may_have_metadata = METADATA_BYTE in body
+        if self.may_have_metadata:
             if may_have_policy(body):
                 self.options = options_of(job, body)
             self._count_attempts_without_spare()
@@ -170,7 +167,7 @@ class RunContext(BodyContext):
             self.go_on()
             self.begin_unless_something_to_undo_is_ahead()
         if self._saver.is_draining:
-            self._save(self._patience_seconds)
+            self._save(self._services.patience_seconds)
             raise self.interrupt(JobInterrupted())
         now = time.monotonic()
         if self.run_limits is not None:
@@ -178,7 +175,7 @@ class RunContext(BodyContext):
         if self._next_save is None:
             self._next_save = now + self.options.heartbeat
         if flush:
-            self._save(self._patience_seconds)
+            self._save(self._services.patience_seconds)
         elif now < self._next_save:
             return
         elif not self._save(0.0):  # the job does not wait for a server
@@ -232,8 +229,8 @@ class RunContext(BodyContext):
         with self._sending(target) as sending:
             struct = encoder(options, sending.trace).struct(job)
             follow_up = FollowUps(target, [struct], self._idempotency_key(key), self.attempt > 1)
-            with self._while_calling(self._patience_seconds):
-                [descriptor] = self._saver.enqueue(follow_up, self._patience_seconds)
+            with self._while_calling(self._services.patience_seconds):
+                [descriptor] = self._saver.enqueue(follow_up, self._services.patience_seconds)
             sending.record_stored([target], 1, descriptor)
         enqueued[use] = descriptor
         self._save_surely()
@@ -251,7 +248,7 @@ class RunContext(BodyContext):
     def _link(self) -> MessageLink:
         return ServerLink(
             *(self.descriptor, self._created_at_ms, self.attempt > 1),
-            *(self._saver, self._patience_seconds, self._services.now),
+            *(self._saver, self._services.patience_seconds, self._services.now),
             *(self._while_calling, self._sending),
         )
 
@@ -334,12 +331,12 @@ class RunContext(BodyContext):
         All others hear of it with their next save.
         """
         if self._may_have_been_cancelled():
-            self._send(_unchanged, self._patience_seconds)
+            self._send(_unchanged, self._services.patience_seconds)
 
     async def ask_if_cancelled_awaited(self) -> None:
         """Ask from a coroutine; see ``ask_if_cancelled``."""
         if self._may_have_been_cancelled():
-            with self._while_calling(self._patience_seconds):
+            with self._while_calling(self._services.patience_seconds):
                 await self._submitted(_unchanged)
 
     def _may_have_been_cancelled(self) -> bool:
@@ -362,13 +359,13 @@ class RunContext(BodyContext):
         raise self.interrupt(JobSleeps(wait.until_ms)) from error
 
     def _save_surely(self) -> bool:
-        return self._save(self._patience_seconds)
+        return self._save(self._services.patience_seconds)
 
     async def _save_awaited(self) -> bool:
         """Save from a coroutine without blocking its event loop, if other jobs run on it."""
         self._sent_at = time.monotonic()
         keeps = self._saver.keeps_messages
-        with self._while_calling(self._patience_seconds):
+        with self._while_calling(self._services.patience_seconds):
             is_saved = await self._submitted(self._encoded_to_move)
             if not is_saved and keeps and not self._saver.keeps_messages:
                 is_saved = await self._submitted(self._encoded_to_move)
@@ -377,7 +374,7 @@ class RunContext(BodyContext):
         return is_saved
 
     def _submitted(self, encode: Encode) -> Awaitable[bool]:
-        save = self._saver.submit(self._batch, self._position, encode, self._patience_seconds)
+        save = self._saver.submit(self._batch, self._position, encode, self._services.patience_seconds)
         return asyncio.wrap_future(save)
 
     def _save(self, patience_seconds: float) -> bool:

@@ -17,11 +17,13 @@ class RunServices:
         now: epoch seconds, as the server has them.
         unknown_seconds: for how long jobs that do not fit this worker's code are given back; None: they fail at once.
         limit_step: enforces the deadlines of steps.
+        patience_seconds: how long a call waits for a server when there is none; the life of a claim.
     """
 
     now: Callable[[], float] = time
     unknown_seconds: float | None = None
     limit_step: LimitStep = StepLimits().limit
+    patience_seconds: float = 30.0
 
 
 DEFAULT_SERVICES = RunServices()

@@ -52,7 +52,7 @@ from pinlater.worker.running.run_services import RunServices
 from pinlater.worker.running.tick import Tick, reset_body
 from pinlater.worker.running.undoing import SpentRun, is_spent, undo_before, undo_first
 from pinlater.worker.running.unknown import UnknownJobPolicy
-from pinlater.worker.session.batch import DequeuedBatch, queue_of
+from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.outcome import (
     Failure,
     Interruption,
@@ -106,16 +106,15 @@ class Runner:
         self._unknown = UnknownJobPolicy(unknown_seconds)
         self._numbers = {name: number for number, name in enumerate(names)}
         self._saver = saver
-        self._patience_seconds = patience_seconds
         self._coroutines = coroutines or Coroutines()
         self._limits = limits or TimeLimits(kill_at, self._coroutines, saver)
-        self._services = RunServices(now, unknown_seconds, self._limits.limit_step)
+        self._services = RunServices(now, unknown_seconds, self._limits.limit_step, patience_seconds)
         self._running = running
         self._now = now
         self._middleware = tuple(middleware)
         self._run = self._call_with_middleware if middleware else self._call
         self._pid = getpid()
-        self._start_records: dict[tuple[type[Job], int], tuple[int, int, JobOptions]] = {}
+        self._start_records: dict[tuple[type[Job], int], tuple[int, int, bool, JobOptions]] = {}
 
     def run(self, batch: DequeuedBatch, position: int, now_ns: int) -> Outcome | None:
         """Run one job; return None if it succeeded.
@@ -127,8 +126,8 @@ class Runner:
         """
         body = batch.bodies[position]
         try:
-            job = self._decode(queue_of(batch.descriptors[position]), body)
-            context = RunContext(job, batch, position, self._saver, self._patience_seconds, services=self._services)
+            job = self._decode(batch.queues[position], body)
+            context = RunContext(job, batch, position, self._saver, self._services)
         except BodyInvalid as error:
             if self._resets_body(batch, position):
                 return self.run(batch, position, now_ns)
@@ -142,7 +141,7 @@ class Runner:
 
     def _resets_body(self, batch: DequeuedBatch, position: int) -> bool:
         """Reset the body of an unreadable periodic job to its defaults; return whether it is one."""
-        body = reset_body(self._codec, queue_of(batch.descriptors[position]), batch.bodies[position])
+        body = reset_body(self._codec, batch.queues[position], batch.bodies[position])
         if body is not None:
             batch.bodies[position] = body
         return body is not None
@@ -160,14 +159,14 @@ class Runner:
     def _attempt(
         self, job: Job, context: RunContext, batch: DequeuedBatch, position: int, now_ns: int
     ) -> Outcome | None:
-        self._record_start(job, context, batch, position, now_ns)
+        is_limited = self._record_start(job, context, batch, position, now_ns)
         self._running.job = context
         try:
             if context.may_have_metadata:
                 context.ask_if_cancelled()
             if batch.area.stop_ns[position] and context.check_stop():
                 return self._ended(job, context, None, now_ns)
-            if context.options.is_limited:
+            if is_limited:
                 run_limits = self._new_run_limits(context, batch, position, now_ns)
                 if run_limits is None:
                     return self._outcome_of(job, context, context.expired("it was not run, since"), now_ns)
@@ -239,16 +238,22 @@ class Runner:
         """Close the event loop that jobs have used."""
         self._coroutines.close()
 
-    def _record_start(self, job: Job, context: RunContext, batch: DequeuedBatch, position: int, now_ns: int) -> None:
-        """Record the start in the claim table, with what recovery needs if the process dies."""
-        key = (type(job), context.attempt)
+    def _record_start(self, job: Job, context: RunContext, batch: DequeuedBatch, position: int, now_ns: int) -> bool:
+        """Record the start in the claim table, with what recovery needs if the process dies.
+
+        Returns:
+            Whether the time of the run is limited.
+        """
+        key, options = (type(job), context.attempt), context.options
         record = self._start_records.get(key)
-        if record is None or record[2] is not context.options:
-            after_ms = delay_ms(context.options.backoff, context.attempt)
-            record = self._start_records[key] = (self._numbers.get(job.job_options.name, 0), after_ms, context.options)
+        if record is None or record[3] is not options:
+            number, after_ms = self._numbers.get(job.job_options.name, 0), delay_ms(options.backoff, context.attempt)
+            record = self._start_records[key] = (number, after_ms, options.is_limited, options)
+        kind, after_ms, is_limited, _ = record
         area = batch.area
-        area.kinds[position], area.started_ns[position] = record[0], now_ns
-        area.delays[position] = record[1] if context.attempt < context.attempts_allowed else 0
+        area.kinds[position], area.started_ns[position] = kind, now_ns
+        area.delays[position] = after_ms if context.attempt < context.attempts_allowed else 0
+        return is_limited
 
     def _new_run_limits(
         self, context: RunContext, batch: DequeuedBatch, position: int, now_ns: int

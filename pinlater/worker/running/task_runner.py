@@ -16,7 +16,7 @@ from pinlater.worker.running.limits import within
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.run_limits import RunLimits
 from pinlater.worker.running.runner import Runner
-from pinlater.worker.session.batch import DequeuedBatch, queue_of
+from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.outcome import Outcome
 from pinlater.worker.session.saver import Saver
 
@@ -51,8 +51,8 @@ class TaskRunner(Runner):
         """Run one job; see ``run``. To be called in a task of its own."""
         body = batch.bodies[position]
         try:
-            job = self._decode(queue_of(batch.descriptors[position]), body)
-            context = RunContext(job, batch, position, self._saver, self._patience_seconds, services=self._services)
+            job = self._decode(batch.queues[position], body)
+            context = RunContext(job, batch, position, self._saver, self._services)
         except BodyInvalid as error:
             if self._resets_body(batch, position):
                 return await self.run_awaited(batch, position, now_ns)

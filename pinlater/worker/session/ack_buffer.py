@@ -10,6 +10,8 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from pinlater.client.servers import STORE_OUT_OF_REACH
@@ -29,7 +31,7 @@ from pinlater.protocol.messages import PinLaterJobAckRequest
 from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.claim_table.counters import RETURNED, UNACKED, CountEvent, ignore_event
 from pinlater.worker.claim_table.snapshot import DISCARDED, FAILED, RETURNING
-from pinlater.worker.session.batch import DequeuedBatch, queue_of
+from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.late_acks import LateAcks
 from pinlater.worker.session.outcome import Failure, Interruption, ReleasedUnknown, describe_failure
 from pinlater.worker.session.pipeline import OnReply, Pipeline
@@ -40,6 +42,14 @@ _FIRST_HOLD_SECONDS = 0.1
 _LONGEST_HOLD_SECONDS = 2.0
 
 log = logging.getLogger(__name__)
+
+
+class _AcksByQueue(dict[str, QueueAcks]):
+    """The acks and releases of each queue that has some; asking for another queue adds it."""
+
+    def __missing__(self, queue: str) -> QueueAcks:
+        queue_acks = self[queue] = QueueAcks(queue)
+        return queue_acks
 
 
 class AckBuffer:
@@ -75,7 +85,7 @@ class AckBuffer:
         self._count = count
         self._take_runs = take_runs
         self.late = LateAcks(pipeline, count)
-        self._pending: dict[str, QueueAcks] = {}
+        self._pending = _AcksByQueue()
         self._in_flight = 0
         self._hold_seconds = 0.0
         self._hold_until = 0.0
@@ -97,19 +107,13 @@ class AckBuffer:
 
     # Collecting
 
-    def _pending_acks(self, queue: str) -> QueueAcks:
-        queue_acks = self._pending.get(queue)
-        if queue_acks is None:
-            queue_acks = self._pending[queue] = QueueAcks(queue)
-        return queue_acks
-
     def succeeded(self, queue: str, job: JobRef) -> None:
         """Add the ack of a success."""
-        self._pending_acks(queue).succeeded.append(job)
+        self._pending[queue].succeeded.append(job)
 
     def failed(self, queue: str, job: JobRef, failure: Failure) -> None:
         """Add the ack of a failure."""
-        self._pending_acks(queue).failed.append((job, failure))
+        self._pending[queue].failed.append((job, failure))
 
     def drop_acked(self, batch: DequeuedBatch, acked: range) -> None:
         """Drop successes of a batch that the keeper has acked."""
@@ -117,7 +121,7 @@ class AckBuffer:
             succeeded, queue_acks.succeeded = queue_acks.succeeded, []
             for job in succeeded:
                 if job[0] is batch and job[1] in acked and batch.area.states[job[1]] != RETURNING:
-                    batch.finish(job[1])
+                    batch.finish([job[1]])
                 else:
                     queue_acks.succeeded.append(job)
 
@@ -125,7 +129,7 @@ class AckBuffer:
         """Add the release of jobs, no attempt spent."""
         for position in positions:
             batch.unstart(position, has_run=interruption is not None)
-            self._pending_acks(queue_of(batch.descriptors[position])).returned.append(((batch, position), interruption))
+            self._pending[batch.queues[position]].returned.append(((batch, position), interruption))
 
     # Sending
 
@@ -169,7 +173,7 @@ class AckBuffer:
         """Send everything, and what is told of classes: with acks of their queue, if there are any."""
         if not self._pipeline.is_open:
             return
-        pending, self._pending = self._pending, {}
+        pending, self._pending = self._pending, _AcksByQueue()
         for queue, queue_acks in pending.items():
             self._send_acks(queue_acks, runs.pop(queue, ()))
         for queue, own_runs in runs.items():
@@ -209,7 +213,7 @@ class AckBuffer:
             elif isinstance(reply, ServiceError):
                 self._on_refused(queue_acks, reply)
             else:
-                self._pending_acks(queue_acks.queue).add(queue_acks)
+                self._pending[queue_acks.queue].add(queue_acks)
 
         return on_reply
 
@@ -233,7 +237,7 @@ class AckBuffer:
             self._hold_seconds = min(max(2 * self._hold_seconds, _FIRST_HOLD_SECONDS), _LONGEST_HOLD_SECONDS)
             self._hold_until = now + self._hold_seconds
         if now - queue_acks.refused_since < self._patience_seconds:
-            self._pending_acks(queue_acks.queue).add(queue_acks)
+            self._pending[queue_acks.queue].add(queue_acks)
             return
         is_away = isinstance(error, STORE_OUT_OF_REACH)
         further = "; it is told again until the store is back" if is_away else ""
@@ -277,9 +281,7 @@ class AckBuffer:
     ) -> None:
         """Fail a job whose new body no server takes; a job of an unknown class is released without the body."""
         if isinstance(interruption, ReleasedUnknown):
-            self._pending_acks(queue_of(batch.descriptors[position])).returned.append(
-                ((batch, position), replace(interruption, body=None))
-            )
+            self._pending[batch.queues[position]].returned.append(((batch, position), replace(interruption, body=None)))
             return
         size = len(interruption.body or b"")
         why = BodyTooLarge(f"what it goes on with, {size} bytes, cannot be stored: {error}")
@@ -306,7 +308,7 @@ class AckBuffer:
             is_last=delay_ms is None,
         )
         failure = Failure(status, delay_ms, job=name_in(batch.bodies[position]) or "")
-        self.failed(queue_of(batch.descriptors[position]), (batch, position), failure)
+        self.failed(batch.queues[position], (batch, position), failure)
 
     def _give_up(self, queue_acks: QueueAcks) -> None:
         self._count(queue_acks.queue, UNACKED, len(queue_acks))
@@ -315,8 +317,8 @@ class AckBuffer:
     @staticmethod
     def _finish(queue_acks: QueueAcks) -> None:
         """Free the places of jobs."""
-        for batch, position in queue_acks.jobs():
-            batch.finish(position)
+        for batch, jobs in groupby(queue_acks.jobs(), itemgetter(0)):
+            batch.finish([position for _, position in jobs])
 
 
 def _count_acks(queue_acks: QueueAcks) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from time import monotonic_ns
 from typing import Any
 
@@ -20,6 +21,7 @@ class DequeuedBatch:
     Attributes:
         claim: the claim of them all.
         descriptors: one a job.
+        queues: one a job.
         bodies: one a job.
         metadata: one a job, as the server sent it.
         area: where they stand in the claim table; once all are settled, another batch stands there.
@@ -45,6 +47,7 @@ class DequeuedBatch:
         "metadata",
         "new_attempts",
         "next",
+        "queues",
         "results",
         "run_ms",
         "saves",
@@ -54,6 +57,7 @@ class DequeuedBatch:
         """Read the jobs of a reply and write them to the claim table."""
         metadata = reply.jobMetadata
         self.descriptors: list[str] = list(reply.jobs)
+        self.queues = [descriptor[: descriptor.index(":")] for descriptor in self.descriptors]  # no call for each
         self.bodies: list[bytes] = list(reply.jobs.values())
         self.metadata: list[Any] = [metadata[descriptor] for descriptor in self.descriptors]
         self.claim: str = self.metadata[0].claimDescriptor or ""
@@ -127,10 +131,12 @@ class DequeuedBatch:
             self.run_ms = {}
         self.run_ms[position] = milliseconds
 
-    def finish(self, position: int) -> None:
-        """Record that the server has confirmed the end or release of a job."""
-        self.area.states[position] = GONE
-        self._unsettled -= 1
+    def finish(self, positions: Collection[int]) -> None:
+        """Record that the server has confirmed the ends or releases of jobs."""
+        states = self.area.states
+        for position in positions:
+            states[position] = GONE
+        self._unsettled -= len(positions)
         if not self._unsettled:
             self.area.clear()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from pinlater.model.attempts import Checkpoint
 from pinlater.model.statistics import RunStatistics
@@ -62,10 +63,8 @@ class QueueAcks:
         yield from (QueueAcks(self.queue, returned=[one]) for one in self.returned)
 
     def jobs(self) -> Iterable[JobRef]:
-        """Yield all jobs."""
-        yield from self.succeeded
-        yield from (job for job, _ in self.failed)
-        yield from (job for job, _ in self.returned)
+        """Return all jobs."""
+        return chain(self.succeeded, (job for job, _ in self.failed), (job for job, _ in self.returned))
 
     def acks(self, runs: Sequence[RunStatistics] = ()) -> PinLaterJobAckRequest:
         """Build the ack request, with what is told of the queue's classes."""

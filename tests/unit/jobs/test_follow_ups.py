@@ -72,7 +72,7 @@ class Saver(InBody):
 
 
 def worker_context(job, body=None, saver=None):
-    return RunContext(job, batch_of("bills:s1:p1:7", bodies=[body or encode_body(job)]), 0, saver or Saver(), 30.0)
+    return RunContext(job, batch_of("bills:s1:p1:7", bodies=[body or encode_body(job)]), 0, saver or Saver())
 
 
 @pytest.fixture

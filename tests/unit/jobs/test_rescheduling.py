@@ -108,7 +108,7 @@ def test_without_reschedule_the_job_succeeds():
 )
 def test_times_have_to_be_some(bad):
     job = Poll()
-    for context in (FakeContext(job), RunContext(job, batch_of("polls:s1:p1:7"), 0, Saver(), 30.0)):
+    for context in (FakeContext(job), RunContext(job, batch_of("polls:s1:p1:7"), 0, Saver())):
         with pytest.raises(ValueError, match="reschedule"):
             context.reschedule(**bad)
         assert context.next_run is None
@@ -126,17 +126,17 @@ def test_a_time_may_be_any_kind_of_number():
 
 def test_a_raw_job_cannot_tell_its_runs_apart():
     job = Raw(body=b"\xff")
-    for context in (FakeContext(), RunContext(job, batch_of("raw:s1:p1:7"), 0, Saver(), 30.0)):
+    for context in (FakeContext(), RunContext(job, batch_of("raw:s1:p1:7"), 0, Saver())):
         with pytest.raises(BodyInvalid, match="RawJob"):
             job.run(context)
 
 
 def test_the_run_knows_what_it_was_planned_for():
     job = Poll()
-    context = RunContext(job, batch_of("polls:s1:p1:7", bodies=[encode_body(job)]), 0, Saver(), 30.0)
+    context = RunContext(job, batch_of("polls:s1:p1:7", bodies=[encode_body(job)]), 0, Saver())
     assert context.scheduled_for is None
     body = context.body_of_next_run(MOMENT_MS)
-    context = RunContext(job, batch_of("polls:s1:p1:7", bodies=[body]), 0, Saver(), 30.0)
+    context = RunContext(job, batch_of("polls:s1:p1:7", bodies=[body]), 0, Saver())
     assert context.scheduled_for == MOMENT
     assert FakeContext(scheduled_for=MOMENT).scheduled_for == MOMENT
 

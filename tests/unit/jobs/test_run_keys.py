@@ -79,7 +79,7 @@ def test_a_job_that_was_moved_to_another_queue_or_store_keeps_its_keys():
     attempts = InAWorker()
     key = attempts.attempt().key("charge")
     attempts.died()
-    moved = RunContext(attempts.job, batch_of("other:s2:p1:9", bodies=[attempts.body]), 0, Saver(), 30.0)
+    moved = RunContext(attempts.job, batch_of("other:s2:p1:9", bodies=[attempts.body]), 0, Saver())
     assert moved.key("charge") == key
 
 

@@ -66,7 +66,7 @@ class Saver(InBody):
 
 
 def worker_context(job, body=None, saver=None):
-    return RunContext(job, batch_of("plain:s1:p1:7", bodies=[body or encode_body(job)]), 0, saver or Saver(), 30.0)
+    return RunContext(job, batch_of("plain:s1:p1:7", bodies=[body or encode_body(job)]), 0, saver or Saver())
 
 
 @pytest.fixture(params=[worker_context, FakeContext])

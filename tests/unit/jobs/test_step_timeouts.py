@@ -185,7 +185,7 @@ def test_threads_of_a_worker_have_their_alarms():
     woken = threading.Event()
     alarms = Alarms(woken.set)
     services = RunServices(limit_step=ThreadLimits(Deadlines(never_kill), alarms).limit_step)
-    context = RunContext(Plain(), batch_of("plain:s1:p1:7", bodies=[b"{}"]), 0, Saver(), 30.0, services=services)
+    context = RunContext(Plain(), batch_of("plain:s1:p1:7", bodies=[b"{}"]), 0, Saver(), services=services)
     with checked(alarms, woken), pytest.raises(StepTimeout, match="step 'slow'"):
         in_another_thread(lambda: context.step("slow", timed(blocks, timeout=SOON)))
     assert alarms.check() is None

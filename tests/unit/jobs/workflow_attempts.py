@@ -47,7 +47,7 @@ class InAWorker:
     def attempt(self, number=1, *, drain_after=None, body=None):
         self.saver = self.new_saver(drain_after)
         batch = batch_of("plain:s1:p1:7", bodies=[body or self.body], allowed=4, remaining=5 - number)
-        self.context = RunContext(self.job, batch, 0, self.saver, 30.0)
+        self.context = RunContext(self.job, batch, 0, self.saver)
         return self.context
 
     def new_saver(self, drain_after):

@@ -139,9 +139,9 @@ def test_a_batch_says_which_of_its_jobs_found_no_room():
 
 def test_a_batch_leaves_the_claim_table_with_its_last_job():
     batch = batch_of(*names(2))
-    batch.finish(1)
+    batch.finish([1])
     assert not batch.area.is_free
-    batch.finish(0)
+    batch.finish([0])
     assert batch.area.is_free
 
 

@@ -15,9 +15,12 @@ from pinlater.worker.processes import solo as solo_module
 from pinlater.worker.processes.solo import SoloProcess
 from pinlater.worker.running.tick import SPARE_ATTEMPTS
 from pinlater.worker.shared import Shared
+from tests.support.counting import functions_called
 from tests.unit.worker.fakes import FakeChild, FakePipeline, names, reply
 
 BODY = b'{"job":"Quick"}'
+FUNCTIONS_OF_A_JOB = 11
+"""Of ours, from a reply that brings the job to the one that confirms its ack; ``run`` is not among them."""
 
 
 class Quick(Job, queue="mail"):
@@ -52,6 +55,26 @@ def process(pipeline, monkeypatch):
     options = WorkerOptions(modules=(), servers=ServerSet.of("127.0.0.1:1"), pools=(pool,))
     yield SoloProcess(child, options, pool, JobCodec([Quick, Answer, Weekly]), Shared.for_pools([pool]))
     child.close()
+
+
+def test_few_functions_are_called_for_a_job(process, pipeline):
+    """From the reply that brings it to the reply that confirms its ack."""
+
+    def work_off(count):
+        assert process._fetcher.dequeue(0.0, count)
+        jobs = reply(*names(count), bodies=[BODY] * count)
+
+        def work():
+            pipeline.answer(jobs)
+            process._run(process._fetcher.next_batch())
+            process._ack_buffer.flush()
+            pipeline.answer()
+
+        return functions_called(work)
+
+    work_off(1)
+    few, many = work_off(10), work_off(110)
+    assert (many - few) / 100 <= FUNCTIONS_OF_A_JOB
 
 
 def test_acks_do_not_wait_for_a_dequeue_that_waits_for_their_room(process, pipeline):

@@ -168,7 +168,7 @@ def run(wishes):
     def run(job):
         run.batch = batch_of("waits:s1:p1:7", bodies=[encode_body(job)], row=row)
         outcome = runner.run(run.batch, 0, time.monotonic_ns())
-        run.batch.finish(0)
+        run.batch.finish([0])
         return outcome
 
     yield run

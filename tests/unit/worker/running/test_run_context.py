@@ -55,7 +55,7 @@ class Bench:
     def context(self, job=None, body=None, **about):
         self.job = job or self.job
         batch = batch_of("walk:s1:p1:7", bodies=[body or encode_body(self.job)], **about)
-        return RunContext(self.job, batch, 0, self.saver, 30.0)
+        return RunContext(self.job, batch, 0, self.saver)
 
     @property
     def cursors(self):

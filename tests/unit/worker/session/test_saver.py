@@ -98,7 +98,7 @@ def test_a_save_that_comes_too_late_does_not_take_the_claim_of_the_job_that_runs
 
     class TurningLine(FakeLine):
         def call(self, call):
-            former.finish(0)
+            former.finish([0])
             self.latter = batch_of("walk:s1:p1:8", row=row)
             raise StaleClaims("the job has ended", [])
 
@@ -152,7 +152,7 @@ def test_a_save_that_had_to_wait_is_of_its_turn_and_not_of_its_call(child):
 
     job, line = Walk(), GatedLine()
     saver = Saver(line, line, Calls("me", is_plain=True), child)
-    context = RunContext(job, batch_of("walk:s1:p1:7", bodies=[encode_body(job)]), 0, saver, 30.0)
+    context = RunContext(job, batch_of("walk:s1:p1:7", bodies=[encode_body(job)]), 0, saver)
     with ThreadPoolExecutor(21) as threads:
         threads.submit(context.step, "first", int)
         line.is_used.wait()
@@ -254,7 +254,7 @@ def saved_steps(child, *answers):
     """Run steps of which the second has a large result; return what was sent, and the saver."""
     job, line = Walk(), FakeLine(*answers)
     saver = Saver(line, line, Calls("me", is_plain=True), child)
-    context = RunContext(job, batch_of("walk:s1:p1:7", bodies=[encode_body(job)]), 0, saver, 30.0)
+    context = RunContext(job, batch_of("walk:s1:p1:7", bodies=[encode_body(job)]), 0, saver)
     for size in (10, 20_000, 10):
         context.step("load", "x".__mul__, size)
     return [(method, request.requests[0]) for method, request in line.calls], saver
