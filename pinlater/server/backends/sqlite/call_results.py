@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite import failure_groups
@@ -17,14 +16,7 @@ Place = tuple[int, int]
 """Priority and id of a job."""
 
 
-class NewResult(NamedTuple):
-    """The number to save for a call that was not carried out yet."""
-
-    once: IdempotencyKey
-    number: int
-
-
-def save_new(transaction: SqliteTransaction, given: Sequence[NewResult]) -> dict[bytes, int]:
+def save_new(transaction: SqliteTransaction, given: Sequence[tuple[IdempotencyKey, int]]) -> dict[bytes, int]:
     """Save numbers under keys that are new, as nearly all are; of each other key, return the number that was saved.
 
     It costs one statement; only if some of the keys exist already are they looked up.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
 from pinlater.errors import EnqueueRejected
 from pinlater.model.jobs import NewJob
 from pinlater.server.backends.records import IdempotencyKey
-from pinlater.server.backends.sqlite.call_results import NewResult, Place, find_places, save, save_new
+from pinlater.server.backends.sqlite.call_results import Place, find_places, save, save_new
 from pinlater.server.backends.sqlite.children import NO_PARENT, parent_columns, refusal
 from pinlater.server.backends.sqlite.key_rates import set_rates
 from pinlater.server.backends.sqlite.keys import KeyLine, Keys, key_columns, keys_of_all, let_next_through
@@ -19,6 +19,8 @@ from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_li
 from pinlater.server.backends.unique_keys import KeyHolder, key_holders, replaced
 
 ROWS_PER_STATEMENT = 100
+COLUMNS = 6
+"""Parameters of a job without keys, see ``insert_jobs``."""
 
 _parent_of = attrgetter("parent")
 
@@ -32,27 +34,34 @@ class EnqueueRequest(NamedTuple):
 
 
 def enqueue(transaction: SqliteTransaction, requests: Sequence[EnqueueRequest]) -> list[int]:
-    """Store jobs without keys; return each request's first id, the others follow it."""
-    first_ids = [transaction.take_ids(len(request.jobs)) for request in requests]
-    wanted = [NewResult(once, at) for (_, _, once), at in zip(requests, first_ids, strict=True) if once is not None]
+    """Store jobs without keys, at least one a request; return each request's first id, the others follow it.
+
+    All jobs of a queue are inserted together, whoever has sent them.
+    """
+    first_ids, wanted = [], []
+    for _, jobs, once in requests:
+        first_ids.append(first_id := transaction.take_ids(len(jobs)))
+        if once is not None:
+            wanted.append((once, first_id))
     known = save_new(transaction, wanted) if wanted else {}
-    return [_enqueue_one(transaction, request, at, known) for request, at in zip(requests, first_ids, strict=True)]
-
-
-def _enqueue_one(
-    transaction: SqliteTransaction, request: EnqueueRequest, first_id: int, known: Mapping[bytes, int]
-) -> int:
-    queue_id, jobs, once = request
-    if known and once is not None and known.get(once.value, first_id) != first_id:
-        return known[once.value]
     now = transaction.now
-    for start in range(0, len(jobs), ROWS_PER_STATEMENT):
-        chunk = jobs[start : start + ROWS_PER_STATEMENT]
-        parameters: list[object] = [queue_id, now]
-        for local_id, (body, priority, run_after, attempts, status, *_) in enumerate(chunk, first_id + start):
-            parameters += (local_id, priority, now if run_after is None else run_after, attempts, status, body)
-        transaction.run(insert_jobs(len(chunk)), parameters)
-    return first_id
+    to_insert: dict[int, list[object]] = {}  # of each queue, the parameters of ``insert_jobs``
+    for position, (queue_id, jobs, once) in enumerate(requests):
+        first_id = first_ids[position]
+        if known and once is not None and known.get(once.value, first_id) != first_id:
+            first_ids[position] = known[once.value]
+            continue
+        parameters = to_insert.get(queue_id) or to_insert.setdefault(queue_id, [queue_id, now])
+        for start in range(0, len(jobs), ROWS_PER_STATEMENT):
+            chunk = jobs[start : start + ROWS_PER_STATEMENT]
+            if len(parameters) // COLUMNS + len(chunk) > ROWS_PER_STATEMENT:
+                transaction.run(insert_jobs(len(parameters) // COLUMNS), parameters)
+                del parameters[2:]
+            for local_id, (body, priority, run_after, attempts, status, *_) in enumerate(chunk, first_id + start):
+                parameters += (local_id, priority, now if run_after is None else run_after, attempts, status, body)
+    for parameters in to_insert.values():
+        transaction.run(insert_jobs(len(parameters) // COLUMNS), parameters)
+    return first_ids
 
 
 def enqueue_keyed(

@@ -7,7 +7,7 @@ from typing import Any
 
 from pinlater.model.attempts import DequeuedJob
 from pinlater.server.backends.records import Dequeued
-from pinlater.server.backends.sqlite.call_results import NewResult, save_new
+from pinlater.server.backends.sqlite.call_results import save_new
 from pinlater.server.backends.sqlite.claim import SqliteClaimRequest, claim_jobs, first_pending
 from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue
 from pinlater.server.backends.sqlite.queries import QUERIES
@@ -48,7 +48,7 @@ def _store_claimed(
     _, [job], once = enqueuing
     local_id, now = transaction.take_ids(1), transaction.now
     if once is not None:
-        saved_id = save_new(transaction, [NewResult(once, local_id)]).get(once.value, local_id)
+        saved_id = save_new(transaction, [(once, local_id)]).get(once.value, local_id)
         if saved_id != local_id:  # the call was carried out before, and nothing is due
             return [saved_id, Dequeued([], next_due, has_more=False)]
     body, priority, _, attempts, status, *_ = job

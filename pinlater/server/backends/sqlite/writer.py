@@ -17,7 +17,8 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -52,6 +53,9 @@ class _Item(NamedTuple):
     verb: Verb
     request: Any
     future: asyncio.Future[Any]
+
+
+_verb_of, _request_of = attrgetter("verb"), attrgetter("request")
 
 
 class _Commit(NamedTuple):
@@ -144,11 +148,13 @@ class Writer:
         """Return whether the batch is one or two small requests, nothing is under way, and commits are fast."""
         if self.waiting != len(batch) or len(batch) > inline_commits.MAX_REQUESTS or self._is_closing:
             return False
-        return self._inline_commits.are_allowed() and all(map(self._is_small, batch))
-
-    def _is_small(self, item: _Item) -> bool:
-        is_small = self._small.get(item.verb)
-        return is_small is not None and is_small(item.request)
+        if not self._inline_commits.are_allowed():
+            return False
+        for _, verb, request, _ in batch:
+            is_small = self._small.get(verb)
+            if is_small is None or not is_small(request):
+                return False
+        return True
 
     # By the owner of the connection
 
@@ -186,18 +192,13 @@ class Writer:
         return outcome
 
     def _run(self, batch: list[_Item], transaction: SqliteTransaction) -> list[tuple[_Item, Any]]:
-        results: list[Any] = []
-        start = 0
         if len(batch) == 2 and (joint := self._joint.get((batch[0].verb, batch[1].verb))) is not None:
-            results, start = [*joint(transaction, [item.request for item in batch])], 2
-        while start < len(batch):
-            verb = batch[start].verb
-            end = start
-            while end < len(batch) and batch[end].verb is verb:
-                end += 1
-            results += verb(transaction, [item.request for item in batch[start:end]])
-            start = end
-        return list(zip(batch, results, strict=True))
+            return list(zip(batch, joint(transaction, list(map(_request_of, batch))), strict=True))
+        outcome: list[tuple[_Item, Any]] = []
+        for verb, items in groupby(batch, _verb_of):
+            alike = list(items)
+            outcome += zip(alike, verb(transaction, list(map(_request_of, alike))), strict=True)
+        return outcome
 
     def _roll_back(self) -> None:
         self._ids.forget()

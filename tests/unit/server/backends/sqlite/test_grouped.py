@@ -1,4 +1,4 @@
-"""Dequeues and acks that share statements: each gets what it would get by itself, in its turn."""
+"""Enqueues, dequeues and acks that share statements: each gets what it would get by itself, in its turn."""
 
 import pytest
 from hypothesis import given
@@ -7,11 +7,13 @@ from hypothesis import strategies as st
 from pinlater.model.attempts import StoredAck
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.failure_groups import JobFailure
+from pinlater.model.jobs import NewJob
 from pinlater.model.keys import JobKey
 from pinlater.model.messages import MessageKind
+from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite.ack import SqliteAckRequest, ack_jobs
 from pinlater.server.backends.sqlite.claim import SqliteClaimRequest, claim_jobs
-from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue_keyed
+from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue, enqueue_keyed
 from tests.support.bench import new_job
 from tests.support.examples import examples
 from tests.unit.server.backends.sqlite.memory_store import (
@@ -46,6 +48,17 @@ ack_calls = st.builds(
     st.one_of(st.just([]), st.just([]), st.lists(acks, max_size=2)),
 )
 
+enqueues = st.builds(
+    EnqueueRequest,
+    queue_ids,
+    st.lists(
+        st.builds(NewJob, st.binary(max_size=9), priorities, st.sampled_from([None, 0, NOW + 5]), st.integers(1, 3)),
+        min_size=1,
+        max_size=3,
+    ),
+    st.none() | st.builds(IdempotencyKey, st.sampled_from([b"a" * 16, b"b" * 16, b"c" * 16]), st.just(1000)),
+)
+
 
 def assert_alike(verb, rows, requests, *, has_children=False):
     together, apart = Store(rows), Store(rows)
@@ -56,6 +69,24 @@ def assert_alike(verb, rows, requests, *, has_children=False):
     assert results == [verb(apart.transaction, [request])[0] for request in requests]
     assert together.content() == apart.content()
     assert together.messages() == apart.messages()
+
+
+@examples(60)
+@given(st.lists(enqueues, max_size=8))
+def test_enqueues_of_many_calls_store_what_they_store_one_by_one(requests):
+    assert_alike(enqueue, [], requests)
+
+
+@pytest.mark.parametrize("calls", [1, 99, 100, 101, 250])
+def test_enqueues_into_one_queue_share_statements(calls):
+    store = Store([])
+    store.transaction.take_ids(1)  # reserves a block of ids
+    store.statements.clear()
+    requests = [EnqueueRequest(1, [NewJob(b"%d" % number)]) for number in range(calls)]
+    first_ids = enqueue(store.transaction, requests)
+    assert len(store.statements) == -(-calls // 100)
+    bodies = {row[0]: row[13] for row in store.content()}
+    assert [bodies[first_id] for first_id in first_ids] == [b"%d" % number for number in range(calls)]
 
 
 @examples(60)
