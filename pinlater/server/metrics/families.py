@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections import Counter as _Counts
 from collections import defaultdict
-from collections.abc import Callable, Collection, Container
+from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 Key = str | tuple[str, ...]
 """Label value of a series; a tuple if there are several labels, empty if there are none."""
 
 _STEPS = (1.0, 1.2, 1.5, 1.8, 2.2, 2.7, 3.3, 3.9, 4.7, 5.6, 6.8, 8.2)  # E12: 12 round numbers, evenly spaced by ratio
+_MOST_NOTED = 64
+"""Values of a series that are only noted: to sort so many into buckets at once takes a third of the time."""
+
 COARSE = 4  # every fourth: 1, 2.2, 4.7, 10 …
 
 
@@ -140,6 +145,7 @@ class Distribution:
         self.info = info
         self._bounds = upper_bounds
         self._series: dict[Key, Series] = {}
+        self._noted: defaultdict[Key, list[float]] = defaultdict(list)
         if not info.labels:
             self._new(())
 
@@ -148,34 +154,50 @@ class Distribution:
 
         ``times`` lets one value stand for a batch whose members differ little.
         """
-        series = self._series.get(key) or self._new(key)
-        series.counts[bisect_left(self._bounds, value)] += times
-        series.sum += value * times
-        if value < series.minimum:  # noqa: PLR1730 - min() and max() would double the cost of this method
-            series.minimum = value
-        if value > series.maximum:  # noqa: PLR1730 - likewise
-            series.maximum = value
+        if times != 1:
+            self._record(key, [value], times)
+            return
+        noted = self._noted[key]
+        noted.append(value)
+        if len(noted) >= _MOST_NOTED:
+            self._record(key, self._noted.pop(key))
 
     def counts(self, key: Key = ()) -> list[int]:
         """Return the number of values of a series by bucket; empty if there is none."""
-        return self._series[key].counts.copy() if key in self._series else []
+        series = self._recorded().get(key)
+        return [] if series is None else series.counts.copy()
 
     def count(self, key: Key = ()) -> int:
         """Return the number of values of a series; 0 if there is none."""
-        return self._series[key].count if key in self._series else 0
+        series = self._recorded().get(key)
+        return 0 if series is None else series.count
 
     def labels(self) -> Collection[Key]:
         """Return the labels of all series."""
-        return self._series.keys()
+        return self._recorded().keys()
 
     def forget(self, key: Key) -> None:
         """Drop a series."""
-        self._series.pop(key, None)
+        self._recorded().pop(key, None)
 
     def snapshot(self) -> DistributionSnapshot:
         """Return a copy that another thread may read."""
-        series = {key: one.copy() for key, one in self._series.items()}
+        series = {key: one.copy() for key, one in self._recorded().items()}
         return DistributionSnapshot(self.info, self._bounds, series)
+
+    def _recorded(self) -> dict[Key, Series]:
+        """Return the series, with all values that were noted."""
+        while self._noted:
+            self._record(*self._noted.popitem())
+        return self._series
+
+    def _record(self, key: Key, values: Sequence[float], times: int = 1) -> None:
+        series = self._series.get(key) or self._new(key)
+        for bucket, count in _Counts(map(partial(bisect_left, self._bounds), values)).items():
+            series.counts[bucket] += count * times
+        series.sum += sum(values) * times
+        series.minimum = min(series.minimum, *values)
+        series.maximum = max(series.maximum, *values)
 
     def _new(self, key: Key) -> Series:
         series = self._series[key] = Series([0] * (len(self._bounds) + 1))

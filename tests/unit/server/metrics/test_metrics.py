@@ -150,6 +150,26 @@ def test_a_snapshot_stays_as_it_was(metrics):
     assert render_ostrich(snapshot) == before
 
 
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 1000])
+def test_a_value_is_in_whatever_is_read_after_it(count):
+    def observed():
+        distribution = Distribution(MetricInfo(name="x", help="", labels=("queue",), ostrich="x"), bounds(0, 4))
+        for value in range(1, count + 1):
+            distribution.observe("a", float(value))
+        distribution.observe("b", 5.0, 3)
+        return distribution
+
+    assert observed().count("a") == sum(observed().counts("a")) == count
+    assert observed().labels() == {"a", "b"}
+    series = observed().snapshot().series
+    assert (series["a"].count, series["a"].minimum, series["a"].maximum) == (count, 1.0, float(count))
+    assert series["a"].sum == sum(range(1, count + 1))
+    assert (series["b"].count, series["b"].sum) == (3, 15.0)
+    forgotten = observed()
+    forgotten.forget("a")
+    assert (forgotten.labels(), forgotten.count("a"), forgotten.counts("a")) == ({"b"}, 0, [])
+
+
 def measured(values):
     distribution = Distribution(MetricInfo(name="x", help="", ostrich="x"), bounds(0, 4))
     for value in values:
