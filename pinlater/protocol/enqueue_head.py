@@ -8,6 +8,7 @@ decoded in full; a call that differs in any of them is decoded in full, too.
 from __future__ import annotations
 
 from collections.abc import Callable
+from struct import Struct
 from typing import Any, NamedTuple
 
 from thriftpy2.thrift import TType
@@ -50,42 +51,28 @@ class RecognizedEnqueue(NamedTuple):
 class EnqueueHead:
     """The beginning of the enqueues of one connection, once two in a row had the same source and queue."""
 
-    __slots__ = ("_after_key", "_before_key", "_fields", "_has_key", "_last", "_queue", "_start", "_tries")
+    __slots__ = ("_fields", "_fixed", "_last", "_layout", "_queue", "_tries")
 
     def __init__(self) -> None:
-        self._start = self._before_key = self._after_key = b""
+        self._layout: Struct | None = None  # fixed bytes, sequence id, fixed bytes, key, fixed bytes, number of jobs
+        self._fixed: tuple[bytes, bytes, bytes] = b"", b"", b""
         self._fields: tuple[Any, ...] = ()
-        self._has_key = False
         self._queue = ""
         self._last: tuple[str, str] | None = None
         self._tries = 0
 
     def recognize(self, frame: bytes) -> RecognizedEnqueue | None:
         """Return what stands before the jobs, if the frame begins like the enqueue that is remembered."""
-        start = len(self._start)
-        if not start or not frame.startswith(self._start):
+        layout = self._layout
+        if layout is None or len(frame) <= layout.size:
             return None
-        key_at = count_at = start + _NUMBER_BYTES + len(self._before_key)
-        source, request_id, is_repeat, keep_ms, hears_stopping = self._fields
-        key = None
-        if self._has_key:
-            count_at += _KEY_BYTES
-            key = frame[key_at:count_at]
-        position = count_at + len(self._after_key) + _NUMBER_BYTES
-        if (
-            len(frame) <= position
-            or not frame.startswith(self._before_key, start + _NUMBER_BYTES)
-            or not frame.startswith(self._after_key, count_at)
-        ):
+        start, sequence_id, before_key, key, after_key, jobs = layout.unpack_from(frame)
+        if (start, before_key, after_key) != self._fixed:
             return None
         self._tries = 0
-        return RecognizedEnqueue(
-            int.from_bytes(frame[start : start + _NUMBER_BYTES], "big", signed=True),
-            RequestContext(source, request_id, key, is_repeat, keep_ms, hears_stopping),
-            self._queue,
-            int.from_bytes(frame[position - _NUMBER_BYTES : position], "big", signed=True),
-            position,
-        )
+        source, request_id, *rest = self._fields
+        context = RequestContext(source, request_id, key or None, *rest)
+        return RecognizedEnqueue(sequence_id, context, self._queue, jobs, layout.size)
 
     def learn(self, frame: bytes, arguments: Any, encode: Callable[[Any], bytes]) -> None:
         """Remember how an enqueue begins that was decoded in full.
@@ -122,6 +109,7 @@ class EnqueueHead:
         if len(before_key) + len(after_key) > _MAX_BYTES:
             return
         if frame.startswith(start + sequence_id + before_key + (key or b"") + after_key):
-            self._start, self._before_key, self._after_key = start, before_key, after_key
+            self._layout = Struct(f">{len(start)}si{len(before_key)}s{len(key or b'')}s{len(after_key)}si")
+            self._fixed = start, before_key, after_key
             self._fields = (context.source, context.requestId, *rest)
-            self._has_key, self._queue = key is not None, queue
+            self._queue = queue

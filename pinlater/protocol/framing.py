@@ -30,22 +30,17 @@ def frame_length(header: bytes | bytearray | memoryview, limit: int = MAX_FRAME_
 
 
 class FrameSplitter:
-    """Splits a byte stream into frames, buffering at most one incomplete frame."""
+    """Splits a byte stream into frames, buffering at most one incomplete frame.
+
+    Attributes:
+        announced: known size of the partially received frame in bytes; 0 if there is none.
+    """
 
     def __init__(self, limit: int = MAX_FRAME_BYTES) -> None:
+        self.announced = 0
         self._limit = limit
         self._rest = bytearray()
         self._wanted = HEADER_BYTES
-
-    @property
-    def has_partial_frame(self) -> bool:
-        """Whether a frame is partially received."""
-        return bool(self._rest)
-
-    @property
-    def announced(self) -> int:
-        """Known size of the partially received frame in bytes; 0 if there is none."""
-        return self._wanted if self._rest else 0
 
     def feed(self, data: bytes) -> list[bytes]:
         """Add bytes of the stream; return the payloads of the frames that they complete.
@@ -54,14 +49,12 @@ class FrameSplitter:
             FrameTooLarge: see ``frame_length``; the splitter cannot be used any more.
         """
         rest = self._rest
-        if not rest and len(data) >= HEADER_BYTES:  # the usual case: one read is one frame
-            length = frame_length(data[:HEADER_BYTES], self._limit)
-            if len(data) == length + HEADER_BYTES:
-                return [data[HEADER_BYTES:]]
+        if not rest and int.from_bytes(data[:HEADER_BYTES], "big") == len(data) - HEADER_BYTES <= self._limit:
+            return [data[HEADER_BYTES:]]  # the usual case: one read is one frame
         rest += data
-        if len(rest) < self._wanted:
-            return []
-        return self._cut()
+        frames = self._cut() if len(rest) >= self._wanted else []
+        self.announced = self._wanted if rest else 0
+        return frames
 
     def _cut(self) -> list[bytes]:
         frames: list[bytes] = []

@@ -26,7 +26,7 @@ def test_frames_come_out_whole_however_the_stream_is_cut(frames, places, rest):
     splitter = FrameSplitter()
     found = [frame for piece in _cut(stream, places) for frame in splitter.feed(piece)]
     assert found == frames
-    assert splitter.has_partial_frame == bool(started)
+    assert bool(splitter.announced) == bool(started)
 
 
 def test_byte_by_byte():
@@ -35,7 +35,7 @@ def test_byte_by_byte():
     for byte in with_header(b"hello") + with_header(b"") + with_header(b"world"):
         found += splitter.feed(bytes([byte]))
     assert found == [b"hello", b"", b"world"]
-    assert not splitter.has_partial_frame
+    assert not splitter.announced
 
 
 @pytest.mark.parametrize("length", [-1, -(2**31), 101, 2**31 - 1])
