@@ -1,9 +1,10 @@
 """Prints how many functions of ours a server calls for one enqueue of one job, from its frame to its reply.
 
-    python tools/enqueue_profile.py
+    python tools/enqueue_profile.py           how many
+    python tools/enqueue_profile.py --names   which, in their order, indented under who calls them
 
 The server is one on a SQLite store, without processes around it. Of several enqueues, the one with the fewest calls
-counts, since timers come in between.
+counts, since timers come in between. A coroutine that goes on after a wait counts as called again.
 """
 
 from __future__ import annotations
@@ -31,19 +32,41 @@ _ENQUEUES = 20
 
 
 class _Profile:
-    """Counts calls, in all threads that begin after it."""
+    """Notes calls, in all threads that begin after it.
+
+    Attributes:
+        calls: of our functions: how deep within each other, and their names.
+    """
 
     def __init__(self) -> None:
-        self.count = 0
+        self.calls: list[tuple[int, str]] = []
         threading.setprofile(self._note)
         sys.setprofile(self._note)
 
     def _note(self, frame: FrameType, event: str, _: Any) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(_OURS):
-            self.count += 1
+        if event == "call" and _is_ours(frame):
+            self.calls.append((_depth(frame), _name(frame)))
 
 
-async def _fewest_calls(folder: Path) -> int:
+def _is_ours(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(_OURS)
+
+
+def _depth(frame: FrameType) -> int:
+    """Return how many of our functions are above a frame; what the event loop calls is at the top."""
+    depth, above = 0, frame.f_back
+    while above is not None:
+        depth += _is_ours(above)
+        above = above.f_back
+    return depth
+
+
+def _name(frame: FrameType) -> str:
+    module = Path(frame.f_code.co_filename).relative_to(_OURS)
+    return f"{frame.f_code.co_name}  {module}:{frame.f_code.co_firstlineno}"
+
+
+async def _fewest_calls(folder: Path) -> list[tuple[int, str]]:
     profile = _Profile()
     settings = Settings(data_dir=folder, thrift_host="127.0.0.1", thrift_port=0)
     parts = await ServerParts.start(settings, lambda: int(time.time() * 1000))
@@ -51,24 +74,29 @@ async def _fewest_calls(folder: Path) -> int:
     reader, writer = await asyncio.open_connection(host, int(port))
     codec, calls = Codec(), Calls("profile")
 
-    async def made(call: Call[Any]) -> int:
+    async def made(call: Call[Any]) -> list[tuple[int, str]]:
         frame = codec.encode_call(call.method, 1, call.arguments)
-        profile.count = 0
+        profile.calls.clear()
         writer.write(frame)
         await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
-        return profile.count
+        return profile.calls.copy()
 
     await made(calls.create_queue("mail"))
-    counts = [await made(calls.enqueue_jobs("mail", [NewJob(b"{}")])) for _ in range(_ENQUEUES)]
+    made_calls = [await made(calls.enqueue_jobs("mail", [NewJob(b"{}")])) for _ in range(_ENQUEUES)]
     writer.close()
     await parts.stop()
-    return min(counts)
+    return min(made_calls, key=len)
 
 
 def main() -> None:
-    """Print the number."""
+    """Print the number, or the names."""
     with tempfile.TemporaryDirectory() as folder:
-        print(asyncio.run(_fewest_calls(Path(folder))))
+        calls = asyncio.run(_fewest_calls(Path(folder)))
+    if "--names" in sys.argv:
+        for depth, name in calls:
+            print("  " * depth + name)
+    else:
+        print(len(calls))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Awaitable, Callable
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from pinlater.protocol.codec import PROTOCOL_ERROR, DecodedCall
@@ -13,6 +14,10 @@ from pinlater.server.log_rate_limit import LogRateLimit
 
 log = logging.getLogger(__name__)
 log.addFilter(LogRateLimit())
+
+
+_MAY_WAIT = frozenset(method for method, operation in OPERATIONS.items() if operation.may_wait)
+"""The methods of calls that may wait if they ask for it."""
 
 
 class CallReply(NamedTuple):
@@ -26,6 +31,10 @@ class CallReply(NamedTuple):
         if self.undo is not None:
             log.info("a reply could not be delivered; its jobs are returned to the queue")
             await self.undo()
+
+
+NO_REPLY = CallReply(None)
+"""The result of a call that returns nothing, or whose reply is sent already."""
 
 
 class CallRefused(Exception):
@@ -49,15 +58,17 @@ def require(struct: Any, name: str) -> None:
     if struct is None:
         raise missing(name)
     kind: Any = type(struct)
-    for field in _required_fields(kind):
-        if getattr(struct, field) is None:
-            raise missing(f"{name}.{field}")
+    fields, values_of = _required_of(kind)
+    if None in (values := values_of(struct)):
+        raise missing(f"{name}.{fields[values.index(None)]}")
 
 
 @functools.cache
-def _required_fields(kind: Any) -> tuple[str, ...]:
-    """Return the names of the required fields of a struct class."""
-    return tuple(field[1] for field in kind.thrift_spec.values() if field[-1])
+def _required_of(kind: Any) -> tuple[list[str], Callable[[Any], tuple[Any, ...]]]:
+    """Return the names of the required fields of a struct class, and what returns their values."""
+    fields = [field[1] for field in kind.thrift_spec.values() if field[-1]]
+    getter = attrgetter(*fields, "thrift_spec")  # one more, so that it always returns a tuple
+    return fields, getter
 
 
 def missing(name: str) -> CallRefused:
@@ -66,11 +77,8 @@ def missing(name: str) -> CallRefused:
 
 
 def may_wait(call: DecodedCall) -> bool:
-    """Return whether a call may wait for jobs."""
-    operation = OPERATIONS.get(call.method)
-    if operation is None or not operation.may_wait:
-        return False
-    return call.arguments.request is not None and bool(call.arguments.request.waitMillis)
+    """Return whether a call may wait, for jobs or for what becomes of them."""
+    return call.method in _MAY_WAIT and call.arguments.request is not None and bool(call.arguments.request.waitMillis)
 
 
 def wants_stopping_notice(call: DecodedCall) -> bool:

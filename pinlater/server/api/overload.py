@@ -25,7 +25,7 @@ class LoadShedder:
 
     def __init__(self, waiting: Callable[[], int], most: int, metrics: Metrics) -> None:
         self._waiting = waiting
-        self._most = most
+        self._most, self._most_of_enqueues = most, most * _ENQUEUES_AT
         self._metrics = metrics
 
     def check_dequeue(self) -> None:
@@ -34,16 +34,17 @@ class LoadShedder:
         Raises:
             NoHealthyShards: it is overloaded. Clients of the original service retry this code, too.
         """
-        self._check("dequeueJobs", self._most)
+        if self._waiting() > self._most:
+            raise self._refusal("dequeueJobs", self._most)
 
     def check_enqueue(self) -> None:
         """Refuse an enqueue while the store is heavily overloaded; raises as ``check_dequeue``."""
-        self._check("enqueueJobs", self._most * _ENQUEUES_AT)
+        if self._waiting() > self._most_of_enqueues:
+            raise self._refusal("enqueueJobs", self._most_of_enqueues)
 
-    def _check(self, method: str, most: int) -> None:
-        if self._waiting() > most:
-            self._metrics.calls_shed.add(method)
-            raise NoHealthyShards(
-                f"the store is overloaded: more than {most} requests wait for it, the limit for {method} "
-                "(MAX_STORE_WAITING); try again later"
-            )
+    def _refusal(self, method: str, most: int) -> NoHealthyShards:
+        self._metrics.calls_shed.add(method)
+        return NoHealthyShards(
+            f"the store is overloaded: more than {most} requests wait for it, the limit for {method} "
+            "(MAX_STORE_WAITING); try again later"
+        )

@@ -149,16 +149,16 @@ class Service:
             ServiceError: to answer with the declared exception.
             CallRefused: to answer with a Thrift-level exception.
         """
-        operation = OPERATIONS.get(method)
-        if operation is None:
+        handler = self._handlers.get(method)
+        if handler is None:
             raise CallRefused(UNKNOWN_METHOD, f"there is no method {method[:100]!r}")
         started, slept = time.perf_counter(), caller.slept_seconds
         try:
             require(arguments.context, "context")
             rules.check_source(arguments.context.source)
-            if operation.takes_request:
+            if OPERATIONS[method].takes_request:
                 require(arguments.request, "request")
-            return await self._handlers[method](arguments, caller)
+            return await handler(arguments, caller)
         except StaleClaims:  # requested by the client, not counted as an error
             raise
         except ServiceError as error:
@@ -171,8 +171,8 @@ class Service:
             log.exception("%s failed", method)
             raise UnknownError(f"{method} failed in the server: {type(error).__name__}: {error}") from error
         finally:
-            slept = caller.slept_seconds - slept
-            self._metrics.call_seconds.observe(method, max(time.perf_counter() - started - slept, 0.0))
+            seconds = time.perf_counter() - started - (caller.slept_seconds - slept)
+            self._metrics.call_seconds.observe(method, seconds if seconds > 0 else 0.0)
 
     # Queues
 
@@ -209,15 +209,15 @@ class Service:
 
     async def _enqueue(self, arguments: Any, _: Caller) -> CallReply:
         request = arguments.request
-        queue = request.queueName
+        queue, count = request.queueName, len(request.jobs)
         rules.check_queue_name(queue)
-        jobs = await offload(len(request.jobs), self._new_jobs, request.jobs)
+        jobs = await offload(count, self._new_jobs, request.jobs)
         once = self._key(arguments)
         self._load_shedder.check_enqueue()
         descriptors = await self._store_jobs(self._broker.enqueue, queue, jobs, once)
         if jobs:
-            self._metrics.jobs_enqueued.add(queue, len(jobs))
-            self._metrics.job_body_bytes.observe(queue, len(jobs[0].body), len(jobs))
+            self._metrics.jobs_enqueued.add(queue, count)
+            self._metrics.job_body_bytes.observe(queue, len(jobs[0].body), count)
         return CallReply(enqueue_reply(descriptors))
 
     async def _import_jobs(self, arguments: Any, _: Caller) -> CallReply:

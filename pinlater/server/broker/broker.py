@@ -90,23 +90,22 @@ class Broker:
         return self._dequeues.waiting
 
     async def _carry_out(self, queue: str, call: Awaitable[_T], operation: str = "") -> _T:
-        """Await a call; if it fails, it may still have added jobs: the queue is no longer known as empty.
-
-        With ``operation``, observe under this name how long it took.
-        """
+        """Await a call; with ``operation``, observe under this name how long it took."""
         started = time.perf_counter()
         try:
             return await call
-        except QueueNotFound:
-            raise
-        except BaseException:
-            state = self._queues.get(queue)
-            if state is not None:
-                state.mark_uncertain()
+        except BaseException as error:
+            self._record_failure(queue, error)
             raise
         finally:
             if operation:
                 self._observe(operation, time.perf_counter() - started)
+
+    def _record_failure(self, queue: str, error: BaseException) -> None:
+        """Record that a call failed, which may still have added jobs: the queue is no longer known as empty."""
+        state = self._queues.get(queue)
+        if state is not None and not isinstance(error, QueueNotFound):
+            state.mark_uncertain()
 
     async def give_back(self, found: DequeueResult) -> None:
         """Return jobs whose answer was not delivered to their queues; no attempt is spent."""
@@ -133,13 +132,18 @@ class Broker:
 
     async def enqueue(self, queue: str, jobs: Sequence[NewJob], *, once: IdempotencyKey | None = None) -> list[str]:
         """Store jobs, and wake dequeues that wait for them; see ``Store.enqueue_jobs``."""
-        storing = self._carry_out(queue, self.backend.enqueue_jobs(queue, jobs, once=once), "enqueue")
-        if self._is_serial:
-            # Parked dequeues woken before the jobs are stored claim them in the same transaction.
+        if self._is_serial:  # parked dequeues woken before the jobs are stored claim them in the same transaction
             self._announce_jobs(queue, jobs, ())
-            return await storing
-        descriptors = await storing
-        self._announce_jobs(queue, jobs, descriptors)
+        started = time.perf_counter()
+        try:
+            descriptors = await self.backend.enqueue_jobs(queue, jobs, once=once)
+        except BaseException as error:
+            self._record_failure(queue, error)
+            raise
+        finally:
+            self._observe("enqueue", time.perf_counter() - started)
+        if not self._is_serial:
+            self._announce_jobs(queue, jobs, descriptors)
         return descriptors
 
     def _announce_jobs(self, queue: str, jobs: Sequence[NewJob], descriptors: Sequence[str]) -> None:

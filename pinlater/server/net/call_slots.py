@@ -60,7 +60,10 @@ class CallSlots:
         """Give a slot back, here and of the server."""
         if self._of_server is not None:
             self._of_server.leave()
-        self._leave_here()
+        if self._waiting:
+            self._leave_here()
+        else:
+            self._free += 1
 
     def _leave_here(self) -> None:
         """Hand the slot over to the call that has waited for longest; it never counts as free in between."""

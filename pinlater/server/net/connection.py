@@ -15,7 +15,7 @@ from pinlater.protocol.enqueue_head import EnqueueHead
 from pinlater.protocol.framing import FrameSplitter, FrameTooLarge
 from pinlater.protocol.guard import MalformedMessage
 from pinlater.protocol.stopping import STOPPING_FRAME
-from pinlater.server.api.calls import CallRefused, CallReply, may_wait, wants_stopping_notice
+from pinlater.server.api.calls import NO_REPLY, CallRefused, CallReply, may_wait, wants_stopping_notice
 from pinlater.server.api.eager_tasks import start_task
 from pinlater.server.broker import Caller
 from pinlater.server.log_rate_limit import LogRateLimit
@@ -110,11 +110,12 @@ class ClientConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._has_sent_stopping:
             return
-        if self._tls_transport is not None:
-            data = self._decrypt(self._tls_transport, data)
-        if data:
+        if self._tls_transport is None:
             self._receive(data)
-        if self._tls_transport is not None and self._tls_transport.peer_sent_eof and not self.eof_received():
+            return
+        if plain := self._decrypt(self._tls_transport, data):
+            self._receive(plain)
+        if self._tls_transport.peer_sent_eof and not self.eof_received():
             self._transport.close()
 
     def _receive(self, data: bytes) -> None:
@@ -125,19 +126,22 @@ class ClientConnection(asyncio.Protocol):
             hint = "; the client speaks TLS, but this port does not (THRIFT_TLS_CERT)" if speaks_tls(data) else ""
             self._reject(f"{error}{hint}")
             return
-        if not self._splitter.has_partial_frame:
+        if not (announced := self._splitter.announced):
             self._frame_began_at = None
         elif frames or self._frame_began_at is None:
             self._frame_began_at = self._active_at
         if frames:
             self._frames += frames
-            self._pending_bytes += sum(map(len, frames))
+            self._pending_bytes += len(frames[0]) if len(frames) == 1 else sum(map(len, frames))
             if not self._is_serving:
                 self._is_serving = True
                 self._task = start_task(self._loop, self._serve())
             else:
                 self._caller.interrupt()  # a client that sends another call ends its wait
-        self._update_budget()
+        if self._is_budgeted or self._pending_bytes + announced > UNBUDGETED_BYTES:
+            self._update_budget()
+        elif len(self._frames) >= MAX_FRAMES_AHEAD:
+            self._update_reading()
 
     def eof_received(self) -> bool:
         """Answer the calls already received, but hand out no jobs to a dequeue that may wait.
@@ -155,9 +159,8 @@ class ClientConnection(asyncio.Protocol):
         if self._caller.is_gone:
             return
         count = self._pending_bytes + self._splitter.announced
-        if count > UNBUDGETED_BYTES or self._is_budgeted:
-            self._is_budgeted = count > UNBUDGETED_BYTES
-            self._waits_for_memory = not self._owner.call_budget.request(self, count if self._is_budgeted else 0)
+        self._is_budgeted = count > UNBUDGETED_BYTES
+        self._waits_for_memory = not self._owner.call_budget.request(self, count if self._is_budgeted else 0)
         self._update_reading()
 
     def on_budget_granted(self) -> None:
@@ -170,7 +173,7 @@ class ClientConnection(asyncio.Protocol):
         is_paused = self._waits_for_memory or self._writable is not None or len(self._frames) >= MAX_FRAMES_AHEAD
         # While the server stops, clients that get the stopping notice are not read; later data is dropped.
         is_paused = is_paused or (self._owner.is_draining and self._wants_stopping_notice is True)
-        is_paused = is_paused and not self._has_sent_stopping
+        is_paused &= not self._has_sent_stopping
         if is_paused == self._is_paused or self._peer_sent_eof or self._transport.is_closing():
             return
         self._is_paused = is_paused
@@ -293,7 +296,8 @@ class ClientConnection(asyncio.Protocol):
                 answer = await (self._answer_large() if call is None else self._answer(call))
                 del call
                 self._pending_bytes -= size
-                self._update_budget()
+                if self._is_budgeted:
+                    self._update_budget()
                 turn_bytes += max(size, _BYTES_PER_TURN // 16)
                 if self._writable is not None:
                     if not await self._writable:
@@ -334,7 +338,7 @@ class ClientConnection(asyncio.Protocol):
         """Answer a large call, decoded in a thread; it stays among the pending frames until a slot is free."""
         async with self._owner.large_call_slots:
             if self._caller.is_gone:
-                return CallReply(None)
+                return NO_REPLY
             frame = self._frames.popleft()
             self._caller.cannot_wait = True
             self._update_reading()
@@ -343,18 +347,28 @@ class ClientConnection(asyncio.Protocol):
             except CallTooLarge as error:
                 method, number = error.method, error.sequence_id
                 self._send(self._owner.codec.encode_application_error(method, number, PROTOCOL_ERROR, str(error)))
-                return CallReply(None)
+                return NO_REPLY
             del frame  # decoding has copied its content
             return await self._answer(call)
 
     async def _answer(self, call: DecodedCall) -> CallReply:
         """Carry out a call and send its reply; return what to undo if the client does not read it completely."""
-        codec, method, sequence_id = self._owner.codec, call.method, call.sequence_id
+        codec, answer, (method, sequence_id, arguments) = self._owner.codec, NO_REPLY, call
         if self._wants_stopping_notice is None:
             self._wants_stopping_notice = wants_stopping_notice(call)
-        answer = CallReply(None)
+            self._update_reading()
         try:
-            answer = await self._carry_out(call)
+            if may_wait(call):  # a parked dequeue takes no slot
+                answer = await self._owner.service.call(method, arguments, self._caller)
+            else:
+                assert self._peer is not None
+                slots = self._peer.call_slots
+                if not slots.take():
+                    await slots.wait()
+                try:
+                    answer = await self._owner.service.call(method, arguments, self._caller)
+                finally:
+                    slots.leave()
             if self._peer_sent_eof and answer.undo is not None and may_wait(call):
                 await answer.take_back()
                 answer = CallReply(dequeue_reply())
@@ -367,11 +381,11 @@ class ClientConnection(asyncio.Protocol):
             log.exception("the reply to %s cannot be encoded", method)
             reply = codec.encode_service_error(method, sequence_id, UnknownError(str(error)))
             await answer.take_back()
-            answer = CallReply(None)
+            answer = NO_REPLY
         if self._send(reply, must_arrive=answer.undo is not None):
             return answer
         await answer.take_back()
-        return CallReply(None)
+        return NO_REPLY
 
     def _send(self, reply: bytes, *, must_arrive: bool = False) -> bool:
         """Send a reply; return False if the client has gone."""
@@ -384,15 +398,3 @@ class ClientConnection(asyncio.Protocol):
         if self._writable is not None:
             self._owner.answer_budget.record_unread(self, len(reply))
         return not self._transport.is_closing()  # writing to a client that has gone starts closing
-
-    async def _carry_out(self, call: DecodedCall) -> CallReply:
-        if may_wait(call):  # a parked dequeue takes no slot
-            return await self._owner.service.call(call.method, call.arguments, self._caller)
-        assert self._peer is not None
-        slots = self._peer.call_slots
-        if not slots.take():
-            await slots.wait()
-        try:
-            return await self._owner.service.call(call.method, call.arguments, self._caller)
-        finally:
-            slots.leave()
