@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections.abc import Callable
 from functools import cache
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, TypeVar, overload
@@ -138,18 +139,21 @@ def decode_result(kind: type[Job[Any]] | None, data: bytes | None) -> Any:
         ResultInvalid: it does not fit the result type of the class.
         ConfigError: the result type is not there at run time, or cannot be read from JSON.
     """
-    if kind is not None and issubclass(kind, RawJob):
-        return data
-    is_typed = kind is not None and has_typed_result(kind)
-    if data is None and not is_typed:
-        return None
     try:
-        return (_decoder(kind) if kind is not None and is_typed else _any_decoder).decode(data or NULL)
+        return _result_reader(kind)(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ResultInvalid(_why_unreadable(kind, data, error)) from error
 
 
-_any_decoder = msgspec.json.Decoder()
+@cache
+def _result_reader(kind: type[Job[Any]] | None) -> Callable[[bytes | None], Any]:
+    """Return what reads the results of a class; a job that has called many others reads one of each."""
+    if kind is None or not has_typed_result(kind):
+        decode_any = msgspec.json.decode
+        is_raw = kind is not None and issubclass(kind, RawJob)
+        return lambda data: data if data is None or is_raw else decode_any(data or NULL)
+    decode = _decoder(kind).decode
+    return lambda data: decode(data or NULL)
 
 
 def _why_unreadable(kind: type[Job] | None, data: bytes | None, error: Exception) -> str:

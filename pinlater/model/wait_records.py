@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
-from itertools import islice
 
 import msgspec
 
@@ -52,26 +52,30 @@ class CallRecord(msgspec.Struct, omit_defaults=True):
 
     def add(self, descriptors: list[str]) -> None:
         """Record the descriptors of children, in the order of their enqueues."""
-        if sum(length for _, length in self.ranges) < self.enqueued:
+        if not descriptors or sum(length for _, length in self.ranges) < self.enqueued:
             return  # some before these are not known
+        first, length = self.ranges.pop() if self.ranges else (descriptors[0], 0)
+        following = _consecutive(first, length)
         for descriptor in descriptors:
-            first, length = self.ranges[-1] if self.ranges else ("", 0)
-            if length and descriptor == _following(first, length):
-                self.ranges[-1] = first, length + 1
-            elif len(self.ranges) < MOST_RANGES:
-                self.ranges.append((descriptor, 1))
-            else:
-                return
+            if descriptor != next(following):
+                self.ranges.append((first, length))
+                if len(self.ranges) == MOST_RANGES:
+                    return
+                first, length = descriptor, 0
+                following = _consecutive(first, 1)
+            length += 1
+        self.ranges.append((first, length))
 
     def descriptors(self, most: int | None = None) -> list[str]:
         """Return the descriptors of the children as far as they are known, in the order of their enqueues."""
-        every = (_following(first, number) for first, length in self.ranges for number in range(length))
-        return list(islice(every, most))
+        every = (one for first, length in self.ranges for one in itertools.islice(_consecutive(first), length))
+        return list(itertools.islice(every, most))
 
 
-def _following(descriptor: str, number: int) -> str:
+def _consecutive(descriptor: str, skipped: int = 0) -> Iterator[str]:
+    """Yield a descriptor and those that follow it, but for the first ones."""
     head, _, local_id = descriptor.rpartition(":")
-    return f"{head}:{int(local_id) + number}"
+    return (f"{head}:{number}" for number in itertools.count(int(local_id) + skipped))
 
 
 class EventRecord(msgspec.Struct, omit_defaults=True):

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from pinlater.model.messages import CancelledJobs, Message, MessageWait, Parent, ReceivedMessage
 from pinlater.protocol import messages as wire
 from pinlater.protocol.conversion.values import default, present
+
+_told_of_message: Callable[[wire.PinLaterMessage], tuple[Any, ...]] = attrgetter("number", "id", "payload", "kind")
+"""Returns the fields of a ``ReceivedMessage``."""
+
+_received_message: Callable[[tuple[Any, ...]], ReceivedMessage] = partial(tuple.__new__, ReceivedMessage)
+"""Makes a record without a call in Python: a job that has called many others reads a message of each."""
 
 
 def fields_of_parent(parent: Parent | None) -> tuple[str | None, str | None, int | None]:
@@ -19,7 +27,7 @@ def parent_of(struct: wire.PinLaterJob | wire.PinLaterJobInfo) -> Parent | None:
     """Read the parent of a job; what it lacks is empty, or 0."""
     if struct.parentDescriptor is None:
         return None
-    return Parent(struct.parentDescriptor, struct.parentMessageName or "", default(struct.parentPosition, 0))
+    return Parent(struct.parentDescriptor, struct.parentMessageName or "", struct.parentPosition or 0)
 
 
 def wait_structs(waits: Iterable[MessageWait]) -> list[wire.PinLaterMessageWait] | None:
@@ -54,10 +62,11 @@ def message_structs(received: Iterable[ReceivedMessage]) -> list[wire.PinLaterMe
 
 def received_messages(reply: Any) -> list[ReceivedMessage]:
     """Read a job's messages."""
-    return [
-        ReceivedMessage(present(one.number), present(one.id), present(one.payload), present(one.kind))
-        for one in present(reply)
-    ]
+    found = [_received_message(_told_of_message(one)) for one in present(reply)]
+    for one in found:
+        if None in one:
+            present(None)
+    return found
 
 
 def cancelled_reply(descriptors: Sequence[str], now_ms: int) -> wire.PinLaterCancelledJobs:

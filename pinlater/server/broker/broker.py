@@ -242,14 +242,14 @@ class Broker:
                 self._wake_waiters(queue, 1, self._now_ms() + ack.retry_delay_ms)
         self._wake_for_keys(queue, settled)
         self._wake_running_limited(queue, settled.changed)
-        self.endings.record(ack.job for acks in (succeeded, failed) for ack in acks)
+        self.endings.record(queue, (ack.job for acks in (succeeded, failed) for ack in acks))
         return settled
 
     async def cancel(self, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
         """Cancel jobs, and tell workers which of those that run are to stop; see ``Store.cancel_jobs``."""
         cancelled = await self._carry_out(queue, self.backend.cancel_jobs(queue, jobs, status))
         self._wake_for_keys(queue, cancelled)
-        self.endings.record(cancelled.ended)
+        self.endings.record(queue, cancelled.ended)
         if cancelled.asked:
             asked = [str(job) for job in cancelled.asked]
             self.cancellations.record(asked)
@@ -264,7 +264,8 @@ class Broker:
             self._wake_waiters(queue, settled.changed, settled.due_ms)
             self._wake_running_limited(queue, settled.changed)
         self._wake_for_keys(queue, settled)
-        self.endings.record(item.job for item in checkpoints if item.move_to_pending)  # one asked to stop has ended
+        # One that is asked to stop has ended.
+        self.endings.record(queue, (item.job for item in checkpoints if item.move_to_pending))
         return settled
 
     def _wake_for_keys(self, queue: str, settled: Settled | Cancelled) -> None:

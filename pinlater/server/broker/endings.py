@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.broker.parking import Caller, ParkedCall
@@ -26,21 +26,22 @@ class Endings:
         self._first, self._longest = (
             (_LONELY_POLL_SECONDS, _LONELY_POLL_SECONDS) if is_lonely else (_FIRST_POLL_SECONDS, _LONGEST_POLL_SECONDS)
         )
-        self._waits: defaultdict[str, set[_EndWait]] = defaultdict(set)
+        self._waits: dict[str, defaultdict[str, set[_EndWait]]] = {}  # by queue: most have none, but many jobs that end
         self._is_stopping = False
 
-    def record(self, jobs: Iterable[JobDescriptor]) -> None:
-        """Take note that jobs may have finished."""
-        if self._waits:
-            self._wake(map(str, jobs))
+    def record(self, queue: str, jobs: Iterable[JobDescriptor]) -> None:
+        """Take note that jobs of a queue may have finished."""
+        if queue in self._waits:
+            self._wake(self._waits[queue], map(str, jobs))
 
     def record_some(self, queue: str) -> None:
         """Take note that jobs of a queue may have finished or be gone; it is not known which."""
-        self._wake([job for job in self._waits if job.partition(":")[0] == queue])
+        if queue in self._waits:
+            self._wake(self._waits[queue], list(self._waits[queue]))
 
-    def _wake(self, jobs: Iterable[str]) -> None:
+    def _wake(self, waits: Mapping[str, set[_EndWait]], jobs: Iterable[str]) -> None:
         for job in jobs:
-            for wait in self._waits.get(job, ()):
+            for wait in waits.get(job, ()):
                 wait.is_news = True
                 wait.wake()
 
@@ -64,7 +65,7 @@ class Endings:
         wait = _EndWait(seconds)
         caller.park(wait)
         for job in jobs:
-            self._waits[job].add(wait)
+            self._waits.setdefault(_queue_of(job), defaultdict(set))[job].add(wait)
         left, pause = jobs, self._first
         try:
             while (left := await unfinished(left)) and not (wait.is_over or caller.is_gone):
@@ -79,15 +80,23 @@ class Endings:
 
     def _forget(self, wait: _EndWait, jobs: Iterable[str]) -> None:
         for job in jobs:
-            self._waits[job].discard(wait)
-            if not self._waits[job]:
-                del self._waits[job]
+            queue = _queue_of(job)
+            waits = self._waits[queue]
+            waits[job].discard(wait)
+            if not waits[job]:
+                del waits[job]
+            if not waits:
+                del self._waits[queue]
 
     def stop(self) -> None:
         """Answer all who wait, and let nobody wait any more."""
         self._is_stopping = True
-        for wait in {wait for waits in self._waits.values() for wait in waits}:
+        for wait in {wait for jobs in self._waits.values() for waits in jobs.values() for wait in waits}:
             wait.end()
+
+
+def _queue_of(job: str) -> str:
+    return job.partition(":")[0]
 
 
 class _EndWait(ParkedCall):

@@ -38,7 +38,7 @@ async def asked(jobs, times):
 
 
 def ended(endings, *names):
-    endings.record(map(JobDescriptor.parse, names))
+    endings.record("q", map(JobDescriptor.parse, names))
 
 
 def test_a_call_waits_for_the_last_of_its_jobs():
@@ -88,6 +88,21 @@ def test_other_jobs_wake_nobody():
             await asyncio.sleep(0)
         assert jobs.asked == 1
         waiting.cancel()
+
+    run(test)
+
+
+def test_jobs_of_a_queue_that_nobody_waits_in_cost_nothing():
+    async def test(endings, jobs):
+        waiting = asyncio.create_task(endings.wait(JOBS, jobs, 60, Caller()))
+        await asked(jobs, 1)
+        others = iter([JobDescriptor.parse("other:s1:p1:1")])
+        endings.record("other", others)
+        assert next(others)  # it was not looked at
+        jobs.unfinished.clear()
+        ended(endings, *JOBS)
+        await waiting
+        assert not endings._waits
 
     run(test)
 
