@@ -490,6 +490,17 @@ def test_many_children_that_end_at_once_one_of_which_has_told_before(backend, na
     assert told(backend, parent, name) == expected | {5: (MessageKind.FAILED, b"why")}
 
 
+def test_of_children_of_one_position_that_end_at_once_the_first_is_told(backend):
+    """An enqueue that is repeated after days, when its key is forgotten, makes such twins."""
+    parent, claim = running_parent(backend)
+    children = backend.put(*[child_of(parent, at) for at in (0, 1, 0, 2)], queue=OTHER)
+    backend.take(queue=OTHER)
+    backend.sleep(parent, ("resize", 4), claim=claim)
+    backend.ack(*children, queue=OTHER)
+    assert backend.take() == []
+    assert told(backend, parent).keys() == {0, 1, 2}
+
+
 def test_a_child_that_a_dequeue_waits_for(backend):
     """Stores may take a short cut for a job that is handed out at once."""
     parent, claim = running_parent(backend)

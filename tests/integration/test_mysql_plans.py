@@ -192,7 +192,7 @@ COMMON = {
     "is_any": False, "has_keys": False, "has_parents": False, "place": 0, "is_cancelled": False, "has_result": False,
     "results": [b"1", b"2", b"3", b"4", b"5"], "waits_for": b'[["event 0",1]]', "is_deletion": False, "job": 4,
     "counted": '[[4, "6576656e742030"], [6, "00"]]', "wanted": '[[4, "6576656e742030", "6d31"], [4, "00", "00"]]',
-    "after": 0, "parents": [1, 2], "pairs": "[[1, 1], [2, 2]]",
+    "after": 0, "parents": [1, 2], "parent": 4, "positions": [0, 1],
     "status": "s", "run_after": NOW, "retry_at": NOW, "is_final": False, "lease": 1000, "expires": NOW, "attempts": 2,
     "is_back": False, "has_body": False, "body": b"", "body_bytes": 0, "state": 2, "before": NOW - 50_000,
     "start": 0, "skipped": 0, "first": 0, "kept": 0,
@@ -216,7 +216,7 @@ def begin_of(name):
 
 WITHOUT_PLAN = {
     "begin", "clock", "commit", "create_queue", "lock_result", "insert_jobs", "insert_results", "lock_claims",
-    "insert_periods", "replace_ended_periods", "insert_linked_jobs", "lock_keys", "change_key_locks", "insert_messages",
+    "insert_periods", "replace_ended_periods", "insert_linked_jobs", "insert_jobs_with_parents", "lock_keys", "change_key_locks", "insert_messages",
     "insert_children", "insert_deleted_inboxes", "insert_failure_groups", "note_failures",
     "keep_message",  # which numbers its row by the others of the table, so it has one temporary row
     "set_rate_of_key", "store_clock_record", "create_bucket", "create_queue_lock", "rollback", "size",
@@ -244,7 +244,7 @@ OF_RATES = {
 """With the index that each walks along."""
 OF_MESSAGES = {
     "message_counts": "PRIMARY", "message_sizes": "PRIMARY", "read_messages": "PRIMARY", "delete_messages": "PRIMARY",
-    "delete_some_messages": "PRIMARY", "known_messages": "messages_by_id",
+    "delete_some_messages": "PRIMARY", "known_messages": "messages_by_id", "known_ends": "messages_by_id",
 }  # fmt: skip
 OF_FAILURES = {
     "count_retrying": "failing_in_order", "scan_retrying": "failing_in_order",
@@ -519,6 +519,7 @@ def test_the_index_narrows_by_all_that_it_can(filled, name):
         ("inboxes", {}, 12),
         ("message_counts", {"counted": '[[4, "6576656e742030"]]'}, 6),
         ("known_messages", {}, 10),
+        ("known_ends", {}, 10),
         ("message_sizes", {"name": b"event 0"}, 12),
         ("read_messages", {"name": b"event 0", "last": 5}, 12),
         ("wake_if_arrived", {"name": b"event 0", "number": 1}, 4),

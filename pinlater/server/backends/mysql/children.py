@@ -5,16 +5,16 @@ A transaction changes the children first, then locks the parents, in the order o
 
 from __future__ import annotations
 
-import json
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.model.messages import Message, Parent
-from pinlater.server.backends.end_messages import end_kind
+from pinlater.model.messages import Parent
 from pinlater.server.backends.mysql.connection import StatementResult
 from pinlater.server.backends.mysql.keys import Keys
-from pinlater.server.backends.mysql.messages import Incoming, deliver
+from pinlater.server.backends.mysql.messages import open_inboxes, settle
 from pinlater.server.backends.mysql.queries import blob, insertions
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 
@@ -24,25 +24,63 @@ def told_children(transaction: MysqlTransaction, ids: Sequence[int], *, is_delet
     return transaction.bind("told_children", ids=ids, is_deletion=is_deletion)
 
 
+class _Call(NamedTuple):
+    """Jobs that tell one parent of their end by messages of one name.
+
+    Attributes:
+        parent: that gets them.
+        name: of the messages.
+        ids: of the jobs.
+        positions: id of the first job of each position.
+    """
+
+    parent: JobDescriptor
+    name: bytes
+    ids: list[int]
+    positions: dict[int, int]
+
+
 async def tell(transaction: MysqlTransaction, told: StatementResult) -> Keys:
     """Store messages to the parents of jobs; return the keys of those that are woken, for ``let_next_through``.
 
-    What it changes is executed with the transaction's next statements.
+    The database copies the results, so Python does not see each of them. What it changes is executed with the
+    transaction's next statements.
     """
     if not told.rows:
         return {}
-    parents: dict[bytes, JobDescriptor] = {}
-    incoming: list[Incoming] = []
-    for _, _, _, parent, name, position, state, is_cancelled, payload in told.rows:
-        if parent not in parents:
-            parents[parent] = JobDescriptor.parse(parent.decode())
-        message = Message(
-            name.decode(), str(position), payload or b"", end_kind(state, is_cancelled=bool(is_cancelled))
-        )
-        incoming.append(Incoming(parents[parent], None, message))
-    delivered = await deliver(transaction, incoming)
-    forget(transaction, ((parent_id, local_id) for local_id, _, parent_id, *_ in told.rows))
-    return delivered.keys
+    calls = _calls(told)
+    inboxes, counts, known = await open_inboxes(
+        transaction,
+        [(call.parent.local_id, call.name) for call in calls],
+        *(
+            transaction.bind(
+                "known_ends", parent=call.parent.local_id, name=call.name, positions=list(call.positions)
+            )
+            for call in calls
+        ),
+    )
+    stored: Counter[int] = Counter()
+    for (parent, name, ids, positions), result in zip(calls, known, strict=True):
+        for (position,) in result.rows:
+            del positions[position]
+        if positions and parent.local_id in inboxes:
+            values = {"parent": parent.local_id, "name": name, "count": counts[parent.local_id, name]}
+            transaction.later(transaction.bind("insert_ends", ids=list(positions.values()), **values))
+            counts[parent.local_id, name] += len(positions)
+            stored[parent.local_id] += len(positions)
+        _forget(transaction, parent.local_id, ids)
+    return settle(transaction, inboxes, counts, stored, {call.parent.local_id: call.parent.queue for call in calls})
+
+
+def _calls(told: StatementResult) -> list[_Call]:
+    calls: dict[tuple[bytes, bytes], _Call] = {}
+    for _, parent, name, position, local_id in told.rows:
+        call = calls.get((parent, name))
+        if call is None:
+            call = calls[parent, name] = _Call(JobDescriptor.parse(parent.decode()), name, [], {})
+        call.ids.append(local_id)
+        call.positions.setdefault(position, local_id)
+    return list(calls.values())
 
 
 async def tell_parents_of(transaction: MysqlTransaction, ids: Collection[int], *, is_deletion: bool = False) -> Keys:
@@ -65,9 +103,15 @@ async def delete_children(transaction: MysqlTransaction, parents: Mapping[int, i
 
 def forget(transaction: MysqlTransaction, pairs: Iterable[tuple[int, int]]) -> None:
     """Take jobs, each with its parent before it, from the list of those that nobody has to cancel any more."""
-    given = sorted(pairs)
-    if given:
-        transaction.later(transaction.bind("delete_children", pairs=json.dumps(given)))
+    families: defaultdict[int, list[int]] = defaultdict(list)
+    for parent_id, local_id in pairs:
+        families[parent_id].append(local_id)
+    for parent_id, ids in sorted(families.items()):
+        _forget(transaction, parent_id, ids)
+
+
+def _forget(transaction: MysqlTransaction, parent_id: int, ids: Sequence[int]) -> None:
+    transaction.later(transaction.bind("delete_children", parent=parent_id, ids=sorted(ids)))
 
 
 async def lock_parents(transaction: MysqlTransaction, parents: Iterable[JobDescriptor]) -> set[JobDescriptor]:

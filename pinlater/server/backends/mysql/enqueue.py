@@ -11,7 +11,7 @@ from pinlater.model.messages import Parent
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.mysql import unique_keys
 from pinlater.server.backends.mysql.call_results import find_results, insert_results
-from pinlater.server.backends.mysql.children import insert_children, lock_parents
+from pinlater.server.backends.mysql.children import insert_children, lock_parents, parent_columns
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.enqueue_call import MysqlEnqueueCall, linked_columns
 from pinlater.server.backends.mysql.errors import NullRejected
@@ -275,7 +275,11 @@ async def _insertions(
         )
         for call, index, queue_id in _with_queues(transaction, rows)
     )
-    return [*insertions(transaction.bind("insert_jobs"), written)]
+    if not any(call.has_parents for call, _ in rows):
+        return [*insertions(transaction.bind("insert_jobs"), written)]
+    parents = (parent_columns(call.jobs[index].parent) for call, index in rows)
+    linked = (b"%b,%b)" % (row[:-1], parent) for row, parent in zip(written, parents, strict=True))
+    return [*insertions(transaction.bind("insert_jobs_with_parents"), linked)]
 
 
 def _with_queues(transaction: MysqlTransaction, rows: Iterable[Row]) -> Iterator[tuple[MysqlEnqueueCall, int, bytes]]:

@@ -45,7 +45,7 @@ class MysqlEnqueueCall:
         has_keys: whether some of the jobs share a key with others.
         has_parents: whether some of them have a parent.
         parents: the descriptors of these parents.
-        is_linked: whether some of them have one of these, or a result, a run time or a mark.
+        is_linked: whether some of them share a key with others, or have a result, a run time or a mark.
         failures: of imported jobs: how the last attempt of each failed; None: it did not.
     """
 
@@ -69,7 +69,7 @@ class MysqlEnqueueCall:
         self.has_parents = any(map(_PARENT, self.jobs))
         told = filter(None, map(_PARENT, self.jobs)) if self.has_parents else ()
         self.parents = {parent.descriptor for parent in told}
-        self.is_linked |= self.has_keys or self.has_parents
+        self.is_linked |= self.has_keys
         self.weight = sum(len(job.body or b"") for job in self.jobs) + _JOB_BYTES * len(self.jobs)
 
     @property

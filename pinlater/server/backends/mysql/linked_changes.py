@@ -82,7 +82,7 @@ async def change_and_commit(
     through = (await let_next_through(transaction, keys | woken)).counts
     with batch.committing():
         await transaction.run_and_commit()
-    child_queues = {queue_id for _, queue_id, *_ in found[-1].rows} if links.has_parents else ()
+    child_queues = {queue_id for queue_id, *_ in found[-1].rows} if links.has_parents else ()
     return Changed(found[: len(statements)], keys, through, child_queues)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pinlater.model.descriptor import JobDescriptor
@@ -17,7 +17,7 @@ from pinlater.model.keys import without_wait
 from pinlater.model.messages import Message, MessageWait, ReceivedMessage
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.answers import end_of_answer
-from pinlater.server.backends.mysql.connection import MysqlConnection
+from pinlater.server.backends.mysql.connection import MysqlConnection, StatementResult
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.group_commit import CommitBatch
 from pinlater.server.backends.mysql.keys import Keys, QueueKey, let_next_through
@@ -29,7 +29,7 @@ DELETED_AT_ONCE = 10_000
 """A transaction deletes about so many messages at most."""
 
 
-_Name = tuple[int, bytes]
+Name = tuple[int, bytes]
 """Job and name of messages."""
 
 _Key = tuple[int, bytes, bytes]
@@ -41,12 +41,12 @@ class Incoming(NamedTuple):
 
     Attributes:
         job: that it is for.
-        queue_id: of this job; None: its descriptor was checked when it was stored.
+        queue_id: of this job.
         message: what it says.
     """
 
     job: JobDescriptor
-    queue_id: int | None
+    queue_id: int
     message: Message
 
     @property
@@ -55,7 +55,7 @@ class Incoming(NamedTuple):
         return self.job.local_id, self.message.name.encode(), self.message.id.encode()
 
 
-class _Inbox(NamedTuple):
+class Inbox(NamedTuple):
     """A job that messages are for, as long as it has not finished."""
 
     id: int
@@ -68,9 +68,9 @@ class _Inbox(NamedTuple):
 
     def is_of(self, one: Incoming) -> bool:
         """Return whether it is the job that a message is for."""
-        return one.queue_id is None or (self.queue_id, self.priority) == (one.queue_id, one.job.priority)
+        return (self.queue_id, self.priority) == (one.queue_id, one.job.priority)
 
-    def is_woken(self, counts: Mapping[_Name, int], now: int) -> bool:
+    def is_woken(self, counts: Mapping[Name, int], now: int) -> bool:
         """Return whether it sleeps, and one of its waits is fulfilled now that there are so many messages."""
         if self.state != PENDING or self.waits_for is None or without_wait(self.run_after) <= now:
             return False
@@ -95,7 +95,12 @@ async def deliver(transaction: MysqlTransaction, incoming: Sequence[Incoming]) -
     What it changes is executed with the transaction's next statements.
     """
     keys = [one.key for one in incoming]
-    inboxes, counts, known = await _open(transaction, list(dict.fromkeys(keys)))
+    wanted = list(dict.fromkeys(keys))
+    texts = json.dumps([(job, name.hex(), own.hex()) for job, name, own in wanted])
+    inboxes, counts, [found] = await open_inboxes(
+        transaction, {(job, name) for job, name, _ in wanted}, transaction.bind("known_messages", wanted=texts)
+    )
+    known = {wanted[place - 1] for (place,) in found.rows}
     rows: list[bytes] = []
     stored: Counter[int] = Counter()
     are_there: list[bool] = []
@@ -108,10 +113,30 @@ async def deliver(transaction: MysqlTransaction, incoming: Sequence[Incoming]) -
             counts[job, name] += 1
             rows.append(_row(key, counts[job, name], one.message))
             stored[job] += 1
-    transaction.later(*insertions(transaction.bind("insert_messages"), rows), *_count(transaction, stored))
-    woken = [inbox for local_id in stored if (inbox := inboxes[local_id]).is_woken(counts, transaction.now)]
+    transaction.later(*insertions(transaction.bind("insert_messages"), rows))
     queues = {one.job.local_id: one.job.queue for one in incoming}
-    return Delivered(are_there, _wake(transaction, woken, queues))
+    return Delivered(are_there, settle(transaction, inboxes, counts, stored, queues))
+
+
+def settle(
+    transaction: MysqlTransaction,
+    inboxes: Mapping[int, Inbox],
+    counts: Mapping[Name, int],
+    stored: Mapping[int, int],
+    queues: Mapping[int, str],
+) -> Keys:
+    """Count the messages of jobs, and wake those whose sleep they end; return the keys of these, by id.
+
+    Args:
+        transaction: stores the messages, and executes this with its next statements.
+        inboxes: the jobs, by id.
+        counts: how many messages they now have, of each name that some were stored of.
+        stored: how many were stored, by id of the job.
+        queues: names of the queues of the jobs, by id.
+    """
+    transaction.later(*_count(transaction, stored))
+    woken = [inbox for local_id in stored if (inbox := inboxes[local_id]).is_woken(counts, transaction.now)]
+    return _wake(transaction, woken, queues)
 
 
 def _row(key: _Key, number: int, message: Message) -> bytes:
@@ -129,7 +154,7 @@ def _count(transaction: MysqlTransaction, stored: Mapping[int, int]) -> Iterator
         yield transaction.bind("count_messages", ids=sorted(some), count=count)
 
 
-def _wake(transaction: MysqlTransaction, woken: Sequence[_Inbox], queues: Mapping[int, str]) -> Keys:
+def _wake(transaction: MysqlTransaction, woken: Sequence[Inbox], queues: Mapping[int, str]) -> Keys:
     """Let sleeping jobs be due; return the keys that some of them have."""
     if woken:
         transaction.later(transaction.bind("wake_jobs", ids=sorted(inbox.id for inbox in woken), now=transaction.now))
@@ -137,22 +162,20 @@ def _wake(transaction: MysqlTransaction, woken: Sequence[_Inbox], queues: Mappin
     return {inbox.id: QueueKey(inbox.queue_id, inbox.key) for inbox in woken if inbox.key is not None}
 
 
-async def _open(
-    transaction: MysqlTransaction, keys: Sequence[_Key]
-) -> tuple[dict[int, _Inbox], Counter[_Name], set[_Key]]:
-    """Lock jobs; return them by id, how many messages they have of each name, and which of these messages are there."""
-    names = list(dict.fromkeys((job, name) for job, name, _ in keys))
-    found, counts, known = await transaction.run(
-        transaction.bind("inboxes", ids=sorted({job for job, _ in names})),
-        transaction.bind("message_counts", counted=json.dumps([(job, name.hex()) for job, name in names])),
-        transaction.bind(
-            "known_messages", wanted=json.dumps([(job, name.hex(), own.hex()) for job, name, own in keys])
-        ),
+async def open_inboxes(
+    transaction: MysqlTransaction, names: Collection[Name], *queries: bytes
+) -> tuple[dict[int, Inbox], Counter[Name], list[StatementResult]]:
+    """Lock jobs; return them by id, how many messages they have of each name, and the results of further queries."""
+    listed = list(names)
+    found, counts, *others = await transaction.run(
+        transaction.bind("inboxes", ids=sorted({job for job, _ in listed})),
+        transaction.bind("message_counts", counted=json.dumps([(job, name.hex()) for job, name in listed])),
+        *queries,
     )
     return (
-        {row[0]: _Inbox(*row) for row in found.rows},
-        Counter({names[place - 1]: number or 0 for place, number in counts.rows}),
-        {keys[place - 1] for (place,) in known.rows},
+        {row[0]: Inbox(*row) for row in found.rows},
+        Counter({listed[place - 1]: number or 0 for place, number in counts.rows}),
+        others,
     )
 
 

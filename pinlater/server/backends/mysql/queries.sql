@@ -85,8 +85,14 @@ SELECT name FROM {db}.queues FORCE INDEX (PRIMARY) WHERE id IN (:queues) FOR UPD
 INSERT INTO {db}.jobs (id, queue_id, state, priority, run_after, moment, created_at, updated_at, attempts_allowed,
                        attempts_remaining, body_bytes, unique_key, custom_status, body) VALUES
 
+-- name: insert_jobs_with_parents
+-- The same, if one of the jobs has a parent. Each column costs, even of NULL.
+INSERT INTO {db}.jobs (id, queue_id, state, priority, run_after, moment, created_at, updated_at, attempts_allowed,
+                       attempts_remaining, body_bytes, unique_key, custom_status, body, parent_id, parent, parent_message,
+                       parent_position) VALUES
+
 -- name: insert_linked_jobs
--- The same, if one of the jobs has a key, a parent, a result, a run time or a mark.
+-- The same, if one of the jobs has a key, a result, a run time or a mark.
 INSERT INTO {db}.jobs (id, queue_id, state, priority, run_after, moment, created_at, updated_at, attempts_allowed,
                        attempts_remaining, body_bytes, unique_key, custom_status, body, job_key, key_limit, key_rate, result,
                        is_cancelled, run_ms, parent_id, parent, parent_message, parent_position) VALUES
@@ -596,20 +602,33 @@ INSERT IGNORE INTO {db}.children (parent_id, id)
 SELECT parent_id, id FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND parent_id IS NOT NULL AND state = 0
 
 -- name: delete_children
--- :pairs of parent and child.
-DELETE FROM {db}.children USING
-    JSON_TABLE(:pairs, '$[*]' COLUMNS (parent_id BIGINT PATH '$[0]', id BIGINT PATH '$[1]')) AS deletion
-STRAIGHT_JOIN {db}.children FORCE INDEX (PRIMARY)
-    ON children.parent_id = deletion.parent_id AND children.id = deletion.id
+DELETE FROM {db}.children USING JSON_TABLE('[:ids]', '$[*]' COLUMNS (id BIGINT PATH '$')) AS deletion
+STRAIGHT_JOIN {db}.children FORCE INDEX (PRIMARY) ON children.parent_id = :parent AND children.id = deletion.id
 
 -- name: parents_of_jobs
 SELECT parent_id FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND parent_id IS NOT NULL
 
 -- name: told_children
--- The jobs with a parent that have finished, or all if they are deleted next, and what the parent is told.
-SELECT id, queue_id, parent_id, parent, parent_message, parent_position, state, is_cancelled,
-       IF(state = 2, result, CAST(RIGHT(custom_status, 4000) AS BINARY))
+-- The jobs with a parent that have finished, or all if they are deleted next.
+SELECT queue_id, parent, parent_message, parent_position, id
 FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND parent_id IS NOT NULL AND (:is_deletion OR state >= 2)
+
+-- name: known_ends
+-- Which of these positions a parent was told of; after inboxes.
+SELECT wanted.position FROM JSON_TABLE('[:positions]', '$[*]' COLUMNS (position INT PATH '$')) AS wanted
+STRAIGHT_JOIN {db}.messages FORCE INDEX (messages_by_id)
+    ON job_id = :parent AND messages.name = :name AND message_id = CAST(wanted.position AS BINARY)
+
+-- name: insert_ends
+-- The messages of jobs, in their order: of one that has succeeded (1) its result, else the end of its status, if it has
+-- failed (2), was cancelled (3) or is deleted next (4). :count of the messages before.
+INSERT INTO {db}.messages (job_id, name, number, message_id, kind, payload_bytes, payload)
+SELECT :parent, :name, :count + told.place, CAST(parent_position AS BINARY),
+       CASE WHEN state = 2 THEN 1 WHEN state = 3 AND is_cancelled THEN 3 WHEN state = 3 THEN 2 ELSE 4 END,
+       LENGTH(IF(state = 2, COALESCE(result, ''), CAST(RIGHT(custom_status, 4000) AS BINARY))),
+       IF(state = 2, COALESCE(result, ''), CAST(RIGHT(custom_status, 4000) AS BINARY))
+FROM JSON_TABLE('[:ids]', '$[*]' COLUMNS (place FOR ORDINALITY, id BIGINT PATH '$')) AS told
+STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = told.id
 
 -- name: unfinished_children
 SELECT name, priority, children.id FROM {db}.children FORCE INDEX (PRIMARY)
