@@ -32,8 +32,8 @@ local function keep(member, item)
   if state == IN_PROGRESS and tonumber(priority) == item[2] and is_held(claim, item) then
     local inboxes = open_inboxes()
     for _, kept in ipairs(item[11]) do
-      local message = {kept[2], '0', ARGV[kept[3] + 2]}
-      inboxes.deliver(inboxes.address_of(priority, member), {[kept[1]] = {message}})
+      local messages = {[kept[1]] = {kept[2], '0', ARGV[kept[3] + 2]}}
+      inboxes.deliver(inboxes.address_of(priority, member), messages)
     end
     for _, name in ipairs(item[12]) do
       inboxes.drop(member, name)

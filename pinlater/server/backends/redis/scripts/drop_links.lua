@@ -12,7 +12,7 @@ for at = 1, #step[2], 2 do
   local parent = cmsgpack.unpack(step[2][at + 1]).p
   if parent then -- if it was told of the end of this job, it has this message already
     local address, position, name = string.match(parent, '^(%S+ %d+ %d+) (%d+) (.*)$')
-    inboxes.deliver(address, {[name] = {{position, DELETED, inboxes.end_of_status(dead, member)}}})
+    inboxes.deliver(address, {[name] = {position, DELETED, inboxes.end_of_status(dead, member)}})
   end
 end
 forget_links(dead, members)

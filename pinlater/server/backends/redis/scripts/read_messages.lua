@@ -3,7 +3,8 @@
 -- Returns them in the order of their numbers, each as in inboxes.lua.
 -- parts: records
 local member, after, left = member_of(tonumber(ARGV[3])), tonumber(ARGV[5]), tonumber(ARGV[7])
-local inbox, found = prefix .. 'inbox:' .. member, {}
+local inbox, head, found = prefix .. 'inbox:' .. member, 'm' .. ARGV[4] .. '\0', {}
+local PAGE = 100  -- they are read one page after the other: each may be large
 if string.match(redis.call('HGET', JOBS, member) or '', '^%d (%d+)') ~= ARGV[2] then
   return found
 end
@@ -12,12 +13,17 @@ if after < tonumber(dropped or 0) then
   return found
 end
 local last = math.min(tonumber(count or 0), after + ARGV[6])
-for number = after + 1, last do
-  local message = redis.call('HGET', inbox, 'm' .. ARGV[4] .. '\0' .. string.format('%d', number))
-  left = left - #message - ARGV[8]
-  if left < 0 and (#found > 0 or ARGV[9] == '') then
-    break
+for first = after + 1, last, PAGE do
+  local fields = {}
+  for number = first, math.min(first + PAGE - 1, last) do
+    fields[#fields + 1] = head .. string.format('%d', number)
   end
-  found[#found + 1] = message
+  for _, message in ipairs(redis.call('HMGET', inbox, unpack(fields))) do
+    left = left - #message - ARGV[8]
+    if left < 0 and (#found > 0 or ARGV[9] == '') then
+      return found
+    end
+    found[#found + 1] = message
+  end
 end
 return found

@@ -3,5 +3,5 @@
 -- Returns {1 if there is such a job, ended sleeps: see links.lua}.
 -- parts: records features failures key_rates keys inboxes
 local inboxes = open_inboxes()
-local is_there = inboxes.deliver(ARGV[2], {[ARGV[3]] = {{ARGV[4], ARGV[5], ARGV[6]}}})
+local is_there = inboxes.deliver(ARGV[2], {[ARGV[3]] = {ARGV[4], ARGV[5], ARGV[6]}})
 return {is_there and 1 or 0, inboxes.woken}

@@ -54,32 +54,31 @@ if HAS_LINKS then
       end
     end
 
-    -- Stores messages of one name, each {id, kind, payload}, but for those that are there. Returns how many of the name
-    -- have ever come; nothing if none was stored.
+    -- Stores messages of one name, but for those that are there. "messages" has id, kind and payload of each, one after
+    -- the other: a table for each message would cost more than the rest. Returns how many of the name have ever come;
+    -- nothing if none was stored.
     local function store_messages(inbox, name, messages)
-      local ids, new, fields = {}, {}, {}
-      for place, message in ipairs(messages) do
-        ids[place] = 'i' .. name .. '\0' .. message[1]
+      local ids, id_head, message_head = {}, 'i' .. name .. '\0', 'm' .. name .. '\0'
+      for at = 1, #messages, 3 do
+        ids[#ids + 1] = id_head .. messages[at]
       end
-      local is_seen = {}
+      local before = tonumber(redis.call('HGET', inbox, 'n' .. name) or 0)
+      local is_known, last, fields, at = {}, before, {}, 0
       for place, known in ipairs(read_fields(inbox, ids)) do
-        if not known and not is_seen[ids[place]] then
-          is_seen[ids[place]] = true
-          new[#new + 1] = place
+        local id = ids[place]
+        if not known and not is_known[id] then
+          is_known[id], last = true, last + 1
+          fields[at + 1], fields[at + 2] = id, ''
+          fields[at + 3] = message_head .. string.format('%d', last)
+          fields[at + 4] = messages[3 * place - 1] .. messages[3 * place - 2] .. '\0' .. messages[3 * place]
+          at = at + 4
         end
       end
-      if #new == 0 then
-        return
+      if at > 0 then
+        fields[at + 1], fields[at + 2] = 'n' .. name, string.format('%d', last)
+        call_in_chunks('HSET', inbox, fields)
+        return last
       end
-      local last = redis.call('HINCRBY', inbox, 'n' .. name, #new)
-      for at, place in ipairs(new) do
-        local id, kind, payload = unpack(messages[place])
-        fields[4 * at - 3], fields[4 * at - 2] = ids[place], ''
-        fields[4 * at - 1] = 'm' .. name .. '\0' .. string.format('%d', last - #new + at)
-        fields[4 * at] = kind .. id .. '\0' .. payload
-      end
-      call_in_chunks('HSET', inbox, fields)
-      return last
     end
 
     -- PENDING and not due -> due now; as in schedule_jobs, one that waits for its key stays in line.
@@ -109,7 +108,7 @@ if HAS_LINKS then
     end
 
     -- Stores messages to a job that has not finished, by their names, and ends its sleep if that fulfils one of its
-    -- waits.
+    -- waits; see "store_messages".
     -- Returns whether there is such a job.
     function inboxes.deliver(address, messages)
       local at, member, priority, queue = find(address)
@@ -191,8 +190,25 @@ if HAS_LINKS then
     end
 
     -- Returns the address of a job of this queue.
+    local heads = {}
     function inboxes.address_of(priority, member)
-      return QUEUE .. ' ' .. priority .. ' ' .. string.sub(member, 2)
+      local head = heads[priority]
+      if not head then
+        head = QUEUE .. ' ' .. priority .. ' '
+        heads[priority] = head
+      end
+      return head .. string.sub(member, 2)
+    end
+
+    -- Returns the address in a parent as links.lua has it, with the place of what follows. Most jobs of a script have the
+    -- same parent, so it is compared with that of the job before, and taken apart if it is another.
+    local known_address, known_head = '', ' '
+    function inboxes.address_in(parent)
+      if string.find(parent, known_head, 1, true) ~= 1 then
+        known_address = string.match(parent, '^%S+ %d+ %d+')
+        known_head = known_address .. ' '
+      end
+      return known_address, #known_head + 1
     end
 
     -- Adds children to those of a job, if that has not finished.

@@ -7,7 +7,6 @@
 --   k  true: it has keys of its own, see inboxes.lua
 -- Functions about them are in "linked", once "open_links" was called, if there is anything to be done about links: of
 -- all the jobs of a script, mostly none has any. See keys.lua for the reason.
-local PARENT = '^(%S+ %d+ %d+) (%d+) (.*)$'
 local linked, open_links
 if HAS_LINKS then
   -- Reads the links of jobs. Returns the functions; nil: none of the jobs has links, nor gets some by this script.
@@ -46,17 +45,21 @@ if HAS_LINKS then
     end
 
     -- Adds a job to what its parent will hear of it: "revived" or "closed", an open child from now on, or none. Returns
-    -- that, with name and id of the message to it; nil: the job has no parent.
+    -- that, and the place of what follows the address in the parent; nil: the job has no parent.
     local function news_for_parent(member, priority, change)
       local parent = links[member] and links[member].p
       if not parent then
         return
       end
-      local address, position, name = string.match(parent, PARENT)
-      local news = parents[address] or {closed = {}, revived = {}, messages = {}}
-      parents[address] = news
-      news[change][#news[change] + 1] = inboxes.address_of(priority, member)
-      return news, name, position
+      local address, rest = inboxes.address_in(parent)
+      local news = parents[address]
+      if not news then
+        news = {closed = {}, revived = {}, messages = {}}
+        parents[address] = news
+      end
+      local changed = news[change]
+      changed[#changed + 1] = inboxes.address_of(priority, member)
+      return news, rest
     end
 
     -- Marks a job as cancelled or asked to stop.
@@ -68,11 +71,30 @@ if HAS_LINKS then
     end
 
     local function tell_parent(member, priority, kind, payload)
-      local news, name, position = news_for_parent(member, priority, 'closed')
+      local news, rest = news_for_parent(member, priority, 'closed')
       if news then
-        local messages = news.messages[name] or {}
-        news.messages[name] = messages
-        messages[#messages + 1] = {position, kind, payload or inboxes.end_of_status(prefix, member)}
+        local position, name = string.match(links[member].p, '^(%d+) (.*)$', rest)
+        local messages = news.messages[name]
+        if not messages then
+          messages = {}
+          news.messages[name] = messages
+        end
+        local at = #messages
+        messages[at + 1], messages[at + 2] = position, kind
+        messages[at + 3] = payload or inboxes.end_of_status(prefix, member)
+      end
+    end
+
+    -- Takes away what a job waits for, and the mark of one that was cancelled unless it keeps that in its new state.
+    local function clear(member, link, state)
+      local stays_asked = state == FAILED or state == PENDING and link.c and linked.has_to_undo(member)
+      local is_changed = link.w or link.c and not stays_asked
+      link.w = nil
+      if not stays_asked then
+        link.c = nil
+      end
+      if is_changed then
+        inboxes.put_link(prefix, member, link)
       end
     end
 
@@ -82,14 +104,8 @@ if HAS_LINKS then
       if not link then
         return
       end
-      local stays_asked = state == FAILED or state == PENDING and link.c and linked.has_to_undo(member)
-      local is_changed = link.w or link.c and not stays_asked
-      link.w = nil
-      if not stays_asked then
-        link.c = nil
-      end
-      if is_changed then
-        inboxes.put_link(prefix, member, link)
+      if link.w or link.c then
+        clear(member, link, state)
       end
       if state ~= PENDING then
         tell_parent(member, priority, KINDS[link.c and 'cancelled' or state], state == SUCCEEDED and (result or '') or nil)

@@ -8,11 +8,13 @@ if HAS_LINKS then
   -- Returns the error for the first parent that must not get children; nil: there is none.
   function families.check(parents)
     for _, parent in pairs(parents) do
-      local address = string.match(parent, '^%S+ %d+ %d+')
-      if not children[address] and not inboxes.is_open(address) then
-        return 'NOPARENT ' .. address
+      local address = inboxes.address_in(parent)
+      if not children[address] then
+        if not inboxes.is_open(address) then
+          return 'NOPARENT ' .. address
+        end
+        children[address] = {}
       end
-      children[address] = {}
     end
   end
 
@@ -21,7 +23,7 @@ if HAS_LINKS then
     if parent then
       links[#links + 1] = member
       links[#links + 1] = cmsgpack.pack({p = parent})
-      local own = children[string.match(parent, '^%S+ %d+ %d+')]
+      local own = children[inboxes.address_in(parent)]
       own[#own + 1] = inboxes.address_of(priority, member)
     end
   end
