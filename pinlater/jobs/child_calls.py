@@ -25,6 +25,9 @@ DEFAULT_BATCH = 1000
 """Children that are enqueued at once."""
 _SUCCEEDED = int(MessageKind.SUCCEEDED)
 
+_parent: Callable[[tuple[str, str, int]], Parent] = partial(tuple.__new__, Parent)
+"""Makes a record without a call in Python: there is one for each child."""
+
 
 class Joined(NamedTuple):
     """The ends of all children of a call, in the order of the jobs that were given: results and failures."""
@@ -204,7 +207,7 @@ class ChildCalls:
         queues: defaultdict[str, list[tuple[Job, Parent]]] = defaultdict(list)
         for position in positions:
             job = call.jobs[position]
-            queues[call.options.get("queue") or job.job_options.queue].append((job, Parent(parent, name, position)))
+            queues[call.options.get("queue") or job.job_options.queue].append((job, _parent((parent, name, position))))
         for queue, told in queues.items():
             yield Children(queue, told, call.options, f"{parent}/{name}/{start}/{queue}")
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from pinlater.errors import ServiceError
+from pinlater.errors import EnqueueRejected, ServiceError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.keys import JobKey
 from pinlater.model.messages import Message, MessageKind, MessageWait, Parent
@@ -141,6 +141,33 @@ def test_a_message_waits_for_a_job_that_is_falling_asleep():
         assert (await take(server))[0] == [name]
 
     with_tables(scenario)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_an_enqueue_of_children_waits_for_its_parent_last_and_is_refused_if_that_has_ended(ends):
+    async def scenario(tables, server):
+        name, _ = await running(server)
+        job = name.rpartition(":")[2]
+        await tables.run(
+            "START TRANSACTION", f"UPDATE {{db}}.jobs SET state = {SUCCEEDED if ends else IN_PROGRESS} WHERE id = {job}"
+        )
+        jobs = [new_job(parent=Parent(name, NAME, position)) for position in range(3)]
+        storing = asyncio.ensure_future(server.enqueue_jobs(OTHER, jobs))
+        await tables.until_locked_out()
+        assert not storing.done()
+        waiting = "trx_state = 'LOCK WAIT' AND trx_rows_modified >= 3"
+        inserted = f"SELECT COUNT(*) FROM information_schema.innodb_trx WHERE {waiting}"
+        assert (await tables.run(inserted))[0][0] == (1,)  # the jobs are there: only the parent was left
+        await tables.run("COMMIT")
+        if ends:
+            with pytest.raises(EnqueueRejected, match="parent"):
+                await storing
+        else:
+            assert len(await storing) == 3
+        assert await tables.left() == (0, 0 if ends else 3, 0)
+        assert len((await server.scan_jobs(OTHER, JobFilter(PENDING), 10, None)).jobs) == (0 if ends else 3)
+
+    with_tables(scenario, queues=(QUEUE, OTHER))
 
 
 def test_no_wake_up_is_lost_between_servers_that_send_and_sleep_at_once():

@@ -114,17 +114,14 @@ def _forget(transaction: MysqlTransaction, parent_id: int, ids: Sequence[int]) -
     transaction.later(transaction.bind("delete_children", parent=parent_id, ids=sorted(ids)))
 
 
-async def lock_parents(transaction: MysqlTransaction, parents: Iterable[JobDescriptor]) -> set[JobDescriptor]:
+async def able_parents(transaction: MysqlTransaction, parents: Iterable[JobDescriptor]) -> set[JobDescriptor]:
     """Return which of some jobs may have another child: they are there, have not finished and are not asked to stop.
 
-    So they stay until the transaction ends.
+    They are not locked: ``insert_children`` makes sure of it.
     """
     wanted = set(parents)
-    ids = sorted({parent.local_id for parent in wanted})
-    _, found = await transaction.run(
-        transaction.bind("touch_parents", ids=ids), transaction.bind("able_parents", ids=ids)
-    )
-    able = {(local_id, queue, priority) for local_id, queue, priority in found.rows}
+    found = await transaction.rows("able_parents", ids=sorted({parent.local_id for parent in wanted}))
+    able = {(local_id, queue, priority) for local_id, queue, priority in found}
     return {parent for parent in wanted if (parent.local_id, parent.queue, parent.priority) in able}
 
 
@@ -146,9 +143,22 @@ def _id_of(descriptor: str) -> int:
 
 
 def insert_children(transaction: MysqlTransaction, children: Iterable[tuple[int, Parent]]) -> list[bytes]:
-    """Return the statements that list new jobs, given by id, as unfinished children."""
-    rows = (b"(%d,%d)" % (_id_of(parent.descriptor), job_id) for job_id, parent in children)
-    return [*insertions(transaction.bind("insert_children"), rows)]
+    """Return the statements that list new jobs, given by id, as unfinished children.
+
+    They lock the parents, and one fails if any of these may have no more children. To be executed as late as can be:
+    children that end wait for the lock meanwhile.
+    """
+    rows: list[bytes] = []
+    parents: set[int] = set()
+    for job_id, parent in children:
+        parent_id = _id_of(parent.descriptor)
+        if parent_id in parents:
+            rows.append(b"(%d,%d)" % (parent_id, job_id))
+        else:
+            parents.add(parent_id)
+            rows.append(b"((%b),%d)" % (transaction.bind("present_parent", id=parent_id), job_id))
+    touch = [transaction.bind("touch_parents", ids=sorted(parents))] if parents else []
+    return [*touch, *insertions(transaction.bind("insert_children"), rows)]
 
 
 def parent_of(parent: bytes | None, name: bytes | None, position: int | None) -> Parent | None:

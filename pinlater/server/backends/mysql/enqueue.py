@@ -11,10 +11,10 @@ from pinlater.model.messages import Parent
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.mysql import unique_keys
 from pinlater.server.backends.mysql.call_results import find_results, insert_results
-from pinlater.server.backends.mysql.children import insert_children, lock_parents, parent_columns
+from pinlater.server.backends.mysql.children import able_parents, insert_children, parent_columns
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.enqueue_call import MysqlEnqueueCall, linked_columns
-from pinlater.server.backends.mysql.errors import NullRejected
+from pinlater.server.backends.mysql.errors import NullRejected, TransactionConflict
 from pinlater.server.backends.mysql.failure_groups import Kept, keep
 from pinlater.server.backends.mysql.group_commit import CommitBatch
 from pinlater.server.backends.mysql.ids import IdAllocator
@@ -115,9 +115,9 @@ async def _insert(
     statements = [
         *unique_keys.statements(transaction, resolution, queue_ids),
         *await _insertions(transaction, rows, resolution.contents),
-        *(insert_children(transaction, _children(rows)) if any(call.has_parents for call in new) else ()),
         *insert_results(transaction, _results(new, duplicates)),
         *_failures(transaction, rows, kept),
+        *(insert_children(transaction, _children(rows)) if any(call.has_parents for call in new) else ()),
     ]
     changed = await _keys_of(transaction, rows, resolution)
     try:
@@ -129,8 +129,10 @@ async def _insert(
             statements = []
         with batch.committing():
             await transaction.run_and_commit(*statements)
-    except NullRejected:
+    except NullRejected as error:
         await _check_queues(transaction, queue_ids)
+        if any(call.has_parents for call in new):  # one of the parents has ended meanwhile: the next attempt finds it out
+            raise TransactionConflict(str(error)) from error
         raise
     return _with_repeats(calls, known | refused | {id(call): _descriptors(call, duplicates) for call in new})
 
@@ -152,7 +154,7 @@ async def _refused(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCa
     if not calls:
         return {}
     parents = {text: JobDescriptor.parse(text) for call in calls for text in call.parents}
-    able = await lock_parents(transaction, parents.values())
+    able = await able_parents(transaction, parents.values())
     missing = {text for text, parent in parents.items() if parent not in able}
     return {id(call): parent_refused(lost[0]) for call in calls if (lost := [*missing & call.parents])}
 

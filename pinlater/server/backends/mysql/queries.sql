@@ -587,6 +587,11 @@ INSERT INTO {db}.deleted_inboxes (job_id) VALUES
 -- Of those that may have more children.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET children = children + 1 WHERE id IN (:ids) AND state <= 1 AND NOT is_cancelled
 
+-- name: present_parent
+-- The value of parent_id in the first row of a parent that insert_children inserts, after touch_parents: NULL if it may have
+-- no more children, which the column rejects.
+SELECT id FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id = :id AND state <= 1 AND NOT is_cancelled LOCK IN SHARE MODE
+
 -- name: able_parents
 SELECT jobs.id, name, priority FROM {db}.jobs FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN {db}.queues FORCE INDEX (PRIMARY) ON queues.id = jobs.queue_id
