@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -23,6 +25,8 @@ from pinlater.model.wait_records import CallRecord
 _PAGE = 1000
 DEFAULT_BATCH = 1000
 """Children that are enqueued at once."""
+_SAVE_SECONDS = 1.0
+"""How long the record of what was enqueued may be unsaved: a later attempt repeats so much of it, by the same keys."""
 _SUCCEEDED = int(MessageKind.SUCCEEDED)
 
 _parent: Callable[[tuple[str, str, int]], Parent] = partial(tuple.__new__, Parent)
@@ -185,7 +189,12 @@ class ChildCalls:
     # Enqueueing
 
     def _enqueue_rest(self, call: _Call, use: str, positions: Sequence[int], record: CallRecord) -> None:
-        """Enqueue the children that were not enqueued yet, batch by batch, and save how far that has come."""
+        """Enqueue the children that were not enqueued yet, batch by batch, and save how far that has come.
+
+        It is saved after the first batch, so that every attempt makes the same batches of them; then now and then, since
+        servers forget the key of a call after a day; and after the last.
+        """
+        saved_at = -math.inf
         while record.enqueued < len(positions):
             self._context.begin()
             if self._context.is_draining:
@@ -199,7 +208,9 @@ class ChildCalls:
             ]
             record.add(stored)
             record.enqueued = end
-            self._save()  # servers forget the key of a call after a day
+            if end == len(positions) or time.monotonic() - saved_at >= _SAVE_SECONDS:
+                self._save()
+                saved_at = time.monotonic()
             self._context.go_on_to_wait()
 
     def _batches(self, call: _Call, use: str, positions: Sequence[int], start: int) -> Iterator[Children]:

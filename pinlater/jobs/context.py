@@ -259,7 +259,7 @@ class JobContext(StepContext):
             name: of the call; uses of a name are counted as in ``step``.
             return_failures: return a ``JobFailed`` in the place of a job that has failed, instead of raising one.
             timeout: seconds from the first time that the run comes here.
-            batch_size: number of jobs that are enqueued at once; after each batch, the progress is saved.
+            batch_size: number of jobs that are enqueued at once; the progress is saved every second, after a batch.
             options: as of ``call``, for each of the jobs.
 
         Raises:

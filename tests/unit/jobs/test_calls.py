@@ -1,6 +1,8 @@
 """Jobs that call others, in every way in which an attempt can end."""
 
 import asyncio
+import copy
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,6 +16,7 @@ from pinlater.errors import (
     JoinTimeout,
     StepMismatch,
 )
+from pinlater.jobs import child_calls
 from pinlater.jobs.child_calls import ChildCalls
 from pinlater.jobs.job import Job
 from pinlater.jobs.settled import SettledErrors
@@ -201,6 +204,36 @@ def test_a_kill_between_batches_repeats_the_last_one_with_its_key():
             calls.join([Resize(photo=1)] * 4, "resize", timeout=None, batch_size=2 + len(keys), options={})
     assert keys == [f"test:s1:p1:1/call/0/resize/{start}/photos" for start in (0, 2, 2)]
     assert stored == [[0, 1], [2, 3]]
+
+
+@pytest.mark.parametrize(("seconds", "repeated"), [(math.inf, [2, 4]), (0.0, [4])])
+def test_a_kill_repeats_what_was_enqueued_since_the_last_save_with_its_keys(monkeypatch, seconds, repeated):
+    monkeypatch.setattr(child_calls, "_SAVE_SECONDS", seconds)
+    starts, saved = [], [{}]
+
+    class Link:
+        def read(self, name, after, limit):
+            return []
+
+        def enqueue(self, children):
+            starts.append(int(children.key.split("/")[-2]))
+            if len(starts) == 3:
+                raise KeyboardInterrupt
+            at = starts[-1]
+            return [f"photos:s1:p1:{number}" for number in range(at + 1, at + 1 + len(children.jobs))]
+
+    for _ in range(2):
+        context = FakeContext(Album(photos=[]))
+        metadata = context._metadata
+        metadata.calls = copy.deepcopy(saved[-1])
+        calls = ChildCalls(
+            context, metadata, Link(), lambda: saved.append(copy.deepcopy(metadata.calls)), SettledErrors()
+        )
+        with pytest.raises((KeyboardInterrupt, JobWaits)):
+            calls.join([Resize(photo=1)] * 6, "resize", timeout=None, batch_size=2, options={})
+    assert starts == [0, 2, 4, *repeated]
+    assert saved[-1]["resize"].ranges == [("photos:s1:p1:1", 6)]
+    assert [calls["resize"].enqueued for calls in saved[1:]] == [2, 4, 6]
 
 
 def test_descriptors_of_children_are_kept_as_ranges_as_long_as_these_are_few():
