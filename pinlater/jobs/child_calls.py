@@ -191,7 +191,7 @@ class ChildCalls:
     def _enqueue_rest(self, call: _Call, use: str, positions: Sequence[int], record: CallRecord) -> None:
         """Enqueue the children that were not enqueued yet, batch by batch, and save how far that has come.
 
-        It is saved after the first batch, so that every attempt makes the same batches of them; then now and then, since
+        It is saved after the first batch, so that every attempt makes the same batches of them; then each second, since
         servers forget the key of a call after a day; and after the last.
         """
         saved_at = -math.inf

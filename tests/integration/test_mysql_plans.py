@@ -216,7 +216,8 @@ def begin_of(name):
 
 WITHOUT_PLAN = {
     "begin", "clock", "commit", "create_queue", "lock_result", "insert_jobs", "insert_results", "lock_claims",
-    "insert_periods", "replace_ended_periods", "insert_linked_jobs", "insert_jobs_with_parents", "lock_keys", "change_key_locks", "insert_messages",
+    "insert_periods", "replace_ended_periods", "insert_linked_jobs", "lock_keys", "change_key_locks", "insert_messages",
+    "insert_jobs_with_parents",
     "insert_children", "insert_deleted_inboxes", "insert_failure_groups", "note_failures",
     "keep_message",  # which numbers its row by the others of the table, so it has one temporary row
     "set_rate_of_key", "store_clock_record", "create_bucket", "create_queue_lock", "rollback", "size",

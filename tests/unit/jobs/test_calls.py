@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import functools
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -222,13 +223,13 @@ def test_a_kill_repeats_what_was_enqueued_since_the_last_save_with_its_keys(monk
             at = starts[-1]
             return [f"photos:s1:p1:{number}" for number in range(at + 1, at + 1 + len(children.jobs))]
 
+    def save(context):
+        saved.append(copy.deepcopy(context._metadata.calls))
+
     for _ in range(2):
         context = FakeContext(Album(photos=[]))
-        metadata = context._metadata
-        metadata.calls = copy.deepcopy(saved[-1])
-        calls = ChildCalls(
-            context, metadata, Link(), lambda: saved.append(copy.deepcopy(metadata.calls)), SettledErrors()
-        )
+        context._metadata.calls = copy.deepcopy(saved[-1])
+        calls = ChildCalls(context, context._metadata, Link(), functools.partial(save, context), SettledErrors())
         with pytest.raises((KeyboardInterrupt, JobWaits)):
             calls.join([Resize(photo=1)] * 6, "resize", timeout=None, batch_size=2, options={})
     assert starts == [0, 2, 4, *repeated]

@@ -28,12 +28,14 @@ class _Call(NamedTuple):
     """Jobs that tell one parent of their end by messages of one name.
 
     Attributes:
+        parent_id: of the parent, as its children have it.
         parent: that gets them.
         name: of the messages.
         ids: of the jobs.
         positions: id of the first job of each position.
     """
 
+    parent_id: int
     parent: JobDescriptor
     name: bytes
     ids: list[int]
@@ -51,33 +53,31 @@ async def tell(transaction: MysqlTransaction, told: StatementResult) -> Keys:
     calls = _calls(told)
     inboxes, counts, known = await open_inboxes(
         transaction,
-        [(call.parent.local_id, call.name) for call in calls],
+        [(call.parent_id, call.name) for call in calls],
         *(
-            transaction.bind(
-                "known_ends", parent=call.parent.local_id, name=call.name, positions=list(call.positions)
-            )
+            transaction.bind("known_ends", parent=call.parent_id, name=call.name, positions=list(call.positions))
             for call in calls
         ),
     )
     stored: Counter[int] = Counter()
-    for (parent, name, ids, positions), result in zip(calls, known, strict=True):
+    for (parent_id, _, name, ids, positions), result in zip(calls, known, strict=True):
         for (position,) in result.rows:
             del positions[position]
-        if positions and parent.local_id in inboxes:
-            values = {"parent": parent.local_id, "name": name, "count": counts[parent.local_id, name]}
-            transaction.later(transaction.bind("insert_ends", ids=list(positions.values()), **values))
-            counts[parent.local_id, name] += len(positions)
-            stored[parent.local_id] += len(positions)
-        _forget(transaction, parent.local_id, ids)
-    return settle(transaction, inboxes, counts, stored, {call.parent.local_id: call.parent.queue for call in calls})
+        if positions and parent_id in inboxes:
+            told_ids, count = list(positions.values()), counts[parent_id, name]
+            transaction.later(transaction.bind("insert_ends", ids=told_ids, parent=parent_id, name=name, count=count))
+            counts[parent_id, name] += len(positions)
+            stored[parent_id] += len(positions)
+        _forget(transaction, parent_id, ids)
+    return settle(transaction, inboxes, counts, stored, {call.parent_id: call.parent.queue for call in calls})
 
 
 def _calls(told: StatementResult) -> list[_Call]:
     calls: dict[tuple[bytes, bytes], _Call] = {}
-    for _, parent, name, position, local_id in told.rows:
+    for _, parent_id, parent, name, position, local_id in told.rows:
         call = calls.get((parent, name))
         if call is None:
-            call = calls[parent, name] = _Call(JobDescriptor.parse(parent.decode()), name, [], {})
+            call = calls[parent, name] = _Call(parent_id, JobDescriptor.parse(parent.decode()), name, [], {})
         call.ids.append(local_id)
         call.positions.setdefault(position, local_id)
     return list(calls.values())

@@ -131,7 +131,7 @@ async def _insert(
             await transaction.run_and_commit(*statements)
     except NullRejected as error:
         await _check_queues(transaction, queue_ids)
-        if any(call.has_parents for call in new):  # one of the parents has ended meanwhile: the next attempt finds it out
+        if any(call.has_parents for call in new):  # a parent has ended meanwhile: the next attempt finds out which
             raise TransactionConflict(str(error)) from error
         raise
     return _with_repeats(calls, known | refused | {id(call): _descriptors(call, duplicates) for call in new})

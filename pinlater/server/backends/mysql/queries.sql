@@ -615,7 +615,7 @@ SELECT parent_id FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND par
 
 -- name: told_children
 -- The jobs with a parent that have finished, or all if they are deleted next.
-SELECT queue_id, parent, parent_message, parent_position, id
+SELECT queue_id, parent_id, parent, parent_message, parent_position, id
 FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND parent_id IS NOT NULL AND (:is_deletion OR state >= 2)
 
 -- name: known_ends
