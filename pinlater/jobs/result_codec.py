@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, TypeVar, overload
 
@@ -26,6 +26,10 @@ log = logging.getLogger(__name__)
 # What a job returned
 
 
+_WORK = CoroutineType, GeneratorType, AsyncGeneratorType
+"""Types of what may be work that is still to be done."""
+
+
 def encode_result(job: Job, returned: object) -> bytes | None:
     """Return what is kept of what ``run`` of a job returned; None: nothing.
 
@@ -37,26 +41,53 @@ def encode_result(job: Job, returned: object) -> bytes | None:
         ConfigError: the result type is not there at run time, or cannot be read from JSON.
     """
     kind = type(job)
-    if returned is not None:
+    if isinstance(returned, _WORK):
         _refuse_work_to_do(kind, returned)
-    if isinstance(job, RawJob):
-        data = bytes(returned) if isinstance(returned, bytes | bytearray | memoryview) else None
-        if data is None and returned is not None:
-            _warn_dropped(kind, returned, "return bytes from a RawJob")
-    elif has_typed_result(kind):
-        data = _encoded(kind, returned)
-    else:
-        if returned is not None:
-            name = type(returned).__name__
-            _warn_dropped(kind, returned, f"say its type, class {kind.__name__}(Job[{name}]), and it is kept")
-        return None
-    most = job.job_options.max_result
-    if data is not None and len(data) > most:
+    data = _result_writer(kind)(returned)
+    if data is not None and len(data) > job.job_options.max_result:
         raise ResultTooLarge(
-            f"{job.job_options.name} returned {len(data)} bytes, and its class allows {most}: keep large data "
-            "elsewhere and return its name, or set max_result=… in the header of the class"
+            f"{job.job_options.name} returned {len(data)} bytes, and its class allows {job.job_options.max_result}: "
+            "keep large data elsewhere and return its name, or set max_result=… in the header of the class"
         )
     return data
+
+
+@cache
+def _result_writer(kind: type[Job]) -> Callable[[Any], bytes | None]:
+    """Return what makes a result of what jobs of a class return."""
+    if issubclass(kind, RawJob):
+        return partial(_raw_result, kind)
+    if not has_typed_result(kind):
+        return partial(_drop, kind)
+    decode = _decoder(kind).decode
+
+    def write(returned: Any) -> bytes | None:
+        try:
+            data = encode_finite(returned)
+            decode(data)
+        except NO_JSON as error:
+            declared = getattr(result_type(kind), "__name__", result_type(kind))
+            raise ResultInvalid(
+                f"{kind.job_options.name} returned a value of type {type(returned).__name__} that does not fit "
+                f"Job[{declared}]: {error}"
+            ) from error
+        return None if returned is None else data
+
+    return write
+
+
+def _raw_result(kind: type[Job], returned: Any) -> bytes | None:
+    if isinstance(returned, bytes | bytearray | memoryview):
+        return bytes(returned)
+    if returned is not None:
+        _warn_dropped(kind, returned, "return bytes from a RawJob")
+    return None
+
+
+def _drop(kind: type[Job], returned: Any) -> None:
+    if returned is not None:
+        name = type(returned).__name__
+        _warn_dropped(kind, returned, f"say its type, class {kind.__name__}(Job[{name}]), and it is kept")
 
 
 def _refuse_work_to_do(kind: type[Job], returned: object) -> None:
@@ -77,19 +108,6 @@ def _is_value(generator: GeneratorType[Any, Any, Any] | AsyncGeneratorType[Any, 
         return generator.ag_code.co_name == "<genexpr>"
     has_begun = inspect.getgeneratorstate(generator) != inspect.GEN_CREATED
     return has_begun or generator.gi_code.co_name == "<genexpr>"
-
-
-def _encoded(kind: type[Job], returned: object) -> bytes | None:
-    name = kind.job_options.name
-    try:
-        data = encode_finite(returned)
-        _decoder(kind).decode(data)
-    except NO_JSON as error:
-        declared = getattr(result_type(kind), "__name__", result_type(kind))
-        raise ResultInvalid(
-            f"{name} returned a value of type {type(returned).__name__} that does not fit Job[{declared}]: {error}"
-        ) from error
-    return None if returned is None else data
 
 
 @cache
