@@ -96,25 +96,14 @@ def new_jobs(structs: Iterable[messages.PinLaterJob]) -> list[NewJob]:
 
 
 def _rare_fields(job: messages.PinLaterJob) -> tuple[Any, ...]:
-    return (
-        job.body,
-        job.priority,
-        job.runAfterTimestampMillis,
-        job.numAttemptsAllowed,
-        job.customStatus,
-        job.uniqueKey,
-        None if job.uniqueKey is None else _unique_rule(job),
-        None if job.key is None else job_key(job),
-        None if job.parentDescriptor is None else parent_of(job),
-    )
-
-
-def _unique_rule(job: messages.PinLaterJob) -> UniqueRule | None:
+    rule: UniqueRule | None = None
     asked = job.uniqueUntilStarted, job.uniqueForMillis, job.onDuplicate
-    if all(value is None for value in asked):
-        return None
-    for_ms, on_duplicate = default(job.uniqueForMillis, 0), default(job.onDuplicate, 0)
-    return UniqueRule(bool(job.uniqueUntilStarted), for_ms, on_duplicate, job.maxDelayMillis)
+    if job.uniqueKey is not None and asked != (None, None, None):
+        for_ms, on_duplicate = default(job.uniqueForMillis, 0), default(job.onDuplicate, 0)
+        rule = UniqueRule(bool(job.uniqueUntilStarted), for_ms, on_duplicate, job.maxDelayMillis)
+    told = job.body, job.priority, job.runAfterTimestampMillis, job.numAttemptsAllowed, job.customStatus
+    parent = None if job.parentDescriptor is None else parent_of(job)
+    return (*told, job.uniqueKey, rule, None if job.key is None else job_key(job), parent)
 
 
 def enqueue_reply(descriptors: list[str]) -> messages.PinLaterEnqueueResponse:

@@ -11,9 +11,7 @@ from pinlater.model.messages import CancelledJobs, Message, MessageWait, Parent,
 from pinlater.protocol import messages as wire
 from pinlater.protocol.conversion.values import default, present
 
-_told_of_message: Callable[[wire.PinLaterMessage], tuple[Any, ...]] = attrgetter("number", "id", "payload", "kind")
-"""Returns the fields of a ``ReceivedMessage``."""
-
+_told_of_message = attrgetter("number", "id", "payload", "kind")
 _received_message: Callable[[tuple[Any, ...]], ReceivedMessage] = partial(tuple.__new__, ReceivedMessage)
 """Makes a record without a call in Python: a job that has called many others reads a message of each."""
 
@@ -62,10 +60,9 @@ def message_structs(received: Iterable[ReceivedMessage]) -> list[wire.PinLaterMe
 
 def received_messages(reply: Any) -> list[ReceivedMessage]:
     """Read a job's messages."""
-    found = [_received_message(_told_of_message(one)) for one in present(reply)]
-    for one in found:
-        if None in one:
-            present(None)
+    found = list(map(_received_message, map(_told_of_message, present(reply))))
+    if any(None in one for one in found):
+        present(None)  # raises
     return found
 
 

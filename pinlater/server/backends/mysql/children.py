@@ -24,7 +24,7 @@ def told_children(transaction: MysqlTransaction, ids: Sequence[int], *, is_delet
     return transaction.bind("told_children", ids=ids, is_deletion=is_deletion)
 
 
-class _Call(NamedTuple):
+class _EndedChildren(NamedTuple):
     """Jobs that tell one parent of their end by messages of one name.
 
     Attributes:
@@ -72,12 +72,12 @@ async def tell(transaction: MysqlTransaction, told: StatementResult) -> Keys:
     return settle(transaction, inboxes, counts, stored, {call.parent_id: call.parent.queue for call in calls})
 
 
-def _calls(told: StatementResult) -> list[_Call]:
-    calls: dict[tuple[bytes, bytes], _Call] = {}
+def _calls(told: StatementResult) -> list[_EndedChildren]:
+    calls: dict[tuple[bytes, bytes], _EndedChildren] = {}
     for _, parent_id, parent, name, position, local_id in told.rows:
         call = calls.get((parent, name))
         if call is None:
-            call = calls[parent, name] = _Call(parent_id, JobDescriptor.parse(parent.decode()), name, [], {})
+            call = calls[parent, name] = _EndedChildren(parent_id, JobDescriptor.parse(parent.decode()), name, [], {})
         call.ids.append(local_id)
         call.positions.setdefault(position, local_id)
     return list(calls.values())
