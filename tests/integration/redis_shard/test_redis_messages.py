@@ -192,22 +192,35 @@ def test_children_that_an_older_server_has_ended_are_not_open(bench, service, sh
     assert family.open_children() == {family.children[1]}
 
 
+def commands(service):
+    """Return how often each command was carried out, also by scripts."""
+    with service.client() as client:
+        stats = client.info("commandstats")
+    return Counter({name.removeprefix("cmdstat_"): value["calls"] for name, value in stats.items()})
+
+
+def test_the_ends_of_many_children_take_few_commands(bench, service, shard):
+    family = Family(bench, shard, 251)
+    before = commands(service)
+    family.ack(*family.children[:-1])
+    ended = commands(service)
+    assert (ended - before)["hset"] == 2, "the records; the messages, with how many there are"
+    assert len(family.messages()) == 250
+    read = commands(service) - ended
+    assert read["hget"] + read["hmget"] == 5, "the job; how many there are; a hundred with each of three"
+
+
 def test_jobs_without_any_of_it_take_no_command_more(bench, service, shard):
     """Neither do they while others of the queue sleep, but for one look at what ties them to others."""
-
-    def commands():
-        with service.client() as client:
-            stats = client.info("commandstats")
-        return Counter({name.removeprefix("cmdstat_"): value["calls"] for name, value in stats.items()})
 
     def taken():
         claim = Claim(f"host:1:1:worker:{next(numbers)}", 30_000)
         bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
         (job,) = bench.take(shard, claim=claim)
-        before = commands()
+        before = commands(service)
         bench.run(shard.checkpoint_jobs(QUEUE, [checkpoint_of(job.descriptor, claim=claim.descriptor)]))
         bench.run(shard.ack_dequeued_jobs(QUEUE, [ack_of(job.descriptor, claim=claim.descriptor)], []))
-        return {name: count for name, count in (commands() - before).items() if name not in THEIR_OWN}
+        return {name: count for name, count in (commands(service) - before).items() if name not in THEIR_OWN}
 
     numbers = itertools.count(2)
     taken()
