@@ -61,8 +61,7 @@ class CallRecord(msgspec.Struct, omit_defaults=True):
                 self.ranges.append((first, length))
                 if len(self.ranges) == MOST_RANGES:
                     return
-                first, length = descriptor, 0
-                following = _consecutive(first, 1)
+                first, length, following = descriptor, 0, _consecutive(descriptor, 1)
             length += 1
         self.ranges.append((first, length))
 

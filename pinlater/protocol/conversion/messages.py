@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
 from pinlater.model.messages import CancelledJobs, Message, MessageWait, Parent, ReceivedMessage
 from pinlater.protocol import messages as wire
 from pinlater.protocol.conversion.values import default, present
-
-_told_of_message = attrgetter("number", "id", "payload", "kind")
-_received_message: Callable[[tuple[Any, ...]], ReceivedMessage] = partial(tuple.__new__, ReceivedMessage)
-"""Makes a record without a call in Python: a job that has called many others reads a message of each."""
 
 
 def fields_of_parent(parent: Parent | None) -> tuple[str | None, str | None, int | None]:
@@ -60,10 +55,9 @@ def message_structs(received: Iterable[ReceivedMessage]) -> list[wire.PinLaterMe
 
 def received_messages(reply: Any) -> list[ReceivedMessage]:
     """Read a job's messages."""
-    found = list(map(_received_message, map(_told_of_message, present(reply))))
-    if any(None in one for one in found):
-        present(None)  # raises
-    return found
+    told = list(map(attrgetter("number", "id", "payload", "kind"), present(reply)))
+    present(None if any(None in fields for fields in told) else told)
+    return list(map(ReceivedMessage._make, told))
 
 
 def cancelled_reply(descriptors: Sequence[str], now_ms: int) -> wire.PinLaterCancelledJobs:
