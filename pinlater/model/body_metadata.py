@@ -69,6 +69,9 @@ _MOST_WHY = 500
 """Characters that are kept of the reason why a job gave up."""
 UNDO_ATTEMPTS = 5
 """Attempts to undo, at least: also for a class that allows fewer to do."""
+PERIODIC_SPARE_ATTEMPTS = 16
+"""Attempts that the server is given on top of those of a periodic job's run. So a last attempt whose process or machine
+died leaves the job pending, and the next worker can move it to the next tick."""
 
 
 def call_name(run: int, use: str) -> str:

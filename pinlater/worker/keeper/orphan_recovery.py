@@ -9,7 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from pinlater.model.body_metadata import UNDO_ATTEMPTS, body_to_undo, read_saga
+from pinlater.model.body_metadata import (
+    PERIODIC_SPARE_ATTEMPTS,
+    UNDO_ATTEMPTS,
+    body_to_undo,
+    read_recurrence,
+    read_saga,
+)
 from pinlater.model.statistics import RunStatistics
 from pinlater.model.status import MAX_STATUS_CHARACTERS, format_origin
 from pinlater.protocol.conversion.acks import AckFields
@@ -210,7 +216,9 @@ def _undoing_first(ended: ProcessExit, job: HeldJob, client: KeeperClient, attem
     new_body = body_to_undo(body, _evidence(ended, job), is_cancelled=job.is_cancelled)
     if new_body is None:
         return attempt
-    client.replace_body((attempt.descriptor, attempt.claim), new_body, 1 + UNDO_ATTEMPTS)
+    again = read_recurrence(body)
+    spare = PERIODIC_SPARE_ATTEMPTS if again is not None and again.schedule else 0
+    client.replace_body((attempt.descriptor, attempt.claim), new_body, 1 + UNDO_ATTEMPTS + spare)
     return attempt._replace(is_final=False, delay_ms=0)
 
 

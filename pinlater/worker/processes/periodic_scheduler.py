@@ -11,12 +11,11 @@ from pinlater.errors import ConfigError, ServiceError
 from pinlater.jobs.body_codec import encode_body
 from pinlater.jobs.job import Job
 from pinlater.jobs.keys import key_of_class
-from pinlater.model.body_metadata import BodyMetadata, Recurrence, periodic_key
+from pinlater.model.body_metadata import PERIODIC_SPARE_ATTEMPTS, BodyMetadata, Recurrence, periodic_key
 from pinlater.protocol.conversion.jobs import new_job_struct
 from pinlater.protocol.internal_calls import for_server_time
 from pinlater.protocol.messages import PinLaterJob
 from pinlater.protocol.operations import Calls
-from pinlater.worker.running.tick import SPARE_ATTEMPTS
 from pinlater.worker.session.pipeline import Pipeline
 from pinlater.worker.session.server_clock import ServerClock
 
@@ -77,7 +76,7 @@ def _first_run(job: Job, now_ms: int) -> PinLaterJob:
     text = options.schedule.text
     due_ms = options.schedule.next_ms(now_ms)
     body = encode_body(job, BodyMetadata(recurrence=Recurrence(due_ms, schedule=text)))
-    unique, attempts = periodic_key(options.name, text), options.attempts + SPARE_ATTEMPTS
+    unique, attempts = periodic_key(options.name, text), options.attempts + PERIODIC_SPARE_ATTEMPTS
     return new_job_struct(body, options.priority, due_ms, attempts, unique=unique, key=key_of_class(job))
 
 

@@ -16,17 +16,14 @@ from pinlater.jobs.job import Job
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.schedule import Schedule
 from pinlater.model.body_fields import read_fields
-from pinlater.model.body_metadata import Recurrence, read_recurrence
+from pinlater.model.body_metadata import PERIODIC_SPARE_ATTEMPTS, Recurrence, read_recurrence
 from pinlater.model.class_name import name_in
 from pinlater.model.policy import POLICY_FIELD
 from pinlater.model.status import format_origin
 from pinlater.worker.claim_table.counters import CANCELLED, DISCARDED, TICK_FAILED
 from pinlater.worker.running.run_context import RunContext
+from pinlater.worker.running.undoing import Undoing
 from pinlater.worker.session.outcome import Failure, Interruption, Outcome
-
-SPARE_ATTEMPTS = 16
-"""Attempts that the server is given on top of a tick's own. So a last attempt whose process or machine died leaves
-the job pending, and the next worker can move it to the next tick."""
 
 log = logging.getLogger(__name__)
 
@@ -111,11 +108,10 @@ class Tick:
         if change and claims == 1 and not again.has_begun:
             log.info("%s ended: %s", options.name, change)
             return
-        if claims > max(told, self._claims_of_next) - SPARE_ATTEMPTS // 2:
+        if claims > max(told, self._claims_of_next) - PERIODIC_SPARE_ATTEMPTS // 2:
             log.error("%s lost too many claims, or was retried by hand; it is ended and enqueued again", options.name)
             return
-        # More than the class allowed when the server was told of this tick are allowed from the next one on.
-        context.attempts_allowed = min(options.attempts, max(told - SPARE_ATTEMPTS, 1))
+        context.attempts_allowed = self._attempts_allowed(told)
         context.begin_tick(int(now() * 1000))
         if change:
             log.info("%s brings its run to an end, which is the last one: %s", options.name, change)
@@ -134,12 +130,21 @@ class Tick:
         if isinstance(outcome, Failure) and (outcome.delay_ms is None or self._context.is_last_attempt):
             return self._give_up(outcome.status, outcome.ending)
         if isinstance(outcome, Interruption) and outcome.attempts is not None:
-            return replace(outcome, attempts=self._claims_of_next)
+            own = outcome.attempts if isinstance(outcome, Undoing) else self._job.job_options.attempts
+            return replace(outcome, attempts=own + PERIODIC_SPARE_ATTEMPTS)
         return outcome
+
+    def _attempts_allowed(self, told: int) -> int:
+        """Return the attempts of this tick, given those that the server was told of."""
+        own, mark = max(told - PERIODIC_SPARE_ATTEMPTS, 1), self._context.saga_mark
+        if mark is not None and mark.why:  # to undo it has attempts of its own, perhaps more than the class allows
+            return own
+        # More than the class allowed when the server was told of this tick are allowed from the next one on.
+        return min(self._job.job_options.attempts, own)
 
     @property
     def _claims_of_next(self) -> int:
-        return self._job.job_options.attempts + SPARE_ATTEMPTS
+        return self._job.job_options.attempts + PERIODIC_SPARE_ATTEMPTS
 
     def _give_up(self, status: str, ending: str = TICK_FAILED) -> Outcome:
         """Give up this tick: keep the error in the status and schedule the next tick, unless this is the last run.

@@ -10,11 +10,10 @@ from opentelemetry import trace
 from pinlater import AsyncClient, Client, Job, JobContext, tracing
 from pinlater.errors import QueueNotFound
 from pinlater.jobs.body_codec import JobCodec, encode_body
-from pinlater.model.body_metadata import BodyMetadata, Recurrence, read_metadata
+from pinlater.model.body_metadata import PERIODIC_SPARE_ATTEMPTS, BodyMetadata, Recurrence, read_metadata
 from pinlater.protocol.messages import PinLaterEnqueueResponse
 from pinlater.testing import run_inline
 from pinlater.worker.running.runner import Runner
-from pinlater.worker.running.tick import SPARE_ATTEMPTS
 from tests.support.spans import named
 from tests.unit.client.fake_server import FakeServer
 from tests.unit.worker.fakes import batch_of, new_row
@@ -200,7 +199,7 @@ def test_a_follow_up_of_a_job_without_a_trace_has_none():
 def run(kind, body, attempt=1):
     """Run an attempt with the middleware; return the body that it leaves."""
     codec = JobCodec([kind])
-    allowed = 2 + SPARE_ATTEMPTS
+    allowed = 2 + PERIODIC_SPARE_ATTEMPTS
     batch = batch_of(
         f"{kind.job_options.queue}:s1:p1:7",
         bodies=[body],

@@ -7,8 +7,8 @@ import pytest
 from pinlater_supervisor import DUMP_SECONDS
 
 from pinlater.errors import CallTimeout, CallUnsendable, ServerUnavailable, ShardConnectionFailed, UnknownError
-from pinlater.model.body_metadata import read_metadata
-from pinlater.worker.claim_table.snapshot import DISCARDED, FAILED, GONE, HELD, RETURNING, RUNNING, SUCCEEDED
+from pinlater.model.body_metadata import PERIODIC_SPARE_ATTEMPTS, UNDO_ATTEMPTS, read_metadata
+from pinlater.worker.claim_table.snapshot import ASKED, DISCARDED, FAILED, GONE, HELD, RETURNING, RUNNING, SUCCEEDED
 from pinlater.worker.keeper.crashes import crashes_in
 from pinlater.worker.master import keeper_hang_seconds
 from tests.unit.worker.fakes import FakeChild, names
@@ -260,6 +260,16 @@ def test_a_poison_job_undoes_its_sagas_first(bench):
     for crash in (6, 9):
         lost = crash_of(bench, f"[2026-01-02T03:04:05Z here 1] crash {crash - 1}: oops\n")
         assert not lost.is_final, "few attempts bound what it crashes while it undoes"
+
+
+def test_a_cancelled_periodic_job_that_is_killed_has_as_many_attempts_to_undo(bench):
+    """On top of those by which it comes to its next tick; a worker takes these off."""
+    bench.client.body = OPEN[:-1] + b',"$again":{"due_ms":1,"schedule":"every 60.0"}}'
+    area = bench.hold(RUNNING)
+    area.stop_ns[0] = ASKED | time.monotonic_ns()
+    bench.die()
+    bench.turn()
+    assert ("replace", ("mail:s1:p1:1", 1 + UNDO_ATTEMPTS + PERIODIC_SPARE_ATTEMPTS)) in bench.client.said
 
 
 def test_a_poison_job_whose_sagas_have_ended_is_given_up(bench):

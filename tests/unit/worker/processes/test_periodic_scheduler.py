@@ -12,7 +12,15 @@ import pytest
 from pinlater import Constant, Discard, Job, JobInterrupted, JobState
 from pinlater.errors import ConfigError, EnqueueRejected, ServerUnavailable
 from pinlater.jobs.body_codec import JobCodec, encode_body
-from pinlater.model.body_metadata import BodyMetadata, LastRun, Recurrence, SagaMark, read_metadata
+from pinlater.model.body_metadata import (
+    PERIODIC_SPARE_ATTEMPTS,
+    UNDO_ATTEMPTS,
+    BodyMetadata,
+    LastRun,
+    Recurrence,
+    SagaMark,
+    read_metadata,
+)
 from pinlater.protocol.messages import PinLaterDequeueResponse
 from pinlater.protocol.operations import Calls
 from pinlater.testing import LocalServer
@@ -23,7 +31,7 @@ from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import never_kill
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.task_runner import TaskRunner
-from pinlater.worker.running.tick import SPARE_ATTEMPTS, reset_body
+from pinlater.worker.running.tick import reset_body
 from pinlater.worker.session.outcome import Failure, Interruption
 from pinlater.worker.session.server_clock import ServerClock
 from tests.support.savers import InBody
@@ -90,8 +98,8 @@ def planted(how="", schedule=EVERY_MINUTE, **kept):
 
 
 def run(body, attempt=1, now_ms=TICK_MS + 5, told=3):
-    codec = JobCodec([Tidy, Plain])
-    allowed = told + SPARE_ATTEMPTS
+    codec = JobCodec([Tidy, Plain, Trip])
+    allowed = told + PERIODIC_SPARE_ATTEMPTS
     batch = batch_of("tidy:s1:p1:7", bodies=[body], row=new_row(), allowed=allowed, remaining=allowed + 1 - attempt)
     runner = Runner(codec, codec.names, Saver(), 30.0, now=lambda: now_ms / 1000)
     return runner.run(batch, 0, monotonic_ns()), batch
@@ -110,7 +118,11 @@ def record_of(outcome):
 
 def test_a_success_leads_to_the_next_tick():
     outcome, _ = run(planted(steps={"a": 1}))
-    assert (outcome.run_after_ms, outcome.attempts, outcome.status) == (TICK_MS + MINUTE_MS, 3 + SPARE_ATTEMPTS, "")
+    assert (outcome.run_after_ms, outcome.attempts, outcome.status) == (
+        TICK_MS + MINUTE_MS,
+        3 + PERIODIC_SPARE_ATTEMPTS,
+        "",
+    )
     following = Recurrence(TICK_MS + MINUTE_MS, 5, EVERY_MINUTE, last=ended("succeeded"))
     assert read_metadata(outcome.body) == BodyMetadata(recurrence=following)
     assert record_of(outcome).runs == 1
@@ -140,7 +152,7 @@ def test_a_failed_attempt_is_retried_within_its_tick():
 def test_the_last_failure_leads_to_the_next_tick_and_is_told():
     outcome, batch = run(planted("fails"), 3)
     assert isinstance(outcome, Interruption)
-    assert (outcome.run_after_ms, outcome.attempts) == (TICK_MS + MINUTE_MS, 3 + SPARE_ATTEMPTS)
+    assert (outcome.run_after_ms, outcome.attempts) == (TICK_MS + MINUTE_MS, 3 + PERIODIC_SPARE_ATTEMPTS)
     assert "[attempt 3/3 " in outcome.status
     assert "ValueError: dusty" in outcome.status
     assert batch.area.delays[0] == 0
@@ -192,19 +204,19 @@ def test_an_interruption_stays_within_its_tick():
 
 def test_a_job_may_say_when_it_runs_next():
     outcome, _ = run(planted("says when"))
-    assert (outcome.run_after_ms, outcome.attempts) == (TICK_MS + 7000, 3 + SPARE_ATTEMPTS)
+    assert (outcome.run_after_ms, outcome.attempts) == (TICK_MS + 7000, 3 + PERIODIC_SPARE_ATTEMPTS)
 
 
 @pytest.mark.parametrize("attempt", [4, 11])
 def test_a_tick_whose_last_attempt_was_lost_is_given_up_without_a_run(attempt):
     outcome, _ = run(planted(), attempt)
-    assert (outcome.run_after_ms, outcome.attempts) == (TICK_MS + MINUTE_MS, 3 + SPARE_ATTEMPTS)
+    assert (outcome.run_after_ms, outcome.attempts) == (TICK_MS + MINUTE_MS, 3 + PERIODIC_SPARE_ATTEMPTS)
     assert "no attempts left" in outcome.status
     assert seen == []
 
 
 def test_a_failed_periodic_job_retried_by_hand_ends_without_a_run():
-    assert run(planted(), 3 + SPARE_ATTEMPTS)[0] is None
+    assert run(planted(), 3 + PERIODIC_SPARE_ATTEMPTS)[0] is None
     assert seen == []
 
 
@@ -246,11 +258,37 @@ def test_the_last_run_of_another_schedule_undoes_its_sagas():
     assert undoing.why == "ValueError: dusty"
 
 
+class Trip(Job, queue="tidy", every=60, attempts=1, backoff=Constant(5)):
+    def run(self, context):
+        with context.saga() as saga:
+            saga.step("book", dict, undo=lambda _: self.unbook())
+            raise ValueError("no seat")
+
+    @staticmethod
+    def unbook():
+        if len(seen) < 4:
+            seen.append("unbooked")
+            raise OSError("no line")
+
+
+def test_what_a_run_did_is_undone_in_attempts_of_its_own():
+    """As of any other job: there are at least five, though this class allows one for what it does."""
+    outcome, _ = run(encode_body(Trip(), BodyMetadata(recurrence=Recurrence(TICK_MS, 4, EVERY_MINUTE))), told=1)
+    assert (outcome.run_after_ms, outcome.attempts) == (TICK_MS + 5, UNDO_ATTEMPTS + PERIODIC_SPARE_ATTEMPTS)
+    body = outcome.body
+    for attempt in range(1, UNDO_ATTEMPTS):
+        failed, _ = run(body, attempt, told=UNDO_ATTEMPTS)
+        assert (f"[attempt {attempt}/{UNDO_ATTEMPTS} " in failed.status, failed.delay_ms) == (True, 5000)
+    outcome, _ = run(body, UNDO_ATTEMPTS, told=UNDO_ATTEMPTS)
+    assert (outcome.run_after_ms, outcome.attempts) == (TICK_MS + MINUTE_MS, 1 + PERIODIC_SPARE_ATTEMPTS)
+    assert "not undone" not in outcome.status
+
+
 @pytest.mark.parametrize(("told", "attempt", "allowed"), [(1, 1, 1), (1, 2, 0), (20, 3, 3), (20, 15, 0)])
 def test_changed_attempts_of_the_class_let_each_tick_lead_to_the_next(told, attempt, allowed):
     """Server and job have been told of other attempts than the three that the class allows now."""
     outcome, _ = run(planted("fails"), attempt, told=told)
-    assert (outcome.run_after_ms, outcome.attempts) == (TICK_MS + MINUTE_MS, 3 + SPARE_ATTEMPTS)
+    assert (outcome.run_after_ms, outcome.attempts) == (TICK_MS + MINUTE_MS, 3 + PERIODIC_SPARE_ATTEMPTS)
     assert (f"[attempt {attempt}/{allowed} " if allowed else "no attempts left") in outcome.status
 
 
@@ -276,7 +314,7 @@ class Awaited(Job, name="Tidy", queue="tidy", every=60, attempts=3):
 
 def run_awaited(body, attempt=1):
     codec = JobCodec([Awaited])
-    allowed = 3 + SPARE_ATTEMPTS
+    allowed = 3 + PERIODIC_SPARE_ATTEMPTS
     batch = batch_of("tidy:s1:p1:7", bodies=[body], row=new_row(), allowed=allowed, remaining=allowed + 1 - attempt)
     runner = TaskRunner(codec, codec.names, Saver(), 30.0, Deadlines(never_kill))
     return asyncio.run(runner.run_awaited(batch, 0, monotonic_ns()))
@@ -287,7 +325,7 @@ def test_awaited_jobs_have_ticks_as_well():
         outcome = run_awaited(
             encode_body(Awaited(how=how), BodyMetadata(recurrence=Recurrence(TICK_MS, 4, EVERY_MINUTE))), attempt
         )
-        assert (outcome.attempts, outcome.run_after_ms % MINUTE_MS) == (3 + SPARE_ATTEMPTS, 0)
+        assert (outcome.attempts, outcome.run_after_ms % MINUTE_MS) == (3 + PERIODIC_SPARE_ATTEMPTS, 0)
         assert outcome.run_after_ms > time() * 1000
         assert len(seen) == has_run
         seen.clear()
@@ -305,7 +343,11 @@ def test_each_periodic_class_of_the_queues_is_enqueued_for_its_next_tick():
     found = periodic_jobs(Tidy, Plain, Nightly, Elsewhere)
     assert list(found) == ["tidy"]
     tidy, nightly = found["tidy"]
-    assert (tidy.priority, tidy.numAttemptsAllowed, tidy.uniqueKey) == (2, 3 + SPARE_ATTEMPTS, "Tidy every 60.0")
+    assert (tidy.priority, tidy.numAttemptsAllowed, tidy.uniqueKey) == (
+        2,
+        3 + PERIODIC_SPARE_ATTEMPTS,
+        "Tidy every 60.0",
+    )
     assert tidy.runAfterTimestampMillis == TICK_MS + MINUTE_MS
     assert read_metadata(tidy.body) == BodyMetadata(recurrence=Recurrence(TICK_MS + MINUTE_MS, 0, EVERY_MINUTE))
     assert nightly.uniqueKey == "Nightly cron 30 2 * * * Europe/Berlin"
@@ -468,7 +510,7 @@ def test_one_whose_class_has_moved_to_another_queue_ends_without_a_run(server):
 def test_a_body_of_an_older_form_is_run_with_the_defaults_of_the_class(body):
     outcome, _ = run(body + b',"$again":{"due_ms":%d,"run":4,"schedule":"every 60.0"}}' % TICK_MS)
     assert seen == [datetime.fromtimestamp(TICK_MS / 1000, UTC)]
-    assert (outcome.run_after_ms, outcome.attempts) == (TICK_MS + MINUTE_MS, 3 + SPARE_ATTEMPTS)
+    assert (outcome.run_after_ms, outcome.attempts) == (TICK_MS + MINUTE_MS, 3 + PERIODIC_SPARE_ATTEMPTS)
     assert record_of(outcome) == Tidy(runs=1)
     assert read_metadata(outcome.body).recurrence == Recurrence(
         TICK_MS + MINUTE_MS, 5, EVERY_MINUTE, last=ended("succeeded")
@@ -499,7 +541,7 @@ def test_only_scheduled_jobs_of_a_periodic_class_fall_back_to_defaults():
 
 def test_async_periodic_jobs_fall_back_to_defaults_as_well():
     again = b'"$again":{"due_ms":%d,"schedule":"every 60.0"}' % TICK_MS
-    assert run_awaited(b'{"job":"Tidy","how":7,' + again + b"}").attempts == 3 + SPARE_ATTEMPTS
+    assert run_awaited(b'{"job":"Tidy","how":7,' + again + b"}").attempts == 3 + PERIODIC_SPARE_ATTEMPTS
     assert len(seen) == 1
 
 

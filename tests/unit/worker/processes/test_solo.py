@@ -5,7 +5,7 @@ import pytest
 from pinlater import Job
 from pinlater.client.servers import ServerSet
 from pinlater.jobs.body_codec import JobCodec, encode_body
-from pinlater.model.body_metadata import BodyMetadata, Recurrence
+from pinlater.model.body_metadata import PERIODIC_SPARE_ATTEMPTS, BodyMetadata, Recurrence
 from pinlater.worker.claim_table.counters import RunCounts
 from pinlater.worker.claim_table.snapshot import SOLO_LAYOUT
 from pinlater.worker.options import WorkerOptions
@@ -13,7 +13,6 @@ from pinlater.worker.pools import JobPool
 from pinlater.worker.processes import process as process_module
 from pinlater.worker.processes import solo as solo_module
 from pinlater.worker.processes.solo import SoloProcess
-from pinlater.worker.running.tick import SPARE_ATTEMPTS
 from pinlater.worker.shared import Shared
 from tests.support.counting import functions_called
 from tests.unit.worker.fakes import FakeChild, FakePipeline, names, reply
@@ -139,7 +138,9 @@ def test_a_tick_that_was_not_run_is_counted_for_its_class(process, pipeline):
     body = encode_body(Weekly(), BodyMetadata(recurrence=Recurrence(schedule.next_ms(0), schedule=schedule.text)))
     for spent, name in ((0, "mail:s1:p1:1"), (3, "mail:s1:p1:2")):
         assert process._fetcher.dequeue(0.0)
-        pipeline.answer(reply(name, bodies=[body if spent else BODY], allowed=2 + SPARE_ATTEMPTS, remaining=18 - spent))
+        pipeline.answer(
+            reply(name, bodies=[body if spent else BODY], allowed=2 + PERIODIC_SPARE_ATTEMPTS, remaining=18 - spent)
+        )
         process._run(process._fetcher.next_batch())
         process._ack_buffer.flush()
         pipeline.answer()
