@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from pinlater.errors import EnqueueRejected, JobFailed, JobInterrupted, JoinTimeout, ResultInvalid, StepMismatch
+from pinlater.jobs.call_fingerprints import call_difference, call_fingerprint
 from pinlater.jobs.enqueue_options import CallOptions
 from pinlater.jobs.interruptible import InterruptibleContext
 from pinlater.jobs.job import Job
@@ -110,7 +111,7 @@ class ChildCalls:
             return Joined(name, [])
         if batch_size < 1:
             raise ValueError(f"batch_size={batch_size} must be at least 1")
-        record = self._record(use, len(call.jobs), batch_size)
+        record = self._record(use, call.jobs, batch_size)
         messages, descriptors = self._ended(call, use, range(len(call.jobs)), record)
         ends = [
             self._result(job, messages[at], use)
@@ -173,14 +174,20 @@ class ChildCalls:
     def _message_name(self, use: str) -> str:
         return call_name(self._metadata.run, use)
 
-    def _record(self, use: str, count: int, batch_size: int) -> CallRecord:
-        record = self._metadata.calls.get(use)
-        if record is None:
-            record = self._metadata.calls[use] = CallRecord(count, batch_size)
-        elif record.count != count:
+    def _record(self, use: str, jobs: Sequence[Job], batch_size: int) -> CallRecord:
+        calls, found = self._metadata.calls, call_fingerprint(jobs)
+        if use not in calls:
+            calls[use] = CallRecord(len(jobs), batch_size, fingerprint=found)
+        record = calls[use]
+        if record.count != len(jobs):
+            difference = f"{len(jobs)} jobs now, but {record.count} were called when the job came here first"
+        else:
+            difference = call_difference(use, jobs, calls, found)
+        if difference:
             mismatch = StepMismatch(
-                f"call {use!r} is of {count} jobs now, but {record.count} were called when the job came here first. "
-                "Give the same jobs in each attempt: read what may change in a step before"
+                f"call {use!r} is of {difference}. Give the same jobs in each attempt: read what may change in a step "
+                "before. Give a call with another meaning another name, or let runs that began before keep the old "
+                "code, by context.since"
             )
             self._context.refuse_record(f"call {use}", mismatch)
         self._metadata.accept_record(f"call {use}")

@@ -19,12 +19,12 @@ from pinlater.jobs.name_counter import use_of
 from pinlater.jobs.outside_steps import StepResults
 from pinlater.jobs.step_functions import name_of
 
-_FUNCTION, _WIDTH = 2, 6
+FUNCTION_WIDTH, WIDTH = 2, 6
 """Characters of a fingerprint: those of the function, and all."""
-_UNKNOWN = "." * _WIDTH
+_UNKNOWN = "." * WIDTH
 _MOST_NAME = 60
 _MOST_ARGUMENT, _MOST_ARGUMENTS = 60, 200
-_encode = msgspec.json.Encoder(order="deterministic").encode
+encode_stable = msgspec.json.Encoder(order="deterministic").encode
 
 
 def fingerprint(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
@@ -34,7 +34,7 @@ def fingerprint(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Map
     form in JSON, such as connections and functions.
     """
     stable = [[_stable(value) for value in args], {name: _stable(value) for name, value in kwargs.items()}]
-    return _of_name(name_of(function)) + _characters(_encode(stable), _WIDTH - _FUNCTION)
+    return _of_name(name_of(function)) + characters(encode_stable(stable), WIDTH - FUNCTION_WIDTH)
 
 
 def _stable(value: Any) -> Any:
@@ -52,10 +52,11 @@ def _without_form(_: object) -> None:
 
 @lru_cache(1024)
 def _of_name(name: str) -> str:
-    return _characters(name.encode(errors="replace"), _FUNCTION)
+    return characters(name.encode(errors="replace"), FUNCTION_WIDTH)
 
 
-def _characters(data: bytes, number: int) -> str:
+def characters(data: bytes, number: int) -> str:
+    """Return the first characters of a hash of ``data``."""
     return urlsafe_b64encode(blake2b(data, digest_size=6).digest()).decode()[:number]
 
 
@@ -83,14 +84,14 @@ class Fingerprints:
                 self._texts[name] = f"{_head_of(function)}/"
             return
         head, _, cells = self._texts.get(name, f"{_head_of(function)}/").partition("/")
-        cells = cells.ljust((number - 1) * _WIDTH, ".")
-        self._texts[name] = f"{head}/{cells[: (number - 1) * _WIDTH]}{found}{cells[number * _WIDTH :]}"
+        cells = cells.ljust((number - 1) * WIDTH, ".")
+        self._texts[name] = f"{head}/{cells[: (number - 1) * WIDTH]}{found}{cells[number * WIDTH :]}"
 
     def recorded(self, key: str) -> str:
         """Return the fingerprint of a step; empty if none is known, as of steps of an older version."""
         name, number = use_of(key)
         cells = self._texts.get(name, "").partition("/")[2]
-        found = cells[(number - 1) * _WIDTH : number * _WIDTH] or self._prints.get(key, "")
+        found = cells[(number - 1) * WIDTH : number * WIDTH] or self._prints.get(key, "")
         found = found or self._outside.prints.get(key, "")
         return "" if found == _UNKNOWN else found
 
@@ -122,13 +123,8 @@ class Fingerprints:
         recorded = self.recorded(key)
         if recorded in {"", found}:
             return ""
-        if recorded[:_FUNCTION] == found[:_FUNCTION]:
-            text = f"the recorded one is a call of {name_of(function)} with other arguments"
-        else:
-            name = use_of(key)[0]
-            head = (self._outside.functions | self.functions()).get(name, "")
-            known = head if _of_name(head) == recorded[:_FUNCTION] else "another function"
-            text = f"the recorded one is a call of {known}"
+        head = (self._outside.functions | self.functions()).get(use_of(key)[0], "")
+        text = difference(recorded, found, name_of(function), head)
         other = self._use_with(key, found)
         return f"{text}; this call was recorded as {other!r}" if other else text
 
@@ -139,10 +135,25 @@ class Fingerprints:
             if known == found and use_of(other)[0] == name:
                 return other
         cells = self._texts.get(name, "").partition("/")[2]
-        for start in range(0, len(cells), _WIDTH):
+        for start in range(0, len(cells), WIDTH):
             if cells.startswith(found, start):
-                return name if start == 0 else f"{name}#{start // _WIDTH + 1}"
+                return name if start == 0 else f"{name}#{start // WIDTH + 1}"
         return ""
+
+
+def difference(recorded: str, found: str, name: str, head: str) -> str:
+    """Return in what a recorded call differs from the present one, given their fingerprints.
+
+    Args:
+        recorded: fingerprint of the recorded one.
+        found: that of the present one.
+        name: of what is called now.
+        head: name under which the recorded one is kept.
+    """
+    if recorded[:FUNCTION_WIDTH] == found[:FUNCTION_WIDTH]:
+        return f"the recorded one is a call of {name} with other arguments"
+    known = head if _of_name(head) == recorded[:FUNCTION_WIDTH] else "another function"
+    return f"the recorded one is a call of {known}"
 
 
 def _head_of(function: Callable[..., Any]) -> str:

@@ -22,6 +22,7 @@ class CallRecord(msgspec.Struct, omit_defaults=True):
         until_ms: epoch milliseconds after which nobody waits for them any more; 0: no limit.
         has_timed_out: that time came first.
         again: call of those that have failed, if a person has retried the job that was given up for that.
+        fingerprint: of the jobs, see ``pinlater.jobs.call_fingerprints``; empty in records of older versions.
     """
 
     count: int
@@ -31,6 +32,7 @@ class CallRecord(msgspec.Struct, omit_defaults=True):
     until_ms: int = 0
     has_timed_out: bool = False
     again: CallRecord | None = None
+    fingerprint: str = ""
 
     def call_again(self, failed: int) -> None:
         """Let so many children that have failed be called again."""

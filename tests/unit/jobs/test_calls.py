@@ -4,9 +4,12 @@ import asyncio
 import copy
 import functools
 import math
+import re
 from dataclasses import dataclass
+from itertools import count
 from typing import ClassVar
 
+import msgspec
 import pytest
 
 from pinlater.errors import (
@@ -18,8 +21,9 @@ from pinlater.errors import (
     StepMismatch,
 )
 from pinlater.jobs import child_calls
+from pinlater.jobs.call_fingerprints import call_fingerprint
 from pinlater.jobs.child_calls import ChildCalls
-from pinlater.jobs.job import Job
+from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.settled import SettledErrors
 from pinlater.jobs.waiting import JobWaits
 from pinlater.model.messages import MessageWait
@@ -255,6 +259,91 @@ def test_other_jobs_than_before_are_no_answer_to_the_same_call():
         Album(photos=[1, 2]).run(context)
     with pytest.raises(StepMismatch, match="of 3 jobs now, but 2 were called"):
         Album(photos=[1, 2, 3]).run(FakeContext(previous=context))
+
+
+class Night(Job[list[int]], queue="albums"):
+    jobs: ClassVar[list[Job]] = []
+
+    def run(self, context):
+        return context.call_all(self.jobs, name="night")
+
+
+class Stamped(Job, queue="photos"):
+    photo: int
+    tags: list[str] = msgspec.field(default_factory=list)
+    width: int = 10
+    at: float = msgspec.field(default_factory=count().__next__)
+
+
+ONE, TWO = Resize(photo=1), Resize(photo=2)
+SAME_CLASS = "the recorded one is a call of Resize with other arguments"
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        ([ONE], [TWO], f"call 'night' is of Resize(photo=2) now, but {SAME_CLASS}. Give the same jobs"),
+        ([ONE, TWO], [TWO, ONE], SAME_CLASS),
+        ([ONE], [Cover(photo=1)], "is of Cover(photo=1) now, but the recorded one is a call of Resize. "),
+        ([ONE, Cover(photo=1)], [ONE, TWO], "the recorded one is a call of Cover, Resize. "),
+        ([ONE] * 4, [TWO] * 4, "is of Resize(photo=2), Resize(photo=2), Resize(photo=2), … (4 jobs) now"),
+        ([RawJob(body=b"a")], [RawJob(body=b"b")], "the recorded one is a call of RawJob with other arguments"),
+        ([Stamped(photo=1)], [Stamped(photo=1, width=11)], "a call of Stamped with other arguments"),
+    ],
+)
+def test_a_call_of_other_jobs_is_another_call(monkeypatch, before, now, said):
+    context = FakeContext(results={})
+    monkeypatch.setattr(Night, "jobs", before)
+    with pytest.raises(JobSleeps):
+        Night().run(context)
+    monkeypatch.setattr(Night, "jobs", now)
+    with pytest.raises(StepMismatch, match=re.escape(said)):
+        Night().run(FakeContext(previous=context))
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ([Stamped(photo=1)], [Stamped(photo=1)]),
+        ([Stamped(photo=1, tags=["a"])], [Stamped(photo=1, tags=["a"], width=10)]),
+        ([ONE] * 1000, [ONE] * 1000),
+    ],
+    ids=["made anew", "default given", "many"],
+)
+def test_a_call_of_the_same_jobs_is_the_same_call(before, now):
+    assert call_fingerprint(before) == call_fingerprint(now)
+
+
+def test_a_class_may_get_new_fields_with_defaults():
+    class Wider(Job[Size], name="Resize", queue="photos"):
+        photo: int
+        quality: int = 80
+
+    assert call_fingerprint([Wider(photo=1)]) == call_fingerprint([ONE])
+    assert call_fingerprint([Wider(photo=1, quality=9)]) != call_fingerprint([ONE])
+
+
+def test_a_call_says_under_which_use_of_its_name_it_was_recorded():
+    class Reordered(Job, queue="albums"):
+        def run(self, context):
+            context.call(Cover(photo=2), name="cover")
+
+    context = FakeContext(results={"cover": [Size(1)], "cover#2": []})
+    with pytest.raises(JobSleeps):
+        Twice().run(context)
+    with pytest.raises(StepMismatch, match="this call was recorded as 'cover#2'"):
+        Reordered().run(FakeContext(previous=context))
+
+
+def test_a_call_that_was_recorded_without_a_fingerprint_is_taken_as_it_is(monkeypatch):
+    context = FakeContext(results={})
+    monkeypatch.setattr(Night, "jobs", [ONE])
+    with pytest.raises(JobSleeps):
+        Night().run(context)
+    context._metadata.calls["night"].fingerprint = ""  # by an older version
+    monkeypatch.setattr(Night, "jobs", [TWO])
+    with pytest.raises(JobSleeps):
+        Night().run(FakeContext(previous=context))
 
 
 def test_a_drain_comes_between_batches():

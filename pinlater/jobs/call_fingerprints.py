@@ -1,0 +1,87 @@
+"""Fingerprints of calls of other jobs: by them, changed code notices that a call was recorded for other jobs.
+
+One has, as that of a step, two characters of the classes' names and four of the fields, however many jobs there are. It
+stands behind the names: ``Resize/Ab3xQ9``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from pinlater.jobs.fingerprints import FUNCTION_WIDTH, WIDTH, characters, difference, encode_stable, shortened
+from pinlater.jobs.job import Job
+from pinlater.jobs.name_counter import use_of
+from pinlater.model.wait_records import CallRecord
+
+_MOST_NAMES = 60
+_MOST_SHOWN = 3
+_CONTAINERS = frozenset({list, dict, set, bytearray})
+
+
+def call_fingerprint(jobs: Sequence[Job]) -> str:
+    """Return the fingerprint of a call of jobs, behind the names of their classes."""
+    names, fields = set[str](), blake2b(digest_size=6)
+    for job in jobs:
+        name = job.job_options.name
+        names.add(name)
+        fields.update(name.encode(errors="replace") + encode_stable(_given(job)))
+    head = _joined(names)
+    kinds = characters(head.encode(errors="replace"), FUNCTION_WIDTH)
+    return f"{head}/{kinds}{characters(fields.digest(), WIDTH - FUNCTION_WIDTH)}"
+
+
+def _given(job: Job) -> dict[str, Any]:
+    """Return the fields of a job that say what it is to do.
+
+    Those that have the default of their class are left out, so that a class may get new ones; and those whose default
+    is made anew for each job, such as a moment or an id, since each attempt makes another one.
+    """
+    return {
+        encoded: value for name, encoded, default in _compared(type(job)) if (value := getattr(job, name)) != default
+    }
+
+
+@lru_cache(1024)
+def _compared(kind: type[Job]) -> list[tuple[str, str, Any]]:
+    """Return the fields of a class that are compared: name, name in JSON, default."""
+    return [
+        (field.name, field.encode_name, field.default if field.default_factory is msgspec.NODEFAULT else made())
+        for field in msgspec.structs.fields(kind)
+        if (made := field.default_factory) is msgspec.NODEFAULT or made in _CONTAINERS
+    ]
+
+
+def _joined(names: Iterable[str]) -> str:
+    text = ", ".join(sorted(names)).replace("/", "")
+    return text if len(text) <= _MOST_NAMES else f"{text[:_MOST_NAMES]}…"
+
+
+def call_difference(use: str, jobs: Sequence[Job], calls: Mapping[str, CallRecord], found: str) -> str:
+    """Return in what a recorded call of jobs differs from the present one; empty if in nothing, as far as known.
+
+    Args:
+        use: what it is recorded under.
+        jobs: of the present one.
+        calls: all that are recorded.
+        found: fingerprint of the present one.
+    """
+    recorded = calls[use].fingerprint
+    if recorded in {"", found}:
+        return ""
+    (head, _, cell), (name, _, present) = recorded.rpartition("/"), found.rpartition("/")
+    text = difference(cell, present, name, head)
+    name = use_of(use)[0]
+    other = next((key for key, call in calls.items() if call.fingerprint == found and use_of(key)[0] == name), "")
+    text = f"{text}; this call was recorded as {other!r}" if other else text
+    return f"{_text(jobs)} now, but {text}"
+
+
+def _text(jobs: Sequence[Job]) -> str:
+    """Return the jobs of a call as people write them, the first of them if they are many."""
+    shown = ", ".join(map(shortened, jobs[:_MOST_SHOWN]))
+    return shown if len(jobs) <= _MOST_SHOWN else f"{shown}, … ({len(jobs)} jobs)"
