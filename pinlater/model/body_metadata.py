@@ -108,10 +108,10 @@ class SagaMark(msgspec.Struct, omit_defaults=True):
 
 
 class MismatchMark(msgspec.Struct, frozen=True):
-    """Mark on a job that waits for code which fits its recorded steps.
+    """Mark on a job that waits for code which fits its recorded steps, or for a queue in which it enqueues others.
 
     Attributes:
-        step: what the step, or call, is kept under that did not fit.
+        step: what the step, or call, is kept under that did not fit; ``queue`` and a name for a queue.
         since_ms: epoch milliseconds since which it does not.
     """
 
@@ -146,7 +146,7 @@ class BodyMetadata(msgspec.Struct, omit_defaults=True):
         previous: trace context of the previous run; not validated either.
         fingerprints: name of steps -> the fingerprints of their calls, see ``pinlater.jobs.fingerprints``.
         untyped: names of finished steps whose result does not fit what their function says that it returns.
-        mismatch: the recorded step that the code did not fit when the job last ran.
+        mismatch: the recorded step that the code did not fit, or the missing queue, when the job last ran.
         run_id: identity of this run, from which its keys are made; empty if none was asked for.
         patches: name of a patch -> whether this run follows it.
         saga: what has to be undone if the job gives up.
@@ -191,7 +191,7 @@ class BodyMetadata(msgspec.Struct, omit_defaults=True):
         return 0 if self.recurrence is None else self.recurrence.run
 
     def accept_record(self, key: str) -> None:
-        """Note that the code fits what is recorded under ``key``."""
+        """Note that the code fits what is recorded under ``key``, or that this queue is there."""
         if self.mismatch is not None and self.mismatch.step == key:
             self.mismatch = None
 

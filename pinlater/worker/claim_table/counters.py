@@ -38,6 +38,7 @@ ENDINGS = (
     "unknown",
     "cancelled",
     "mismatch",
+    "no_queue",
 )
 """Possible endings of a run; their positions are the words of a row."""
 DISCARDED = "discarded"
@@ -51,6 +52,8 @@ CANCELLED = "cancelled"
 """Ending of a job that was asked to stop, and did; or that never began."""
 MISMATCH = "mismatch"
 """Ending of a job that waits for code which fits its recorded steps."""
+NO_QUEUE = "no_queue"
+"""Ending of a job that waits for a queue to be created, in which it enqueues others."""
 _CODES = {name: code for code, name in enumerate(ENDINGS)}
 
 _FAILURES = ("failed", "retried", DISCARDED, "given_up", "timed_out", UNREADABLE, "crashed", "poison", TICK_FAILED)
@@ -75,7 +78,7 @@ MOST_ROWS = 128
 """Rows of one process; further queues and classes share the last one."""
 _OVERFLOW_KEY: Key = ("(other)", "(other)")
 _ROW_WORDS, _ROW_SHIFT = 256, 8
-_TIME, _BUCKETS, _OTHER_BUCKETS, _NUMBERS = 17, 18, 74, 130
+_TIME, _BUCKETS, _OTHER_BUCKETS, _NUMBERS = 18, 19, 75, 131
 _BOUNDS_NS = (*(round(bound * 1e6) for bound in BOUNDS_MS), 2**64, 2**64)
 _FIRST_BUCKETS = tuple(bisect_left(_BOUNDS_NS, 2**bits // 2) for bits in range(65))
 """By the number of bits of nanoseconds; at most two bounds are between the least and the largest time of so many."""

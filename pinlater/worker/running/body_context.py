@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import NoReturn
 
 import msgspec
 
-from pinlater.errors import JobInterrupted
+from pinlater.errors import JobInterrupted, JobSleeps, QueueNotFound, StepMismatch
 from pinlater.jobs.body_codec import encode_body, encoded_unknown_fields
 from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.outside_steps import steps_name
@@ -20,6 +21,7 @@ from pinlater.model.body_metadata import (
     with_reports,
 )
 from pinlater.worker.running.claimed_context import ClaimedContext
+from pinlater.worker.running.mismatch import mismatch_wait
 from pinlater.worker.running.run_services import RunServices
 from pinlater.worker.session.saver import Saver, Snapshot
 
@@ -29,9 +31,11 @@ class BodyContext(ClaimedContext):
 
     Attributes:
         tick_started_ms: epoch milliseconds at which the attempt of a periodic job started; None for other jobs.
+        status_note: what is added to the job's custom status if this attempt is interrupted.
     """
 
     tick_started_ms: int | None = None
+    status_note = ""
     _job: Job
     _services: RunServices
     _saver: Saver
@@ -60,6 +64,24 @@ class BodyContext(ClaimedContext):
         if self.interruption is None:
             self._body_when_interrupted = self._last_body
         super().note_interruption(why)
+
+    def refuse_record(self, step: str, error: StepMismatch) -> NoReturn:
+        """Let the job wait for code that fits its recorded steps; when it has waited long enough, raise the error."""
+        self.wait_for_deployment(step, error)
+
+    def wait_for_deployment(self, key: str, error: StepMismatch | QueueNotFound) -> NoReturn:
+        """Let the job wait for what a deployment will bring; when it has waited long enough, raise the error.
+
+        Args:
+            key: what it waits for.
+            error: says what it lacks.
+        """
+        now_ms, give_up_seconds = int(self.server_seconds() * 1000), self._services.unknown_seconds
+        wait = mismatch_wait(self._metadata.mismatch, key, error, now_ms=now_ms, give_up_seconds=give_up_seconds)
+        if wait is None:
+            raise error
+        self._metadata.mismatch, self.status_note = wait.mark, wait.status
+        raise self.interrupt(JobSleeps(wait.until_ms)) from error
 
     def body(self) -> bytes:
         """Encode the job as it is now; results of steps are in it as long as nobody knows that they are kept outside.

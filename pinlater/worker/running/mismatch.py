@@ -1,7 +1,8 @@
-"""Lets jobs wait whose recorded steps do not fit the code of this worker, no attempt spent.
+"""Lets jobs wait that a deployment has left without what they need, no attempt spent.
 
-That is so after a deployment that changed a workflow in a way that its running jobs cannot follow. The next deployment,
-or the return to the last one, lets them go on; so nothing is wrong with them for as long as days.
+Their recorded steps do not fit the code of this worker, because a workflow was changed in a way that its running jobs
+cannot follow. Or they enqueue others in a queue that nobody has created. The next deployment, or the return to the last
+one, lets them go on; so nothing is wrong with them for as long as days.
 """
 
 from __future__ import annotations
@@ -12,14 +13,34 @@ import socket
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pinlater.errors import StepMismatch
+from pinlater.errors import PinLaterError, QueueNotFound, StepMismatch
 from pinlater.model.body_metadata import MismatchMark
 from pinlater.model.status import format_origin
+from pinlater.worker.claim_table.counters import MISMATCH, NO_QUEUE
 from pinlater.worker.running.unknown import release_seconds
 
 
+class WaitReason(NamedTuple):
+    """What a job waits for.
+
+    Attributes:
+        what: it, in words.
+        ending: how that is counted.
+    """
+
+    what: str
+    ending: str
+
+
+REASONS: dict[type[BaseException | None], WaitReason] = {
+    StepMismatch: WaitReason("code that fits its steps", MISMATCH),
+    QueueNotFound: WaitReason("a queue", NO_QUEUE),
+}
+"""Which errors a job waits for to pass."""
+
+
 class MismatchWait(NamedTuple):
-    """How long a job waits for other code.
+    """How long a job waits for a deployment.
 
     Attributes:
         mark: to be kept in its body.
@@ -35,7 +56,7 @@ class MismatchWait(NamedTuple):
 def mismatch_wait(
     known: MismatchMark | None,
     step: str,
-    error: StepMismatch,
+    error: PinLaterError,
     *,
     now_ms: int,
     give_up_seconds: float | None,
@@ -45,8 +66,8 @@ def mismatch_wait(
 
     Args:
         known: the mark in its body.
-        step: what the step is kept under that does not fit.
-        error: says what does not fit.
+        step: what the step is kept under that does not fit, or which queue is missing.
+        error: says what does not fit, or is missing: one of ``REASONS``.
         now_ms: epoch milliseconds, as the server has them.
         give_up_seconds: for how long a job waits in all; None: not at all.
         chance: spreads the waits, so that jobs which came together do not come back together.
@@ -59,5 +80,5 @@ def mismatch_wait(
     if age_seconds >= give_up_seconds:
         return None
     origin = format_origin(socket.gethostname(), os.getpid(), now_ms / 1000)
-    status = "" if is_known else f"[{origin}] waits for code that fits its steps: {error}\n"
+    status = "" if is_known else f"[{origin}] waits for {REASONS[type(error)].what}: {error}\n"
     return MismatchWait(mark, now_ms + int(release_seconds(age_seconds, chance) * 1000), status)

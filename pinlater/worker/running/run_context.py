@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from math import inf
 from threading import get_ident
-from typing import Any, NoReturn, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 from pinlater.client.jobs import encoder, queue_of
-from pinlater.errors import JobExpired, JobInterrupted, JobSleeps, StepMismatch
+from pinlater.errors import JobExpired, JobInterrupted, QueueNotFound
 from pinlater.jobs.body_codec import options_of
 from pinlater.jobs.cursor import iterate
 from pinlater.jobs.enqueue_options import FollowUpOptions
@@ -38,7 +38,6 @@ from pinlater.model.progress import Progress
 from pinlater.model.trace_context import EnqueueTrace, UntracedEnqueue, read_trace_context, trace_log_fields
 from pinlater.worker.running.body_context import BodyContext
 from pinlater.worker.running.job_log import JobLog
-from pinlater.worker.running.mismatch import mismatch_wait
 from pinlater.worker.running.run_limits import RunLimits
 from pinlater.worker.running.run_services import DEFAULT_SERVICES, RunServices
 from pinlater.worker.running.server_link import ServerLink
@@ -73,7 +72,6 @@ class RunContext(BodyContext):
         services: what the contexts of a runner share.
 
     Attributes:
-        status_note: what is added to the job's custom status if this attempt is interrupted.
         next_run: when the job runs again, should it succeed; what it says itself replaces what was planned.
         result: what the job has returned, if it is kept.
         may_have_metadata: whether it is worth looking for what is kept of the job.
@@ -85,7 +83,6 @@ class RunContext(BodyContext):
     """
 
     run_limits: RunLimits | None = None
-    status_note = ""
     _next_save: float | None = None
     _sent_at: float | None = None
     _published_at: float | None = None
@@ -229,12 +226,22 @@ class RunContext(BodyContext):
         with self._sending(target) as sending:
             struct = encoder(options, sending.trace).struct(job)
             follow_up = FollowUps(target, [struct], self._idempotency_key(key), self.attempt > 1)
-            with self._while_calling(self._services.patience_seconds):
-                [descriptor] = self._saver.enqueue(follow_up, self._services.patience_seconds)
+            [descriptor] = self._enqueue(follow_up)
             sending.record_stored([target], 1, descriptor)
         enqueued[use] = descriptor
         self._save_surely()
         return descriptor
+
+    def _enqueue(self, follow_ups: FollowUps) -> list[str]:
+        """Enqueue other jobs; if their queue is missing, wait for it."""
+        missing = f"queue {follow_ups.queue}"
+        try:
+            with self._while_calling(self._services.patience_seconds):
+                stored = self._saver.enqueue(follow_ups, self._services.patience_seconds)
+        except QueueNotFound as error:
+            self.wait_for_deployment(missing, error)
+        self._metadata.accept_record(missing)
+        return stored
 
     def _idempotency_key(self, key: str) -> bytes:
         return idempotency_key(key, self._created_at_ms)
@@ -249,7 +256,7 @@ class RunContext(BodyContext):
         return ServerLink(
             *(self.descriptor, self._created_at_ms, self.attempt > 1),
             *(self._saver, self._services.patience_seconds, self._services.now),
-            *(self._while_calling, self._sending),
+            *(self._while_calling, self._sending, self._enqueue),
         )
 
     def _sending(self, queue: str) -> EnqueueTrace:
@@ -348,15 +355,6 @@ class RunContext(BodyContext):
     def limit_step(self, deadline: StepDeadline) -> AbstractContextManager[None]:
         """Return a block in which the deadline of a step is enforced."""
         return self._services.limit_step(deadline)
-
-    def refuse_record(self, step: str, error: StepMismatch) -> NoReturn:
-        """Let the job wait for code that fits its recorded steps; when it has waited long enough, raise the error."""
-        now_ms, give_up_seconds = int(self.server_seconds() * 1000), self._services.unknown_seconds
-        wait = mismatch_wait(self._metadata.mismatch, step, error, now_ms=now_ms, give_up_seconds=give_up_seconds)
-        if wait is None:
-            raise error
-        self._metadata.mismatch, self.status_note = wait.mark, wait.status
-        raise self.interrupt(JobSleeps(wait.until_ms)) from error
 
     def _save_surely(self) -> bool:
         return self._save(self._services.patience_seconds)

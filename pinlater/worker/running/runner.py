@@ -29,7 +29,6 @@ from pinlater.errors import (
     ResultTooLarge,
     Retry,
     SagaUndone,
-    StepMismatch,
     interruption_in,
 )
 from pinlater.jobs.body_codec import JobCodec
@@ -43,9 +42,10 @@ from pinlater.jobs.retry_delay import bounded_ms, delay_ms
 from pinlater.jobs.waiting import JobWaits
 from pinlater.model.body_metadata import read_recurrence
 from pinlater.worker import logs
-from pinlater.worker.claim_table.counters import CANCELLED, MISMATCH
+from pinlater.worker.claim_table.counters import CANCELLED
 from pinlater.worker.running.coroutines import Coroutines
 from pinlater.worker.running.limits import KillAt, Limits, TimeLimits, never_kill
+from pinlater.worker.running.mismatch import REASONS
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.run_limits import RunLimits
 from pinlater.worker.running.run_services import RunServices
@@ -329,9 +329,10 @@ class Runner:
             log.info("%s %s", job.job_options.name, why)
             return Interruption(body, int(min(why.until_ms, context.expires_ms)), waits_for=why.waits)
         if isinstance(why, JobSleeps):
-            if isinstance(why.__cause__, StepMismatch):
-                log.warning("%s waits for other code, no attempt spent: %s", job.job_options.name, why.__cause__)
-                return Interruption(body, why.until_ms, status=context.status_note, failure=MISMATCH)
+            if (reason := REASONS.get(type(why.__cause__))) is not None:
+                told = job.job_options.name, reason.what, why.__cause__
+                log.warning("%s waits for %s, no attempt spent: %s", *told)
+                return Interruption(body, why.until_ms, status=context.status_note, failure=reason.ending)
             log.info("%s %s", job.job_options.name, why)
             return Interruption(body, why.until_ms, status=context.status_note)
         log.info("%s interrupted; it will resume later", job.job_options.name)

@@ -23,11 +23,12 @@ class ServerLink:
         descriptor: of the running job.
         created_at_ms: when it was enqueued.
         may_repeat: whether an earlier attempt may have made the same calls.
-        saver: sends the calls.
+        saver: reads messages.
         patience_seconds: how long to try when there is no server.
         now: epoch seconds, as the server has them.
         calling: returns a context for a call, while which the job does not stall.
         tracing: returns the trace of an enqueue to a queue.
+        send: enqueues jobs by one call.
     """
 
     descriptor: str
@@ -38,6 +39,7 @@ class ServerLink:
     now: Callable[[], float]
     calling: Callable[[float], AbstractContextManager[None]]
     tracing: Callable[[str], EnqueueTrace]
+    send: Callable[[FollowUps], list[str]]
 
     def read(self, name: str, after: int, limit: int) -> list[ReceivedMessage]:
         """Read messages; see ``MessageLink``."""
@@ -53,10 +55,7 @@ class ServerLink:
             for number, some in enumerate(split_by_bytes(structs)):
                 text = f"{children.key}/{number}" if number else children.key
                 key = idempotency_key(text, self.created_at_ms)
-                with self.calling(self.patience_seconds):
-                    stored += self.saver.enqueue(
-                        FollowUps(children.queue, some, key, self.may_repeat), self.patience_seconds
-                    )
+                stored += self.send(FollowUps(children.queue, some, key, self.may_repeat))
             sending.record_stored([children.queue], len(stored), stored[0] if len(stored) == 1 else "")
         return stored
 

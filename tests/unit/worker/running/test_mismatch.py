@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from pinlater import Job, JobSleeps
-from pinlater.errors import StepMismatch
+from pinlater.errors import QueueNotFound, StepMismatch
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.model.body_metadata import BodyMetadata, MismatchMark, read_metadata
 from pinlater.testing import FakeContext
@@ -116,6 +116,39 @@ def test_another_step_that_does_not_fit_begins_to_wait_anew():
     assert (other.mark, other.until_ms) == (MismatchMark("b", DAY * 1000), (DAY + 1) * 1000)
     assert "waits for code" in other.status
     assert mismatch_wait(None, "a", error, now_ms=0, give_up_seconds=None) is None
+
+
+class Follows(Job, queue="albums", attempts=3):
+    def run(self, context):
+        context.enqueue(Album(), name="album")
+        context.sleep_for(1000, name="until the next deployment")
+
+
+class NoQueue(Saver):
+    """Has no queue for other jobs until ``is_there``."""
+
+    is_there = False
+
+    def enqueue(self, follow_ups, _seconds):
+        if not self.is_there:
+            raise QueueNotFound(f"there is no queue {follow_ups.queue!r}")
+        return [f"{follow_ups.queue}:s1:p1:1"]
+
+
+def test_a_missing_queue_is_waited_for_and_after_days_a_failed_attempt():
+    runner = Runner(JobCodec([Follows]), ["Follows"], saver := NoQueue(), 30.0, now=lambda: now, unknown_seconds=DAY)
+    body, endings = encode_body(Follows()), []
+    for now, saver.is_there in ((0, False), (100, True), (200, False), (200 + DAY, False)):
+        outcome = runner.run(batch_of("albums:s1:p1:7", bodies=[body], row=new_row()), 0, 0)
+        endings.append(outcome.ending)
+        if now != 100:  # the queue is deleted, and missed anew
+            body = outcome.body if isinstance(outcome, Interruption) else body
+        else:
+            assert read_metadata(outcome.body).mismatch is None
+            body = encode_body(Follows())
+    runner.close()
+    assert endings == ["no_queue", "slept", "no_queue", "failed"]
+    assert "QueueNotFound: there is no queue 'albums'" in outcome.status
 
 
 class Swallows(Album, queue="albums"):

@@ -20,7 +20,7 @@ class Calls:
     def __init__(self):
         self.made = []
 
-    def enqueue(self, follow_ups, _seconds):
+    def enqueue(self, follow_ups):
         queue, structs, key, _ = follow_ups
         self.made.append((queue, len(structs), key))
         return [f"{queue}:s1:p1:{struct.parentPosition}" for struct in structs]
@@ -33,11 +33,12 @@ def enqueue(*texts):
         "parents:s1:p1:7",
         1_000,
         may_repeat=False,
-        saver=calls,
+        saver=None,
         patience_seconds=1.0,
         now=float,
         calling=lambda _: nullcontext(),
         tracing=lambda _: UntracedEnqueue(),
+        send=calls.enqueue,
     )
     told = [(Copy(text=text), Parent("parents:s1:p1:7", "call/0/copy", number)) for number, text in enumerate(texts)]
     return link.enqueue(Children("copies", told, {}, "parents:s1:p1:7/call/0/copy/0/copies")), calls.made
