@@ -64,7 +64,8 @@ class JobOptions:
         timeout: seconds after which ``JobTimeout`` is raised in a running job, in the thread that runs it. With
             ``--threads`` a blocking call is not cut short; with ``--concurrency`` only what is awaited is.
         kill_after: seconds after which the process of a running job is killed; by default 10 more than ``timeout``.
-            Either limit is a failed attempt.
+            Either limit is a failed attempt. If both are set, a job that is cancelled has the time between them to
+            stop, otherwise 60 seconds; then its process is killed.
         stall_after: seconds without progress after which ``JobStalled`` is raised in a running job, as ``JobTimeout``
             is; 10 seconds later its process is killed. These calls of the context count as progress: ``checkpoint``,
             ``progress``, ``step``, each item of ``iterate``. It is a failed attempt.
@@ -253,8 +254,14 @@ class JobOptions:
 
     @property
     def cancel_patience(self) -> float:
-        """Seconds until the process of a job that was cancelled and does not stop is killed."""
-        return CANCEL_PATIENCE_SECONDS if self.kill_after is None else self.kill_after
+        """Seconds until the process of a job that was cancelled and does not stop is killed.
+
+        A class may say how long its jobs have to stop once they are asked to: between ``timeout`` and ``kill_after``.
+        ``kill_after`` alone limits the run, and says nothing of that.
+        """
+        if self.kill_after is None or self.timeout is None:
+            return CANCEL_PATIENCE_SECONDS
+        return self.kill_after - self.timeout
 
 
 def _is_exception(kind: object) -> bool:

@@ -335,13 +335,22 @@ def test_a_process_that_stands_still_amid_a_change_is_looked_at_again(bench, mon
 
 
 def test_the_class_says_how_long_it_may_take():
-    class Patient(Job, queue="jobs", kill_after=600):
+    """Whatever it says of the length of a run, which counts from its start, does not."""
+
+    class Endless(Job, queue="jobs", kill_after=86400):
+        pass
+
+    class Patient(Job, queue="jobs", timeout=600, kill_after=900):
         pass
 
     class Usual(Job, queue="jobs", timeout=5):
         pass
 
-    assert JobCodec([Patient, Usual]).cancel_patience == [600, CANCEL_PATIENCE_SECONDS]
+    assert JobCodec([Endless, Patient, Usual]).cancel_patience == [
+        CANCEL_PATIENCE_SECONDS,
+        300,
+        CANCEL_PATIENCE_SECONDS,
+    ]
 
 
 @pytest.mark.parametrize(
