@@ -275,7 +275,8 @@ class Comparison(RuleBasedStateMachine):
     def dequeue(self, limit, source, lease):
         claim = self.bench.claim(source, lease)
         expected = self.due(limit)
-        taken, next_due, _, _ = self.bench.dequeue_jobs(QUEUE, limit, claim, want_next_due=True)
+        found = self.bench.dequeue_jobs(QUEUE, limit, claim, want_next_due=True)
+        taken, next_due = found.jobs, found.next_due_ms
         assert [job.descriptor for job in taken] == [name for name, _ in expected]
         for (_, job), got in zip(expected, taken, strict=True):
             assert got[1:] == (job.body, job.allowed, job.remaining, job.created_at, job.run_after)

@@ -67,9 +67,7 @@ def stored_ack(struct: messages.PinLaterJobAckInfo, status: str) -> StoredAck:
     job = JobDescriptor.parse(struct.jobDescriptor or "")
     is_cancelled = bool(struct.isCancelled)
     is_final = is_cancelled or bool(struct.isFinal)
-    run_ms = struct.runMillis
-    if run_ms is not None and not 0 <= run_ms < MOST_RUN_MS:
-        run_ms = None
+    run_ms = struct.runMillis if 0 <= (struct.runMillis or 0) < MOST_RUN_MS else None
     delay_ms, claim, result = struct.retryDelayMillis or 0, struct.claimDescriptor, struct.result
     return _stored_ack((job, claim, status, delay_ms, is_final, result, is_cancelled, None, run_ms))
 

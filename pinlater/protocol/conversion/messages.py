@@ -53,12 +53,10 @@ def message_structs(received: Iterable[ReceivedMessage]) -> list[wire.PinLaterMe
     return [wire.PinLaterMessage(one.number, one.id, int(one.kind), one.payload) for one in received]
 
 
-_fields = attrgetter("number", "id", "payload", "kind")
-
-
 def received_messages(reply: Any) -> list[ReceivedMessage]:
     """Read a job's messages."""
-    return [ReceivedMessage(*map(present, _fields(one))) for one in present(reply)]
+    fields = attrgetter("number", "id", "payload", "kind")
+    return [ReceivedMessage(*map(present, fields(one))) for one in present(reply)]
 
 
 def cancelled_reply(descriptors: Sequence[str], now_ms: int) -> wire.PinLaterCancelledJobs:
