@@ -68,6 +68,12 @@ SELECT 2 * (1 + seq % 20), CONCAT('event ', seq DIV 20 % 2), seq DIV 40 + 1, CON
 FROM {numbers} WHERE seq BETWEEN 1 AND 5000
 """
 
+FILL_OUTGOING = """
+INSERT INTO {db}.outgoing (shard, origin, stored_at, job, name, message_id, kind, payload_bytes, payload)
+SELECT seq % 3, seq % 7, {now} + seq, CONCAT('emails:s2:p1:', seq), 'call', seq, 1, 5, 'hello'
+FROM {numbers} WHERE seq BETWEEN 1 AND 5000
+"""
+
 FILL_CHILDREN = """
 INSERT INTO {db}.children (parent_id, id) SELECT seq % 10, seq FROM {numbers} WHERE seq BETWEEN 1 AND 5000
 """
@@ -137,10 +143,17 @@ class Filled:
         await connection.run(FILL_PERIODS.format(db=self.queries.database, numbers=NUMBERS, now=NOW).encode())
         keyed_jobs = FILL_KEYED_JOBS.format(db=self.queries.database, numbers=NUMBERS, now=NOW, waits=WAITS_FOR_KEY_MS)
         await connection.run(keyed_jobs.encode())
-        for fill in (FILL_KEY_RATES, FILL_MESSAGES, FILL_CHILDREN, FILL_FAILING_JOBS, FILL_FAILURE_GROUPS):
+        for fill in (
+            FILL_KEY_RATES,
+            FILL_MESSAGES,
+            FILL_OUTGOING,
+            FILL_CHILDREN,
+            FILL_FAILING_JOBS,
+            FILL_FAILURE_GROUPS,
+        ):
             await connection.run(fill.format(db=self.queries.database, numbers=NUMBERS, now=NOW).encode())
         names = ("jobs", "reports", "call_results", "unique_periods", "keyed_jobs", "messages", "children")
-        names += ("failing_jobs", "failure_groups", "key_rates")
+        names += ("failing_jobs", "failure_groups", "key_rates", "outgoing")
         tables = ", ".join(f"{self.queries.database}.{name}" for name in names)
         await connection.run(f"ANALYZE TABLE {tables}".encode())
         return connection
@@ -203,7 +216,7 @@ COMMON = {
     "expires_at": NOW, "bytes": 1, "spent_until": NOW, "was": 1, "report": b"x",
     "key": b"%16d" % 10, "number": 0, "is_put_off": False, "kind": 0, "resolution": 60, "since": 0, "rows": 10,
     "until": NOW, "now_us": NOW, "times": [1, 2, 3, 4, 5], "small": 2000, "levels": [1, 2, 3],
-    "names": [b"emails", b"thumbnails"],
+    "names": [b"emails", b"thumbnails"], "shard": b"2", "origin": 5,
 }  # fmt: skip
 LATEST = {"run_after": ALL, "id": ALL, "end": -ALL}
 OLDEST = {"run_after": -ALL, "id": -ALL, "end": ALL}
@@ -246,6 +259,11 @@ OF_RATES = {
 OF_MESSAGES = {
     "message_counts": "PRIMARY", "message_sizes": "PRIMARY", "read_messages": "PRIMARY", "delete_messages": "PRIMARY",
     "delete_some_messages": "PRIMARY", "known_messages": "messages_by_id", "known_ends": "messages_by_id",
+    "message_ids": "PRIMARY",
+}  # fmt: skip
+OF_OUTGOING = {
+    "outgoing_shards": "outgoing_by_shard", "outgoing_sizes": "outgoing_by_origin",
+    "outgoing_left": "outgoing_by_shard", "outgoing": "PRIMARY", "delete_outgoing": "PRIMARY",
 }  # fmt: skip
 OF_FAILURES = {
     "count_retrying": "failing_in_order", "scan_retrying": "failing_in_order",
@@ -266,6 +284,7 @@ OF_INBOXES = {"first_deleted_inbox", "deleted_inbox", "forget_inbox"}
 FIRST_ONLY = {
     "first_result_expiring": "call_results_expiring", "first_period_ending": "unique_periods_ending",
     "first_failure_group": "failure_groups_to_look_at", "first_key_rate": "key_rates_in_order",
+    "first_outgoing": "PRIMARY",
 }  # fmt: skip
 """With the index whose first entry each reads."""
 OF_QUEUES = {
@@ -299,6 +318,7 @@ BY_ID = (
     - OF_BOTH_KEYS
     - {*FIRST_ONLY}
     - {*OF_MESSAGES}
+    - {*OF_OUTGOING}
     - {*OF_FAILURES}
     - OF_CHILDREN
     - OF_INBOXES
@@ -398,6 +418,12 @@ def test_messages_are_found_by_job_and_name(filled, young, name):
         assert (step["key"], step["type"]) in {
             (OF_MESSAGES[name], kind) for kind in ("ref", "eq_ref", "range", "const")
         }, step
+
+
+@pytest.mark.parametrize("name", OF_OUTGOING)
+def test_messages_for_other_shards_are_found_by_shard_and_number(filled, name):
+    step = filled.plan(name, **COMMON)[-1]
+    assert step["key"] == OF_OUTGOING[name], step
 
 
 def test_children_are_found_by_parent(filled, young):
@@ -528,6 +554,8 @@ def test_the_index_narrows_by_all_that_it_can(filled, name):
         ("delete_some_messages", {}, 25),
         ("delete_children", {}, 12),
         ("unfinished_children", {}, 60),
+        ("outgoing_left", {}, 2),  # none is that old
+        ("outgoing_left", {"before": NOW + 5000}, 12),
         ("store_report", {}, 3),
         ("expired_reports", {}, 25),
         ("delete_expired_reports", {}, 12),

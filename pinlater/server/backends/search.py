@@ -21,6 +21,11 @@ class Queue(NamedTuple):
     prefixes: tuple[str, ...]
 
     @property
+    def shard(self) -> str:
+        """The shard of its jobs."""
+        return self.prefixes[0].split(":")[1][1:]
+
+    @property
     def head(self) -> str:
         """What all its descriptors on this shard begin with, up to the priority."""
         return self.prefixes[0].removesuffix("1:")

@@ -1,6 +1,8 @@
 """Children: jobs that tell another one, their parent, of their end, in the transaction that ends them.
 
-A transaction changes the children first, then locks the parents, in the order of ids; see ``messages``.
+A transaction changes the children first, then locks the parents, in the order of ids; see ``messages``. If a parent is
+on another shard, the transaction leaves the message for that shard, see ``outgoing``, and the parent's number in the
+tables is negative.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
+from hashlib import blake2b
 from typing import NamedTuple
 
 from pinlater.model.descriptor import JobDescriptor
@@ -15,6 +18,7 @@ from pinlater.model.messages import Parent
 from pinlater.server.backends.mysql.connection import StatementResult
 from pinlater.server.backends.mysql.keys import Keys
 from pinlater.server.backends.mysql.messages import open_inboxes, settle
+from pinlater.server.backends.mysql.outgoing import leave_ends
 from pinlater.server.backends.mysql.queries import blob, insertions
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 
@@ -51,6 +55,17 @@ async def tell(transaction: MysqlTransaction, told: StatementResult) -> Keys:
     if not told.rows:
         return {}
     calls = _calls(told)
+    here = [call for call in calls if call.parent_id >= 0]
+    woken = await _tell_here(transaction, here) if here else {}
+    for call in calls:
+        if call.parent_id < 0:
+            leave_ends(transaction, call.parent, call.ids)
+        _forget(transaction, call.parent_id, call.ids)
+    return woken
+
+
+async def _tell_here(transaction: MysqlTransaction, calls: Sequence[_EndedChildren]) -> Keys:
+    """Store messages to parents on this shard; see ``tell``."""
     inboxes, counts, known = await open_inboxes(
         transaction,
         [(call.parent_id, call.name) for call in calls],
@@ -60,7 +75,7 @@ async def tell(transaction: MysqlTransaction, told: StatementResult) -> Keys:
         ),
     )
     stored: Counter[int] = Counter()
-    for (parent_id, _, name, ids, positions), result in zip(calls, known, strict=True):
+    for (parent_id, _, name, _, positions), result in zip(calls, known, strict=True):
         for (position,) in result.rows:
             del positions[position]
         if positions and parent_id in inboxes:
@@ -68,7 +83,6 @@ async def tell(transaction: MysqlTransaction, told: StatementResult) -> Keys:
             transaction.later(transaction.bind("insert_ends", ids=told_ids, parent=parent_id, name=name, count=count))
             counts[parent_id, name] += len(positions)
             stored[parent_id] += len(positions)
-        _forget(transaction, parent_id, ids)
     return settle(transaction, inboxes, counts, stored, {call.parent_id: call.parent.queue for call in calls})
 
 
@@ -120,39 +134,48 @@ async def able_parents(transaction: MysqlTransaction, parents: Iterable[JobDescr
     They are not locked: ``insert_children`` makes sure of it.
     """
     wanted = set(parents)
+    if not wanted:
+        return wanted
     found = await transaction.rows("able_parents", ids=sorted({parent.local_id for parent in wanted}))
     able = {(local_id, queue, priority) for local_id, queue, priority in found}
     return {parent for parent in wanted if (parent.local_id, parent.queue, parent.priority) in able}
 
 
-def parent_columns(parent: Parent | None) -> bytes:
-    """Return what is stored of a job's parent, as SQL."""
+def parent_columns(parent: Parent | None, shard: str) -> bytes:
+    """Return what is stored of the parent of a job on a shard, as SQL."""
     if parent is None:
         return b"NULL,NULL,NULL,NULL"
-    return b"%b,%d" % (_columns_of_siblings(parent.descriptor, parent.name), parent.position)
+    return b"%b,%d" % (_columns_of_siblings(parent.descriptor, parent.name, shard), parent.position)
 
 
 @lru_cache(maxsize=256)  # few parents, many children
-def _columns_of_siblings(descriptor: str, name: str) -> bytes:
-    return b"%d,%b,%b" % (_id_of(descriptor), blob(descriptor.encode()), blob(name.encode()))
+def _columns_of_siblings(descriptor: str, name: str, shard: str) -> bytes:
+    return b"%d,%b,%b" % (_number_of(descriptor, shard), blob(descriptor.encode()), blob(name.encode()))
+
+
+def parent_number(parent: JobDescriptor, shard: str) -> int:
+    """Return the number of a parent in the tables of a shard: its id if it is there, else a hash below 0."""
+    if parent.shard == shard:
+        return parent.local_id
+    return ~(int.from_bytes(blake2b(str(parent).encode(), digest_size=8).digest()) >> 1)
 
 
 @lru_cache(maxsize=256)
-def _id_of(descriptor: str) -> int:
-    return JobDescriptor.parse(descriptor).local_id
+def _number_of(descriptor: str, shard: str) -> int:
+    return parent_number(JobDescriptor.parse(descriptor), shard)
 
 
-def insert_children(transaction: MysqlTransaction, children: Iterable[tuple[int, Parent]]) -> list[bytes]:
-    """Return the statements that list new jobs, given by id, as unfinished children.
+def insert_children(transaction: MysqlTransaction, children: Iterable[tuple[int, Parent]], shard: str) -> list[bytes]:
+    """Return the statements that list new jobs of a shard, given by id, as unfinished children.
 
-    They lock the parents, and one fails if any of these may have no more children. To be executed as late as can be:
-    children that end wait for the lock meanwhile.
+    They lock the parents on this shard, and one fails if any of these may have no more children. To be executed as late
+    as can be: children that end wait for the lock meanwhile.
     """
     rows: list[bytes] = []
     parents: set[int] = set()
     for job_id, parent in children:
-        parent_id = _id_of(parent.descriptor)
-        if parent_id in parents:
+        parent_id = _number_of(parent.descriptor, shard)
+        if parent_id < 0 or parent_id in parents:
             rows.append(b"(%d,%d)" % (parent_id, job_id))
         else:
             parents.add(parent_id)

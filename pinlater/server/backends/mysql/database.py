@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
@@ -27,7 +27,7 @@ from pinlater.server.backends.sharded import ClockRecord, ShardClock
 
 _T = TypeVar("_T")
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 
 CALL_SECONDS = 8.0
 """Timeout for a call outside a group commit, retries included."""
@@ -53,6 +53,7 @@ class Database:
         noted_failures: by queue and failure group, the group that such jobs are put into, and when this server has
             written its facts last.
         on_woken: is told, after the commit, of the sleeping jobs that messages have made due.
+        on_outgoing: is told, after the commit, for which shards there are messages.
     """
 
     def __init__(self, shard: str, pool: MysqlPool, queries: Queries, now_ms: Callable[[], int] | None = None) -> None:
@@ -64,6 +65,7 @@ class Database:
         self.child_queues: set[int] = set()
         self.noted_failures: dict[tuple[int, int], tuple[int, int]] = {}
         self.on_woken: Callable[[Sequence[Woken]], None] = lambda _: None
+        self.on_outgoing: Callable[[Collection[str]], None] = lambda _: None
         self._pool = pool
         self._is_ready = False
         self._upgrading = asyncio.Lock()
@@ -96,6 +98,8 @@ class Database:
             yield transaction
         if transaction.woken:
             self.on_woken(transaction.woken)
+        if transaction.outgoing:
+            self.on_outgoing(transaction.outgoing)
 
     async def read_clock(self, connection: MysqlConnection) -> float:
         """Read the database's clock; see ``Shard``."""

@@ -117,7 +117,11 @@ async def _insert(
         *await _insertions(transaction, rows, resolution.contents),
         *insert_results(transaction, _results(new, duplicates)),
         *_failures(transaction, rows, kept),
-        *(insert_children(transaction, _children(rows)) if any(call.has_parents for call in new) else ()),
+        *(
+            insert_children(transaction, _children(rows), new[0].queue.shard)
+            if any(call.has_parents for call in new)
+            else ()
+        ),
     ]
     changed = await _keys_of(transaction, rows, resolution)
     try:
@@ -150,10 +154,11 @@ def _failures(transaction: MysqlTransaction, rows: Iterable[Row], kept: Kept) ->
 
 
 async def _refused(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCall]) -> Descriptors:
-    """Return why calls are refused: a parent is not there, has finished or is asked to stop."""
+    """Return why calls are refused: a parent on this shard is not there, has finished or is asked to stop."""
     if not calls:
         return {}
-    parents = {text: JobDescriptor.parse(text) for call in calls for text in call.parents}
+    named = {text: JobDescriptor.parse(text) for call in calls for text in call.parents}
+    parents = {text: parent for text, parent in named.items() if parent.shard == calls[0].queue.shard}
     able = await able_parents(transaction, parents.values())
     missing = {text for text, parent in parents.items() if parent not in able}
     return {id(call): parent_refused(lost[0]) for call in calls if (lost := [*missing & call.parents])}
@@ -279,7 +284,7 @@ async def _insertions(
     )
     if not any(call.has_parents for call, _ in rows):
         return [*insertions(transaction.bind("insert_jobs"), written)]
-    parents = (parent_columns(call.jobs[index].parent) for call, index in rows)
+    parents = (parent_columns(call.jobs[index].parent, call.queue.shard) for call, index in rows)
     linked = (b"%b,%b)" % (row[:-1], parent) for row, parent in zip(written, parents, strict=True))
     return [*insertions(transaction.bind("insert_jobs_with_parents"), linked)]
 
@@ -317,7 +322,7 @@ async def _linked_rows(
         jobs[id(call), index] = job._replace(run_after_ms=place)
     return [
         call.write_row(job := jobs[id(call), index], call.first_id + index, queue_id, transaction.now)[:-1]
-        + b",%b)" % linked_columns(job)
+        + b",%b)" % linked_columns(job, call.queue.shard)
         for call, index, queue_id in _with_queues(transaction, rows)
     ]
 

@@ -122,9 +122,9 @@ def _imported_row(job: JobRecord, local_id: int, queue_id: bytes, _: int) -> byt
     return b"(%d,%b,%d,%d,%d,%b,%d,%d,%d,%d,%d,%b,%b,%b)" % (*head, *times, *attempts, *texts)
 
 
-def linked_columns(job: NewJob | JobRecord) -> bytes:
-    """Return what ``insert_linked_jobs`` stores of a job beside its row, as SQL."""
-    return b"%b,%b,%b" % (key_columns(job.key), _end_columns(job), parent_columns(job.parent))
+def linked_columns(job: NewJob | JobRecord, shard: str) -> bytes:
+    """Return what ``insert_linked_jobs`` stores of a job of a shard beside its row, as SQL."""
+    return b"%b,%b,%b" % (key_columns(job.key), _end_columns(job), parent_columns(job.parent, shard))
 
 
 def _end_columns(job: NewJob | JobRecord) -> bytes:

@@ -19,6 +19,7 @@ _QUERIES = (
     "first_deleted_inbox",
     "first_failure_group",
     "first_key_rate",
+    "first_outgoing",
 )
 
 
@@ -35,6 +36,7 @@ class MaintenanceWork(NamedTuple):
         deleted_inbox: id of a deleted job that left messages.
         failure_group: when to see next whether a failure group is empty.
         key_rate: when the first key with a rate would have started its next job, in epoch microseconds.
+        outgoing: number of a message for another shard.
         first_minute, first_hour: when the first period of statistics begins.
     """
 
@@ -47,6 +49,7 @@ class MaintenanceWork(NamedTuple):
     deleted_inbox: int | None
     failure_group: int | None
     key_rate: int | None
+    outgoing: int | None
     first_minute: int | None
     first_hour: int | None
 

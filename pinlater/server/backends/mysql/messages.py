@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from pinlater.model.descriptor import JobDescriptor
@@ -41,12 +42,12 @@ class Incoming(NamedTuple):
 
     Attributes:
         job: that it is for.
-        queue_id: of this job.
+        queue_id: of this job; None: its descriptor was checked when it was stored.
         message: what it says.
     """
 
     job: JobDescriptor
-    queue_id: int
+    queue_id: int | None
     message: Message
 
     @property
@@ -68,7 +69,7 @@ class Inbox(NamedTuple):
 
     def is_of(self, one: Incoming) -> bool:
         """Return whether it is the job that a message is for."""
-        return (self.queue_id, self.priority) == (one.queue_id, one.job.priority)
+        return one.queue_id is None or (self.queue_id, self.priority) == (one.queue_id, one.job.priority)
 
     def is_woken(self, counts: Mapping[Name, int], now: int) -> bool:
         """Return whether it sleeps, and one of its waits is fulfilled now that there are so many messages."""
@@ -180,25 +181,26 @@ async def open_inboxes(
 
 
 class MysqlMessageCall(NamedTuple):
-    """One message to one job."""
+    """Messages to jobs."""
 
-    incoming: Incoming
+    incoming: Sequence[Incoming]
 
     @property
     def weight(self) -> int:
-        """Bytes that it adds to a transaction."""
-        return len(self.incoming.message.payload) + 500
+        """Bytes that they add to a transaction."""
+        return sum(len(one.message.payload) + 500 for one in self.incoming)
 
 
-async def send_messages(database: Database, batch: CommitBatch[MysqlMessageCall, bool]) -> None:
-    """Attempt to store the messages of a batch; the result of each is whether its job has it."""
+async def send_messages(database: Database, batch: CommitBatch[MysqlMessageCall, list[bool]]) -> None:
+    """Attempt to store the messages of a batch; the result of each call is whether the jobs have them."""
     async with database.transaction() as transaction:
-        delivered = await deliver(transaction, [call.incoming for call in batch.requests])
+        delivered = await deliver(transaction, [one for call in batch.requests for one in call.incoming])
         if delivered.keys:
             await let_next_through(transaction, delivered.keys)
         with batch.committing():
             await transaction.run_and_commit()
-    batch.answer(delivered.are_there)
+    are_there = iter(delivered.are_there)
+    batch.answer([list(islice(are_there, len(call.incoming))) for call in batch.requests])
 
 
 async def read_messages(

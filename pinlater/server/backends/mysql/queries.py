@@ -89,7 +89,8 @@ class Queries:
         pieces = _NAME.split(_read("queries.sql"))
         texts = dict(zip(pieces[1::2], pieces[2::2], strict=True))
         self._pieces = {
-            name: _VALUE.split(" ".join(_sql(text, database).split()).encode()) for name, text in _in_both_orders(texts)
+            name: _VALUE.split(" ".join(_sql(text, database).split()).encode())
+            for name, text in _in_both_orders(_with_shared_parts(texts))
         }
 
     @property
@@ -111,14 +112,20 @@ class Queries:
         return [sql.strip().encode() for sql in script.split(";") if sql.strip()]
 
 
+def _with_shared_parts(texts: dict[str, str]) -> dict[str, str]:
+    """Return the statements by name, each with the parts that it shares with others."""
+    parts = {name: texts.pop(name) for name in ("scan_columns", "ends_of_children")}
+    for part, content in parts.items():
+        texts = {name: text.replace(f"{{{part}}}", content) for name, text in texts.items()}
+    return texts
+
+
 def _in_both_orders(texts: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the statements by name; of a scan two: latest run_after first, and oldest first."""
-    columns = texts.pop("scan_columns")
     for name, text in texts.items():
-        if "{scan_columns}" in text:
-            filled = text.replace("{scan_columns}", columns)
-            yield name, _ordered(filled, ">=", "<", "DESC")
-            yield f"{name}_oldest", _ordered(filled, "<=", ">", "ASC")
+        if "{order}" in text:
+            yield name, _ordered(text, ">=", "<", "DESC")
+            yield f"{name}_oldest", _ordered(text, "<=", ">", "ASC")
         else:
             yield name, text
 

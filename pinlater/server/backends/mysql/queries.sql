@@ -611,7 +611,8 @@ DELETE FROM {db}.children USING JSON_TABLE('[:ids]', '$[*]' COLUMNS (id BIGINT P
 STRAIGHT_JOIN {db}.children FORCE INDEX (PRIMARY) ON children.parent_id = :parent AND children.id = deletion.id
 
 -- name: parents_of_jobs
-SELECT parent_id FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND parent_id IS NOT NULL
+-- Of those on this shard.
+SELECT parent_id FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND parent_id >= 0
 
 -- name: told_children
 -- The jobs with a parent that have finished, or all if they are deleted next.
@@ -624,22 +625,57 @@ SELECT wanted.position FROM JSON_TABLE('[:positions]', '$[*]' COLUMNS (position 
 STRAIGHT_JOIN {db}.messages FORCE INDEX (messages_by_id)
     ON job_id = :parent AND messages.name = :name AND message_id = CAST(wanted.position AS BINARY)
 
--- name: insert_ends
--- The messages of jobs, in their order: of one that has succeeded (1) its result, else the end of its status, if it has
--- failed (2), was cancelled (3) or is deleted next (4). :count of the messages before.
-INSERT INTO {db}.messages (job_id, name, number, message_id, kind, payload_bytes, payload)
-SELECT :parent, :name, :count + told.place, CAST(parent_position AS BINARY),
+-- name: ends_of_children
+-- What the following queries store of jobs: of one that has succeeded (1) its result, else the end of its status, if it
+-- has failed (2), was cancelled (3) or is deleted next (4).
+CAST(parent_position AS BINARY),
        CASE WHEN state = 2 THEN 1 WHEN state = 3 AND is_cancelled THEN 3 WHEN state = 3 THEN 2 ELSE 4 END,
        LENGTH(IF(state = 2, COALESCE(result, ''), CAST(RIGHT(custom_status, 4000) AS BINARY))),
        IF(state = 2, COALESCE(result, ''), CAST(RIGHT(custom_status, 4000) AS BINARY))
 FROM JSON_TABLE('[:ids]', '$[*]' COLUMNS (place FOR ORDINALITY, id BIGINT PATH '$')) AS told
 STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = told.id
 
+-- name: insert_ends
+-- The messages to a parent, in the order of the jobs; :count of its messages came before.
+INSERT INTO {db}.messages (job_id, name, number, message_id, kind, payload_bytes, payload)
+SELECT :parent, :name, :count + told.place, {ends_of_children}
+
+-- name: leave_ends
+-- The messages to parents on the shard :shard.
+INSERT INTO {db}.outgoing (shard, origin, stored_at, job, name, message_id, kind, payload_bytes, payload)
+SELECT :shard, :origin, :now, parent, parent_message, {ends_of_children}
+
 -- name: unfinished_children
 SELECT name, priority, children.id FROM {db}.children FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = children.id
 STRAIGHT_JOIN {db}.queues FORCE INDEX (PRIMARY) ON queues.id = jobs.queue_id
 WHERE children.parent_id IN (:parents) AND state <= 1 AND NOT is_cancelled AND name IS NOT NULL LIMIT :limit
+
+-- name: message_ids
+SELECT message_id FROM {db}.messages FORCE INDEX (PRIMARY) WHERE job_id IN (:ids) AND name = :name
+
+-- name: outgoing_shards
+SELECT DISTINCT shard FROM {db}.outgoing FORCE INDEX (outgoing_by_shard)
+
+-- name: outgoing_sizes
+-- Of those of one server process.
+SELECT id, payload_bytes FROM {db}.outgoing FORCE INDEX (outgoing_by_origin)
+WHERE shard = :shard AND origin = :origin ORDER BY id LIMIT :limit
+
+-- name: outgoing_left
+-- The oldest of all.
+SELECT id, payload_bytes FROM {db}.outgoing FORCE INDEX (outgoing_by_shard)
+WHERE shard = :shard AND stored_at <= :before ORDER BY stored_at, id LIMIT :limit
+
+-- name: outgoing
+SELECT id, job, name, message_id, payload, kind FROM {db}.outgoing FORCE INDEX (PRIMARY) WHERE id IN (:ids) ORDER BY id
+
+-- name: delete_outgoing
+DELETE FROM {db}.outgoing USING JSON_TABLE('[:ids]', '$[*]' COLUMNS (id BIGINT PATH '$')) AS deletion
+STRAIGHT_JOIN {db}.outgoing FORCE INDEX (PRIMARY) ON outgoing.id = deletion.id
+
+-- name: first_outgoing
+SELECT id FROM {db}.outgoing FORCE INDEX (PRIMARY) ORDER BY id LIMIT 1
 
 -- name: count_jobs
 -- Jobs with a run_after from :first to :last, counted up to :cap.

@@ -13,7 +13,7 @@ from pinlater.server.backends.batches import STEP_JOBS
 from pinlater.server.backends.body_pattern import BodyPattern
 from pinlater.server.backends.body_walk import BodyWalk, SearchedJob
 from pinlater.server.backends.key_turns import job_key
-from pinlater.server.backends.mysql.children import parent_of
+from pinlater.server.backends.mysql.children import parent_number, parent_of
 from pinlater.server.backends.mysql.claim import SMALL_BODY_BYTES, Candidate, Found, MysqlDequeueCall, share_out
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.database import Database
@@ -109,13 +109,22 @@ def _record(database: Database, queue: Queue, row: Any) -> JobRecord:
 
 async def unfinished_children(database: Database, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
     """Return up to ``limit`` jobs with these parents that have not finished and are not asked to stop."""
-    ids = sorted({parent.local_id for parent in parents})
+    ids = sorted({parent_number(parent, database.shard) for parent in parents})
     found: list[JobDescriptor] = []
     for start in range(0, len(ids), STEP_JOBS):
         some = ids[start : start + STEP_JOBS]
         query = database.queries.bind("unfinished_children", parents=some, limit=limit - len(found))
         rows = await database.rows(query) if len(found) < limit else []
         found += [JobDescriptor(name, database.shard, priority, local_id) for name, priority, local_id in rows]
+    return found
+
+
+async def message_ids(database: Database, jobs: Sequence[JobDescriptor], name: str) -> set[str]:
+    """Return the ids of all messages of a name that some of these jobs have."""
+    ids, found = sorted({job.local_id for job in jobs}), set[str]()
+    for start in range(0, len(ids), STEP_JOBS):
+        query = database.queries.bind("message_ids", ids=ids[start : start + STEP_JOBS], name=name.encode())
+        found.update(own.decode() for (own,) in await database.rows(query))
     return found
 
 

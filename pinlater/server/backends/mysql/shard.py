@@ -13,7 +13,6 @@ from pinlater.errors import QueueNotFound
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob
-from pinlater.model.messages import Message, ReceivedMessage
 from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.server.backends.batches import change_in_steps
 from pinlater.server.backends.job_notifications import JobLocation, JobNotifications
@@ -45,13 +44,14 @@ from pinlater.server.backends.mysql.errors import NoRoom
 from pinlater.server.backends.mysql.group_commit import GroupCommit
 from pinlater.server.backends.mysql.keys import forget_rates
 from pinlater.server.backends.mysql.maintenance_probe import MaintenanceProbe
-from pinlater.server.backends.mysql.messages import Incoming, MysqlMessageCall, read_messages, send_messages
+from pinlater.server.backends.mysql.messages import send_messages
 from pinlater.server.backends.mysql.options import MysqlOptions
 from pinlater.server.backends.mysql.orphaned_claims import MysqlOrphanedClaims
 from pinlater.server.backends.mysql.pool import MysqlPool
 from pinlater.server.backends.mysql.queries import Queries
 from pinlater.server.backends.mysql.queue_claims import QueueClaims
 from pinlater.server.backends.mysql.queues import MysqlQueues
+from pinlater.server.backends.mysql.shard_messages import MysqlMessages
 from pinlater.server.backends.mysql.shard_reads import MysqlReads
 from pinlater.server.backends.mysql.statistics import MysqlStatistics
 from pinlater.server.backends.mysql.transaction import Woken
@@ -77,7 +77,7 @@ from pinlater.server.clock import milliseconds_since
 _T = TypeVar("_T")
 
 
-class MysqlShard(MysqlReads, MysqlStatistics):
+class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
     """A shard in one database.
 
     Args:
@@ -111,9 +111,7 @@ class MysqlShard(MysqlReads, MysqlStatistics):
             max_weight=MAX_ACKS,
             is_repeatable=attrgetter("is_repeatable"),
         )
-        self._messages: GroupCommit[MysqlMessageCall, bool] = GroupCommit(
-            name, partial(send_messages, self._database), on_commit=options.on_commit
-        )
+        self._messages = GroupCommit(name, partial(send_messages, self._database), on_commit=options.on_commit)
         self._checkpoints: GroupCommit[MysqlCheckpointCall, MysqlCheckpointed] = GroupCommit(
             name,
             partial(checkpoint_jobs, self._database),
@@ -267,24 +265,6 @@ class MysqlShard(MysqlReads, MysqlStatistics):
         if cancelled.let_through:
             self._claims.restart_scans(at.id)
         return cancelled
-
-    async def send_message(self, job: JobDescriptor, message: Message) -> bool:
-        queues = await self._queues.find([job.queue])
-        if job.queue not in queues:
-            return False
-        call = MysqlMessageCall(Incoming(job, queues[job.queue].id, message))
-        return await self._messages.submit(call, call.weight)
-
-    async def read_messages(
-        self, job: JobDescriptor, name: str, after: int, limit: int, max_bytes: int = MAX_ANSWER_BYTES
-    ) -> list[ReceivedMessage]:
-        at = (await self._queues.find([job.queue])).get(job.queue)
-        if at is None:
-            return []
-        return await read_messages(self._database, at, job, name, after, limit=limit, max_bytes=max_bytes)
-
-    async def unfinished_children(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
-        return await reads.unfinished_children(self._database, parents, limit)
 
     async def release_claims(self, queue: str, source: str) -> int:
         at = await self._queues.get(queue)

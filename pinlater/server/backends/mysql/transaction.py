@@ -28,6 +28,7 @@ class MysqlTransaction:
         now: its time in epoch milliseconds, the same for all its statements.
         is_committing: whether the commit was sent, so that a lost connection leaves its outcome unknown.
         woken: the sleeping jobs that it makes due.
+        outgoing: the shards for whose jobs it leaves messages.
     """
 
     def __init__(self, connection: MysqlConnection, queries: Queries, now: int) -> None:
@@ -38,6 +39,7 @@ class MysqlTransaction:
         self.now = now
         self.is_committing = False
         self.woken: list[Woken] = []
+        self.outgoing: set[str] = set()
 
     def bind(self, name: str, /, **values: Value) -> bytes:
         """Return a statement with its values; see ``Queries.bind``."""

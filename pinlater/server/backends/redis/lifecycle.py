@@ -52,7 +52,7 @@ async def enqueue(scripts: ScriptRunner, queue: str, jobs: Sequence[NewJob], onc
     """Store jobs: nothing -> PENDING; repeatable with an idempotency key only. Return their descriptors."""
     extras = {number: own for number, job in enumerate(jobs, 1) if (own := job[4:]) != _NO_EXTRAS}
     try:
-        packed, last = _extras_arguments(extras) if extras else (b"", ())
+        packed, last = _extras_arguments(extras, scripts.name) if extras else (b"", ())
         arguments = (*key_arguments(once), len(jobs), _runs(jobs), packed, *map(_body, jobs), *last)
     except OverflowError as error:
         raise UnknownError(f"a job cannot be stored, so nothing was changed: {error}") from None
@@ -73,20 +73,19 @@ def _runs(jobs: Sequence[NewJob]) -> str:
 _Extras = tuple[str, str | None, UniqueRule | None, JobKey | None, Parent | None]
 
 
-def _extras_arguments(extras: dict[int, _Extras]) -> tuple[bytes, tuple[str, ...]]:
-    """Return what few jobs have besides, by their numbers, and the mark of what that is, as the script takes them."""
+def _extras_arguments(extras: dict[int, _Extras], shard: str) -> tuple[bytes, tuple[str, ...]]:
+    """Return what few jobs of a shard have besides, by their numbers, and the mark of what that is, for the script."""
     # A job that is replaced may have a key.
     is_keyed = any(rule is not None or key is not None for _, _, rule, key, _ in extras.values())
     is_linked = any(parent is not None for *_, parent in extras.values())
-    packed = pack({number: _stored_extras(*own) for number, own in extras.items()})
+    packed = pack({number: _stored_extras(own, shard) for number, own in extras.items()})
     return packed, mark(is_keyed=is_keyed, is_linked=is_linked)
 
 
-def _stored_extras(
-    status: str, unique: str | None, rule: UniqueRule | None, key: JobKey | None, parent: Parent | None
-) -> tuple[Any, ...]:
-    shared, linked = None if key is None else stored_key(key), None if parent is None else stored_parent(parent)
-    return status, unique, rule, shared, linked
+def _stored_extras(own: _Extras, shard: str) -> tuple[Any, ...]:
+    status, unique, rule, key, parent = own
+    shared = None if key is None else stored_key(key)
+    return status, unique, rule, shared, None if parent is None else stored_parent(parent, shard)
 
 
 def mark(*, is_keyed: bool = False, is_linked: bool = False) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
@@ -9,13 +10,23 @@ from contextlib import suppress
 from pinlater.errors import QueueNotFound
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.messages import Message, ReceivedMessage
-from pinlater.server.backends.records import MESSAGE_OVERHEAD_BYTES, Cancelled
+from pinlater.server.backends.records import MAX_ANSWER_BYTES, MESSAGE_OVERHEAD_BYTES, Cancelled
 from pinlater.server.backends.redis.lifecycle import mark, pack, pack_ids
 from pinlater.server.backends.redis.reads import PAGE_JOBS
-from pinlater.server.backends.redis.records import address_of
+from pinlater.server.backends.redis.records import address_of, address_seen_from
 from pinlater.server.backends.redis.script_calls import ScriptRunner
+from pinlater.server.backends.sharded import OutgoingMessage
 
 _LINKED = mark(is_linked=True)
+
+_OUTGOING = "outgoing"
+"""Key of the shards for which there are messages; see ``inboxes.lua``."""
+
+_OUTGOING_PAGE = 200
+"""Messages that are delivered at once."""
+
+_MOST_IDS = 1000
+"""Messages of one name whose ids are read."""
 
 
 async def cancel(scripts: ScriptRunner, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
@@ -77,20 +88,28 @@ async def unfinished_children(
 ) -> list[JobDescriptor]:
     """Return up to ``limit`` jobs with these parents that run or wait and are not asked to stop."""
     by_queue: defaultdict[str, list[JobDescriptor]] = defaultdict(list)
+    distant: list[str] = []
     for parent in parents:
-        by_queue[parent.queue].append(parent)
+        if parent.shard == scripts.name:
+            by_queue[parent.queue].append(parent)
+        else:
+            distant.append(address_seen_from(scripts.name, parent))
     found: list[JobDescriptor] = []
+    for start in range(0, len(distant), PAGE_JOBS):
+        page = pack(distant[start : start + PAGE_JOBS])
+        children = await scripts.run_for_shard("distant_children", "children", page, limit - len(found))
+        found += (_job(scripts.name, child) for child in children)
     for queue, some in by_queue.items():
         with suppress(QueueNotFound):
             for start in range(0, len(some), PAGE_JOBS):
                 page = pack_ids(some[start : start + PAGE_JOBS])
                 children = await scripts.run("open_children", queue, page, limit - len(found), *_LINKED)
-                found += (_child(scripts.name, child) for child in children)
+                found += (_job(scripts.name, child) for child in children)
     return found
 
 
-def _child(shard: str, child: bytes) -> JobDescriptor:
-    queue, priority, local_id = child.decode().split()
+def _job(shard: str, address: bytes) -> JobDescriptor:
+    queue, priority, local_id = address.decode().split()
     return JobDescriptor(queue, shard, int(priority), int(local_id))
 
 
@@ -104,3 +123,43 @@ async def drop_leftovers(scripts: ScriptRunner) -> None:
             scripts.tell_woken(woken)
             if cursor == b"0":
                 break
+
+
+async def message_ids(scripts: ScriptRunner, jobs: Sequence[JobDescriptor], name: str) -> set[str]:
+    """Return the ids of all messages of a name that some of these jobs have."""
+    reads = (read(scripts, job, name, after=0, limit=_MOST_IDS, max_bytes=MAX_ANSWER_BYTES) for job in jobs)
+    return {message.id for found in await asyncio.gather(*reads) for message in found}
+
+
+async def outgoing_shards(scripts: ScriptRunner) -> set[str]:
+    """Return for which other shards there are messages."""
+    return {shard.decode() for shard in await scripts.command("SMEMBERS", scripts.shard_key(_OUTGOING))}
+
+
+async def read_outgoing(scripts: ScriptRunner, shard: str, left_for_ms: int | None) -> list[OutgoingMessage]:
+    """Return a page of the messages for another shard, the oldest first: new ones, or all that are there so long."""
+    age = "" if left_for_ms is None else left_for_ms
+    entries = await scripts.run_for_shard("read_outgoing", _OUTGOING, shard, _OUTGOING_PAGE, age, is_repeatable=False)
+    return [
+        _outgoing(shard, number.decode(), dict(zip(*[iter(fields)] * 2, strict=True))) for number, fields in entries
+    ]
+
+
+def _outgoing(shard: str, number: str, fields: dict[bytes, bytes]) -> OutgoingMessage:
+    name, own, kind = (fields[field].decode() for field in (b"name", b"id", b"kind"))
+    message = Message(name, own, fields[b"payload"], int(kind))
+    return OutgoingMessage(number, _job(shard, fields[b"job"]), message)
+
+
+async def deliver(scripts: ScriptRunner, messages: Sequence[OutgoingMessage]) -> None:
+    """Store messages from another shard."""
+    flat: list[str | bytes | int] = []
+    for _, job, (name, own, payload, kind) in messages:
+        flat += (address_of(job), name, own, int(kind), payload)
+    scripts.tell_woken(await scripts.run_for_shard("deliver_messages", "inboxes", *flat))
+
+
+async def forget_outgoing(scripts: ScriptRunner, shard: str, messages: Sequence[OutgoingMessage]) -> None:
+    """Delete messages that the shard which they are for has."""
+    numbers = (str(message.number) for message in messages)
+    await scripts.run_for_shard("forget_outgoing", _OUTGOING, shard, *numbers)

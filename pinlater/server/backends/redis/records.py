@@ -96,7 +96,8 @@ def _with_links(record: JobRecord, links: _Links, head: str) -> JobRecord:
     parent = None
     if links.p is not None:
         queue, priority, local_id, position, name = links.p.split(" ", 4)
-        shard = head.split(":")[1]
+        shard, _, queue = queue.rpartition(":")
+        shard = f"s{shard}" if shard else head.split(":")[1]
         parent = Parent(f"{queue}:{shard}:p{priority}:{local_id}", name, int(position))
     return record._replace(
         is_cancelled=links.c and record.state != SUCCEEDED,
@@ -105,14 +106,19 @@ def _with_links(record: JobRecord, links: _Links, head: str) -> JobRecord:
     )
 
 
-def stored_parent(parent: Parent) -> str:
-    """Return a parent as scripts take it."""
-    return f"{_address_of(parent.descriptor)} {parent.position} {parent.name}"
+def stored_parent(parent: Parent, shard: str) -> str:
+    """Return the parent of a job on a shard, as scripts take it."""
+    return f"{_address_seen_from(shard, parent.descriptor)} {parent.position} {parent.name}"
 
 
 @lru_cache(maxsize=256)  # few parents, many children
-def _address_of(descriptor: str) -> str:
-    return address_of(JobDescriptor.parse(descriptor))
+def _address_seen_from(shard: str, descriptor: str) -> str:
+    return address_seen_from(shard, JobDescriptor.parse(descriptor))
+
+
+def address_seen_from(shard: str, job: JobDescriptor) -> str:
+    """Return the address of a job for scripts on a shard: on another one, the name of that comes first."""
+    return address_of(job) if job.shard == shard else f"{job.shard}:{address_of(job)}"
 
 
 def address_of(job: JobDescriptor) -> str:

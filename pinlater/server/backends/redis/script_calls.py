@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from redis.exceptions import (
@@ -64,6 +64,7 @@ class ScriptRunner:
         connection: to the shard.
         now: returns the time argument of scripts, see ``clock.lua``.
         on_woken: receives what scripts return of the sleeps that they have ended; see ``tell_woken``.
+        on_outgoing: receives the shards for which scripts have left messages.
     """
 
     def __init__(
@@ -72,20 +73,29 @@ class ScriptRunner:
         connection: SharedConnection,
         now: Callable[[], int | str],
         on_woken: Callable[[list[Woken]], None] = lambda _: None,
+        on_outgoing: Callable[[Collection[str]], None] = lambda _: None,
     ) -> None:
         self.name = name
         self._connection = connection
         self.now = now
         self._on_woken = on_woken
+        self._on_outgoing = on_outgoing
 
     def tell_woken(self, last_values: Sequence[Any]) -> None:
-        """Tell of the sleeps that a script has ended.
+        """Tell of the sleeps that a script has ended, and for which shards it has left messages.
 
         Args:
-            last_values: of its answer: nothing, or a list of queue, priority and number of jobs of each.
+            last_values: of its answer: nothing, or a list of queue, priority and number of jobs of each sleep, and of
+                each shard alone.
         """
-        if last_values and last_values[0]:
-            self._on_woken([Woken(queue.decode(), priority, count) for queue, priority, count in last_values[0]])
+        if not last_values or not last_values[0]:
+            return
+        woken = [Woken(one[0].decode(), *one[1:]) for one in last_values[0] if len(one) > 1]
+        shards = {one[0].decode() for one in last_values[0] if len(one) == 1}
+        if woken:
+            self._on_woken(woken)
+        if shards:
+            self._on_outgoing(shards)
 
     def queue_key(self, queue: str) -> str:
         """Return the prefix of all keys of a queue."""
@@ -111,9 +121,9 @@ class ScriptRunner:
                 raise self._cannot_serve(error) from None
             raise UnknownError(f"shard {self.name} refused the call: {error}") from None
 
-    async def run_for_shard(self, script: str, name: str, *arguments: Any) -> Any:
+    async def run_for_shard(self, script: str, name: str, *arguments: Any, is_repeatable: bool = True) -> Any:
         """Run a script on a key that belongs to no single queue and return its result; see ``run``."""
-        return await self.run(script, name, *arguments, key=self.shard_key(name))
+        return await self.run(script, name, *arguments, key=self.shard_key(name), is_repeatable=is_repeatable)
 
     async def run(
         self,

@@ -11,7 +11,6 @@ from pinlater.errors import ShardConnectionFailed, UnknownError
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob
-from pinlater.model.messages import Message, ReceivedMessage
 from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.server.backends.job_notifications import JobLocation, JobNotifications
 from pinlater.server.backends.records import (
@@ -39,6 +38,7 @@ from pinlater.server.backends.redis.orphaned_claims import RedisOrphanedClaims
 from pinlater.server.backends.redis.queues import RedisQueues
 from pinlater.server.backends.redis.resp import RespConnection
 from pinlater.server.backends.redis.script_calls import ScriptRunner, Woken
+from pinlater.server.backends.redis.shard_messages import RedisMessages
 from pinlater.server.backends.redis.shard_reads import RedisReads
 from pinlater.server.backends.redis.statistics import RedisStatistics
 from pinlater.server.backends.sharded import (
@@ -59,7 +59,7 @@ _CLOCK_READING_SECONDS = 3600
 """Lifetime of that key."""
 
 
-class RedisShard(RedisReads, RedisStatistics):
+class RedisShard(RedisReads, RedisMessages, RedisStatistics):
     """A shard in one Redis database.
 
     It has two connections: one for the calls of workers and producers, one for calls that may take longer. All keys
@@ -96,14 +96,15 @@ class RedisShard(RedisReads, RedisStatistics):
         self._slow_connection = SharedConnection(name, endpoint, self._slow_handshake)
         self._clock = ShardClock()
         now = now_ms or self._steady_now
-        self._scripts = ScriptRunner(name, self._connection, now, self._notify_woken)
-        self._slow_scripts = ScriptRunner(name, self._slow_connection, now, self._notify_woken)
+        self._scripts = ScriptRunner(name, self._connection, now, self._notify_woken, self._notify_outgoing)
+        self._slow_scripts = ScriptRunner(name, self._slow_connection, now, self._notify_woken, self._notify_outgoing)
         self._queues = RedisQueues(self._slow_scripts)
         self._due_index = DueIndex(self._slow_scripts, self._queues.names)
         self._durability = DurabilityCheck(name)
         self._notifications = notifications or JobNotifications()
         self._channel = JobChannel(self._scripts, endpoint, notifications)
         self._orphaned = RedisOrphanedClaims(self._slow_scripts, self._notify_released, on_commit)
+        self.on_outgoing = lambda _: None
 
     async def _slow_handshake(self, connection: RespConnection) -> None:
         await handshake(connection)
@@ -265,16 +266,7 @@ class RedisShard(RedisReads, RedisStatistics):
     async def release_claims(self, queue: str, source: str) -> int:
         return self._notify(queue, await lifecycle.release(self._slow_scripts, queue, by="source", which=source))
 
-    async def send_message(self, job: JobDescriptor, message: Message) -> bool:
-        return await messages.send(self._scripts, job, message)
-
-    async def read_messages(
-        self, job: JobDescriptor, name: str, after: int, limit: int, max_bytes: int = MAX_ANSWER_BYTES
-    ) -> list[ReceivedMessage]:
-        return await messages.read(self._slow_scripts, job, name, after=after, limit=limit, max_bytes=max_bytes)
-
-    async def unfinished_children(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
-        return await messages.unfinished_children(self._slow_scripts, parents, limit)
+    # Messages: see ``RedisMessages``
 
     # Reads: see ``RedisReads``
 

@@ -4,6 +4,7 @@ from pinlater.server.backends.sharded.server_list import meet_servers
 from pinlater.server.backends.sharded.shard import (
     CallResult,
     DuePriorities,
+    OutgoingMessage,
     Shard,
     ShardFull,
     ShardSpec,
@@ -18,6 +19,7 @@ __all__ = [
     "ClockRecord",
     "ClockUpdater",
     "DuePriorities",
+    "OutgoingMessage",
     "Shard",
     "ShardClock",
     "ShardFull",

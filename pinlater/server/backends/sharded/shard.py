@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from pinlater.errors import ShardConnectionFailed
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.messages import Message
 from pinlater.server.backends.records import MAX_ANSWER_BYTES, Claim, Dequeued, StoreSize
 from pinlater.server.backends.store import Store
 from pinlater.server.backends.token_bucket import Tokens
@@ -80,6 +82,20 @@ class DuePriorities(NamedTuple):
         )
 
 
+class OutgoingMessage(NamedTuple):
+    """A message that a shard has for a job of another shard.
+
+    Attributes:
+        number: by which the shard knows it.
+        job: that it is for.
+        message: what it says.
+    """
+
+    number: int | str
+    job: JobDescriptor
+    message: Message
+
+
 class Shard(Store, Protocol):
     """A store that keeps a part of the jobs of every queue, and answers a few more questions.
 
@@ -89,11 +105,17 @@ class Shard(Store, Protocol):
     ``QueueNotFound`` for those that it does not have; the sharded store knows whether another shard has them. It does
     not connect before its first call.
 
+    A parent may be on another shard. Then ``enqueue_jobs`` does not ask for it, ``unfinished_children`` finds its
+    children all the same, and what ends one leaves the message for that shard, in the same transaction: see
+    ``outgoing_messages``.
+
     Positions of ``scan_jobs`` may lie between jobs: ``local_id`` 0 is before all jobs of that moment, ``2**63 - 1``
     behind them. Those that it returns need not name the shard.
     """
 
     name: str
+    on_outgoing: Callable[[Collection[str]], None]
+    """Called in the event loop, after a commit that has left messages, with the shards that these are for."""
 
     @property
     def waiting(self) -> int:
@@ -134,6 +156,42 @@ class Shard(Store, Protocol):
         It is one query, however many queues there are.
 
         State: unchanged.
+        Repeat: safe.
+        """
+
+    async def message_ids(self, jobs: Sequence[JobDescriptor], name: str) -> set[str]:
+        """Return the ids of all messages of a name that some of these jobs have."""
+
+    async def outgoing_shards(self) -> set[str]:
+        """Return for which other shards there are messages.
+
+        State: unchanged.
+        Repeat: safe.
+        """
+
+    async def outgoing_messages(self, shard: str, left_for_ms: int | None = None) -> list[OutgoingMessage]:
+        """Return the oldest messages for another shard, as many as that shard takes at once.
+
+        Without ``left_for_ms``, they are not returned to other servers, so that each message is mostly delivered by
+        one; with it, they are those that are there for so long, whoever has them.
+
+        State: unchanged.
+        Repeat: safe; what another call has returned may be missing.
+        """
+
+    async def deliver_messages(self, messages: Sequence[OutgoingMessage]) -> None:
+        """Store messages from another shard; those to jobs that are not there or have finished are dropped.
+
+        State: as for ``send_message``.
+        Fence: name and id of each.
+        Repeat: safe.
+        """
+
+    async def forget_outgoing(self, shard: str, messages: Sequence[OutgoingMessage]) -> None:
+        """Delete messages that the shard which they are for has.
+
+        State: jobs unchanged.
+        Fence: their numbers, which no other messages get.
         Repeat: safe.
         """
 

@@ -5,7 +5,12 @@
 --     "i" name NUL id      empty; so a second one of the same id is noticed
 --     "m" name NUL number  a digit for its kind, id, NUL, payload
 --   "children:" and its member, a set of the addresses of its children that run or wait and are not asked to stop
--- The address of a job is its queue, priority and id, with blanks between.
+-- The address of a job is its queue, priority and id, with blanks between. That of one on another shard has the name of
+-- that shard and a colon in front; of such a job there are these keys of the shard:
+--   "children:" and its address, a set as above
+--   "outgoing:" and the name of its shard, a stream of the messages for all jobs of that shard, until it has them
+--   that and ":returned", the id of the newest of these messages that a server delivers
+--   "outgoing", a set of the shards for which there are messages
 -- Functions about them are defined by "open_inboxes" when they are needed; see keys.lua for the reason.
 local DELETED = '4'
 local open_inboxes
@@ -107,10 +112,33 @@ if HAS_LINKS then
       wake(QUEUE, prefix, member, line)
     end
 
+    -- Returns the name of another shard that a job is on, and its address there; nothing if it is on this one.
+    function inboxes.is_distant(address)
+      return string.match(address, '^([^:]+):(.*)$')
+    end
+
+    -- Leaves messages for a job of another shard, by their names; see "store_messages". It notes that, like ended sleeps,
+    -- as {name of that shard}.
+    local function leave(shard, address, messages)
+      for name, some in pairs(messages) do
+        for at = 1, #some, 3 do
+          redis.call('XADD', SHARD .. '}:outgoing:' .. shard, '*', 'job', address, 'name', name, 'id', some[at],
+            'kind', some[at + 1], 'payload', some[at + 2])
+        end
+      end
+      redis.call('SADD', SHARD .. '}:outgoing', shard)
+      inboxes.woken[#inboxes.woken + 1] = {shard}
+    end
+
     -- Stores messages to a job that has not finished, by their names, and ends its sleep if that fulfils one of its
     -- waits; see "store_messages".
     -- Returns whether there is such a job.
     function inboxes.deliver(address, messages)
+      local shard, there = inboxes.is_distant(address)
+      if shard then
+        leave(shard, there, messages)
+        return true
+      end
       local at, member, priority, queue = find(address)
       local line, state = open_line(at, member, priority)
       if not line then
@@ -211,8 +239,12 @@ if HAS_LINKS then
       return known_address, #known_head + 1
     end
 
-    -- Adds children to those of a job, if that has not finished.
+    -- Adds children to those of a job, unless that is on this shard and has finished.
     function inboxes.add_children(address, children)
+      if inboxes.is_distant(address) then
+        call_in_chunks('SADD', SHARD .. '}:children:' .. address, children)
+        return
+      end
       local at, member, priority = find(address)
       if open_line(at, member, priority) then
         call_in_chunks('SADD', at .. 'children:' .. member, children)
@@ -221,10 +253,32 @@ if HAS_LINKS then
     end
 
     function inboxes.remove_children(address, children)
+      if inboxes.is_distant(address) then
+        call_in_chunks('SREM', SHARD .. '}:children:' .. address, children)
+        return
+      end
       local at, member = find(address)
       if at then
         call_in_chunks('SREM', at .. 'children:' .. member, children)
       end
+    end
+
+    -- Adds to "found" some of the children that are in the set "key" and run or wait and are not asked to stop, "left"
+    -- at most. The others are taken out of it: their queue was deleted, or servers of earlier versions have ended them.
+    function inboxes.find_children(key, found, left)
+      local before = #found
+      local some, gone
+      repeat -- until some are found, or there are none
+        some, gone = left > 0 and redis.call('SRANDMEMBER', key, left) or {}, {}
+        for _, child in ipairs(some) do
+          if inboxes.is_open(child) then
+            found[#found + 1] = child
+          else
+            gone[#gone + 1] = child
+          end
+        end
+        call_in_chunks('SREM', key, gone)
+      until #found > before or #gone == 0
     end
     return inboxes
   end

@@ -5,12 +5,12 @@ if HAS_LINKS then
   families = {}
   local links, children, inboxes = {}, {}, open_inboxes()
 
-  -- Returns the error for the first parent that must not get children; nil: there is none.
+  -- Returns the error for the first parent on this shard that must not get children; nil: there is none.
   function families.check(parents)
     for _, parent in pairs(parents) do
       local address = inboxes.address_in(parent)
       if not children[address] then
-        if not inboxes.is_open(address) then
+        if not inboxes.is_distant(address) and not inboxes.is_open(address) then
           return 'NOPARENT ' .. address
         end
         children[address] = {}

@@ -1,0 +1,64 @@
+"""Messages to jobs of other shards: they stay in the shard that they come from until the others have them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.messages import Message
+from pinlater.server.backends.answers import end_of_answer
+from pinlater.server.backends.mysql.connection import MysqlConnection
+from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.transaction import MysqlTransaction
+from pinlater.server.backends.sharded import OutgoingMessage
+
+_PAGE_MESSAGES, _PAGE_BYTES = 500, 4 * 1024 * 1024
+
+_ORIGIN = secrets.randbits(62)
+"""Stands for this process."""
+
+
+def leave_ends(transaction: MysqlTransaction, parent: JobDescriptor, ids: Sequence[int]) -> None:
+    """Leave messages for a parent on another shard, of the ends of jobs; they are stored with the next statements."""
+    transaction.outgoing.add(parent.shard)
+    shard = parent.shard.encode()
+    transaction.later(transaction.bind("leave_ends", ids=ids, shard=shard, origin=_ORIGIN, now=transaction.now))
+
+
+async def shards(database: Database) -> set[str]:
+    """Return for which shards there are messages."""
+    return {shard.decode() for (shard,) in await database.rows(database.queries.bind("outgoing_shards"))}
+
+
+async def read(database: Database, shard: str, left_for_ms: int | None) -> list[OutgoingMessage]:
+    """Return a page of the messages for a shard, the oldest first: of this process, or all that are there so long."""
+    bind, name = database.queries.bind, shard.encode()
+    if left_for_ms is None:
+        find = bind("outgoing_sizes", shard=name, limit=_PAGE_MESSAGES, origin=_ORIGIN)
+    else:
+        before = database.now_ms() - left_for_ms
+        find = bind("outgoing_left", shard=name, limit=_PAGE_MESSAGES, before=before)
+
+    async def read_page(connection: MysqlConnection) -> list[OutgoingMessage]:
+        [sizes] = await connection.run(find)
+        end, _ = end_of_answer([size for _, size in sizes.rows], 0, _PAGE_MESSAGES, _PAGE_BYTES)
+        if not end:
+            return []
+        [found] = await connection.run(bind("outgoing", ids=[number for number, _ in sizes.rows[:end]]))
+        return [
+            OutgoingMessage(number, JobDescriptor.parse(job.decode()), Message(name.decode(), own.decode(), *rest))
+            for number, job, name, own, *rest in found.rows
+        ]
+
+    return await database.read(read_page)
+
+
+async def forget(database: Database, messages: Sequence[OutgoingMessage]) -> None:
+    """Delete messages that their shard has."""
+    ids = sorted(int(message.number) for message in messages)
+
+    async def change(transaction: MysqlTransaction) -> None:
+        await transaction.run(transaction.bind("delete_outgoing", ids=ids))
+
+    await database.change(change, is_repeatable=True)

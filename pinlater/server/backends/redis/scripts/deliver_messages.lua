@@ -1,0 +1,19 @@
+-- Stores messages that come from other shards, to jobs that have not finished, and ends sleeps that wait for them.
+-- KEYS[1] is a key of the shard. ARGV[2] on, of each: address of the job, see inboxes.lua; name and id of the message, a
+-- digit for its kind, payload.
+-- Returns {ended sleeps: see links.lua}.
+-- standalone
+-- parts: clock chunks no_queue records failures key_rates keys inboxes
+local inboxes, jobs = open_inboxes(), {}
+for at = 2, #ARGV, 5 do
+  local address, name, id, kind, payload = unpack(ARGV, at, at + 4)
+  jobs[address] = jobs[address] or {}
+  local messages = jobs[address][name] or {}
+  jobs[address][name] = messages
+  local last = #messages
+  messages[last + 1], messages[last + 2], messages[last + 3] = id, kind, payload
+end
+for address, messages in pairs(jobs) do
+  inboxes.deliver(address, messages)
+end
+return {inboxes.woken}
