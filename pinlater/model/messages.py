@@ -67,7 +67,7 @@ class MessageWait(NamedTuple):
 
 
 class Parent(NamedTuple):
-    """The job that waits for the end of another one, its child. Both are on one shard, perhaps in different queues.
+    """The job that waits for the end of another one, its child, which may be in another queue and on another shard.
 
     Attributes:
         descriptor: of the parent.

@@ -81,8 +81,8 @@ struct PinLaterJob {
   106: optional i32 maxRunningOfKey,
   // The jobs of the key run one after the other, in the order of their enqueues, also when one is retried.
   107: optional bool keyInOrder,
-  // The job that waits for the end of this one, its parent, and gets a message then. It is on the same shard. While it is
-  // not there, has finished or is asked to stop, this job is refused. With it come the two that follow.
+  // The job that waits for the end of this one, its parent, and gets a message then. While it is not there, has
+  // finished or is asked to stop, this job is refused. With it come the two that follow.
   108: optional string parentDescriptor,
   // Name of the message, 1 to 200 characters.
   109: optional string parentMessageName,

@@ -62,9 +62,13 @@ for method in ("release", "succeeded", "failed"):
     deadly(AckBuffer, method)
 
 
-class Child(Job[int], queue="touch", backoff=SOON):
+class Child(Job[int], queue="touch", backoff=SOON, key="shard_key"):
     name: str
     number: int
+
+    @property
+    def shard_key(self):
+        return f"{self.name} {self.number}"
 
     def run(self, context):
         doomed.update(place="")

@@ -42,6 +42,14 @@ class ServerStore(Store, Protocol):
     def notifications_lost(self) -> None:
         """Take note that there may have been others."""
 
+    async def relay_messages(self) -> None:
+        """Begin to deliver the messages that jobs have left for jobs of other shards, as far as that was not done.
+
+        State: as for ``send_message``.
+        Fence: name and id of each message.
+        Repeat: safe.
+        """
+
     def shard_states(self) -> list[ShardState]:
         """Return the state of each shard."""
 

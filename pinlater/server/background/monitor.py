@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from pinlater.errors import ServerError
 from pinlater.model.failure_groups import CLAIM_EXPIRED
+from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.backends.statistics_buffer import StatisticsBuffer
-from pinlater.server.backends.store import Store
 from pinlater.server.background.stall_detector import GracePeriod, StallDetector
 from pinlater.server.broker import Broker
 from pinlater.server.clock import elapsed_seconds
@@ -25,7 +25,7 @@ _FORGET_STATISTICS_SECONDS = 10.0
 
 
 class Monitor:
-    """Expires claims, and collects finished jobs and stored results of calls.
+    """Expires claims, collects finished jobs and stored results of calls, and delivers messages that were left behind.
 
     Args:
         backend: the store.
@@ -39,7 +39,7 @@ class Monitor:
 
     def __init__(
         self,
-        backend: Store,
+        backend: ServerStore,
         broker: Broker,
         settings: Settings,
         metrics: Metrics,
@@ -97,8 +97,14 @@ class Monitor:
             self._collect(limit),
             self._backend.forget_results(limit),
             self._forget_statistics(limit),
+            self._relay_messages(),
         )
         return max(done) >= limit
+
+    async def _relay_messages(self) -> int:
+        """Have those messages to jobs of other shards delivered that were left behind."""
+        await self._backend.relay_messages()
+        return 0
 
     async def _reap(self, limit: int, asked_at: float, grace_period: GracePeriod) -> int:
         age_ms, quiet_ms = grace_period

@@ -111,23 +111,6 @@ async def cancel(group: ShardGroup, queue: str, jobs: Sequence[JobDescriptor], s
     )
 
 
-async def unfinished_children(
-    registry: ShardRegistry, parents: Sequence[JobDescriptor], limit: int
-) -> list[JobDescriptor]:
-    """Return children of jobs, from the shards of these, up to ``limit`` in all.
-
-    Raises:
-        UnknownError: a descriptor names no shard that there is.
-        ServiceError: of a shard.
-    """
-    groups = _jobs_by_shard(parents)
-    handles = [registry.named(name) for name in groups]
-    answers = await asyncio.gather(
-        *(handle.ask(lambda shard: shard.unfinished_children(groups[shard.name], limit)) for handle in handles)
-    )
-    return list(chain.from_iterable(answers))[:limit]
-
-
 async def count(
     registry: ShardRegistry, jobs: Sequence[JobDescriptor], call: Callable[[Shard, list[JobDescriptor]], Awaitable[int]]
 ) -> int:

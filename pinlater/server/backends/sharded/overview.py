@@ -1,4 +1,4 @@
-"""What a server shows of a sharded store: which shards answer, how large they are, what waits for them."""
+"""What a server knows and asks of a sharded store beside the verbs: which shards answer, what waits for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pinlater.server.metrics.shard_state import ShardState
 
 
 class StoreOverview:
-    """Shows the state of a group of shards.
+    """Shows the state of a group of shards, and has their messages to each other delivered.
 
     Attributes:
         group: the shards.
@@ -24,6 +24,10 @@ class StoreOverview:
     def waiting(self) -> int:
         """Write requests that have no result yet."""
         return sum(handle.shard.waiting for handle in self.group.registry)
+
+    async def relay_messages(self) -> None:
+        """Begin to deliver the messages that were left behind; see ``ServerStore``."""
+        await self.group.relay.start_all()
 
     @property
     def shards(self) -> int:

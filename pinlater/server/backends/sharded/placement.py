@@ -9,16 +9,17 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from math import inf
 from operator import attrgetter
 from typing import Generic, NamedTuple, TypeVar
 
-from pinlater.errors import EnqueueRejected, NoHealthyShards, ServiceError
+from pinlater.errors import NoHealthyShards, QueueNotFound, ServiceError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sharded.fan_out import ask_all, no_healthy_shards
 from pinlater.server.backends.sharded.partial_failure import partial_failure
-from pinlater.server.backends.sharded.shard import Shard, ShardFull, ShardUnreachable
+from pinlater.server.backends.sharded.shard import CallResult, Shard, ShardFull, ShardUnreachable
 from pinlater.server.backends.sharded.shard_handle import ShardHandle
 from pinlater.server.backends.sharded.shard_registry import ShardRegistry
 from pinlater.server.log_rate_limit import LogRateLimit
@@ -29,7 +30,11 @@ log.addFilter(LogRateLimit())
 _J = TypeVar("_J", bound=NewJob | JobRecord)
 
 _key = attrgetter("key")
-_parent = attrgetter("parent")
+parent_of = attrgetter("parent")
+"""Returns the parent of a job; None: it has none."""
+
+TOGETHER = 1000
+"""So many children of a call are where their parent is, which costs less; those after them spread over the shards."""
 
 _PATIENCE_SECONDS = 2.5
 """After this time, no further shard is tried. One that takes connections and is silent is given up after 2 s."""
@@ -59,18 +64,24 @@ class NewJobs(NamedTuple, Generic[_J]):
     def are_bound(self) -> bool:
         """Whether something binds a job to a shard: a key, unique or shared, or a parent."""
         jobs = self.jobs
-        return any(map(self.unique_key_of, jobs)) or any(map(_key, jobs)) or any(map(_parent, jobs))
+        return any(map(self.unique_key_of, jobs)) or any(map(_key, jobs)) or any(map(parent_of, jobs))
+
+    @property
+    def have_parents(self) -> bool:
+        """Whether some of the jobs are children."""
+        return any(map(parent_of, self.jobs))
 
     def keys(self) -> list[str | None]:
         """Return what selects the shard of each job: the key that it shares with others comes before its unique key."""
         return [self.unique_key_of(job) if job.key is None else job.key.text for job in self.jobs]
 
-    def shards(self) -> list[str | None]:
-        """Return the shard of each job's parent; None: it has no parent."""
-        parents = list(map(_parent, self.jobs))
+    def shards(self, *, can_spread: bool) -> list[str | None]:
+        """Return the shard that each job goes to, if it has no key: that of its parent; None: any will do."""
+        parents = list(map(parent_of, self.jobs))
         names = {None if parent is None else parent.descriptor for parent in parents}  # few parents, many children
         shards = {name: JobDescriptor.parse(name).shard for name in names if name is not None}
-        return [None if parent is None else shards[parent.descriptor] for parent in parents]
+        end = TOGETHER if can_spread else inf
+        return [None if parent is None or parent.position >= end else shards[parent.descriptor] for parent in parents]
 
     def part(self, places: Sequence[int]) -> NewJobs[_J]:
         """Return some of the jobs, with an idempotency key of their own."""
@@ -88,17 +99,17 @@ def _part_of(key: bytes, places: Sequence[int]) -> bytes:
 async def store(registry: ShardRegistry, given: NewJobs[_J], call: StoreCall[_J]) -> list[str]:
     """Store jobs; return their descriptors in the same order.
 
-    Jobs that nothing binds to a shard go with others of the call, or to the first shard that answers. One with a parent
-    goes to the shard of its parent, and if there are several shards, it cannot have a key, which may select another
-    one. One that shares a key with others, or else has a unique key, goes to the shard that this key selects and to no
-    other: there it is unique, or waits its turn, as long as the shards stay the same. All these shards are pinged
-    before anything is stored. Jobs with keys go first: if the call fails half-way and is made again, the jobs that were
-    stored are found by their unique keys, or by the idempotency key of the call, and nothing is stored twice. The error
-    says so: a shard may answer and still refuse its part, and jobs that others stored may be running by then, so they
-    are not deleted.
+    Jobs that nothing binds to a shard go with others of the call, or to the first shard that answers. One that shares a
+    key with others, or else has a unique key, goes to the shard that this key selects and to no other: there it is
+    unique, or waits its turn, as long as the shards stay the same. One with a parent and no key goes to the shard of
+    its parent. All these shards are pinged before anything is stored. Jobs with keys go first: if the call fails
+    half-way and is made again, the jobs that were stored are found by their unique keys, or by the idempotency key of
+    the call, and nothing is stored twice. The error says so: a shard may answer and still refuse its part, and jobs
+    that others stored may be running by then, so they are not deleted.
 
     When the call is sent again, all healthy shards are asked first whether they have the jobs. A shard that stored
-    them and does not answer by then cannot say so, and they are stored once more: rather twice than never.
+    them and does not answer by then cannot say so, and they are stored once more: rather twice than never. But children
+    are not: who stores them is a job, which tries again.
 
     Args:
         registry: the shards.
@@ -107,7 +118,6 @@ async def store(registry: ShardRegistry, given: NewJobs[_J], call: StoreCall[_J]
 
     Raises:
         NoHealthyShards: no shard takes jobs at present.
-        EnqueueRejected: a job has a parent and a key.
         ServiceError: of a shard.
     """
     if not given.are_bound:
@@ -170,7 +180,7 @@ async def _store_together(
     """Store jobs on the shard that they have to go to, or if there is none, on the first one that takes them."""
     once = given.once
     if once is not None and once.is_repeat and len(registry) > 1:  # a single one checks by itself
-        known = await _stored_before(registry, given, once)
+        known = await _stored_before(registry, given, once, must_know=home is None and given.have_parents)
         if known is not None:
             return known
     if home is not None:
@@ -202,12 +212,31 @@ def _in_turn(registry: ShardRegistry, once: IdempotencyKey | None) -> list[Shard
     return sorted(handles, key=lambda handle: rank(handle.name, key), reverse=True)
 
 
-async def _stored_before(registry: ShardRegistry, given: NewJobs[_J], once: IdempotencyKey) -> list[str] | None:
-    """Return the descriptors that an earlier call with the same key got; None if no shard that answers knows of one."""
+async def _stored_before(
+    registry: ShardRegistry, given: NewJobs[_J], once: IdempotencyKey, *, must_know: bool
+) -> list[str] | None:
+    """Return the descriptors that an earlier call with the same key got; None if no shard that answers knows of one.
+
+    Raises:
+        ShardUnreachable: ``must_know``, but not all shards answer.
+    """
     queue = given.queue
-    for handle, result in await ask_all(registry.healthy(), lambda shard: shard.call_result(queue, once.value)):
+
+    async def result_of(shard: Shard) -> CallResult | None:
+        try:
+            return await shard.call_result(queue, once.value)
+        except QueueNotFound:
+            return None
+
+    answers = await ask_all(registry.healthy(), result_of)
+    for handle, result in answers:
         if result is not None:
             return result.names(f"{queue}:s{handle.name}:p", map(given.priority_of, given.jobs))
+    silent = {handle.name for handle in registry} - {handle.name for handle, _ in answers}
+    if must_know and silent:
+        raise ShardUnreachable(
+            f"shard {min(silent)} does not say whether it has these children already, so none was stored"
+        )
     return None
 
 
@@ -220,7 +249,7 @@ def _places(registry: ShardRegistry, given: NewJobs[_J]) -> list[tuple[ShardHand
     if not handles:
         raise no_healthy_shards()
     alike: defaultdict[tuple[str | None, str | None], list[int]] = defaultdict(list)
-    for place, key_and_shard in enumerate(zip(given.keys(), given.shards(), strict=True)):
+    for place, key_and_shard in enumerate(zip(given.keys(), given.shards(can_spread=len(registry) > 1), strict=True)):
         alike[key_and_shard].append(place)
     groups: defaultdict[ShardHandle | None, list[int]] = defaultdict(list)
     for (key, shard), places in alike.items():
@@ -234,14 +263,9 @@ def _places(registry: ShardRegistry, given: NewJobs[_J]) -> list[tuple[ShardHand
 def _handle_for(
     registry: ShardRegistry, handles: Sequence[ShardHandle], key: str | None, shard: str | None
 ) -> ShardHandle | None:
-    if shard is None:
-        return None if key is None else _home_of(key, handles)
-    if key is not None and len(registry) > 1:
-        raise EnqueueRejected(
-            f"a job has the key {key[:100]!r} and a parent: each selects a shard; leave out the key, or enqueue "
-            "the job without a parent and let it answer by an event, for which the other job waits"
-        )
-    return registry.named(shard)
+    if key is not None:
+        return _home_of(key, handles)
+    return None if shard is None else registry.named(shard)
 
 
 def _home_of(key: str, handles: Sequence[ShardHandle]) -> ShardHandle:

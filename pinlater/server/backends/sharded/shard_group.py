@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from pinlater.errors import QueueNotFound, ShardConnectionFailed
 from pinlater.server.backends.sharded.due_priorities import DuePriorityMap
 from pinlater.server.backends.sharded.fan_out import Call, ask_all
+from pinlater.server.backends.sharded.message_relay import MessageRelay
 from pinlater.server.backends.sharded.shard import Shard, ShardSpec
 from pinlater.server.backends.sharded.shard_handle import OnCall, ShardHandle
 from pinlater.server.backends.sharded.shard_registry import ShardRegistry
@@ -25,6 +27,7 @@ class ShardGroup:
     Attributes:
         registry: the shards.
         due_priorities: which priorities of a queue the shards have due jobs of.
+        relay: delivers messages from one shard to another.
 
     Args:
         make: makes a shard, which must not connect before its first call.
@@ -33,9 +36,14 @@ class ShardGroup:
     """
 
     def __init__(self, make: Callable[[ShardSpec], Shard], due_priorities: DuePriorityMap, on_call: OnCall) -> None:
-        self.registry = ShardRegistry(make, on_call)
+        self.registry = ShardRegistry(lambda spec: self._with_relay(make(spec)), on_call)
+        self.relay = MessageRelay(self.registry)
         self.due_priorities = due_priorities
         self._deleting: Counter[str] = Counter()
+
+    def _with_relay(self, shard: Shard) -> Shard:
+        shard.on_outgoing = partial(self.relay.start, shard.name)
+        return shard
 
     def healthy(self) -> list[ShardHandle]:
         """Return the healthy shards in random order."""
@@ -78,3 +86,8 @@ class ShardGroup:
             raise ShardConnectionFailed(
                 f"queue {queue} is still on shard {', '.join(left)}, which does not answer; delete it again later"
             )
+
+    async def close(self) -> None:
+        """Close all shards; messages that are not delivered stay on them."""
+        await self.relay.close()
+        await self.registry.close()

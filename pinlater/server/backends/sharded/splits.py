@@ -15,7 +15,7 @@ from pinlater.errors import ServiceError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.server.backends.records import IdempotencyKey
-from pinlater.server.backends.sharded import by_descriptor, limited_changes, placement
+from pinlater.server.backends.sharded import by_descriptor, distant_children, limited_changes, placement
 from pinlater.server.backends.sharded.fan_out import ask_all
 from pinlater.server.backends.sharded.shard import Shard
 from pinlater.server.backends.sharded.shard_group import ShardGroup
@@ -117,6 +117,8 @@ def at_placement(
             return group.ask_owner(handle, queue, lambda shard: getattr(shard, name)(queue, some, once=part, **options))
 
         given = placement.NewJobs(queue, jobs, priority_of, unique_key_of, once)
+        if any(map(placement.parent_of, jobs)):
+            return distant_children.store(group, given, store_at)
         return placement.store(group.registry, given, store_at)
 
     return cast("Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, list[str]]]", call)

@@ -28,7 +28,7 @@ from pinlater.server.backends.records import (
     KeptReport,
     Settled,
 )
-from pinlater.server.backends.sharded import by_descriptor, limits, merges, reports, scan, statistics
+from pinlater.server.backends.sharded import by_descriptor, distant_children, limits, merges, reports, scan, statistics
 from pinlater.server.backends.sharded.claim import DequeueOptions, ShardClaimer
 from pinlater.server.backends.sharded.due_priorities import DuePriorityMap
 from pinlater.server.backends.sharded.fan_out import ask_all
@@ -201,7 +201,7 @@ class ShardedStore(StoreOverview):
         )
 
     async def unfinished_children(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
-        return await by_descriptor.unfinished_children(self.group.registry, parents, limit)
+        return await distant_children.unfinished_children(self.group.registry, parents, limit)
 
     # Reads
 
@@ -275,4 +275,4 @@ class ShardedStore(StoreOverview):
 
     async def close(self) -> None:
         await self._claimer.close()
-        await self.group.registry.close()
+        await self.group.close()

@@ -331,6 +331,9 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
     async def unfinished_children(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
         return await self._readers.run(children.unfinished, checked(parents), limit)
 
+    async def relay_messages(self) -> None:
+        """Do nothing: all jobs are on one shard."""
+
     # Reads
 
     async def lookup_jobs(

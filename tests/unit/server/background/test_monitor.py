@@ -43,6 +43,9 @@ class Store:
     async def forget_statistics(self, limit):
         return 0
 
+    async def relay_messages(self):
+        pass
+
 
 def test_a_store_that_is_away_is_asked_again_and_complained_of_once(caplog):
     store = Store(away={*range(2, 6), *range(8, 11)})

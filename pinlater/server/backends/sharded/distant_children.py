@@ -1,0 +1,139 @@
+"""Children on other shards than their parents: those with a key are where that is, and of very many most spread.
+
+The parent's shard remembers on which others there are such children, by messages to the parent, which no job reads. It
+does so before the first of them is stored, so a cancellation of the parent finds them all. One that comes between the
+check of the parent and the commit of its children is noticed by the second check. If the server dies before that, the
+call that stores them is made again, and checks again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import TypeVar
+
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.jobs import JobRecord, NewJob
+from pinlater.model.messages import Message, Parent
+from pinlater.server.backends.records import IdempotencyKey
+from pinlater.server.backends.sharded import by_descriptor, placement
+from pinlater.server.backends.sharded.placement import NewJobs, StoreCall, parent_of
+from pinlater.server.backends.sharded.shard_group import ShardGroup
+from pinlater.server.backends.sharded.shard_handle import ShardHandle
+from pinlater.server.backends.sharded.shard_registry import ShardRegistry
+from pinlater.server.backends.store import parent_refused
+
+_J = TypeVar("_J", bound=NewJob | JobRecord)
+
+_SHARDS = "children on"
+"""Name of the messages to a parent whose ids are shards on which it has children."""
+
+_CANCELLED = "cancelled with its parent\n"
+
+
+async def store(group: ShardGroup, given: NewJobs[_J], call: StoreCall[_J]) -> list[str]:
+    """Store new jobs of which some are children; see ``placement.store``.
+
+    Args:
+        group: the shards.
+        given: what to store.
+        call: stores some of them on a shard.
+
+    Raises:
+        EnqueueRejected: a parent is not there, has finished or is asked to stop.
+        UnknownError: there is no shard of a parent's name.
+        NoHealthyShards: no shard takes jobs at present.
+        ServiceError: of a shard.
+    """
+
+    async def admit_and_store(handle: ShardHandle, some: Sequence[_J], part: IdempotencyKey | None) -> list[str]:
+        await admit(group.registry, map(parent_of, some), handle.name)
+        return await call(handle, some, part)
+
+    stored = await placement.store(group.registry, given, admit_and_store)
+    await withdraw_refused(group, list(map(parent_of, given.jobs)), stored)
+    return stored
+
+
+def _shards_by_name(parents: Iterable[Parent | None]) -> dict[str, str]:
+    """Return the shards of parents, by descriptor: they are few, and their children many."""
+    names = {parent.descriptor for parent in parents if parent is not None}
+    return {name: JobDescriptor.parse(name).shard for name in names}
+
+
+async def admit(registry: ShardRegistry, parents: Iterable[Parent | None], shard: str) -> None:
+    """Let the parents of new jobs, those on other shards, remember that they have children on a shard.
+
+    Raises:
+        EnqueueRejected: a parent is not there, has finished or is asked to stop.
+        UnknownError: there is no shard of a parent's name.
+        ServiceError: of a shard.
+    """
+    named = sorted({parent.descriptor for parent in parents if parent is not None})
+    distant = [parent for parent in map(JobDescriptor.parse, named) if parent.shard != shard]
+    await asyncio.gather(*(_admit(registry, parent, shard) for parent in distant))
+
+
+async def _admit(registry: ShardRegistry, parent: JobDescriptor, shard: str) -> None:
+    note, handle = Message(_SHARDS, shard, b""), registry.named(parent.shard)
+    is_noted, is_able = await asyncio.gather(
+        handle.ask(lambda at: at.send_message(parent, note)), _is_able(handle, parent)
+    )
+    if not (is_noted and is_able):
+        raise parent_refused(str(parent))
+
+
+async def withdraw_refused(group: ShardGroup, parents: Sequence[Parent | None], stored: Sequence[str]) -> None:
+    """Cancel new jobs whose parents, on other shards, were cancelled while they were stored.
+
+    Args:
+        group: the shards.
+        parents: of the jobs that were stored.
+        stored: descriptors of these.
+
+    Raises:
+        EnqueueRejected: there were some.
+        ServiceError: of a shard.
+    """
+    shards, children = _shards_by_name(parents), defaultdict[str, list[str]](list)
+    for parent, name in zip(parents, stored, strict=True):
+        if parent is not None and name.split(":", 2)[1][1:] != shards[parent.descriptor]:
+            children[parent.descriptor].append(name)
+    for told, names in children.items():
+        if not await _is_able(group.registry.named(shards[told]), JobDescriptor.parse(told)):
+            jobs = [JobDescriptor.parse(name) for name in names]
+            await by_descriptor.cancel(group, jobs[0].queue, jobs, _CANCELLED)
+            raise parent_refused(told)
+
+
+async def _is_able(handle: ShardHandle, parent: JobDescriptor) -> bool:
+    """Return whether a parent was not cancelled; one that has finished by itself leaves its children alone."""
+    [record] = await handle.ask(lambda shard: shard.lookup_jobs([parent]))
+    return record is None or not record.is_cancelled
+
+
+async def unfinished_children(
+    registry: ShardRegistry, parents: Sequence[JobDescriptor], limit: int
+) -> list[JobDescriptor]:
+    """Return children of jobs, up to ``limit`` in all, from the shards of these and from others where they have some.
+
+    Raises:
+        UnknownError: a descriptor names no shard that there is.
+        ServiceError: of a shard.
+    """
+    names = {parent.shard for parent in parents}
+    if len(registry) > 1:
+        known = await asyncio.gather(*(_shards_of_children(registry.named(name), parents) for name in names))
+        names.update(*known)
+    handles = [registry.named(name) for name in sorted(names)]
+    answers = await asyncio.gather(
+        *(handle.ask(lambda shard: shard.unfinished_children(parents, limit)) for handle in handles)
+    )
+    return list(chain.from_iterable(answers))[:limit]
+
+
+async def _shards_of_children(handle: ShardHandle, parents: Sequence[JobDescriptor]) -> set[str]:
+    own = [parent for parent in parents if parent.shard == handle.name]
+    return await handle.ask(lambda shard: shard.message_ids(own, _SHARDS))
