@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import starmap
-from typing import Any
 
 from pinlater.model.attempts import Ack, Checkpoint, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
@@ -54,7 +53,7 @@ def _fields_of(ack: Ack) -> AckFields:
     return (*told, ack.result, ack.cancelled or None, ack.job or None, ack.run_ms)
 
 
-_stored_ack: Callable[[tuple[Any, ...]], StoredAck] = partial(tuple.__new__, StoredAck)
+_stored_ack = partial(tuple.__new__, StoredAck)
 """Makes a record without a call in Python: every ack passes here."""
 
 

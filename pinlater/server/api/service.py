@@ -225,8 +225,7 @@ class Service:
         queue = request.queueName
         rules.check_queue_name(queue)
         jobs = await offload(len(request.jobs), self._imported_jobs, request.jobs)
-        once = self._key(arguments)
-        descriptors = await self._store_jobs(self._broker.import_jobs, queue, jobs, once)
+        descriptors = await self._store_jobs(self._broker.import_jobs, queue, jobs, self._key(arguments))
         if jobs:
             self._metrics.jobs_imported.add(queue, len(jobs))
         return CallReply(enqueue_reply(descriptors))

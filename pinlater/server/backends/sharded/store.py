@@ -144,13 +144,12 @@ class ShardedStore(StoreOverview):
     async def enqueue_jobs(
         self, queue: str, jobs: Sequence[NewJob], *, once: IdempotencyKey | None = None
     ) -> list[str]:
-        due_priorities = self.group.due_priorities
         try:
             stored = await self._store_jobs(queue, jobs, once=once)
         except BaseException:
-            due_priorities.forget(queue)  # some may be stored
+            self.group.due_priorities.forget(queue)  # some may be stored
             raise
-        due_priorities.stored(queue, jobs, stored)
+        self.group.due_priorities.stored(queue, jobs, stored)
         return stored
 
     async def dequeue_jobs(
