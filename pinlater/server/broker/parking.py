@@ -157,16 +157,14 @@ class QueueState:
     Args:
         now_ms: the clock of the store.
         known_empty_seconds: a queue that was found empty is taken as empty for this long at most.
-        on_due: is told when a job has fallen due, in epoch milliseconds; None: a dequeue is woken.
+        on_due: is told when a job has fallen due, in epoch milliseconds.
 
     Attributes:
         is_at_running_limit: whether a limit of running jobs held jobs back when somebody last looked.
         activity: a number that changes whenever a dequeue is woken, or has tried to claim.
     """
 
-    def __init__(
-        self, now_ms: Callable[[], int], known_empty_seconds: float, on_due: Callable[[int], None] | None = None
-    ) -> None:
+    def __init__(self, now_ms: Callable[[], int], known_empty_seconds: float, on_due: Callable[[int], None]) -> None:
         self.activity = 0
         self._on_due = on_due
         self._now_ms = now_ms
@@ -341,10 +339,7 @@ class QueueState:
             self._timer = asyncio.get_running_loop().call_later(pause_seconds, self._check_due)
         else:
             self._last_due_ms, self._due_ms = self._due_ms, None
-            if self._on_due is None:
-                self.jobs_arrived(1, or_more=True)
-            else:
-                self._on_due(self._last_due_ms)
+            self._on_due(self._last_due_ms)
 
     def sees_to(self, due_ms: int) -> bool:
         """Return whether a dequeue is woken when a job falls due, or was; if one waits, it is."""

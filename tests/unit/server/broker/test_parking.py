@@ -34,7 +34,7 @@ def crowd(woken):
     """Make a queue that so many wait for."""
 
     def crowd(count):
-        queue = QueueState(lambda: 0, 60.0)
+        queue = QueueState(lambda: 0, 60.0, woken.append)
         for number in range(count):
             queue.add(Waiting(number, woken))
         return queue
