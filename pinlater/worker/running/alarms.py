@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from threading import Lock, get_ident
 from time import monotonic
@@ -28,7 +29,7 @@ class Alarms:
     It strikes when the thread runs Python code next: a call that blocks is not cut short.
 
     Args:
-        wake: makes the thread that checks look, and ask when to look again.
+        wake: makes the thread that checks look, and ask when to look again. A limit may strike anywhere in it.
     """
 
     def __init__(self, wake: Callable[[], object]) -> None:
@@ -36,6 +37,18 @@ class Alarms:
         self._lock = Lock()
         self._armed: dict[int, list[SoftLimit]] = {}
         self._struck: dict[int, SoftLimit] = {}
+
+    @contextmanager
+    def armed(self, limit: SoftLimit) -> Iterator[None]:
+        """Have an exception raised in the block when the limit is exceeded."""
+        try:
+            self.arm(limit)
+            yield
+        finally:
+            try:
+                self.disarm(limit)
+            finally:  # a limit may strike in the line above, but it does so once: not in this one
+                self.disarm(limit)
 
     def arm(self, limit: SoftLimit) -> None:
         """Have an exception raised in this thread when a limit is exceeded."""
@@ -50,14 +63,8 @@ class Alarms:
             limit: None: all of this thread.
 
         Raises:
-            JobTimeout, StepTimeout: it was about to be.
+            JobTimeout, StepTimeout: it was about to be. Then disarm again: this may not have begun.
         """
-        try:
-            self._forget(limit)
-        finally:  # an alarm may break into the line above, but it goes off once: not into this one
-            self._forget(limit)
-
-    def _forget(self, limit: SoftLimit | None) -> None:
         thread = get_ident()
         with self._lock:
             armed = self._armed.get(thread, [])

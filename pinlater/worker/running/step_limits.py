@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from functools import cache
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cache, partial
+from queue import Empty, SimpleQueue
 from time import monotonic
 from types import FrameType
 
@@ -107,27 +108,22 @@ class _AlarmLimit:
         return self._deadline.seconds_left(now)
 
 
-@contextmanager
-def limit_by_alarm(alarms: Alarms, deadline: StepDeadline) -> Iterator[None]:
-    """Have ``StepTimeout`` raised in this thread when the deadline comes."""
-    limit = _AlarmLimit(deadline)
-    try:
-        alarms.arm(limit)
-        yield
-    finally:
-        alarms.disarm(limit)
+def limit_by_alarm(alarms: Alarms, deadline: StepDeadline) -> AbstractContextManager[None]:
+    """Return a block in which ``StepTimeout`` is raised in this thread when the deadline comes."""
+    return alarms.armed(_AlarmLimit(deadline))
 
 
 @cache
 def _watched_alarms() -> Alarms:
     """Return alarms for threads of which nobody else takes care, and begin to watch over them."""
-    woken = threading.Event()
-    alarms = Alarms(woken.set)
+    # Not an event, which has a lock in Python code: a limit that struck there would leave it locked for ever.
+    wakes: SimpleQueue[None] = SimpleQueue()
+    alarms = Alarms(partial(wakes.put, None))
 
     def watch() -> None:
         while True:
-            woken.wait(alarms.check())
-            woken.clear()
+            with suppress(Empty):
+                wakes.get(timeout=alarms.check())
 
     threading.Thread(target=watch, name="step-limits", daemon=True).start()
     return alarms

@@ -39,11 +39,10 @@ class ThreadLimits:
     def _run_with_soft_limit(self, run_limits: RunLimits, call: Callable[[], object]) -> None:
         self._soft = run_limits
         try:
-            self._alarms.arm(run_limits)
-            call()
+            with self._alarms.armed(run_limits):
+                call()
         finally:
             self._soft = None
-            self._alarms.disarm(run_limits)
 
     def limit_coroutine(self, coroutine: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
         """Enforce the soft limit inside the coroutine: it must not be raised in the event loop's own code."""

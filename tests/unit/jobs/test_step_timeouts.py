@@ -1,15 +1,19 @@
 """Time limits of steps, in the main thread, in other threads and on an event loop."""
 
 import asyncio
+import ctypes
+import select
+import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import pytest
 
 from pinlater import Constant, Job, JobSleeps, StepTimeout, retrying, timed
+from pinlater.jobs.step_deadline import StepDeadline
 from pinlater.testing import run_inline
 from pinlater.worker.running import step_limits
 from pinlater.worker.running.alarms import Alarms
@@ -18,10 +22,12 @@ from pinlater.worker.running.limits import never_kill
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.run_services import RunServices
 from pinlater.worker.running.thread_limits import ThreadLimits
+from pinlater.worker.session.waker import ThreadWaker
 from tests.unit.jobs.workflow_attempts import InAWorker, Plain, Saver
 from tests.unit.worker.fakes import batch_of
 
 SOON, LATE = 0.02, 60
+STRIKES = 300
 
 
 def in_main_thread(function):
@@ -29,8 +35,16 @@ def in_main_thread(function):
 
 
 def in_another_thread(function):
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(function).result()
+    done = Future()
+
+    def run():
+        try:
+            done.set_result(function())
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()  # one that is stuck is not waited for
+    return done.result(LATE)
 
 
 @pytest.fixture(params=[in_main_thread, in_another_thread])
@@ -163,13 +177,14 @@ def test_inline_and_beside_the_limits_of_the_job():
 
 
 @contextmanager
-def checked(alarms, woken):
+def checked(alarms, waker):
     is_over = threading.Event()
 
     def check():
         while not is_over.is_set():
-            woken.wait(alarms.check())
-            woken.clear()
+            left = alarms.check()
+            select.select([waker], [], [], left)
+            waker.clear()
 
     thread = threading.Thread(target=check)
     thread.start()
@@ -177,18 +192,57 @@ def checked(alarms, woken):
         yield
     finally:
         is_over.set()
-        woken.set()
+        waker.wake()
         thread.join()
+        waker.close()
 
 
 def test_threads_of_a_worker_have_their_alarms():
-    woken = threading.Event()
-    alarms = Alarms(woken.set)
+    waker = ThreadWaker()
+    alarms = Alarms(waker.wake)
     services = RunServices(limit_step=ThreadLimits(Deadlines(never_kill), alarms).limit_step)
     context = RunContext(Plain(), batch_of("plain:s1:p1:7", bodies=[b"{}"]), 0, Saver(), services=services)
-    with checked(alarms, woken), pytest.raises(StepTimeout, match="step 'slow'"):
+    with checked(alarms, waker), pytest.raises(StepTimeout, match="step 'slow'"):
         in_another_thread(lambda: context.step("slow", timed(blocks, timeout=SOON)))
     assert alarms.check() is None
+
+
+@pytest.fixture
+def quick_switches():
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)
+
+
+def strike_while_limits_are_set(alarms):
+    """Have an exception raised in a thread that sets and lifts a limit again and again, wherever it is just then."""
+    begun = threading.Event()
+
+    def run():
+        with suppress(StepTimeout):
+            begun.set()
+            while True:
+                with step_limits.limit_by_alarm(alarms, StepDeadline("any", LATE)):
+                    pass
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    assert begun.wait(LATE)
+    time.sleep(0)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(StepTimeout))
+    thread.join(LATE)
+    assert not thread.is_alive(), "an earlier one left something locked"
+
+
+@pytest.mark.usefixtures("quick_switches")
+def test_a_limit_that_strikes_while_another_is_set_or_lifted_leaves_those_of_other_threads():
+    alarms = step_limits._watched_alarms()
+    for _ in range(STRIKES):
+        strike_while_limits_are_set(alarms)
+    assert alarms.check() is None
+    with pytest.raises(StepTimeout):
+        in_another_thread(lambda: InAWorker().attempt().step("slow", timed(blocks, timeout=SOON)))
 
 
 def test_a_system_without_such_timers_uses_alarms(monkeypatch):

@@ -117,10 +117,13 @@ ABOUT_THE_CODE = [
     page for page in HAND_WRITTEN if page.parent == ROOT or "design" in page.parts or page.name == "glossary.md"
 ]
 SOURCES = [
-    path
-    for folder in ("pinlater", "supervisor", "tests", "jobs_example", "tools", "docs/guides")
-    for path in (ROOT / folder).rglob("*")
-    if path.suffix in {".py", ".pyi", ".thrift", ".lua", ".sql", ".md", ".html"}
+    ROOT / "pyproject.toml",
+    *(
+        path
+        for folder in ("pinlater", "supervisor", "tests", "jobs_example", "tools", "docs/guides")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in {".py", ".pyi", ".thrift", ".lua", ".sql", ".md", ".html"}
+    ),
 ]
 
 
