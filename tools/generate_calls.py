@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 
@@ -103,7 +104,10 @@ def _returned(node: ast.FunctionDef) -> str:
     """Return the type of what comes of a call: of an operation, as its reader says; otherwise, ``T`` of ``Call[T]``."""
     row = inspect.getattr_static(Calls, node.name)
     if isinstance(row, Operation):
-        return str(row.read.__annotations__["return"])
+        read = row.read
+        returned = str(read.__annotations__["return"])
+        record_map = getattr(read, "__self__", None)
+        return re.sub(r"\bR\b", record_map.record_type.__name__, returned) if record_map else returned
     assert isinstance(node.returns, ast.Subscript)
     return ast.unparse(node.returns.slice)
 

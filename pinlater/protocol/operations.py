@@ -14,10 +14,10 @@ from pinlater.model.messages import Message
 from pinlater.model.state import JobState
 from pinlater.protocol import messages
 from pinlater.protocol.conversion import jobs as job_conversion
-from pinlater.protocol.conversion import messages as message_conversion
 from pinlater.protocol.conversion import queues as queue_conversion
 from pinlater.protocol.conversion.acks import acks_struct_of, checkpoint_struct
-from pinlater.protocol.conversion.values import milliseconds, nothing, number, several
+from pinlater.protocol.conversion.messages import RECEIVED
+from pinlater.protocol.conversion.values import flag, milliseconds, nothing, number, several
 from pinlater.protocol.messages import CONTINUATION_START
 from pinlater.protocol.operation import OPERATIONS, Arguments, Call, addition, operation
 from pinlater.protocol.repeating import all_checkpoints_fenced, claims_nothing, never
@@ -60,7 +60,7 @@ class Calls(ReportCalls):
         """Return the names of all queues."""
         return ()
 
-    @addition("getQueueSettings", queue_conversion.queue_settings)
+    @addition("getQueueSettings", queue_conversion.QUEUE_SETTINGS.records_by_name)
     def queue_settings(self) -> Arguments:
         """Return what holds back the jobs of each queue."""
         return ()
@@ -361,7 +361,7 @@ class Calls(ReportCalls):
 
     # Messages
 
-    @addition("sendMessage", message_conversion.flag)
+    @addition("sendMessage", flag)
     def send_message(self, descriptor: str, message: Message) -> Arguments:
         """Send a message to a job; return whether the job has it, or False if it is not there or has finished.
 
@@ -369,7 +369,7 @@ class Calls(ReportCalls):
         """
         return (messages.PinLaterSendMessageRequest(descriptor, message.name, message.id, message.payload),)
 
-    @addition("readMessages", message_conversion.received_messages)
+    @addition("readMessages", RECEIVED.records)
     def read_messages(self, descriptor: str, name: str, *, after: int = 0, limit: int = 1000) -> Arguments:
         """Return messages of a job with that name, in the order of their arrival.
 

@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from pinlater.model.statistics import StatisticsKind
 from pinlater.model.workers import WorkerReport
 from pinlater.protocol import messages
-from pinlater.protocol.conversion import failure_groups as failure_conversion
-from pinlater.protocol.conversion import messages as message_conversion
-from pinlater.protocol.conversion import statistics as statistics_conversion
-from pinlater.protocol.conversion import workers as worker_conversion
+from pinlater.protocol.conversion.messages import CANCELLED
+from pinlater.protocol.conversion.statistics import FAILURE_GROUP, STATISTICS
 from pinlater.protocol.conversion.values import milliseconds, nothing, several
+from pinlater.protocol.conversion.workers import WORKER
 from pinlater.protocol.internal_calls import InternalCalls
 from pinlater.protocol.operation import Arguments, addition
 
@@ -21,7 +20,7 @@ class ReportCalls(InternalCalls):
 
     # Workers
 
-    @addition("getCancelledJobs", message_conversion.cancelled_jobs, may_wait=True)
+    @addition("getCancelledJobs", CANCELLED.record, may_wait=True)
     def cancelled_jobs(self, since_ms: int = 0, *, wait: float = 0.0) -> Arguments:
         """Return the running jobs that were asked to stop of late, whoever runs them.
 
@@ -42,16 +41,16 @@ class ReportCalls(InternalCalls):
         Raises:
             UnknownError: the report is too large or says what cannot be.
         """
-        return (messages.PinLaterReportWorkerRequest(worker_conversion.worker_struct(report), milliseconds(keep)),)
+        return (messages.PinLaterReportWorkerRequest(WORKER.struct(report), milliseconds(keep)),)
 
-    @addition("getWorkers", worker_conversion.worker_reports)
+    @addition("getWorkers", WORKER.records)
     def workers(self) -> Arguments:
         """Return the latest report of each worker, by host; idle ones, too."""
         return ()
 
     # Failures
 
-    @addition("getFailureGroups", failure_conversion.failure_groups)
+    @addition("getFailureGroups", FAILURE_GROUP.records)
     def failure_groups(self, queues: Iterable[str] = (), *, limit: int = 200) -> Arguments:
         """Return how the last attempts of jobs have failed, grouped by class and error, the largest group first.
 
@@ -66,7 +65,7 @@ class ReportCalls(InternalCalls):
 
     # Statistics
 
-    @addition("getStatistics", statistics_conversion.statistics)
+    @addition("getStatistics", STATISTICS.records)
     def statistics(
         self,
         kind: StatisticsKind,

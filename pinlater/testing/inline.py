@@ -20,8 +20,7 @@ from pinlater.model.messages import Message, MessageKind, ReceivedMessage
 from pinlater.model.state import JobState
 from pinlater.model.unique import OnDuplicate
 from pinlater.protocol.conversion.jobs import enqueue_reply, info_struct, job_key
-from pinlater.protocol.conversion.messages import message as message_of
-from pinlater.protocol.conversion.messages import message_structs, parent_of
+from pinlater.protocol.conversion.messages import RECEIVED, SENT, parent_of
 from pinlater.protocol.messages import PinLaterEnqueueResponse, PinLaterJob, PinLaterJobInfo, PinLaterMessage
 from pinlater.protocol.operations import Call
 from pinlater.testing.attempts import MOST_RUNS, Attempts, Outcome
@@ -270,14 +269,14 @@ class InlineClient(Client):
 
     def _send(self, arguments: Any) -> bool:
         request = arguments.request
-        is_taken = self._deliver(request.jobDescriptor, message_of(request))
+        is_taken = self._deliver(request.jobDescriptor, SENT.record(request))
         self._run_due()
         return is_taken
 
     def _read(self, arguments: Any) -> list[PinLaterMessage]:
         asked = arguments.request
         found = self._mailboxes.read(asked.jobDescriptor, asked.name, asked.after or 0, asked.limit)
-        return message_structs(found)
+        return RECEIVED.structs(found)
 
     def _deliver(self, descriptor: str, message: Message) -> bool:
         """Keep a message to a job, and wake the job if it waits for it; return False if it has ended or is gone."""

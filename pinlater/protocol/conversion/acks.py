@@ -11,8 +11,8 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.failure_groups import failure_of
 from pinlater.model.statistics import RunStatistics
 from pinlater.protocol import messages
-from pinlater.protocol.conversion.messages import kept, kept_structs, wait_structs, waits
-from pinlater.protocol.conversion.statistics import run_structs
+from pinlater.protocol.conversion.messages import KEPT, WAIT, kept, waits
+from pinlater.protocol.conversion.statistics import RUN_STATISTICS
 from pinlater.protocol.conversion.values import MOST_RUN_MS, milliseconds
 
 # Acks
@@ -40,7 +40,7 @@ def acks_struct(
     runs: Sequence[RunStatistics] = (),
 ) -> messages.PinLaterJobAckRequest:
     """Build the struct of the acks of one queue, and of what is told of its classes."""
-    return messages.PinLaterJobAckRequest(queue, succeeded, failed, run_structs(runs) if runs else None)
+    return messages.PinLaterJobAckRequest(queue, succeeded, failed, RUN_STATISTICS.structs(runs) if runs else None)
 
 
 def acks_struct_of(queue: str, succeeded: Iterable[Ack], failed: Iterable[Ack]) -> messages.PinLaterJobAckRequest:
@@ -93,8 +93,8 @@ def checkpoint_struct(checkpoint: Checkpoint) -> messages.PinLaterCheckpointJobR
         numOfAttemptsAllowed=checkpoint.attempts,
         prependCustomStatus=checkpoint.status,
         claimDescriptor=checkpoint.claim,
-        waitsFor=wait_structs(checkpoint.waits_for),
-        keeps=kept_structs(checkpoint.keeps),
+        waitsFor=WAIT.structs(checkpoint.waits_for) or None,
+        keeps=KEPT.structs(checkpoint.keeps) or None,
         drops=list(checkpoint.drops) or None,
     )
     if checkpoint.body is not None:

@@ -17,7 +17,7 @@ from pinlater.model.messages import Parent
 from pinlater.model.state import JobState
 from pinlater.model.unique import UniqueRule
 from pinlater.protocol import messages
-from pinlater.protocol.conversion.messages import fields_of_parent, parent_of, wait_structs, waits
+from pinlater.protocol.conversion.messages import WAIT, parent_of, waits
 from pinlater.protocol.conversion.values import MOST_RUN_MS, default, present
 from pinlater.protocol.messages import CONTINUATION_END, CONTINUATION_START
 
@@ -219,8 +219,8 @@ def info_struct(job: JobInfo | JobRecord) -> messages.PinLaterJobInfo:
         info.waitsForKey = due >= WAITS_FOR_KEY_MS or None
         info.runAfterTimestampMillis = without_wait(due)
     info.result, info.isCancelled = job.result, job.is_cancelled or None
-    info.parentDescriptor, info.parentMessageName, info.parentPosition = fields_of_parent(job.parent)
-    info.waitsFor = wait_structs(job.waits_for)
+    info.parentDescriptor, info.parentMessageName, info.parentPosition = job.parent or (None, None, None)
+    info.waitsFor = WAIT.structs(job.waits_for) or None
     info.failureGroup, info.runMillis = job.failure_group, job.run_ms
     return info
 

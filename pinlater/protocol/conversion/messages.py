@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from operator import attrgetter
-from typing import Any
+from collections.abc import Iterable
 
 from pinlater.model.messages import CancelledJobs, Message, MessageWait, Parent, ReceivedMessage
 from pinlater.protocol import messages as wire
-from pinlater.protocol.conversion.values import default, present
+from pinlater.protocol.conversion.record_map import RecordMap
 
-
-def fields_of_parent(parent: Parent | None) -> tuple[str | None, str | None, int | None]:
-    """Return the three fields of a job that name its parent."""
-    return parent or (None, None, None)
+WAIT = RecordMap(wire.PinLaterMessageWait, MessageWait, is_strict=False)
+KEPT = RecordMap(wire.PinLaterKeptMessage, Message, is_strict=False)
+SENT = RecordMap(wire.PinLaterSendMessageRequest, Message, order=("name", "id", "payload"), is_strict=False)
+RECEIVED = RecordMap(wire.PinLaterMessage, ReceivedMessage, order=("number", "id", "payload", "kind"))
+CANCELLED = RecordMap(wire.PinLaterCancelledJobs, CancelledJobs)
 
 
 def parent_of(struct: wire.PinLaterJob | wire.PinLaterJobInfo) -> Parent | None:
@@ -23,53 +22,11 @@ def parent_of(struct: wire.PinLaterJob | wire.PinLaterJobInfo) -> Parent | None:
     return Parent(struct.parentDescriptor, struct.parentMessageName or "", struct.parentPosition or 0)
 
 
-def wait_structs(waits: Iterable[MessageWait]) -> list[wire.PinLaterMessageWait] | None:
-    """Build the structs of what a job waits for; None if that is nothing."""
-    return [wire.PinLaterMessageWait(*wait) for wait in waits] or None
-
-
 def waits(structs: Iterable[wire.PinLaterMessageWait] | None) -> tuple[MessageWait, ...]:
     """Read what a job waits for."""
-    return tuple(MessageWait(struct.messageName or "", default(struct.count, 0)) for struct in structs or ())
-
-
-def message(request: wire.PinLaterSendMessageRequest) -> Message:
-    """Read a message that is to be sent."""
-    return Message(request.name or "", request.id or "", request.payload or b"")
-
-
-def kept_structs(messages: Iterable[Message]) -> list[wire.PinLaterKeptMessage] | None:
-    """Build the structs of what a job leaves for its later attempts; None if that is nothing."""
-    return [wire.PinLaterKeptMessage(one.name, one.id, one.payload) for one in messages] or None
+    return tuple(map(WAIT.record, structs or ()))
 
 
 def kept(structs: Iterable[wire.PinLaterKeptMessage] | None) -> tuple[Message, ...]:
     """Read what a job leaves for its later attempts."""
-    return tuple(Message(one.name or "", one.id or "", one.payload or b"") for one in structs or ())
-
-
-def message_structs(received: Iterable[ReceivedMessage]) -> list[wire.PinLaterMessage]:
-    """Build the structs of a job's messages."""
-    return [wire.PinLaterMessage(one.number, one.id, int(one.kind), one.payload) for one in received]
-
-
-def received_messages(reply: Any) -> list[ReceivedMessage]:
-    """Read a job's messages."""
-    fields = attrgetter("number", "id", "payload", "kind")
-    return [ReceivedMessage(*map(present, fields(one))) for one in present(reply)]
-
-
-def cancelled_reply(descriptors: Sequence[str], now_ms: int) -> wire.PinLaterCancelledJobs:
-    """Build the answer to who asks which jobs are to stop."""
-    return wire.PinLaterCancelledJobs(list(descriptors), now_ms)
-
-
-def cancelled_jobs(reply: Any) -> CancelledJobs:
-    """Read which jobs are to stop."""
-    found = present(reply)
-    return CancelledJobs(list(present(found.jobDescriptors)), present(found.serverTimestampMillis))
-
-
-def flag(reply: Any) -> bool:
-    """Read a yes or no."""
-    return bool(present(reply))
+    return tuple(map(KEPT.record, structs or ()))

@@ -1,85 +1,31 @@
-"""Structs of statistics <-> records."""
+"""Structs of statistics and failure groups <-> records."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
+from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.statistics import RunStatistics, Spread, Statistics
 from pinlater.protocol import messages
-from pinlater.protocol.conversion.values import present
+from pinlater.protocol.conversion.record_map import RARE, Conversion, RecordMap
+
+_SPREAD = Conversion(lambda counts: Spread(counts or {}), lambda spread: dict(spread.counts) or None)
+_OF_RUNS = {"succeeded": RARE, "failed": RARE, "givenUp": RARE, "waitBuckets": _SPREAD, "runBuckets": _SPREAD}
+
+STATISTICS = RecordMap(messages.PinLaterStatistics, Statistics, _OF_RUNS | {"enqueued": RARE, "started": RARE})
+
+RUN_STATISTICS = RecordMap(
+    messages.PinLaterRunStatistics,
+    RunStatistics,
+    _OF_RUNS,
+    order=("className", "succeeded", "failed", "givenUp", "waitBuckets", "runBuckets"),
+    is_strict=False,
+)
+
+FAILURE_GROUP = RecordMap(messages.PinLaterFailureGroup, FailureGroup)
 
 
-def statistics(reply: Any) -> list[Statistics]:
-    """Read what happened in some periods."""
-    return [
-        Statistics(
-            struct.queueName or "",
-            struct.name or "",
-            present(struct.startTimestampMillis),
-            struct.enqueued or 0,
-            struct.started or 0,
-            struct.succeeded or 0,
-            struct.failed or 0,
-            struct.givenUp or 0,
-            _spread(struct.waitBuckets),
-            _spread(struct.runBuckets),
-        )
-        for struct in present(reply)
-    ]
-
-
-def statistics_struct(found: Statistics) -> messages.PinLaterStatistics:
-    """Build the struct of what happened in one period; numbers that are 0 are left out."""
-    return messages.PinLaterStatistics(
-        found.queue,
-        found.name,
-        found.start_ms,
-        found.enqueued or None,
-        found.started or None,
-        found.succeeded or None,
-        found.failed or None,
-        found.given_up or None,
-        _buckets(found.wait),
-        _buckets(found.run),
-    )
-
-
-def run_structs(runs: Iterable[RunStatistics]) -> list[messages.PinLaterRunStatistics]:
-    """Build the structs of what a worker tells of classes; numbers that are 0 are left out."""
-    return [
-        messages.PinLaterRunStatistics(
-            one.name,
-            one.succeeded or None,
-            one.failed or None,
-            one.given_up or None,
-            _buckets(one.run),
-            _buckets(one.wait),
-        )
-        for one in runs
-    ]
-
-
-def run_statistics(structs: Iterable[messages.PinLaterRunStatistics]) -> list[RunStatistics]:
+def run_statistics(structs: Iterable[messages.PinLaterRunStatistics | None]) -> list[RunStatistics]:
     """Read what a worker tells of classes, as far as it can be."""
-    read = (
-        RunStatistics(
-            struct.className or "",
-            struct.succeeded or 0,
-            struct.failed or 0,
-            struct.givenUp or 0,
-            _spread(struct.waitBuckets),
-            _spread(struct.runBuckets),
-        )
-        for struct in structs
-        if struct is not None
-    )
+    read = (RUN_STATISTICS.record(struct) for struct in structs if struct is not None)
     return [one for one in read if one.is_valid]
-
-
-def _spread(buckets: Mapping[int, int] | None) -> Spread:
-    return Spread(buckets or {})
-
-
-def _buckets(spread: Spread) -> dict[int, int] | None:
-    return dict(spread.counts) or None

@@ -40,6 +40,11 @@ def number(reply: Any) -> int:
     return int(present(reply))
 
 
+def flag(reply: Any) -> bool:
+    """Read a yes or no."""
+    return bool(present(reply))
+
+
 def several(names: Iterable[str]) -> list[str]:
     """Return a list; of a text, it would be one of letters.
 

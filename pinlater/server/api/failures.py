@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pinlater.protocol.conversion.failure_groups import failure_group_structs
+from pinlater.protocol.conversion.statistics import FAILURE_GROUP
 from pinlater.protocol.conversion.values import default
 from pinlater.protocol.messages import PinLaterFailureGroup
 from pinlater.server.api.concurrency_limit import ConcurrencyLimit
@@ -44,4 +44,4 @@ class Failures:
             return []
         async with self._reading.slot():
             groups = await self._backend.failure_groups(queues, min(limit, MOST_READ))
-        return failure_group_structs(groups)
+        return FAILURE_GROUP.structs(groups)

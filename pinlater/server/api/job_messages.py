@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.messages import CancelledJobs
 from pinlater.protocol import messages as wire
-from pinlater.protocol.conversion.messages import cancelled_reply, message_structs
+from pinlater.protocol.conversion.messages import CANCELLED, RECEIVED
 from pinlater.protocol.conversion.values import default
 from pinlater.server.api import rules
 from pinlater.server.api.calls import CallReply
@@ -51,7 +52,7 @@ class JobMessages:
         rules.check_limit(limit)
         after, most = default(request.after, 0), min(limit, MAX_READ_MESSAGES)
         found = await self._broker.backend.read_messages(job, request.name, after, most, self._max_bytes)
-        return message_structs(found)
+        return RECEIVED.structs(found)
 
     async def cancel(self, arguments: Any) -> int:
         """Cancel jobs and their children; return how many are cancelled or asked to stop."""
@@ -85,4 +86,4 @@ class JobMessages:
         request = arguments.request
         wait_seconds = rules.wait_seconds(request.waitMillis, self._settings.max_wait_ms)
         found = await self._broker.cancellations.wait(request.sinceTimestampMillis, wait_seconds, caller)
-        return CallReply(cancelled_reply(*found))
+        return CallReply(CANCELLED.struct(CancelledJobs(*found)))

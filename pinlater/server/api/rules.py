@@ -21,8 +21,8 @@ from pinlater.model.queues import QueueChange
 from pinlater.model.rates import parse_rate
 from pinlater.model.unique import OnDuplicate, UniqueRule
 from pinlater.protocol.conversion import jobs as job_conversion
-from pinlater.protocol.conversion import messages as message_conversion
-from pinlater.protocol.conversion import queues as queue_conversion
+from pinlater.protocol.conversion.messages import SENT
+from pinlater.protocol.conversion.queues import QUEUE_CHANGE
 from pinlater.protocol.conversion.values import default
 from pinlater.protocol.messages import (
     STATE_NAMES,
@@ -237,7 +237,7 @@ def message(request: PinLaterSendMessageRequest, max_bytes: int) -> Message:
     Raises:
         EnqueueRejected: its name or id cannot be stored, or it is too large.
     """
-    found = message_conversion.message(request)
+    found = SENT.record(request)
     check_message_text(found.name, "the name of the message")
     check_message_text(found.id, "the id of the message")
     if len(found.payload) > max_bytes:
@@ -251,7 +251,7 @@ def queue_change(request: PinLaterChangeQueueSettingsRequest) -> QueueChange:
     Raises:
         UnknownError: a limit is negative or not a number.
     """
-    change = queue_conversion.queue_change(request)
+    change = QUEUE_CHANGE.record(request)
     _, rate, most = change
     if rate is not None and not 0 <= rate < math.inf:
         raise UnknownError(f"{rate} is not a rate limit; use jobs per second above 0, or 0 for no limit")

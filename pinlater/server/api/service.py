@@ -11,7 +11,7 @@ from typing import Any
 from pinlater.errors import QueueNotFound, ServiceError, StaleClaims, UnknownError
 from pinlater.protocol.codec import UNKNOWN_METHOD
 from pinlater.protocol.conversion.jobs import enqueue_reply
-from pinlater.protocol.conversion.queues import queue_settings_structs
+from pinlater.protocol.conversion.queues import QUEUE_SETTINGS
 from pinlater.protocol.operations import OPERATIONS
 from pinlater.server.api import rules
 from pinlater.server.api.ack_call import AckCall
@@ -197,7 +197,7 @@ class Service:
         return CallReply(await self._backend.queue_names())
 
     async def _queue_settings(self, _: Any, __: Caller) -> CallReply:
-        return CallReply(queue_settings_structs(await self._limits.effective_settings()))
+        return CallReply(QUEUE_SETTINGS.structs_by_name(await self._limits.effective_settings()))
 
     async def _change_queue_settings(self, arguments: Any, _: Caller) -> CallReply:
         request = arguments.request

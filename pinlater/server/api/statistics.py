@@ -7,7 +7,7 @@ from typing import Any
 
 from pinlater.errors import UnknownError
 from pinlater.model.statistics import KEPT_SECONDS, StatisticsKind
-from pinlater.protocol.conversion.statistics import statistics_struct
+from pinlater.protocol.conversion.statistics import STATISTICS
 from pinlater.protocol.messages import PinLaterStatistics
 from pinlater.server.api.concurrency_limit import ConcurrencyLimit
 from pinlater.server.api.offload import offload
@@ -75,4 +75,4 @@ class StatisticsReader:
 
 
 def _structs(found: list[StatisticsEntry]) -> list[PinLaterStatistics]:
-    return [statistics_struct(record(entry)) for entry in found]
+    return STATISTICS.structs(map(record, found))

@@ -167,11 +167,11 @@ def test_a_worker_is_sent_without_the_time_of_its_report_and_read_with_it():
     assert request.keepMillis == 1500
     assert request.worker.reportedAtTimestampMillis is None
     request.worker.reportedAtTimestampMillis = 99
-    assert workers.worker_reports([request.worker]) == [report]
+    assert workers.WORKER.records([request.worker]) == [report]
     bare = messages.PinLaterWorker("w", "h", processes=[messages.PinLaterWorkerProcess(9)])
-    assert workers.worker_reports([bare]) == [WorkerReport("w", "h", processes=[WorkerProcess(9, queues=[], jobs=[])])]
+    assert workers.WORKER.records([bare]) == [WorkerReport("w", "h", processes=[WorkerProcess(9, queues=[], jobs=[])])]
     with pytest.raises(ProtocolError):
-        workers.worker_reports([messages.PinLaterWorker("w")])
+        workers.WORKER.records([messages.PinLaterWorker("w")])
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_worker_is_sent_without_the_time_of_its_report_and_read_with_it():
         jobs.descriptors,
         jobs.page,
         queues.moments,
-        workers.worker_reports,
+        workers.WORKER.records,
     ],
 )
 def test_an_answer_without_its_required_part_is_no_answer(convert):

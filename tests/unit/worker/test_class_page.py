@@ -9,7 +9,7 @@ import pytest
 from pinlater.jobs.body_schemas import bounded_classes, job_class
 from pinlater.jobs.job import Job, RawJob
 from pinlater.model.workers import JobClass
-from pinlater.protocol.conversion.workers import worker_reports, worker_struct
+from pinlater.protocol.conversion.workers import WORKER
 from pinlater.worker.class_page import ClassPage
 from pinlater.worker.keeper.report import build_report
 from pinlater.worker.pools import JobPool
@@ -53,7 +53,7 @@ def test_what_a_process_writes_the_report_has():
     shared.class_page.write(bounded_classes([Send, Bytes], 10_000))
     report = build_report(shared)
     assert report.classes == bounded_classes([Send, Bytes], 10_000)
-    [read] = worker_reports([worker_struct(report)])
+    [read] = WORKER.records([WORKER.struct(report)])
     assert list(read.classes) == list(report.classes)
 
 

@@ -6,7 +6,7 @@ from pinlater import Job, RawJob
 from pinlater.jobs.body_codec import JobCodec
 from pinlater.model.workers import QueueLoad
 from pinlater.protocol.codec import Codec
-from pinlater.protocol.conversion.workers import may_have_loads, queue_loads, worker_struct
+from pinlater.protocol.conversion.workers import WORKER, may_have_loads
 from pinlater.server.api.worker_reports import MAX_REPORT_BYTES
 from pinlater.worker.claim_table.snapshot import RUNNING, Identity
 from pinlater.worker.keeper.load_watch import MOST_LOADS, LoadWatch
@@ -122,10 +122,10 @@ def test_the_report_has_the_loads_and_is_never_too_large():
     watched.start(**{f"{number:03d}": 3600.0 for number in range(MOST_LOADS)})
     watched.start(1, **{f"{number:03d}": 3600.0 for number in range(MOST_LOADS, 2 * MOST_LOADS)})
     loads = [load._replace(queue=load.queue * 60, busy_ms=2**60, runs=2**60) for load in watched.loads()]
-    struct = worker_struct(build_report(watched.shared, loads=loads))
-    assert queue_loads(struct) == tuple(loads)
+    struct = WORKER.struct(build_report(watched.shared, loads=loads))
+    assert WORKER.record(struct).loads == tuple(loads)
     assert may_have_loads(Codec().encode_struct(struct))
-    assert not may_have_loads(Codec().encode_struct(worker_struct(build_report(watched.shared))))
+    assert not may_have_loads(Codec().encode_struct(WORKER.struct(build_report(watched.shared))))
     assert len(loads) == MOST_LOADS
     assert len(Codec().encode_struct(struct)) < MAX_REPORT_BYTES // 3
 

@@ -12,7 +12,7 @@ from pinlater.client.servers import ServerSet
 from pinlater.errors import NoHealthyShards
 from pinlater.model.workers import WorkerProcess
 from pinlater.protocol.codec import Codec
-from pinlater.protocol.conversion.workers import worker_struct
+from pinlater.protocol.conversion.workers import WORKER
 from pinlater.server.api.worker_reports import MAX_REPORT_BYTES
 from pinlater.worker.claim_table.snapshot import RUNNING, SOLO_LAYOUT, Identity, team_layout
 from pinlater.worker.keeper import reporter as reporter_module
@@ -115,7 +115,7 @@ def test_a_report_is_never_larger_than_a_server_takes():
     for number, descriptor in enumerate(names(3000, "q" * 80)):
         hold(rows[0], descriptor, seconds=number / 100)  # a machine may be up for less than 3000 s
     report = build_report(shared)
-    assert len(Codec().encode_struct(worker_struct(report))) < MAX_REPORT_BYTES
+    assert len(Codec().encode_struct(WORKER.struct(report))) < MAX_REPORT_BYTES
     jobs = report.processes[0].jobs
     assert 500 < len(jobs) < 3000
     assert {job.descriptor for job in jobs} == set(names(3000, "q" * 80)[-len(jobs) :]), "those that run for longest"
