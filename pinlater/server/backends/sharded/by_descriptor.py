@@ -37,8 +37,7 @@ async def ack(group: ShardGroup, queue: str, succeeded: Sequence[StoredAck], fai
         return lambda shard: shard.ack_dequeued_jobs(queue, done.get(name, []), failures.get(name, []))
 
     sizes = {name: len(done.get(name, ())) + len(failures.get(name, ())) for name in (*done, *failures)}
-    with group.due_priorities.trying(queue):
-        return await _merge_results(group.registry, call_at, sizes)
+    return await _merge_results(group.registry, call_at, sizes)
 
 
 async def checkpoint(group: ShardGroup, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
@@ -55,12 +54,11 @@ async def checkpoint(group: ShardGroup, queue: str, checkpoints: Sequence[Stored
     def call_at(name: str) -> Call[Settled]:
         return lambda shard: shard.checkpoint_jobs(queue, groups[name])
 
-    with group.due_priorities.trying(queue):
-        return await _merge_results(group.registry, call_at, {name: len(items) for name, items in groups.items()})
+    return await _merge_results(group.registry, call_at, {name: len(items) for name, items in groups.items()})
 
 
 async def lookup(
-    registry: ShardRegistry, jobs: Sequence[JobDescriptor], body_bytes: int, *, include_result: bool
+    group: ShardGroup, jobs: Sequence[JobDescriptor], *, body_bytes: int = 0, include_result: bool = False
 ) -> list[JobRecord | None]:
     """Look up jobs on their shards; return records in the order of ``jobs``.
 
@@ -71,7 +69,7 @@ async def lookup(
     places: defaultdict[str, list[int]] = defaultdict(list)
     for place, job in enumerate(jobs):
         places[job.shard].append(place)
-    handles = [registry.named(name) for name in places]
+    handles = [group.registry.named(name) for name in places]
 
     def call_at(name: str) -> Call[list[JobRecord | None]]:
         own = [jobs[place] for place in places[name]]
@@ -94,15 +92,14 @@ async def cancel(group: ShardGroup, queue: str, jobs: Sequence[JobDescriptor], s
     """
     groups = _jobs_by_shard(jobs)
     handles = [group.registry.named(name) for name in groups]
-    with group.due_priorities.trying(queue):
-        results = await asyncio.gather(
-            *(handle.ask(lambda shard: shard.cancel_jobs(queue, groups[shard.name], status)) for handle in handles),
-            return_exceptions=True,
-        )
-        missing = [result for result in results if isinstance(result, QueueNotFound)]
-        for error in results:
-            if isinstance(error, BaseException) and (len(missing) == len(results) or error not in missing):
-                raise error
+    results = await asyncio.gather(
+        *(handle.ask(lambda shard: shard.cancel_jobs(queue, groups[shard.name], status)) for handle in handles),
+        return_exceptions=True,
+    )
+    missing = [result for result in results if isinstance(result, QueueNotFound)]
+    for error in results:
+        if isinstance(error, BaseException) and (len(missing) == len(results) or error not in missing):
+            raise error
     done = [result for result in results if not isinstance(result, BaseException)]
     return Cancelled(
         tuple(chain.from_iterable(one.ended for one in done)),

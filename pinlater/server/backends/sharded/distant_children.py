@@ -114,9 +114,7 @@ async def _is_able(handle: ShardHandle, parent: JobDescriptor) -> bool:
     return record is None or not record.is_cancelled
 
 
-async def unfinished_children(
-    registry: ShardRegistry, parents: Sequence[JobDescriptor], limit: int
-) -> list[JobDescriptor]:
+async def unfinished_children(group: ShardGroup, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
     """Return children of jobs, up to ``limit`` in all, from the shards of these and from others where they have some.
 
     Raises:
@@ -124,6 +122,7 @@ async def unfinished_children(
         ServiceError: of a shard.
     """
     names = {parent.shard for parent in parents}
+    registry = group.registry
     if len(registry) > 1:
         known = await asyncio.gather(*(_shards_of_children(registry.named(name), parents) for name in names))
         names.update(*known)

@@ -236,14 +236,6 @@ class DuePriorityMap:
             self.forget(queue)
             raise
 
-    @contextmanager
-    def changing(self, queue: str) -> Iterator[None]:
-        """Forget a queue at the end of what is done within."""
-        try:
-            yield
-        finally:
-            self.forget(queue)
-
     def forget(self, queue: str) -> None:
         """Forget what is known of a queue: jobs of it may have become due."""
         for changed in self._changed_during_read:

@@ -16,11 +16,12 @@ from pinlater.protocol.messages import IN_PROGRESS
 from pinlater.server.backends.records import JobFilter
 from pinlater.server.backends.sharded.fan_out import ask_in_turn
 from pinlater.server.backends.sharded.placement import rank
+from pinlater.server.backends.sharded.shard_group import ShardGroup
 from pinlater.server.backends.sharded.shard_handle import ShardHandle
 from pinlater.server.backends.token_bucket import Tokens
 
 
-async def change_everywhere(handles: Sequence[ShardHandle], queue: str, change: QueueChange) -> None:
+async def change_everywhere(group: ShardGroup, queue: str, change: QueueChange) -> None:
     """Change the settings on every shard that has the queue.
 
     Raises:
@@ -28,6 +29,7 @@ async def change_everywhere(handles: Sequence[ShardHandle], queue: str, change: 
         ShardConnectionFailed: not every shard answered; the change has to be repeated.
         ServiceError: what a shard refused.
     """
+    handles = list(group.registry)
     results = await asyncio.gather(
         *(handle.ask(lambda shard: shard.change_queue_settings(queue, change)) for handle in handles),
         return_exceptions=True,

@@ -3,42 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 from pinlater.errors import ShardConnectionFailed
-from pinlater.server.backends.records import MAX_REPORTS, KeptReport
+from pinlater.server.backends.records import MAX_ANSWER_BYTES, MAX_REPORTS, KeptReport
 from pinlater.server.backends.sharded.fan_out import PATIENCE_SECONDS, ask_all, no_healthy_shards
 from pinlater.server.backends.sharded.placement import keepers
-from pinlater.server.backends.sharded.shard_handle import ShardHandle
+from pinlater.server.backends.sharded.shard_group import ShardGroup
 
 _MOST_TRIES = 4
 
 
-async def store(handles: Sequence[ShardHandle], worker_id: str, report: bytes, keep_ms: int) -> None:
+async def store(group: ShardGroup, worker_id: str, report: bytes, keep_ms: int) -> None:
     """Store a report on the first shard that answers; a slow one is not waited for if there is another.
+
+    To be kept for no time, it is deleted from all shards that answer; on others, it has to expire.
 
     Raises:
         NoHealthyShards: none does.
         ServiceError: what a shard refused.
     """
+    handles = group.healthy()
+    if not keep_ms:
+        await ask_all(handles, lambda shard: shard.store_report(worker_id, report, keep_ms))
+        return
     tries = keepers(handles, worker_id)[:_MOST_TRIES]
     for handle in tries:
         try:
             async with asyncio.timeout(None if handle is tries[-1] else PATIENCE_SECONDS):
-                return await handle.ask(lambda shard: shard.store_report(worker_id, report, keep_ms))
+                await handle.ask(lambda shard: shard.store_report(worker_id, report, keep_ms))
+                return
         except (ShardConnectionFailed, TimeoutError):  # whether it was stored or not: the latest one counts
             continue
     raise no_healthy_shards()
 
 
-async def delete(handles: Sequence[ShardHandle], worker_id: str) -> None:
-    """Delete the report of a worker from all shards that answer; on others, it has to expire."""
-    await ask_all(handles, lambda shard: shard.store_report(worker_id, b"", 0))
-
-
-async def read(handles: Sequence[ShardHandle], max_bytes: int) -> list[KeptReport]:
+async def read(group: ShardGroup, max_bytes: int = MAX_ANSWER_BYTES) -> list[KeptReport]:
     """Return the latest report of each worker, as far as they fit."""
-    answers = await ask_all(handles, lambda shard: shard.reports(max_bytes))
+    answers = await ask_all(group.healthy(), lambda shard: shard.reports(max_bytes))
     latest: dict[str, KeptReport] = {}
     for kept in sorted((one for _, found in answers for one in found), key=lambda one: -one.reported_at_ms):
         latest.setdefault(kept.worker_id, kept)

@@ -34,6 +34,19 @@ class Sharded(Protocol):
     group: ShardGroup
 
 
+def of_group(
+    verb: Callable[Concatenate[Store, _P], Coroutine[Any, Any, _T]],
+    carry_out: Callable[Concatenate[ShardGroup, _P], Awaitable[_T]],
+) -> Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, _T]]:
+    """Let a function carry out a verb that takes the group of shards, and what the verb takes."""
+
+    @wraps(verb)
+    async def call(store: Sharded, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        return await carry_out(store.group, *args, **kwargs)
+
+    return call
+
+
 def on_all_shards(
     verb: Callable[Concatenate[Store, _P], Coroutine[Any, Any, _T]],
     merge: Callable[[list[_T]], _R],
@@ -58,6 +71,20 @@ def on_all_shards(
         if refusals and not done:
             raise refusals[0]
         return done
+
+    return call
+
+
+def at_job(
+    verb: Callable[Concatenate[Store, JobDescriptor, _P], Coroutine[Any, Any, _T]],
+) -> Callable[Concatenate[Sharded, JobDescriptor, _P], Coroutine[Any, Any, _T]]:
+    """Call the shard of a job."""
+    name = verb.__name__
+
+    @wraps(verb)
+    async def call(store: Sharded, job: JobDescriptor, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        found: _T = await store.group.registry.named(job.shard).ask(methodcaller(name, job, *args, **kwargs))
+        return found
 
     return call
 
@@ -125,15 +152,24 @@ def at_placement(
 
 
 def makes_due(
-    verb: Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, _T]],
+    verb: Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, _T]], if_result: Callable[[_T], bool] = lambda _: True
 ) -> Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, _T]]:
-    """Let a verb, whose first argument is a queue, make jobs of it due: what is cached of its priorities is dropped."""
+    """Let a verb, whose first argument is a queue, make jobs of it due: what is cached of its priorities is dropped.
+
+    Args:
+        verb: of the sharded store.
+        if_result: tells whether it has made jobs due. If it fails, it may have.
+    """
 
     @wraps(verb)
     async def call(store: Sharded, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         queue = cast("str", args[0] if args else kwargs["queue"])
-        with store.group.due_priorities.changing(queue):
-            return await verb(store, *args, **kwargs)
+        due_priorities = store.group.due_priorities
+        with due_priorities.trying(queue):
+            result = await verb(store, *args, **kwargs)
+        if if_result(result):
+            due_priorities.forget(queue)
+        return result
 
     return call
 

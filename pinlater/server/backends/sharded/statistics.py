@@ -8,7 +8,7 @@ from pinlater.errors import ShardConnectionFailed
 from pinlater.server.backends.sharded.fan_out import ask_all, no_healthy_shards
 from pinlater.server.backends.sharded.placement import keepers
 from pinlater.server.backends.sharded.shard import ShardUnreachable
-from pinlater.server.backends.sharded.shard_handle import ShardHandle
+from pinlater.server.backends.sharded.shard_group import ShardGroup
 from pinlater.server.backends.statistics import Counts, StatisticsEntry, StatisticsKey, StatisticsQuery, merged
 
 SHARDS = 3
@@ -17,14 +17,14 @@ SHARDS = 3
 _PLACE = "statistics"
 
 
-async def add(handles: Sequence[ShardHandle], entries: Sequence[StatisticsEntry]) -> None:
+async def add(group: ShardGroup, entries: Sequence[StatisticsEntry]) -> None:
     """Add counts on the first shard that can be reached; if its answer is lost, they may be lost as well.
 
     Raises:
         NoHealthyShards: none can.
         ServiceError: what a shard refused.
     """
-    for handle in keepers(handles, _PLACE)[:SHARDS]:
+    for handle in keepers(group.healthy(), _PLACE)[:SHARDS]:
         try:
             return await handle.ask(lambda shard: shard.add_statistics(entries))
         except ShardUnreachable:
@@ -34,9 +34,9 @@ async def add(handles: Sequence[ShardHandle], entries: Sequence[StatisticsEntry]
     raise no_healthy_shards()
 
 
-async def read(handles: Sequence[ShardHandle], which: StatisticsQuery, limit: int) -> list[StatisticsEntry]:
+async def read(group: ShardGroup, which: StatisticsQuery, limit: int) -> list[StatisticsEntry]:
     """Return the sums of all shards."""
-    answers = await ask_all(handles, lambda shard: shard.read_statistics(which, limit))
+    answers = await ask_all(group.healthy(), lambda shard: shard.read_statistics(which, limit))
     sums: dict[StatisticsKey, Counts] = {}
     for _, entries in answers:
         for key, counts in entries:

@@ -7,12 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
-from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
+from pinlater.model.attempts import DequeuedJob
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
-from pinlater.model.messages import Message, ReceivedMessage
-from pinlater.model.queues import QueueChange, QueueSettings
+from pinlater.model.queues import QueueSettings
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.failure_budget import MOST_READ, largest
 from pinlater.server.backends.job_notifications import JobLocation
@@ -25,7 +24,6 @@ from pinlater.server.backends.records import (
     Expired,
     IdempotencyKey,
     JobFilter,
-    KeptReport,
     Settled,
 )
 from pinlater.server.backends.sharded import by_descriptor, distant_children, limits, merges, reports, scan, statistics
@@ -38,14 +36,15 @@ from pinlater.server.backends.sharded.shard import Shard, ShardSpec
 from pinlater.server.backends.sharded.shard_group import ShardGroup
 from pinlater.server.backends.sharded.shard_handle import OnCall
 from pinlater.server.backends.sharded.splits import (
+    at_job,
     at_named_jobs,
     at_placement,
     makes_due,
     makes_due_in,
+    of_group,
     on_all_shards,
     until_limit,
 )
-from pinlater.server.backends.statistics import StatisticsEntry, StatisticsQuery
 from pinlater.server.backends.store import Capabilities, Store
 from pinlater.server.backends.token_bucket import Tokens
 
@@ -56,6 +55,14 @@ def _imported_priority(job: JobRecord) -> int:
 
 def _imported_unique_key(job: JobRecord) -> str | None:
     return job.unique if job.state in {PENDING, IN_PROGRESS} else None
+
+
+def _has_made_due(settled: Settled) -> bool:
+    return settled.due_ms is not None or settled.let_through > 0
+
+
+def _has_let_through(cancelled: Cancelled) -> bool:
+    return cancelled.let_through > 0
 
 
 def _queues_of(expired: Iterable[Expired]) -> list[str]:
@@ -112,6 +119,8 @@ class ShardedStore(StoreOverview):
 
     queue_names = on_all_shards(Store.queue_names, merges.union)
     queue_settings = on_all_shards(Store.queue_settings, merges.settings)
+    change_queue_settings = of_group(Store.change_queue_settings, limits.change_everywhere)
+    delete_queue = of_group(Store.delete_queue, ShardGroup.delete_queue)
 
     async def changed_queue_settings(self) -> dict[str, QueueSettings] | None:
         return await self._settings_poll.changed()
@@ -119,12 +128,6 @@ class ShardedStore(StoreOverview):
     async def create_queue(self, queue: str) -> None:
         """Create the queue on every shard that answers; the others get it with its first job there."""
         await ask_all(self.group.registry, lambda shard: shard.create_queue(queue))
-
-    async def delete_queue(self, queue: str) -> None:
-        await self.group.delete_queue(queue)
-
-    async def change_queue_settings(self, queue: str, change: QueueChange) -> None:
-        await limits.change_everywhere(list(self.group.registry), queue, change)
 
     async def acquire_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
         """Take up to ``wanted`` tokens of a queue's token bucket; below 0, give them back.
@@ -144,11 +147,8 @@ class ShardedStore(StoreOverview):
     async def enqueue_jobs(
         self, queue: str, jobs: Sequence[NewJob], *, once: IdempotencyKey | None = None
     ) -> list[str]:
-        try:
+        with self.group.due_priorities.trying(queue):
             stored = await self._store_jobs(queue, jobs, once=once)
-        except BaseException:
-            self.group.due_priorities.forget(queue)  # some may be stored
-            raise
         self.group.due_priorities.stored(queue, jobs, stored)
         return stored
 
@@ -167,43 +167,19 @@ class ShardedStore(StoreOverview):
     async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[DequeuedJob]:
         return await self._claimer.peek(queue, limit, max_bytes)
 
-    async def ack_dequeued_jobs(
-        self, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]
-    ) -> Settled:
-        settled = await by_descriptor.ack(self.group, queue, succeeded, failed)
-        if failed or settled.let_through:
-            self.group.due_priorities.forget(queue)
-        return settled
-
-    async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
-        settled = await by_descriptor.checkpoint(self.group, queue, checkpoints)
-        if settled.due_ms is not None or settled.let_through:
-            self.group.due_priorities.forget(queue)
-        return settled
-
-    async def cancel_jobs(self, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
-        cancelled = await by_descriptor.cancel(self.group, queue, jobs, status)
-        if cancelled.let_through:
-            self.group.due_priorities.forget(queue)
-        return cancelled
+    ack_dequeued_jobs = makes_due(of_group(Store.ack_dequeued_jobs, by_descriptor.ack), _has_made_due)
+    checkpoint_jobs = makes_due(of_group(Store.checkpoint_jobs, by_descriptor.checkpoint), _has_made_due)
+    cancel_jobs = makes_due(of_group(Store.cancel_jobs, by_descriptor.cancel), _has_let_through)
 
     # Messages
 
-    async def send_message(self, job: JobDescriptor, message: Message) -> bool:
-        return await self.group.registry.named(job.shard).ask(lambda shard: shard.send_message(job, message))
-
-    async def read_messages(
-        self, job: JobDescriptor, name: str, after: int, limit: int, max_bytes: int = MAX_ANSWER_BYTES
-    ) -> list[ReceivedMessage]:
-        return await self.group.registry.named(job.shard).ask(
-            lambda shard: shard.read_messages(job, name, after, limit, max_bytes)
-        )
-
-    async def unfinished_children(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
-        return await distant_children.unfinished_children(self.group.registry, parents, limit)
+    send_message = at_job(Store.send_message)
+    read_messages = at_job(Store.read_messages)
+    unfinished_children = of_group(Store.unfinished_children, distant_children.unfinished_children)
 
     # Reads
 
+    lookup_jobs = of_group(Store.lookup_jobs, by_descriptor.lookup)
     count_jobs = on_all_shards(Store.count_jobs, merges.total)
     oldest_due_ms = on_all_shards(Store.oldest_due_ms, merges.earliest)
     states_in_use = on_all_shards(Store.states_in_use, merges.all_states)
@@ -211,11 +187,6 @@ class ShardedStore(StoreOverview):
     async def first_due(self, queues: Sequence[str]) -> dict[str, int | None]:
         found = await self.group.due_priorities.read_all(queues, self.group.healthy())
         return {queue: due.first_due_ms for queue, due in found.items()}
-
-    async def lookup_jobs(
-        self, jobs: Sequence[JobDescriptor], *, body_bytes: int = 0, include_result: bool = False
-    ) -> list[JobRecord | None]:
-        return await by_descriptor.lookup(self.group.registry, jobs, body_bytes, include_result=include_result)
 
     async def scan_jobs(
         self, queue: str, which: JobFilter, limit: int, position: Position | None, *, oldest_first: bool = False
@@ -243,25 +214,12 @@ class ShardedStore(StoreOverview):
     collect_finished = on_all_shards(Store.collect_finished, merges.collected, keeps_refusals=True)
     forget_results = on_all_shards(Store.forget_results, merges.total, keeps_refusals=True)
 
-    # Reports of workers
+    # Reports of workers, and statistics
 
-    async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
-        if keep_ms:
-            await reports.store(self.group.healthy(), worker_id, report, keep_ms)
-        else:
-            await reports.delete(self.group.healthy(), worker_id)
-
-    async def reports(self, max_bytes: int = MAX_ANSWER_BYTES) -> list[KeptReport]:
-        return await reports.read(self.group.healthy(), max_bytes)
-
-    # Statistics
-
-    async def add_statistics(self, entries: Sequence[StatisticsEntry]) -> None:
-        await statistics.add(self.group.healthy(), entries)
-
-    async def read_statistics(self, which: StatisticsQuery, limit: int) -> list[StatisticsEntry]:
-        return await statistics.read(self.group.healthy(), which, limit)
-
+    store_report = of_group(Store.store_report, reports.store)
+    reports = of_group(Store.reports, reports.read)
+    add_statistics = of_group(Store.add_statistics, statistics.add)
+    read_statistics = of_group(Store.read_statistics, statistics.read)
     forget_statistics = on_all_shards(Store.forget_statistics, merges.total, keeps_refusals=True)
 
     # What other servers do
