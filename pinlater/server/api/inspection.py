@@ -23,8 +23,8 @@ from pinlater.server.backends.records import (
     JOB_OVERHEAD_BYTES,
     MAX_STATUS_CHARACTERS,
     MAX_UNIQUE_KEY_CHARACTERS,
-    IdempotencyKey,
     JobFilter,
+    Once,
 )
 from pinlater.server.backends.store import Store
 from pinlater.server.broker.broker import Broker
@@ -183,7 +183,7 @@ class Inspection:
             if position is None or is_full or which.body_regex:
                 return found, page
 
-    async def delete(self, arguments: Any, once: IdempotencyKey | None) -> int:
+    async def delete(self, arguments: Any, once: Once) -> int:
         """Delete jobs that match, or the named jobs; return how many."""
         request = arguments.request
         request.priority = default(request.priority, 1)

@@ -7,7 +7,7 @@ from typing import Any
 from pinlater.protocol.conversion.values import default
 from pinlater.server.api import rules
 from pinlater.server.api.offload import offload
-from pinlater.server.backends.records import IdempotencyKey
+from pinlater.server.backends.records import Once
 from pinlater.server.broker import Broker
 
 
@@ -23,7 +23,7 @@ class ManualChanges:
         self._broker = broker
         self._priority_levels = priority_levels
 
-    async def retry_failed(self, arguments: Any, once: IdempotencyKey | None) -> int:
+    async def retry_failed(self, arguments: Any, once: Once) -> int:
         """Retry the named failed jobs, or the oldest ones; return how many."""
         request = arguments.request
         rules.check_queue_name(request.queueName)
@@ -38,14 +38,14 @@ class ManualChanges:
             return await self._broker.retry_these(queue, jobs, attempts, run_after_ms, once=once)
         return await self._broker.retry_failed(queue, priority, attempts, run_after_ms, limit, once=once)
 
-    async def run_now(self, arguments: Any, once: IdempotencyKey | None) -> int:
+    async def run_now(self, arguments: Any, once: Once) -> int:
         """Make the named pending jobs due now; return how many."""
         queue, names = arguments.request.queueName, arguments.request.jobDescriptors
         rules.check_queue_name(queue)
         jobs = await offload(len(names), rules.jobs_of, queue, names)
         return await self._broker.schedule(queue, jobs, None, once=once)
 
-    async def schedule(self, arguments: Any, once: IdempotencyKey | None) -> int:
+    async def schedule(self, arguments: Any, once: Once) -> int:
         """Make the named pending jobs due at another time; return how many."""
         request = arguments.request
         rules.check_queue_name(request.queueName)

@@ -41,6 +41,7 @@ from pinlater.server.backends.records import (
     MAX_UNIQUE_PERIOD_MS,
     WHOLE_BODY,
     IdempotencyKey,
+    Once,
 )
 
 _QUEUE_NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
@@ -96,7 +97,7 @@ def check_source(source: str) -> None:
         raise UnknownError(f"the source of a call has {len(source)} characters; at most {MAX_SOURCE_CHARACTERS}")
 
 
-def idempotency_key(context: RequestContext, keep_seconds: float) -> IdempotencyKey | None:
+def idempotency_key(context: RequestContext, keep_seconds: float) -> Once:
     """Return the idempotency key of a call; None if it has none.
 
     Args:

@@ -29,7 +29,7 @@ from pinlater.server.api.queue_age import oldest_due
 from pinlater.server.api.statistics import StatisticsReader
 from pinlater.server.api.worker_reports import WorkerReports
 from pinlater.server.backends.claim_names import ClaimNames
-from pinlater.server.backends.records import IdempotencyKey, Settled
+from pinlater.server.backends.records import Once, Settled
 from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.backends.statistics_buffer import StatisticsBuffer
 from pinlater.server.broker import Broker, Caller
@@ -231,7 +231,7 @@ class Service:
         return CallReply(enqueue_reply(descriptors))
 
     async def _store_jobs(
-        self, store: Callable[..., Awaitable[list[str]]], queue: str, jobs: Sequence[Any], once: IdempotencyKey | None
+        self, store: Callable[..., Awaitable[list[str]]], queue: str, jobs: Sequence[Any], once: Once
     ) -> list[str]:
         """Store jobs; create the queue for its first jobs, unless the settings forbid it."""
         try:
@@ -265,13 +265,11 @@ class Service:
         self._metrics.claims_released.add(request.queueName, released)
         return CallReply(released)
 
-    async def _change(
-        self, change: Callable[[Any, IdempotencyKey | None], Awaitable[int]], arguments: Any, _: Caller
-    ) -> CallReply:
+    async def _change(self, change: Callable[[Any, Once], Awaitable[int]], arguments: Any, _: Caller) -> CallReply:
         """Carry out a manual change of jobs, once even if the call is repeated."""
         return CallReply(await change(arguments, self._key(arguments)))
 
-    def _key(self, arguments: Any) -> IdempotencyKey | None:
+    def _key(self, arguments: Any) -> Once:
         """Return by which key the store knows the call again, and for how long; None for a call without one."""
         return rules.idempotency_key(arguments.context, self._settings.idempotency_ttl_seconds)
 

@@ -72,6 +72,10 @@ class IdempotencyKey(NamedTuple):
     is_repeat: bool = False
 
 
+Once = IdempotencyKey | None
+"""The key of a call; None: it has none."""
+
+
 class Claim(NamedTuple):
     """How jobs are claimed.
 

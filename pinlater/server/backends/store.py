@@ -59,8 +59,8 @@ from pinlater.server.backends.records import (
     Collected,
     Dequeued,
     Expired,
-    IdempotencyKey,
     JobFilter,
+    Once,
     Settled,
 )
 from pinlater.server.backends.report_store import ReportStore
@@ -133,9 +133,7 @@ class Store(ReportStore, StatisticsStore, Protocol):
 
     # New jobs
 
-    async def enqueue_jobs(
-        self, queue: str, jobs: Sequence[NewJob], *, once: IdempotencyKey | None = None
-    ) -> list[str]:
+    async def enqueue_jobs(self, queue: str, jobs: Sequence[NewJob], *, once: Once = None) -> list[str]:
         """Store new jobs; return their descriptors in the order of ``jobs``.
 
         State: none -> PENDING.
@@ -155,9 +153,7 @@ class Store(ReportStore, StatisticsStore, Protocol):
         Repeat: safe with ``once``.
         """
 
-    async def import_jobs(
-        self, queue: str, jobs: Sequence[JobRecord], *, once: IdempotencyKey | None = None
-    ) -> list[str]:
+    async def import_jobs(self, queue: str, jobs: Sequence[JobRecord], *, once: Once = None) -> list[str]:
         """Store copies of another store's jobs, with their history; return their new descriptors.
 
         State: none -> the state that each job had; IN_PROGRESS -> PENDING, or FAILED if it is asked to stop and has
@@ -289,14 +285,7 @@ class Store(ReportStore, StatisticsStore, Protocol):
     # Changes by operators
 
     async def retry_failed_jobs(
-        self,
-        queue: str,
-        priority: int,
-        attempts: int,
-        run_after_ms: int | None,
-        limit: int,
-        *,
-        once: IdempotencyKey | None = None,
+        self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int, *, once: Once = None
     ) -> int:
         """Retry up to ``limit`` failed jobs of a priority, the oldest first; return how many.
 
@@ -308,7 +297,7 @@ class Store(ReportStore, StatisticsStore, Protocol):
         Repeat: safe with ``once``.
         """
 
-    async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: IdempotencyKey | None = None) -> int:
+    async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: Once = None) -> int:
         """Delete up to ``limit`` jobs that match, in steps as ``retry_failed_jobs``; return how many.
 
         State: the filter's state -> gone.
@@ -317,13 +306,7 @@ class Store(ReportStore, StatisticsStore, Protocol):
         """
 
     async def retry_these_jobs(
-        self,
-        queue: str,
-        jobs: Sequence[JobDescriptor],
-        attempts: int,
-        run_after_ms: int | None,
-        *,
-        once: IdempotencyKey | None = None,
+        self, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None, *, once: Once = None
     ) -> int:
         """Retry those of ``jobs`` that have failed; return how many.
 
@@ -333,7 +316,7 @@ class Store(ReportStore, StatisticsStore, Protocol):
         """
 
     async def schedule_jobs(
-        self, queue: str, jobs: Sequence[JobDescriptor], run_after_ms: int | None, *, once: IdempotencyKey | None = None
+        self, queue: str, jobs: Sequence[JobDescriptor], run_after_ms: int | None, *, once: Once = None
     ) -> int:
         """Make those of ``jobs`` that are PENDING due at another time; return how many.
 
@@ -344,7 +327,7 @@ class Store(ReportStore, StatisticsStore, Protocol):
         """
 
     async def delete_these_jobs(
-        self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: IdempotencyKey | None = None
+        self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: Once = None
     ) -> int:
         """Delete those of ``jobs`` that are in ``state``; return how many.
 

@@ -12,7 +12,7 @@ from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import NewJob
 from pinlater.server.backends.job_notifications import JobLocation, NotifyOfJobs, OnCancelled, later_ms, locations_of
-from pinlater.server.backends.records import Cancelled, Expired, IdempotencyKey, Settled
+from pinlater.server.backends.records import Cancelled, Expired, Once, Settled
 from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.backends.store import Store
 from pinlater.server.broker.cancellations import Cancellations
@@ -130,7 +130,7 @@ class Broker:
 
     # Making jobs claimable
 
-    async def enqueue(self, queue: str, jobs: Sequence[NewJob], *, once: IdempotencyKey | None = None) -> list[str]:
+    async def enqueue(self, queue: str, jobs: Sequence[NewJob], *, once: Once = None) -> list[str]:
         """Store jobs, and wake dequeues that wait for them; see ``Store.enqueue_jobs``."""
         if self._is_serial:  # parked dequeues woken before the jobs are stored claim them in the same transaction
             self._announce_jobs(queue, jobs, ())

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.queries import blob
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
-from pinlater.server.backends.records import IdempotencyKey
+from pinlater.server.backends.records import IdempotencyKey, Once
 from pinlater.server.backends.sharded import CallResult
 
 
@@ -58,7 +58,7 @@ class ChangeQuota(NamedTuple):
         so_far: jobs that it has changed in earlier pages, if it has no stored result.
     """
 
-    once: IdempotencyKey | None
+    once: Once
     limit: int | None = None
     so_far: int = 0
 

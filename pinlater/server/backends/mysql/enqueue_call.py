@@ -16,7 +16,7 @@ from pinlater.server.backends.imported_jobs import as_imported
 from pinlater.server.backends.mysql.children import parent_columns
 from pinlater.server.backends.mysql.keys import key_columns
 from pinlater.server.backends.mysql.queries import blob, text
-from pinlater.server.backends.records import IdempotencyKey
+from pinlater.server.backends.records import Once
 from pinlater.server.backends.search import Queue
 
 _KEY, _PARENT = attrgetter("key"), attrgetter("parent")
@@ -54,7 +54,7 @@ class MysqlEnqueueCall:
     priorities: Sequence[int]
     keys: Sequence[str | None] | None
     write_row: RowWriter
-    once: IdempotencyKey | None = None
+    once: Once = None
     rules: Sequence[UniqueRule | None] = ()
     first_id: int = 0
     weight: int = field(init=False)
@@ -82,7 +82,7 @@ class MysqlEnqueueCall:
         return f"{self.queue.prefixes[self.priorities[index] - 1]}{self.first_id + index}"
 
 
-def enqueue(queue: Queue, jobs: Sequence[NewJob], once: IdempotencyKey | None) -> MysqlEnqueueCall:
+def enqueue(queue: Queue, jobs: Sequence[NewJob], once: Once) -> MysqlEnqueueCall:
     """Return the call that stores new jobs: nothing -> PENDING."""
     keys, priorities = [job.unique for job in jobs], [job.priority for job in jobs]
     if not any(keys):
@@ -90,7 +90,7 @@ def enqueue(queue: Queue, jobs: Sequence[NewJob], once: IdempotencyKey | None) -
     return MysqlEnqueueCall(queue, jobs, priorities, keys, _new_row, once, [job.unique_rule for job in jobs])
 
 
-def import_(queue: Queue, jobs: Sequence[JobRecord], once: IdempotencyKey | None) -> MysqlEnqueueCall:
+def import_(queue: Queue, jobs: Sequence[JobRecord], once: Once) -> MysqlEnqueueCall:
     """Return the call that imports jobs with their history, without parents; claimed jobs become PENDING."""
     records = [as_imported(job)._replace(parent=None) for job in jobs]
     is_linked = any(job.result is not None or job.is_cancelled or job.run_ms is not None for job in jobs)

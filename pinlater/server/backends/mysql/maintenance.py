@@ -24,7 +24,7 @@ from pinlater.server.backends.mysql.messages import delete_inboxes, delete_lefto
 from pinlater.server.backends.mysql.queues import MysqlQueues
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.mysql.unique_keys import end_periods
-from pinlater.server.backends.records import Collected, Expired, IdempotencyKey
+from pinlater.server.backends.records import Collected, Expired, Once
 from pinlater.server.backends.search import Queue
 
 _MAX_IDS = 5000
@@ -52,7 +52,7 @@ class RetryOptions(NamedTuple):
 
     attempts: int
     run_after_ms: int | None
-    once: IdempotencyKey | None
+    once: Once
 
 
 async def retry_failed(database: Database, queue: Queue, priority: int, options: RetryOptions, limit: int) -> int:
@@ -116,11 +116,7 @@ async def _retry(
 
 
 async def schedule_jobs(
-    database: Database,
-    queue: Queue,
-    jobs: Sequence[JobDescriptor],
-    run_after_ms: int | None,
-    once: IdempotencyKey | None,
+    database: Database, queue: Queue, jobs: Sequence[JobDescriptor], run_after_ms: int | None, once: Once
 ) -> int:
     """Make those of the jobs that are PENDING due at a time; None: those that are not due, now. Return how many."""
 
@@ -148,9 +144,7 @@ async def delete_ids(database: Database, queue: Queue, state: int, ids: Sequence
     return await change_once(database, quota, change)
 
 
-async def delete_jobs(
-    database: Database, queue: Queue, jobs: Sequence[JobDescriptor], state: int, once: IdempotencyKey | None
-) -> int:
+async def delete_jobs(database: Database, queue: Queue, jobs: Sequence[JobDescriptor], state: int, once: Once) -> int:
     """Delete those of the jobs that are in a state. Return how many."""
     values = {"state": state, "queue": queue.id, "is_any": False}
 

@@ -63,9 +63,9 @@ from pinlater.server.backends.records import (
     Collected,
     Dequeued,
     Expired,
-    IdempotencyKey,
     JobFilter,
     KeptReport,
+    Once,
     Settled,
     StoreSize,
 )
@@ -166,14 +166,10 @@ class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
 
     # Lifecycle
 
-    async def enqueue_jobs(
-        self, queue: str, jobs: Sequence[NewJob], *, once: IdempotencyKey | None = None
-    ) -> list[str]:
+    async def enqueue_jobs(self, queue: str, jobs: Sequence[NewJob], *, once: Once = None) -> list[str]:
         return await self._with_queue(queue, lambda at: self._enqueue(enqueue(at, jobs, once)))
 
-    async def import_jobs(
-        self, queue: str, jobs: Sequence[JobRecord], *, once: IdempotencyKey | None = None
-    ) -> list[str]:
+    async def import_jobs(self, queue: str, jobs: Sequence[JobRecord], *, once: Once = None) -> list[str]:
         return await self._with_queue(queue, lambda at: self._enqueue(import_(at, jobs, once)))
 
     async def call_result(self, queue: str, key: bytes) -> CallResult | None:
@@ -277,14 +273,7 @@ class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
     # Maintenance
 
     async def retry_failed_jobs(
-        self,
-        queue: str,
-        priority: int,
-        attempts: int,
-        run_after_ms: int | None,
-        limit: int,
-        *,
-        once: IdempotencyKey | None = None,
+        self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int, *, once: Once = None
     ) -> int:
         at = await self._queues.get(queue)
         options = maintenance.RetryOptions(attempts, run_after_ms, once)
@@ -292,7 +281,7 @@ class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
         self._claims.restart_scans(at.id)
         return moved
 
-    async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: IdempotencyKey | None = None) -> int:
+    async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: Once = None) -> int:
         search = await self._search(queue, which)
         pattern = await asyncio.to_thread(search.pattern)
 
@@ -304,13 +293,7 @@ class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
         return await change_in_steps(found, delete, limit, nothing=[], pattern=pattern)
 
     async def retry_these_jobs(
-        self,
-        queue: str,
-        jobs: Sequence[JobDescriptor],
-        attempts: int,
-        run_after_ms: int | None,
-        *,
-        once: IdempotencyKey | None = None,
+        self, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None, *, once: Once = None
     ) -> int:
         at = await self._queues.get(queue)
         options = maintenance.RetryOptions(attempts, run_after_ms, once)
@@ -319,7 +302,7 @@ class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
         return moved
 
     async def schedule_jobs(
-        self, queue: str, jobs: Sequence[JobDescriptor], run_after_ms: int | None, *, once: IdempotencyKey | None = None
+        self, queue: str, jobs: Sequence[JobDescriptor], run_after_ms: int | None, *, once: Once = None
     ) -> int:
         at = await self._queues.get(queue)
         moved = await maintenance.schedule_jobs(self._database, at, jobs, run_after_ms, once)
@@ -327,7 +310,7 @@ class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
         return moved
 
     async def delete_these_jobs(
-        self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: IdempotencyKey | None = None
+        self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: Once = None
     ) -> int:
         return await maintenance.delete_jobs(self._database, await self._queues.get(queue), jobs, state, once)
 

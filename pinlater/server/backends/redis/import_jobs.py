@@ -10,16 +10,14 @@ from pinlater.model.failure_groups import failure_in
 from pinlater.model.jobs import JobRecord
 from pinlater.protocol.messages import SUCCEEDED
 from pinlater.server.backends.imported_jobs import as_imported
-from pinlater.server.backends.records import IdempotencyKey
+from pinlater.server.backends.records import Once
 from pinlater.server.backends.redis.failure_groups import failures_argument
 from pinlater.server.backends.redis.lifecycle import key_arguments, mark, pack, parse_result
 from pinlater.server.backends.redis.records import stored_key, time_argument
 from pinlater.server.backends.redis.script_calls import ScriptRunner
 
 
-async def import_jobs(
-    scripts: ScriptRunner, queue: str, jobs: Sequence[JobRecord], once: IdempotencyKey | None
-) -> list[str]:
+async def import_jobs(scripts: ScriptRunner, queue: str, jobs: Sequence[JobRecord], once: Once) -> list[str]:
     """Import jobs: nothing -> their former state; repeatable with an idempotency key only. Return their descriptors."""
     jobs = list(map(as_imported, jobs))
     priorities = [JobDescriptor.parse(job.descriptor).priority for job in jobs]

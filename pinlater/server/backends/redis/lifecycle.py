@@ -18,7 +18,7 @@ from pinlater.model.jobs import NewJob
 from pinlater.model.keys import JobKey
 from pinlater.model.messages import Parent
 from pinlater.model.unique import UniqueRule
-from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, Dequeued, IdempotencyKey, Settled
+from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, Dequeued, Once, Settled
 from pinlater.server.backends.redis.failure_groups import failures_argument
 from pinlater.server.backends.redis.records import MAX_EXACT, retry_time, stored_key, stored_parent, time_argument
 from pinlater.server.backends.redis.script_calls import ScriptRunner
@@ -43,12 +43,12 @@ _RELEASE_PAGE = 500
 """Claims that one script reads."""
 
 
-def key_arguments(once: IdempotencyKey | None) -> tuple[bytes, int]:
+def key_arguments(once: Once) -> tuple[bytes, int]:
     """Return an idempotency key and the lifetime of its result, as scripts take them."""
     return (b"", 0) if once is None else (once.value, once.keep_ms)
 
 
-async def enqueue(scripts: ScriptRunner, queue: str, jobs: Sequence[NewJob], once: IdempotencyKey | None) -> list[str]:
+async def enqueue(scripts: ScriptRunner, queue: str, jobs: Sequence[NewJob], once: Once) -> list[str]:
     """Store jobs: nothing -> PENDING; repeatable with an idempotency key only. Return their descriptors."""
     extras = {number: own for number, job in enumerate(jobs, 1) if (own := job[4:]) != _NO_EXTRAS}
     try:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pinlater.errors import QueueNotFound
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.batches import change_in_steps
-from pinlater.server.backends.records import Collected, Expired, IdempotencyKey
+from pinlater.server.backends.records import Collected, Expired, Once
 from pinlater.server.backends.redis.due_index import DueIndex
 from pinlater.server.backends.redis.failure_groups import EXPIRY_ARGUMENTS
 from pinlater.server.backends.redis.lifecycle import key_arguments, pack
@@ -27,7 +27,7 @@ class RedisRetry(NamedTuple):
     attempts: int
     run_after_ms: int | None
     limit: int
-    once: IdempotencyKey | None = None
+    once: Once = None
 
 
 class ExpiryGrace(NamedTuple):
@@ -71,7 +71,7 @@ async def retry_jobs(
     attempts: int,
     run_after_ms: int | None,
     *,
-    once: IdempotencyKey | None,
+    once: Once,
 ) -> int:
     """Retry those of the jobs that are failed: FAILED -> PENDING. Return how many."""
     packed = pack([(job.priority, job.local_id) for job in jobs])
@@ -84,12 +84,7 @@ async def retry_jobs(
 
 
 async def schedule_jobs(
-    scripts: ScriptRunner,
-    queue: str,
-    jobs: Sequence[JobDescriptor],
-    run_after_ms: int | None,
-    *,
-    once: IdempotencyKey | None,
+    scripts: ScriptRunner, queue: str, jobs: Sequence[JobDescriptor], run_after_ms: int | None, *, once: Once
 ) -> int:
     """Make those of the jobs that are PENDING due at a time; None: those that are not due, now. Return how many."""
     packed = pack([(job.priority, job.local_id) for job in jobs])
@@ -100,9 +95,7 @@ async def schedule_jobs(
     return moved
 
 
-async def delete_jobs(
-    scripts: ScriptRunner, queue: str, jobs: Sequence[JobDescriptor], state: int, once: IdempotencyKey | None
-) -> int:
+async def delete_jobs(scripts: ScriptRunner, queue: str, jobs: Sequence[JobDescriptor], state: int, once: Once) -> int:
     """Delete those of the jobs that are in a state. Return how many."""
     by_priority: defaultdict[int, list[int]] = defaultdict(list)
     for job in jobs:
@@ -124,7 +117,7 @@ class _Deletion(NamedTuple):
     ids: Sequence[int]
 
 
-async def delete_matching(scripts: ScriptRunner, search: RedisSearch, limit: int, once: IdempotencyKey | None) -> int:
+async def delete_matching(scripts: ScriptRunner, search: RedisSearch, limit: int, once: Once) -> int:
     """Delete matching jobs that are still in the state of the filter. Return how many."""
 
     async def delete_page(deletion: _Deletion, deleted_before: int) -> int:
@@ -146,7 +139,7 @@ async def _matching_pages(scripts: ScriptRunner, search: RedisSearch, limit: int
 
 
 async def _delete_page(
-    scripts: ScriptRunner, queue: str, deletion: _Deletion, once: IdempotencyKey | None, most: int | None = None
+    scripts: ScriptRunner, queue: str, deletion: _Deletion, once: Once, most: int | None = None
 ) -> tuple[int, int]:
     """Return how many jobs were deleted now, and by all calls with this key; ``most`` None: the first deletes all."""
     result_arguments = (*key_arguments(once), "" if most is None else most)

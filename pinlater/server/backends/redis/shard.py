@@ -21,9 +21,9 @@ from pinlater.server.backends.records import (
     CommitStats,
     Dequeued,
     Expired,
-    IdempotencyKey,
     JobFilter,
     KeptReport,
+    Once,
     Settled,
     StoreSize,
 )
@@ -182,14 +182,10 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
     async def call_result(self, queue: str, key: bytes) -> CallResult | None:
         return await lifecycle.call_result(self._scripts, queue, key)
 
-    async def enqueue_jobs(
-        self, queue: str, jobs: Sequence[NewJob], *, once: IdempotencyKey | None = None
-    ) -> list[str]:
+    async def enqueue_jobs(self, queue: str, jobs: Sequence[NewJob], *, once: Once = None) -> list[str]:
         return await lifecycle.enqueue(self._scripts, queue, jobs, once)
 
-    async def import_jobs(
-        self, queue: str, jobs: Sequence[JobRecord], *, once: IdempotencyKey | None = None
-    ) -> list[str]:
+    async def import_jobs(self, queue: str, jobs: Sequence[JobRecord], *, once: Once = None) -> list[str]:
         names = await import_jobs.import_jobs(self._slow_scripts, queue, jobs, once)
         self._channel.publish(queue)
         return names
@@ -273,14 +269,7 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
     # Maintenance
 
     async def retry_failed_jobs(
-        self,
-        queue: str,
-        priority: int,
-        attempts: int,
-        run_after_ms: int | None,
-        limit: int,
-        *,
-        once: IdempotencyKey | None = None,
+        self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int, *, once: Once = None
     ) -> int:
         request = maintenance.RedisRetry(priority, attempts, run_after_ms, limit, once)
         return self._notify(queue, await maintenance.retry_failed(self._slow_scripts, queue, request), run_after_ms)
@@ -304,30 +293,24 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
             self._channel.publish(queue, due_ms)
         return moved
 
-    async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: IdempotencyKey | None = None) -> int:
+    async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: Once = None) -> int:
         search = await self._search(queue, which)
         return self._notify(queue, await maintenance.delete_matching(self._slow_scripts, search, limit, once))
 
     async def retry_these_jobs(
-        self,
-        queue: str,
-        jobs: Sequence[JobDescriptor],
-        attempts: int,
-        run_after_ms: int | None,
-        *,
-        once: IdempotencyKey | None = None,
+        self, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None, *, once: Once = None
     ) -> int:
         moved = await maintenance.retry_jobs(self._slow_scripts, queue, jobs, attempts, run_after_ms, once=once)
         return self._notify(queue, moved, run_after_ms)
 
     async def schedule_jobs(
-        self, queue: str, jobs: Sequence[JobDescriptor], run_after_ms: int | None, *, once: IdempotencyKey | None = None
+        self, queue: str, jobs: Sequence[JobDescriptor], run_after_ms: int | None, *, once: Once = None
     ) -> int:
         moved = await maintenance.schedule_jobs(self._slow_scripts, queue, jobs, run_after_ms, once=once)
         return self._notify(queue, moved, run_after_ms)
 
     async def delete_these_jobs(
-        self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: IdempotencyKey | None = None
+        self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: Once = None
     ) -> int:
         return self._notify(queue, await maintenance.delete_jobs(self._slow_scripts, queue, jobs, state, once))
 

@@ -17,7 +17,7 @@ from typing import TypeVar
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.messages import Message, Parent
-from pinlater.server.backends.records import IdempotencyKey
+from pinlater.server.backends.records import Once
 from pinlater.server.backends.sharded import by_descriptor, placement
 from pinlater.server.backends.sharded.placement import NewJobs, StoreCall, parent_of
 from pinlater.server.backends.sharded.shard_group import ShardGroup
@@ -48,7 +48,7 @@ async def store(group: ShardGroup, given: NewJobs[_J], call: StoreCall[_J]) -> l
         ServiceError: of a shard.
     """
 
-    async def admit_and_store(handle: ShardHandle, some: Sequence[_J], part: IdempotencyKey | None) -> list[str]:
+    async def admit_and_store(handle: ShardHandle, some: Sequence[_J], part: Once) -> list[str]:
         await admit(group.registry, map(parent_of, some), handle.name)
         return await call(handle, some, part)
 

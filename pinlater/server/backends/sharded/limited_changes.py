@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from pinlater.errors import QueueNotFound, ServiceError, ShardConnectionFailed
-from pinlater.server.backends.records import IdempotencyKey
+from pinlater.server.backends.records import Once
 from pinlater.server.backends.sharded.fan_out import ask_in_turn
 from pinlater.server.backends.sharded.partial_failure import partial_failure
 from pinlater.server.backends.sharded.shard import Shard, ShardUnreachable
@@ -20,7 +20,7 @@ class LimitedChange(NamedTuple):
 
     queue: str
     limit: int
-    once: IdempotencyKey | None
+    once: Once
 
 
 Change = Callable[[Shard, int], Awaitable[int]]

@@ -16,7 +16,7 @@ from typing import Generic, NamedTuple, TypeVar
 from pinlater.errors import NoHealthyShards, QueueNotFound, ServiceError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob
-from pinlater.server.backends.records import IdempotencyKey
+from pinlater.server.backends.records import IdempotencyKey, Once
 from pinlater.server.backends.sharded.fan_out import ask_all, no_healthy_shards
 from pinlater.server.backends.sharded.partial_failure import partial_failure
 from pinlater.server.backends.sharded.shard import CallResult, Shard, ShardFull, ShardUnreachable
@@ -39,7 +39,7 @@ TOGETHER = 1000
 _PATIENCE_SECONDS = 2.5
 """After this time, no further shard is tried. One that takes connections and is silent is given up after 2 s."""
 
-StoreCall = Callable[[ShardHandle, Sequence[_J], IdempotencyKey | None], Awaitable[list[str]]]
+StoreCall = Callable[[ShardHandle, Sequence[_J], Once], Awaitable[list[str]]]
 """Stores jobs on a shard, under an idempotency key of their own; returns their descriptors."""
 
 
@@ -58,7 +58,7 @@ class NewJobs(NamedTuple, Generic[_J]):
     jobs: Sequence[_J]
     priority_of: Callable[[_J], int]
     unique_key_of: Callable[[_J], str | None]
-    once: IdempotencyKey | None
+    once: Once
 
     @property
     def are_bound(self) -> bool:
@@ -200,7 +200,7 @@ async def _store_together(
     raise no_healthy_shards() if full is None else NoHealthyShards(f"no shard takes new jobs at present: {full}")
 
 
-def _in_turn(registry: ShardRegistry, once: IdempotencyKey | None) -> list[ShardHandle]:
+def _in_turn(registry: ShardRegistry, once: Once) -> list[ShardHandle]:
     """Return the shards that may take jobs: in random order, or in that of the key, so that a repeat tries the same."""
     handles = [handle for handle in registry.enqueueable if handle.is_healthy]
     if len(handles) < 2:

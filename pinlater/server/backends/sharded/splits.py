@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 from pinlater.errors import ServiceError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob
-from pinlater.server.backends.records import IdempotencyKey
+from pinlater.server.backends.records import Once
 from pinlater.server.backends.sharded import by_descriptor, distant_children, limited_changes, placement
 from pinlater.server.backends.sharded.fan_out import ask_all
 from pinlater.server.backends.sharded.shard import Shard
@@ -136,11 +136,11 @@ def at_placement(
 
     @wraps(verb)
     def call(
-        store: Sharded, /, queue: str, jobs: Sequence[_J], *, once: IdempotencyKey | None = None, **options: Any
+        store: Sharded, /, queue: str, jobs: Sequence[_J], *, once: Once = None, **options: Any
     ) -> Coroutine[Any, Any, list[str]]:
         group = store.group
 
-        def store_at(handle: ShardHandle, some: Sequence[_J], part: IdempotencyKey | None) -> Awaitable[list[str]]:
+        def store_at(handle: ShardHandle, some: Sequence[_J], part: Once) -> Awaitable[list[str]]:
             return group.ask_owner(handle, queue, lambda shard: getattr(shard, name)(queue, some, once=part, **options))
 
         given = placement.NewJobs(queue, jobs, priority_of, unique_key_of, once)

@@ -22,8 +22,8 @@ from pinlater.server.backends.records import (
     Claim,
     Dequeued,
     Expired,
-    IdempotencyKey,
     JobFilter,
+    Once,
     Settled,
 )
 from pinlater.server.backends.sharded import by_descriptor, distant_children, limits, merges, reports, scan, statistics
@@ -144,9 +144,7 @@ class ShardedStore(StoreOverview):
     import_jobs = makes_due(at_placement(Store.import_jobs, _imported_priority, _imported_unique_key))
     release_claims = makes_due(on_all_shards(Store.release_claims, merges.total))
 
-    async def enqueue_jobs(
-        self, queue: str, jobs: Sequence[NewJob], *, once: IdempotencyKey | None = None
-    ) -> list[str]:
+    async def enqueue_jobs(self, queue: str, jobs: Sequence[NewJob], *, once: Once = None) -> list[str]:
         with self.group.due_priorities.trying(queue):
             stored = await self._store_jobs(queue, jobs, once=once)
         self.group.due_priorities.stored(queue, jobs, stored)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from pinlater.server.backends.records import IdempotencyKey
+from pinlater.server.backends.records import IdempotencyKey, Once
 from pinlater.server.backends.sqlite import failure_groups
 from pinlater.server.backends.sqlite.queries import QUERIES, insert_results
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction
@@ -41,13 +41,13 @@ def _saved_or_replaced(transaction: SqliteTransaction, once: IdempotencyKey, num
     return number
 
 
-def find_number(transaction: SqliteTransaction, once: IdempotencyKey | None) -> int | None:
+def find_number(transaction: SqliteTransaction, once: Once) -> int | None:
     """Return the saved number of a call; None if it was not carried out."""
     rows = [] if once is None else transaction.rows(QUERIES["call_result"], (once.value, transaction.now))
     return rows[0][0] if rows else None
 
 
-def find_places(transaction: SqliteTransaction, once: IdempotencyKey | None, count: int) -> list[Place] | None:
+def find_places(transaction: SqliteTransaction, once: Once, count: int) -> list[Place] | None:
     """Return the places that a call has stored its ``count`` jobs at; None if it was not carried out."""
     rows = [] if once is None else transaction.rows(QUERIES["call_result"], (once.value, transaction.now))
     if not rows or rows[0][1] is None:
@@ -56,9 +56,7 @@ def find_places(transaction: SqliteTransaction, once: IdempotencyKey | None, cou
     return places if len(places) == count else None
 
 
-def save(
-    transaction: SqliteTransaction, once: IdempotencyKey | None, number: int, places: Sequence[Place] | None = None
-) -> None:
+def save(transaction: SqliteTransaction, once: Once, number: int, places: Sequence[Place] | None = None) -> None:
     """Save the result of a call; without a key, nothing."""
     if once is not None:
         text = None if places is None else json.dumps(places, separators=(",", ":"))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pinlater.model.jobs import Position
 from pinlater.server.backends.batches import STEP_JOBS, change_in_steps
 from pinlater.server.backends.body_pattern import BodyPattern
-from pinlater.server.backends.records import IdempotencyKey
+from pinlater.server.backends.records import Once
 from pinlater.server.backends.search import JobSearch
 from pinlater.server.backends.sqlite import maintenance
 from pinlater.server.backends.sqlite.readers import Readers
@@ -28,7 +28,7 @@ class _DeletionCursor(NamedTuple):
     position: Position | None = None
 
 
-async def delete(readers: Readers, writer: Writer, search: JobSearch, limit: int, once: IdempotencyKey | None) -> int:
+async def delete(readers: Readers, writer: Writer, search: JobSearch, limit: int, once: Once) -> int:
     """Delete up to ``limit`` jobs that match; return how many."""
     pattern = await asyncio.to_thread(search.pattern)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pinlater.errors import EnqueueRejected
 from pinlater.model.jobs import NewJob
-from pinlater.server.backends.records import IdempotencyKey
+from pinlater.server.backends.records import Once
 from pinlater.server.backends.sqlite.call_results import Place, find_places, save, save_new
 from pinlater.server.backends.sqlite.children import NO_PARENT, parent_columns, refusal
 from pinlater.server.backends.sqlite.key_rates import set_rates
@@ -30,7 +30,7 @@ class EnqueueRequest(NamedTuple):
 
     queue_id: int
     jobs: Sequence[NewJob]
-    once: IdempotencyKey | None = None
+    once: Once = None
 
 
 def enqueue(transaction: SqliteTransaction, requests: Sequence[EnqueueRequest]) -> list[int]:

@@ -11,7 +11,7 @@ from pinlater.model.jobs import JobRecord
 from pinlater.protocol.messages import PENDING, SUCCEEDED
 from pinlater.server.backends.failure_budget import kept_group
 from pinlater.server.backends.imported_jobs import as_imported
-from pinlater.server.backends.records import IdempotencyKey
+from pinlater.server.backends.records import Once
 from pinlater.server.backends.sqlite import failure_groups
 from pinlater.server.backends.sqlite.call_results import Place, find_places, save
 from pinlater.server.backends.sqlite.enqueue import holders_of_keys
@@ -26,7 +26,7 @@ class ImportRequest(NamedTuple):
 
     queue_id: int
     jobs: Sequence[JobRecord]
-    once: IdempotencyKey | None = None
+    once: Once = None
 
 
 def import_jobs(transaction: SqliteTransaction, requests: Sequence[ImportRequest]) -> list[list[Place]]:
@@ -34,9 +34,7 @@ def import_jobs(transaction: SqliteTransaction, requests: Sequence[ImportRequest
     return [_import(transaction, *request) for request in requests]
 
 
-def _import(
-    transaction: SqliteTransaction, queue_id: int, jobs: Sequence[JobRecord], once: IdempotencyKey | None
-) -> list[Place]:
+def _import(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[JobRecord], once: Once) -> list[Place]:
     known = find_places(transaction, once, len(jobs))
     if known is not None:
         return known

@@ -10,7 +10,7 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.failure_groups import CLAIM_EXPIRED
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.batches import STEP_JOBS
-from pinlater.server.backends.records import IdempotencyKey
+from pinlater.server.backends.records import Once
 from pinlater.server.backends.sqlite import failure_groups
 from pinlater.server.backends.sqlite.call_results import find_number, save
 from pinlater.server.backends.sqlite.children import tell_deleted, tell_ended
@@ -29,7 +29,7 @@ class SqliteRetryRequest(NamedTuple):
     attempts: int
     run_after_ms: int | None
     limit: int
-    once: IdempotencyKey | None
+    once: Once
     so_far: int = 0
 
 
@@ -40,7 +40,7 @@ class DeleteRequest(NamedTuple):
     state: int
     ids: Sequence[int]
     limit: int
-    once: IdempotencyKey | None
+    once: Once
     so_far: int = 0
 
 
@@ -51,7 +51,7 @@ class RetryTheseRequest(NamedTuple):
     jobs: Sequence[JobDescriptor]
     attempts: int
     run_after_ms: int | None
-    once: IdempotencyKey | None
+    once: Once
 
 
 class ScheduleRequest(NamedTuple):
@@ -60,7 +60,7 @@ class ScheduleRequest(NamedTuple):
     queue_id: int
     jobs: Sequence[JobDescriptor]
     run_after_ms: int | None
-    once: IdempotencyKey | None
+    once: Once
 
 
 class DeleteTheseRequest(NamedTuple):
@@ -69,7 +69,7 @@ class DeleteTheseRequest(NamedTuple):
     queue_id: int
     jobs: Sequence[JobDescriptor]
     state: int
-    once: IdempotencyKey | None
+    once: Once
 
 
 class ReapRequest(NamedTuple):
@@ -106,7 +106,7 @@ def _retry_one(transaction: SqliteTransaction, request: SqliteRetryRequest) -> t
     return moved, len(rows) < asked or moved >= request.limit
 
 
-def _save_total(transaction: SqliteTransaction, once: IdempotencyKey | None, number: int) -> int:
+def _save_total(transaction: SqliteTransaction, once: Once, number: int) -> int:
     """Save how many jobs a call has changed in all, for when it is sent again; return the number."""
     save(transaction, once, number)
     return number
@@ -178,11 +178,7 @@ def delete_these(transaction: SqliteTransaction, requests: Sequence[DeleteTheseR
 
 
 def _delete_these(
-    transaction: SqliteTransaction,
-    queue_id: int,
-    jobs: Sequence[JobDescriptor],
-    state: int,
-    once: IdempotencyKey | None,
+    transaction: SqliteTransaction, queue_id: int, jobs: Sequence[JobDescriptor], state: int, once: Once
 ) -> int:
     known = find_number(transaction, once)
     if known is not None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.server.backends.records import Collected, Expired, IdempotencyKey, JobFilter
+from pinlater.server.backends.records import Collected, Expired, JobFilter, Once
 from pinlater.server.backends.search import JobSearch, Queue
 from pinlater.server.backends.sqlite import delete_jobs, maintenance
 from pinlater.server.backends.sqlite.only_shard import OnlyServer, checked
@@ -39,14 +39,7 @@ class OperatorVerbs(OnlyServer):
         return JobSearch(self._named(queue), which, self._now_ms(), self._regex_seconds)
 
     async def retry_failed_jobs(
-        self,
-        queue: str,
-        priority: int,
-        attempts: int,
-        run_after_ms: int | None,
-        limit: int,
-        *,
-        once: IdempotencyKey | None = None,
+        self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int, *, once: Once = None
     ) -> int:
         request = maintenance.SqliteRetryRequest(self._named(queue).id, priority, attempts, run_after_ms, limit, once)
         while True:
@@ -55,31 +48,25 @@ class OperatorVerbs(OnlyServer):
                 return int(moved)
             request = request._replace(so_far=moved)
 
-    async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: IdempotencyKey | None = None) -> int:
+    async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: Once = None) -> int:
         return await delete_jobs.delete(self._readers, self._writer, self._search(queue, which), limit, once)
 
     async def retry_these_jobs(
-        self,
-        queue: str,
-        jobs: Sequence[JobDescriptor],
-        attempts: int,
-        run_after_ms: int | None,
-        *,
-        once: IdempotencyKey | None = None,
+        self, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None, *, once: Once = None
     ) -> int:
         request = maintenance.RetryTheseRequest(self._named(queue).id, checked(jobs), attempts, run_after_ms, once)
         moved: int = await self._writer.submit(maintenance.retry_these, request)
         return moved
 
     async def schedule_jobs(
-        self, queue: str, jobs: Sequence[JobDescriptor], run_after_ms: int | None, *, once: IdempotencyKey | None = None
+        self, queue: str, jobs: Sequence[JobDescriptor], run_after_ms: int | None, *, once: Once = None
     ) -> int:
         request = maintenance.ScheduleRequest(self._named(queue).id, checked(jobs), run_after_ms, once)
         moved: int = await self._writer.submit(maintenance.schedule, request)
         return moved
 
     async def delete_these_jobs(
-        self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: IdempotencyKey | None = None
+        self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: Once = None
     ) -> int:
         request = maintenance.DeleteTheseRequest(self._named(queue).id, checked(jobs), state, once)
         deleted: int = await self._writer.submit(maintenance.delete_these, request)

@@ -25,9 +25,9 @@ from pinlater.server.backends.records import (
     Claim,
     CommitStats,
     Dequeued,
-    IdempotencyKey,
     JobFilter,
     KeptReport,
+    Once,
     Settled,
     StoreSize,
 )
@@ -235,9 +235,7 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
 
     # The life of jobs
 
-    async def enqueue_jobs(
-        self, queue: str, jobs: Sequence[NewJob], *, once: IdempotencyKey | None = None
-    ) -> list[str]:
+    async def enqueue_jobs(self, queue: str, jobs: Sequence[NewJob], *, once: Once = None) -> list[str]:
         at = self._named(queue)
         self.files.admit()
         if not jobs:
@@ -249,9 +247,7 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
         first_id = await self._writer.submit(enqueue, request)
         return [f"{prefixes[job.priority - 1]}{local_id}" for local_id, job in enumerate(jobs, first_id)]
 
-    async def import_jobs(
-        self, queue: str, jobs: Sequence[JobRecord], *, once: IdempotencyKey | None = None
-    ) -> list[str]:
+    async def import_jobs(self, queue: str, jobs: Sequence[JobRecord], *, once: Once = None) -> list[str]:
         at = self._named(queue)
         self.files.admit()
         places = await self._writer.submit(import_jobs, ImportRequest(at.id, jobs, once))
