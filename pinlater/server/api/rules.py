@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from pinlater.errors import (
     EnqueueRejected,
@@ -44,6 +45,7 @@ from pinlater.server.backends.records import (
     Once,
 )
 
+_ON_DUPLICATE = frozenset(OnDuplicate)
 _QUEUE_NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 
 MAX_SOURCE_CHARACTERS = 300
@@ -167,45 +169,86 @@ def status_text(text: str | None) -> str:
     return text[:MAX_STATUS_CHARACTERS].replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-_ON_DUPLICATE = frozenset(OnDuplicate)
+class JobRules(NamedTuple):
+    """What a job must keep to that is enqueued or imported.
 
-
-def new_jobs(
-    structs: Sequence[PinLaterJob], levels: int, max_body_bytes: int, *, has_keys: bool = True
-) -> list[NewJob]:
-    """Convert and validate the jobs of an enqueue.
-
-    Args:
-        structs: of the jobs.
+    Attributes:
         levels: priorities are 1 to this.
         max_body_bytes: longest body.
         has_keys: whether the store takes jobs with keys.
-
-    Raises:
-        CallRefused, EnqueueRejected, PriorityNotSupported: a job is invalid, so none is stored.
     """
-    jobs = job_conversion.new_jobs(structs)
-    known_parent: tuple[str, str] | None = None
-    for position, (body, priority, _, _, status, unique, rule, key, parent) in enumerate(jobs):
+
+    levels: int
+    max_body_bytes: int
+    has_keys: bool
+
+    def new_jobs(self, structs: Sequence[PinLaterJob]) -> list[NewJob]:
+        """Convert and validate the jobs of an enqueue.
+
+        Raises:
+            CallRefused, EnqueueRejected, PriorityNotSupported: a job is invalid, so none is stored.
+        """
+        levels, max_body_bytes, _ = self
+        jobs = job_conversion.new_jobs(structs)
+        known_parent: tuple[str, str] | None = None
+        for position, (body, priority, _, _, status, unique, rule, key, parent) in enumerate(jobs):
+            if body is None:
+                raise missing(f"request.jobs[{position}].body")
+            if len(body) > max_body_bytes:
+                raise too_large(f"the body of job {position}", body, max_body_bytes)
+            if not 1 <= priority <= levels:
+                check_priority(priority, levels)
+            if status and (kept := status_text(status)) != status:
+                jobs[position] = jobs[position]._replace(status=kept)
+            if unique is not None:
+                _check_key_text(unique, f"the unique key of job {position}")
+                if rule is not None:
+                    _check_unique_rule(rule, f"job {position}")
+            if key is not None:
+                self._check_key(key, f"job {position}")
+                jobs[position] = jobs[position]._replace(run_after_ms=time_with_key(jobs[position].run_after_ms))
+            if parent is not None and (parent[:2] != known_parent or parent.position < 0 or unique is not None):
+                _check_parent(parent, f"job {position}", unique)
+                known_parent = parent[:2]
+        return jobs
+
+    def imported_jobs(self, structs: Sequence[PinLaterJobInfo]) -> list[JobRecord]:
+        """Convert and validate the jobs of an import.
+
+        Raises:
+            CallRefused, EnqueueRejected, PriorityNotSupported, UnknownError: a job is invalid, so none is stored.
+        """
+        return list(map(self._imported_job, structs))
+
+    def _imported_job(self, job: PinLaterJobInfo) -> JobRecord:
+        descriptor, body = job.jobDescriptor or "", job.body
+        check_priority(JobDescriptor.parse(descriptor).priority, self.levels)
+        check_state(default(job.jobState, -1))
         if body is None:
-            raise missing(f"request.jobs[{position}].body")
-        if len(body) > max_body_bytes:
-            raise too_large(f"the body of job {position}", body, max_body_bytes)
-        if not 1 <= priority <= levels:
-            check_priority(priority, levels)
-        if status and (kept := status_text(status)) != status:
-            jobs[position] = jobs[position]._replace(status=kept)
-        if unique is not None:
-            _check_unique_key(unique, f"job {position}")
-            if rule is not None:
-                _check_unique_rule(rule, f"job {position}")
-        if key is not None:
-            _check_key(key, f"job {position}", has_keys=has_keys)
-            jobs[position] = jobs[position]._replace(run_after_ms=time_with_key(jobs[position].run_after_ms))
-        if parent is not None and (parent[:2] != known_parent or parent.position < 0 or unique is not None):
-            _check_parent(parent, f"job {position}", unique)
-            known_parent = parent[:2]
-    return jobs
+            raise missing(f"body of {descriptor}")
+        if len(body) > self.max_body_bytes:
+            raise too_large(f"the body of {descriptor}", body, self.max_body_bytes)
+        if job.uniqueKey is not None:
+            _check_key_text(job.uniqueKey, f"the unique key of {descriptor}")
+        record = job_conversion.imported_job(job, status_text(job.customStatus))
+        if record.key is not None:
+            self._check_key(record.key, descriptor)
+            record = record._replace(run_after_ms=max(record.run_after_ms, 0))
+        return record
+
+    def _check_key(self, key: JobKey, whose: str) -> None:
+        if not self.has_keys:
+            raise EnqueueRejected(f"{whose} has a key, which the store of this server does not support; leave it out")
+        _check_key_text(key.text, f"the key of {whose}")
+        if key.max_running is not None and key.max_running < 1:
+            raise EnqueueRejected(f"of the key of {whose}, {key.max_running} jobs may run at once; use 1 or more")
+        if key.is_ordered and key.max_running != 1:
+            raise EnqueueRejected(f"the jobs of the key of {whose} run in order, so one at a time; leave out its limit")
+        if key.rate is not None:
+            try:
+                parse_rate(key.rate)
+            except ValueError as error:
+                raise EnqueueRejected(f"of the key of {whose}, {error}") from None
 
 
 def _check_parent(parent: Parent, whose: str, unique: str | None) -> None:
@@ -217,6 +260,26 @@ def _check_parent(parent: Parent, whose: str, unique: str | None) -> None:
         raise EnqueueRejected(
             f"{whose} has a parent and a unique key; leave out the key, or enqueue the job without a parent and let it "
             "answer by an event, for which the other job waits"
+        )
+
+
+def _check_key_text(key: str, what: str) -> None:
+    if not 1 <= len(key) <= MAX_UNIQUE_KEY_CHARACTERS:
+        raise EnqueueRejected(
+            f"{what} has {len(key)} characters; it must have 1 to {MAX_UNIQUE_KEY_CHARACTERS}, "
+            "so use a hash of a longer key"
+        )
+    if "\0" in key:  # ends a text in some stores
+        raise EnqueueRejected(f"{what} contains a NUL character; remove it")
+
+
+def _check_unique_rule(rule: UniqueRule, whose: str) -> None:
+    for what, time_ms in (("taken", rule.period_ms), ("delayed", rule.max_delay_ms or 0)):
+        if not 0 <= time_ms <= MAX_UNIQUE_PERIOD_MS:
+            raise EnqueueRejected(f"the unique key of {whose} would be {what} for {time_ms} ms; use 0 to 366 days")
+    if rule.on_duplicate not in _ON_DUPLICATE:
+        raise EnqueueRejected(
+            f"onDuplicate of {whose} is {rule.on_duplicate}; use 0 to keep, 1 to replace, 2 to debounce"
         )
 
 
@@ -259,73 +322,6 @@ def queue_change(request: PinLaterChangeQueueSettingsRequest) -> QueueChange:
     if most is not None and most < 0:
         raise UnknownError(f"{most} is not a limit of running jobs; use a number above 0, or 0 for no limit")
     return change
-
-
-def imported_jobs(
-    jobs: Sequence[PinLaterJobInfo], levels: int, max_body_bytes: int, *, has_keys: bool = True
-) -> list[JobRecord]:
-    """Convert and validate the jobs of an import; the arguments are those of ``new_jobs``.
-
-    Raises:
-        CallRefused, EnqueueRejected, PriorityNotSupported, UnknownError: a job is invalid, so none is stored.
-    """
-    return [_imported_job(job, levels, max_body_bytes, has_keys=has_keys) for job in jobs]
-
-
-def _imported_job(job: PinLaterJobInfo, levels: int, max_body_bytes: int, *, has_keys: bool) -> JobRecord:
-    descriptor, body = job.jobDescriptor or "", job.body
-    check_priority(JobDescriptor.parse(descriptor).priority, levels)
-    check_state(default(job.jobState, -1))
-    if body is None:
-        raise missing(f"body of {descriptor}")
-    if len(body) > max_body_bytes:
-        raise too_large(f"the body of {descriptor}", body, max_body_bytes)
-    if job.uniqueKey is not None:
-        _check_unique_key(job.uniqueKey, descriptor)
-    record = job_conversion.imported_job(job, status_text(job.customStatus))
-    if record.key is not None:
-        _check_key(record.key, descriptor, has_keys=has_keys)
-        record = record._replace(run_after_ms=max(record.run_after_ms, 0))
-    return record
-
-
-def _check_unique_key(key: str, whose: str) -> None:
-    _check_key_text(key, f"the unique key of {whose}")
-
-
-def _check_key(key: JobKey, whose: str, *, has_keys: bool) -> None:
-    if not has_keys:
-        raise EnqueueRejected(f"{whose} has a key, which the store of this server does not support; leave it out")
-    _check_key_text(key.text, f"the key of {whose}")
-    if key.max_running is not None and key.max_running < 1:
-        raise EnqueueRejected(f"of the key of {whose}, {key.max_running} jobs may run at once; use 1 or more")
-    if key.is_ordered and key.max_running != 1:
-        raise EnqueueRejected(f"the jobs of the key of {whose} run in order, so one at a time; leave out its limit")
-    if key.rate is not None:
-        try:
-            parse_rate(key.rate)
-        except ValueError as error:
-            raise EnqueueRejected(f"of the key of {whose}, {error}") from None
-
-
-def _check_key_text(key: str, what: str) -> None:
-    if not 1 <= len(key) <= MAX_UNIQUE_KEY_CHARACTERS:
-        raise EnqueueRejected(
-            f"{what} has {len(key)} characters; it must have 1 to {MAX_UNIQUE_KEY_CHARACTERS}, "
-            "so use a hash of a longer key"
-        )
-    if "\0" in key:  # ends a text in some stores
-        raise EnqueueRejected(f"{what} contains a NUL character; remove it")
-
-
-def _check_unique_rule(rule: UniqueRule, whose: str) -> None:
-    for what, time_ms in (("taken", rule.period_ms), ("delayed", rule.max_delay_ms or 0)):
-        if not 0 <= time_ms <= MAX_UNIQUE_PERIOD_MS:
-            raise EnqueueRejected(f"the unique key of {whose} would be {what} for {time_ms} ms; use 0 to 366 days")
-    if rule.on_duplicate not in _ON_DUPLICATE:
-        raise EnqueueRejected(
-            f"onDuplicate of {whose} is {rule.on_duplicate}; use 0 to keep, 1 to replace, 2 to debounce"
-        )
 
 
 def too_large(what: str, body: bytes, limit: int) -> EnqueueRejected:

@@ -77,13 +77,8 @@ class Service:
         self._load_shedder = load_shedder
         self._settings = settings
         self._metrics = metrics
-        allowed: dict[str, Any] = {
-            "levels": settings.priority_levels,
-            "max_body_bytes": settings.max_body_bytes,
-            "has_keys": backend.capabilities.has_keys,
-        }
-        self._new_jobs = partial(rules.new_jobs, **allowed)
-        self._imported_jobs = partial(rules.imported_jobs, **allowed)
+        has_keys = backend.capabilities.has_keys
+        self._job_rules = rules.JobRules(settings.priority_levels, settings.max_body_bytes, has_keys)
         self._password = AdminPassword(settings.admin_password_hash)
         max_bytes = settings.max_frame_bytes - _ANSWER_RESERVE_BYTES
         inspection = Inspection(
@@ -211,7 +206,7 @@ class Service:
         request = arguments.request
         queue, count = request.queueName, len(request.jobs)
         rules.check_queue_name(queue)
-        jobs = await offload(count, self._new_jobs, request.jobs)
+        jobs = await offload(count, self._job_rules.new_jobs, request.jobs)
         once = self._key(arguments)
         self._load_shedder.check_enqueue()
         descriptors = await self._store_jobs(self._broker.enqueue, queue, jobs, once)
@@ -224,7 +219,7 @@ class Service:
         request = arguments.request
         queue = request.queueName
         rules.check_queue_name(queue)
-        jobs = await offload(len(request.jobs), self._imported_jobs, request.jobs)
+        jobs = await offload(len(request.jobs), self._job_rules.imported_jobs, request.jobs)
         descriptors = await self._store_jobs(self._broker.import_jobs, queue, jobs, self._key(arguments))
         if jobs:
             self._metrics.jobs_imported.add(queue, len(jobs))

@@ -12,11 +12,12 @@ from pinlater.server.api import ack_rules, rules
 from pinlater.server.api.manual_changes import ManualChanges
 
 PARENT = "q:s1:p1:1"
+RULES = rules.JobRules(3, 100, has_keys=True)
 
 
 def new_jobs(**fields):
     job = wire.PinLaterJob(b"body", **fields)
-    return rules.new_jobs([job], 3, 100)
+    return RULES.new_jobs([job])
 
 
 def test_a_job_may_name_its_parent():
@@ -56,7 +57,7 @@ def test_a_job_with_a_key_is_due_at_a_time_that_stores_can_tell_from_waiting(tim
 
 def test_so_are_imported_and_retried_ones():
     info = wire.PinLaterJobInfo(PARENT, 0, body=b"body", key="a", runAfterTimestampMillis=-1)
-    [job] = rules.imported_jobs([info], 3, 100)
+    [job] = RULES.imported_jobs([info])
     assert job.run_after_ms == 0
     broker = MagicMock()
     broker.retry_failed = AsyncMock()
