@@ -11,7 +11,6 @@ from pinlater.errors import ServiceError
 from pinlater.protocol import messages as wire
 from pinlater.protocol.conversion.statistics import run_statistics
 from pinlater.server.api.ack_rules import ParsedAcks, read_acks
-from pinlater.server.api.calls import CallReply
 from pinlater.server.api.eager_tasks import start_task
 from pinlater.server.api.offload import offload
 from pinlater.server.api.rules import check_queue_name
@@ -36,12 +35,11 @@ class AckCall:
         self._max_result_bytes = max_result_bytes
         self._metrics = metrics
 
-    async def answer(self, arguments: Any, _: Caller) -> CallReply:
+    async def answer(self, arguments: Any, _: Caller) -> None:
         """Carry out the acks of ``ackDequeuedJobs``."""
         self._record_runs(arguments.request)
         if arguments.request.jobsSucceeded or arguments.request.jobsFailed:
             await self._ack(await self._read(arguments.request))
-        return CallReply(None)
 
     async def start(self, request: wire.PinLaterJobAckRequest | None, caller: Caller) -> asyncio.Future[None] | None:
         """Start the acks of a dequeue, to run while that claims jobs; return None if there are none.

@@ -11,6 +11,7 @@ from pinlater.server.api.concurrency_limit import ConcurrencyLimit
 from pinlater.server.api.rules import check_limit, check_queue_name
 from pinlater.server.backends.failure_budget import MOST_READ
 from pinlater.server.backends.store import Store
+from pinlater.server.broker.parking import Caller
 
 _DEFAULT_LIMIT = 200
 
@@ -29,7 +30,7 @@ class Failures:
         self._backend = backend
         self._reading = ConcurrencyLimit("reading failure groups", _MOST_WAITING)
 
-    async def read(self, arguments: Any) -> list[PinLaterFailureGroup]:
+    async def read(self, arguments: Any, _: Caller) -> list[PinLaterFailureGroup]:
         """Return the largest failure groups; those of queues that do not exist are left out.
 
         Raises:

@@ -14,7 +14,6 @@ from pinlater.protocol import messages as wire
 from pinlater.protocol.conversion.jobs import info_struct, page_reply, read_continuation
 from pinlater.protocol.conversion.values import default
 from pinlater.server.api import rules
-from pinlater.server.api.calls import CallReply
 from pinlater.server.api.concurrency_limit import ConcurrencyLimit
 from pinlater.server.api.job_filters import narrowed, of_key
 from pinlater.server.api.offload import offload
@@ -86,7 +85,7 @@ class Inspection:
         self._large_pages = asyncio.Semaphore(_LARGE_PAGES)
         self._search = ConcurrencyLimit("a search of job bodies", _MOST_WAITING_SEARCHES)
 
-    async def lookup(self, arguments: Any, caller: Caller) -> CallReply:
+    async def lookup(self, arguments: Any, caller: Caller) -> dict[str, wire.PinLaterJobInfo]:
         """Look up jobs, once they have finished if the call waits for that; return those that exist, by descriptor.
 
         Raises:
@@ -106,7 +105,7 @@ class Inspection:
         is_short = body_bytes <= _SHORT_BODY_BYTES and not include_result
         is_large = (body_bytes or include_result) and len(given) > (_SHORT_BODIES if is_short else _FEW_BODIES)
         async with self._large if is_large else nullcontext():
-            return CallReply(await self._look_up(given, body_bytes, include_result=include_result))
+            return await self._look_up(given, body_bytes, include_result=include_result)
 
     async def _unfinished(self, given: Sequence[str]) -> list[str]:
         found = await self._look_up(given)
@@ -132,7 +131,7 @@ class Inspection:
                 )
         return found
 
-    async def count(self, arguments: Any) -> int:
+    async def count(self, arguments: Any, _: Caller) -> int:
         """Count the jobs that match."""
         request = arguments.request
         which = self._filter(request, is_future=bool(request.countFutureJobs))
@@ -146,7 +145,7 @@ class Inspection:
             count = await self._backend.count_jobs(request.queueName, which)
         return min(count, 2**31 - 1)
 
-    async def scan(self, arguments: Any) -> wire.PinLaterScanJobsResponse:
+    async def scan(self, arguments: Any, _: Caller) -> wire.PinLaterScanJobsResponse:
         """Return one page of the jobs that match."""
         request = arguments.request
         position = read_continuation(request.continuation)

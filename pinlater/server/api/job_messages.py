@@ -12,7 +12,6 @@ from pinlater.protocol import messages as wire
 from pinlater.protocol.conversion.messages import CANCELLED, RECEIVED
 from pinlater.protocol.conversion.values import default
 from pinlater.server.api import rules
-from pinlater.server.api.calls import CallReply
 from pinlater.server.api.offload import offload
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.config.settings import Settings
@@ -39,13 +38,13 @@ class JobMessages:
         self._metrics = metrics
         self._max_bytes = max_bytes
 
-    async def send(self, arguments: Any) -> bool:
+    async def send(self, arguments: Any, _: Caller) -> bool:
         """Store a message; return whether its job has it."""
         request = arguments.request
         message = rules.message(request, self._settings.max_body_bytes)
         return await self._broker.backend.send_message(JobDescriptor.parse(request.jobDescriptor), message)
 
-    async def read(self, arguments: Any) -> list[wire.PinLaterMessage]:
+    async def read(self, arguments: Any, _: Caller) -> list[wire.PinLaterMessage]:
         """Return messages of a job."""
         request = arguments.request
         job, limit = JobDescriptor.parse(request.jobDescriptor), default(request.limit, MAX_READ_MESSAGES)
@@ -54,7 +53,7 @@ class JobMessages:
         found = await self._broker.backend.read_messages(job, request.name, after, most, self._max_bytes)
         return RECEIVED.structs(found)
 
-    async def cancel(self, arguments: Any) -> int:
+    async def cancel(self, arguments: Any, _: Caller) -> int:
         """Cancel jobs and their children; return how many are cancelled or asked to stop."""
         request = arguments.request
         rules.check_queue_name(request.queueName)
@@ -81,9 +80,9 @@ class JobMessages:
                 count += await self._cancel(name, some, "cancelled with its parent\n")
         return count
 
-    async def cancelled(self, arguments: Any, caller: Caller) -> CallReply:
+    async def cancelled(self, arguments: Any, caller: Caller) -> Any:
         """Return which running jobs were asked to stop of late; wait for one if that is asked for."""
         request = arguments.request
         wait_seconds = rules.wait_seconds(request.waitMillis, self._settings.max_wait_ms)
         found = await self._broker.cancellations.wait(request.sinceTimestampMillis, wait_seconds, caller)
-        return CallReply(CANCELLED.struct(CancelledJobs(*found)))
+        return CANCELLED.struct(CancelledJobs(*found))

@@ -8,9 +8,10 @@ from typing import Any
 from pinlater.server.api.calls import missing
 from pinlater.server.api.rules import check_queue_name
 from pinlater.server.backends.store import Store
+from pinlater.server.broker.parking import Caller
 
 
-async def oldest_due(backend: Store, now_ms: Callable[[], int], arguments: Any) -> dict[str, int]:
+async def oldest_due(backend: Store, now_ms: Callable[[], int], arguments: Any, _: Caller) -> dict[str, int]:
     """Return when the oldest due job of each queue became due.
 
     Queues without due jobs, and queues that do not exist, are left out.

@@ -12,6 +12,7 @@ from pinlater.errors import QueueNotFound, ServiceError, StaleClaims, UnknownErr
 from pinlater.protocol.codec import UNKNOWN_METHOD
 from pinlater.protocol.conversion.jobs import enqueue_reply
 from pinlater.protocol.conversion.queues import QUEUE_SETTINGS
+from pinlater.protocol.messages import PinLaterEnqueueResponse
 from pinlater.protocol.operations import OPERATIONS
 from pinlater.server.api import rules
 from pinlater.server.api.ack_call import AckCall
@@ -100,13 +101,13 @@ class Service:
         changes = ManualChanges(broker, settings.priority_levels)
         reports = WorkerReports(backend, max_bytes)
         job_messages = JobMessages(broker, settings, metrics, max_bytes)
-        self._handlers: dict[str, Callable[[Any, Caller], Awaitable[CallReply]]] = {
+        self._handlers: dict[str, Callable[[Any, Caller], Awaitable[Any]]] = {
             "createQueue": self._create_queue,
             "deleteQueue": self._delete_queue,
-            "getQueueNames": self._queue_names,
+            "getQueueNames": lambda _, __: backend.queue_names(),
             "getQueueSettings": self._queue_settings,
             "changeQueueSettings": self._change_queue_settings,
-            "getOldestDueTimestamps": _without_undo(partial(oldest_due, backend, now_ms)),
+            "getOldestDueTimestamps": partial(oldest_due, backend, now_ms),
             "enqueueJobs": self._enqueue,
             "importJobs": self._import_jobs,
             "dequeueJobs": dequeues.answer,
@@ -114,22 +115,22 @@ class Service:
             "checkpointJobs": self._checkpoint,
             "checkpointAndKeep": self._checkpoint,
             "releaseClaims": self._release_claims,
-            "cancelJobs": _without_undo(job_messages.cancel),
-            "sendMessage": _without_undo(job_messages.send),
-            "readMessages": _without_undo(job_messages.read),
+            "cancelJobs": job_messages.cancel,
+            "sendMessage": job_messages.send,
+            "readMessages": job_messages.read,
             "getCancelledJobs": job_messages.cancelled,
             "lookupJobs": inspection.lookup,
-            "getJobCount": _without_undo(inspection.count),
-            "scanJobs": _without_undo(inspection.scan),
+            "getJobCount": inspection.count,
+            "scanJobs": inspection.scan,
             "retryFailedJobs": partial(self._change, changes.retry_failed),
             "runJobsNow": partial(self._change, changes.run_now),
             "scheduleJobs": partial(self._change, changes.schedule),
             "deleteJobs": partial(self._change, inspection.delete),
-            "keepsResults": _without_undo(_answer_nothing),
+            "keepsResults": _answer_nothing,
             "reportWorker": reports.store,
-            "getWorkers": _without_undo(reports.read),
-            "getStatistics": _without_undo(StatisticsReader(backend, now_ms).read),
-            "getFailureGroups": _without_undo(Failures(backend).read),
+            "getWorkers": reports.read,
+            "getStatistics": StatisticsReader(backend, now_ms).read,
+            "getFailureGroups": Failures(backend).read,
         }
 
     @property
@@ -138,7 +139,7 @@ class Service:
         return frozenset(self._handlers)
 
     async def call(self, method: str, arguments: Any, caller: Caller) -> CallReply:
-        """Carry out one call.
+        """Carry out one call; a handler returns the reply, and if it can be undone, a ``CallReply``.
 
         Raises:
             ServiceError: to answer with the declared exception.
@@ -153,7 +154,8 @@ class Service:
             rules.check_source(arguments.context.source)
             if OPERATIONS[method].takes_request:
                 require(arguments.request, "request")
-            return await handler(arguments, caller)
+            reply = await handler(arguments, caller)
+            return reply if isinstance(reply, CallReply) else CallReply(reply)
         except StaleClaims:  # requested by the client, not counted as an error
             raise
         except ServiceError as error:
@@ -171,14 +173,13 @@ class Service:
 
     # Queues
 
-    async def _create_queue(self, arguments: Any, _: Caller) -> CallReply:
+    async def _create_queue(self, arguments: Any, _: Caller) -> None:
         if arguments.name is None:
             raise missing("name")
         rules.check_queue_name(arguments.name)
         await self._backend.create_queue(arguments.name)
-        return CallReply(None)
 
-    async def _delete_queue(self, arguments: Any, _: Caller) -> CallReply:
+    async def _delete_queue(self, arguments: Any, _: Caller) -> None:
         await self._password.check(arguments.password)
         if arguments.name is None:
             raise missing("name")
@@ -186,23 +187,18 @@ class Service:
         await self._broker.delete_queue(arguments.name)
         await self._limits.refresh()
         self._metrics.forget_queue(arguments.name)
-        return CallReply(None)
 
-    async def _queue_names(self, _: Any, __: Caller) -> CallReply:
-        return CallReply(await self._backend.queue_names())
+    async def _queue_settings(self, _: Any, __: Caller) -> dict[str, Any]:
+        return QUEUE_SETTINGS.structs_by_name(await self._limits.effective_settings())
 
-    async def _queue_settings(self, _: Any, __: Caller) -> CallReply:
-        return CallReply(QUEUE_SETTINGS.structs_by_name(await self._limits.effective_settings()))
-
-    async def _change_queue_settings(self, arguments: Any, _: Caller) -> CallReply:
+    async def _change_queue_settings(self, arguments: Any, _: Caller) -> None:
         request = arguments.request
         rules.check_queue_name(request.queueName)
         await self._limits.change(request.queueName, rules.queue_change(request))
-        return CallReply(None)
 
     # The life of jobs
 
-    async def _enqueue(self, arguments: Any, _: Caller) -> CallReply:
+    async def _enqueue(self, arguments: Any, _: Caller) -> PinLaterEnqueueResponse:
         request = arguments.request
         queue, count = request.queueName, len(request.jobs)
         rules.check_queue_name(queue)
@@ -213,9 +209,9 @@ class Service:
         if jobs:
             self._metrics.jobs_enqueued.add(queue, count)
             self._metrics.job_body_bytes.observe(queue, len(jobs[0].body), count)
-        return CallReply(enqueue_reply(descriptors))
+        return enqueue_reply(descriptors)
 
-    async def _import_jobs(self, arguments: Any, _: Caller) -> CallReply:
+    async def _import_jobs(self, arguments: Any, _: Caller) -> PinLaterEnqueueResponse:
         request = arguments.request
         queue = request.queueName
         rules.check_queue_name(queue)
@@ -223,7 +219,7 @@ class Service:
         descriptors = await self._store_jobs(self._broker.import_jobs, queue, jobs, self._key(arguments))
         if jobs:
             self._metrics.jobs_imported.add(queue, len(jobs))
-        return CallReply(enqueue_reply(descriptors))
+        return enqueue_reply(descriptors)
 
     async def _store_jobs(
         self, store: Callable[..., Awaitable[list[str]]], queue: str, jobs: Sequence[Any], once: Once
@@ -238,7 +234,7 @@ class Service:
         log.info("queue %s was created for its first jobs", queue)
         return await store(queue, jobs, once=once)
 
-    async def _checkpoint(self, arguments: Any, _: Caller) -> CallReply:
+    async def _checkpoint(self, arguments: Any, _: Caller) -> None:
         request = arguments.request
         rules.check_queue_name(request.queueName)
         source, max_body_bytes = arguments.context.source, self._settings.max_body_bytes
@@ -251,18 +247,17 @@ class Service:
                 self._metrics.stale_checkpoints.add(request.queueName, settled.stale)
             if (settled.lost or settled.cancelled) and request.tellStale:
                 raise _stale(settled)
-        return CallReply(None)
 
-    async def _release_claims(self, arguments: Any, _: Caller) -> CallReply:
+    async def _release_claims(self, arguments: Any, _: Caller) -> int:
         request = arguments.request
         rules.check_queue_name(request.queueName)
         released = await self._broker.release(request.queueName, request.claimSource)
         self._metrics.claims_released.add(request.queueName, released)
-        return CallReply(released)
+        return released
 
-    async def _change(self, change: Callable[[Any, Once], Awaitable[int]], arguments: Any, _: Caller) -> CallReply:
+    async def _change(self, change: Callable[[Any, Once], Awaitable[int]], arguments: Any, _: Caller) -> int:
         """Carry out a manual change of jobs, once even if the call is repeated."""
-        return CallReply(await change(arguments, self._key(arguments)))
+        return await change(arguments, self._key(arguments))
 
     def _key(self, arguments: Any) -> Once:
         """Return by which key the store knows the call again, and for how long; None for a call without one."""
@@ -280,14 +275,5 @@ def _stale(settled: Settled) -> StaleClaims:
     )
 
 
-def _without_undo(handler: Callable[[Any], Awaitable[Any]]) -> Callable[[Any, Caller], Awaitable[CallReply]]:
-    """Wrap a handler whose reply needs no undoing."""
-
-    async def call(arguments: Any, _: Caller) -> CallReply:
-        return CallReply(await handler(arguments))
-
-    return call
-
-
-async def _answer_nothing(_: Any) -> None:
+async def _answer_nothing(_: Any, __: Caller) -> None:
     """Answer ``keepsResults``: servers that keep none do not know the call."""

@@ -14,6 +14,7 @@ from pinlater.server.api.offload import offload
 from pinlater.server.api.rules import check_queue_name
 from pinlater.server.backends.statistics import StatisticsEntry, StatisticsQuery, record
 from pinlater.server.backends.store import Store
+from pinlater.server.broker.parking import Caller
 
 MOST_STATISTICS = 20_000
 """Most of them in a reply."""
@@ -35,7 +36,7 @@ class StatisticsReader:
         self._now_ms = now_ms
         self._reading = ConcurrencyLimit("reading statistics", _MOST_WAITING)
 
-    async def read(self, arguments: Any) -> list[PinLaterStatistics]:
+    async def read(self, arguments: Any, _: Caller) -> list[PinLaterStatistics]:
         """Return what happened in the periods that are asked for and are still kept.
 
         Raises:

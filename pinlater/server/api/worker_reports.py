@@ -13,7 +13,7 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.codec import Codec
 from pinlater.protocol.guard import MalformedMessage
 from pinlater.protocol.messages import PinLaterQueueLoad, PinLaterWorker, PinLaterWorkerProcess
-from pinlater.server.api.calls import CallReply, require
+from pinlater.server.api.calls import require
 from pinlater.server.api.concurrency_limit import ConcurrencyLimit
 from pinlater.server.api.rules import check_queue_name
 from pinlater.server.backends.records import MAX_WORKER_ID_CHARACTERS, KeptReport
@@ -54,7 +54,7 @@ class WorkerReports:
         self._codec = Codec()
         self._reading = ConcurrencyLimit("reading the worker reports", _MOST_WAITING)
 
-    async def store(self, arguments: Any, caller: Caller) -> CallReply:
+    async def store(self, arguments: Any, caller: Caller) -> None:
         """Store a report in place of the worker's last one, or delete that; note it with the connection.
 
         Raises:
@@ -78,9 +78,8 @@ class WorkerReports:
         caller.report = (
             LastReport(worker.workerId, sent_ms, keep_ms, time.monotonic(), number) if keep_ms and sent_ms else None
         )
-        return CallReply(None)
 
-    async def read(self, _: Any) -> list[PinLaterWorker]:
+    async def read(self, _: Any, __: Caller) -> list[PinLaterWorker]:
         """Return the latest report of each worker, sorted by host.
 
         Raises:

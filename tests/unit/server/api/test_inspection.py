@@ -40,7 +40,7 @@ def test_large_pages_are_made_two_at_a_time_and_small_ones_go_past_them(limit):
     async def act():
         store = Store()
         inspection = Inspection(store, None, 3, max_bytes=1 << 24, max_wait_ms=0)
-        looks = [asyncio.create_task(inspection.scan(scan(wanted))) for wanted in (*[limit] * 5, 20, 20)]
+        looks = [asyncio.create_task(inspection.scan(scan(wanted), None)) for wanted in (*[limit] * 5, 20, 20)]
         for _ in range(20):
             await asyncio.sleep(0)
         read_at_once = min(limit, 500)
@@ -58,11 +58,11 @@ def test_searches_that_wait_for_another_one_hold_up_no_large_page():
     async def act():
         store = Store()
         inspection = Inspection(store, None, 3, max_bytes=1 << 24, max_wait_ms=0)
-        looks = [asyncio.create_task(inspection.scan(scan(200, "x"))) for _ in range(4)]
+        looks = [asyncio.create_task(inspection.scan(scan(200, "x"), None)) for _ in range(4)]
         async with asyncio.timeout(60):
             while not store.begun:
                 await asyncio.sleep(0.01)
-            looks.append(asyncio.create_task(inspection.scan(scan(300))))
+            looks.append(asyncio.create_task(inspection.scan(scan(300), None)))
             for _ in range(20):
                 await asyncio.sleep(0)
             assert store.begun == [200, 300]
@@ -86,5 +86,5 @@ def test_the_store_counts_with_or_without_retrying_jobs_at_once(retrying, which)
     store.count_jobs.return_value = 7
     request = wire.PinLaterGetJobCountRequest("q", wire.PENDING, countFutureJobs=False, retrying=retrying)
     inspection = Inspection(store, None, 3, max_bytes=1 << 24, max_wait_ms=0)
-    assert asyncio.run(inspection.count(SimpleNamespace(request=request))) == 7
+    assert asyncio.run(inspection.count(SimpleNamespace(request=request), None)) == 7
     store.count_jobs.assert_awaited_once_with("q", which)

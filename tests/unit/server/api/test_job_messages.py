@@ -53,8 +53,8 @@ def messages(backend, cancel=None):
     return JobMessages(broker, Settings(), MagicMock(), 1 << 20), broker
 
 
-def call(handler, request, *more):
-    return asyncio.run(handler(SimpleNamespace(request=request), *more))
+def call(handler, request):
+    return asyncio.run(handler(SimpleNamespace(request=request), Caller()))
 
 
 def cancelled(family, queue, names, status=None):
@@ -120,7 +120,7 @@ def test_messages_are_read_from_a_number_on():
 def test_who_asks_is_told_which_jobs_are_to_stop():
     handler, broker = messages(MagicMock())
     broker.cancellations.record([JOB])
-    reply = call(handler.cancelled, wire.PinLaterCancelledJobsRequest(0, 60_000), Caller()).success
+    reply = call(handler.cancelled, wire.PinLaterCancelledJobsRequest(0, 60_000))
     assert reply.jobDescriptors == [JOB]
     later = wire.PinLaterCancelledJobsRequest(reply.serverTimestampMillis)
-    assert call(handler.cancelled, later, Caller()).success.jobDescriptors == []
+    assert call(handler.cancelled, later).jobDescriptors == []

@@ -26,13 +26,13 @@ def test_report_reads_run_one_at_a_time_and_too_many_are_refused():
     async def main():
         backend = SlowBackend()
         reports = WorkerReports(backend, 1000)
-        looks = [asyncio.create_task(reports.read(None)) for _ in range(17)]
+        looks = [asyncio.create_task(reports.read(None, None)) for _ in range(17)]
         await asyncio.sleep(0)
         with pytest.raises(NoHealthyShards, match="reading the worker reports"):
-            await reports.read(None)
+            await reports.read(None, None)
         backend.gate.set()
         assert await asyncio.gather(*looks) == [[]] * 17
         assert backend.most == 1
-        assert await reports.read(None) == []
+        assert await reports.read(None, None) == []
 
     asyncio.run(main())
