@@ -55,7 +55,15 @@ def no_extra_fields() -> Mapping[str, object]:
     return {}
 
 
-class JsonFormatter(logging.Formatter):
+class UtcFormatter(logging.Formatter):
+    """Writes times in UTC, to the millisecond."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802 - inherited
+        """Format the time of a log record; see ``utc_text``."""
+        return utc_text(record.created)
+
+
+class JsonFormatter(UtcFormatter):
     """Formats a record as a JSON object in ASCII: time, level, logger, message, process, and a traceback if any.
 
     The line is always valid and of bounded length: longer text is cut and marked, text that UTF-8 cannot encode is
@@ -72,7 +80,7 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the JSON object of a record."""
         fields: dict[str, object] = {
-            "time": utc_time(record),
+            "time": self.formatTime(record),
             "level": record.levelname,
             "logger": _cut(record.name, _MOST_FIELD_CHARACTERS),
             "message": _cut(_message(record), MOST_MESSAGE_CHARACTERS),
@@ -98,11 +106,6 @@ def utc_text(epoch_seconds: float) -> str:
         ValueError, OverflowError, OSError: it is outside the range of dates.
     """
     return datetime.fromtimestamp(epoch_seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def utc_time(record: logging.LogRecord) -> str:
-    """Format the time of a log record; see ``utc_text``."""
-    return utc_text(record.created)
 
 
 def _message(record: logging.LogRecord) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from pinlater.logs import JsonFormatter, configure_logging, utc_time
+from pinlater.logs import JsonFormatter, UtcFormatter, configure_logging
 
 
 def set_up_logs(level: str, log_format: str) -> None:
@@ -17,15 +17,11 @@ def set_up_logs(level: str, log_format: str) -> None:
     configure_logging(level, JsonFormatter() if log_format == "json" else PlainFormatter())
 
 
-class PlainFormatter(logging.Formatter):
+class PlainFormatter(UtcFormatter):
     """Formats ``time level logger: message``, followed by the lines of a traceback, if any."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
-
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802 - inherited
-        """Return the time in UTC, to the millisecond."""
-        return utc_time(record)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - inherited
         """Keep the message on one line: parts of it may come from clients, which could forge records otherwise."""

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import TextIO
 
 from pinlater.errors import JobTimeout, StepTimeout
-from pinlater.logs import JsonFormatter, configure_logging, no_extra_fields, utc_time
+from pinlater.logs import JsonFormatter, UtcFormatter, configure_logging, no_extra_fields
 
 _LINE = "%(asctime)s %(levelname)s %(process)d%(job)s %(message)s"
 
@@ -36,15 +36,11 @@ current_job: ContextVar[CurrentJob] = ContextVar("current_job", default=solo_job
 """Where several jobs run at once, each has a ``CurrentJob`` of its own in its thread's or task's context."""
 
 
-class JobFormatter(logging.Formatter):
+class JobFormatter(UtcFormatter):
     """Adds the running job to every line, including those of libraries."""
 
     def __init__(self) -> None:
         super().__init__(_LINE)
-
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802 - inherited
-        """Format the time in UTC, to the millisecond."""
-        return utc_time(record)
 
     def format(self, record: logging.LogRecord) -> str:
         """Format the line with the running job."""

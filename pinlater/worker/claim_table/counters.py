@@ -270,11 +270,8 @@ class SharedCounters:
         self.keeper = self.of_process(processes)
 
     def of_process(self, number: int) -> ProcessCounters:
-        return ProcessCounters(self._memory[number * _COUNTERS_BYTES : (number + 1) * _COUNTERS_BYTES])
-
-    def counters(self, number: int) -> ProcessCounters:
         """Return the sheet of a process, by the number of its slot."""
-        return self.of_process(number)
+        return ProcessCounters(self._memory[number * _COUNTERS_BYTES : (number + 1) * _COUNTERS_BYTES])
 
     def retire(self, number: int) -> None:
         """Add the counts of an ended process to the totals, so that they never fall; called in the master."""
