@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 
 class QueueSettings(NamedTuple):
@@ -30,15 +30,6 @@ class QueueChange(NamedTuple):
 
     def applied_to(self, settings: QueueSettings) -> QueueSettings:
         """Return the settings after the change."""
-        return settings._replace(
-            is_paused=settings.is_paused if self.is_paused is None else self.is_paused,
-            jobs_per_second=_limit(settings.jobs_per_second, self.jobs_per_second),
-            max_running=_limit(settings.max_running, self.max_running),
-        )
-
-
-_Number = TypeVar("_Number", float, int)
-
-
-def _limit(present: _Number | None, wanted: _Number | None) -> _Number | None:
-    return present if wanted is None else wanted or None
+        defaults = QueueSettings._field_defaults
+        changed = {name: value or defaults[name] for name, value in self._asdict().items() if value is not None}
+        return settings._replace(**changed)
