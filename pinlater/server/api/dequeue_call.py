@@ -12,7 +12,6 @@ from typing import Any
 from pinlater.errors import DequeueRateLimited, UnknownError
 from pinlater.model.attempts import DequeuedJob
 from pinlater.protocol.conversion.jobs import dequeue_reply
-from pinlater.protocol.conversion.values import default
 from pinlater.server.api import rules
 from pinlater.server.api.ack_call import AckCall
 from pinlater.server.api.calls import CallReply
@@ -115,7 +114,7 @@ class DequeueCall:
         queues = await offload(len(others), rules.queues_of, queue, others)
         if request.limit < 1:
             raise UnknownError(f"the limit of a dequeue must be at least 1, not {request.limit}")
-        coverage = default(request.coverage, 1.0)
+        coverage = request.coverage
         if not 0.0 <= coverage <= 1.0:
             raise UnknownError(f"coverage {coverage} is not a fraction between 0 and 1")
         if not covered(coverage, self._backend.shards):

@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from pinlater.protocol.conversion.statistics import FAILURE_GROUP
-from pinlater.protocol.conversion.values import default
 from pinlater.protocol.messages import PinLaterFailureGroup
 from pinlater.server.api.concurrency_limit import ConcurrencyLimit
 from pinlater.server.api.rules import check_limit, check_queue_name
 from pinlater.server.backends.failure_budget import MOST_READ
 from pinlater.server.backends.store import Store
 from pinlater.server.broker.parking import Caller
-
-_DEFAULT_LIMIT = 200
 
 _MOST_WAITING = 16
 """Reads that may wait; each counts up to a million jobs."""
@@ -37,7 +34,7 @@ class Failures:
             QueueNameInvalid, QueueNameTooLong, UnknownError: an argument is invalid, or too many wait.
         """
         request = arguments.request
-        queues, limit = request.queueNames or (), default(request.limit, _DEFAULT_LIMIT)
+        queues, limit = request.queueNames or (), request.limit
         for queue in queues:
             check_queue_name(queue)
         check_limit(limit)

@@ -12,7 +12,6 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, Position, RecordPage
 from pinlater.protocol import messages as wire
 from pinlater.protocol.conversion.jobs import info_struct, page_reply, read_continuation
-from pinlater.protocol.conversion.values import default
 from pinlater.server.api import rules
 from pinlater.server.api.concurrency_limit import ConcurrencyLimit
 from pinlater.server.api.job_filters import narrowed, of_key
@@ -152,7 +151,7 @@ class Inspection:
         which = self._filter(request, is_future=bool(request.scanFutureJobs))
         which = of_key(narrowed(which, request.retrying, request.failureGroup), request.key)
         order = ScanOrder(bool(request.oldestFirst), skips_retrying=request.retrying is False)
-        limit = default(request.limit, 100)
+        limit = request.limit
         rules.check_limit(limit)
         async with self._search_slot(which), self._large_pages if limit > _SMALL_PAGE_JOBS else nullcontext():
             jobs, end = await self._page(request.queueName, which, order, min(limit, MAX_SCAN_JOBS), position)
@@ -185,16 +184,14 @@ class Inspection:
     async def delete(self, arguments: Any, once: Once) -> int:
         """Delete jobs that match, or the named jobs; return how many."""
         request = arguments.request
-        request.priority = default(request.priority, 1)
         which = self._filter(request, is_future=None)
-        limit = default(request.limit, 1000)
-        rules.check_limit(limit)
+        rules.check_limit(request.limit)
         if request.jobDescriptors is not None:
             names = request.jobDescriptors
             jobs = await offload(len(names), rules.jobs_of, request.queueName, names)
             return await self._broker.delete_these(request.queueName, jobs, request.jobState, once=once)
         async with self._search_slot(which):
-            return await self._broker.delete(request.queueName, which, limit, once=once)
+            return await self._broker.delete(request.queueName, which, request.limit, once=once)
 
     def _filter(self, request: Any, *, is_future: bool | None) -> JobFilter:
         rules.check_queue_name(request.queueName)

@@ -10,7 +10,6 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.messages import CancelledJobs
 from pinlater.protocol import messages as wire
 from pinlater.protocol.conversion.messages import CANCELLED, RECEIVED
-from pinlater.protocol.conversion.values import default
 from pinlater.server.api import rules
 from pinlater.server.api.offload import offload
 from pinlater.server.broker import Broker, Caller
@@ -47,10 +46,9 @@ class JobMessages:
     async def read(self, arguments: Any, _: Caller) -> list[wire.PinLaterMessage]:
         """Return messages of a job."""
         request = arguments.request
-        job, limit = JobDescriptor.parse(request.jobDescriptor), default(request.limit, MAX_READ_MESSAGES)
-        rules.check_limit(limit)
-        after, most = default(request.after, 0), min(limit, MAX_READ_MESSAGES)
-        found = await self._broker.backend.read_messages(job, request.name, after, most, self._max_bytes)
+        rules.check_limit(request.limit)
+        job, most = JobDescriptor.parse(request.jobDescriptor), min(request.limit, MAX_READ_MESSAGES)
+        found = await self._broker.backend.read_messages(job, request.name, request.after, most, self._max_bytes)
         return RECEIVED.structs(found)
 
     async def cancel(self, arguments: Any, _: Caller) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from pinlater.protocol.conversion.values import default
 from pinlater.server.api import rules
 from pinlater.server.api.offload import offload
 from pinlater.server.backends.records import Once
@@ -27,9 +26,8 @@ class ManualChanges:
         """Retry the named failed jobs, or the oldest ones; return how many."""
         request = arguments.request
         rules.check_queue_name(request.queueName)
-        priority, attempts = default(request.priority, 1), default(request.attemptsToAllow, 1)
+        priority, attempts, limit = request.priority, request.attemptsToAllow, request.limit
         rules.check_priority(priority, self._priority_levels)
-        limit = default(request.limit, 1000)
         rules.check_limit(limit)
         queue, run_after_ms = request.queueName, rules.time_with_key(request.runAfterTimestampMillis)
         if request.jobDescriptors is not None:
