@@ -82,7 +82,7 @@ class InlineClient(Client):
         super().__init__("localhost", source="inline", tls=TlsFiles())  # never connected to
         self.outcomes: list[Outcome] = []
         self._most_runs = most_runs
-        self._attempts = Attempts(kinds, _CallsOfJobs(self), now=self._now, middleware=middleware)
+        self._attempts = Attempts(kinds, _InlineCalls(self), now=self._now, middleware=middleware)
         self._ahead_seconds = 0.0
         self._mailboxes = Mailboxes()
         self._stored_once: dict[bytes, list[str]] = {}
@@ -332,7 +332,7 @@ class InlineClient(Client):
         return self._attempts.run(claimed)
 
 
-class _CallsOfJobs:
+class _InlineCalls:
     """What running jobs need of a server."""
 
     def __init__(self, client: InlineClient) -> None:

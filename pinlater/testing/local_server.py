@@ -119,7 +119,7 @@ class LocalServer:
         """
         client = self.client(*kinds)
         outcomes: list[Outcome] = []
-        with Attempts(kinds, _CallsOfJobs(client), now=self._clock.now_seconds) as attempts:
+        with Attempts(kinds, _ClientCalls(client), now=self._clock.now_seconds) as attempts:
             first, *others = queues or attempts.codec.queues
             client.enqueue_periodic(FirstPeriodicJobs(attempts.codec.kinds, (first, *others)))
             while claimed := client.dequeue_jobs(first, 1, other_queues=others):
@@ -149,7 +149,7 @@ class _ClientInTime(Client):
             self._execute(Calls(self.source).enqueue_structs(queue, jobs))
 
 
-class _CallsOfJobs:
+class _ClientCalls:
     """What running jobs need of a server, as its client does it."""
 
     def __init__(self, client: _ClientInTime) -> None:

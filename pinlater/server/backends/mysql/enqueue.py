@@ -21,7 +21,7 @@ from pinlater.server.backends.mysql.ids import IdAllocator
 from pinlater.server.backends.mysql.keys import KeyLine, Keys, keep_rates, keys_of, let_next_through, queue_key
 from pinlater.server.backends.mysql.queries import insertions
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
-from pinlater.server.backends.mysql.unique_keys import Duplicates, KeyedJob
+from pinlater.server.backends.mysql.unique_keys import Duplicates, UniqueJob
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sharded import CallResult
 from pinlater.server.backends.store import parent_refused, queue_not_found
@@ -95,7 +95,7 @@ async def _insert(
     stored = await _stored_ids(transaction, new) if batch.is_uncertain else set()
     refused = await _refused(transaction, [call for call in new if call.has_parents and call.first_id not in stored])
     new = [call for call in new if id(call) not in refused]
-    keyed = list(_keyed_jobs(new, stored))
+    keyed = list(_unique_jobs(new, stored))
     resolution = await unique_keys.resolve(transaction, keyed)
     duplicates = resolution.duplicates
     rows = [
@@ -241,7 +241,7 @@ async def _stored_ids(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueu
     return {local_id for (local_id,) in await transaction.rows("stored_ids", ids=ids)}
 
 
-def _keyed_jobs(calls: Iterable[MysqlEnqueueCall], stored: Collection[int]) -> Iterator[KeyedJob]:
+def _unique_jobs(calls: Iterable[MysqlEnqueueCall], stored: Collection[int]) -> Iterator[UniqueJob]:
     """Yield the jobs with unique keys, without those that an earlier attempt has stored."""
     for call in calls:
         for index, key in enumerate(call.keys or ()):
@@ -249,7 +249,7 @@ def _keyed_jobs(calls: Iterable[MysqlEnqueueCall], stored: Collection[int]) -> I
             if key is not None and local_id not in stored:
                 rule = call.rules[index] if call.rules else None
                 slot, priority = (id(call), index), call.priorities[index]
-                yield KeyedJob(
+                yield UniqueJob(
                     slot, call.queue, key, rule, priority, local_id, call.jobs[index] if call.rules else None
                 )
 

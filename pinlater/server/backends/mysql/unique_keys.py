@@ -22,7 +22,7 @@ Duplicates = Mapping[Slot, str]
 """Job that is not stored -> descriptor of the job that has its key."""
 
 
-class KeyedJob(NamedTuple):
+class UniqueJob(NamedTuple):
     """A new job with a unique key; one without ``content`` is imported, and meets unfinished jobs alone."""
 
     slot: Slot
@@ -50,7 +50,7 @@ class Resolution(NamedTuple):
     replacements: list[tuple[int, NewJob, int | None]]
 
 
-async def resolve(transaction: MysqlTransaction, jobs: Sequence[KeyedJob]) -> Resolution:
+async def resolve(transaction: MysqlTransaction, jobs: Sequence[UniqueJob]) -> Resolution:
     """Decide about each job in turn: stored jobs have keys, and so have those before it.
 
     The holders are read without locks. Whether one was claimed does not change back, and if two servers give its key
@@ -58,7 +58,7 @@ async def resolve(transaction: MysqlTransaction, jobs: Sequence[KeyedJob]) -> Re
     """
     holders = await _holders(transaction, jobs)
     resolution = Resolution({}, [], {}, [])
-    new: dict[int, KeyedJob] = {}
+    new: dict[int, UniqueJob] = {}
     for job in jobs:
         at = job.queue.id, job.key
         holder = holders.get(at)
@@ -77,7 +77,7 @@ async def resolve(transaction: MysqlTransaction, jobs: Sequence[KeyedJob]) -> Re
     return resolution
 
 
-def _replace(resolution: Resolution, holder: KeyHolder, job: NewJob, of_batch: KeyedJob | None, now: int) -> None:
+def _replace(resolution: Resolution, holder: KeyHolder, job: NewJob, of_batch: UniqueJob | None, now: int) -> None:
     due = holder.replaced_due(job, now)
     if of_batch is None:
         resolution.replacements.append((holder.local_id, job, due))
@@ -113,7 +113,7 @@ async def replace(transaction: MysqlTransaction, resolution: Resolution, queue_i
         raise TransactionConflict("a job that was to be replaced is not waiting any more")
 
 
-async def _holders(transaction: MysqlTransaction, jobs: Iterable[KeyedJob]) -> dict[tuple[int, str], KeyHolder]:
+async def _holders(transaction: MysqlTransaction, jobs: Iterable[UniqueJob]) -> dict[tuple[int, str], KeyHolder]:
     """Return who has the keys of these jobs, by queue id and key."""
     wanted: dict[int, set[str]] = {}
     for job in jobs:
@@ -146,13 +146,13 @@ def statements(transaction: MysqlTransaction, resolution: Resolution, queue_ids:
     ]
 
 
-async def begin_periods(transaction: MysqlTransaction, jobs: Iterable[KeyedJob]) -> None:
+async def begin_periods(transaction: MysqlTransaction, jobs: Iterable[UniqueJob]) -> None:
     """Let the keys of jobs that are stored stay taken for a time, where their rules ask for that.
 
     Raises:
         TransactionConflict: another server has begun one since the keys were read.
     """
-    by_queue: dict[int, list[KeyedJob]] = {}
+    by_queue: dict[int, list[UniqueJob]] = {}
     for job in jobs:
         if job.rule is not None and job.rule.period_ms:
             by_queue.setdefault(job.queue.id, []).append(job)
@@ -170,7 +170,7 @@ async def begin_periods(transaction: MysqlTransaction, jobs: Iterable[KeyedJob])
             raise TransactionConflict("another server has given a unique key away for a time")
 
 
-def _period_row(transaction: MysqlTransaction, job: KeyedJob) -> bytes:
+def _period_row(transaction: MysqlTransaction, job: UniqueJob) -> bytes:
     period_ms = 0 if job.rule is None else job.rule.period_ms
     numbers = job.queue.id, blob(job.key.encode()), job.priority, job.local_id, transaction.now + period_ms
     return b"(%d,%b,%d,%d,%d)" % numbers
