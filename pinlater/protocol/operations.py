@@ -288,8 +288,7 @@ class Calls(ReportCalls):
             run_after_ms: epoch milliseconds before which they do not run; None is now.
             limit: at most so many.
         """
-        request = messages.PinLaterRetryFailedJobsRequest(queue, priority, attempts, run_after_ms, limit)
-        return (request,)
+        return (messages.PinLaterRetryFailedJobsRequest(queue, priority, attempts, run_after_ms, limit),)
 
     @retry_failed.variant
     def retry_these(
@@ -337,8 +336,7 @@ class Calls(ReportCalls):
         self, queue: str, state: JobState, *, priority: int = 1, body_regex: str | None = None, limit: int = 1000
     ) -> Arguments:
         """Delete jobs of one state and priority level, up to ``limit``; return how many."""
-        request = messages.PinLaterDeleteJobsRequest(queue, int(state), priority, body_regex, limit)
-        return (request,)
+        return (messages.PinLaterDeleteJobsRequest(queue, int(state), priority, body_regex, limit),)
 
     @delete_jobs.variant
     def delete_these(self, queue: str, descriptors: Iterable[str], state: JobState) -> Arguments:

@@ -376,7 +376,7 @@ enum PinLaterMessageKind {
   DELETED = 4,
 }
 
-// Addition.
+// Addition: a message as its job reads it.
 struct PinLaterMessage {
   // From 1, in the order of arrival among those of one name.
   1: required i64 number,

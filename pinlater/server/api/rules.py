@@ -21,18 +21,11 @@ from pinlater.model.messages import MAX_MESSAGE_NAME_CHARACTERS, Message, Parent
 from pinlater.model.queues import QueueChange
 from pinlater.model.rates import parse_rate
 from pinlater.model.unique import OnDuplicate, UniqueRule
+from pinlater.protocol import messages as wire
 from pinlater.protocol.conversion import jobs as job_conversion
 from pinlater.protocol.conversion.messages import SENT
 from pinlater.protocol.conversion.queues import QUEUE_CHANGE
 from pinlater.protocol.conversion.values import default
-from pinlater.protocol.messages import (
-    STATE_NAMES,
-    PinLaterChangeQueueSettingsRequest,
-    PinLaterJob,
-    PinLaterJobInfo,
-    PinLaterSendMessageRequest,
-    RequestContext,
-)
 from pinlater.server.api.calls import missing
 from pinlater.server.backends.records import (
     IDEMPOTENCY_KEY_BYTES,
@@ -99,7 +92,7 @@ def check_source(source: str) -> None:
         raise UnknownError(f"the source of a call has {len(source)} characters; at most {MAX_SOURCE_CHARACTERS}")
 
 
-def idempotency_key(context: RequestContext, keep_seconds: float) -> Once:
+def idempotency_key(context: wire.RequestContext, keep_seconds: float) -> Once:
     """Return the idempotency key of a call; None if it has none.
 
     Args:
@@ -129,7 +122,7 @@ def check_priority(priority: int | None, levels: int) -> None:
 
 def check_state(state: int) -> None:
     """Refuse an unknown job state."""
-    if state not in STATE_NAMES:
+    if state not in wire.STATE_NAMES:
         raise UnknownError(f"there is no job state {state}; use 0 (pending) to 3 (failed)")
 
 
@@ -182,7 +175,7 @@ class JobRules(NamedTuple):
     max_body_bytes: int
     has_keys: bool
 
-    def new_jobs(self, structs: Sequence[PinLaterJob]) -> list[NewJob]:
+    def new_jobs(self, structs: Sequence[wire.PinLaterJob]) -> list[NewJob]:
         """Convert and validate the jobs of an enqueue.
 
         Raises:
@@ -212,7 +205,7 @@ class JobRules(NamedTuple):
                 known_parent = parent[:2]
         return jobs
 
-    def imported_jobs(self, structs: Sequence[PinLaterJobInfo]) -> list[JobRecord]:
+    def imported_jobs(self, structs: Sequence[wire.PinLaterJobInfo]) -> list[JobRecord]:
         """Convert and validate the jobs of an import.
 
         Raises:
@@ -220,7 +213,7 @@ class JobRules(NamedTuple):
         """
         return list(map(self._imported_job, structs))
 
-    def _imported_job(self, job: PinLaterJobInfo) -> JobRecord:
+    def _imported_job(self, job: wire.PinLaterJobInfo) -> JobRecord:
         descriptor, body = job.jobDescriptor or "", job.body
         check_priority(JobDescriptor.parse(descriptor).priority, self.levels)
         check_state(default(job.jobState, -1))
@@ -295,7 +288,7 @@ def check_message_text(text: str, what: str) -> None:
         )
 
 
-def message(request: PinLaterSendMessageRequest, max_bytes: int) -> Message:
+def message(request: wire.PinLaterSendMessageRequest, max_bytes: int) -> Message:
     """Convert and validate a message.
 
     Raises:
@@ -309,7 +302,7 @@ def message(request: PinLaterSendMessageRequest, max_bytes: int) -> Message:
     return found
 
 
-def queue_change(request: PinLaterChangeQueueSettingsRequest) -> QueueChange:
+def queue_change(request: wire.PinLaterChangeQueueSettingsRequest) -> QueueChange:
     """Convert and validate a change of queue settings.
 
     Raises:
