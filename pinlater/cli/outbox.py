@@ -69,7 +69,7 @@ def outbox_table(session: Session, /, *, database: str, table: str) -> None:
 @click.option(
     "--no-notify",
     is_flag=True,
-    help="The programs use Outbox(notify=False), so look for jobs every 10 ms (PostgreSQL).",
+    help="Ask for jobs every 10 ms: the programs use Outbox(notify=False) (PostgreSQL), or no SLEEP is wanted (MySQL).",
 )
 @click.option(
     "--log-format",

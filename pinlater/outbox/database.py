@@ -14,6 +14,13 @@ from pinlater.outbox.waker import Waker
 POLL_SECONDS = 0.01
 """How often a database is asked that does not tell of new rows: a part of the 20 ms within which jobs are delivered."""
 
+_FIRST_PAUSE_SECONDS = 0.001
+
+
+def pause_before_commit(since: float) -> float:
+    """Return how long to wait for the commit of what was written so many seconds ago: ever longer."""
+    return max(since / 4, _FIRST_PAUSE_SECONDS)
+
 
 @contextmanager
 def ignored_database_errors() -> Iterator[None]:
@@ -52,8 +59,8 @@ class Database(ABC):
     def wait(self, waker: Waker, seconds: float) -> None:
         """Return when rows may have been committed since ``listen`` or the last ``remember``, or after ``seconds``."""
 
-    def listen(self, channel: str) -> None:  # noqa: B027 - most databases cannot
-        """Hear of new rows from now on, if the database can tell of them."""
+    def listen(self, table: str) -> None:  # noqa: B027 - not all of them need it
+        """Hear of new rows of a table from now on, if the database can tell of them."""
 
     def remember(self) -> None:  # noqa: B027 - not all of them need it
         """Note what has been committed so far; called before the table is looked at."""

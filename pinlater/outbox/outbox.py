@@ -46,12 +46,13 @@ class Outbox:
     Args:
         table: name of the table, with a schema before it if need be.
         notify: whether PostgreSQL tells the relay of new jobs when they are committed, by NOTIFY. Transactions that do
-            commit one after the other; without, the relay looks by itself every 10 ms.
+            commit one after the other; without, the relay asks every 10 ms. For a relay of MySQL: whether the database
+            looks for jobs, in statements that sleep between the looks.
         tracing: make a span of each enqueue, and send its context with the jobs; see ``pinlater.tracing``.
 
     Attributes:
         table: name of the table.
-        notify: whether PostgreSQL tells the relay.
+        notify: whether the database tells the relay.
 
     Raises:
         ConfigError: the name cannot be that of a table.

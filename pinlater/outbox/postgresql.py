@@ -29,13 +29,13 @@ class PostgresqlDatabase(Database):
         number = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
         return bool(self.rows("SELECT pg_try_advisory_lock(?)", (number,))[0][0])
 
-    def listen(self, channel: str) -> None:
+    def listen(self, table: str) -> None:
         """LISTEN for what ``Outbox.enqueue`` notifies of."""
         if hasattr(self._connection, "add_notify_handler"):
             self._connection.add_notify_handler(self._note)
         elif not hasattr(self._connection, "notifies"):
             return
-        self.run(f'LISTEN "{channel}"')
+        self.run(f'LISTEN "{table}"')
         self._is_listening = True
 
     def _note(self, _: Any) -> None:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from pinlater.errors import ConfigError
-from pinlater.outbox.database import Database
+from pinlater.outbox.database import Database, pause_before_commit
 from pinlater.outbox.file_changes import FileChanges
 from pinlater.outbox.waker import Waker
 
@@ -18,8 +18,6 @@ _POLL_SECONDS = 0.005
 _LONGEST_WAIT_SECONDS = 1.0
 _COMMIT_SECONDS = 0.5
 """A write is seen before its commit, which waits for the disk; for so long, the version is read again and again."""
-
-_FIRST_LOOK_SECONDS = 0.001
 
 
 class SqliteDatabase(Database):
@@ -70,8 +68,8 @@ class SqliteDatabase(Database):
         if self._changes.take():
             self._written_at = now
         since = now - self._written_at
-        if since < _COMMIT_SECONDS:  # look often at first, then ever more seldom
-            waker.wait(min(max(since / 4, _FIRST_LOOK_SECONDS), until - now))
+        if since < _COMMIT_SECONDS:
+            waker.wait(min(pause_before_commit(since), until - now))
         else:
             waker.wait(until - now, self._changes.file)
 

@@ -15,6 +15,7 @@ from pinlater.outbox import Outbox, Relay
 from pinlater.outbox.connecting import connector
 from pinlater.outbox.database import Database
 from pinlater.outbox.delivery import DeliveryClient
+from pinlater.outbox.waker import Waker
 from tests.support import mariadb_service, postgresql_service
 
 KINDS = ("sqlite", "mysql", "postgresql")
@@ -29,6 +30,22 @@ class Numbered(Job, queue="numbered"):
 
     def run(self, context):
         pass
+
+
+class NotedWaker(Waker):
+    """Notes how long somebody wanted to wait, each time.
+
+    Attributes:
+        waits: seconds.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.waits = []
+
+    def wait(self, seconds, file=None):
+        self.waits.append(seconds)
+        return super().wait(seconds, file)
 
 
 class OutboxHome:

@@ -9,6 +9,8 @@ import pytest
 from pinlater.outbox import file_changes, sqlite
 from pinlater.outbox.connecting import open_database
 from pinlater.outbox.waker import Waker
+from tests.support.outboxes import NotedWaker
+from tests.support.server import wait_for
 
 STORE = "INSERT INTO pinlater_outbox VALUES (1, 'a', x'', '{}', 0, NULL, NULL, 0, 0, NULL)"
 
@@ -23,18 +25,6 @@ def database(request, path, monkeypatch):
         yield database
 
 
-class NotedWaker(Waker):
-    """Says when somebody waits for more than a moment, or for a short time again and again."""
-
-    def __init__(self):
-        super().__init__()
-        self.is_waiting = threading.Event()
-
-    def wait(self, seconds, file=None):
-        self.is_waiting.set()
-        return super().wait(seconds, file)
-
-
 @pytest.mark.parametrize("journal", ["wal", "delete"])
 def test_a_commit_of_somebody_else_ends_the_wait(database, path, journal):
     with closing(sqlite3.connect(path, check_same_thread=False)) as other, NotedWaker() as waker:
@@ -42,7 +32,7 @@ def test_a_commit_of_somebody_else_ends_the_wait(database, path, journal):
         database.remember()
 
         def commit():
-            waker.is_waiting.wait()
+            wait_for(lambda: waker.waits)
             other.execute(STORE)
             other.commit()
 
@@ -56,7 +46,7 @@ def test_a_commit_of_somebody_else_ends_the_wait(database, path, journal):
 def test_the_waker_ends_the_wait(database):
     with NotedWaker() as waker:
         database.remember()
-        stopping = threading.Thread(target=lambda: waker.is_waiting.wait() and waker.set())
+        stopping = threading.Thread(target=lambda: wait_for(lambda: waker.waits) and waker.set())
         stopping.start()
         database.wait(waker, 120.0)
         stopping.join()
