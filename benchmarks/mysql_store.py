@@ -8,6 +8,9 @@ import os
 import shutil
 import socket
 import subprocess
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,8 @@ _OPTIONS = (
 )
 _WHEN_DONE = """SELECT MIN(moment), MAX(moment), COUNT(*) FROM pinlater_1.jobs FORCE INDEX (jobs_by_moment)
                 WHERE state = 2 AND moment >= %s"""
+_DIRTY_PAGES = "SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_pages_dirty'"
+_RESERVE = "UPDATE pinlater_1.settings SET value = LAST_INSERT_ID(value + %s) WHERE name = 'next_job_id'"
 
 
 class MysqlStores:
@@ -66,6 +71,16 @@ class MysqlStores:
     def work(self, folder: Path) -> dict[str, int]:
         """Return the statements of all clients so far, and the rows that they have read, of indexes and tables."""
         return dict(zip(("statements", "rows"), asyncio.run(_work(self._ports[folder])), strict=True))
+
+    def multiply(self, folder: Path, first: int, jobs: int) -> int:
+        """Copy them, under ids that are reserved as a server does; wait until all is written."""
+        port = self._ports[folder]
+        asyncio.run(_multiply(port, first, jobs))
+        asyncio.run(_rows(port, "SET GLOBAL innodb_max_dirty_pages_pct = 0"))
+        while int(asyncio.run(_row(port, _DIRTY_PAGES))[1]):
+            time.sleep(0.1)
+        asyncio.run(_rows(port, "SET GLOBAL innodb_max_dirty_pages_pct = DEFAULT"))
+        return jobs
 
     def bare(self, folder: Path) -> BareMysql:
         """Start a MariaDB; return a bare loop on it."""
@@ -139,17 +154,40 @@ async def _work(port: int) -> tuple[int, int]:
     return counts.pop("Questions"), sum(counts.values())
 
 
+async def _multiply(port: int, first: int, jobs: int) -> None:
+    columns = [row[0] for row in await _rows(port, "SHOW COLUMNS FROM pinlater_1.jobs")]
+    others = ", ".join(column for column in columns if column != "id")
+    lowest, highest = await _row(port, "SELECT MIN(id), MAX(id) FROM pinlater_1.jobs")
+    span = highest + 1 - lowest
+    async with _cursor(port) as cursor:
+        await cursor.execute(_RESERVE, ((jobs - 1) // first * span,))
+        next_id = cursor.lastrowid
+        for there in range(first, jobs, first):
+            next_id -= span
+            await cursor.execute(
+                f"INSERT INTO pinlater_1.jobs (id, {others}) SELECT id + %s, {others} FROM pinlater_1.jobs"
+                " WHERE id <= %s ORDER BY id LIMIT %s",
+                (next_id - lowest, highest, min(first, jobs - there)),
+            )
+
+
 async def _row(port: int, statement: str, parameters: tuple[Any, ...] | None = None) -> Any:
     return (await _rows(port, statement, parameters))[0]
 
 
 async def _rows(port: int, statement: str, parameters: tuple[Any, ...] | None = None) -> list[Any]:
-    connection = await asyncmy.connect(host="127.0.0.1", port=port, user=_USER, password=_PASSWORD)
-    async with connection.cursor() as cursor:
+    async with _cursor(port) as cursor:
         await cursor.execute(statement, parameters)
         rows: list[Any] = await cursor.fetchall()
-    connection.close()
     return rows
+
+
+@asynccontextmanager
+async def _cursor(port: int) -> AsyncIterator[Any]:
+    connection = await asyncmy.connect(host="127.0.0.1", port=port, user=_USER, password=_PASSWORD, autocommit=True)
+    async with connection.cursor() as cursor:
+        yield cursor
+    connection.close()
 
 
 def _answers(port: int) -> bool:

@@ -54,10 +54,10 @@ class Setting:
         folder = self.folder / name
         folder.mkdir()
         if self.filled is not None and not self.stores.is_shared:
-            self.filled.copy_to(folder)
+            self.filled.copy_to(folder, self.stores)
         server = Server(folder, self.stores.settings(folder), marks=marks, has_dashboard=has_dashboard)
         if self.filled is not None and self.stores.is_shared:
-            self.filled.fill(server)
+            self.filled.fill(server, folder, self.stores)
         return server
 
     def echo(self) -> Echo:

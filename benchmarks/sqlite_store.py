@@ -40,6 +40,22 @@ class SqliteStores:
         """Return nothing."""
         return {}
 
+    def multiply(self, folder: Path, first: int, jobs: int) -> int:
+        """Copy them in the file, which no server has open."""
+        with closing(sqlite3.connect(folder / "pinlater.db")) as connection:
+            columns = [row[1] for row in connection.execute("PRAGMA table_info(jobs)")]
+            others = ", ".join(column for column in columns if column != "id")
+            connection.execute("PRAGMA journal_mode = WAL")
+            [(lowest,)] = connection.execute("SELECT min(id) FROM jobs")
+            for more in range(first, jobs, first):
+                connection.execute(
+                    f"INSERT INTO jobs (id, {others}) SELECT id + ?1, {others} FROM jobs WHERE id < ?2",
+                    (more, lowest + min(first, jobs - more)),
+                )
+                connection.commit()
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return jobs
+
     def bare(self, folder: Path) -> BareStore:
         """Make a file."""
         return BareStore(folder / "bare.db")

@@ -52,6 +52,12 @@ class Stores(Protocol):
     def work(self, folder: Path) -> dict[str, int]:
         """Return what the server of a store has done so far: statements, and how much these read."""
 
+    def multiply(self, folder: Path, first: int, jobs: int) -> int:
+        """Copy the first jobs of a store, which are all that it has, until there are so many; return their number.
+
+        Where jobs cannot be copied by statements, it is left at the first ones.
+        """
+
     def bare(self, folder: Path) -> AbstractContextManager[Bare]:
         """Make a bare store."""
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 from benchmarks.programs import Server
+from benchmarks.stores import Stores
 from pinlater import Client
 from pinlater.client import Checkpoint, NewJob
 from pinlater.model.messages import MessageWait
@@ -15,7 +14,8 @@ from pinlater.model.messages import MessageWait
 QUEUE = "waiting"
 _AT_ONCE = 1000
 _FIRST = 1000
-"""Jobs that wait by calls; the others of a file are copies of theirs."""
+"""Jobs that wait by calls where the others can be copies of theirs."""
+
 _FAR_MS = 32_503_680_000_000
 _WAITS = (MessageWait("event/approval", 1),)
 _OF_A_FILE = "pinlater.db"
@@ -35,23 +35,10 @@ def _let_wait(client: Client, jobs: int) -> None:
         jobs -= len(claimed)
 
 
-def _multiply(connection: sqlite3.Connection, first: int, jobs: int) -> None:
-    """Copy the first jobs of a file until there are so many."""
-    columns = [row[1] for row in connection.execute("PRAGMA table_info(jobs)")]
-    others = ", ".join(column for column in columns if column != "id")
-    connection.execute("PRAGMA journal_mode = WAL")
-    [(lowest,)] = connection.execute("SELECT min(id) FROM jobs")
-    for more in range(first, jobs, first):
-        connection.execute(
-            f"INSERT INTO jobs (id, {others}) SELECT id + ?1, {others} FROM jobs WHERE id < ?2",
-            (more, lowest + min(first, jobs - more)),
-        )
-        connection.commit()
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-
 class FilledStore:
-    """Jobs that wait, in a file that is copied for each server: to fill one takes longer than most measurements.
+    """Jobs that wait. The first ones were given back by a worker; the others are copies, if the store can make them.
+
+    A file is filled once, and copied for each server: to fill one takes longer than most measurements.
 
     Args:
         folder: where it is kept.
@@ -62,20 +49,21 @@ class FilledStore:
         self._folder = folder
         self._jobs = jobs
 
-    def copy_to(self, folder: Path) -> None:
+    def copy_to(self, folder: Path, stores: Stores) -> None:
         """Copy the file into the folder of a server that has not started yet."""
         if not self._folder.exists():
             self._folder.mkdir()
             first = min(self._jobs, _FIRST)
             with Server(self._folder, []) as server:
                 self._let_wait(server, first)
-            with closing(sqlite3.connect(self._folder / _OF_A_FILE)) as connection:
-                _multiply(connection, first, self._jobs)
+            stores.multiply(self._folder, first, self._jobs)
         shutil.copy(self._folder / _OF_A_FILE, folder / _OF_A_FILE)
 
-    def fill(self, server: Server) -> None:
-        """Let the jobs wait at a server, each as one that a worker has given back."""
-        self._let_wait(server, self._jobs)
+    def fill(self, server: Server, folder: Path, stores: Stores) -> None:
+        """Let the jobs wait at a server, whose store is in a folder."""
+        first = min(self._jobs, _FIRST)
+        self._let_wait(server, first)
+        self._let_wait(server, self._jobs - stores.multiply(folder, first, self._jobs))
 
     @staticmethod
     def _let_wait(server: Server, jobs: int) -> None:

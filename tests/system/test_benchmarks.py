@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,12 @@ from benchmarks.marked_server import TARGETS
 from benchmarks.marks import missing
 from benchmarks.one_call_stages import CLIENT_TARGETS
 from benchmarks.peers.report import BEGIN, END
+from benchmarks.setting import Setting
+from benchmarks.stores import KINDS, make_stores
+from benchmarks.waiting import QUEUE, FilledStore
+from pinlater import JobState
+from pinlater.client import NewJob
+from pinlater.model.messages import Message
 from tests.support import mariadb_service, redis_service
 
 ROOT = Path(__file__).parents[2]
@@ -154,6 +161,24 @@ def test_figures_beside_jobs_that_wait_stand_beside_those_without(tmp_path):
     figures = json.loads(done.stdout)["figures"]
     assert {figure["name"] for figure in figures} == FIGURES["joined"]
     assert all(len(figure["rounds"]) == len(figure["bare_rounds"]) == 1 for figure in figures)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("store", KINDS)
+def test_jobs_that_wait_beside_a_measurement_are_as_good_as_those_that_a_worker_gave_back(store, tmp_path):
+    skip_without_server_of(store)
+    filled = FilledStore(tmp_path / "filled", 2500)
+    with closing(make_stores(store)) as stores:
+        setting = Setting(tmp_path, 1.0, stores, 1, filled)
+        with setting.server() as server, server.client() as client:
+            server.await_answer()
+            waiting = [job.descriptor for job in client.scan_all(QUEUE, JobState.PENDING, future=True)]
+            assert len(waiting) == 2500
+            woken = {waiting[0], waiting[-1]}
+            for descriptor in woken:
+                assert client.send_message(descriptor, Message("event/approval", "1", b""))
+            [new] = client.enqueue_jobs(QUEUE, [NewJob(b"{}")])
+            assert {job.descriptor for job in client.dequeue_jobs(QUEUE, 10)} == {*woken, new}
 
 
 def test_what_needs_the_server_of_a_store_measures_nothing_without_one(tmp_path):
