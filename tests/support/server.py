@@ -30,8 +30,8 @@ def environment():
     return kept | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "supervisor")])}
 
 
-def command(*options):
-    return [sys.executable, "-m", "pinlater.server.program", *options]
+def command(*options, module="pinlater.server.program"):
+    return [sys.executable, "-m", module, *options]
 
 
 class ServerProcess:
@@ -39,11 +39,13 @@ class ServerProcess:
 
     Args:
         folder: for its data and its log.
+        module: the program.
         settings: of the server, by key. Without ``DASHBOARD="true"`` it has none, and starts in half the time.
     """
 
-    def __init__(self, folder, **settings):
+    def __init__(self, folder, module="pinlater.server.program", **settings):
         self._folder = Path(folder)
+        self._module = module
         self._folder.mkdir(exist_ok=True)
         self._settings = {"ADMIN_PASSWORD_HASH": PASSWORD_HASH, "DASHBOARD": "false"} | settings
         self.port, self.admin_port = free_ports(2)
@@ -57,7 +59,7 @@ class ServerProcess:
             options += ["--set", f"{key}={value}"]
         with (self._folder / "server.log").open("a") as log:
             self.process = subprocess.Popen(
-                command(*options),
+                command(*options, module=self._module),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

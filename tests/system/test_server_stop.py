@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 
 import pytest
 from thrift.transport.TTransport import TTransportException
@@ -80,13 +79,13 @@ def test_a_call_in_flight_is_answered(server):
         assert server.process.wait(20) == 0
 
 
-def test_idle_and_half_open_peers_do_not_hold_up_the_stop(server):
+def test_idle_and_half_open_peers_do_not_hold_up_the_stop(tmp_path):
+    server = ServerProcess(tmp_path / "server", DRAIN_SECONDS="3600")
     peers = [server.socket() for _ in range(50)]
     for peer in peers[::2]:
         peer.sendall(b"\0\0")
-    began = time.monotonic()
     assert server.stop() == 0
-    assert time.monotonic() - began < 10
+    assert "killed" not in server.log
     for peer in peers:
         peer.close()
 

@@ -57,7 +57,7 @@ def test_a_running_job_is_seen_with_its_start_and_counted_when_it_has_ended(star
     worker = start("--processes", 1)
     report = await_processes(client, worker, 1)
     put_ms = 1000 * time.time()
-    descriptor = put(client, "Sleep", "sleeps", name="nap", seconds=7)
+    descriptor = put(client, "Fills", "holds", megabytes=0, file="seen")
     wait_for(lambda: ran(folder))
     running_ms = 1000 * time.time()
     wait_for(lambda: seen(client, worker).processes[0].jobs, what=lambda: worker.log)
@@ -65,6 +65,7 @@ def test_a_running_job_is_seen_with_its_start_and_counted_when_it_has_ended(star
     assert job.descriptor == descriptor
     assert put_ms - 1000 < job.since_ms < running_ms + 1000  # the clocks of worker and server need not agree entirely
     assert report.id in client.lookup([descriptor])[descriptor].claim
+    (folder / "seen").touch()
     wait_for(lambda: seen(client, worker).processes[0].ended == 1, what=lambda: worker.log)
     assert not seen(client, worker).processes[0].jobs
     assert worker.stop() == 0
@@ -76,10 +77,11 @@ def test_a_killed_process_is_replaced_and_a_drain_is_seen(start, client, folder)
     os.kill(before[0], signal.SIGKILL)
     report = await_processes(client, worker, 1, besides=before)
     assert before[1] in {process.pid for process in report.processes}
-    put(client, "Sleep", "sleeps", name="nap", seconds=3)
+    put(client, "Fills", "holds", megabytes=0, file="seen")
     wait_for(lambda: ran(folder))
     worker.send(signal.SIGTERM)
     wait_for(lambda: seen(client, worker).is_draining, what=lambda: worker.log)
+    (folder / "seen").touch()
     assert worker.wait() == 0
     assert client.workers() == []
 
