@@ -15,7 +15,7 @@ from pinlater import __version__
 from pinlater.errors import EXIT_CONFIG, EXIT_UNAVAILABLE, ConfigError
 from pinlater.logs import report_startup_error
 from pinlater.server.backends.unavailable import StoreUnavailable
-from pinlater.server.child_loop import until_stopped
+from pinlater.server.child_loop import heartbeats, until_stopped
 from pinlater.server.components import Components, ProcessConfig, assemble, background_tasks, notifier_of, reporter_of
 from pinlater.server.metrics import Metrics
 from pinlater.server.net.listeners import address_of
@@ -85,7 +85,8 @@ async def _serve(child: Child, config: ProcessConfig) -> None:
             try:
                 await until_stopped(child)
             finally:
-                await _drain(components, config.settings.drain_seconds)
+                async with heartbeats(child):
+                    await _drain(components, config.settings.drain_seconds)
             for task in tasks:
                 task.cancel()
     log.info("stopped")

@@ -1,10 +1,12 @@
+import asyncio
 import os
 import socket
 import threading
+from contextlib import suppress
 
 import pytest
 
-from pinlater.server import process
+from pinlater.server import child_loop, process
 from pinlater.server.components import ProcessConfig, background_tasks
 from pinlater.server.config.settings import Settings
 
@@ -15,12 +17,13 @@ class Child:
     def __init__(self):
         self.wakeup_fd, self._writer = os.pipe()
         self.is_ready = threading.Event()
+        self.beats = 0
 
     def ready(self):
         self.is_ready.set()
 
     def beat(self):
-        pass
+        self.beats += 1
 
     def stop(self):
         os.write(self._writer, b"\0")
@@ -49,6 +52,26 @@ def test_it_serves_until_it_is_stopped(child, config):
     stopper.start()
     assert process.run(child, config) == 0
     stopper.join()
+
+
+def test_it_sends_heartbeats_until_it_has_answered_the_last_call(child, config, monkeypatch):
+    answer_all = process._drain
+
+    async def drain(*what):
+        before = child.beats
+        with suppress(TimeoutError):
+            async with asyncio.timeout(20):
+                while child.beats < before + 3:
+                    await asyncio.sleep(0.001)
+        beats.append(child.beats - before)
+        await answer_all(*what)
+
+    beats = []
+    monkeypatch.setattr(child_loop, "_BEAT_SECONDS", 0.001)
+    monkeypatch.setattr(process, "_drain", drain)
+    child.stop()
+    assert process.run(child, config) == 0
+    assert beats[0] >= 3
 
 
 def test_a_background_task_that_fails_ends_the_process(child, config, monkeypatch):
