@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from pinlater.server.backends.records import IdempotencyKey, Once
-from pinlater.server.backends.sqlite import failure_groups
 from pinlater.server.backends.sqlite.queries import QUERIES, insert_results
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction
 
@@ -63,11 +63,14 @@ def save(transaction: SqliteTransaction, once: Once, number: int, places: Sequen
         transaction.run(QUERIES["keep_result"], (once.value, number, text, transaction.now + once.keep_ms))
 
 
-def forget(transaction: SqliteTransaction, requests: Sequence[int]) -> list[int]:
-    """Delete what has expired, up to the limit of each request; return how many: see ``Store.forget_results``."""
-    names = "forget_results", "forget_periods"
-    return [
-        sum(transaction.run(QUERIES[name], (transaction.now, limit)) for name in names)
-        + failure_groups.forget(transaction, limit)
-        for limit in requests
-    ]
+class ExpiredResults(NamedTuple):
+    """The results of calls with keys from ``first`` to ``last`` that had expired at ``before_ms``."""
+
+    first: bytes
+    last: bytes
+    before_ms: int
+
+
+def forget(transaction: SqliteTransaction, requests: Sequence[ExpiredResults]) -> list[int]:
+    """Delete expired results; return how many of each request."""
+    return [transaction.run(QUERIES["forget_results"], request) for request in requests]

@@ -277,3 +277,11 @@ def _sweep(transaction: SqliteTransaction, queue_id: int, limit: int) -> None:
     else:
         transaction.run(QUERIES["forget_failure_groups_of_queue"], (queue_id,))
         transaction.run(QUERIES["forget_queue"], (queue_id,))
+
+
+def forget(transaction: SqliteTransaction, limits: Sequence[int]) -> list[int]:
+    """Delete periods of unique keys that are over, and empty failure groups, up to each limit; return how many."""
+    return [
+        transaction.run(QUERIES["forget_periods"], (transaction.now, limit)) + failure_groups.forget(transaction, limit)
+        for limit in limits
+    ]

@@ -59,6 +59,7 @@ from pinlater.server.backends.sqlite.operator_verbs import OperatorVerbs
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.queues import create, drop
 from pinlater.server.backends.sqlite.readers import Readers
+from pinlater.server.backends.sqlite.result_sweep import ResultSweep
 from pinlater.server.backends.sqlite.write_watch import WriteWatch
 from pinlater.server.backends.sqlite.writer import Verb, Woken, Writer
 from pinlater.server.backends.store import Capabilities
@@ -90,6 +91,7 @@ _VERBS = (
     maintenance.delete,
     maintenance.delete_these,
     maintenance.collect,
+    maintenance.forget,
     call_results.forget,
     reports.store,
     statistics.add,
@@ -158,6 +160,7 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
         self.files = FileWatch(self._store.files, now_ms)
         self.writes = WriteWatch(self._write_nothing, now_ms)
         self._readers = Readers(self._store.reader)
+        self._result_sweep = ResultSweep(self._readers, self._writer, now_ms)
         self._renewals_failed_at = -math.inf
 
     shards = 1
@@ -367,8 +370,8 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
     # Changes by operators, expiry and collection: see ``OperatorVerbs``
 
     async def forget_results(self, limit: int) -> int:
-        forgotten: int = await self._writer.submit(call_results.forget, limit)
-        return forgotten
+        others = self._writer.submit(maintenance.forget, limit)
+        return sum(await asyncio.gather(others, self._result_sweep.forget(limit)))
 
     async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
         await self._writer.submit(reports.store, reports.StoreReportRequest(worker_id, report, keep_ms))

@@ -49,6 +49,12 @@ INSERT INTO messages (job_id, name, number, id, kind, payload) SELECT 7, 'join',
 """
 """Of a job with many children."""
 
+FILL_RESULTS = """
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50000)
+INSERT INTO call_results (key, number, expires_at) SELECT CAST(printf('%016d', i) AS BLOB), i, :now + i % 2 FROM n
+"""
+"""Of which half have expired."""
+
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
@@ -68,6 +74,7 @@ def store(tmp_path_factory):
     connection.execute(FILL_ALIKE, {"now": NOW})
     connection.execute(FILL_CHILDREN)
     connection.execute(FILL_MESSAGES)
+    connection.execute(FILL_RESULTS, {"now": NOW})
     for statement in FILL_FAILURES.split(";"):
         connection.execute(statement)
     connection.execute("COMMIT")
@@ -252,6 +259,11 @@ class _Steps:
         ("asked_of_queue", (1, "[200008, 200010, 200012]"), 0, 2),
         ("unique_jobs", (1, '["key 800 0", "key 1600 1", "key 1", "none"]'), 2, 10),
         ("succeed_jobs", (1, NOW, None, 3, "[200008, 200010, 200012]"), 0, 10),
+        ("call_result", (b"0000000000020001", NOW), 1, 2),
+        ("result_key_behind", (b"0000000000020000", 100), 1, 5),
+        ("expired_results", (b"0000000000020000", b"0000000000020100", NOW, 1000), 1, 20),
+        ("expired_results", (b"0000000000020000", b"0000000000050000", NOW, 10), 1, 5),
+        ("forget_results", (b"0000000000020000", b"0000000000020100", NOW), 0, 30),
     ],
 )
 def test_work_does_not_grow_with_the_table(store, name, parameters, rows, most_hundreds):
