@@ -149,8 +149,9 @@ class Broker:
     def _announce_jobs(self, queue: str, jobs: Sequence[NewJob], descriptors: Sequence[str]) -> None:
         if not self.notifiers and self._queues.get(queue) is None:
             return
-        now, locations = self._now_ms(), partial(locations_of, descriptors)
-        later = [due_ms for job in jobs if (due_ms := later_ms(job, now)) is not None]
+        locations, delayed = partial(locations_of, descriptors), [job for job in jobs if job.run_after_ms is not None]
+        now = self._now_ms() if delayed else 0
+        later = [due_ms for job in delayed if (due_ms := later_ms(job, now)) is not None]
         if len(jobs) > len(later):
             self._wake_waiters(queue, len(jobs) - len(later), locations=locations)
         if later:
