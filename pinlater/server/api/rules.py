@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from pinlater.errors import (
@@ -52,8 +53,9 @@ MAX_OTHER_QUEUES = 1000
 names take less."""
 
 
+@lru_cache(maxsize=1024)
 def check_queue_name(name: str) -> None:
-    """Refuse an invalid queue name (wire contract §6.1).
+    """Refuse an invalid queue name (wire contract §6.1); valid ones are remembered, as most calls name a few.
 
     Raises:
         QueueNameInvalid: it is empty or has other characters than letters, digits and underscores.
@@ -61,10 +63,8 @@ def check_queue_name(name: str) -> None:
     """
     if not _QUEUE_NAME.fullmatch(name):
         raise QueueNameInvalid(f"Invalid queue name: {name[:200]} (allowed: letters, digits and underscore)")
-    if len(name) > MAX_QUEUE_NAME_CHARACTERS:
-        raise QueueNameTooLong(
-            f"queue name {name[:100]} has {len(name)} characters; at most {MAX_QUEUE_NAME_CHARACTERS}"
-        )
+    if len(name) > (most := MAX_QUEUE_NAME_CHARACTERS):
+        raise QueueNameTooLong(f"queue name {name[:100]} has {len(name)} characters; at most {most}")
 
 
 def queues_of(first: str, others: Sequence[str]) -> tuple[str, ...]:
