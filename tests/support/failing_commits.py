@@ -5,7 +5,7 @@ import sqlite3
 
 
 class FailingCommits:
-    """Stands in for a writer's connection.
+    """Stands in for a writer's connection and its cursor.
 
     Args:
         connection: the real one.
@@ -24,7 +24,7 @@ class FailingCommits:
     def of(cls, backend):
         """Let the commits of a store fail from now on, as the plan says; nothing may be under way there."""
         writer = backend._writer
-        writer._connection = cls(writer._connection)
+        writer._connection = writer._cursor = cls(writer._connection)
         return writer._connection
 
     def fail_always(self):

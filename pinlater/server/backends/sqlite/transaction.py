@@ -22,19 +22,19 @@ class IdBlock:
         self._next = 0
         self._end = 0
 
-    def take(self, connection: sqlite3.Connection, count: int) -> int:
+    def take(self, cursor: sqlite3.Cursor, count: int) -> int:
         """Return the first of ``count`` consecutive ids."""
         if self._next + count > self._end:
-            self._reserve(connection, count)
+            self._reserve(cursor, count)
         first = self._next
         self._next += count
         return first
 
-    def _reserve(self, connection: sqlite3.Connection, count: int) -> None:
+    def _reserve(self, cursor: sqlite3.Cursor, count: int) -> None:
         if not self._end:
-            self._next = max(self._next, connection.execute(QUERIES["next_job_id"]).fetchone()[0])
+            self._next = max(self._next, cursor.execute(QUERIES["next_job_id"]).fetchone()[0])
         self._end = self._next + count + ID_BLOCK
-        connection.execute(QUERIES["reserve_job_ids"], (self._end,))
+        cursor.execute(QUERIES["reserve_job_ids"], (self._end,))
 
     def forget(self) -> None:
         """Reserve a new block next: the reservation may be undone. Allocated ids are not allocated again."""
@@ -71,10 +71,10 @@ class SqliteTransaction:
         woken: how many sleeping jobs messages have made due, by queue id and priority.
     """
 
-    __slots__ = ("_connection", "ids", "now", "queues", "woken")
+    __slots__ = ("_cursor", "ids", "now", "queues", "woken")
 
-    def __init__(self, connection: sqlite3.Connection, now: int, ids: IdBlock, queues: QueueTraits) -> None:
-        self._connection = connection
+    def __init__(self, cursor: sqlite3.Cursor, now: int, ids: IdBlock, queues: QueueTraits) -> None:
+        self._cursor = cursor
         self.now = now
         self.ids = ids
         self.queues = queues
@@ -82,7 +82,7 @@ class SqliteTransaction:
 
     def take_ids(self, count: int) -> int:
         """Return the first of ``count`` new job ids."""
-        return self.ids.take(self._connection, count)
+        return self.ids.take(self._cursor, count)
 
     # Each of these is recorded each time, since an earlier transaction may have been undone.
 
@@ -108,7 +108,7 @@ class SqliteTransaction:
 
     def run(self, sql: str, parameters: Iterable[Any]) -> int:
         """Execute a statement; return how many rows it changed."""
-        return self._connection.execute(sql, parameters).rowcount  # type: ignore[arg-type]
+        return self._cursor.execute(sql, parameters).rowcount  # type: ignore[arg-type]
 
     def run_on(self, statement: ByIds, parameters: tuple[Any, ...], ids: list[int]) -> int:
         """Execute a statement for the jobs with these ids; return how many rows it changed."""
@@ -121,11 +121,11 @@ class SqliteTransaction:
 
     def rows(self, sql: str, parameters: Iterable[Any] = ()) -> list[Any]:
         """Execute a statement; return all its rows."""
-        return self._connection.execute(sql, parameters).fetchall()  # type: ignore[arg-type]
+        return self._cursor.execute(sql, parameters).fetchall()  # type: ignore[arg-type]
 
     def run_many(self, sql: str, parameters: Iterable[Any]) -> int:
         """Execute a statement for each set of parameters; return how many rows changed in all."""
-        return self._connection.executemany(sql, parameters).rowcount
+        return self._cursor.executemany(sql, parameters).rowcount
 
 
 def id_list(ids: Iterable[int]) -> str:

@@ -92,6 +92,7 @@ class Writer:
         joint: Mapping[tuple[Verb, Verb], Verb],
     ) -> None:
         self._connection = connection
+        self._cursor = connection.cursor()  # one for all statements: to make one takes longer than to bind values
         self._order = {verb: position for position, verb in enumerate(verbs)}
         self._now_ms = now_ms
         self._on_commit = on_commit
@@ -163,7 +164,7 @@ class Writer:
             # Not execute(): these statements take effect when they are compiled, so they must not come from its cache.
             self._connection.executescript(_LOOP_SETTINGS if for_loop else _THREAD_SETTINGS)
             self._is_set_for_loop = for_loop
-        self._connection.execute("BEGIN IMMEDIATE")
+        self._cursor.execute("BEGIN IMMEDIATE")
 
     def _transact(
         self, batch: list[_Item], commits: list[_Commit], begun: float | None = None
@@ -172,14 +173,14 @@ class Writer:
 
         ``begun`` is when the transaction was begun, if it was.
         """
-        connection, started = self._connection, time.perf_counter() if begun is None else begun
+        cursor, started = self._cursor, time.perf_counter() if begun is None else begun
         outcome: list[tuple[_Item, Any]] = []
         try:
             if begun is None:
                 self._begin(for_loop=False)
-            transaction = SqliteTransaction(connection, self._now_ms(), self._ids, self._queues)
+            transaction = SqliteTransaction(cursor, self._now_ms(), self._ids, self._queues)
             outcome = self._run(batch, transaction)
-            connection.execute("COMMIT")
+            cursor.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - raised to the callers
             self._roll_back()
             if isinstance(error, sqlite3.Error):

@@ -57,7 +57,7 @@ class Store:
         self._queues = QueueTraits()
         self.statements = []
         self.connection.set_trace_callback(self.statements.append)
-        self.transaction = SqliteTransaction(self.connection, NOW, IdBlock(), self._queues)
+        self.transaction = SqliteTransaction(self.connection.cursor(), NOW, IdBlock(), self._queues)
 
     def content(self):
         return self.connection.execute("SELECT * FROM jobs ORDER BY id").fetchall()

@@ -14,7 +14,7 @@ from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
 
 
 class Disk:
-    """Stands in for a writer's connection: remembers which thread commits, and stalls when a test says so.
+    """Stands in for a writer's connection and cursor: remembers which thread commits, and stalls when a test says so.
 
     Attributes:
         committers: a thread for each commit.
@@ -70,7 +70,7 @@ def disk(store, home, monkeypatch):
     monkeypatch.setattr("pinlater.server.backends.sqlite.inline_commits.STALL_SECONDS", 0.4)
     writer = store.backend._writer
     writer._inline_commits = InlineCommits()
-    writer._connection = Disk(writer._connection)
+    writer._connection = writer._cursor = Disk(writer._connection)
     store.finished()
     home.commits.clear()
     writer._connection.committers.clear()

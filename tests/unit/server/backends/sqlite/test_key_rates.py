@@ -34,12 +34,12 @@ class Counted:
         """Enqueue a job, take and end it; return how many statements and tens of instructions that takes."""
         ticks = []
         self._store.statements.clear()
-        self._transaction._connection.set_progress_handler(lambda: ticks.append(1), 10)
+        self._transaction._cursor.connection.set_progress_handler(lambda: ticks.append(1), 10)
         self._put(new_job(key=key))
         [taken] = self._take()
         ack = StoredAck(JobDescriptor("q", "1", 1, taken), CLAIM, "", 0, False)
         assert ack_jobs(self._transaction, [SqliteAckRequest(1, [ack], [])])[0].changed == 1
-        self._transaction._connection.set_progress_handler(None, 0)
+        self._transaction._cursor.connection.set_progress_handler(None, 0)
         return len(self._store.statements), len(ticks)
 
 
@@ -57,7 +57,7 @@ def test_the_job_of_a_full_key_costs_the_same_however_many_wait():
     def cost(waiting):
         counted = Counted(waiting)
         ticks = []
-        counted._transaction._connection.set_progress_handler(lambda: ticks.append(1), 10)
+        counted._transaction._cursor.connection.set_progress_handler(lambda: ticks.append(1), 10)
         counted._put(new_job(key=JobKey("flood", rate="1/h")))
         assert counted._take() == []
         return len(ticks)
