@@ -18,7 +18,7 @@ def start(tmp_path, monkeypatch):
 
         def start(soft, hard, **settings):
             limits = f'ulimit -Sn {soft} && ulimit -Hn {hard} && exec "$@"'
-            monkeypatch.setattr(support, "command", lambda *options: ["sh", "-c", limits, "sh", *plain(*options)])
+            monkeypatch.setattr(support, "command", lambda *a, **kw: ["sh", "-c", limits, "sh", *plain(*a, **kw)])
             server = ServerProcess(tmp_path / "server", **settings)
             stack.callback(server.stop)
             return server
