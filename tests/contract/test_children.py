@@ -68,6 +68,20 @@ def test_a_child_shows_its_parent(backend):
     assert backend.look(child).parent == Parent(parent, name, 2**31 - 1)
 
 
+def test_each_job_of_a_call_has_a_parent_of_its_own(backend):
+    (first, _), (second, _) = running_parent(backend), running_parent(backend)
+    (holder,) = backend.put(new_job(unique_key="taken"), queue=OTHER)
+    parents = [Parent(first, "resize", position) for position in (0, 1, 2, 7, 8)]
+    parents += [None, Parent(first, "crop", 9), Parent(second, "crop", 10), Parent(second, "crop", 10)]
+    jobs = [new_job(parent=parent) for parent in parents]
+    jobs[1] = new_job(parent=parents[1], unique_key="taken")
+    names = backend.put(*jobs, queue=OTHER)
+    assert names[1] == holder
+    assert [backend.look(name).parent for name in names] == [parents[0], None, *parents[2:]]
+    assert unfinished(backend, first) == sorted([names[0], *names[2:5], names[6]])
+    assert unfinished(backend, second) == sorted(names[7:])
+
+
 def test_a_child_is_else_a_job_like_others(backend):
     parent, _ = running_parent(backend)
     names = backend.put(

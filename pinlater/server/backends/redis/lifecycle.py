@@ -20,7 +20,7 @@ from pinlater.model.messages import Parent
 from pinlater.model.unique import UniqueRule
 from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, Dequeued, Once, Settled
 from pinlater.server.backends.redis.failure_groups import failures_argument
-from pinlater.server.backends.redis.records import MAX_EXACT, retry_time, stored_key, stored_parent, time_argument
+from pinlater.server.backends.redis.records import MAX_EXACT, address_seen_from, retry_time, stored_key, time_argument
 from pinlater.server.backends.redis.script_calls import ScriptRunner
 from pinlater.server.backends.sharded import CallResult
 from pinlater.server.backends.token_bucket import Tokens, interval_us, most_saved_us
@@ -52,7 +52,7 @@ async def enqueue(scripts: ScriptRunner, queue: str, jobs: Sequence[NewJob], onc
     """Store jobs: nothing -> PENDING; repeatable with an idempotency key only. Return their descriptors."""
     extras = {number: own for number, job in enumerate(jobs, 1) if (own := job[4:]) != _NO_EXTRAS}
     try:
-        packed, last = _extras_arguments(extras, scripts.name) if extras else (b"", ())
+        packed, last = _extras_arguments(extras, _families(jobs, scripts.name)) if extras else (b"", ())
         arguments = (*key_arguments(once), len(jobs), _runs(jobs), packed, *map(_body, jobs), *last)
     except OverflowError as error:
         raise UnknownError(f"a job cannot be stored, so nothing was changed: {error}") from None
@@ -71,21 +71,39 @@ def _runs(jobs: Sequence[NewJob]) -> str:
 
 
 _Extras = tuple[str, str | None, UniqueRule | None, JobKey | None, Parent | None]
+_Family = tuple[int, int, str, int, str]
+"""Jobs in a row with the same parent: number of the first, how many, the parent's address, position of the first, and
+name of the message; the positions of the others follow."""
 
 
-def _extras_arguments(extras: dict[int, _Extras], shard: str) -> tuple[bytes, tuple[str, ...]]:
-    """Return what few jobs of a shard have besides, by their numbers, and the mark of what that is, for the script."""
+def _extras_arguments(extras: dict[int, _Extras], families: list[_Family]) -> tuple[bytes, tuple[str, ...]]:
+    """Return what few jobs have besides, by their numbers, their parents, and the mark of what that is."""
     # A job that is replaced may have a key.
     is_keyed = any(rule is not None or key is not None for _, _, rule, key, _ in extras.values())
-    is_linked = any(parent is not None for *_, parent in extras.values())
-    packed = pack({number: _stored_extras(own, shard) for number, own in extras.items()})
-    return packed, mark(is_keyed=is_keyed, is_linked=is_linked)
+    stored = {
+        number: (*own[:3], None if own[3] is None else stored_key(own[3]))
+        for number, own in extras.items()
+        if own[:4] != _NO_EXTRAS[:4]
+    }
+    return pack((stored or None, families)), mark(is_keyed=is_keyed, is_linked=bool(families))
 
 
-def _stored_extras(own: _Extras, shard: str) -> tuple[Any, ...]:
-    status, unique, rule, key, parent = own
-    shared = None if key is None else stored_key(key)
-    return status, unique, rule, shared, None if parent is None else stored_parent(parent, shard)
+def _families(jobs: Sequence[NewJob], shard: str) -> list[_Family]:
+    """Return the parents of jobs, as the script takes them: mostly, all children of a call are one family."""
+    found: list[_Family] = []
+    for kin, family in groupby(enumerate(jobs, 1), _kin):
+        if kin is not None:
+            descriptor, name, distance = kin
+            [(first, _), *others] = family
+            address = address_seen_from(shard, JobDescriptor.parse(descriptor))
+            found.append((first, 1 + len(others), address, first + distance, name))
+    return found
+
+
+def _kin(numbered: tuple[int, NewJob]) -> tuple[str, str, int] | None:
+    """Return what jobs of a family have in common: parent, name, distance of position and number; None: no parent."""
+    number, job = numbered
+    return None if job.parent is None else (job.parent.descriptor, job.parent.name, job.parent.position - number)
 
 
 def mark(*, is_keyed: bool = False, is_linked: bool = False) -> tuple[str, ...]:

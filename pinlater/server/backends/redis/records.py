@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -104,16 +103,6 @@ def _with_links(record: JobRecord, links: _Links, head: str) -> JobRecord:
         parent=parent,
         waits_for=tuple(links.w) if record.state == PENDING else (),
     )
-
-
-def stored_parent(parent: Parent, shard: str) -> str:
-    """Return the parent of a job on a shard, as scripts take it."""
-    return f"{_address_seen_from(shard, parent.descriptor)} {parent.position} {parent.name}"
-
-
-@lru_cache(maxsize=256)  # few parents, many children
-def _address_seen_from(shard: str, descriptor: str) -> str:
-    return address_seen_from(shard, JobDescriptor.parse(descriptor))
 
 
 def address_seen_from(shard: str, job: JobDescriptor) -> str:

@@ -1,11 +1,11 @@
 -- Nothing -> PENDING, all jobs of a call or none.
 -- ARGV[2] idempotency key or empty, [3] how long its result is kept, in ms. [4] the number of jobs. [5] runs of jobs
--- that are alike: how many, their priority, run_after or nothing, attempts, and a comma. [6] nothing, or MessagePack:
--- what few jobs have (number of the job in the call -> {status, unique key or nil, its rule or nil, key that it shares
--- or nil, parent or nil}). A rule is {until_started, period in ms, 1: replace or 2: debounce, longest delay in ms or
--- nil}, a shared key is {text, limit or nil, rate or nil}, a parent is as in links.lua. ARGV[7] on: the bodies, then
--- "keyed" if any job shares a key or has a rule, "links" if any has a parent, or "keyed links"; only then there are keys
--- and parents.
+-- that are alike: how many, their priority, run_after or nothing, attempts, and a comma. [6] nothing, or MessagePack
+-- {what few jobs have, or nil; families of jobs with parents, see parents.lua}. The first maps the number of the job in
+-- the call to {status, unique key or nil, its rule or nil, key that it shares or nil}. A rule is {until_started, period
+-- in ms, 1: replace or 2: debounce, longest delay in ms or nil}, a shared key is {text, limit or nil, rate or nil}.
+-- ARGV[7] on: the bodies, then "keyed" if any job shares a key or has a rule, "links" if any has a parent, or "keyed
+-- links"; only then there are keys and parents.
 -- Returns the id before the first new one, then for each duplicate of an existing job: its index in the call, and the
 -- priority and member of the existing job.
 -- parts: records new_features failures key_rates keys unique_keys inboxes parents call_results
@@ -13,13 +13,12 @@ local known = find_result(ARGV[2])
 if known then
   return known
 end
-local extras = ARGV[6] ~= '' and cmsgpack.unpack(ARGV[6]) or nil
-if families and extras then
-  local parents = {}
-  for number, own in pairs(extras) do
-    parents[number] = own[5]
-  end
-  local refused = families.check(parents)
+local extras, related = nil, {} -- a body may read like "links"
+if ARGV[6] ~= '' then
+  extras, related = unpack(cmsgpack.unpack(ARGV[6]), 1, 2)
+end
+if families then
+  local refused = families.check(related)
   if refused then
     return {err = refused}
   end
@@ -78,7 +77,7 @@ if extras then
   end
 
   function settle(number, member, body, priority, run_after, allowed)
-    local status, key, rule, shared, parent = unpack(extras[number], 1, 5)
+    local status, key, rule, shared = unpack(extras[number], 1, 4)
     local is_known, holder = is_duplicate(key, number, result, rule)
     if is_known then
       if rule and rule[3] > 0 then
@@ -87,9 +86,6 @@ if extras then
       return false
     end
     store_key(key, priority, member, rule)
-    if families then
-      families.add(parent, priority, member)
-    end
     if status ~= '' then
       texts[#texts + 1] = member
       texts[#texts + 1] = status
@@ -109,6 +105,9 @@ for alike, priority, run_after, allowed in string.gmatch(ARGV[5], '(%d+) (%d+) (
       is_new, due = settle(number, member, body, priority, run_after, allowed)
     end
     if is_new then
+      if families then
+        families.add(number, priority, member)
+      end
       due = due or due_of_run
       if due ~= known_due or #body ~= known_bytes then  -- in a batch, most are alike
         known_due, known_bytes = due, #body

@@ -45,28 +45,41 @@ def test_jobs_in_a_row_that_are_alike_are_described_once():
 @pytest.mark.parametrize(
     ("job", "extras", "mark"),
     [
-        (NewJob(b"b", status="new"), ["new", None, None, None, None], ()),
-        (NewJob(b"b", unique="u"), ["", "u", None, None, None], ()),
+        (NewJob(b"b", status="new"), ["new", None, None, None], ()),
+        (NewJob(b"b", unique="u"), ["", "u", None, None], ()),
         (
             NewJob(b"b", unique="u", unique_rule=UniqueRule(on_duplicate=OnDuplicate.REPLACE)),
-            ["", "u", [False, 0, 1, None], None, None],
+            ["", "u", [False, 0, 1, None], None],
             ("keyed",),
         ),
-        (NewJob(b"b", key=JobKey("k", 2)), ["", None, None, ["k", 2, None], None], ("keyed",)),
-        (NewJob(b"b", parent=PARENT), ["", None, None, None, "mail 2 41 3 call"], ("links",)),
-        (
-            NewJob(b"b", key=JobKey("k", 2), parent=PARENT),
-            ["", None, None, ["k", 2, None], "mail 2 41 3 call"],
-            ("keyed links",),
-        ),
+        (NewJob(b"b", key=JobKey("k", 2)), ["", None, None, ["k", 2, None]], ("keyed",)),
     ],
 )
 def test_what_few_jobs_have_is_sent_of_those(job, extras, mark):
     *_, packed, plain, body = arguments = sent(NewJob(b"a"), job)[:7]
     assert (plain, body) == (b"a", b"b")
     assert arguments[3] == "2 1  2,"
-    assert msgspec.msgpack.decode(packed) == {2: extras}
+    assert msgspec.msgpack.decode(packed) == [{2: extras}, []]
     assert sent(NewJob(b"a"), job)[7:] == mark
+
+
+def test_parents_are_sent_once_for_jobs_in_a_row_whose_positions_follow_each_other():
+    children = [NewJob(b"c", parent=PARENT._replace(position=position)) for position in (3, 4, 5, 9)]
+    named = NewJob(b"n", parent=PARENT._replace(name="again", position=10))
+    elsewhere = NewJob(b"e", parent=Parent("mail:s2:p2:41", "call", 0))
+    jobs = [NewJob(b"a"), *children, named, NewJob(b"b"), elsewhere]
+    *_, packed = sent(*jobs)[:5]
+    families = [[2, 3, "mail 2 41", 3, "call"], [5, 1, "mail 2 41", 9, "call"]]
+    families += [[6, 1, "mail 2 41", 10, "again"], [8, 1, "2:mail 2 41", 0, "call"]]
+    assert msgspec.msgpack.decode(packed) == [None, families]
+    assert sent(*jobs)[-1] == "links"
+
+
+def test_a_child_with_a_key_is_sent_with_both():
+    job = NewJob(b"b", key=JobKey("k", 2), parent=PARENT)
+    packed, _, mark = sent(job)[4:]
+    assert msgspec.msgpack.decode(packed) == [{1: ["", None, None, ["k", 2, None]]}, [[1, 1, "mail 2 41", 3, "call"]]]
+    assert mark == "keyed links"
 
 
 def test_only_a_call_with_an_idempotency_key_may_be_sent_again():
