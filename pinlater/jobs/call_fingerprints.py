@@ -6,9 +6,10 @@ stands behind the names: ``Resize/Ab3xQ9``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -20,30 +21,31 @@ from pinlater.model.wait_records import CallRecord
 
 _MOST_NAMES = 60
 _MOST_SHOWN = 3
+_class_of: Callable[[Job], type[Job]] = type
 _CONTAINERS = frozenset({list, dict, set, bytearray})
 
 
 def call_fingerprint(jobs: Sequence[Job]) -> str:
     """Return the fingerprint of a call of jobs, behind the names of their classes."""
     names, fields = set[str](), blake2b(digest_size=6)
-    for job in jobs:
-        name = job.job_options.name
+    for kind, some in groupby(jobs, _class_of):
+        name, compared = kind.job_options.name, _compared(kind)
         names.add(name)
-        fields.update(name.encode(errors="replace") + encode_stable(_given(job)))
+        encoded_name = name.encode(errors="replace")
+        for job in some:
+            fields.update(encoded_name + encode_stable(_given(job, compared)))
     head = _joined(names)
     kinds = characters(head.encode(errors="replace"), FUNCTION_WIDTH)
     return f"{head}/{kinds}{characters(fields.digest(), WIDTH - FUNCTION_WIDTH)}"
 
 
-def _given(job: Job) -> dict[str, Any]:
+def _given(job: Job, compared: Iterable[tuple[str, str, Any]]) -> dict[str, Any]:
     """Return the fields of a job that say what it is to do.
 
     Those that have the default of their class are left out, so that a class may get new ones; and those whose default
     is made anew for each job, such as a moment or an id, since each attempt makes another one.
     """
-    return {
-        encoded: value for name, encoded, default in _compared(type(job)) if (value := getattr(job, name)) != default
-    }
+    return {encoded: value for name, encoded, default in compared if (value := getattr(job, name)) != default}
 
 
 @lru_cache(1024)

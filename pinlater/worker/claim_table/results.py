@@ -1,8 +1,8 @@
 """Results of jobs in the room that the descriptors of their batch leave: so the keeper can ack them for a dead process.
 
 One entry after the other: position of the job plus one, length, bytes; a zero position ends them. The process may be
-killed, or the keeper may read, between any two stores. So what is behind an entry is written first, then its bytes,
-then its head, and only then the job's state.
+killed, or the keeper may read, between any two stores. So the bytes of an entry and the end behind it are written
+first, then its head, and only then the job's state.
 """
 
 from __future__ import annotations
@@ -35,9 +35,8 @@ class ResultArea:
         end = at + len(result)
         if end + _HEAD.size > len(self._memory):
             return False
-        self._memory[end : end + _HEAD.size] = _END
-        self._memory[at:end] = result
-        self._memory[self._at : at] = _HEAD.pack(position + 1, len(result))
+        self._memory[at : end + _HEAD.size] = result + _END
+        _HEAD.pack_into(self._memory, self._at, position + 1, len(result))
         self._at = end
         return True
 

@@ -85,8 +85,8 @@ class QueueAcks:
 
 
 def _with_more(batch: DequeuedBatch, position: int) -> AckFields:
-    told = batch.descriptors[position], "", 0, batch.claim or None, None
-    return (*told, batch.results.get(position), None, None, batch.run_ms.get(position))
+    result, run_ms = batch.results.get(position), batch.run_ms.get(position)
+    return (batch.descriptors[position], "", 0, batch.claim or None, None, result, None, None, run_ms)
 
 
 def _return_of(job: JobRef, interruption: Interruption | None) -> Checkpoint:
