@@ -89,7 +89,7 @@ class RecordMap(Generic[R]):
             ProtocolError: there is no struct, or it lacks what it must have.
         """
         values = list(self._struct_values(present(struct)))
-        for place in self._required:
+        for place in self._required if None in values else ():
             present(values[place])
         for place, read, _ in self._conversions:
             values[place] = read(values[place])

@@ -21,6 +21,13 @@ class Load(NamedTuple):
     remark: str = "more than the struct has"
 
 
+class Received(NamedTuple):
+    number: int
+    id: str
+    payload: bytes
+    kind: int = 0
+
+
 @dataclass(frozen=True)
 class Group:
     queue: str
@@ -39,6 +46,15 @@ def test_both_ways():
     assert struct == messages.PinLaterQueueLoad("mail", 500, 1, 2, 3, 4, 5)
     assert LOAD.record(struct) == load
     assert LOAD.records_by_name(LOAD.structs_by_name({"a": load})) == {"a": load}
+
+
+def test_both_ways_in_another_order_and_with_a_part_of_the_fields():
+    orders = [("number", "id", "payload", "kind"), ("number", "id", "payload")]
+    for order, kind in zip(orders, (3, None), strict=True):
+        received = RecordMap(messages.PinLaterMessage, Received, order=order)
+        struct = messages.PinLaterMessage(1, "a", kind, b"x")
+        assert received.struct(Received(1, "a", b"x", 3)) == struct
+        assert received.record(struct) == Received(1, "a", b"x", kind or 0)
 
 
 def test_what_a_struct_lacks_is_the_default_of_the_record():
