@@ -98,13 +98,13 @@ def assemble(config: ProcessConfig, store: OpenedStore, metrics: Metrics) -> Com
         if store.acquire_tokens is None
         else RateLimits(new_bucket=partial(LeasedBucket, store.acquire_tokens))
     )
-    broker = Broker(backend, limits, now_ms, metrics.store_seconds.observe)
+    broker = Broker(backend, limits, now_ms, metrics.store_seconds.observe, store.poll_all)
     store.notifications.on_jobs, store.notifications.on_gap = broker.on_remote_jobs, broker.on_gap
     store.notifications.on_woken, store.notifications.on_cancelled = broker.on_woken, broker.cancellations.record
     if store.notifies_servers and not backend.capabilities.is_serial:
         broker.notifiers.append(store.notifications.publish)
     files = RateLimitFiles(settings, limits, broker.wake_all, is_divided=store.acquire_tokens is None)
-    stored = StoredLimits(backend, files)
+    stored = StoredLimits(backend, files, broker.on_deleted)
     statistics = StatisticsBuffer()
     service = Service(
         backend,
@@ -157,11 +157,13 @@ def server_notifier_of(config: ProcessConfig, components: Components) -> ServerN
         broker.on_remote_jobs,
         broker.on_gap,
         broker.cancellations.record,
+        on_poll=broker.on_poll,
         take=broker.take_jobs,
         sees_to=broker.sees_to,
     )
     broker.notifiers.append(notifier.notify)
     broker.offers = notifier.offers
+    broker.poll_notifiers.append(notifier.notify_polled)
     broker.cancel_notifiers.append(notifier.notify_cancelled)
     return notifier
 
@@ -169,8 +171,9 @@ def server_notifier_of(config: ProcessConfig, components: Components) -> ServerN
 def notifier_of(config: ProcessConfig, components: Components) -> JobNotifier:
     """Create what notifies the other processes of new jobs, for stores that do not."""
     broker = components.broker
-    notifier = JobNotifier(config.folder, broker.on_remote_jobs, broker.cancellations.record)
+    notifier = JobNotifier(config.folder, broker.on_remote_jobs, broker.cancellations.record, broker.on_poll)
     broker.notifiers.append(notifier.notify)
+    broker.poll_notifiers.append(notifier.notify_polled)
     broker.cancel_notifiers.append(notifier.notify_cancelled)
     return notifier
 
@@ -208,7 +211,7 @@ def background_tasks(config: ProcessConfig, components: Components) -> Iterator[
     yield run_as_leader(config.folder / "monitor.lock", monitor.run)
     yield follow_completions(metrics, seconds)
     yield StatisticsWriter(backend, metrics, components.statistics, components.store.now_ms).run()
-    yield forget_missing_queues(backend, metrics, seconds)
+    yield forget_missing_queues(components.stored.queue_names, metrics, seconds)
     yield components.lost_workers.run()
     yield components.stored.watch()
     yield from components.files.watchers()

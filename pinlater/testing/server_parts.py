@@ -61,7 +61,9 @@ class ServerParts:
         self._broker = Broker(self._backend, limits, now_ms)
         notifications.on_woken = self._broker.on_woken
         notifications.on_cancelled = self._broker.cancellations.record
-        self._stored = StoredLimits(self._backend, RateLimitFiles(settings, limits, self._broker.wake_all))
+        self._stored = StoredLimits(
+            self._backend, RateLimitFiles(settings, limits, self._broker.wake_all), self._broker.on_deleted
+        )
         claims = ClaimNames(os.uname().nodename, port, now_ms())
         service = Service(
             self._backend,

@@ -7,7 +7,6 @@ import pytest
 
 from pinlater.server.backends.mysql.queries import Queries
 from pinlater.server.backends.records import Claim
-from pinlater.server.backends.sharded import ClockUpdater, StoreClock
 from tests.support.bench import QUEUE, checkpoint_of, new_job
 from tests.support.mariadb_service import shared_service
 from tests.support.mysql_bench import endpoint_of, fresh_prefix, make_fleet
@@ -34,7 +33,7 @@ class Database:
     async def look(self, *servers):
         """Let servers read the clock, as they do every few seconds."""
         for server in servers:
-            await ClockUpdater(server.group, StoreClock()).update()
+            await asyncio.gather(*(handle.shard.read_clock() for handle in server.group.registry))
 
 
 @pytest.fixture

@@ -49,6 +49,7 @@ class Server:
             self.broker.on_remote_jobs,
             self.broker.on_gap,
             self.broker.cancellations.record,
+            on_poll=self.broker.on_poll,
             take=self.broker.take_jobs,
             sees_to=self.broker.sees_to,
         )

@@ -292,6 +292,7 @@ OF_QUEUES = {
     "settings_of_queue", "change_queue_settings", "schema_version", "reserve_ids", "lock_queues", "purge_queue",
     "bucket", "update_bucket", "queue_lock", "update_queue_lock", "delete_queue_lock", "delete_queue_settings",
     "lock_version", "try_to_write", "first_deleted_queue", "store_listener", "listeners", "delete_listeners",
+    "clock_ahead", "clock_seen",
 }  # fmt: skip
 """Of tables with a row for each queue, for each server, or one for everything."""
 OF_REPORTS = {
@@ -323,7 +324,7 @@ BY_ID = (
     - OF_CHILDREN
     - OF_INBOXES
     - OF_STATISTICS
-    - {"delete_keyed_jobs", "states_in_use", "drop_messages"}
+    - {"delete_keyed_jobs", "states_in_use", "due_queues", "drop_messages"}
 )
 
 
@@ -378,6 +379,13 @@ def test_what_states_a_queue_has_jobs_in_is_seen_in_the_index_of_the_claims(fill
     _, *steps = filled.plan("states_in_use", **COMMON)
     assert [(step["key"], step["type"]) for step in steps] == [("jobs_in_order", "ref")] * 4
     assert all("Using index" in step["Extra"] for step in steps)
+
+
+def test_which_queues_have_due_jobs_is_seen_in_the_index_of_the_claims(filled):
+    steps = [step for step in filled.plan("due_queues", **COMMON) if step["table"] == "jobs"]
+    assert [(step["key"], step["type"]) for step in steps] == [("jobs_in_order", "ref")] * 2
+    assert all("Using index" in step["Extra"] for step in steps)
+    assert {int(step["key_len"]) for step in steps} == {4 + 1, 4 + 1 + 1}  # queue and state; with the priority
 
 
 @pytest.mark.parametrize("name", OF_PERIODS)
@@ -492,6 +500,8 @@ def test_the_index_narrows_by_all_that_it_can(filled, name):
         ("first_succeeded", {}, 3),
         ("first_failed", {}, 3),
         ("states_in_use", {}, 100),
+        ("due_queues", {"before": ALL}, 100),
+        ("due_queues", {"before": 0}, 100),
         ("next_due", {}, 3),
         ("next_due", {"now": ALL - 1}, 3),
         ("claim_jobs", {}, 12),

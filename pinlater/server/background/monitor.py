@@ -1,4 +1,4 @@
-"""Expire claims, collect finished jobs and forget stored results of calls, in small batches."""
+"""Poll all queues, expire claims, collect finished jobs and forget stored results of calls, in small batches."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _FORGET_STATISTICS_SECONDS = 10.0
 
 
 class Monitor:
-    """Expires claims, collects finished jobs and stored results of calls, and delivers messages that were left behind.
+    """Polls all queues, expires claims, collects what is finished, and delivers messages that were left behind.
 
     Args:
         backend: the store.
-        broker: expires the claims, and wakes dequeues for their jobs.
+        broker: polls the queues and expires the claims, and wakes dequeues for their jobs.
         settings: interval, batch size and retention times.
         metrics: counts what was done.
         statistics: collects failures by group.
@@ -56,6 +56,7 @@ class Monitor:
         self._broker = broker
         self._settings = settings
         self._forget_statistics_at = 0.0
+        self._poll_at = 0.0
 
     async def run(self) -> None:
         """Run a batch at each turn of this server until cancelled; a failure is logged and does not end it."""
@@ -93,6 +94,7 @@ class Monitor:
         """Run one batch of each task; return whether one of them has more to do."""
         limit = self._settings.monitor_batch_size
         done = await asyncio.gather(
+            self._poll(),
             self._reap(limit, asked_at, grace_period),
             self._collect(limit),
             self._backend.forget_results(limit),
@@ -100,6 +102,13 @@ class Monitor:
             self._relay_messages(),
         )
         return max(done) >= limit
+
+    async def _poll(self) -> int:
+        """Poll all queues at each turn, not at each batch of one that has much to do."""
+        if time.monotonic() >= self._poll_at:
+            self._poll_at = time.monotonic() + self._settings.monitor_interval_seconds / 2
+            await self._broker.poll_all()
+        return 0
 
     async def _relay_messages(self) -> int:
         """Have those messages to jobs of other shards delivered that were left behind."""

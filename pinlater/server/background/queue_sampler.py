@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import NoReturn
 
 from pinlater.errors import QueueNotFound, UnknownError
@@ -97,7 +97,9 @@ async def follow_completions(metrics: Metrics, interval_seconds: float) -> NoRet
         await asyncio.sleep(interval_seconds)
 
 
-async def forget_missing_queues(backend: Store, metrics: Metrics, interval_seconds: float) -> NoReturn:
+async def forget_missing_queues(
+    queue_names: Callable[[], Awaitable[set[str]]], metrics: Metrics, interval_seconds: float
+) -> NoReturn:
     """Drop the series of queues that do not exist, until cancelled; run it in every process.
 
     Another server may have deleted the queue, or calls for a queue that never existed were counted. A queue must be
@@ -107,7 +109,7 @@ async def forget_missing_queues(backend: Store, metrics: Metrics, interval_secon
     while True:
         await asyncio.sleep(interval_seconds)
         try:
-            missing = metrics.queues() - await backend.queue_names()
+            missing = metrics.queues() - await queue_names()
         except Exception:
             log.debug("listing the queues for the metrics failed", exc_info=True)
             continue

@@ -12,6 +12,7 @@ from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import NewJob
 from pinlater.server.backends.job_notifications import JobLocation, NotifyOfJobs, OnCancelled, later_ms, locations_of
+from pinlater.server.backends.poll_of_all import NotifyOfPoll, PollAll, PollNews, digest_of_shards
 from pinlater.server.backends.records import Cancelled, Expired, Once, Settled
 from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.backends.store import Store
@@ -49,6 +50,7 @@ class Broker:
         limits: rate limits of queues.
         now_ms: the clock of the store.
         observe: receives the seconds that each enqueue, dequeue, ack and checkpoint took in the store.
+        poll_all: polls all queues of the store; None: it cannot.
 
     Attributes:
         backend: the store.
@@ -56,6 +58,7 @@ class Broker:
             servers.
         offers: offers jobs to other servers, one after the other; None: they are told of all, and see to them by
             themselves.
+        poll_notifiers: each is called with what a poll of all queues has found, for other processes and servers.
         cancel_notifiers: each is called with the descriptors of running jobs that this process has asked to stop.
         cancellations: which running jobs have been asked to stop.
         endings: who waits for the end of which jobs.
@@ -67,8 +70,10 @@ class Broker:
         limits: RateLimits,
         now_ms: Callable[[], int],
         observe: Callable[[str, float], None] = lambda _, __: None,
+        poll_all: PollAll | None = None,
     ) -> None:
         self.notifiers: list[NotifyOfJobs] = []
+        self.poll_notifiers: list[NotifyOfPoll] = []
         self.offers: OffersJobs | None = None
         self.cancel_notifiers: list[OnCancelled] = []
         self.backend: ServerStore = backend
@@ -79,7 +84,9 @@ class Broker:
         # Each empty poll extends this time, and one or two polls may fail before it ends.
         known_empty_seconds = max(MIN_KNOWN_EMPTY_SECONDS, 2 * backend.capabilities.poll_intervals.longest)
         self._queues = QueueStates(now_ms, known_empty_seconds, self._on_due)
-        self._dequeues = DequeueHandler(backend, limits, self._queues, now_ms, observe, offer_rest=self._offer_rest)
+        self._dequeues = DequeueHandler(
+            *(backend, limits, self._queues, now_ms, observe), poll_all=poll_all, offer_rest=self._offer_rest
+        )
         self._unanswered_claims = UnansweredClaims(self.checkpoint)
         self.cancellations = Cancellations(now_ms)
         self.endings = Endings(is_lonely=self._is_serial)
@@ -218,6 +225,27 @@ class Broker:
         self.backend.jobs_arrived(queue, None, locations)
         self._wake_waiters(queue, count, locations=lambda: locations)
 
+    async def poll_all(self) -> None:
+        """Poll all queues for all servers, if the store can do that."""
+        poll = await self._dequeues.poller.poll_all()
+        if poll is None:
+            return
+        now_ms, pauses = self._now_ms(), self.backend.capabilities.poll_intervals
+        for notify in self.poll_notifiers:
+            notify(poll, now_ms)
+        first_ms, last_ms = now_ms - pauses.longest * 2000, now_ms - pauses.leeway * 1000
+        for queue, due_ms in poll.first_due_ms.items():
+            state = self._queues.get(queue)
+            if first_ms <= due_ms <= last_ms and not (state is not None and state.has_waiters):
+                self._offer_rest(queue)  # nobody took it when it fell due, and it has not been offered for long
+
+    def on_poll(self, news: PollNews) -> None:
+        """Leave out polls of queues that another server or process has polled; see ``OnPoll``."""
+        if news.shards == digest_of_shards(
+            state.name for state in self.backend.shard_states() if not state.unhealthy_in
+        ):
+            self._dequeues.poller.hear(news)
+
     import_jobs = makes_claimable(Store.import_jobs, len)
     release = makes_claimable(Store.release_claims, int)
     retry_failed = makes_claimable(Store.retry_failed_jobs, int)
@@ -297,6 +325,10 @@ class Broker:
     async def delete_queue(self, queue: str) -> None:
         """Delete a queue; dequeues that wait for it fail with ``QueueNotFound``."""
         await self.backend.delete_queue(queue)
+        self.on_deleted(queue)
+
+    def on_deleted(self, queue: str) -> None:
+        """Let calls that wait for a queue, or jobs of it, find out that it was deleted."""
         self._queues.forget(queue)
         self.endings.record_some(queue)
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from pinlater.errors import DequeueRateLimited, QueueNotFound, ServiceError
 from pinlater.model.attempts import DequeuedJob
+from pinlater.server.backends.poll_of_all import PollAll
 from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, Dequeued
 from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.broker.parking import Caller, DequeueWait, QueueState
@@ -79,9 +80,11 @@ class DequeueHandler:
         queues: the known state of each queue.
         now_ms: the clock of the store.
         observe: receives the seconds that each dequeue took in the store.
+        poll_all: see ``QueuePoller``.
         offer_rest: is told of a queue with due jobs that no dequeue here is woken for.
 
     Attributes:
+        poller: of the queues that dequeues wait for.
         waiting: number of parked dequeues; one that waits for several queues counts once.
         is_stopping: whether no dequeue may wait any more.
     """
@@ -94,6 +97,7 @@ class DequeueHandler:
         now_ms: Callable[[], int],
         observe: Callable[[str, float], None],
         *,
+        poll_all: PollAll | None,
         offer_rest: Callable[[str], None],
     ) -> None:
         self.waiting = 0
@@ -105,7 +109,7 @@ class DequeueHandler:
         self._now_ms = now_ms
         self._observe = observe
         self._is_serial = backend.capabilities.is_serial
-        self._poller = QueuePoller(backend, queues, now_ms)
+        self.poller = QueuePoller(backend, queues, now_ms, poll_all)
 
     async def dequeue(self, request: DequeueRequest, caller: Caller) -> DequeueResult:
         """Claim jobs, waiting for them if the request allows it; return none if none came in time.
@@ -145,12 +149,12 @@ class DequeueHandler:
                 continue
             state.record_empty_poll()
             if state.is_polled:
-                self._poller.follow(queue)
+                self.poller.follow(queue)
 
     def stop(self) -> None:
         """Stop polling, and let no dequeue wait any more."""
         self.is_stopping = True
-        self._poller.stop()
+        self.poller.stop()
 
     def _check_rate_limited(self, request: DequeueRequest, found: DequeueResult) -> DequeueResult:
         if not found.jobs and all(self._limits.seconds_until_next(queue) != 0 for queue in request.queues):
@@ -247,7 +251,7 @@ class DequeueHandler:
                 self._limits.give_back(queue, allowed - taken)
         state.record_attempt(wait)
         if self._is_on_the_way(found, state, wait):
-            self._poller.look_again(queue)
+            self.poller.look_again(queue)
             found = found._replace(has_more=False, next_due_ms=None)
         if found.has_more:
             if not state.more_are_due():
@@ -257,7 +261,7 @@ class DequeueHandler:
         else:
             state.record_shortfall(arrival_count, found.next_due_ms)
         if taken and not self._is_serial:
-            self._poller.follow(queue, is_busy=True)
+            self.poller.follow(queue, is_busy=True)
         return found.jobs
 
     def _is_on_the_way(self, found: Dequeued, state: QueueState, wait: DequeueWait | None) -> bool:
@@ -269,8 +273,8 @@ class DequeueHandler:
         if found.lets_through or not state.is_attended:
             return False
         if found.has_more:
-            return wait is not None and len(found.jobs) >= wait.limit and self._poller.leeway_ms > 0
-        return found.next_due_ms is not None and found.next_due_ms - self._now_ms() < self._poller.leeway_ms
+            return wait is not None and len(found.jobs) >= wait.limit and self.poller.leeway_ms > 0
+        return found.next_due_ms is not None and found.next_due_ms - self._now_ms() < self.poller.leeway_ms
 
     async def _claim(self, queue: str, allowed: int, bytes_left: int, claim: Claim) -> Dequeued:
         started = time.perf_counter()
@@ -291,7 +295,7 @@ class DequeueHandler:
         queues = [self._queues.get_or_add(queue) for queue in request.queues]
         for name, queue in zip(request.queues, queues, strict=True):
             queue.add(wait)
-            self._poller.follow(name)
+            self.poller.follow(name)
         self.waiting += 1
         try:
             await wait.at_most(seconds)

@@ -201,6 +201,11 @@ class QueueState:
         return self._empty_since == self._arrival_count and time.monotonic() < self._known_empty_until
 
     @property
+    def awaits_news(self) -> bool:
+        """Whether a poll may tell of a job that nobody knows of."""
+        return self.is_known_empty and not (self.is_at_running_limit or self._woken)
+
+    @property
     def is_attended(self) -> bool:
         """Whether a dequeue was woken here for every job that is known of: somebody is on the way to all others.
 
@@ -217,11 +222,6 @@ class QueueState:
     def arrival_count(self) -> int:
         """A number that changes whenever there may be claimable jobs that no dequeue was woken for."""
         return self._arrival_count
-
-    @property
-    def has_woken(self) -> bool:
-        """Whether a dequeue was woken, and has not tried to claim yet."""
-        return bool(self._woken)
 
     def is_woken(self, wait: DequeueWait | None) -> bool:
         """Return whether this dequeue was woken, and has not tried to claim yet."""

@@ -1,4 +1,8 @@
-"""Poll the queues that dequeues wait for, where jobs may arrive without a notification; one query for all queues."""
+"""Poll the queues that dequeues wait for, where jobs may arrive without a notification; one query for all queues.
+
+Where the store can be polled for all queues at once, one of its servers does that, and tells the others. What they have
+heard of, they need not poll; when they hear nothing, they poll as if they were alone.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from pinlater.errors import ServiceError
+from pinlater.server.backends.poll_of_all import PollAll, PollNews, PollOfAll
 from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.broker.queue_states import QueueStates
+from pinlater.server.clock import elapsed_seconds
 
 log = logging.getLogger(__name__)
 
@@ -19,12 +25,33 @@ _EARLIEST = 0.5
 """A poll includes queues whose pause is over by more than this share, so that later polls coincide."""
 
 
+_HORIZON_PAUSES = 2
+"""Jobs that fall due within so many of the longest pauses count as due when all queues are polled: whoever hears of it
+polls their queue before, and so knows the moment."""
+
+
 @dataclass(slots=True)
 class _PollSchedule:
-    """How often one queue is polled, and when next."""
+    """How often one queue is polled, and when next, in the time of the event loop.
+
+    Attributes:
+        pause: until the next poll, from the last one on.
+        next_at: when that is.
+        since: when this was last set; what others have found before does not count.
+    """
 
     pause: float
     next_at: float
+    since: float
+
+    def polled(self, at: float, longest: float) -> None:
+        """Set when the next poll is, after one that began at a moment."""
+        self.pause = min(self.pause * _GROWTH, longest)
+        self.next_at, self.since = at + self.pause, at
+
+    def poll_by(self, at: float, now: float) -> None:
+        """Let the next poll be no later than a moment."""
+        self.next_at, self.since = min(self.next_at, at), now
 
 
 class QueuePoller:
@@ -36,10 +63,14 @@ class QueuePoller:
         backend: the store.
         queues: the state of each queue; updated with what is found.
         now_ms: the clock of the store.
+        poll_all: polls all queues of the store; None: it cannot.
     """
 
-    def __init__(self, backend: ServerStore, queues: QueueStates, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, backend: ServerStore, queues: QueueStates, now_ms: Callable[[], int], poll_all: PollAll | None = None
+    ) -> None:
         self._backend = backend
+        self._poll_all = poll_all
         self._queues = queues
         self._pauses = backend.capabilities.poll_intervals
         self._now_ms = now_ms
@@ -53,16 +84,16 @@ class QueuePoller:
         schedule = self._schedules.get(queue)
         if schedule is not None and not is_busy:
             return
-        shortest = self._pauses.shortest
-        soon = asyncio.get_running_loop().time() + shortest
+        shortest, now = self._pauses.shortest, asyncio.get_running_loop().time()
         if schedule is None:
-            schedule = self._schedules[queue] = _PollSchedule(shortest, soon)
+            schedule = self._schedules[queue] = _PollSchedule(shortest, now + shortest, now)
         else:
-            schedule.pause, schedule.next_at = shortest, min(schedule.next_at, soon)
+            schedule.pause = shortest
+            schedule.poll_by(now + shortest, now)
         if self._task is None:
             self._task = asyncio.create_task(self._run())
-        elif schedule.next_at < self._sleeps_until:
-            self._news.set()
+        else:
+            self._sleep_no_longer(schedule)
 
     @property
     def leeway_ms(self) -> float:
@@ -73,8 +104,52 @@ class QueuePoller:
         """Poll a queue that is followed once nobody can be on the way to its jobs any more."""
         schedule = self._schedules.get(queue)
         if schedule is not None:
-            soon = asyncio.get_running_loop().time() + self._pauses.leeway
-            schedule.next_at = min(schedule.next_at, soon)
+            now = asyncio.get_running_loop().time()
+            schedule.poll_by(now + self._pauses.leeway, now)
+            self._sleep_no_longer(schedule)
+
+    def _sleep_no_longer(self, schedule: _PollSchedule) -> None:
+        """Let the task wake up in time for a poll that is earlier than those it knew of."""
+        if schedule.next_at < self._sleeps_until:
+            self._news.set()
+
+    async def poll_all(self) -> PollOfAll | None:
+        """Poll all queues of the store, and tell those that are followed what was found; return it for the others.
+
+        Returns:
+            None if the store cannot do that, or has not answered.
+        """
+        if self._poll_all is None:
+            return None
+        states = ((queue, self._queues.get(queue)) for queue in self._schedules)
+        before = {queue: state.activity for queue, state in states if state is not None and state.awaits_news}
+        try:
+            poll = await self._poll_all(int(_HORIZON_PAUSES * self._pauses.longest * 1000))
+        except ServiceError as error:
+            log.debug("polling all queues failed: %s", error)
+            return None
+        if poll.is_whole:
+            polled_at = self._moment(elapsed_seconds() - poll.asked_at)
+            for schedule in self._schedules.values():
+                if polled_at > schedule.since:
+                    schedule.polled(polled_at, self._pauses.longest)
+        self._tell(before, {queue: poll.first_due_ms.get(queue) for queue in before})
+        return poll
+
+    def hear(self, news: PollNews) -> None:
+        """Leave out the polls of queues that another server has found to be empty."""
+        age_ms = max(news.age_ms, self._now_ms() - news.asked_ms)  # it may have been on the way for long
+        polled_at = self._moment(age_ms / 1000)
+        for queue, schedule in self._schedules.items():
+            state = self._queues.get(queue)
+            if state is not None and polled_at > schedule.since and news.tells_empty(queue):
+                schedule.polled(polled_at, self._pauses.longest)
+                if state.awaits_news:
+                    state.record_empty(None)
+
+    @staticmethod
+    def _moment(age_seconds: float) -> float:
+        return asyncio.get_running_loop().time() - age_seconds
 
     def stop(self) -> None:
         """Stop polling."""
@@ -125,9 +200,8 @@ class QueuePoller:
             if state is None or not (state.has_waiters or state.is_polled):
                 del self._schedules[queue]
                 continue
-            schedule.pause = min(schedule.pause * _GROWTH, self._pauses.longest)
-            schedule.next_at = now + schedule.pause
-            if state.is_known_empty and not (state.is_at_running_limit or state.has_woken):
+            schedule.polled(now, self._pauses.longest)
+            if state.awaits_news:
                 asked.append(queue)
         return asked
 

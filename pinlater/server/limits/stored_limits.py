@@ -1,4 +1,7 @@
-"""Apply and change the queue settings in the store; changes take effect on every server within a second."""
+"""Apply and change the queue settings in the store; changes take effect on every server within a second.
+
+So do deletions of queues: that a queue has settings says that it exists.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +28,14 @@ class StoredLimits:
     Args:
         backend: the store.
         files: applies them, together with the file of rate limits.
+        on_deleted: is told of each queue that is there no more.
     """
 
-    def __init__(self, backend: ServerStore, files: RateLimitFiles) -> None:
+    def __init__(self, backend: ServerStore, files: RateLimitFiles, on_deleted: Callable[[str], None]) -> None:
         self._backend = backend
         self._files = files
+        self._on_deleted = on_deleted
+        self._queues: frozenset[str] = frozenset()
         self._is_loaded = False
         self._has_failed = False
         self._reading = asyncio.Lock()
@@ -66,6 +72,13 @@ class StoredLimits:
         stored = await self._backend.queue_settings()
         return {queue: self._files.effective(queue, settings) for queue, settings in stored.items()}
 
+    async def queue_names(self) -> set[str]:
+        """Return the names of all queues; of a store that others change, as they were less than a second ago."""
+        if self._backend.capabilities.is_serial:  # whose settings are not read again and again
+            return await self._backend.queue_names()
+        self.check_loaded()
+        return set(self._queues)
+
     async def change(self, queue: str, change: QueueChange) -> None:
         """Change the settings of a queue; they take effect here at once."""
         await self._backend.change_queue_settings(queue, change)
@@ -80,6 +93,9 @@ class StoredLimits:
             settings = await read()
             if settings is not None:
                 self._files.apply_stored(settings)
+                before, self._queues = self._queues, frozenset(settings)
+                for queue in before - self._queues:
+                    self._on_deleted(queue)
         self._is_loaded = True
         if self._has_failed:
             self._has_failed = False

@@ -14,8 +14,10 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from pinlater.server.backends.job_notifications import JobLocation, OnCancelled, OnJobs
+from pinlater.server.backends.poll_of_all import OnPoll, PollOfAll
 from pinlater.server.peer_processes.cancellation_message import cancellation_messages
 from pinlater.server.peer_processes.notification_batch import NotificationBatch, receive
+from pinlater.server.peer_processes.poll_message import poll_messages
 
 SUFFIX = ".notify"
 _MOST_BYTES = 32_768
@@ -30,13 +32,15 @@ class JobNotifier:
         folder: private to the processes of this server.
         on_jobs: receives new jobs.
         on_cancelled: receives running jobs that are asked to stop.
+        on_poll: receives what others have found when they polled all queues.
     """
 
-    def __init__(self, folder: Path, on_jobs: OnJobs, on_cancelled: OnCancelled) -> None:
+    def __init__(self, folder: Path, on_jobs: OnJobs, on_cancelled: OnCancelled, on_poll: OnPoll) -> None:
         self._folder = folder
         self._path = folder / f"{os.getpid()}{SUFFIX}"
         self._on_jobs = on_jobs
         self._on_cancelled = on_cancelled
+        self._on_poll = on_poll
         self._others: list[str] = []
         self._batch = NotificationBatch(self._send, _MOST_BYTES)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
@@ -75,6 +79,11 @@ class JobNotifier:
         for message in cancellation_messages(descriptors, _MOST_BYTES):
             self._send(message)
 
+    def notify_polled(self, poll: PollOfAll, now_ms: int) -> None:
+        """Tell the other processes what a poll of all queues has found."""
+        for message in poll_messages(poll, now_ms, _MOST_BYTES):
+            self._send(message)
+
     def _greet(self, others: Collection[str]) -> None:
         """Announce this process to others; one that is too busy would never hear of it, so it is tried again."""
         busy = self._send_to(others, _GREETING)
@@ -105,7 +114,7 @@ class JobNotifier:
     def _receive(self, message: bytes) -> None:
         if message == _GREETING:
             self._find_others()
-        receive(message, self._on_jobs, self._on_cancelled)
+        receive(message, self._on_jobs, self._on_cancelled, self._on_poll)
 
     def _find_others(self) -> None:
         self._others = [str(path) for path in self._folder.glob(f"*{SUFFIX}") if path != self._path]

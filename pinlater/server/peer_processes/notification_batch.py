@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from pinlater.server.backends.job_notifications import JobLocation, OnCancelled, OnJobs
+from pinlater.server.backends.poll_of_all import OnPoll
 from pinlater.server.peer_processes.cancellation_message import cancelled_in
+from pinlater.server.peer_processes.poll_message import poll_in
 
 BATCH_SECONDS = 0.005
 """Time between two messages."""
@@ -73,7 +75,7 @@ def _messages(jobs: Iterable[tuple[str, int | None, Collection[JobLocation] | No
     return [bytes(message) for message in messages]
 
 
-def receive(message: bytes, on_jobs: OnJobs, on_cancelled: OnCancelled) -> None:
+def receive(message: bytes, on_jobs: OnJobs, on_cancelled: OnCancelled, on_poll: OnPoll) -> None:
     """Pass a message on, whatever kind it is of.
 
     Raises:
@@ -82,6 +84,10 @@ def receive(message: bytes, on_jobs: OnJobs, on_cancelled: OnCancelled) -> None:
     cancelled = cancelled_in(message)
     if cancelled is not None:
         on_cancelled(cancelled)
+        return
+    news = poll_in(message)
+    if news is not None:
+        on_poll(news)
         return
     for queue, due_ms, locations in read_message(message):
         on_jobs(queue, due_ms, locations)

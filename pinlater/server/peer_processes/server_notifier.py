@@ -20,10 +20,12 @@ from typing import cast
 from pinlater.errors import ServiceError
 from pinlater.server.backends.job_notifications import JobLocation, OnCancelled, OnJobs
 from pinlater.server.backends.listeners import Listener, StoreListeners
+from pinlater.server.backends.poll_of_all import OnPoll, PollOfAll
 from pinlater.server.log_rate_limit import LogRateLimit
 from pinlater.server.peer_processes.cancellation_message import cancellation_messages
 from pinlater.server.peer_processes.job_offers import JobOffers, SeesToDue, TakeJobs
 from pinlater.server.peer_processes.notification_batch import NotificationBatch, notification, receive
+from pinlater.server.peer_processes.poll_message import poll_messages
 from pinlater.server.peer_processes.server_rank import ServerRank
 
 log = logging.getLogger(__name__)
@@ -52,6 +54,7 @@ class ServerNotifier(asyncio.DatagramProtocol):
         on_jobs: receives new jobs.
         on_gap: is called when notifications may have been missed.
         on_cancelled: receives running jobs that are asked to stop.
+        on_poll: receives what others have found when they polled all queues.
         take: see ``TakeJobs``.
         sees_to: see ``SeesToDue``.
 
@@ -67,6 +70,7 @@ class ServerNotifier(asyncio.DatagramProtocol):
         on_gap: Callable[[], None],
         on_cancelled: OnCancelled,
         *,
+        on_poll: OnPoll,
         take: TakeJobs,
         sees_to: SeesToDue,
     ) -> None:
@@ -74,6 +78,7 @@ class ServerNotifier(asyncio.DatagramProtocol):
         self._on_jobs = on_jobs
         self._on_gap = on_gap
         self._on_cancelled = on_cancelled
+        self._on_poll = on_poll
         self._server_id = blake2b(server.encode(), digest_size=8).digest()
         self.own_id = self._server_id + os.urandom(8)
         self._secret = os.urandom(16)
@@ -153,6 +158,11 @@ class ServerNotifier(asyncio.DatagramProtocol):
         for message in cancellation_messages(descriptors, _MOST_BYTES):
             self._send_to_others(message)
 
+    def notify_polled(self, poll: PollOfAll, now_ms: int) -> None:
+        """Tell the other servers what a poll of all queues has found."""
+        for message in poll_messages(poll, now_ms, _MOST_BYTES):
+            self._send_to_others(message)
+
     @property
     def ids(self) -> Collection[bytes]:
         """The processes of other servers."""
@@ -197,7 +207,7 @@ class ServerNotifier(asyncio.DatagramProtocol):
             self._greeted.set()
         try:
             if not self.offers.receive(message):
-                receive(message, self._on_jobs, self._on_cancelled)
+                receive(message, self._on_jobs, self._on_cancelled, self._on_poll)
         except ValueError:
             log.debug("a message of another version of the server was dropped")
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.listeners import StoreListeners
+from pinlater.server.backends.poll_of_all import PollAll
 from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.backends.token_bucket import AcquireTokens
 
@@ -25,6 +26,7 @@ class OpenedStore(NamedTuple):
             by one server alone.
         acquire_tokens: acquires tokens of queues with a rate limit; None: only this process hands out jobs, and keeps
             the token buckets itself.
+        poll_all: polls all queues, at little cost beside the work of the monitor; None: it cannot.
     """
 
     backend: ServerStore
@@ -35,3 +37,4 @@ class OpenedStore(NamedTuple):
     notifies_servers: bool
     acquire_tokens: AcquireTokens | None = None
     listeners: StoreListeners | None = None
+    poll_all: PollAll | None = None

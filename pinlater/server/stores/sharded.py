@@ -24,6 +24,7 @@ from pinlater.server.backends.sharded import (
     ShardSpec,
     StoreClock,
     meet_servers,
+    poll_all,
 )
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.watched_file import WatchedFile
@@ -45,7 +46,7 @@ class _ShardKind(NamedTuple):
     """A kind of shards: how their file is read, how one of them is made.
 
     ``poll_intervals`` and ``has_keys`` are as in ``Capabilities``, ``notifies_servers`` as in ``OpenedStore``.
-    ``lists_servers`` is whether shards keep a list of servers.
+    ``lists_servers`` is whether shards keep a list of servers, ``polls_all`` whether they tell of all queues at once.
     """
 
     read: Callable[[bytes, Path], list[ShardSpec]]
@@ -53,6 +54,7 @@ class _ShardKind(NamedTuple):
     poll_intervals: PollIntervals
     notifies_servers: bool
     lists_servers: bool = False
+    polls_all: bool = False
     has_keys: bool = False
 
 
@@ -94,6 +96,7 @@ async def open_sharded(settings: Settings, file: Path, metrics: Metrics) -> Open
         kind.notifies_servers,
         backend.acquire_tokens,
         _listeners(backend, specs[0].endpoint) if kind.lists_servers else None,
+        partial(poll_all, backend.group) if kind.polls_all else None,
     )
 
 
@@ -126,6 +129,7 @@ def _mysql(context: _ShardContext) -> _ShardKind:
         poll_intervals=POLLS_BESIDE_DATAGRAMS if settings.notify_servers else FREQUENT_POLLS,
         notifies_servers=False,
         lists_servers=True,
+        polls_all=True,
         has_keys=True,
     )
 

@@ -20,7 +20,7 @@ from pinlater.server.backends.mysql.errors import (
     unreachable,
 )
 from pinlater.server.backends.mysql.pool import MysqlPool
-from pinlater.server.backends.mysql.queries import Queries
+from pinlater.server.backends.mysql.queries import Queries, one_row
 from pinlater.server.backends.mysql.row_locks import check_row_locks
 from pinlater.server.backends.mysql.transaction import MysqlTransaction, Woken, begin
 from pinlater.server.backends.sharded import ClockRecord, ShardClock
@@ -52,14 +52,15 @@ class Database:
         child_queues: the same, of those with jobs that had a parent.
         noted_failures: by queue and failure group, the group that such jobs are put into, and when this server has
             written its facts last.
+        clock: the database's own, as far as it was read.
         on_woken: is told, after the commit, of the sleeping jobs that messages have made due.
         on_outgoing: is told, after the commit, for which shards there are messages.
     """
 
     def __init__(self, shard: str, pool: MysqlPool, queries: Queries, now_ms: Callable[[], int] | None = None) -> None:
         self.shard = shard
-        self._clock = ShardClock()
-        self.now_ms = now_ms or self._clock.now_ms
+        self.clock = ShardClock()
+        self.now_ms = now_ms or self.clock.now_ms
         self.queries = queries
         self.keyed_queues: set[int] = set()
         self.child_queues: set[int] = set()
@@ -101,24 +102,37 @@ class Database:
         if transaction.outgoing:
             self.on_outgoing(transaction.outgoing)
 
+    @property
+    def clock_queries(self) -> list[bytes]:
+        """The queries of single values that make a row for ``learn_clock``."""
+        return [self.queries.bind(name) for name in ("clock", "clock_ahead", "clock_seen")]
+
     async def read_clock(self, connection: MysqlConnection) -> float:
         """Read the database's clock; see ``Shard``."""
+
+        async def ask() -> Sequence[Any]:
+            return (await connection.run(one_row(self.clock_queries)))[0].rows[0]
+
+        return await self.learn_clock(connection, ask)
+
+    async def learn_clock(self, connection: MysqlConnection, ask: Callable[[], Awaitable[Sequence[Any]]]) -> float:
+        """Read the database's clock with what ``ask`` returns, the values of ``clock_queries``; see ``Shard``."""
         own_ms, ahead_ms, seen_ms = 0.0, None, None
 
         async def shown_ms() -> float:
             nonlocal own_ms, ahead_ms, seen_ms
-            shown, ahead_ms, seen_ms = (await connection.run(self.queries.bind("clock")))[0].rows[0]
+            shown, ahead_ms, seen_ms = await ask()
             own_ms = float(shown)
             return own_ms
 
-        await self._clock.read(shown_ms)
+        await self.clock.read(shown_ms)
         last = None if ahead_ms is None or seen_ms is None else ClockRecord(ahead_ms, seen_ms)
-        record = self._clock.meet(own_ms, last)
+        record = self.clock.meet(own_ms, last)
         if record is not None:
             store = self.queries.bind("store_clock_record", ahead=round(record.ahead_ms), seen=round(record.seen_ms))
             with suppress(TransactionConflict, StatementRejected):  # another server stores its own, or the disk is full
                 await connection.run(store)
-        return self._clock.ahead_ms
+        return self.clock.ahead_ms
 
     async def read(self, query: Callable[[MysqlConnection], Awaitable[_T]]) -> _T:
         """Return the result of ``query`` on a connection; it is retried if the connection breaks.

@@ -1,13 +1,21 @@
-"""One query says whether a shard has any work for the monitor: most of the time it has none."""
+"""One query says whether a shard has any work for the monitor: most of the time it has none.
+
+The same query polls all queues, if the monitor wants it to, and reads the clock of the database.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+from pinlater.errors import UnknownError
 from pinlater.model.statistics import HOUR, MINUTE
+from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.mysql.queries import one_row
+from pinlater.server.backends.mysql.queries import one_row, with_last_row
+from pinlater.server.backends.sharded import ShardPoll
+from pinlater.server.clock import elapsed_seconds
 
 _QUERIES = (
     "first_claim_expiring",
@@ -58,32 +66,86 @@ class MaintenanceWork(NamedTuple):
         return self.first_minute if resolution == MINUTE else self.first_hour
 
 
+class _Found(NamedTuple):
+    """What a query has found: work, and what a poll of all queues was to tell, or why it does not."""
+
+    work: MaintenanceWork
+    poll: ShardPoll | UnknownError | None
+
+
 class MaintenanceProbe:
-    """Finds work for the monitor.
+    """Finds work for the monitor, and polls all queues.
 
     Args:
         database: of the shard.
+        priority_levels: priorities are 1 to this.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, priority_levels: int) -> None:
         self._database = database
+        self._levels = range(1, priority_levels + 1)
         bind = database.queries.bind
         statistics = (bind("first_statistics", resolution=resolution) for resolution in (MINUTE, HOUR))
-        self._query = one_row([*map(bind, _QUERIES), *statistics])
-        self._reading: asyncio.Task[MaintenanceWork] | None = None
+        self._queries = [*map(bind, _QUERIES), *statistics]
+        self._reading: asyncio.Task[_Found] | None = None
+        self._within_ms: int | None = None
 
     async def find(self) -> MaintenanceWork:
         """Return the first work of each kind; the verbs of the monitor, which come together, share one query."""
+        return (await self._share()).work
+
+    async def poll(self, within_ms: int) -> ShardPoll:
+        """Return the queues whose first job is due, or falls due within that time.
+
+        Raises:
+            UnknownError: the database has stopped the query, for instance, and found work all the same.
+        """
+        self._within_ms = within_ms
+        poll = (await self._share()).poll or (await self._share()).poll  # the first may have been under way
+        if isinstance(poll, ShardPoll):
+            return poll
+        raise poll or UnknownError("another call has taken this poll")
+
+    async def _share(self) -> _Found:
         if self._reading is None:
             self._reading = asyncio.create_task(self._read())
             self._reading.add_done_callback(self._end)
         return await asyncio.shield(self._reading)
 
-    async def _read(self) -> MaintenanceWork:
-        [row] = await self._database.rows(self._query)
-        return MaintenanceWork(*row)
+    async def _read(self) -> _Found:
+        within_ms, self._within_ms = self._within_ms, None
+        poll: ShardPoll | UnknownError | None = None
+        if within_ms is not None:
+            try:
+                return await self._read_all(within_ms)
+            except UnknownError as error:  # what polls are too long for keeps no claim from expiring
+                poll = error
+        [row] = await self._database.rows(one_row(self._queries))
+        return _Found(MaintenanceWork(*row), poll)
 
-    def _end(self, reading: asyncio.Task[MaintenanceWork]) -> None:
+    async def _read_all(self, within_ms: int) -> _Found:
+        database, asked_at = self._database, elapsed_seconds()
+        works, clock = len(self._queries), database.clock_queries
+        rows: Sequence[Any] = ()
+
+        async def read(connection: MysqlConnection) -> None:
+            due = database.queries.bind("due_queues", levels=self._levels, before=database.now_ms() + within_ms)
+
+            async def ask() -> Sequence[Any]:
+                nonlocal rows
+                rows = (await connection.run(with_last_row(due, 2, [*self._queries, *clock])))[0].rows
+                return rows[-1][works:-2]
+
+            await database.learn_clock(connection, ask)
+
+        await database.read(read)
+        *dues, last = rows
+        first: dict[str, int] = {}
+        for *_, name, due_ms in dues:
+            first[name] = min(due_ms, first.get(name, due_ms))
+        return _Found(MaintenanceWork(*last[:works]), ShardPoll(asked_at, first))
+
+    def _end(self, reading: asyncio.Task[_Found]) -> None:
         self._reading = None
         if not reading.cancelled():
             reading.exception()  # if all callers were cancelled, nobody else asks for it

@@ -42,6 +42,20 @@ def one_row(queries: Iterable[bytes]) -> bytes:
     return b"SELECT (" + b"), (".join(queries) + b")"
 
 
+def with_last_row(rows: bytes, columns: int, queries: Sequence[bytes]) -> bytes:
+    """Return one query for ``rows`` with so many columns, and a last row that ``one_row`` would return.
+
+    The columns of that one come first; they are NULL in the others, as the others' are in it.
+    """
+    nothing, own = b", ".join([b"NULL"] * columns), b"NULL, " * len(queries)
+    return b"SELECT %b rows_before.* FROM (%b) AS rows_before UNION ALL %b, %b" % (
+        own,
+        rows,
+        one_row(queries),
+        nothing,
+    )
+
+
 def insertions(head: bytes, rows: Iterable[bytes]) -> Iterator[bytes]:
     """Yield statements that insert rows, none larger than ``STATEMENT_BYTES`` unless a row is."""
     written: list[bytes] = []

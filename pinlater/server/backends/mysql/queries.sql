@@ -20,12 +20,17 @@ COMMIT
 ROLLBACK
 
 -- name: clock
--- What the clock shows; how far the time of the server that last read it was ahead of it, and when that was; all in
--- milliseconds. Sessions use UTC (see session.py): with daylight saving time, this would be off by an hour for an hour
--- of each year.
-SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000 AS DOUBLE),
-    (SELECT value FROM {db}.settings WHERE name = 'time_ahead'),
-    (SELECT value FROM {db}.settings WHERE name = 'time_seen')
+-- What the clock shows, in milliseconds, when this is evaluated; NOW would be when the statement began. Sessions use UTC
+-- (see session.py): with daylight saving time, this would be off by an hour for an hour of each year.
+SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000 AS DOUBLE)
+
+-- name: clock_ahead
+-- How far the time of the server that left the last record was ahead of the clock, in milliseconds.
+SELECT value FROM {db}.settings WHERE name = 'time_ahead'
+
+-- name: clock_seen
+-- What the clock showed then.
+SELECT value FROM {db}.settings WHERE name = 'time_seen'
 
 -- name: store_clock_record
 INSERT INTO {db}.settings (name, value) VALUES ('time_ahead', :ahead), ('time_seen', :seen)
@@ -325,6 +330,23 @@ SELECT queues.name, levels.priority, (
 FROM {db}.queues FORCE INDEX (queues_by_name)
 CROSS JOIN JSON_TABLE('[:levels]', '$[*]' COLUMNS (priority TINYINT PATH '$')) AS levels
 WHERE queues.name IN (:names)
+
+-- name: due_queues
+-- When the first job of each priority falls due, of all queues, if that is by :before. A queue without PENDING jobs costs
+-- one look into the index.
+SELECT pending.name, (
+    SELECT run_after FROM {db}.jobs FORCE INDEX (jobs_in_order)
+    WHERE queue_id = pending.id AND state = 0 AND jobs.priority = levels.priority
+    ORDER BY run_after LIMIT 1
+) AS due
+FROM (
+    SELECT id, name, (
+        SELECT 1 FROM {db}.jobs FORCE INDEX (jobs_in_order) WHERE queue_id = queues.id AND state = 0 LIMIT 1
+    ) AS is_pending
+    FROM {db}.queues FORCE INDEX (queues_by_name) WHERE name IS NOT NULL HAVING is_pending IS NOT NULL
+) AS pending
+CROSS JOIN JSON_TABLE('[:levels]', '$[*]' COLUMNS (priority TINYINT PATH '$')) AS levels
+HAVING due <= :before
 
 -- name: states_in_use
 -- Whether each queue has jobs of each state.

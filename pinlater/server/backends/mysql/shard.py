@@ -70,7 +70,7 @@ from pinlater.server.backends.records import (
     StoreSize,
 )
 from pinlater.server.backends.search import Queue
-from pinlater.server.backends.sharded import CallResult, ShardFull
+from pinlater.server.backends.sharded import CallResult, ShardFull, ShardPoll
 from pinlater.server.backends.token_bucket import Tokens
 from pinlater.server.clock import milliseconds_since
 
@@ -102,6 +102,7 @@ class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
         self._pool = pool
         self._database = Database(name, pool, Queries(database), options.now_ms)
         self._database.on_woken = self._notify_woken
+        self.clock = self._database.clock
         self._queues = MysqlQueues(self._database, options.priority_levels)
         self._enqueues = GroupCommit(name, JobInserter(self._database).insert, on_commit=options.on_commit)
         self._acks: GroupCommit[MysqlAckCall, Settled] = GroupCommit(
@@ -119,7 +120,7 @@ class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
             is_repeatable=attrgetter("is_repeatable"),
         )
         self._notifications = options.notifications or JobNotifications()
-        self._probe = MaintenanceProbe(self._database)
+        self._probe = MaintenanceProbe(self._database, options.priority_levels)
         self._orphaned = MysqlOrphanedClaims(self._database, options.on_commit, self._notify_released)
         self._claims = QueueClaims(self._database, self._orphaned, options.on_commit)
 
@@ -337,6 +338,10 @@ class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
         if work.key_rate is not None and database.is_past(work.key_rate // 1000 + IDLE_MS):
             rates = await forget_rates(database, limit)
         return results + periods + groups + rates
+
+    async def poll_all(self, within_ms: int) -> ShardPoll:
+        """Return the queues whose first job is due, or falls due within that time; see ``PolledShard``."""
+        return await self._probe.poll(within_ms)
 
     async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
         await reports.store_report(self._database, worker_id, report, keep_ms)

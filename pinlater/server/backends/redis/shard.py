@@ -94,7 +94,7 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
         self._regex_seconds = regex_seconds
         self._connection = SharedConnection(name, endpoint, handshake, on_commit)
         self._slow_connection = SharedConnection(name, endpoint, self._slow_handshake)
-        self._clock = ShardClock()
+        self.clock = ShardClock()
         now = now_ms or self._steady_now
         self._scripts = ScriptRunner(name, self._connection, now, self._notify_woken, self._notify_outgoing)
         self._slow_scripts = ScriptRunner(name, self._slow_connection, now, self._notify_woken, self._notify_outgoing)
@@ -143,18 +143,18 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
             own_ms = float(own)
             return own_ms
 
-        await self._clock.read(shown_ms)
-        visit = self._clock.meet(own_ms, ClockRecord(*map(float, stored.split())) if stored else None)
+        await self.clock.read(shown_ms)
+        visit = self.clock.meet(own_ms, ClockRecord(*map(float, stored.split())) if stored else None)
         if visit is not None:
             with suppress(UnknownError):  # a full server accepts no writes, and the reading counts nevertheless
                 reading = f"{visit.ahead_ms:.3f} {visit.seen_ms:.3f}"
                 await self._slow_scripts.command(
                     "SET", self._slow_scripts.shard_key(_CLOCK), reading, "EX", _CLOCK_READING_SECONDS
                 )
-        return self._clock.ahead_ms
+        return self.clock.ahead_ms
 
     def _steady_now(self) -> str:
-        return f"~{self._clock.now_ms()}" if self._clock.is_read else ""
+        return f"~{self.clock.now_ms()}" if self.clock.is_read else ""
 
     def _time_at(self, moment: float | None) -> int | str:
         """Return the time argument of scripts for a moment of ``elapsed_seconds``; None is now."""

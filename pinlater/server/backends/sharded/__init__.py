@@ -1,5 +1,6 @@
 """A store of several shards: what all such stores share, whatever database a shard is kept in."""
 
+from pinlater.server.backends.sharded.poll_of_all import ShardPoll, poll_all
 from pinlater.server.backends.sharded.server_list import meet_servers
 from pinlater.server.backends.sharded.shard import (
     CallResult,
@@ -23,9 +24,11 @@ __all__ = [
     "Shard",
     "ShardClock",
     "ShardFull",
+    "ShardPoll",
     "ShardSpec",
     "ShardUnreachable",
     "ShardedStore",
     "StoreClock",
     "meet_servers",
+    "poll_all",
 ]

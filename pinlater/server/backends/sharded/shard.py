@@ -9,6 +9,7 @@ from pinlater.errors import ShardConnectionFailed
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.messages import Message
 from pinlater.server.backends.records import MAX_ANSWER_BYTES, Claim, Dequeued, StoreSize
+from pinlater.server.backends.sharded.shard_clock import ShardClock
 from pinlater.server.backends.store import Store
 from pinlater.server.backends.token_bucket import Tokens
 
@@ -114,6 +115,8 @@ class Shard(Store, Protocol):
     """
 
     name: str
+    clock: ShardClock
+    """Its clock, as far as that was read."""
     on_outgoing: Callable[[Collection[str]], None]
     """Called in the event loop, after a commit that has left messages, with the shards that these are for."""
 

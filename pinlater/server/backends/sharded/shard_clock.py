@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import NamedTuple
 
 from pinlater.server.clock import SteadyClock, elapsed_seconds
@@ -15,7 +16,10 @@ NEAR_MS, FAR_MS = 250, 6000
 """Servers whose clocks are nearer than the first agree, those that are farther apart than the second do not. Each reads
 the shard's clock more often than the second."""
 
-FRESH_MS = 500
+READ_SECONDS = 3.3
+"""Each server reads the shard's clock so often, or half a second later; the monitor has mostly done so before."""
+
+FRESH_MS = 2200
 """A record that is younger is left for the next reading: so there is always one that is younger than ``FAR_MS``."""
 
 
@@ -57,6 +61,11 @@ class ShardClock:
     def is_read(self) -> bool:
         """Whether it shows the shard's time."""
         return self._read_at is not None
+
+    @property
+    def age_seconds(self) -> float:
+        """How long ago it was read."""
+        return inf if self._read_at is None else self._elapsed() - self._read_at
 
     def now_ms(self) -> int:
         """Return the present time in epoch milliseconds."""

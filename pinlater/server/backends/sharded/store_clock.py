@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 
 from pinlater.errors import ServiceError
 from pinlater.server.backends.sharded.fan_out import ask_all
+from pinlater.server.backends.sharded.shard_clock import READ_SECONDS
 from pinlater.server.backends.sharded.shard_group import ShardGroup
 from pinlater.server.clock import SteadyClock, elapsed_seconds
 
 log = logging.getLogger(__name__)
 
-CLOCK_SECONDS = 5.0
-"""The shards' clocks are read so often."""
+_LEAST_PAUSE_SECONDS = 0.5
 
 
 class StoreClock:
@@ -58,7 +58,7 @@ class StoreClock:
 
 
 class ClockUpdater:
-    """Sets a clock by the clocks of the shards.
+    """Sets a clock by the clocks of the shards, and reads those that nobody has read lately.
 
     Args:
         group: the shards.
@@ -72,17 +72,22 @@ class ClockUpdater:
 
     async def update(self) -> None:
         """Set the clock."""
+        handles = self._group.healthy()
+        old = [handle for handle in handles if handle.shard.clock.age_seconds >= READ_SECONDS]
+        known = [handle.shard.clock.ahead_ms for handle in handles if handle not in old]
         try:
-            answers = await ask_all(self._group.healthy(), lambda shard: shard.read_clock())
-            self._clock.learn([ahead_ms for _, ahead_ms in answers])
+            answers = await ask_all(old, lambda shard: shard.read_clock()) if old or not known else []
             self._is_answered = True
         except ServiceError:
-            if self._is_answered:  # logged once: the store may be away for long
+            answers = []
+            if self._is_answered and not known:  # logged once: the store may be away for long
                 log.warning("no shard tells its time; this server continues from the times that they told before")
-            self._is_answered = False
+                self._is_answered = False
+        self._clock.learn([*known, *(ahead_ms for _, ahead_ms in answers)])
 
     async def run(self) -> None:
         """Set the clock again and again; to be run as a task."""
         while True:
-            await asyncio.sleep(CLOCK_SECONDS)
+            oldest = max((handle.shard.clock.age_seconds for handle in self._group.healthy()), default=0.0)
+            await asyncio.sleep(max(READ_SECONDS - oldest, _LEAST_PAUSE_SECONDS))
             await self.update()

@@ -26,13 +26,19 @@ class Store:
         self._away = away
         self._expired = list(expired)
         self.calls = 0
+        self.polls = 0
+        self.reap_again = 1
+
+    async def poll_all(self):
+        self.polls += 1
 
     async def reap(self, limit, *, server_age_ms, quiet_ms, asked_at):
         self.calls += 1
         if self.calls in self._away:
             raise NoHealthyShards("no shard answers")
-        expired, self._expired = self._expired, []
-        return expired
+        if self.calls > self.reap_again:
+            self._expired = []
+        return self._expired
 
     async def collect_finished(self, succeeded_ttl_ms, failed_ttl_ms, limit):
         return []
@@ -88,6 +94,23 @@ def test_each_of_several_servers_works_at_its_turns_only():
 
     assert asyncio.run(run()) == [1.0, 3.0, 3.0, 3.0]
     assert store.calls == 4
+
+
+def test_all_queues_are_polled_at_each_turn_not_with_each_batch():
+    store = Store(away=(), expired=[Expired("mail", 3, 1)])
+    settings = Settings(monitor_interval_seconds=3600.0, monitor_batch_size=1)
+    store.reap_again = 3
+    monitor = Monitor(store, store, settings, Metrics(), StatisticsBuffer())
+
+    async def run():
+        task = asyncio.create_task(monitor.run())
+        async with asyncio.timeout(20):
+            while store.calls < 4:
+                await asyncio.sleep(0.001)
+        task.cancel()
+
+    asyncio.run(run())
+    assert store.polls == 1
 
 
 def test_expired_claims_count_as_failures_of_their_group():

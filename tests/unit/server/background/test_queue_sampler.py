@@ -221,7 +221,7 @@ def test_series_of_queues_that_do_not_exist_are_dropped():
             metrics.acks_succeeded.add(queue)
             metrics.dequeue_wait_seconds.observe(queue, 1.0)
             metrics.completions_per_second.set(queue, 1.0)
-        watching = asyncio.create_task(forget_missing_queues(store, metrics, 0))
+        watching = asyncio.create_task(forget_missing_queues(store.queue_names, metrics, 0))
         async with asyncio.timeout(60):
             while metrics.queues() != {"real"}:
                 await asyncio.sleep(0)

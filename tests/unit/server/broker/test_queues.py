@@ -253,7 +253,7 @@ def test_a_queue_that_is_polled_no_more_is_looked_at_no_more(monkeypatch):
     async def scenario(bench):
         for _ in range(4):
             await bench.dequeue("q", wait=0.0)
-        looker = bench.broker._dequeues._poller
+        looker = bench.broker._dequeues.poller
         assert looker._task is not None
         await until(lambda: looker._task is None)
 
@@ -297,7 +297,7 @@ def test_without_waiting_dequeues_nothing_is_polled():
         waiting = await bench.parked("r", "q")
         bench.stored("q", b"x")
         await waiting
-        looker = bench.broker._dequeues._poller
+        looker = bench.broker._dequeues.poller
         await until(lambda: looker._task is None)
 
     run(scenario, Store("q", "r"))

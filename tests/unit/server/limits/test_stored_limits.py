@@ -44,7 +44,7 @@ def store():
 @pytest.fixture
 def limits(store, caplog):
     caplog.set_level(logging.INFO)
-    return StoredLimits(store, Files())
+    return StoredLimits(store, Files(), lambda _: None)
 
 
 def test_what_was_read_is_in_force(limits, store):
@@ -89,7 +89,7 @@ def test_of_two_changes_at_once_the_later_reading_stays_in_force():
 
     async def main():
         store, files = Slow(), Files()
-        limits = StoredLimits(store, files)
+        limits = StoredLimits(store, files, lambda _: None)
         changes = [asyncio.create_task(limits.change(queue, QueueSettings(is_paused=True))) for queue in ("a", "b")]
         for _ in range(10):
             await asyncio.sleep(0)
@@ -114,3 +114,33 @@ def test_what_has_not_changed_is_not_applied_again(limits, store):
         patch.setattr(stored_limits, "_POLL_SECONDS", 0)
         asyncio.run(limits.watch())
     assert limits._files.said == [{"pins": QueueSettings()}]
+
+
+def test_queues_that_are_there_no_more_are_told_once(store):
+    deleted = []
+    limits = StoredLimits(store, Files(), deleted.append)
+    store.capabilities = Capabilities("fake", False, FREQUENT_POLLS)
+
+    async def names_after(*queues):
+        store.answer = dict.fromkeys(queues, QueueSettings())
+        await limits.refresh()
+        return sorted(await limits.queue_names())
+
+    async def scenario():
+        with pytest.raises(NoHealthyShards):  # nobody shall take them all for deleted
+            await limits.queue_names()
+        assert await names_after("pins", "emails") == ["emails", "pins"]
+        assert deleted == []
+        for _ in range(2):
+            assert await names_after("emails", "new") == ["emails", "new"]
+        assert deleted == ["pins"]
+
+    asyncio.run(scenario())
+
+
+def test_the_queues_of_a_store_that_nobody_else_changes_are_those_it_has(limits, store):
+    async def queue_names():
+        return {"just made"}
+
+    store.queue_names, store.capabilities = queue_names, Capabilities("fake", True, FREQUENT_POLLS)
+    assert asyncio.run(limits.queue_names()) == {"just made"}

@@ -8,6 +8,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from pinlater.server.backends.poll_of_all import PollOfAll
+from pinlater.server.clock import elapsed_seconds
 from pinlater.server.peer_processes import connection_balancer as balancer_module
 from pinlater.server.peer_processes.acceptor import Acceptor
 from pinlater.server.peer_processes.connection_balancer import ConnectionBalancer
@@ -129,10 +131,10 @@ def notifiers(tmp_path, monkeypatch):
     pids = iter(range(100, 200))
     monkeypatch.setattr("pinlater.server.peer_processes.job_notifier.os.getpid", lambda: next(pids))
 
-    def make(on_cancelled=None):
+    def make(on_cancelled=None, on_poll=None):
         received = []
         notifier = JobNotifier(
-            tmp_path, lambda queue, due_ms, _locations: received.append((queue, due_ms)), on_cancelled
+            tmp_path, lambda queue, due_ms, _locations: received.append((queue, due_ms)), on_cancelled, on_poll
         )
         notifier.start()
         return notifier, received
@@ -166,6 +168,20 @@ def test_all_others_hear_of_jobs(notifiers):
             assert soonest(others) == {"emails": 1000, "pins": 3000}
         assert heard_itself == []
         for notifier in (one, two, three):
+            notifier.close()
+
+    asyncio.run(run())
+
+
+def test_all_others_hear_of_a_poll_of_all_queues(notifiers):
+    async def run():
+        heard = []
+        (one, _), (two, _) = notifiers(), notifiers(on_poll=heard.append)
+        await asyncio.sleep(0.01)  # greetings
+        one.notify_polled(PollOfAll(elapsed_seconds(), {"emails": 1000}, frozenset("12"), is_whole=True), 5000)
+        await until(lambda: heard)
+        assert [(news.tells_empty("emails"), news.tells_empty("pins")) for news in heard] == [(False, True)]
+        for notifier in (one, two):
             notifier.close()
 
     asyncio.run(run())

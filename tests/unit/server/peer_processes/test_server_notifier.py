@@ -10,6 +10,8 @@ import uvloop
 from pinlater.errors import NoHealthyShards
 from pinlater.server.backends.job_notifications import JobLocation
 from pinlater.server.backends.listeners import Listener, StoreListeners
+from pinlater.server.backends.poll_of_all import PollOfAll
+from pinlater.server.clock import elapsed_seconds
 from pinlater.server.peer_processes import server_notifier
 from pinlater.server.peer_processes.cancellation_message import cancellation_messages
 from pinlater.server.peer_processes.notification_batch import read_message
@@ -39,10 +41,12 @@ class Server:
         self.heard = []
         self.gaps = 0
         self.cancelled = []
+        self.polls = []
         listeners = StoreListeners(("127.0.0.1", 3306), store.meet)
         self.locations = set()
         self.notifier = ServerNotifier(
             *(listeners, name, self._hear, self._note_gap, self.cancelled.extend),
+            on_poll=self.polls.append,
             take=self._take,
             sees_to=lambda _queue, _due_ms: False,
         )
@@ -189,7 +193,29 @@ def test_what_no_server_has_signed_is_dropped(run, forge):
     run(test, "a", "b")
 
 
-@pytest.mark.parametrize("message", [b"soon emails \n", b" emails\n", b" emails :1\n", b"\xff\n", b"cancelled \xff"])
+def test_others_hear_of_a_poll_of_all_queues(run):
+    async def test(_, one, two, three):
+        one.notifier.notify_polled(PollOfAll(elapsed_seconds(), {"emails": 1000}, frozenset("12"), is_whole=True), 5000)
+        await until(lambda: two.polls and three.polls)
+        [news] = two.polls
+        assert (news.tells_empty("emails"), news.tells_empty("pins")) == (False, True)
+        assert one.polls == []
+
+    run(test, "a", "b", "c")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"polled 1 2 x 0 9",
+        b"polled x 2 x 0 9 ",
+        b"soon emails \n",
+        b" emails\n",
+        b" emails :1\n",
+        b"\xff\n",
+        b"cancelled \xff",
+    ],
+)
 def test_a_message_of_another_version_is_dropped(run, message):
     async def test(_, one, two):
         [listener] = one.notifier._others.values()
@@ -276,5 +302,5 @@ def test_each_server_has_a_rank_of_its_own_and_processes_of_one_share_it(run):
 
 
 def test_a_server_that_knows_of_no_other_has_all_turns():
-    notifier = ServerNotifier(None, "a", None, None, None, take=None, sees_to=None)
+    notifier = ServerNotifier(None, "a", None, None, None, on_poll=None, take=None, sees_to=None)
     assert (notifier.rank.number, notifier.rank.servers) == (0, 1)

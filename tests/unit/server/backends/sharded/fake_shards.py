@@ -10,7 +10,7 @@ from pinlater.model.jobs import JobRecord, Position, RecordPage
 from pinlater.model.queues import QueueSettings
 from pinlater.protocol.messages import IN_PROGRESS
 from pinlater.server.backends.records import Cancelled, Collected, Dequeued, Expired, KeptReport, Settled
-from pinlater.server.backends.sharded import CallResult, DuePriorities, ShardedStore, ShardSpec
+from pinlater.server.backends.sharded import CallResult, DuePriorities, ShardClock, ShardedStore, ShardSpec
 from pinlater.server.backends.token_bucket import Tokens
 
 ADDRESS = ("db1", 3306)
@@ -33,6 +33,7 @@ class MemoryShard:
         self.waiting = 0
         self.connections = 1
         self.ahead_ms = 0.0
+        self.clock = ShardClock()
         self.asked = [] if log is None else log
         self.gate = None
         self.running = 0
