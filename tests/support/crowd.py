@@ -15,16 +15,21 @@ class Crowd:
     """Threads, each with a client of its own.
 
     Args:
-        addresses: of servers on one store; the members are spread over them.
+        addresses: of servers on one store; the members are spread over them. Several, joined by commas, are one.
         queue: exists.
         producers: how many of them. Each job has a key, so that an enqueue that is repeated, for its answer was lost,
             stores only those again that were done meanwhile.
         consumers: how many of them.
         jobs: how many there will be in all.
         retries: further tries of a call that fails; without any, each failure is a fault.
+        wait: seconds that a dequeue waits for jobs.
+        lease: seconds that a job is held for; longer than anybody here needs.
+        pause: seconds between two enqueues of a producer.
     """
 
-    def __init__(self, addresses, queue, *, producers, consumers, jobs, retries=20):
+    def __init__(
+        self, addresses, queue, *, producers, consumers, jobs, retries=20, wait=0.5, lease=LEASE_SECONDS, pause=0.0
+    ):
         self.queue = queue
         self.jobs = jobs
         self.stored = set()
@@ -32,6 +37,8 @@ class Crowd:
         self.faults = []
         self._addresses = addresses
         self._retries = retries
+        self._wait, self._lease, self._pause = wait, lease, pause
+        self._stored_at, self._taken_at = {}, {}
         self._held = set()
         self._is_over = threading.Event()
         self._lock = threading.Lock()
@@ -65,6 +72,11 @@ class Crowd:
         assert set(self.done.values()) == {b"%d" % number for number in range(self.jobs)}
         assert len(self.done) <= self.jobs + spare
 
+    @property
+    def longest_wait(self):
+        """How many seconds a job was stored before somebody had it who has done it, at most."""
+        return max(self._taken_at[name] - at for name, at in self._stored_at.items())
+
     def _counts(self, client):
         return tuple(client.count(self.queue, state) for state in JobState)
 
@@ -82,11 +94,13 @@ class Crowd:
             names = client.enqueue_jobs(self.queue, jobs)
             with self._lock:
                 self.stored |= set(names)
+                self._stored_at |= dict.fromkeys(names, time.monotonic())
+            time.sleep(self._pause)
 
     def _consume(self, client, _):
         while not (self._is_over.is_set() or self.faults):
             try:
-                jobs = client.dequeue_jobs(self.queue, 7, wait=0.5, lease=LEASE_SECONDS)
+                jobs = client.dequeue_jobs(self.queue, 7, wait=self._wait, lease=self._lease)
             except CallError:
                 if self._retries:
                     continue  # its jobs will be due again
@@ -102,6 +116,7 @@ class Crowd:
             if again := names & self.done.keys():
                 raise AssertionError(f"{len(again)} jobs were handed out after their ack was answered")
             self._held |= names
+            self._taken_at |= dict.fromkeys(names, time.monotonic())
 
     def _settle(self, client, jobs):
         if jobs:
