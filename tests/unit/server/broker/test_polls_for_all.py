@@ -11,6 +11,7 @@ import pytest
 
 from pinlater.errors import NoHealthyShards, QueueNotFound
 from pinlater.model.attempts import DequeuedJob
+from pinlater.model.queues import QueueSettings
 from pinlater.server import clock as clocks
 from pinlater.server.backends.poll_intervals import POLLS_BESIDE_DATAGRAMS
 from pinlater.server.backends.poll_of_all import PollOfAll
@@ -19,6 +20,7 @@ from pinlater.server.backends.store import Capabilities
 from pinlater.server.broker import Broker, Caller, polling
 from pinlater.server.broker.dequeue import DequeueRequest
 from pinlater.server.limits.rate_limits import RateLimits
+from pinlater.server.limits.stored_limits import StoredLimits
 from pinlater.server.metrics.shard_state import ShardState
 from pinlater.server.peer_processes.job_offers import JobOffers
 from pinlater.server.peer_processes.poll_message import poll_in, poll_messages
@@ -83,6 +85,7 @@ class Server:
         self.own_id = b"%d" % self.number
         self.offers = self.broker.offers = JobOffers(self, self.broker.take_jobs, self.broker.sees_to)
         self.broker.poll_notifiers.append(self.notify_polled)
+        self.settings = StoredLimits(self, self, self.broker.on_deleted)
 
     def now_ms(self):
         return self.world.now_ms() + self.ahead_ms
@@ -125,6 +128,12 @@ class Server:
             self.world.jobs[shard, queue].remove(job)
         jobs = [DequeuedJob(f"{queue}:s{shard}:p1:1", b"", 1, 1, 0, job) for shard, job in taken]
         return Dequeued(jobs, later, has_more=False)
+
+    async def changed_queue_settings(self):
+        return {queue: QueueSettings() for _, queue in self.world.jobs}
+
+    def apply_stored(self, settings):
+        pass
 
     def jobs_arrived(self, queue, due_ms, locations):
         pass
@@ -182,6 +191,7 @@ def run(monkeypatch):
         async def whole():
             world = World()
             turns = [asyncio.create_task(server.take_turns()) for server in world.servers]
+            turns += [asyncio.create_task(server.settings.watch()) for server in world.servers]
             waits = {
                 (number, queue): world.servers[number].dequeue([queue])
                 for number in waiting_at
@@ -353,6 +363,18 @@ def test_what_a_dequeue_has_just_claimed_is_polled_for_soon_whatever_was_heard(r
         assert loop.time() - began <= 0.25
 
     run(scenario, waiting_at=[0])
+
+
+def test_a_queue_that_another_server_has_deleted_ends_the_wait_for_it(run):
+    async def scenario(world, waits):
+        for shard in SHARDS:
+            del world.jobs[shard, "q3"]
+        await asyncio.sleep(1.0)
+        for server in range(SERVERS):
+            assert isinstance(waits[server, "q3"].exception(), QueueNotFound)
+            assert not waits[server, "q4"].done()
+
+    run(scenario)
 
 
 def test_what_is_to_be_looked_at_again_is_not_left_out_for_an_older_poll(run):
