@@ -19,7 +19,7 @@ from pinlater.server.background.lost_workers import LostWorkers
 from pinlater.server.background.monitor import Monitor
 from pinlater.server.background.queue_sampler import QueueSampler, follow_completions, forget_missing_queues
 from pinlater.server.background.report_sampler import ReportSampler
-from pinlater.server.background.sampling import sample_repeatedly
+from pinlater.server.background.sampling import sample_repeatedly, sample_reports
 from pinlater.server.background.statistics_writer import StatisticsWriter
 from pinlater.server.background.store_sampler import StoreSampler
 from pinlater.server.background.workers_needed import WorkersNeededSampler
@@ -184,8 +184,8 @@ def background_tasks(config: ProcessConfig, components: Components) -> Iterator[
     seconds = settings.queue_metrics_seconds
     queues = QueueSampler(backend, metrics, components.store.now_ms, components.broker.is_paused)
     store = StoreSampler(backend, metrics)
-    workers = WorkersNeededSampler(backend, metrics)
-    reports = ReportSampler(backend, metrics, components.store.now_ms)
+    of_reports = WorkersNeededSampler(metrics).sample, ReportSampler(metrics, components.store.now_ms).sample
+    samples = queues.sample, store.sample, partial(sample_reports, backend, of_reports)
 
     async def sample() -> None:
         """Sample what concerns the whole server in one process, since pages sum the values of all processes."""
@@ -193,9 +193,7 @@ def background_tasks(config: ProcessConfig, components: Components) -> Iterator[
             metrics.certificate_expiry.source = lambda: config.certificates.expires_at
         for key, value in warning_thresholds(settings).items():
             metrics.warning_threshold.set(key, value)
-        await asyncio.gather(
-            *(sample_repeatedly(sampler.sample, seconds) for sampler in (queues, store, workers, reports)),
-        )
+        await asyncio.gather(*(sample_repeatedly(take, seconds) for take in samples))
 
     yield run_as_leader(config.folder / "sampler.lock", sample)
     notifier = server_notifier_of(config, components)

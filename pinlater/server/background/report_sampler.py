@@ -6,13 +6,13 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from pinlater.model.silence import SILENT_SECONDS
 from pinlater.protocol.codec import Codec
 from pinlater.protocol.guard import MalformedMessage
 from pinlater.protocol.messages import PinLaterWorker
-from pinlater.server.backends.store import Store
+from pinlater.server.backends.records import KeptReport
 from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.families import LabeledGauge
 
@@ -22,7 +22,7 @@ MOST_WORKERS = 100
 """Workers in one metric: those with the largest values. Most have none."""
 
 _REST_FACTOR = 99
-"""Rest after a sample for this many times as long as it took: large fleets send large reports."""
+"""Take no sample for this many times as long as the last one took: large fleets send large reports."""
 
 _LEAST_CLOCK_SECONDS = 1.0
 _LEAST_GROWTH_BYTES = 50 * 2**20
@@ -32,23 +32,24 @@ class ReportSampler:
     """Reads the reports of all workers.
 
     Args:
-        backend: the store, which keeps them.
         metrics: the gauges to set, and the queues that are sampled.
         now_ms: the clock of the store.
     """
 
-    def __init__(self, backend: Store, metrics: Metrics, now_ms: Callable[[], int]) -> None:
-        self._backend = backend
+    def __init__(self, metrics: Metrics, now_ms: Callable[[], int]) -> None:
+        self._rests_until = 0.0
         self._metrics = metrics
         self._now_ms = now_ms
         self._codec = Codec()
 
-    async def sample(self) -> None:
-        """Sample once; to be run by one process of a server."""
+    async def sample(self, reports: Iterable[KeptReport]) -> None:
+        """Sample once, given the reports; to be run by one process of a server."""
         began = time.perf_counter()
+        if began < self._rests_until:
+            return
         serving, clocks, growths = Counter[str](), dict[str, float](), dict[str, float]()
         oldest_ms = self._now_ms() - SILENT_SECONDS * 1000
-        for kept in await self._backend.reports():
+        for kept in reports:
             if kept.reported_at_ms < oldest_ms:
                 continue
             try:
@@ -67,7 +68,7 @@ class ReportSampler:
         self._set_serving(serving)
         _set(self._metrics.worker_clock_ahead_seconds, clocks, _LEAST_CLOCK_SECONDS)
         _set(self._metrics.worker_memory_growth_bytes, growths, _LEAST_GROWTH_BYTES)
-        await asyncio.sleep(_REST_FACTOR * (time.perf_counter() - began))
+        self._rests_until = time.perf_counter() + _REST_FACTOR * (time.perf_counter() - began)
 
     def _set_serving(self, serving: Mapping[str, int]) -> None:
         """Set the number of every queue that is sampled, to 0 where nobody serves it."""

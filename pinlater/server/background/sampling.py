@@ -4,10 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NoReturn
 
+from pinlater.server.backends.records import KeptReport
+from pinlater.server.backends.report_store import ReportStore
+
 log = logging.getLogger(__name__)
+
+
+_REST_FACTOR = 19
+"""Rest after the reports of workers were read and sampled for this many times as long as it took."""
+
+
+async def sample_reports(
+    backend: ReportStore, samples: Iterable[Callable[[Sequence[KeptReport]], Awaitable[None]]]
+) -> None:
+    """Read the reports of workers once, and take all samples of them."""
+    began = time.perf_counter()
+    reports = await backend.reports()
+    for sample in samples:
+        await sample(reports)
+    await asyncio.sleep(_REST_FACTOR * (time.perf_counter() - began))
 
 
 async def sample_repeatedly(sample: Callable[[], Awaitable[None]], interval_seconds: float) -> NoReturn:

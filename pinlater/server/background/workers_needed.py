@@ -15,7 +15,6 @@ from pinlater.protocol.conversion.workers import may_have_loads
 from pinlater.protocol.guard import MalformedMessage
 from pinlater.protocol.messages import PinLaterWorker
 from pinlater.server.backends.records import KeptReport
-from pinlater.server.backends.store import Store
 from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.recent import RecentRates
 
@@ -23,8 +22,6 @@ log = logging.getLogger(__name__)
 
 _GROWTH_SECONDS = 60.0
 """How far back the growth of a backlog looks: as far as the loads that workers report."""
-_REST_FACTOR = 19
-"""Rest after reading the reports for this many times as long as it took."""
 _ROUNDING = 1e-6
 
 
@@ -123,22 +120,19 @@ class WorkersNeededSampler:
     What is known of a queue is kept when its last worker is gone, so that queues scale to zero and back.
 
     Args:
-        backend: the store, which keeps the reports.
         metrics: the gauges to set, and the backlog.
         clock: monotonic seconds.
     """
 
-    backend: Store
     metrics: Metrics
     clock: Callable[[], float] = time.monotonic
     _codec: Codec = field(default_factory=Codec)
     _growth: RecentRates = field(default_factory=lambda: RecentRates(_GROWTH_SECONDS))
     _known: dict[str, tuple[float, float | None]] = field(default_factory=dict)  # targets and run times
 
-    async def sample(self) -> None:
-        """Sample once; to be run by one process of a server."""
-        started = time.perf_counter()
-        found = await self._work(await self.backend.reports())
+    async def sample(self, reports: Iterable[KeptReport]) -> None:
+        """Sample once, given the reports of all workers; to be run by one process of a server."""
+        found = await self._work(reports)
         backlogs = self.metrics.backlog_jobs.by_queue()
         growth = self._growth.add(self.clock(), backlogs)
         self._remember(found, backlogs)
@@ -159,7 +153,6 @@ class WorkersNeededSampler:
             )
             for gauge, value in zip(gauges, (need.slots(), work.slots, target), strict=True):
                 gauge.set(queue, value)
-        await asyncio.sleep(_REST_FACTOR * (time.perf_counter() - started))
 
     async def _work(self, kept: Iterable[KeptReport]) -> dict[str, QueueWork]:
         found: dict[str, QueueWork] = {}

@@ -1,23 +1,18 @@
 """What the metrics say of workers, by their reports."""
 
 import asyncio
+import itertools
 
 from pinlater.protocol.codec import Codec
 from pinlater.protocol.messages import PinLaterWorker, PinLaterWorkerProcess
 from pinlater.server.backends.records import KeptReport
+from pinlater.server.background import report_sampler
 from pinlater.server.background.report_sampler import MOST_WORKERS, ReportSampler
+from pinlater.server.background.sampling import sample_reports
 from pinlater.server.metrics import Metrics
 
 NOW_MS = 1_700_000_000_000
 MIB = 2**20
-
-
-class Store:
-    def __init__(self, *reports):
-        self.kept = reports
-
-    async def reports(self):
-        return self.kept
 
 
 def report(pid, *processes, age_ms=0, ahead_ms=0, **options):
@@ -40,7 +35,7 @@ def sampled(*reports, queues=("mail", "sms")):
     metrics = Metrics()
     for queue in queues:
         metrics.backlog_jobs.set(queue, 0)
-    asyncio.run(ReportSampler(Store(*reports), metrics, lambda: NOW_MS).sample())
+    asyncio.run(ReportSampler(metrics, lambda: NOW_MS).sample(reports))
     return metrics
 
 
@@ -75,3 +70,31 @@ def test_of_very_many_workers_the_worst_are_shown():
     shown = metrics.worker_clock_ahead_seconds.by_queue()
     assert len(shown) == MOST_WORKERS
     assert "web 0" not in shown
+
+
+def test_a_large_sample_is_not_taken_again_soon(monkeypatch):
+    clock = itertools.count(step=2.0)
+    monkeypatch.setattr(report_sampler.time, "perf_counter", lambda: next(clock))
+    metrics = Metrics()
+    sampler = ReportSampler(metrics, lambda: NOW_MS)
+    shown = []
+    for ahead_ms in (7_000, *[9_000] * 250):
+        asyncio.run(sampler.sample([report(1, ahead_ms=ahead_ms)]))
+        shown.append(metrics.worker_clock_ahead_seconds.by_queue()["web 1"])
+    assert 100 < shown.count(7) < 250  # the first took some looks at the clock, of 2 s each
+    assert shown[-1] == 9
+
+
+def test_reports_are_read_once_for_all_samples():
+    taken, read = [], []
+
+    class Store:
+        async def reports(self):
+            read.append([report(1)])
+            return read[-1]
+
+    async def sample(reports):
+        taken.append(reports)
+
+    asyncio.run(sample_reports(Store(), [sample, sample]))
+    assert taken == read * 2

@@ -9,6 +9,7 @@ import pytest
 from pinlater.protocol.codec import Codec
 from pinlater.protocol.messages import PinLaterQueueLoad, PinLaterWorker
 from pinlater.server.backends.records import KeptReport
+from pinlater.server.background.sampling import sample_reports
 from pinlater.server.background.workers_needed import Need, WorkersNeededSampler
 from pinlater.server.metrics import Metrics
 
@@ -135,7 +136,7 @@ class Sampled:
     def __init__(self, *workers, backlog=None):
         self.metrics, self.store, self.now = Metrics(), Store(*workers), 1000.0
         self.backlog(**({"mail": 0} if backlog is None else backlog))
-        self.sampler = WorkersNeededSampler(self.store, self.metrics, clock=lambda: self.now)
+        self.sampler = WorkersNeededSampler(self.metrics, clock=lambda: self.now)
         self.sample()
 
     def backlog(self, **queues):
@@ -146,7 +147,7 @@ class Sampled:
     def sample(self, *workers, seconds=15):
         self.store.workers = list(workers) or self.store.workers
         self.now += seconds
-        asyncio.run(self.sampler.sample())
+        asyncio.run(sample_reports(self.store, [self.sampler.sample]))
         return self.metrics.workers_needed.by_queue()
 
 
