@@ -66,7 +66,7 @@ class MaintenanceWork(NamedTuple):
         return self.first_minute if resolution == MINUTE else self.first_hour
 
 
-class _Found(NamedTuple):
+class _Answer(NamedTuple):
     """What a query has found: work, and what a poll of all queues was to tell, or why it does not."""
 
     work: MaintenanceWork
@@ -87,7 +87,7 @@ class MaintenanceProbe:
         bind = database.queries.bind
         statistics = (bind("first_statistics", resolution=resolution) for resolution in (MINUTE, HOUR))
         self._queries = [*map(bind, _QUERIES), *statistics]
-        self._reading: asyncio.Task[_Found] | None = None
+        self._reading: asyncio.Task[_Answer] | None = None
         self._within_ms: int | None = None
 
     async def find(self) -> MaintenanceWork:
@@ -106,13 +106,13 @@ class MaintenanceProbe:
             return poll
         raise poll or UnknownError("another call has taken this poll")
 
-    async def _share(self) -> _Found:
+    async def _share(self) -> _Answer:
         if self._reading is None:
             self._reading = asyncio.create_task(self._read())
             self._reading.add_done_callback(self._end)
         return await asyncio.shield(self._reading)
 
-    async def _read(self) -> _Found:
+    async def _read(self) -> _Answer:
         within_ms, self._within_ms = self._within_ms, None
         poll: ShardPoll | UnknownError | None = None
         if within_ms is not None:
@@ -121,9 +121,9 @@ class MaintenanceProbe:
             except UnknownError as error:  # what polls are too long for keeps no claim from expiring
                 poll = error
         [row] = await self._database.rows(one_row(self._queries))
-        return _Found(MaintenanceWork(*row), poll)
+        return _Answer(MaintenanceWork(*row), poll)
 
-    async def _read_all(self, within_ms: int) -> _Found:
+    async def _read_all(self, within_ms: int) -> _Answer:
         database, asked_at = self._database, elapsed_seconds()
         works, clock = len(self._queries), database.clock_queries
         rows: Sequence[Any] = ()
@@ -143,9 +143,9 @@ class MaintenanceProbe:
         first: dict[str, int] = {}
         for *_, name, due_ms in dues:
             first[name] = min(due_ms, first.get(name, due_ms))
-        return _Found(MaintenanceWork(*last[:works]), ShardPoll(asked_at, first))
+        return _Answer(MaintenanceWork(*last[:works]), ShardPoll(asked_at, first))
 
-    def _end(self, reading: asyncio.Task[_Found]) -> None:
+    def _end(self, reading: asyncio.Task[_Answer]) -> None:
         self._reading = None
         if not reading.cancelled():
             reading.exception()  # if all callers were cancelled, nobody else asks for it
