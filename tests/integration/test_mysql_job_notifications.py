@@ -3,11 +3,10 @@
 import asyncio
 import itertools
 from contextlib import suppress
-from functools import partial
 
 import pytest
 
-from pinlater.server.backends.listeners import Listener, StoreListeners
+from pinlater.server.backends.listeners import Listener
 from pinlater.server.backends.mysql import MysqlOptions, MysqlShardFactory
 from pinlater.server.backends.poll_intervals import PollIntervals
 from pinlater.server.backends.records import Claim
@@ -15,10 +14,9 @@ from pinlater.server.backends.sharded import ShardedStore, ShardSpec, meet_serve
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker.dequeue import DequeueRequest
 from pinlater.server.limits.rate_limits import RateLimits
-from pinlater.server.peer_processes.server_notifier import ServerNotifier
 from tests.support.bench import QUEUE, START_MS, ack_of, new_job
 from tests.support.mariadb_service import shared_service
-from tests.support.mysql_bench import endpoint_of, fresh_prefix
+from tests.support.mysql_bench import endpoint_of, fresh_prefix, make_notifier
 
 NEVER = PollIntervals(3600.0, 3600.0)
 
@@ -42,17 +40,8 @@ class Server:
         self.store = ShardedStore("mysql", factory, poll_intervals=NEVER)
         self.store.update([ShardSpec(name, endpoint) for name in ("1", "2")])
         self.broker = Broker(self.store, RateLimits(), clock)
-        listeners = StoreListeners((endpoint.host, endpoint.port), partial(meet_servers, self.store.group))
-        self.notifier = ServerNotifier(
-            listeners,
-            f"server {next(self.numbers)}",
-            self.broker.on_remote_jobs,
-            self.broker.on_gap,
-            self.broker.cancellations.record,
-            on_poll=self.broker.on_poll,
-            take=self.broker.take_jobs,
-            sees_to=self.broker.sees_to,
-        )
+        name = f"server {next(self.numbers)}"
+        self.notifier = make_notifier(self.broker, self.store.group, endpoint, name)
         self.broker.notifiers.append(self.notifier.notify)
         self.broker.offers = self.notifier.offers
         self.task = asyncio.ensure_future(self.notifier.run())

@@ -8,7 +8,6 @@ from functools import partial
 import pytest
 
 from pinlater.model.keys import JobKey
-from pinlater.server.backends.listeners import StoreListeners
 from pinlater.server.backends.mysql import MysqlOptions, MysqlShardFactory
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.queries import Queries
@@ -19,7 +18,6 @@ from pinlater.server.backends.sharded import (
     ShardedStore,
     ShardSpec,
     StoreClock,
-    meet_servers,
     poll_all,
 )
 from pinlater.server.backends.statistics_buffer import StatisticsBuffer
@@ -30,11 +28,10 @@ from pinlater.server.clock import elapsed_seconds
 from pinlater.server.config.settings import Settings
 from pinlater.server.limits.rate_limits import RateLimits
 from pinlater.server.metrics import Metrics
-from pinlater.server.peer_processes.server_notifier import ServerNotifier
 from tests.support.bench import new_job
 from tests.support.fleets import mysql_fleets
 from tests.support.mariadb_service import shared_service
-from tests.support.mysql_bench import endpoint_of, fresh_prefix
+from tests.support.mysql_bench import endpoint_of, fresh_prefix, make_notifier
 
 QUEUES = [f"idle{number}" for number in range(60)]
 WITHIN_MS = 3000
@@ -193,16 +190,8 @@ class Server:
         )
         self.store.update([ShardSpec(name, endpoint) for name in ("1", "2")])
         self.broker = Broker(self.store, RateLimits(), clock.now_ms, poll_all=partial(poll_all, self.store.group))
-        self.notifier = ServerNotifier(
-            StoreListeners((endpoint.host, endpoint.port), partial(meet_servers, self.store.group)),
-            f"server {next(self.numbers)}",
-            self.broker.on_remote_jobs,
-            self.broker.on_gap,
-            self.broker.cancellations.record,
-            on_poll=self.broker.on_poll,
-            take=self.broker.take_jobs,
-            sees_to=self.broker.sees_to,
-        )
+        name = f"server {next(self.numbers)}"
+        self.notifier = make_notifier(self.broker, self.store.group, endpoint, name)
         self.broker.offers = self.notifier.offers
         self.broker.poll_notifiers.append(self.notify_polled)
         self.rounds = 0

@@ -4,12 +4,15 @@ import asyncio
 import itertools
 import os
 from contextlib import suppress
+from functools import partial
 
 from pinlater.errors import ServiceError
+from pinlater.server.backends.listeners import StoreListeners
 from pinlater.server.backends.mysql import MysqlOptions, MysqlShardFactory
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.endpoint import MysqlEndpoint
-from pinlater.server.backends.sharded import ShardedStore, ShardSpec
+from pinlater.server.backends.sharded import ShardedStore, ShardSpec, meet_servers
+from pinlater.server.peer_processes.server_notifier import ServerNotifier
 from tests.support.bench import QUEUE, START_MS
 from tests.support.mariadb_service import shared_service
 
@@ -35,6 +38,20 @@ def make_fleet(endpoints, clock, *, prefix, connections=8, **options):
     fleet = ShardedStore("mysql", factory)
     fleet.update([ShardSpec(str(number), endpoint) for number, endpoint in enumerate(endpoints, 1)])
     return fleet
+
+
+def make_notifier(broker, group, endpoint, name):
+    """Return what notifies the other servers of a broker's jobs; its shards keep their list."""
+    return ServerNotifier(
+        StoreListeners((endpoint.host, endpoint.port), partial(meet_servers, group)),
+        name,
+        broker.on_remote_jobs,
+        broker.on_gap,
+        broker.cancellations.record,
+        on_poll=broker.on_poll,
+        take=broker.take_jobs,
+        sees_to=broker.sees_to,
+    )
 
 
 class ConnectionKills:

@@ -53,19 +53,21 @@ class Store:
         pass
 
 
+async def run_until(monitor, store, calls):
+    """Run a monitor until it has asked a store so often."""
+    task = asyncio.create_task(monitor.run())
+    async with asyncio.timeout(20):
+        while store.calls < calls:
+            await asyncio.sleep(0.001)
+    task.cancel()
+
+
 def test_a_store_that_is_away_is_asked_again_and_complained_of_once(caplog):
     store = Store(away={*range(2, 6), *range(8, 11)})
     monitor = Monitor(store, store, Settings(monitor_interval_seconds=0.001), Metrics(), StatisticsBuffer())
 
-    async def run():
-        task = asyncio.create_task(monitor.run())
-        async with asyncio.timeout(20):
-            while store.calls < 12:
-                await asyncio.sleep(0.001)
-        task.cancel()
-
     with caplog.at_level(logging.WARNING):
-        asyncio.run(run())
+        asyncio.run(run_until(monitor, store, 12))
     assert [record.getMessage().count("no shard answers") for record in caplog.records] == [1, 1]
 
 
@@ -102,14 +104,7 @@ def test_all_queues_are_polled_at_each_turn_not_with_each_batch():
     store.reap_again = 3
     monitor = Monitor(store, store, settings, Metrics(), StatisticsBuffer())
 
-    async def run():
-        task = asyncio.create_task(monitor.run())
-        async with asyncio.timeout(20):
-            while store.calls < 4:
-                await asyncio.sleep(0.001)
-        task.cancel()
-
-    asyncio.run(run())
+    asyncio.run(run_until(monitor, store, 4))
     assert store.polls == 1
 
 
@@ -117,12 +112,5 @@ def test_expired_claims_count_as_failures_of_their_group():
     store, statistics = Store(away=(), expired=[Expired("mail", 3, 1)]), StatisticsBuffer()
     monitor = Monitor(store, store, Settings(monitor_interval_seconds=0.001), Metrics(), statistics)
 
-    async def run():
-        task = asyncio.create_task(monitor.run())
-        async with asyncio.timeout(20):
-            while store.calls < 2:
-                await asyncio.sleep(0.001)
-        task.cancel()
-
-    asyncio.run(run())
+    asyncio.run(run_until(monitor, store, 2))
     assert statistics.take()[StatisticsKind.FAILURE, "mail", str(CLAIM_EXPIRED.group)][FAILED] == 4
