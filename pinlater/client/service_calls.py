@@ -69,6 +69,7 @@ class ServiceCalls(ABC):
         paused: bool | None = None,
         jobs_per_second: float | None = None,
         max_running: int | None = None,
+        shards: int | None = None,
     ) -> None:
         """Pause or resume a queue, or limit it; all servers of the store heed it within a second.
 
@@ -77,12 +78,15 @@ class ServiceCalls(ABC):
             paused: whether nothing is to be handed out; None leaves it as it is.
             jobs_per_second: most jobs handed out a second; 0 takes the limit away, None leaves it as it is.
             max_running: most jobs claimed at once; likewise.
+            shards: how many shards new jobs without a key go to; -1: as many as the load needs, 0: all, None: as it is.
 
         Raises:
             ProtocolError: the server is one of the original, which does not know this call.
         """
         self._execute(
-            self._calls.change_queue(name, paused=paused, jobs_per_second=jobs_per_second, max_running=max_running)
+            self._calls.change_queue(
+                name, paused=paused, jobs_per_second=jobs_per_second, max_running=max_running, shards=shards
+            )
         )
 
     def oldest_due(self, queues: Iterable[str] = ()) -> dict[str, int]:

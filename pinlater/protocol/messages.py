@@ -326,6 +326,9 @@ class PinLaterQueueSettings(Payload):
     maxJobsPerSecond: float | None = field(2, DOUBLE, default=None)
     maxRunning: int | None = field(3, I32, default=None)
     isFromFile: bool = field(4, BOOL, default=False)
+    shards: int | None = field(5, I32, default=None)
+    shardsByLoad: int | None = field(6, I32, default=None)
+    activeShards: list[str] | None = field(7, (LIST, STRING), default=None)
 
 
 @payload
@@ -334,6 +337,7 @@ class PinLaterChangeQueueSettingsRequest(Payload):
     isPaused: bool | None = field(2, BOOL, default=None)
     maxJobsPerSecond: float | None = field(3, DOUBLE, default=None)
     maxRunning: int | None = field(4, I32, default=None)
+    shards: int | None = field(5, I32, default=None)
 
 
 @payload

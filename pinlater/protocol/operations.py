@@ -73,6 +73,7 @@ class Calls(ReportCalls):
         paused: bool | None = None,
         jobs_per_second: float | None = None,
         max_running: int | None = None,
+        shards: int | None = None,
     ) -> Arguments:
         """Pause or resume a queue, or limit it; all servers of the store heed it within a second.
 
@@ -81,8 +82,9 @@ class Calls(ReportCalls):
             paused: whether nothing is to be handed out; None leaves it as it is.
             jobs_per_second: most jobs handed out a second; 0 takes the limit away, None leaves it as it is.
             max_running: most jobs claimed at once; likewise.
+            shards: how many shards new jobs without a key go to; -1: as many as the load needs, 0: all, None: as it is.
         """
-        return (messages.PinLaterChangeQueueSettingsRequest(name, paused, jobs_per_second, max_running),)
+        return (messages.PinLaterChangeQueueSettingsRequest(name, paused, jobs_per_second, max_running, shards),)
 
     @addition("getOldestDueTimestamps", queue_conversion.moments)
     def oldest_due(self, queues: Iterable[str] = ()) -> Arguments:

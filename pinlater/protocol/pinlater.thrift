@@ -422,7 +422,7 @@ struct PinLaterImportJobsRequest {
   2: required list<PinLaterJobInfo> jobs,
 }
 
-// Addition: what holds a queue's jobs back, on all servers of a store.
+// Addition: what holds a queue's jobs back and where new ones go, on all servers of a store.
 struct PinLaterQueueSettings {
   1: optional bool isPaused = false,
   // Of all servers together; absent = no limit.
@@ -431,6 +431,12 @@ struct PinLaterQueueSettings {
   3: optional i32 maxRunning,
   // The server's file of rate limits names the queue, and wins over isPaused and maxJobsPerSecond.
   4: optional bool isFromFile = false,
+  // Shards that new jobs go to, those with a key aside; -1 = as many as the load needs, absent = all.
+  5: optional i32 shards,
+  // If shards is -1: how many that is; absent = not known yet.
+  6: optional i32 shardsByLoad,
+  // The names of these shards; absent = all.
+  7: optional list<string> activeShards,
 }
 
 // Addition. What is absent stays as it is; a limit of 0 takes the limit away.
@@ -439,6 +445,7 @@ struct PinLaterChangeQueueSettingsRequest {
   2: optional bool isPaused,
   3: optional double maxJobsPerSecond,
   4: optional i32 maxRunning,
+  5: optional i32 shards,
 }
 
 // Addition: a job that a worker says it runs.

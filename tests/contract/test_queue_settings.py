@@ -1,9 +1,9 @@
-"""What holds a queue's jobs back: kept with the queue; the number of running jobs is heeded by the store itself."""
+"""What holds a queue's jobs back, and where new ones go: kept with the queue; running jobs are counted by the store."""
 
 import pytest
 
 from pinlater.errors import QueueNotFound
-from pinlater.model.queues import QueueChange, QueueSettings
+from pinlater.model.queues import FOLLOWS_LOAD, QueueChange, QueueSettings
 from tests.support.bench import LEASE_MS, QUEUE, new_job
 
 
@@ -30,6 +30,21 @@ def test_each_setting_changes_by_itself(backend):
     assert settings(backend) == QueueSettings()
 
 
+def test_the_number_of_shards_and_what_it_is_by_load_are_two_settings(backend):
+    change(backend, shards=3, max_running=4)
+    assert settings(backend) == QueueSettings(max_running=4, shards=3)
+    change(backend, shards=FOLLOWS_LOAD)
+    assert settings(backend).shard_count is None, "nobody has looked at the load yet"
+    change(backend, shards_by_load=2)
+    assert settings(backend) == QueueSettings(max_running=4, shards=FOLLOWS_LOAD, shards_by_load=2)
+    assert settings(backend).shard_count == 2
+    change(backend, shards=5, shards_by_load=0)
+    change(backend, shards_by_load=7)
+    assert settings(backend).shard_count == 5, "a server decides too late about a queue that has a fixed number now"
+    change(backend, shards=0)
+    assert settings(backend).shard_count is None
+
+
 def test_settings_are_those_of_one_queue_and_go_with_it(backend):
     backend.create_queue("thumbnails")
     change(backend, max_running=1)
@@ -43,9 +58,10 @@ def test_settings_are_those_of_one_queue_and_go_with_it(backend):
 
 
 def test_settings_survive_a_crash(backend):
-    change(backend, is_paused=True, jobs_per_second=1.5, max_running=7)
+    change(backend, is_paused=True, jobs_per_second=1.5, max_running=7, shards=FOLLOWS_LOAD, shards_by_load=3)
+    before = settings(backend)
     backend.crash()
-    assert settings(backend) == QueueSettings(is_paused=True, jobs_per_second=1.5, max_running=7)
+    assert settings(backend) == before == QueueSettings(True, 1.5, 7, shards=FOLLOWS_LOAD, shards_by_load=3)
 
 
 def test_of_no_queue(backend):

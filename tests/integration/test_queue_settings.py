@@ -8,6 +8,7 @@ import pytest
 
 from pinlater.client import Ack, Client, NewJob, QueueSettings
 from pinlater.errors import DequeueRateLimited, QueueNotFound, UnknownError
+from pinlater.model.queues import FOLLOWS_LOAD
 from tests.support.server import ServerProcess
 
 
@@ -119,4 +120,16 @@ def test_what_is_no_limit_is_refused(client, wrong):
         client.change_queue("pins", **wrong)
     with pytest.raises(QueueNotFound):
         client.change_queue("nowhere", paused=True)
+    assert client.queue_settings()["pins"] == QueueSettings()
+
+
+def test_the_number_of_shards_is_kept_where_there_is_but_one(client):
+    for shards in (3, FOLLOWS_LOAD):
+        client.change_queue("pins", shards=shards)
+        assert client.queue_settings()["pins"] == QueueSettings(shards=shards)
+        client.change_queue("pins", max_running=0)
+        assert client.queue_settings()["pins"].shards == shards
+    with pytest.raises(UnknownError, match="-2 is not a number of shards; use 1 or more, 0 for all, or -1 for auto"):
+        client.change_queue("pins", shards=-2)
+    client.change_queue("pins", shards=0)
     assert client.queue_settings()["pins"] == QueueSettings()

@@ -40,8 +40,8 @@ CancelledRequest  1 sinceTimestampMillis i64, 2 waitMillis i32
 CancelledJobs     1 jobDescriptors list<string>, 2 serverTimestampMillis i64
 ReleaseRequest    1 queueName string, 2 claimSource string
 ImportRequest     1 queueName string, 2 jobs list<JobInfo>
-QueueSettings     1 isPaused bool, 2 maxJobsPerSecond double, 3 maxRunning i32, 4 isFromFile bool
-ChangeRequest     1 queueName string, 2 isPaused bool, 3 maxJobsPerSecond double, 4 maxRunning i32
+QueueSettings     1 isPaused bool, 2 maxJobsPerSecond double, 3 maxRunning i32, 4 isFromFile bool, 5 shards i32, 6 shardsByLoad i32, 7 activeShards list<string>
+ChangeRequest     1 queueName string, 2 isPaused bool, 3 maxJobsPerSecond double, 4 maxRunning i32, 5 shards i32
 RunningJob        1 jobDescriptor string, 2 startedAtTimestampMillis i64
 JobClass          1 className string, 2 queueName string, 3 priority i32, 4 attempts i32, 5 bodySchema string
 WorkerProcess     1 pid i32, 2 pool string, 3 queueNames list<string>, 4 startedAtTimestampMillis i64, 5 memoryBytes i64, 6 jobsAtOnce i32, 7 jobsEnded i64, 8 runningJobs list<RunningJob>

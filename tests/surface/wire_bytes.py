@@ -160,7 +160,7 @@ CALLS = {
     "getQueueSettings": lambda client: client.queue_settings(),
     "changeQueueSettings minimal": lambda client: client.change_queue("mail"),
     "changeQueueSettings full": lambda client: client.change_queue(
-        "mail", paused=True, jobs_per_second=2.5, max_running=8
+        "mail", paused=True, jobs_per_second=2.5, max_running=8, shards=4
     ),
     "reportWorker minimal": lambda client: client.report_worker(WorkerReport("worker-1", "host"), 0),
     "reportWorker full": lambda client: client.report_worker(REPORT, 60),

@@ -6,14 +6,19 @@ from typing import Any
 
 from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.protocol import messages
-from pinlater.protocol.conversion.record_map import RecordMap
+from pinlater.protocol.conversion.record_map import Conversion, RecordMap
 from pinlater.protocol.conversion.values import present
 
-QUEUE_SETTINGS = RecordMap(messages.PinLaterQueueSettings, QueueSettings)
+_STORED = ("isPaused", "maxJobsPerSecond", "maxRunning", "shards")
 
-QUEUE_CHANGE = RecordMap(
-    messages.PinLaterChangeQueueSettingsRequest, QueueChange, order=("isPaused", "maxJobsPerSecond", "maxRunning")
+QUEUE_SETTINGS = RecordMap(
+    messages.PinLaterQueueSettings,
+    QueueSettings,
+    {"activeShards": Conversion(lambda names: tuple(names or ()), lambda names: list(names) or None)},
+    order=(*_STORED, "shardsByLoad", "isFromFile", "activeShards"),
 )
+
+QUEUE_CHANGE = RecordMap(messages.PinLaterChangeQueueSettingsRequest, QueueChange, order=_STORED)
 
 
 def names(reply: Any) -> set[str]:

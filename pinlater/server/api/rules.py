@@ -19,7 +19,7 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey
 from pinlater.model.messages import MAX_MESSAGE_NAME_CHARACTERS, Message, Parent
-from pinlater.model.queues import QueueChange
+from pinlater.model.queues import FOLLOWS_LOAD, QueueChange
 from pinlater.model.rates import parse_rate
 from pinlater.model.unique import OnDuplicate, UniqueRule
 from pinlater.protocol import messages as wire
@@ -306,15 +306,17 @@ def queue_change(request: wire.PinLaterChangeQueueSettingsRequest) -> QueueChang
     """Convert and validate a change of queue settings.
 
     Raises:
-        UnknownError: a limit is negative or not a number.
+        UnknownError: a limit or a number of shards is negative or not a number.
     """
     change = QUEUE_CHANGE.record(request)
-    _, rate, most = change
+    _, rate, most, shards, _ = change
     if rate is not None and not 0 <= rate < math.inf:
         raise UnknownError(f"{rate} is not a rate limit; use jobs per second above 0, or 0 for no limit")
     if most is not None and most < 0:
         raise UnknownError(f"{most} is not a limit of running jobs; use a number above 0, or 0 for no limit")
-    return change
+    if shards is not None and shards < FOLLOWS_LOAD:
+        raise UnknownError(f"{shards} is not a number of shards; use 1 or more, 0 for all, or {FOLLOWS_LOAD} for auto")
+    return change if shards is None else change._replace(shards_by_load=0)  # which is found anew
 
 
 def too_large(what: str, body: bytes, limit: int) -> EnqueueRejected:

@@ -136,7 +136,7 @@ def test_our_additions_are_optional_and_have_high_ids():
         "PinLaterLookupJobRequest": 2, "PinLaterJobInfo": 10, "PinLaterGetJobCountRequest": 5,
         "PinLaterScanJobsRequest": 7, "PinLaterScanJobsResponse": 2, "PinLaterRetryFailedJobsRequest": 5,
         "PinLaterDeleteJobsRequest": 5, "PinLaterException": 2, "PinLaterReleaseClaimsRequest": 2,
-        "PinLaterImportJobsRequest": 2, "PinLaterQueueSettings": 4, "PinLaterChangeQueueSettingsRequest": 4,
+        "PinLaterImportJobsRequest": 2, "PinLaterQueueSettings": 7, "PinLaterChangeQueueSettingsRequest": 5,
         "PinLaterUnknownJobs": 4, "PinLaterRunJobsNowRequest": 2, "PinLaterScheduleJobsRequest": 3,
         "PinLaterRunningJob": 2, "PinLaterWorkerProcess": 9, "PinLaterWorker": 14, "PinLaterReportWorkerRequest": 2,
         "PinLaterJobClass": 5,

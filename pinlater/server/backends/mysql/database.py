@@ -27,7 +27,7 @@ from pinlater.server.backends.sharded import ClockRecord, ShardClock
 
 _T = TypeVar("_T")
 
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 
 CALL_SECONDS = 8.0
 """Timeout for a call outside a group commit, retries included."""

@@ -62,14 +62,16 @@ INSERT INTO {db}.queues (name, created_at) VALUES (:name, :now) ON DUPLICATE KEY
 UPDATE {db}.queues SET name = NULL WHERE name = :name
 
 -- name: queue_settings
-SELECT name, is_paused, jobs_per_second, max_running FROM {db}.queues WHERE name IS NOT NULL
+SELECT name, is_paused, jobs_per_second, max_running, shards, shards_by_load
+FROM {db}.queues WHERE name IS NOT NULL
 
 -- name: settings_of_queue
 -- Locked, since they are changed next.
-SELECT is_paused, jobs_per_second, max_running FROM {db}.queues WHERE name = :name FOR UPDATE
+SELECT is_paused, jobs_per_second, max_running, shards, shards_by_load FROM {db}.queues WHERE name = :name FOR UPDATE
 
 -- name: change_queue_settings
-UPDATE {db}.queues SET is_paused = :is_paused, jobs_per_second = :jobs_per_second, max_running = :max_running
+UPDATE {db}.queues SET is_paused = :is_paused, jobs_per_second = :jobs_per_second, max_running = :max_running,
+    shards = :shards, shards_by_load = :shards_by_load
 WHERE name = :name
 
 -- name: share_queues

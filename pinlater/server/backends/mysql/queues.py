@@ -79,7 +79,7 @@ class MysqlQueues:
     async def settings(self) -> dict[str, QueueSettings]:
         """Return the settings of all queues."""
         rows = await self._database.rows(self._database.queries.bind("queue_settings"))
-        return {name: QueueSettings(bool(is_paused), rate, most) for name, is_paused, rate, most in rows}
+        return {name: QueueSettings(bool(is_paused), *others) for name, is_paused, *others in rows}
 
     async def change_settings(self, name: str, changes: QueueChange) -> None:
         """Change the settings of a queue.
@@ -92,14 +92,16 @@ class MysqlQueues:
             rows = await transaction.rows("settings_of_queue", name=name)
             if not rows:
                 raise queue_not_found(name)
-            is_paused, rate, most, _ = changes.applied_to(QueueSettings(*rows[0]))
+            settings = changes.applied_to(QueueSettings(*rows[0]))
             await transaction.run_and_commit(
                 transaction.bind(
                     "change_queue_settings",
                     name=name,
-                    is_paused=bool(is_paused),
-                    jobs_per_second=rate,
-                    max_running=most,
+                    is_paused=bool(settings.is_paused),
+                    jobs_per_second=settings.jobs_per_second,
+                    max_running=settings.max_running,
+                    shards=settings.shards,
+                    shards_by_load=settings.shards_by_load,
                 )
             )
 

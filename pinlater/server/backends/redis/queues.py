@@ -97,9 +97,8 @@ def _argument(value: float | None) -> str:
     return "" if value is None else repr(value + 0)
 
 
-def _parse_settings(is_paused: bytes | None, rate: bytes | None, max_running: bytes | None) -> QueueSettings:
+def _parse_settings(is_paused: bytes | None, rate: bytes | None, *numbers: bytes | None) -> QueueSettings:
+    max_running, shards, shards_by_load = (None if number is None else int(number) for number in numbers)
     return QueueSettings(
-        is_paused is not None,
-        None if rate is None else float(rate),
-        None if max_running is None else int(max_running),
+        is_paused is not None, None if rate is None else float(rate), max_running, shards, shards_by_load
     )

@@ -22,7 +22,7 @@ from pinlater.server.backends.unavailable import StoreUnavailable
 
 log = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 
 CHECKPOINT_PAGES = 4000
 """The log is copied to the database when it has so many, 16 MB: pages that change often are copied once."""

@@ -636,15 +636,15 @@ SELECT id FROM queues WHERE name IS NULL
 INSERT INTO queues (name, created_at) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING
 
 -- name: queue_settings
-SELECT name, is_paused, jobs_per_second, max_running FROM queues WHERE name IS NOT NULL
+SELECT name, is_paused, jobs_per_second, max_running, shards, shards_by_load FROM queues WHERE name IS NOT NULL
 
 -- name: settings_of_queue
 -- ?1 queue id.
-SELECT is_paused, jobs_per_second, max_running FROM queues WHERE id = ?1
+SELECT is_paused, jobs_per_second, max_running, shards, shards_by_load FROM queues WHERE id = ?1
 
 -- name: change_queue_settings
--- ?1 queue id, ?2 whether it is paused, ?3 jobs a second, ?4 running at once.
-UPDATE queues SET is_paused = ?2, jobs_per_second = ?3, max_running = ?4 WHERE id = ?1
+-- ?1 queue id, ?2 whether it is paused, ?3 jobs a second, ?4 running at once, ?5 shards, ?6 shards by load.
+UPDATE queues SET is_paused = ?2, jobs_per_second = ?3, max_running = ?4, shards = ?5, shards_by_load = ?6 WHERE id = ?1
 
 -- name: queue_id
 SELECT id FROM queues WHERE name = ?1

@@ -32,14 +32,14 @@ def change(transaction: SqliteTransaction, requests: Sequence[ChangeRequest]) ->
     """Carry out each request."""
     for queue_id, wanted in requests:
         for row in transaction.rows(QUERIES["settings_of_queue"], (queue_id,)):
-            transaction.run(QUERIES["change_queue_settings"], (queue_id, *wanted.applied_to(QueueSettings(*row))[:3]))
+            transaction.run(QUERIES["change_queue_settings"], (queue_id, *wanted.applied_to(QueueSettings(*row))[:5]))
     return [None for _ in requests]
 
 
 def settings(connection: sqlite3.Connection) -> dict[str, QueueSettings]:
     """Return the settings of all queues."""
     rows = connection.execute(QUERIES["queue_settings"]).fetchall()
-    return {name: QueueSettings(bool(is_paused), rate, most) for name, is_paused, rate, most in rows}
+    return {name: QueueSettings(bool(is_paused), *others) for name, is_paused, *others in rows}
 
 
 def drop(transaction: SqliteTransaction, requests: Sequence[str]) -> list[None]:

@@ -1,7 +1,7 @@
--- Changes the settings of a queue. ARGV[2] "1" or "0": paused or not; [3] jobs per second; [4] jobs running at once.
--- An empty value leaves the setting as it is, "0" removes it.
+-- Changes the settings of a queue. ARGV[2] "1" or "0": paused or not; [3] jobs per second; [4] jobs running at once;
+-- [5] shards; [6] shards by load. An empty value leaves the setting as it is, "0" removes it.
 -- parts: when_full
-for at, name in ipairs({'is_paused', 'jobs_per_second', 'max_running'}) do
+for at, name in ipairs({'is_paused', 'jobs_per_second', 'max_running', 'shards', 'shards_by_load'}) do
   local wanted = ARGV[at + 1]
   if wanted ~= '' then
     if tonumber(wanted) == 0 then
