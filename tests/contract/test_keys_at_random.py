@@ -10,6 +10,7 @@ import pytest
 
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey
+from pinlater.model.queues import QueueChange
 from pinlater.model.rates import parse_rate
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from tests.support.bench import LEASE_MS, QUEUE, new_job
@@ -137,6 +138,12 @@ class RandomCalls:
             if record is not None and record.state == PENDING
         ]
 
+    def resize(self):
+        """Let the queue use another number of shards, as far as there are several."""
+        count = self.random.randint(0, 2)
+        self.bench.change_queue_settings(QUEUE, QueueChange(shards=count))
+        self.bench.backend.apply_settings(self.bench.queue_settings())
+
     def pass_time(self):
         self.bench.clock.advance(self.random.choice([1, 100, 4000]))
 
@@ -170,8 +177,8 @@ class RandomCalls:
 @pytest.mark.parametrize("seed", range(150 if IS_THOROUGH else 3))
 def test_limits_and_order_hold_and_nothing_waits_for_ever(backend, seed):
     calls = RandomCalls(backend, seed)
-    verbs = ["put", "take", "ack", "fail", "give_back", "expire", "delete", "retry_by_hand", "pass_time"]
-    weights = [4, 8, 6, 3, 2, 0.3, 0.5, 0.3, 4]
+    verbs = ["put", "take", "ack", "fail", "give_back", "expire", "delete", "retry_by_hand", "pass_time", "resize"]
+    weights = [4, 8, 6, 3, 2, 0.3, 0.5, 0.3, 4, 0.5]
     for step in range(STEPS):
         getattr(calls, calls.random.choices(verbs, weights)[0])()
         if step % STEPS_A_CHECK == 0:

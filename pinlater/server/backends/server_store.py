@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from pinlater.model.queues import QueueSettings
@@ -35,6 +35,20 @@ class ServerStore(Store, Protocol):
 
     async def changed_queue_settings(self) -> dict[str, QueueSettings] | None:
         """Return the settings of all queues if they may have changed since this was last asked; None: they have not."""
+
+    def apply_settings(self, settings: Mapping[str, QueueSettings]) -> None:
+        """Let new jobs go to as many shards as the settings of all queues say."""
+
+    def active_shards(self, queue: str) -> Sequence[str]:
+        """Return the names of the shards that new jobs of a queue go to; none: all."""
+
+    async def adjust_shards(self) -> None:
+        """Change how many shards queues use that follow their load, where it has changed; see ``QueueSizer``.
+
+        State: jobs unchanged.
+        Fence: none; it has no effect on a queue whose number is fixed.
+        Repeat: safe.
+        """
 
     def jobs_arrived(self, queue: str, due_ms: int | None, locations: Collection[JobLocation]) -> None:
         """Take note of jobs that another server or process has made claimable; see ``OnJobs``."""

@@ -25,7 +25,7 @@ _FORGET_STATISTICS_SECONDS = 10.0
 
 
 class Monitor:
-    """Polls all queues, expires claims, collects what is finished, and delivers messages that were left behind.
+    """Polls, expires claims, collects what is finished, relays messages, and sizes queues that follow their load.
 
     Args:
         backend: the store.
@@ -100,6 +100,7 @@ class Monitor:
             self._backend.forget_results(limit),
             self._forget_statistics(limit),
             self._relay_messages(),
+            self._adjust_shards(),
         )
         return max(done) >= limit
 
@@ -113,6 +114,11 @@ class Monitor:
     async def _relay_messages(self) -> int:
         """Have those messages to jobs of other shards delivered that were left behind."""
         await self._backend.relay_messages()
+        return 0
+
+    async def _adjust_shards(self) -> int:
+        """Have queues that follow their load use as many shards as it needs."""
+        await self._backend.adjust_shards()
         return 0
 
     async def _reap(self, limit: int, asked_at: float, grace_period: GracePeriod) -> int:

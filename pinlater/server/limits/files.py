@@ -51,8 +51,9 @@ class RateLimitFiles:
         return [file.watch() for file in self._files]
 
     def apply_stored(self, stored: Mapping[str, QueueSettings]) -> None:
-        """Apply the settings of the store; a queue that the file names keeps the rate of the file."""
-        limited = {queue: one for queue, one in stored.items() if one != _UNLIMITED}  # others come and go
+        """Apply the limits of the store; a queue that the file names keeps the rate of the file."""
+        limits = {queue: QueueSettings(*one[:3]) for queue, one in stored.items()}
+        limited = {queue: one for queue, one in limits.items() if one != _UNLIMITED}  # others come and go
         if limited != self._stored:
             self._stored = limited
             self._apply()

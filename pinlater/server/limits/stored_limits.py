@@ -70,7 +70,10 @@ class StoredLimits:
     async def effective_settings(self) -> dict[str, QueueSettings]:
         """Return the effective settings of all queues."""
         stored = await self._backend.queue_settings()
-        return {queue: self._files.effective(queue, settings) for queue, settings in stored.items()}
+        return {
+            queue: self._files.effective(queue, settings)._replace(active_shards=self._backend.active_shards(queue))
+            for queue, settings in stored.items()
+        }
 
     async def queue_names(self) -> set[str]:
         """Return the names of all queues; of a store that others change, as they were less than a second ago."""
@@ -92,6 +95,7 @@ class StoredLimits:
         async with self._reading:  # or the older of two concurrent reads might be applied last
             settings = await read()
             if settings is not None:
+                self._backend.apply_settings(settings)
                 self._files.apply_stored(settings)
                 before, self._queues = self._queues, frozenset(settings)
                 for queue in before - self._queues:

@@ -59,7 +59,7 @@ class ShardClaimer:
             NoHealthyShards: none answered.
         """
         handles = self._group.registry.healthy()
-        asked = handles[: max(covered(wanted.claim.coverage, len(self._group.registry)), 1)]
+        asked = self._covered(handles, wanted)
         if wanted.max_running is None or len(self._group.registry) == 1:
             return await self._claim(asked, wanted, RunningLimit(wanted.max_running))
         if not handles:
@@ -71,6 +71,15 @@ class ShardClaimer:
         except ShardConnectionFailed as error:
             _warn_of_hold(wanted.queue, wanted.max_running, error)
             return _HELD
+
+    def _covered(self, handles: Sequence[ShardHandle], wanted: DequeueOptions) -> Sequence[ShardHandle]:
+        """Return the share of the shards that a dequeue is to ask, of those that new jobs go to as of the others."""
+        coverage, shards = wanted.claim.coverage, self._group.active_shards.of(wanted.queue)
+        if shards is None:
+            return handles[: max(covered(coverage, len(self._group.registry)), 1)]
+        active = [handle for handle in handles if handle in shards.active]
+        others = [handle for handle in handles if handle not in shards.active]
+        return [handle for some in (active, others) for handle in some[: max(covered(coverage, len(some)), 1)]]
 
     async def _count_running(self, queue: str, max_running: int) -> RunningLimit | None:
         """Count the running jobs of a queue; None if a shard does not answer, since its running jobs count as well."""

@@ -15,7 +15,7 @@ from pinlater.model.queues import QueueChange
 from pinlater.protocol.messages import IN_PROGRESS
 from pinlater.server.backends.records import JobFilter
 from pinlater.server.backends.sharded.fan_out import ask_in_turn
-from pinlater.server.backends.sharded.placement import rank
+from pinlater.server.backends.sharded.rendezvous import rank
 from pinlater.server.backends.sharded.shard_group import ShardGroup
 from pinlater.server.backends.sharded.shard_handle import ShardHandle
 from pinlater.server.backends.token_bucket import Tokens

@@ -28,10 +28,16 @@ def union(answers: Iterable[set[str]]) -> set[str]:
 
 
 def settings(answers: Iterable[dict[str, QueueSettings]]) -> dict[str, QueueSettings]:
-    """Return the settings of all queues; a shard that came later may not know of a queue's limits."""
+    """Return the settings of all queues; a shard that came later may not know of a queue's limits.
+
+    The number of shards that the load needs is written to those that answer; of several, the largest is used.
+    """
     found: dict[str, QueueSettings] = {}
     for answer in answers:
-        found |= {queue: one for queue, one in answer.items() if found.get(queue, _UNLIMITED) == _UNLIMITED}
+        for queue, one in answer.items():
+            known = found.get(queue, _UNLIMITED)
+            by_load = max(known.shards_by_load or 0, one.shards_by_load or 0) or None
+            found[queue] = (one if known == _UNLIMITED else known)._replace(shards_by_load=by_load)
     return found
 
 

@@ -1,24 +1,29 @@
-"""What a server knows and asks of a sharded store beside the verbs: which shards answer, what waits for them."""
+"""What a server knows and asks of a sharded store beside the verbs: which shards answer, what waits, who uses them."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 
 from pinlater.errors import ServiceError
+from pinlater.model.queues import QueueSettings
 from pinlater.server.backends.records import StoreSize
 from pinlater.server.backends.sharded.fan_out import ask_all
+from pinlater.server.backends.sharded.queue_sizer import QueueSizer
 from pinlater.server.backends.sharded.shard_group import ShardGroup
 from pinlater.server.metrics.shard_state import ShardState
 
 
 class StoreOverview:
-    """Shows the state of a group of shards, and has their messages to each other delivered.
+    """Shows the state of a group of shards, has their messages to each other delivered, and says which queues use them.
 
     Attributes:
         group: the shards.
+        sizer: decides how many of them queues use that follow their load.
     """
 
     group: ShardGroup
+    sizer: QueueSizer
 
     @property
     def waiting(self) -> int:
@@ -28,6 +33,19 @@ class StoreOverview:
     async def relay_messages(self) -> None:
         """Begin to deliver the messages that were left behind; see ``ServerStore``."""
         await self.group.relay.start_all()
+
+    def apply_settings(self, settings: Mapping[str, QueueSettings]) -> None:
+        """Let new jobs go to as many shards as the settings of all queues say."""
+        self.group.active_shards.update(settings)
+        self.sizer.apply_settings(settings)
+
+    def active_shards(self, queue: str) -> Sequence[str]:
+        """Return the names of the shards that new jobs of a queue go to; none: all."""
+        return self.group.active_shards.names(queue)
+
+    async def adjust_shards(self) -> None:
+        """Change how many shards queues use that follow their load; see ``ServerStore``."""
+        await self.sizer.adjust()
 
     @property
     def shards(self) -> int:

@@ -17,8 +17,10 @@ from pinlater.errors import NoHealthyShards, QueueNotFound, ServiceError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.server.backends.records import IdempotencyKey, Once
+from pinlater.server.backends.sharded.active_shards import QueueShards
 from pinlater.server.backends.sharded.fan_out import ask_all, no_healthy_shards
 from pinlater.server.backends.sharded.partial_failure import partial_failure
+from pinlater.server.backends.sharded.rendezvous import rank
 from pinlater.server.backends.sharded.shard import CallResult, Shard, ShardFull, ShardUnreachable
 from pinlater.server.backends.sharded.shard_handle import ShardHandle
 from pinlater.server.backends.sharded.shard_registry import ShardRegistry
@@ -52,6 +54,7 @@ class NewJobs(NamedTuple, Generic[_J]):
         priority_of: returns the priority of one.
         unique_key_of: returns the unique key of one; None: it has none.
         once: idempotency key of the call.
+        queue_shards: the shards that the queue uses; None: all. They are for jobs that nothing binds to a shard.
     """
 
     queue: str
@@ -59,6 +62,7 @@ class NewJobs(NamedTuple, Generic[_J]):
     priority_of: Callable[[_J], int]
     unique_key_of: Callable[[_J], str | None]
     once: Once
+    queue_shards: QueueShards | None = None
 
     @property
     def are_bound(self) -> bool:
@@ -99,13 +103,14 @@ def _part_of(key: bytes, places: Sequence[int]) -> bytes:
 async def store(registry: ShardRegistry, given: NewJobs[_J], call: StoreCall[_J]) -> list[str]:
     """Store jobs; return their descriptors in the same order.
 
-    Jobs that nothing binds to a shard go with others of the call, or to the first shard that answers. One that shares a
-    key with others, or else has a unique key, goes to the shard that this key selects and to no other: there it is
-    unique, or waits its turn, as long as the shards stay the same. One with a parent and no key goes to the shard of
-    its parent. All these shards are pinged before anything is stored. Jobs with keys go first: if the call fails
-    half-way and is made again, the jobs that were stored are found by their unique keys, or by the idempotency key of
-    the call, and nothing is stored twice. The error says so: a shard may answer and still refuse its part, and jobs
-    that others stored may be running by then, so they are not deleted.
+    Jobs that nothing binds to a shard go with others of the call, or to the first shard that answers: of those that the
+    queue uses; only if none of these does, of the others. One that shares a key with others, or else has a unique key,
+    goes to the shard that this key selects and to no other: there it is unique, or waits its turn, as long as the
+    shards stay the same, however many of them the queue uses. One with a parent and no key goes to the shard of its
+    parent. All these shards are pinged before anything is stored. Jobs with keys go first: if the call fails half-way
+    and is made again, the jobs that were stored are found by their unique keys, or by the idempotency key of the call,
+    and nothing is stored twice. The error says so: a shard may answer and still refuse its part, and jobs that others
+    stored may be running by then, so they are not deleted.
 
     When the call is sent again, all healthy shards are asked first whether they have the jobs. A shard that stored
     them and does not answer by then cannot say so, and they are stored once more: rather twice than never. But children
@@ -187,7 +192,7 @@ async def _store_together(
         return await call(home, given.jobs, once)
     deadline = time.monotonic() + _PATIENCE_SECONDS
     full: ShardFull | None = None
-    for number, handle in enumerate(_in_turn(registry, once)):
+    for number, handle in enumerate(_in_turn(registry, given)):
         if number and time.monotonic() > deadline:
             break
         try:
@@ -200,16 +205,22 @@ async def _store_together(
     raise no_healthy_shards() if full is None else NoHealthyShards(f"no shard takes new jobs at present: {full}")
 
 
-def _in_turn(registry: ShardRegistry, once: Once) -> list[ShardHandle]:
-    """Return the shards that may take jobs: in random order, or in that of the key, so that a repeat tries the same."""
-    handles = [handle for handle in registry.enqueueable if handle.is_healthy]
-    if len(handles) < 2:
-        return handles
-    if once is None:
-        random.shuffle(handles)
-        return handles
-    key = once.value.hex()
-    return sorted(handles, key=lambda handle: rank(handle.name, key), reverse=True)
+def _in_turn(registry: ShardRegistry, given: NewJobs[_J]) -> list[ShardHandle]:
+    """Return the shards that may take jobs, those that the queue uses first.
+
+    These are in random order, or in that of the key of the call, so that a repeat tries the same.
+    """
+    active, others = given.queue_shards or QueueShards(registry.enqueueable, ())
+    handles = [handle for handle in active if handle.is_healthy]
+    if len(handles) > 1:
+        if given.once is None:
+            random.shuffle(handles)
+        else:
+            key = given.once.value.hex()
+            handles.sort(key=lambda handle: rank(handle.name, key), reverse=True)
+    if others:
+        handles += [handle for handle in others if handle.is_healthy]
+    return handles
 
 
 async def _stored_before(
@@ -241,9 +252,9 @@ async def _stored_before(
 
 
 def _places(registry: ShardRegistry, given: NewJobs[_J]) -> list[tuple[ShardHandle | None, list[int]]]:
-    """Group the places of jobs by the shard that they go to; None stands for any.
+    """Group the places of jobs by the shard that they go to; None stands for any that the queue uses.
 
-    Jobs that may go anywhere go with others: the fewer the calls, the less can be stored in part. They come last.
+    Jobs that may go to any go with others: the fewer the calls, the less can be stored in part. They come last.
     """
     handles = registry.enqueueable
     if not handles:
@@ -254,7 +265,8 @@ def _places(registry: ShardRegistry, given: NewJobs[_J]) -> list[tuple[ShardHand
     groups: defaultdict[ShardHandle | None, list[int]] = defaultdict(list)
     for (key, shard), places in alike.items():
         groups[_handle_for(registry, handles, key, shard)] += places
-    last = next((handle for handle in groups if handle in handles), None) if None in groups else None
+    able = handles if given.queue_shards is None else given.queue_shards.active
+    last = next((handle for handle in groups if handle in able), None) if None in groups else None
     if last is not None:
         groups[last] += groups.pop(None)
     return sorted(((handle, sorted(places)) for handle, places in groups.items()), key=lambda group: group[0] is last)
@@ -278,8 +290,3 @@ def _home_of(key: str, handles: Sequence[ShardHandle]) -> ShardHandle:
 def keepers(handles: Iterable[ShardHandle], key: str) -> list[ShardHandle]:
     """Return shards in the order in which they are tried to keep what is no job; those without new jobs come last."""
     return sorted(handles, key=lambda handle: (handle.spec.is_dequeue_only, rank(handle.name, key)))
-
-
-def rank(shard: str, key: str) -> bytes:
-    """Return the rank of a shard for a key (rendezvous hashing)."""
-    return hashlib.blake2b(f"{shard}\0{key}".encode(), digest_size=8).digest()

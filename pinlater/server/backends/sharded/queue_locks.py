@@ -10,7 +10,7 @@ from functools import partial
 from weakref import WeakValueDictionary
 
 from pinlater.errors import QueueNotFound, ServiceError
-from pinlater.server.backends.sharded.placement import rank
+from pinlater.server.backends.sharded.rendezvous import rank
 from pinlater.server.backends.sharded.shard_group import ShardGroup
 from pinlater.server.backends.sharded.shard_handle import ShardHandle
 from pinlater.server.retry_until_done import RetryQueue

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from pinlater.errors import QueueNotFound, ShardConnectionFailed
+from pinlater.server.backends.sharded.active_shards import ActiveShards
 from pinlater.server.backends.sharded.due_priorities import DuePriorityMap
 from pinlater.server.backends.sharded.fan_out import Call, ask_all
 from pinlater.server.backends.sharded.message_relay import MessageRelay
@@ -26,6 +27,7 @@ class ShardGroup:
 
     Attributes:
         registry: the shards.
+        active_shards: which of them the new jobs of a queue go to.
         due_priorities: which priorities of a queue the shards have due jobs of.
         relay: delivers messages from one shard to another.
 
@@ -37,6 +39,7 @@ class ShardGroup:
 
     def __init__(self, make: Callable[[ShardSpec], Shard], due_priorities: DuePriorityMap, on_call: OnCall) -> None:
         self.registry = ShardRegistry(lambda spec: self._with_relay(make(spec)), on_call)
+        self.active_shards = ActiveShards(self.registry)
         self.relay = MessageRelay(self.registry)
         self.due_priorities = due_priorities
         self._deleting: Counter[str] = Counter()

@@ -143,7 +143,7 @@ def at_placement(
         def store_at(handle: ShardHandle, some: Sequence[_J], part: Once) -> Awaitable[list[str]]:
             return group.ask_owner(handle, queue, lambda shard: getattr(shard, name)(queue, some, once=part, **options))
 
-        given = placement.NewJobs(queue, jobs, priority_of, unique_key_of, once)
+        given = placement.NewJobs(queue, jobs, priority_of, unique_key_of, once, group.active_shards.of(queue))
         if any(map(placement.parent_of, jobs)):
             return distant_children.store(group, given, store_at)
         return placement.store(group.registry, given, store_at)

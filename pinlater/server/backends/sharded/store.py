@@ -31,6 +31,7 @@ from pinlater.server.backends.sharded.claim import DequeueOptions, ShardClaimer
 from pinlater.server.backends.sharded.due_priorities import DuePriorityMap
 from pinlater.server.backends.sharded.fan_out import ask_all
 from pinlater.server.backends.sharded.overview import StoreOverview
+from pinlater.server.backends.sharded.queue_sizer import QueueSizer
 from pinlater.server.backends.sharded.settings_poll import SettingsPoll
 from pinlater.server.backends.sharded.shard import Shard, ShardSpec
 from pinlater.server.backends.sharded.shard_group import ShardGroup
@@ -72,11 +73,12 @@ def _queues_of(expired: Iterable[Expired]) -> list[str]:
 class ShardedStore(StoreOverview):
     """Jobs spread over shards.
 
-    A batch of new jobs goes to one shard, taken at random. Jobs with a key, shared or unique, go where it says: the
-    shared one, if they have both; so a unique key is unique among jobs of one shared key. What names a job goes to the
-    job's shard. A dequeue reads which priorities the shards have due jobs of, and asks those with the first one, in
-    random order, then those with the second, until it has enough. Everything else is asked of all shards, and their
-    answers are merged; a shard that does not answer is left out then, and left alone for a while.
+    A batch of new jobs goes to one shard, taken at random of those that the queue uses. Jobs with a key, shared or
+    unique, go where it says: the shared one, if they have both; so a unique key is unique among jobs of one shared key.
+    What names a job goes to the job's shard. A dequeue reads which priorities the shards have due jobs of, and asks
+    those with the first one, in random order, then those with the second, until it has enough. Everything else is
+    asked of all shards, and their answers are merged; a shard that does not answer is left out then, and left alone for
+    a while.
 
     Most verbs are made of those of the shards by the way in which they are split; see ``splits``.
 
@@ -110,6 +112,7 @@ class ShardedStore(StoreOverview):
         self.group = ShardGroup(make, due_priorities, on_call)
         self._claimer = ShardClaimer(self.group)
         self._settings_poll = SettingsPoll(self.group)
+        self.sizer = QueueSizer(self.group, now_ms)
 
     def update(self, specs: Sequence[ShardSpec]) -> None:
         """Replace the set of shards; those that stay as they are notice nothing."""

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from pinlater.errors import UnknownError
 from pinlater.model.attempts import StoredAck
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.queues import QueueSettings
 from pinlater.server.backends.job_notifications import JobLocation
 
 SHARD = "1"
 
 
 class OnlyServer:
-    """A store that no other server uses: nobody announces jobs."""
+    """A store that no other server uses, with one shard: nobody announces jobs, and all go there."""
+
+    def apply_settings(self, settings: Mapping[str, QueueSettings]) -> None:
+        """Do nothing: there are no shards to choose from."""
+
+    def active_shards(self, queue: str) -> Sequence[str]:  # noqa: ARG002 - all queues use the one shard
+        """Return no names: all shards, which is one."""
+        return ()
+
+    async def adjust_shards(self) -> None:
+        """Do nothing: one is what any load needs."""
 
     def jobs_arrived(self, queue: str, due_ms: int | None, locations: Collection[JobLocation]) -> None:
         """Do nothing: what is known of a queue is never out of date."""

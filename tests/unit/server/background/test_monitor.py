@@ -28,6 +28,7 @@ class Store:
         self.calls = 0
         self.polls = 0
         self.reap_again = 1
+        self.adjusted = 0
 
     async def poll_all(self):
         self.polls += 1
@@ -51,6 +52,9 @@ class Store:
 
     async def relay_messages(self):
         pass
+
+    async def adjust_shards(self):
+        self.adjusted += 1
 
 
 async def run_until(monitor, store, calls):
@@ -95,7 +99,7 @@ def test_each_of_several_servers_works_at_its_turns_only():
         return slept
 
     assert asyncio.run(run()) == [1.0, 3.0, 3.0, 3.0]
-    assert store.calls == 4
+    assert store.calls == store.adjusted == 4
 
 
 def test_all_queues_are_polled_at_each_turn_not_with_each_batch():

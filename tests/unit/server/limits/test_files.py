@@ -254,6 +254,7 @@ def test_queues_without_limits_come_and_go_and_wake_nobody():
     followed.apply_stored(limited)
     assert (limits.is_paused("mail"), limits.max_running("pins"), len(changes)) == (True, 3, 1)
     followed.apply_stored(limited | {"new": QueueSettings()})
+    followed.apply_stored(limited | {"new": QueueSettings(shards=2), "pins": QueueSettings(max_running=3, shards=4)})
     followed.apply_stored(limited)
     assert len(changes) == 1
     followed.apply_stored(limited | {"mail": QueueSettings()})
