@@ -11,6 +11,14 @@ from pinlater.cli.tables import Table
 from pinlater.durations import NumberRange
 from pinlater.errors import QueueNotFound
 from pinlater.model.queues import QueueSettings
+from pinlater.model.shard_count import describe_shard_count, parse_shard_count
+
+
+def _read_shards(_context: click.Context, _parameter: click.Parameter, text: str | None) -> int | None:
+    try:
+        return None if text is None else parse_shard_count(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from None
 
 
 @command(
@@ -58,6 +66,7 @@ def resume(session: Session, /, *, queues: tuple[str, ...]) -> None:
     pinlater limit
     pinlater limit email --rate 50 --running 10
     pinlater limit email --rate 0
+    pinlater limit email --shards auto
     """,
 )
 @click.argument("queue", required=False, shell_complete=complete_queues)
@@ -70,17 +79,26 @@ def resume(session: Session, /, *, queues: tuple[str, ...]) -> None:
 @click.option(
     "--running", type=click.IntRange(min=0), metavar="JOBS", help="Maximum number of running jobs; 0 for no limit."
 )
+@click.option(
+    "--shards",
+    callback=_read_shards,
+    metavar="N|auto|all",
+    help="How many shards new jobs without a key go to; auto for as many as the load of the queue needs.",
+)
 @click.pass_obj
-def limit(session: Session, /, *, queue: str | None, rate: float | None, running: int | None) -> None:
+def limit(
+    session: Session, /, *, queue: str | None, rate: float | None, running: int | None, shards: int | None
+) -> None:
     """Set or show the limits of queues.
 
     Limits apply to all servers and workers together, and last until they are changed. Without options, it shows the
-    limits of a queue, or of all queues.
+    limits of a queue, or of all queues. With fewer shards, the jobs that are on the others are worked off there.
     """
-    if queue is None and (rate is not None or running is not None):
+    is_change = any(option is not None for option in (rate, running, shards))
+    if queue is None and is_change:
         raise click.UsageError("Missing argument 'QUEUE': name the queue to limit.")
-    if rate is not None or running is not None:
-        _change(session, [str(queue)], jobs_per_second=rate, max_running=running)
+    if is_change:
+        _change(session, [str(queue)], jobs_per_second=rate, max_running=running, shards=shards)
         return
     with session.client() as client:
         settings = client.queue_settings()
@@ -96,10 +114,13 @@ def _change(
     paused: bool | None = None,
     jobs_per_second: float | None = None,
     max_running: int | None = None,
+    shards: int | None = None,
 ) -> None:
     with session.client() as client:
         for queue in queues:
-            client.change_queue(queue, paused=paused, jobs_per_second=jobs_per_second, max_running=max_running)
+            client.change_queue(
+                queue, paused=paused, jobs_per_second=jobs_per_second, max_running=max_running, shards=shards
+            )
         settings = client.queue_settings()
     _print(session, {queue: settings[queue] for queue in queues if queue in settings})
 
@@ -109,10 +130,12 @@ def _print(session: Session, settings: dict[str, QueueSettings]) -> None:
         print_json({queue: one._asdict() for queue, one in sorted(settings.items())})
         return
     rows = [[queue, *_row(one)] for queue, one in sorted(settings.items())]
-    Table(["QUEUE", "STATE", "JOBS/S", "AT ONCE", "SET BY"], numbers=[2, 3], width=session.table_width).print(rows)
+    header = ["QUEUE", "STATE", "JOBS/S", "AT ONCE", "SHARDS", "SET BY"]
+    Table(header, numbers=[2, 3], width=session.table_width).print(rows)
 
 
 def _row(one: QueueSettings) -> list[str]:
     rate = "-" if one.jobs_per_second is None else f"{one.jobs_per_second:g}"
     most = "-" if one.max_running is None else str(one.max_running)
-    return ["paused" if one.is_paused else "open", rate, most, "server's file" if one.is_from_file else "store"]
+    source = "server's file" if one.is_from_file else "store"
+    return ["paused" if one.is_paused else "open", rate, most, describe_shard_count(one), source]

@@ -87,6 +87,8 @@ def _state(snapshot: QueueSnapshot) -> str:
         parts.append(f"{settings.jobs_per_second:g}/s")
     if settings.max_running is not None:
         parts.append(f"{settings.max_running} at once")
+    if settings.shard_count is not None:
+        parts.append(f"{settings.shard_count} shard{'s' * (settings.shard_count > 1)}")
     return ", ".join(parts) or "open"
 
 

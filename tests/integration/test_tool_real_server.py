@@ -124,10 +124,12 @@ def test_pause_limit_and_resume(tool):
     assert json.loads(tool("pause", "held", "--json")[1])["held"]["is_paused"] is True
     assert tool("dequeue", "held")[0] == 1
     status, out, _ = tool("limit", "held", "--rate", "2.5", "--running", "3")
-    assert (status, out.splitlines()[1].split()) == (0, ["held", "paused", "2.5", "3", "store"])
-    assert tool("resume", "held")[1].splitlines()[1].split() == ["held", "open", "2.5", "3", "store"]
+    assert (status, out.splitlines()[1].split()) == (0, ["held", "paused", "2.5", "3", "all", "store"])
+    assert tool("resume", "held")[1].splitlines()[1].split() == ["held", "open", "2.5", "3", "all", "store"]
     assert tool("limit", "held", "--rate", "0")[0] == 0
-    assert tool("limit")[1].splitlines()[1].split() == ["held", "open", "-", "3", "store"]
+    assert tool("limit")[1].splitlines()[1].split() == ["held", "open", "-", "3", "all", "store"]
+    assert tool("limit", "held", "--shards", "auto")[0] == 0
+    assert tool("limit", "held", "--shards", "2")[1].splitlines()[1].split()[4] == "2"
     assert tool("pause", "nowhere")[0] == 1
     assert tool("limit", "nowhere")[0] == 1
     assert tool("limit", "--rate", "1")[0] == 2

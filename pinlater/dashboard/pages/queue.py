@@ -14,11 +14,13 @@ from pinlater.dashboard.chart_data import RANGES
 from pinlater.dashboard.count_cache import DISPLAY_STATES, StateCounts
 from pinlater.dashboard.failing_groups import COUNTED_TO, ORDERS, failing_groups
 from pinlater.dashboard.finding_links import link_of
-from pinlater.dashboard.forms import RequestRefused, query_text
+from pinlater.dashboard.forms import Form, RequestRefused, query_text
 from pinlater.dashboard.pages.charts import range_of
 from pinlater.dashboard.queue_rows import workers_of
 from pinlater.dashboard.render import page
 from pinlater.errors import CallTimeout
+from pinlater.model.queues import QueueSettings
+from pinlater.model.shard_count import parse_shard_count, shard_count_word
 from pinlater.model.state import JobState
 from pinlater.triage.findings import Finding
 
@@ -58,6 +60,7 @@ async def queue(request: Request) -> Response:
         "queue.html",
         queue=name,
         settings=settings,
+        shards=shard_count_word(settings),
         counts=counts,
         states=DISPLAY_STATES,
         priorities=priorities,
@@ -102,12 +105,30 @@ async def change(request: Request) -> Response:
         done = {"pause": "paused", "resume": "resumed"}[action]
     elif action == "limit":
         rate, running = form.number("rate", 0, 1e9), form.number("running", 0, 2**31 - 1, int)
-        await app.client.change_queue(name, jobs_per_second=rate or 0.0, max_running=int(running or 0))
-        audit(request, f"limit(rate={rate or 'none'},running={running or 'none'})", name)
+        shards = await _changed_shards(app, name, form)
+        await app.client.change_queue(name, jobs_per_second=rate or 0.0, max_running=int(running or 0), shards=shards)
+        said = f"rate={rate or 'none'},running={running or 'none'}"
+        audit(
+            request,
+            f"limit({said})" if shards is None else f"limit({said},shards={form.text('shards') or 'all'})",
+            name,
+        )
         done = "limited"
     else:
         raise RequestRefused(400, "there is no such action")
     return RedirectResponse(f"/queues/{name}?done={done}", 303)
+
+
+async def _changed_shards(app: AppState, name: str, form: Form) -> int | None:
+    """Return the number of shards in a form; None if it is the present one: a change lets the load be found anew."""
+    if not form.all("shards"):
+        return None
+    try:
+        wanted = parse_shard_count(form.text("shards", 40) or "all")
+    except ValueError as error:
+        raise RequestRefused(400, str(error)) from None
+    present = (await app.client.queue_settings()).get(name, QueueSettings())
+    return None if wanted == (present.shards or 0) else wanted
 
 
 async def delete(request: Request) -> Response:

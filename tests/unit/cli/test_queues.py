@@ -6,6 +6,8 @@ import pytest
 
 from pinlater.errors import PasswordInvalid
 from pinlater.model.password import verify_password
+from pinlater.model.queues import FOLLOWS_LOAD
+from pinlater.protocol.messages import PinLaterQueueSettings
 from tests.unit.cli.answers import request
 
 
@@ -116,3 +118,30 @@ def test_the_queues_of_job_classes_are_created(tool_run, server, tmp_path):
     assert [call.arguments.name for call in server.calls] == ["mail", "sms"]
     assert json.loads(tool_run("create-queues", str(file), "--json")[1]) == {"queues": ["mail", "sms"]}
     assert tool_run("create-queues", "no_such_module")[0] == 78
+
+
+def settings_of(**queues):
+    return lambda call: queues if call.method == "getQueueSettings" else None
+
+
+def test_the_number_of_shards_is_set_in_words(tool_run, server):
+    server.answer = settings_of(email=PinLaterQueueSettings(shards=FOLLOWS_LOAD, shardsByLoad=3, activeShards=["a"]))
+    for word, shards in (("auto", FOLLOWS_LOAD), ("all", 0), ("4", 4)):
+        server.calls.clear()
+        status, out, _ = tool_run("limit", "email", "--shards", word)
+        assert (status, request(server).shards, request(server).maxRunning) == (0, shards, None)
+        header, row = out.splitlines()
+        assert row[header.index("SHARDS") :].startswith("auto (3)")
+    for word in ("0", "some"):
+        status, _, err = tool_run("limit", "email", "--shards", word)
+        assert (status, "use 1 or more, auto, or all." in err) == (2, True)
+    assert tool_run("limit", "--shards", "2")[0] == 2
+
+
+def test_json_names_the_shards_that_new_jobs_go_to(tool_run, server):
+    server.answer = settings_of(
+        email=PinLaterQueueSettings(shards=2, activeShards=["a", "b"]), old=PinLaterQueueSettings()
+    )
+    found = json.loads(tool_run("limit", "--json")[1])
+    assert (found["email"]["shards"], found["email"]["active_shards"]) == (2, ["a", "b"])
+    assert (found["old"]["shards"], found["old"]["active_shards"]) == (None, [])

@@ -5,12 +5,12 @@ import pytest
 from pinlater.cli.keys import key_names
 from pinlater.cli.snapshots import QueueSnapshot
 from pinlater.cli.top_view import TopView
-from pinlater.model.queues import QueueSettings
+from pinlater.model.queues import FOLLOWS_LOAD, QueueSettings
 
 
-def snapshot(queue, at=0.0, wait=None, **counts):
+def snapshot(queue, at=0.0, wait=None, settings=None, **counts):
     found = {"due": 0, "scheduled": 0, "retrying": 0, "running": 0, "succeeded": 0, "failed": 0, **counts}
-    return QueueSnapshot(at=at, queue=queue, wait_seconds=wait, settings=QueueSettings(), **found)
+    return QueueSnapshot(at=at, queue=queue, wait_seconds=wait, settings=settings or QueueSettings(), **found)
 
 
 @pytest.fixture
@@ -52,6 +52,20 @@ def test_rates_are_sorted_by_what_happened_since(view):
     press(view, "left")
     assert shown(view) == ["fast", "slow"]
     assert "9.0" in view.lines(120, 40)[3]
+
+
+@pytest.mark.parametrize(
+    ("settings", "state"),
+    [
+        (QueueSettings(), "open"),
+        (QueueSettings(shards=FOLLOWS_LOAD), "open"),
+        (QueueSettings(shards=1), "1 shard"),
+        (QueueSettings(True, 2.5, 3, shards=FOLLOWS_LOAD, shards_by_load=2), "paused, 2.5/s, 3 at once, 2 shards"),
+    ],
+)
+def test_the_state_says_what_the_settings_of_a_queue_are(view, settings, state):
+    view.show([snapshot("one", settings=settings)])
+    assert view.lines(160, 40)[3].endswith(state)
 
 
 def test_a_filter_is_typed(view):

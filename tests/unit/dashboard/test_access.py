@@ -316,8 +316,10 @@ def test_changes_are_logged(browser, client, caplog):
     csrf = token_in(browser.get("/queues/pins"))
     with caplog.at_level(logging.INFO, "pinlater.audit"):
         post(browser, "/queues/pins", csrf, action="limit", rate="2.5", running="")
+        post(browser, "/queues/pins", csrf, action="limit", rate="", running="", shards="auto")
         post(browser, "/job/delete", csrf, id="pins:s1:p1:1", state="PENDING")
     assert [record.getMessage() for record in caplog.records] == [
         "who=admin@127.0.0.1 action=limit(rate=2.5,running=none) subject=pins",
+        "who=admin@127.0.0.1 action=limit(rate=none,running=none,shards=auto) subject=pins",
         "who=admin@127.0.0.1 action=delete subject=pins:s1:p1:1 jobs=1",
     ]

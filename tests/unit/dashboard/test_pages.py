@@ -8,12 +8,13 @@ from urllib.parse import quote
 
 import pytest
 
-from pinlater import Job
+from pinlater import AsyncClient, Job
 from pinlater.dashboard import count_cache
 from pinlater.dashboard.formatting import NOTHING
 from pinlater.model.attempts import Ack
 from pinlater.model.jobs import NewJob
 from pinlater.model.keys import JobKey
+from pinlater.model.queues import FOLLOWS_LOAD, QueueSettings
 from pinlater.model.state import JobState
 from tests.support.patterns import SLOW_BODY, SLOW_PATTERN
 from tests.support.ports import free_port
@@ -364,6 +365,42 @@ def test_limits_are_set_and_taken_away(browser, client):
     assert post(browser, "/queues/pins", csrf, action="limit", rate="", running="").status_code == 303
     assert client.queue_settings()["pins"][:3] == (False, None, None)
     assert post(browser, "/queues/pins", csrf, action="explode").status_code == 400
+
+
+def test_the_number_of_shards_is_set_and_shown(browser, client):
+    csrf = token_in(browser.get("/queues/pins"))
+
+    def save(**fields):
+        return post(browser, "/queues/pins", csrf, action="limit", rate="", running="", **fields).status_code
+
+    def shown():
+        return re.search(r'name="shards" maxlength="12" value="(\w*)"', browser.get("/queues/pins").text)[1]
+
+    for text, shards in (("2", 2), ("auto", FOLLOWS_LOAD), ("", None)):
+        assert save(shards=text) == 303
+        assert (client.queue_settings()["pins"].shards, shown()) == (shards, text)
+    for text in ("0", "-1", "some", "1.5", "9" * 11):
+        assert save(shards=text) == 400
+    save(shards="3")
+    save()
+    assert client.queue_settings()["pins"].shards == 3, "a form without the field leaves it"
+
+
+def test_the_queue_page_names_the_shards_that_new_jobs_go_to(browser, client, monkeypatch):
+    def answer(settings):
+        async def queue_settings(self):
+            return {"pins": settings}
+
+        monkeypatch.setattr(AsyncClient, "queue_settings", queue_settings)
+        page = browser.get("/queues/pins").text
+        return re.search(r'title="new jobs without a key go to ([^"]*)">([^<]*)<', page)
+
+    assert answer(QueueSettings()) is None
+    assert answer(QueueSettings(shards=1, active_shards=("a",))).groups() == ("shard a", "1 shard")
+    undecided = answer(QueueSettings(shards=FOLLOWS_LOAD)).groups()
+    assert undecided == ("all shards, as many as the load needs", "all shards, auto")
+    by_load = QueueSettings(shards=FOLLOWS_LOAD, shards_by_load=2, active_shards=("a", "b"))
+    assert answer(by_load).groups() == ("shards a, b, as many as the load needs", "2 shards, auto")
 
 
 def test_the_look_up_box_leads_to_jobs_queues_and_texts(browser, client):
