@@ -75,7 +75,7 @@ FIGURES = {
         *(f"keys_wait_{beside}_p{percent}" for beside in ("alone", "flood") for percent in (50, 99)),
     },
 }
-OF_STORES_WITH_SERVERS = ("outages", "idle_fleet", "many_shards", "fleet_drain")
+OF_STORES_WITH_SERVERS = ("outages", "idle_fleet", "many_shards", "queue_shards", "fleet_drain")
 WITH_NOTHING_TO_COMPARE = {
     "bulk_enqueue_cpu",
     *(name for name in FIGURES["single_enqueue"] if name.endswith("_cpu")),
@@ -243,11 +243,21 @@ def test_a_fleet_is_measured_beside_one_server(tmp_path):
 def test_one_job_on_many_shards_is_measured_beside_one_on_one_shard(tmp_path):
     skip_without_server_of("redis")
     figures = measured_on_redis("many_shards", tmp_path, scale="0.02")
+    stores = ("shards1", "shards12", "shards12_used1")
     assert figures.keys() == {
-        *(f"shards{shards}_{where}_{what}" for shards in (1, 12) for where in ("here", "there")
+        *(f"{store}_{where}_{what}" for store in stores for where in ("here", "there")
           for what in ("p50", "p99", "statements")),
-        "shards1_poll_statements", "shards12_poll_statements",
+        *(f"{store}_{what}_statements" for store in stores for what in ("batch", "poll")),
     }  # fmt: skip
+
+
+@pytest.mark.timeout(180)
+def test_a_queue_that_uses_as_many_shards_as_it_needs_is_measured_beside_others(tmp_path):
+    skip_without_server_of("redis")
+    figures = measured_on_redis("queue_shards", tmp_path, scale="0.02")
+    numbers = ("all", "one", "auto")
+    assert figures.keys() == {f"queue_shards_{name}{what}" for name in numbers for what in ("", "_used")}
+    assert (figures["queue_shards_all_used"], figures["queue_shards_one_used"]) == (12, 1)
 
 
 @pytest.mark.timeout(180)
