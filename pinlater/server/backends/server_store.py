@@ -34,10 +34,10 @@ class ServerStore(Store, Protocol):
         """Why no new jobs are taken; None if they are."""
 
     async def changed_queue_settings(self) -> dict[str, QueueSettings] | None:
-        """Return the settings of all queues if they may have changed since this was last asked; None: they have not."""
+        """Return the settings of all queues if they may differ from those that were applied last; None: they do not."""
 
     def apply_settings(self, settings: Mapping[str, QueueSettings]) -> None:
-        """Let new jobs go to as many shards as the settings of all queues say."""
+        """Let new jobs go to as many shards as the settings of all queues say; these are those that apply now."""
 
     def active_shards(self, queue: str) -> Sequence[str]:
         """Return the names of the shards that new jobs of a queue go to; none: all."""

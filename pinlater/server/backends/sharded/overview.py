@@ -10,6 +10,7 @@ from pinlater.model.queues import QueueSettings
 from pinlater.server.backends.records import StoreSize
 from pinlater.server.backends.sharded.fan_out import ask_all
 from pinlater.server.backends.sharded.queue_sizer import QueueSizer
+from pinlater.server.backends.sharded.settings_poll import SettingsPoll
 from pinlater.server.backends.sharded.shard_group import ShardGroup
 from pinlater.server.metrics.shard_state import ShardState
 
@@ -19,10 +20,12 @@ class StoreOverview:
 
     Attributes:
         group: the shards.
+        settings_poll: finds changes of queue settings.
         sizer: decides how many of them queues use that follow their load.
     """
 
     group: ShardGroup
+    settings_poll: SettingsPoll
     sizer: QueueSizer
 
     @property
@@ -35,7 +38,8 @@ class StoreOverview:
         await self.group.relay.start_all()
 
     def apply_settings(self, settings: Mapping[str, QueueSettings]) -> None:
-        """Let new jobs go to as many shards as the settings of all queues say."""
+        """Let new jobs go to as many shards as the settings of all queues say; these are those that apply now."""
+        self.settings_poll.applied(settings)
         self.group.active_shards.update(settings)
         self.sizer.apply_settings(settings)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pinlater.errors import ShardConnectionFailed
 from pinlater.model.queues import QueueSettings
 from pinlater.server.backends.sharded import merges
@@ -22,10 +24,11 @@ class SettingsPoll:
     def __init__(self, group: ShardGroup) -> None:
         self._group = group
         self._known: dict[ShardHandle, AllSettings] = {}
+        self._found: AllSettings | None = None
         self._next = 0
 
     async def changed(self) -> AllSettings | None:
-        """Return the settings of all queues if they may have changed since the last call; else None.
+        """Return the settings of all queues if they may differ from those that were applied last; else None.
 
         Raises:
             NoHealthyShards: no shard answers.
@@ -41,7 +44,17 @@ class SettingsPoll:
             return await self._read_all()
         return None if answer == self._known[asked] else await self._read_all()
 
+    def applied(self, settings: Mapping[str, QueueSettings]) -> None:
+        """Take note of the settings that are applied now; all shards are asked next, unless they were found here.
+
+        A change that was made and applied by this server, and undone by another one before the next poll, would go
+        unnoticed otherwise: the shards say what they said before.
+        """
+        if settings is not self._found:
+            self._known.clear()
+
     async def _read_all(self) -> AllSettings:
         self._known.clear()  # what was known of shards that do not answer now is read anew once they do
         self._known.update(await ask_all(self._group.healthy(), lambda shard: shard.queue_settings()))
-        return merges.settings(self._known.values())
+        self._found = merges.settings(self._known.values())
+        return self._found

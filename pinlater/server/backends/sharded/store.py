@@ -111,7 +111,7 @@ class ShardedStore(StoreOverview):
         due_priorities = DuePriorityMap(poll_intervals.longest * 1.5, now_ms)
         self.group = ShardGroup(make, due_priorities, on_call)
         self._claimer = ShardClaimer(self.group)
-        self._settings_poll = SettingsPoll(self.group)
+        self.settings_poll = SettingsPoll(self.group)
         self.sizer = QueueSizer(self.group, now_ms)
 
     def update(self, specs: Sequence[ShardSpec]) -> None:
@@ -126,7 +126,7 @@ class ShardedStore(StoreOverview):
     delete_queue = of_group(Store.delete_queue, ShardGroup.delete_queue)
 
     async def changed_queue_settings(self) -> dict[str, QueueSettings] | None:
-        return await self._settings_poll.changed()
+        return await self.settings_poll.changed()
 
     async def create_queue(self, queue: str) -> None:
         """Create the queue on every shard that answers; the others get it with its first job there."""

@@ -8,6 +8,7 @@ from pinlater.errors import QueueNotFound, ShardConnectionFailed
 from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.server.backends.records import Claim
 from pinlater.server.backends.sharded import queue_locks
+from pinlater.server.limits.stored_limits import StoredLimits
 from tests.support.bench import QUEUE, new_job
 from tests.unit.server.backends.sharded.fake_shards import specs_of
 
@@ -38,6 +39,31 @@ def test_polls_ask_one_shard_each_and_find_what_another_server_has_changed(fleet
         one.settings[QUEUE] = paused
     assert fleet.changed_queue_settings() == {QUEUE: paused}
     assert fleet.changed_queue_settings() is None
+
+
+def test_a_change_that_another_server_undoes_before_the_next_poll_is_undone_here_too(fleet):
+    files = Files()
+    limits = StoredLimits(fleet.fleet, files, lambda _: None)
+    fleet.run(poll(limits))
+    fleet.run(limits.change(QUEUE, QueueChange(is_paused=True)))
+    fleet.change_queue_settings(QUEUE, QueueChange(is_paused=False))  # by another server
+    fleet.run(poll(limits))
+    assert [said[QUEUE].is_paused for said in files.said] == [False, True, False]
+    fleet.asked.clear()
+    fleet.run(poll(limits))
+    assert len(fleet.asked) == 1, "as long as nothing changes"
+
+
+def poll(limits):
+    return limits._apply(limits._backend.changed_queue_settings)
+
+
+class Files:
+    def __init__(self):
+        self.said = []
+
+    def apply_stored(self, stored):
+        self.said.append(stored)
 
 
 def test_polls_find_a_change_that_reached_one_shard_only(fleet):
