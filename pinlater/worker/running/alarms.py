@@ -70,7 +70,7 @@ class Alarms:
             armed = self._armed.get(thread, [])
             first = 0 if limit is None else armed.index(limit) if limit in armed else len(armed)
             if self._struck.get(thread) in armed[first:]:
-                _raise_in(thread, None)
+                _call_off(thread)
                 del self._struck[thread]
             del armed[first:]
             if not armed:
@@ -101,11 +101,27 @@ class Alarms:
                 return
 
 
-def _raise_in(thread: int, error: type[Exception] | None) -> None:
-    """Raise an exception in a thread; None cancels one that was not raised yet."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread), None if error is None else ctypes.py_object(error)
-    )
+def _raise_in(thread: int, error: type[Exception]) -> None:
+    """Raise an exception in a thread, in place of one that was not raised yet."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
+
+
+class _CalledOffError(Exception):
+    """Raised in place of a limit that was lifted."""
+
+
+def _call_off(thread: int) -> None:
+    """Make sure that nothing is raised any more in this thread, which may have been raised or not.
+
+    Python 3.11 and 3.12 have no other way that is whole. After ``PyThreadState_SetAsyncExc(thread, NULL)``, the
+    interpreter would go on looking for something to raise for as long as the process lives: all its code would run
+    slower, and with a profiler or tracer not at all.
+    """
+    try:
+        while True:  # once, unless it is lost in a finalizer
+            _raise_in(thread, _CalledOffError)
+    except _CalledOffError:
+        pass
 
 
 @cache

@@ -3,6 +3,7 @@
 import asyncio
 import ctypes
 import select
+import subprocess
 import sys
 import threading
 import time
@@ -23,6 +24,7 @@ from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.run_services import RunServices
 from pinlater.worker.running.thread_limits import ThreadLimits
 from pinlater.worker.session.waker import ThreadWaker
+from tests.support.server import environment
 from tests.unit.jobs.workflow_attempts import InAWorker, Plain, Saver
 from tests.unit.worker.fakes import batch_of
 
@@ -243,6 +245,42 @@ def test_a_limit_that_strikes_while_another_is_set_or_lifted_leaves_those_of_oth
     assert alarms.check() is None
     with pytest.raises(StepTimeout):
         in_another_thread(lambda: InAWorker().attempt().step("slow", timed(blocks, timeout=SOON)))
+
+
+PROFILED = """
+import sys, threading
+from pinlater import Job, StepTimeout, timed
+from pinlater.testing import FakeContext
+
+class Plain(Job):
+    def run(self, context):
+        pass
+
+def spin():
+    while True:
+        pass
+
+def work():
+    try:
+        FakeContext(Plain()).step("slow", timed(spin, timeout=0.01))
+    except StepTimeout:
+        print("struck")
+
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+sys.setprofile(lambda *_: None)
+(lambda: None)()
+sys.setprofile(None)
+print("profiled")
+"""
+
+
+def test_a_program_can_be_profiled_after_a_limit_has_struck():
+    """Python 3.11 stands still if something is left to be raised."""
+    program = [sys.executable, "-c", PROFILED]
+    done = subprocess.run(program, env=environment(), capture_output=True, text=True, timeout=LATE, check=False)
+    assert done.stdout.split() == ["struck", "profiled"], done.stderr
 
 
 def test_a_system_without_such_timers_uses_alarms(monkeypatch):
