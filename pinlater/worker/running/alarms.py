@@ -114,8 +114,8 @@ def _call_off(thread: int) -> None:
     """Make sure that nothing is raised any more in this thread, which may have been raised or not.
 
     Python 3.11 and 3.12 have no other way that is whole. After ``PyThreadState_SetAsyncExc(thread, NULL)``, the
-    interpreter would go on looking for something to raise for as long as the process lives: all its code would run
-    slower, and with a profiler or tracer not at all.
+    interpreter would go on looking for something to raise for as long as the process lives, and under a profiler or
+    tracer, Python 3.11 would stand still.
     """
     try:
         while True:  # once, unless it is lost in a finalizer
