@@ -132,8 +132,10 @@ class Server:
     async def changed_queue_settings(self):
         return {queue: QueueSettings() for _, queue in self.world.jobs}
 
-    def apply_stored(self, settings):
+    def apply_settings(self, settings):
         pass
+
+    apply_stored = apply_settings
 
     def jobs_arrived(self, queue, due_ms, locations):
         pass
