@@ -14,6 +14,7 @@ from pinlater.server.admin.reporter import ReportServer
 from pinlater.server.api.overload import LoadShedder
 from pinlater.server.api.service import Service
 from pinlater.server.backends.claim_names import ClaimNames
+from pinlater.server.backends.listeners import StoreListeners
 from pinlater.server.backends.statistics_buffer import StatisticsBuffer
 from pinlater.server.background.lost_workers import LostWorkers
 from pinlater.server.background.monitor import Monitor
@@ -150,8 +151,17 @@ def server_notifier_of(config: ProcessConfig, components: Components) -> ServerN
     listeners, broker = components.store.listeners, components.broker
     if listeners is None or not config.settings.notify_servers:
         return None
-    server = f"{os.uname().nodename}:{config.folder}"
-    notifier = ServerNotifier(
+    notifier = notifier_between_servers(broker, listeners, f"{os.uname().nodename}:{config.folder}")
+    broker.notifiers.append(notifier.notify)
+    broker.offers = notifier.offers
+    broker.poll_notifiers.append(notifier.notify_polled)
+    broker.cancel_notifiers.append(notifier.notify_cancelled)
+    return notifier
+
+
+def notifier_between_servers(broker: Broker, listeners: StoreListeners, server: str) -> ServerNotifier:
+    """Create what passes on to a broker what other servers tell; what it tells them, it has to be given."""
+    return ServerNotifier(
         listeners,
         server,
         broker.on_remote_jobs,
@@ -161,11 +171,6 @@ def server_notifier_of(config: ProcessConfig, components: Components) -> ServerN
         take=broker.take_jobs,
         sees_to=broker.sees_to,
     )
-    broker.notifiers.append(notifier.notify)
-    broker.offers = notifier.offers
-    broker.poll_notifiers.append(notifier.notify_polled)
-    broker.cancel_notifiers.append(notifier.notify_cancelled)
-    return notifier
 
 
 def notifier_of(config: ProcessConfig, components: Components) -> JobNotifier:
