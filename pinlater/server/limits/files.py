@@ -52,7 +52,9 @@ class RateLimitFiles:
 
     def apply_stored(self, stored: Mapping[str, QueueSettings]) -> None:
         """Apply the limits of the store; a queue that the file names keeps the rate of the file."""
-        limits = {queue: QueueSettings(*one[:3]) for queue, one in stored.items()}
+        limits = {
+            queue: QueueSettings(one.is_paused, one.jobs_per_second, one.max_running) for queue, one in stored.items()
+        }
         limited = {queue: one for queue, one in limits.items() if one != _UNLIMITED}  # others come and go
         if limited != self._stored:
             self._stored = limited

@@ -95,7 +95,8 @@ class _Size:
 
     def behind_seconds(self, first_due_ms: int | None, now_ms: int) -> float:
         """Return how long the oldest due job waits for want of speed: not for a limit, nor for the end of a pause."""
-        is_limited = any(self.settings[:3])
+        one = self.settings
+        is_limited = one.is_paused or one.jobs_per_second or one.max_running
         return 0.0 if is_limited or first_due_ms is None else max(now_ms - first_due_ms, 0) / 1000
 
 
