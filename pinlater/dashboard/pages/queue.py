@@ -108,11 +108,9 @@ async def change(request: Request) -> Response:
         shards = await _changed_shards(app, name, form)
         await app.client.change_queue(name, jobs_per_second=rate or 0.0, max_running=int(running or 0), shards=shards)
         said = f"rate={rate or 'none'},running={running or 'none'}"
-        audit(
-            request,
-            f"limit({said})" if shards is None else f"limit({said},shards={form.text('shards') or 'all'})",
-            name,
-        )
+        if shards is not None:
+            said += f",shards={form.text('shards') or 'all'}"
+        audit(request, f"limit({said})", name)
         done = "limited"
     else:
         raise RequestRefused(400, "there is no such action")

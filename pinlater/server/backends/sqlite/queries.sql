@@ -747,17 +747,17 @@ INSERT OR REPLACE INTO call_results (key, number, places, expires_at) VALUES (?1
 SELECT number, places FROM call_results WHERE key = ?1 AND expires_at > ?2
 
 -- name: result_key_behind
---- The key that is ?2 keys behind ?1, if there are so many.
+-- The key that is ?2 keys behind ?1, if there are so many.
 SELECT key FROM call_results WHERE key > ?1 ORDER BY key LIMIT 1 OFFSET ?2 - 1
 
 -- name: expired_results
---- How many of the keys behind ?1 up to ?2 have expired, their first and their last. ?3 now, ?4 limit.
+-- How many of the keys behind ?1 up to ?2 have expired, their first and their last. ?3 now, ?4 limit.
 SELECT count(*), min(key), max(key) FROM (
     SELECT key FROM call_results WHERE key > ?1 AND key <= ?2 AND expires_at <= ?3 ORDER BY key LIMIT ?4
 )
 
 -- name: forget_results
---- ?1 first key, ?2 last key, ?3 when those that go had expired.
+-- ?1 first key, ?2 last key, ?3 when those that go had expired.
 DELETE FROM call_results WHERE key BETWEEN ?1 AND ?2 AND expires_at <= ?3
 
 -- name: statistics_of_keys
