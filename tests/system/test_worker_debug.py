@@ -21,8 +21,10 @@ pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linu
 JOBS = """
 import hashlib
 import signal
+import time
 from pathlib import Path
 from pinlater import Job
+from pinlater.worker.session.ack_buffer import AckBuffer
 
 
 class Hashing(Job, queue="sleeps"):
@@ -36,6 +38,21 @@ class Deafening(Job, queue="sleeps"):
     def run(self, context):
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+class Answered(Job, queue="sleeps", attempts=1):
+    # Its ack is sent at once, since it has run for long, and then its process is slow to go on.
+    def run(self, context):
+        flush = AckBuffer.flush
+
+        def slow_flush(buffer):
+            AckBuffer.flush = flush
+            flush(buffer)
+            time.sleep(1)
+
+        time.sleep(0.2)
+        AckBuffer.flush = slow_flush
+        breakpoint()
 
 
 class Looked(Job, queue="sleeps", timeout=0.3, kill_after=1, stall_after=0.2, attempts=1):
@@ -112,6 +129,15 @@ def test_a_job_is_looked_at_for_longer_than_its_limits_and_its_lease(debug, clie
     debug.type("continue\n")
     await_state(client, job, JobState.SUCCEEDED)
     assert ran(folder) == ["42 attempt 1"]
+    debug.interrupt()
+    assert "killed" not in debug.shown
+
+
+def test_interrupting_a_worker_that_has_just_acked_does_not_enter_the_debugger(debug, client):
+    job = put(client, "Answered", "sleeps")
+    debug.await_text("(Pdb)")
+    debug.type("continue\n")
+    await_state(client, job, JobState.SUCCEEDED)
     debug.interrupt()
     assert "killed" not in debug.shown
 

@@ -96,6 +96,8 @@ class SoloProcess(JobProcess):
             saver.is_open = False
             if saver.is_saving:
                 saver.close()
+            if self._is_at_terminal:
+                self._hear_signals()  # before the ack is sent: the debugger would still take an interrupt for its own
             since, now = now, monotonic_ns()
             if now >= flush_at and (told := area.acked):
                 self._ack_buffer.drop_acked(batch, told)
@@ -107,13 +109,17 @@ class SoloProcess(JobProcess):
                 flush_at = now + _FLUSH_NS
         if batch.next > first:
             self._record_wait(batch, first)
-        hear_again(child)  # whatever these jobs did to signals: the next ones and a stop must not suffer from it
-        if self._is_at_terminal:
-            relay_interrupts()
+        self._hear_signals()
         self._ack_buffer.release(batch, batch.unstarted)
         self._count_jobs(batch.next - first, (now - began) / 1e9)
         if self._burst is not None:
             self._burst.record_work_end()
+
+    def _hear_signals(self) -> None:
+        """Undo whatever jobs did to signals: the next ones and a stop must not suffer from it."""
+        hear_again(self._child)
+        if self._is_at_terminal:
+            relay_interrupts()
 
     def _count_jobs(self, jobs: int, seconds: float) -> None:
         self._fetcher.pace.record(jobs, seconds)
