@@ -108,9 +108,7 @@ class Fleet:
 
     def __init__(self, make, loss, clock, *, has_offers):
         self.claimers = []
-        self.brokers = [
-            Broker(make(), RateLimits(), clock, partial(self.observe, number)) for number in range(SERVERS)
-        ]
+        self.brokers = [Broker(make(), RateLimits(), clock, partial(self.observe, number)) for number in range(SERVERS)]
         self.loss = loss
         self._number = 0
         self._tasks = []
