@@ -12,7 +12,7 @@ from typing import NoReturn
 from pinlater.errors import QueueNotFound, UnknownError
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING
 from pinlater.server.backends.records import JobFilter
-from pinlater.server.backends.store import Store
+from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.recent import RecentRates
 
@@ -36,7 +36,7 @@ class QueueSampler:
     """
 
     def __init__(
-        self, backend: Store, metrics: Metrics, now_ms: Callable[[], int], is_paused: Callable[[str], bool]
+        self, backend: ServerStore, metrics: Metrics, now_ms: Callable[[], int], is_paused: Callable[[str], bool]
     ) -> None:
         self._backend = backend
         self._metrics = metrics
@@ -83,6 +83,7 @@ class QueueSampler:
         metrics.due_retrying_jobs.set(queue, retried_now)
         metrics.failed_jobs.set(queue, await count(JobFilter(FAILED)))
         metrics.paused.set(queue, float(self._is_paused(queue)))
+        metrics.active_shards.set(queue, len(self._backend.active_shards(queue)))
 
 
 async def follow_completions(metrics: Metrics, interval_seconds: float) -> NoReturn:

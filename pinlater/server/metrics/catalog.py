@@ -195,6 +195,7 @@ class Metrics:
             "failed_jobs", "Jobs that are FAILED, counted up to COUNT_LIMIT for each priority"
         )
         self.paused = self._queue_gauge("paused", "1 if the queue is paused, else 0")
+        self.active_shards = self._queue_gauge("active_shards", "Shards that new jobs go to, or 0 if they go to all")
         self.completions_per_second = self._queue_gauge(
             "completions_per_second", "Attempts that ended on this server, per second over the last five minutes"
         )
@@ -214,7 +215,7 @@ class Metrics:
         self.sampled_queue_gauges = (
             *(self.backlog_jobs, self.running_jobs, self.oldest_due_age_seconds),
             *(self.scheduled_jobs, self.waiting_for_key_jobs, self.retrying_jobs, self.due_retrying_jobs),
-            *(self.failed_jobs, self.paused),
+            *(self.failed_jobs, self.paused, self.active_shards),
         )
 
     def _add_workers(self) -> None:

@@ -38,6 +38,7 @@ class Store:
         self.deleted = set()
         self.slow = set()
         self.states = {}
+        self.active = {}
         self.asked = []
 
     async def states_in_use(self):
@@ -54,6 +55,9 @@ class Store:
 
     async def oldest_due_ms(self, queue):
         return self.queues[queue][2]
+
+    def active_shards(self, queue):
+        return self.active.get(queue, ())
 
 
 def levels(metrics, name):
@@ -82,6 +86,13 @@ def test_what_does_not_run_is_shown():
         zip(shown, (3, 3, 5, 2, 5, 0), strict=True)
     )
     assert {noun: values["sms"] for noun, values in found.items()} == dict(zip(shown, (0, 0, 0, 0, 0, 1), strict=True))
+
+
+def test_the_number_of_shards_that_take_new_jobs_is_shown_where_they_are_not_all():
+    metrics, store = Metrics(), Store({"email": (0, 0, None), "sms": (0, 0, None)})
+    store.active["email"] = ("a", "c")
+    sample(store, metrics)
+    assert levels(metrics, "pinlater_queue_active_shards") == {"email": 2, "sms": 0}
 
 
 def test_queues_that_are_gone_are_shown_no_more():
