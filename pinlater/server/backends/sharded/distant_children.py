@@ -97,13 +97,12 @@ async def withdraw_refused(group: ShardGroup, parents: Sequence[Parent | None], 
         EnqueueRejected: there were some.
         ServiceError: of a shard.
     """
-    shards, children = _shards_by_name(parents), defaultdict[str, list[str]](list)
+    shards, children = _shards_by_name(parents), defaultdict[str, list[JobDescriptor]](list)
     for parent, name in zip(parents, stored, strict=True):
-        if parent is not None and name.split(":", 2)[1][1:] != shards[parent.descriptor]:
-            children[parent.descriptor].append(name)
-    for told, names in children.items():
+        if parent is not None and (job := JobDescriptor.parse(name)).shard != shards[parent.descriptor]:
+            children[parent.descriptor].append(job)
+    for told, jobs in children.items():
         if not await _is_able(group.registry.named(shards[told]), JobDescriptor.parse(told)):
-            jobs = [JobDescriptor.parse(name) for name in names]
             await by_descriptor.cancel(group, jobs[0].queue, jobs, _CANCELLED)
             raise parent_refused(told)
 

@@ -32,7 +32,9 @@ def change(transaction: SqliteTransaction, requests: Sequence[ChangeRequest]) ->
     """Carry out each request."""
     for queue_id, wanted in requests:
         for row in transaction.rows(QUERIES["settings_of_queue"], (queue_id,)):
-            transaction.run(QUERIES["change_queue_settings"], (queue_id, *wanted.applied_to(QueueSettings(*row))[:5]))
+            kept = wanted.applied_to(QueueSettings(*row))
+            limits = kept.is_paused, kept.jobs_per_second, kept.max_running
+            transaction.run(QUERIES["change_queue_settings"], (queue_id, *limits, kept.shards, kept.shards_by_load))
     return [None for _ in requests]
 
 
