@@ -160,7 +160,7 @@ def test_servers_find_how_many_shards_the_load_needs(backend, monkeypatch):
     assert active(backend) == set()
 
     def look():
-        backend.adjust_shards()
+        backend.adjust_shards(lambda _queue: False)
         backend.backend.apply_settings(backend.queue_settings())
         return len(active(backend)) or SHARDS
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from pinlater.model.queues import QueueSettings
@@ -42,8 +42,10 @@ class ServerStore(Store, Protocol):
     def active_shards(self, queue: str) -> Sequence[str]:
         """Return the names of the shards that new jobs of a queue go to; none: all."""
 
-    async def adjust_shards(self) -> None:
+    async def adjust_shards(self, is_limited: Callable[[str], bool]) -> None:
         """Change how many shards queues use that follow their load, where it has changed; see ``QueueSizer``.
+
+        Jobs of a queue for which ``is_limited`` returns True wait for its limit, not for a shard.
 
         State: jobs unchanged.
         Fence: none; it has no effect on a queue whose number is fixed.

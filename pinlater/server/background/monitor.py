@@ -118,7 +118,7 @@ class Monitor:
 
     async def _adjust_shards(self) -> int:
         """Have queues that follow their load use as many shards as it needs."""
-        await self._backend.adjust_shards()
+        await self._backend.adjust_shards(self._broker.is_limited)
         return 0
 
     async def _reap(self, limit: int, asked_at: float, grace_period: GracePeriod) -> int:

@@ -310,6 +310,10 @@ class Broker:
         """Return whether a queue is paused, by its stored settings or by the file of rate limits."""
         return self._limits.is_paused(queue)
 
+    def is_limited(self, queue: str) -> bool:
+        """Return whether a queue is paused or has a limit, by its stored settings or by the file of rate limits."""
+        return self._limits.is_limited(queue)
+
     async def reap(
         self, limit: int, *, server_age_ms: int, quiet_ms: int, asked_at: float | None = None
     ) -> list[Expired]:

@@ -134,6 +134,10 @@ class RateLimits:
         """Return whether a queue is paused."""
         return queue in self._paused
 
+    def is_limited(self, queue: str) -> bool:
+        """Return whether a queue is paused or has any limit."""
+        return queue in self._paused or queue in self._buckets or queue in self._max_running
+
     def seconds_until_next(self, queue: str) -> float | None:
         """Return the seconds until a job may be handed out; 0: now, None: never, since the queue is paused."""
         if queue in self._paused:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pinlater.errors import ServiceError
 from pinlater.model.queues import QueueSettings
@@ -47,9 +47,9 @@ class StoreOverview:
         """Return the names of the shards that new jobs of a queue go to; none: all."""
         return self.group.active_shards.names(queue)
 
-    async def adjust_shards(self) -> None:
+    async def adjust_shards(self, is_limited: Callable[[str], bool]) -> None:
         """Change how many shards queues use that follow their load; see ``ServerStore``."""
-        await self.sizer.adjust()
+        await self.sizer.adjust(is_limited)
 
     @property
     def shards(self) -> int:

@@ -93,12 +93,6 @@ class _Size:
     settings: QueueSettings
     quiet_since: float
 
-    def behind_seconds(self, first_due_ms: int | None, now_ms: int) -> float:
-        """Return how long the oldest due job waits for want of speed: not for a limit, nor for the end of a pause."""
-        one = self.settings
-        is_limited = one.is_paused or one.jobs_per_second or one.max_running
-        return 0.0 if is_limited or first_due_ms is None else max(now_ms - first_due_ms, 0) / 1000
-
 
 class QueueSizer:
     """Changes how many shards queues use that follow their load.
@@ -127,19 +121,23 @@ class QueueSizer:
             if known is not None and known.settings.shards_by_load == size.settings.shards_by_load:
                 size.quiet_since = known.quiet_since
 
-    async def adjust(self) -> None:
-        """Look at the load and change numbers, if it is time; what fails is done at the next look."""
+    async def adjust(self, is_limited: Callable[[str], bool]) -> None:
+        """Look at the load and change numbers, if it is time; what fails is done at the next look.
+
+        Args:
+            is_limited: returns whether a queue is paused or has a limit, which its jobs wait for, not for a shard.
+        """
         if not self._sizes or self._clock() < self._next_at:
             return
         self._next_at = self._clock() + LOOK_SECONDS
         try:
             for queues in chunks(sorted(self._sizes), _QUEUES_AT_ONCE):
-                await self._adjust(queues)
+                await self._adjust(queues, is_limited)
         except ServiceError as error:
             log.debug("the loads of queues cannot be read: %s", error)
 
-    async def _adjust(self, queues: Sequence[str]) -> None:
-        loads = await self._loads(queues)
+    async def _adjust(self, queues: Sequence[str], is_limited: Callable[[str], bool]) -> None:
+        loads = await self._loads(queues, is_limited)
         most = len(self._group.registry.enqueueable)
         for queue, load in loads.items():
             size = self._sizes.get(queue)
@@ -153,7 +151,7 @@ class QueueSizer:
             if wanted != present:
                 await self._change(queue, load, present, wanted)
 
-    async def _loads(self, queues: Sequence[str]) -> dict[str, Load]:
+    async def _loads(self, queues: Sequence[str], is_limited: Callable[[str], bool]) -> dict[str, Load]:
         """Read the loads of queues: two queries a shard."""
         now_ms = self._now_ms()
         minute_ms = MINUTE * 1000
@@ -167,9 +165,8 @@ class QueueSizer:
         for entry in entries:
             rates[entry.key.queue] = max(rates.get(entry.key.queue, 0.0), _rate(entry, now_ms))
         return {
-            queue: Load(rates.get(queue, 0.0), self._sizes[queue].behind_seconds(found.first_due_ms, now_ms))
+            queue: Load(rates.get(queue, 0.0), 0.0 if is_limited(queue) else _seconds_since(found.first_due_ms, now_ms))
             for queue, found in due.items()
-            if queue in self._sizes
         }
 
     async def _change(self, queue: str, load: Load, present: int | None, wanted: int) -> None:
@@ -186,6 +183,10 @@ class QueueSizer:
             load.jobs_per_second,
             load.behind_seconds,
         )
+
+
+def _seconds_since(due_ms: int | None, now_ms: int) -> float:
+    return 0.0 if due_ms is None else max(now_ms - due_ms, 0) / 1000
 
 
 def _rate(entry: StatisticsEntry, now_ms: int) -> float:

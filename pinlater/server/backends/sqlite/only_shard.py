@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from pinlater.errors import UnknownError
 from pinlater.model.attempts import StoredAck
@@ -23,7 +23,7 @@ class OnlyServer:
         """Return no names: all shards, which is one."""
         return ()
 
-    async def adjust_shards(self) -> None:
+    async def adjust_shards(self, is_limited: Callable[[str], bool]) -> None:
         """Do nothing: one is what any load needs."""
 
     def jobs_arrived(self, queue: str, due_ms: int | None, locations: Collection[JobLocation]) -> None:

@@ -53,8 +53,11 @@ class Store:
     async def relay_messages(self):
         pass
 
-    async def adjust_shards(self):
-        self.adjusted += 1
+    def is_limited(self, queue):
+        return queue == "limited"
+
+    async def adjust_shards(self, is_limited):
+        self.adjusted += is_limited("limited") and not is_limited("other")
 
 
 async def run_until(monitor, store, calls):

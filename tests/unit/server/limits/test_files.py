@@ -211,6 +211,14 @@ def test_servers_on_one_store_do_not_divide_a_rate(files):
     assert asyncio.run(limits.acquire("q", 1000)) == 100
 
 
+def test_limits_of_the_file_and_of_the_store_are_known_as_such(files):
+    limits = RateLimits(lambda: 0.0)
+    followed = RateLimitFiles(files, limits, lambda: None)
+    stored = {"mail": {"is_paused": True}, "pins": {"max_running": 3}, "sms": {"jobs_per_second": 5.0}, "free": {}}
+    followed.apply_stored({queue: QueueSettings(**one) for queue, one in stored.items()})
+    assert {queue for queue in (*stored, "q", "other") if limits.is_limited(queue)} == {"mail", "pins", "sms", "q"}
+
+
 def test_an_empty_or_malformed_server_set_keeps_the_count(files, caplog):
     limits = RateLimits(lambda: 0.0)
     followed = RateLimitFiles(files, limits, lambda: None)
