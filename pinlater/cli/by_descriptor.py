@@ -75,7 +75,7 @@ def run_now(session: Session, /, *, descriptors: tuple[str, ...]) -> int:
 def send(session: Session, /, *, descriptor: str, event: str, value: str, event_id: str | None) -> int:
     """Send an event to a job.
 
-    The job waits for it with context.wait_for, or will: it is kept until then. The value is JSON, by default null.
+    The event is kept until the job waits for it with context.wait_for. The value is JSON, by default null.
 
     Exit status 1 if the job has ended or does not exist.
     """
@@ -110,7 +110,7 @@ def _json(text: str) -> Any:
     "--wait",
     type=parse_duration,
     metavar=DURATION,
-    help="Wait so long for the job to end, such as 30s or 5m.  [default: not at all]",
+    help="Wait this long for the job to end, such as 30s or 5m.  [default: not at all]",
 )
 @click.pass_obj
 def result(session: Session, /, *, descriptor: str, wait: float | None) -> int:

@@ -114,7 +114,7 @@ def _common_options() -> list[click.Option]:
                     "--tls-cert",
                     "PEM file of the client certificate, if a server requires one.  [env: PINLATER_TLS_CERT]",
                 ),
-                ("--tls-key", "PEM file of its private key.  [env: PINLATER_TLS_KEY; default: the same file]"),
+                ("--tls-key", "PEM file of the client key.  [env: PINLATER_TLS_KEY; default: the --tls-cert file]"),
             )
         ),
         click.Option(

@@ -62,9 +62,8 @@ def parse_url(text: str) -> str:
     type=parse_url,
     metavar="URL",
     envvar="PINLATER_ADMIN",
-    help="Admin port of a server, such as http://127.0.0.1:9999, for what its metrics say of the store, "
-    "and its settings WARN_….  "
-    "[env: PINLATER_ADMIN]",
+    help="Admin port of a server, such as http://127.0.0.1:9999. The command then also checks the server's metrics of "
+    "the store, and uses its settings WARN_….  [env: PINLATER_ADMIN]",
 )
 @click.option(
     "--level",
@@ -74,7 +73,7 @@ def parse_url(text: str) -> str:
     help="Report only findings of this severity or worse.",
 )
 @click.option(
-    "--every", type=NumberRange(min=1), metavar="SECONDS", help="Keep checking, once in so many seconds, until stopped."
+    "--every", type=NumberRange(min=1), metavar="SECONDS", help="Keep checking, once in this time, until stopped."
 )
 @click.option(
     "--notify",
@@ -108,11 +107,11 @@ def doctor(
     It checks QUEUES, or all queues; their workers, periodic jobs and failures; and the store. It makes few calls,
     however many queues and jobs there are, and changes nothing.
 
-    critical: jobs do not run, or cannot be reached. warning: it gets worse, or jobs fail for good. notice: it may be
-    intended.
+    critical: jobs do not run, or cannot be reached. warning: the problem grows, or jobs fail for good. notice: it may
+    be intended.
 
     With --every, it keeps checking. It prints a finding when it is new, when it gets worse, once an hour while it
-    lasts, and when it is gone, which is when two checks in a row have not found it.
+    lasts, and when it is gone. A finding is gone when two checks in a row have not found it.
 
     Exit status: 0 nothing is wrong; 1 there is a finding of --level or worse; 69 no server answers. With --every:
     0 after SIGTERM.

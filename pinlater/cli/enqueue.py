@@ -74,13 +74,14 @@ def enqueue(
 ) -> None:
     """Enqueue one or many jobs.
 
-    The body of a job is the argument, a file, or a line of a JSON Lines file. Prints the descriptor of a single job, or
-    the number of jobs. With --unique it may be the descriptor of an existing job. With --json-lines, --key is that of
-    all jobs. Lines are sent in batches while the
-    file is read; after an error, the message says how many jobs were stored.
+    The body of a job is BODY, a file, or a line of a JSON Lines file. Prints the descriptor of a single job, or the
+    number of jobs. With --unique, the descriptor may be that of an existing job.
 
-    With --app, each body must fit its job class and have no other fields; queue, priority, attempts
-    and key are those of the class unless given. Without --app, a body is any bytes.
+    With --json-lines, lines are sent in batches while the file is read, and --key applies to all jobs. After an error,
+    the message says how many jobs were stored.
+
+    With --app, each body must fit its job class and have no other fields. Queue, priority, attempts and key are those
+    of the class unless given. Without --app, a body is any bytes.
     """
     if modules and body is None and file is None and json_lines is None:
         queue, body = None, queue

@@ -35,26 +35,26 @@ _UNIQUE = {
     "unique_until": click.option(
         "--unique-until",
         type=click.Choice(["finished", "started"]),
-        help="With --unique: what frees the key; started: a running job, or one that was tried before, does not count."
-        "  [default: finished]",
+        help="With --unique: when the key is free again: when its job has finished, or as soon as it has started.  "
+        "[default: finished]",
     ),
     "unique_for": click.option(
         "--unique-for",
         type=parse_duration,
         metavar=DURATION,
-        help="With --unique: keep the key taken for this time at least, also when the job has finished.",
+        help="With --unique: keep the key taken for this time at least, even if the job finishes earlier.",
     ),
     "on_duplicate": click.option(
         "--on-duplicate",
         type=click.Choice(["keep", "replace", "debounce"]),
-        help="With --unique: what becomes of a job with the key that has not started; debounce replaces it, and puts it"
-        " off to the time of --delay.  [default: keep]",
+        help="With --unique: what to do with a job of the key that has not started: keep it, replace it, or replace it "
+        "and put it off by --delay from now (debounce).  [default: keep]",
     ),
     "max_delay": click.option(
         "--max-delay",
         type=parse_duration,
         metavar=DURATION,
-        help="With --on-duplicate debounce: no job is put off for longer than this in all.",
+        help="With --on-duplicate debounce: longest time that a job is put off in all.",
     ),
 }
 
@@ -76,7 +76,7 @@ _SHARED = {
     "running_per_key": click.option(
         "--running-per-key",
         type=click.IntRange(min=1),
-        help="With --key: at most so many jobs of the key run at once.  [default: no limit]",
+        help="With --key: how many jobs of the key run at once, at most.  [default: no limit]",
     ),
     "in_order": click.option(
         "--in-order",
@@ -88,8 +88,8 @@ _SHARED = {
         "--rate-per-key",
         type=_parsed_rate,
         metavar="RATE",
-        help="With --key: at most so many jobs of the key are started in a time: 10/s, 100/m or 1000/h.  [default: no "
-        "limit, or that of the key]",
+        help="With --key: the highest rate at which jobs of the key start, such as 10/s, 100/m or 1000/h.  [default: "
+        "no limit, or that of the key]",
     ),
 }
 

@@ -40,10 +40,10 @@ _MOST_READ = 1000
 def failing(session: Session, /, *, queues: tuple[str, ...], job: str | None, limit: int) -> None:
     """Say how jobs fail: by class and error, most jobs first.
 
-    Without QUEUES, it tells of all queues. GIVEN UP is the number of failed jobs, RETRYING of those that wait for
-    another attempt, both counted to 10,000 on each shard. FIRST and LAST are when the error was first and last seen. In
-    ERROR, # stands for what varies. With --group, the commands scan, retry-failed, delete-jobs, move-jobs and
-    cancel-jobs take the jobs of one GROUP.
+    Without QUEUES, it shows all queues. GIVEN UP is the number of failed jobs, RETRYING the number of jobs that wait
+    for another attempt. Both are counted up to 10,000 on each shard. FIRST and LAST tell when the error was first and
+    last seen. In ERROR, # stands for parts that vary. To list or change the jobs of one GROUP, use --group of scan,
+    retry-failed, delete-jobs, move-jobs or cancel-jobs.
     """
     with session.client() as client:
         refuse_missing(client, queues)

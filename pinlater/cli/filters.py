@@ -105,16 +105,16 @@ _OPTIONS = (
         "--error",
         type=parse_pattern,
         metavar="TEXT",
-        help="Only jobs whose last error, its first line, matches this text or regular expression.",
+        help="Only jobs whose last error has a first line that matches this text or regular expression.",
     ),
     click.option(
         "--older-than",
         type=parse_duration,
         metavar=DURATION,
-        help="Only jobs that ended at least this long ago, such as 90s, 15m, 2h or 7d; for jobs that have not ended, "
-        "that were enqueued then.",
+        help="Only jobs that ended at least this long ago, such as 90s, 15m, 2h or 7d. For pending and running jobs, "
+        "the time of their enqueue counts.",
     ),
-    click.option("--newer-than", type=parse_duration, metavar=DURATION, help="The same, at most this long ago."),
+    click.option("--newer-than", type=parse_duration, metavar=DURATION, help="The same, but at most this long ago."),
     click.option(
         "--group",
         type=int,

@@ -92,7 +92,7 @@ def limit(
     """Set or show the limits of queues.
 
     Limits apply to all servers and workers together, and last until they are changed. Without options, it shows the
-    limits of a queue, or of all queues. With fewer shards, the jobs that are on the others are worked off there.
+    limits of a queue, or of all queues. If you lower --shards, jobs that are on the other shards run there.
     """
     is_change = any(option is not None for option in (rate, running, shards))
     if queue is None and is_change:

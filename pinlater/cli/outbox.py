@@ -69,7 +69,7 @@ def outbox_table(session: Session, /, *, database: str, table: str) -> None:
 @click.option(
     "--no-notify",
     is_flag=True,
-    help="Ask for jobs every 10 ms: the programs use Outbox(notify=False) (PostgreSQL), or no SLEEP is wanted (MySQL).",
+    help="Ask for jobs every 10 ms: for programs with Outbox(notify=False) (PostgreSQL), or to avoid SLEEP (MySQL).",
 )
 @click.option(
     "--log-format",
@@ -83,10 +83,10 @@ def outbox_relay(
 ) -> None:
     """Deliver the jobs of an outbox.
 
-    The jobs that programs have stored in the table with their own commits go to the servers, each once, those of a
-    queue in their order, until TERM or INT. Several relays of a table take turns. URL may also be in the environment as
-    PINLATER_OUTBOX_DATABASE, where other users of the machine do not see its password. Drivers: psycopg or psycopg2,
-    PyMySQL or mysqlclient.
+    Programs store jobs in the table with their own commits. Until TERM or INT, the relay delivers each of these jobs to
+    the servers once, and the jobs of a queue in order. If several relays use a table, one delivers, and the others wait
+    until it ends. URL may also be in the environment as PINLATER_OUTBOX_DATABASE, where other users of the machine do
+    not see its password. Drivers: psycopg or psycopg2, PyMySQL or mysqlclient.
 
     A job that the servers refuse stays in the table with the error, and is tried again every few minutes; see
     pinlater outbox.
@@ -125,8 +125,8 @@ def _set_up_logs(log_format: str) -> None:
 def outbox(session: Session, /, *, database: str, table: str) -> None:
     """Show what waits in an outbox, and what was refused.
 
-    Prints how many jobs wait, since when the oldest does, and the first 100 that the servers have refused. Those are
-    tried again by themselves; to give one up, delete its row.
+    Prints how many jobs wait, since when the oldest job has waited, and the first 100 jobs that the servers have
+    refused. The relay tries refused jobs again; to give one up, delete its row.
     """
     from pinlater.outbox.connecting import connector, open_database
     from pinlater.outbox.dialects import check_table

@@ -38,9 +38,10 @@ def periodic(session: Session, /, *, queues: tuple[str, ...], failed: bool) -> N
     """List periodic jobs, failing ones first.
 
     Without QUEUES, it lists those of all queues. A run has failed when all its attempts have failed; the job still runs
-    at its next scheduled time. LAST RUN is when the last run ended, TOOK how long its last attempt ran; older workers
-    do not record them. FAILED is the number of consecutive failed runs, ERROR the error of the last failed attempt,
-    however long ago. With --json, the schedule is also there in words, and last_failure says when it failed.
+    at its next scheduled time. LAST RUN tells when the last run ended, TOOK how long its last attempt ran; older
+    workers do not record these. FAILED is the number of consecutive failed runs, ERROR the error of the last failed
+    attempt, however long ago. --json also prints the schedule in words, and the time of the last failed attempt in
+    last_failure.
     """
     with session.client() as client:
         refuse_missing(client, queues)
@@ -69,8 +70,8 @@ def periodic(session: Session, /, *, queues: tuple[str, ...], failed: bool) -> N
 def pause_periodic(session: Session, /, *, queue: str, name: str) -> int:
     """Pause a periodic job, by its queue and class.
 
-    It does not run until it is resumed, whatever restarts or is deployed. If you deploy another schedule of the class,
-    that is another job, which is not paused. Running it now ends the pause.
+    The job does not run until it is resumed, even after restarts and deployments. If you deploy another schedule for
+    the class, that is another job, which is not paused. If you run the job now, the pause ends.
 
     Exit status 1 if there is no such job, if it runs now, or if it is paused already.
     """

@@ -95,8 +95,8 @@ def tool() -> None:
     The servers are those of --server, or of PINLATER_SERVERS in the environment, or one on this machine. Results go to
     stdout, messages to stderr.
 
-    For help on a command, run: pinlater COMMAND --help. With --json, a command prints one JSON document, or one a line
-    if it lists jobs.
+    For help on a command, run: pinlater COMMAND --help. With --json, a command prints one JSON document, or one per
+    line if it lists jobs.
 
     Exit status: 0 success; 1 refused by the server, queue or job not found, or not confirmed; 2 usage error; 69 server
     unreachable or timed out; 78 configuration error; 130 interrupted; 141 output closed by its reader.

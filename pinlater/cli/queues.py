@@ -174,8 +174,8 @@ def count(
 ) -> None:
     """Count the jobs of a queue by state.
 
-    With --state, it prints a single number. Without, pending jobs are shown on four lines, and each job is counted on
-    one of them: PENDING jobs are due; SCHEDULED jobs are not due yet, or sleep; WAITING_FOR_KEY jobs wait for other
+    With --state, it prints a single number. Without --state, it shows pending jobs on four lines, and counts each job
+    on one of them: PENDING jobs are due; SCHEDULED jobs are not due yet, or sleep; WAITING_FOR_KEY jobs wait for other
     jobs of their key; RETRYING jobs have failed and wait for their next attempt, due or not. Servers of earlier
     versions count the last two as PENDING or SCHEDULED. For each priority, the server counts up to its COUNT_LIMIT.
     """

@@ -46,14 +46,14 @@ _MOST_ARGUMENTS = 60
 def tail(session: Session, /, *, queues: tuple[str, ...], interval: float, seconds: float | None) -> None:
     """Print a line whenever a job changes its state, until ^C.
 
-    The line names class and short arguments of the job. It polls the server and claims nothing. A poll finds up to 5000
-    new jobs of each state, and follows up to 3000 jobs of a queue until they end. Polling takes at most a third of the
-    time.
+    The line names the job's class and short arguments. The command polls the server, and claims no jobs. A poll finds
+    up to 5000 new jobs of each state, and follows up to 3000 jobs of a queue until they end. Polling takes at most a
+    third of the time.
 
-    It may miss states between two polls, of which only the last one is shown; jobs that were enqueued and deleted
-    between two polls; and jobs enqueued for later while more than a hundred others are due even later, until they are
-    due. Every five seconds it compares with the server's counts; if more jobs came or ended than it has shown, a line
-    on stderr says how many it has missed at least.
+    Of several states between two polls, it shows only the last. It misses jobs that are enqueued and deleted between
+    two polls. A job enqueued for later is shown only when it is due, if more than a hundred others are due even later.
+    Every five seconds, the command compares with the server's counts. If more jobs came or ended than it has shown, a
+    line on stderr says how many it has missed at least.
     """
     from pinlater.cli.changes import ChangeTracker
 

@@ -114,8 +114,8 @@ def main() -> None:
     type=NumberRange(1, 86400),
     default=30.0,
     metavar="SECONDS",
-    help="If the whole worker dies, other workers get its jobs after this time. Long jobs need no longer lease.  "
-    "[default: 30]",
+    help="If the whole worker dies, other workers get its jobs after this time. Leases are renewed, so long jobs do "
+    "not need a longer one.  [default: 30]",
 )
 @click.option(
     "--drain",
@@ -171,9 +171,9 @@ def main() -> None:
     type=parse_duration,
     default="3d",
     metavar=DURATION,
-    help="How long a job that no worker can run goes back to its queue, no attempt spent: its class is unknown, its "
-    "body does not fit, or the code does not fit its recorded steps. After this time it fails, such as 12h or 7d; 0: "
-    "at once.  [default: 3d]",
+    help="How long a job that no worker can run goes back to its queue before it fails, such as 12h or 7d; 0: it fails "
+    "at once. Workers cannot run a job if its class is unknown, or if its body or its recorded steps do not fit the "
+    "code. Until it fails, no attempt is spent.  [default: 3d]",
 )
 @click.option(
     "--on-start",

@@ -82,7 +82,10 @@ class Settings:
         "THRIFT_TLS_CERT", values.optional_path, "", "PEM file of the service's certificate; the port then requires TLS"
     )
     tls_key: Path | None = _setting(
-        "THRIFT_TLS_KEY", values.optional_path, "", "PEM file of the certificate's key; empty: THRIFT_TLS_CERT"
+        "THRIFT_TLS_KEY",
+        values.optional_path,
+        "",
+        "PEM file of the certificate's key; if empty, it is in THRIFT_TLS_CERT",
     )
     tls_client_ca: Path | None = _setting(
         "THRIFT_TLS_CLIENT_CA", values.optional_path, "", "PEM file of a CA; clients need a certificate issued by it"
@@ -107,7 +110,10 @@ class Settings:
         "SERVER_PROCESSES", values.integer(1, 64), "1", "server processes that share the port; must be 1 with sqlite"
     )
     backend: str = _setting(
-        "PINLATER_BACKEND", values.choice("sqlite", "mysql", "redis"), "sqlite", "store of the jobs"
+        "PINLATER_BACKEND",
+        values.choice("sqlite", "mysql", "redis"),
+        "sqlite",
+        "store of the jobs: sqlite, mysql or redis",
     )
     shards_file: Path | None = _setting(
         "BACKEND_CONFIG", values.optional_path, "", "JSON file of the shards of mysql or redis; reloaded on change"
@@ -128,7 +134,7 @@ class Settings:
         "MYSQL_NOTIFY_SERVERS",
         values.boolean,
         "true",
-        "mysql: tell the other servers of new jobs, by signed UDP datagrams; otherwise they find them by polling",
+        "mysql: tell other servers of new jobs, by signed UDP datagrams; if false, they poll for new jobs",
     )
     data_dir: Path = _setting(
         "DATA_DIR", values.path, "~/.local/share/pinlater", "directory of the sqlite file; respects $XDG_DATA_HOME"
@@ -164,7 +170,7 @@ class Settings:
         "MAX_STORE_WAITING",
         values.integer(1),
         "2000",
-        "refuse dequeues while more requests wait for the store, enqueues at twice as many",
+        "refuse dequeues while more requests than this wait for the store, enqueues at twice as many",
     )
     max_idle_seconds: float = _setting(
         "SERVER_CONN_MAX_IDLE_TIME_MINUTES", values.number(MINUTE), "5", "close a connection that is idle for this long"
@@ -175,13 +181,15 @@ class Settings:
         "30",
         "close a connection if a call or reply stalls for this long",
     )
-    max_frame_bytes: int = _setting("MAX_FRAME_BYTES", values.integer(1024, 2**31 - 1), "16384000", "largest call")
-    max_body_bytes: int = _setting("MAX_BODY_BYTES", values.integer(1), "1048576", "largest job body")
+    max_frame_bytes: int = _setting(
+        "MAX_FRAME_BYTES", values.integer(1024, 2**31 - 1), "16384000", "maximum size of a call"
+    )
+    max_body_bytes: int = _setting("MAX_BODY_BYTES", values.integer(1), "1048576", "maximum size of a job body")
     claim_timeout_seconds: float = _setting(
         "BACKEND_MONITOR_JOB_CLAIMED_TIMEOUT_SECONDS",
         values.number(),
         "180",
-        "default lease: a claimed job not acked or renewed in this time goes back",
+        "default lease: a claimed job that is not acked or renewed in this time goes back",
     )
     max_claim_timeout_seconds: float = _setting(
         "MAX_CLAIM_TIMEOUT_SECONDS", values.number(), "86400", "longest lease that a dequeue may ask for"
@@ -205,10 +213,16 @@ class Settings:
         "pause between two runs of the monitor; servers of a MySQL store take turns",
     )
     monitor_batch_size: int = _setting(
-        "BACKEND_MONITOR_UPDATE_MAX_SIZE", values.integer(1), "1000", "most jobs that the monitor handles in one batch"
+        "BACKEND_MONITOR_UPDATE_MAX_SIZE",
+        values.integer(1),
+        "1000",
+        "maximum number of jobs that the monitor handles in one batch",
     )
     queue_auto_create: bool = _setting(
-        "QUEUE_AUTO_CREATE", values.boolean, "true", "create a queue when its first jobs are enqueued, or refuse them"
+        "QUEUE_AUTO_CREATE",
+        values.boolean,
+        "true",
+        "create a queue when its first jobs are enqueued; if false, such jobs are refused",
     )
     count_limit: int = _setting(
         "COUNT_LIMIT", values.integer(1), "100000", "highest count that getJobCount returns", "MYSQL_COUNT_LIMIT"
@@ -226,7 +240,7 @@ class Settings:
         "SERVER_SET_ENABLED",
         values.boolean,
         "false",
-        "divide rate limits by the servers in SERVER_SET_PATH (only sqlite)",
+        "divide rate limits by the number of servers in SERVER_SET_PATH (only sqlite)",
     )
     server_set_file: Path | None = _setting(
         "SERVER_SET_PATH", values.optional_path, "", "file of the server set, one host:port a line; reloaded on change"
@@ -247,7 +261,7 @@ class Settings:
         "DASHBOARD_PRIVACY",
         values.boolean,
         "false",
-        "show job bodies on request only, log that, and hide them from read-only users",
+        "show job bodies on request only, log each such request, and hide bodies from read-only users",
     )
     dashboard_base_path: str = _setting(
         "DASHBOARD_BASE_PATH", values.base_path, "", "path under which a proxy serves the dashboard, such as /pinlater"

@@ -70,7 +70,7 @@ class Metrics:
     def _add_calls(self) -> None:
         info = MetricInfo(
             name="pinlater_call_seconds",
-            help="Time to answer a call, without the time for which it waited as it was asked to",
+            help="Time to answer a call, without the wait that the call itself asked for",
             labels=("method",),
             ostrich="PinLaterService.{method}_msec",
             to_ostrich=_SECONDS_TO_MS,
@@ -111,21 +111,21 @@ class Metrics:
         self.acks_succeeded = self._per_queue("acks_succeeded", "Jobs acked as succeeded", "ack_succeeded")
         self.acks_failed = self._per_queue("acks_failed", "Jobs acked as failed", "ack_failed")
         self.jobs_given_up = self._per_queue(
-            "jobs_given_up", "Jobs FAILED finally, by an ack or an expired claim", "given_up"
+            "jobs_given_up", "Jobs that became FAILED, by an ack or an expired claim", "given_up"
         )
         self.jobs_cancelled = self._per_queue(
             "jobs_cancelled", "Jobs cancelled: waiting ones at once, running ones when they have stopped", "cancelled"
         )
         self.checkpoints = self._per_queue("checkpoints", "Checkpoints stored", "checkpoint")
         self.checkpoint_noops = self._per_queue(
-            "checkpoint_noops", "Checkpoints ignored, job not held", "checkpoint_noop"
+            "checkpoint_noops", "Checkpoints ignored because the job was not held", "checkpoint_noop"
         )
-        self.stale_acks = self._per_queue("stale_acks", "Acks ignored, their claim had ended", "stale_ack")
+        self.stale_acks = self._per_queue("stale_acks", "Acks ignored because their claim had ended", "stale_ack")
         self.stale_checkpoints = self._per_queue(
-            "stale_checkpoints", "Checkpoints ignored, their claim had ended", "stale_checkpoint"
+            "stale_checkpoints", "Checkpoints ignored because their claim had ended", "stale_checkpoint"
         )
         self.claims_released = self._per_queue(
-            "claims_released", "Claimed jobs released, no attempt spent", "claim_released"
+            "claims_released", "Claimed jobs released without spending an attempt", "claim_released"
         )
         self.dequeues_rate_limited = self._per_queue(
             "dequeues_rate_limited", "Dequeues refused by a rate limit or pause", "dequeue_requests_rate_limited"
@@ -160,7 +160,9 @@ class Metrics:
         self.dequeue_wait_seconds = self._add(Distribution(info, _CALL_BOUNDS))
 
     def _add_monitor(self) -> None:
-        self.timeouts_done = self._per_queue("timeouts_done", "Jobs failed finally by an expired claim", "timeout_done")
+        self.timeouts_done = self._per_queue(
+            "timeouts_done", "Jobs that became FAILED by an expired claim", "timeout_done"
+        )
         self.timeouts_retried = self._per_queue(
             "timeouts_retried", "Jobs pending again after an expired claim", "timeout_retry"
         )
@@ -179,17 +181,17 @@ class Metrics:
         )
         self.scheduled_jobs = self._queue_gauge(
             "scheduled_jobs",
-            "Pending jobs that are not due yet and are not retried, counted up to COUNT_LIMIT for each priority",
+            "Pending, not retrying jobs that are not due yet, counted up to COUNT_LIMIT for each priority",
         )
         self.waiting_for_key_jobs = self._queue_gauge(
             "waiting_for_key_jobs",
-            "Pending jobs that wait for others of their key and are not retried, counted up to COUNT_LIMIT likewise",
+            "Pending, not retrying jobs that wait for others of their key, counted up to COUNT_LIMIT for each priority",
         )
         self.retrying_jobs = self._queue_gauge(
             "retrying_jobs", "Pending jobs whose last attempt failed, counted up to COUNT_LIMIT for each priority"
         )
         self.due_retrying_jobs = self._queue_gauge(
-            "due_retrying_jobs", "Those of the retrying jobs that are due, which are also in backlog_jobs"
+            "due_retrying_jobs", "Retrying jobs that are due; backlog_jobs has them, too"
         )
         self.failed_jobs = self._queue_gauge(
             "failed_jobs", "Jobs that are FAILED, counted up to COUNT_LIMIT for each priority"
@@ -203,7 +205,7 @@ class Metrics:
             "backlog_seconds", "Time that the backlog would take at the current rate of completions"
         )
         self.workers_needed = self._queue_gauge(
-            "workers_needed", "Worker slots that start jobs within the latency target, for queues that have one"
+            "workers_needed", "Worker slots needed to start jobs within the latency target, for queues that have one"
         )
         self.worker_slots = self._queue_gauge("worker_slots", "Worker slots that serve a queue with a latency target")
         self.worker_processes = self._queue_gauge(
@@ -220,11 +222,11 @@ class Metrics:
 
     def _add_workers(self) -> None:
         self.worker_clock_ahead_seconds = self._worker_gauge(
-            "clock_ahead_seconds", "How far a worker's clock is ahead of the store's, of workers that are off by 1 s"
+            "clock_ahead_seconds", "How far a worker's clock is ahead of the store's, if it is off by 1 s or more"
         )
         self.worker_memory_growth_bytes = self._worker_gauge(
             "memory_growth_bytes",
-            "Growth of a worker's job process since its first job, of those that have grown by 50 MiB",
+            "Growth of a worker's job process since its first job, if it has grown by 50 MiB or more",
         )
 
     def _add_store(self) -> None:
@@ -238,7 +240,7 @@ class Metrics:
         self.store_seconds = self._add(Distribution(info, _CALL_BOUNDS))
         info = MetricInfo(
             name="pinlater_warning_threshold",
-            help="Value of a setting WARN_…, from which on the dashboard and pinlater doctor warn",
+            help="Value of a setting WARN_…; from this value on, the dashboard and pinlater doctor warn",
             labels=("setting",),
             ostrich="warning_threshold_{setting}",
         )
@@ -264,7 +266,7 @@ class Metrics:
         )
         self.claims_undone = self._counter(
             "pinlater_claims_undone",
-            "Jobs whose claim was undone because the dequeue could not be answered, no attempt spent",
+            "Jobs whose claim was undone because the dequeue could not be answered; no attempt is spent",
             "claims-undone",
         )
         self.store_waiting = self._gauge("pinlater_store_waiting", "Requests waiting for the store", "store-waiting")
