@@ -34,19 +34,19 @@ class ServiceCalls(ABC):
         """Carry a call out."""
 
     def create_queue(self, name: str) -> None:
-        """Create a queue; nothing happens if it is there.
+        """Create a queue; nothing happens if the queue exists.
 
         Raises:
-            QueueNameInvalid: the name has other characters than letters, digits and underscore.
-            QueueNameTooLong: no store could keep it.
+            QueueNameInvalid: the name has characters other than letters, digits and underscores.
+            QueueNameTooLong: the name is too long for any store.
         """
         self._execute(self._calls.create_queue(name))
 
     def delete_queue(self, name: str, password: str) -> None:
-        """Delete a queue and all its jobs; nothing happens if there is none.
+        """Delete a queue and all its jobs; nothing happens if the queue does not exist.
 
         Raises:
-            PasswordInvalid: it is not the server's admin password, or the server has none.
+            PasswordInvalid: this is not the server's admin password, or the server has none.
         """
         self._execute(self._calls.delete_queue(name, password))
 
@@ -55,7 +55,7 @@ class ServiceCalls(ABC):
         return self._execute(self._calls.queue_names())
 
     def queue_settings(self) -> dict[str, QueueSettings]:
-        """Return what holds back the jobs of each queue.
+        """Return the settings of each queue: pause, limits and shards.
 
         Raises:
             ProtocolError: the server is one of the original, which does not know this call.
@@ -71,13 +71,13 @@ class ServiceCalls(ABC):
         max_running: int | None = None,
         shards: int | None = None,
     ) -> None:
-        """Pause or resume a queue, or limit it; all servers of the store heed it within a second.
+        """Pause, resume or limit a queue; all servers of the store apply the change within a second.
 
         Args:
             name: the queue.
-            paused: whether nothing is to be handed out; None leaves it as it is.
-            jobs_per_second: most jobs handed out a second; 0 takes the limit away, None leaves it as it is.
-            max_running: most jobs claimed at once; likewise.
+            paused: True hands out no more jobs, False hands them out again; None: as it is.
+            jobs_per_second: maximum number of jobs handed out per second; 0: no limit, None: as it is.
+            max_running: maximum number of jobs claimed at once; 0: no limit, None: as it is.
             shards: how many shards new jobs without a key go to; -1: as many as the load needs, 0: all, None: as it is.
 
         Raises:
@@ -90,9 +90,9 @@ class ServiceCalls(ABC):
         )
 
     def oldest_due(self, queues: Iterable[str] = ()) -> dict[str, int]:
-        """Return since when the job is due that has been so for longest, by queue, in epoch milliseconds.
+        """Return the time at which the oldest due job of each queue became due, in epoch milliseconds.
 
-        Queues with nothing due are left out, and those that are not there; paused ones are not.
+        Queues without due jobs, and queues that do not exist, are left out. Paused queues are included.
 
         Args:
             queues: names of queues; none: all queues.
@@ -105,8 +105,8 @@ class ServiceCalls(ABC):
     def enqueue_jobs(self, queue: str, jobs: Iterable[NewJob]) -> list[str]:
         """Store jobs, all or none; return their descriptors in the same order.
 
-        In the place of a job that is not stored for its ``unique`` stands the descriptor of the one that is there.
-        When the answer is lost, the call is repeated: the jobs may then be stored twice.
+        For a job that is not stored because its ``unique`` key is taken, the descriptor of the job that has the key is
+        returned. If the answer is lost, the client repeats the call: the jobs may then be stored twice.
 
         Raises:
             QueueNotFound: it is not there, and the server has ``QUEUE_AUTO_CREATE=false``; create it first.
@@ -116,9 +116,9 @@ class ServiceCalls(ABC):
         return self._execute(self._calls.enqueue_jobs(queue, jobs))
 
     def import_jobs(self, queue: str, jobs: Iterable[JobInfo]) -> list[str]:
-        """Store jobs of another store as they are there, with bodies; return their new descriptors.
+        """Store jobs of another store as they are there, bodies included; return their new descriptors.
 
-        Their priorities, attempts, times and statuses are kept. Claimed ones become PENDING, no attempt spent.
+        The jobs keep their priorities, attempts, times and statuses. Claimed jobs become PENDING; no attempt is spent.
 
         Args:
             queue: where to.
@@ -140,21 +140,21 @@ class ServiceCalls(ABC):
         acks: Acks | None = None,
         other_queues: Sequence[str] = (),
     ) -> list[ClaimedJob]:
-        """Claim jobs that are due, and carry out acks on the way.
+        """Claim jobs that are due, and send acks along with the call.
 
-        Never repeated by itself when the answer is lost.
+        The client does not repeat the call by itself if the answer is lost.
 
         Args:
             queue: where to take them.
             limit: at most so many.
-            wait: seconds to wait for a job when there is none; the call's time-out is so much longer.
-            lease: seconds until an unacknowledged job is given to somebody else; None leaves it to the server.
-            dry_run: look, do not claim.
-            acks: acks that ride along.
+            wait: seconds to wait for a job if there is none; the call's time-out is extended by as much.
+            lease: seconds until a job that is not acknowledged is handed out again; None: the server's default.
+            dry_run: return the jobs without claiming them.
+            acks: acks to send along.
             other_queues: queues to ask, in this order, when ``queue`` has none.
 
         Raises:
-            DequeueRateLimited: the queue is paused or has given out what it may for now.
+            DequeueRateLimited: the queue is paused, or has reached its rate.
         """
         return self._execute(
             self._calls.dequeue_jobs(
@@ -163,7 +163,7 @@ class ServiceCalls(ABC):
         )
 
     def ack(self, queue: str, succeeded: Sequence[Ack] = (), failed: Sequence[Ack] = ()) -> None:
-        """Say how claimed jobs ended. Jobs that are claimed no longer, or otherwise, are left alone."""
+        """Say how claimed jobs ended. Jobs that have lost this claim do not change."""
         self._execute(self._calls.ack(queue, succeeded, failed))
 
     def checkpoint(self, queue: str, checkpoints: Sequence[Checkpoint]) -> None:
@@ -174,7 +174,7 @@ class ServiceCalls(ABC):
         self._execute(self._calls.checkpoint(queue, checkpoints))
 
     def release_claims(self, queue: str, source: str) -> int:
-        """Give back, no attempt spent, all jobs that one source has claimed; return how many.
+        """Give back all jobs that one source has claimed, without spending attempts; return how many.
 
         Raises:
             ProtocolError: the server is one of the original, which does not know this call.
@@ -190,14 +190,14 @@ class ServiceCalls(ABC):
         wait: float = 0.0,
         max_body_bytes: int | None = None,
     ) -> dict[str, JobInfo]:
-        """Return what is known of jobs, by descriptor; unknown ones are left out.
+        """Return jobs by descriptor; unknown descriptors are left out.
 
         Args:
             descriptors: of the jobs.
             include_body: whether to return their bodies.
             include_result: whether to return what they returned.
-            wait: seconds to wait until all of them have finished, or are gone; the call's time-out is so much longer.
-            max_body_bytes: longer bodies are cut to their first bytes; an older server returns them whole.
+            wait: seconds to wait until all jobs have finished or are gone; the call's time-out is extended by as much.
+            max_body_bytes: return only so many bytes of a longer body; an older server returns whole bodies.
 
         Raises:
             UnknownError: a descriptor is malformed.
@@ -266,8 +266,9 @@ class ServiceCalls(ABC):
     ) -> Page:
         """Return one page of the jobs in a state, up to ``limit``, and where to go on.
 
-        Arguments are those of ``count``; ``oldest_first``: in the order in which they are due, not the latest first; of
-        PENDING and IN_PROGRESS, ``key``: only those with this key, shared or unique, without the other filters.
+        The arguments are those of ``count``, and two more. ``oldest_first``: the earliest due job first, instead of the
+        latest. ``key``: only PENDING or IN_PROGRESS jobs with this key, shared or unique; it cannot be combined with
+        the other filters.
 
         Raises:
             ContinuationInvalid: ``continuation`` comes from no scan of this kind.
@@ -309,7 +310,7 @@ class ServiceCalls(ABC):
     def retry_these(
         self, queue: str, descriptors: Iterable[str], *, attempts: int = 1, run_after_ms: int | None = None
     ) -> int:
-        """Make those of the given jobs that are FAILED PENDING again; return how many.
+        """Make the given jobs PENDING again, as far as they are FAILED; return how many.
 
         Args:
             queue: that all of them are in.
@@ -320,10 +321,10 @@ class ServiceCalls(ABC):
         return self._execute(self._calls.retry_these(queue, descriptors, attempts=attempts, run_after_ms=run_after_ms))
 
     def run_now(self, queue: str, descriptors: Iterable[str]) -> int:
-        """Make those of the given jobs due now that are PENDING and not due yet; return how many.
+        """Make the given jobs due now, as far as they are PENDING and not due yet; return how many.
 
-        These are jobs that were enqueued for later, sleep, or wait for their next attempt; whether they have begun or
-        not, they go on from where they are, with the attempts that they have left.
+        Such jobs were enqueued for later, sleep, or wait for their next attempt. They go on from where they are, with
+        the attempts that they have left.
 
         Args:
             queue: that all of them are in.
@@ -335,9 +336,10 @@ class ServiceCalls(ABC):
         return self._execute(self._calls.run_now(queue, descriptors))
 
     def schedule(self, queue: str, descriptors: Iterable[str], run_after_ms: int) -> int:
-        """Make those of the given jobs that are PENDING due at another time; return how many.
+        """Make the given jobs due at another time, as far as they are PENDING; return how many.
 
-        They keep all else. One that waits for its ordered key keeps its place. Older servers do not know this call.
+        Nothing else of the jobs changes. A job that waits for its ordered key keeps its place. Older servers do not
+        know this call.
 
         Args:
             queue: that all of them are in.
@@ -358,14 +360,14 @@ class ServiceCalls(ABC):
         )
 
     def delete_these(self, queue: str, descriptors: Iterable[str], state: JobState) -> int:
-        """Delete those of the given jobs that are in ``state``; return how many. All are of one queue."""
+        """Delete the given jobs of one queue, as far as they are in ``state``; return how many."""
         return self._execute(self._calls.delete_these(queue, descriptors, state))
 
     def cancel_jobs(self, queue: str, descriptors: Iterable[str], *, status: str = "") -> int:
         """Cancel jobs and their children; return how many were cancelled or asked to stop.
 
-        PENDING ones are FAILED at once, and marked as cancelled. Running ones are asked to stop, as are those that have
-        sagas to undo, which they do first; they can still succeed. Finished ones stay as they are.
+        PENDING jobs are FAILED at once, and marked as cancelled. Running jobs, and jobs with sagas to undo, are asked
+        to stop: they undo their sagas first, and can still succeed. Finished jobs do not change.
 
         Args:
             queue: that all of them are in.
@@ -378,9 +380,9 @@ class ServiceCalls(ABC):
         return self._execute(self._calls.cancel_jobs(queue, descriptors, status=status))
 
     def send_message(self, descriptor: str, message: Message) -> bool:
-        """Send a message to a job; return whether the job has it, or False if it is not there or has finished.
+        """Send a message to a job; return False if the job does not exist or has finished.
 
-        The message is kept until the job reads it. Sent again with the same name and id, it is there once.
+        The message is kept until the job reads it. If it is sent again with the same name and id, it is kept once.
 
         Raises:
             ProtocolError: the server is one of the original, which does not know this call.
@@ -388,7 +390,7 @@ class ServiceCalls(ABC):
         return self._execute(self._calls.send_message(descriptor, message))
 
     def read_messages(self, descriptor: str, name: str, *, after: int = 0, limit: int = 1000) -> list[ReceivedMessage]:
-        """Return messages of a job with that name, in the order of their arrival.
+        """Return the messages of a job that have this name, in the order of their arrival.
 
         Args:
             descriptor: of the job.
