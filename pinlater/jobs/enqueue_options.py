@@ -74,24 +74,25 @@ class EnqueueOptions(FollowUpOptions, total=False):
             three are sent in the body of the job.
         timeout: seconds after which ``JobTimeout`` is raised in the running job.
         stall_after: seconds without progress after which ``JobStalled`` is raised in the running job.
-        give_up_after: seconds from now after which no attempt begins any more.
+        give_up_after: seconds from now after which no attempt begins.
         unique: a key of at most 200 characters. While another job of the queue with the same key waits or runs, this
             job is not stored, and the handle is that of the other job. Servers of the original service ignore keys.
-        unique_until: ``"finished"`` (the default), or ``"started"``: the job is also stored while the other one runs or
-            waits for a further attempt. Servers that do not know this option wait for the end.
-        unique_for: seconds from now for which the key stays taken at least, also when the job has finished by then; so
-            no more than one job is stored in that time. Older servers do not know this option either.
-        on_duplicate: what becomes of the other job, if it has not started: ``"keep"`` (the default) leaves it as it is;
-            ``"replace"`` gives it record, attempts and status of this one; ``"debounce"`` also puts it off to the time
-            of this one, so that it runs when ``delay`` has passed without another enqueue.
+        unique_until: when the key is free again: ``"finished"`` (the default), or ``"started"``, as soon as the other
+            job's first attempt has started. Servers that do not know this option wait for the end.
+        unique_for: seconds from now for which the key stays taken at least, even if the job finishes earlier. So no
+            more than one job is stored in that time. Older servers do not know this option either.
+        on_duplicate: what to do with the other job, if it has not started: ``"keep"`` (the default) leaves it as it is;
+            ``"replace"`` gives it the record, attempts and status of this job; ``"debounce"`` also puts it off to the
+            time of this job, so that it runs when ``delay`` has passed without another enqueue.
         max_delay: with ``"debounce"``, seconds from its own enqueue after which the job is due at the latest.
         key: a text of at most 200 characters that jobs of the queue share, such as a customer. Jobs of different keys
             take turns: one key with many jobs does not hold up the others. Servers of the original service ignore it.
-        running_per_key: at most so many jobs of the key run at once; the others stay pending.
-        in_order: whether the jobs of the key run one after the other, in the order of their enqueues; a job that failed
-            holds up those behind it until its last attempt.
-        rate_per_key: at most so many jobs of the key are started in a time: ``"10/s"``, ``"100/m"``, ``"1000/h"``. Of
-            several rates of a key, the one that was enqueued last counts. One of these three replaces all of the class.
+        running_per_key: maximum number of jobs of the key that run at once; the others stay pending.
+        in_order: whether the jobs of the key run one after the other, in the order of their enqueues. A failed job
+            holds up the jobs behind it until its last attempt has ended.
+        rate_per_key: maximum rate at which jobs of the key are started: ``"10/s"``, ``"100/m"``, ``"1000/h"``. If jobs
+            of a key are enqueued with several rates, the last one counts. If one of these three options is given, it
+            replaces all three of the class.
         status: text at the beginning of the job's custom status.
     """
 

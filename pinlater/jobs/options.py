@@ -57,43 +57,46 @@ class JobOptions:
     Attributes:
         name: name of the class on the wire; moving or renaming the Python class does not change it.
         queue: queue of the jobs, unless an enqueue names another.
-        attempts: attempts in all, the first included.
+        attempts: total number of attempts, including the first.
         backoff: delay before the next attempt of a failed job.
         priority: 1 is served first.
         heartbeat: minimum seconds between two checkpoints that are sent; see ``JobContext.checkpoint``.
         timeout: seconds after which ``JobTimeout`` is raised in a running job, in the thread that runs it. With
-            ``--threads`` a blocking call is not cut short; with ``--concurrency`` only what is awaited is.
+            ``--threads``, it does not interrupt a blocking call; with ``--concurrency``, it interrupts only what the
+            job awaits.
         kill_after: seconds after which the process of a running job is killed; by default 10 more than ``timeout``.
-            Either limit is a failed attempt. If both are set, a job that is cancelled has the time between them to
-            stop, otherwise 60 seconds; then its process is killed.
+            Reaching either limit is a failed attempt. A job that is cancelled has 60 seconds to stop before its process
+            is killed; if both limits are set, it has the time between them.
         stall_after: seconds without progress after which ``JobStalled`` is raised in a running job, as ``JobTimeout``
-            is; 10 seconds later its process is killed. These calls of the context count as progress: ``checkpoint``,
-            ``progress``, ``step``, each item of ``iterate``. It is a failed attempt.
-        give_up_after: seconds from the enqueue, over all attempts, waits and sleeps, after which no attempt begins
-            and the job becomes FAILED. In a running job ``JobExpired`` is raised, as for ``timeout``; a failure whose
-            retry would come later is final; a job that is handed out later is not run. For a job that runs again
-            (``reschedule``, ``cron``, ``every``) it limits each run, from the time that the run was planned for.
-        give_up_on: exceptions that are not retried: a job that raises one of them, or of their subclasses, becomes
-            FAILED whatever attempts remain. A ``Retry`` is retried even then.
-        backoff_on: exceptions, with their subclasses, that have another backoff than ``backoff``:
-            ``backoff_on={RateLimited: Constant(60)}``. If several classes match, here and in ``give_up_on``, the most
-            specific one wins. After the death of a process, ``backoff`` applies.
-        cron: makes the class periodic: workers ensure that there is one job of it, which runs at the ticks of this
-            expression (minute, hour, day of the month, month, day of the week). A job of the class that you enqueue
-            runs once, in addition.
+            is. This is a failed attempt. 10 seconds later the process is killed. These calls of the context count as
+            progress: ``checkpoint``, ``progress``, ``step``, each item of ``iterate``.
+        give_up_after: seconds from the enqueue, over all attempts, waits and sleeps, after which no attempt begins and
+            the job becomes FAILED. In a running job ``JobExpired`` is raised, as for ``timeout``. A failure is final if
+            its retry would come later. A job that is handed out later is not run. For a job that runs again
+            (``reschedule``, ``cron``, ``every``), the limit applies to each run, from the time that the run was planned
+            for.
+        give_up_on: exceptions that are not retried: a job that raises one of them, or a subclass of one, becomes FAILED
+            whatever attempts remain. A ``Retry`` is still retried.
+        backoff_on: exceptions, including their subclasses, with a backoff of their own: ``backoff_on={RateLimited:
+            Constant(60)}``. If several classes match, here and in ``give_up_on``, the most specific one wins. After the
+            death of a process, ``backoff`` applies.
+        cron: makes the class periodic: workers ensure that there is one job of the class, which runs at the ticks of
+            this expression (minute, hour, day of the month, month, day of the week). If you also enqueue a job of the
+            class, that job runs once.
         timezone: time zone of ``cron``.
-        every: or seconds between two ticks, which are whole multiples of it since 1970 (UTC).
-        latency_target: seconds from when a job is due within which it should start. It changes nothing about the job:
-            servers compute from it, for the class's queue, the metric ``pinlater_queue_workers_needed``, by which an
-            autoscaler chooses the number of workers. The smallest of the queue's classes counts.
-        key: name of the field, or of a property, whose value is the key of a job: ``key="customer"``. It is a text or a
-            whole number; a job in which it is None has no key. Jobs of different keys take turns: one key with many
-            jobs does not hold up the others.
-        running_per_key: at most so many jobs of a key run at once; the others stay pending.
-        in_order: whether the jobs of a key run one after the other, in the order of their enqueues; a job that failed
-            holds up those behind it until its last attempt.
-        rate_per_key: at most so many jobs of a key are started in a time: ``"10/s"``, ``"100/m"``, ``"1000/h"``.
-        max_result: most bytes of a job's result, as JSON; a job that returns more is given up.
+        every: makes the class periodic, too: seconds between two ticks, which are whole multiples of it since 1970
+            (UTC).
+        latency_target: within how many seconds of being due a job should start. It does not change how jobs run. The
+            servers compute the metric ``pinlater_queue_workers_needed`` of the class's queue from it, for an
+            autoscaler. If the classes of a queue differ, the smallest target counts.
+        key: name of the field or property that has the key of a job: ``key="customer"``. A key is a text or a whole
+            number; if it is None, the job has no key. Jobs of different keys take turns: one key with many jobs does
+            not hold up the others.
+        running_per_key: maximum number of jobs of a key that run at once; the others stay pending.
+        in_order: whether the jobs of a key run one after the other, in the order of their enqueues. A failed job holds
+            up the jobs behind it until its last attempt has ended.
+        rate_per_key: maximum rate at which jobs of a key are started: ``"10/s"``, ``"100/m"``, ``"1000/h"``.
+        max_result: maximum size of a job's result in bytes, as JSON; a job that returns more is given up.
     """
 
     name: str
