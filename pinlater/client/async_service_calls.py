@@ -266,9 +266,8 @@ class AsyncServiceCalls(ABC):
     ) -> Page:
         """Return one page of the jobs in a state, up to ``limit``, and where to go on.
 
-        The arguments are those of ``count``, and two more. ``oldest_first``: the earliest due job first, instead of the
-        latest. ``key``: only PENDING or IN_PROGRESS jobs with this key, shared or unique; it cannot be combined with
-        the other filters.
+        Filters are those of ``count``, or ``key``: PENDING and IN_PROGRESS jobs with this key, shared or unique, and no
+        other filter. ``oldest_first``: the earliest due job first, instead of the latest.
 
         Raises:
             ContinuationInvalid: ``continuation`` comes from no scan of this kind.
@@ -340,8 +339,7 @@ class AsyncServiceCalls(ABC):
     async def schedule(self, queue: str, descriptors: Iterable[str], run_after_ms: int) -> int:
         """Make the given jobs due at another time, as far as they are PENDING; return how many.
 
-        Nothing else of the jobs changes. A job that waits for its ordered key keeps its place. Older servers do not
-        know this call.
+        A job that waits for its ordered key keeps its place. Older servers do not know this call.
 
         Args:
             queue: that all of them are in.

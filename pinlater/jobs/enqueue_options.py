@@ -90,9 +90,8 @@ class EnqueueOptions(FollowUpOptions, total=False):
         running_per_key: maximum number of jobs of the key that run at once; the others stay pending.
         in_order: whether the jobs of the key run one after the other, in the order of their enqueues. A failed job
             holds up the jobs behind it until its last attempt has ended.
-        rate_per_key: maximum rate at which jobs of the key are started: ``"10/s"``, ``"100/m"``, ``"1000/h"``. If jobs
-            of a key are enqueued with several rates, the last one counts. If one of these three options is given, it
-            replaces all three of the class.
+        rate_per_key: maximum rate at which jobs of the key are started: ``"10/s"``, ``"100/m"``, ``"1000/h"``. The rate
+            of the last enqueue counts. If one of these three options is given, it replaces all three of the class.
         status: text at the beginning of the job's custom status.
     """
 

@@ -70,21 +70,17 @@ class RecordMap(Generic[R]):
         defaults = _defaults(record)
         self.record_type = record
         names = list(order or specs)
-        values_of = dict(zip(names, defaults, strict=False))
-        written = [name for name in specs if name in values_of]
-        is_positional = written == list(specs)[: len(written)]
-        self._make = struct if is_positional else lambda *values: struct(**dict(zip(written, values, strict=True)))
+        written = sorted(names, key=list(specs).index)
+        is_head = written == list(specs)[: len(written)]
+        self._make = struct if is_head else lambda *values: struct(**dict(zip(written, values, strict=True)))
         self._struct_values = attrgetter(*names)
-        self._record_values = attrgetter(*(values_of[name] for name in written))
+        self._record_values = attrgetter(*(list(defaults)[names.index(name)] for name in written))
         self._absent = list(defaults.values())[: len(names)]
-        self._required: list[int] = []
-        for place, (name, default) in enumerate(zip(names, self._absent, strict=True)):
-            wire_type, *_, is_required = specs[name]
-            if default is MISSING:
-                self._absent[place] = _EMPTY.get(wire_type, 0)
-                self._required += [place] if is_required and is_strict else []
-        self._reads = [(names.index(name), both.read) for name, both in conversions.items()]
-        self._writes = [(written.index(name), both.write) for name, both in conversions.items()]
+        missing = [place for place, default in enumerate(self._absent) if default is MISSING]
+        for place in missing:
+            self._absent[place] = _EMPTY.get(specs[names[place]][0], 0)
+        self._required = [place for place in missing if is_strict and specs[names[place]][-1]]
+        self._conversions = [(names.index(name), written.index(name), *both) for name, both in conversions.items()]
 
     def record(self, struct: Any) -> R:
         """Make a record.
@@ -95,7 +91,7 @@ class RecordMap(Generic[R]):
         values = list(self._struct_values(present(struct)))
         for place in self._required if None in values else ():
             present(values[place])
-        for place, read in self._reads:
+        for place, _, read, _ in self._conversions:
             values[place] = read(values[place])
         if None in values:
             values = [other if value is None else value for value, other in zip(values, self._absent, strict=True)]
@@ -112,7 +108,7 @@ class RecordMap(Generic[R]):
     def struct(self, record: R) -> Any:
         """Make a struct."""
         values = list(self._record_values(record))
-        for place, write in self._writes:
+        for _, place, _, write in self._conversions:
             values[place] = write(values[place])
         return self._make(*values)
 
