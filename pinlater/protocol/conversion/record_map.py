@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
+from itertools import starmap
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -43,8 +44,7 @@ ANSWERED = Conversion(write=lambda _: None)
 class RecordMap(Generic[R]):
     """Makes records of structs, and structs of records.
 
-    What a struct lacks is the record's default, else 0 or empty. A record may have more fields, all with defaults,
-    behind those of the struct.
+    What a struct lacks is the record's default, else 0 or empty. A record may end with more fields, with defaults.
 
     Args:
         struct: a class of ``messages``.
@@ -66,8 +66,7 @@ class RecordMap(Generic[R]):
         order: Sequence[str] = (),
         is_strict: bool = True,
     ) -> None:
-        specs = {spec[1]: spec for spec in struct.thrift_spec.values()}
-        defaults = _defaults(record)
+        specs, defaults = {spec[1]: spec for spec in struct.thrift_spec.values()}, _defaults(record)
         self.record_type = record
         names = list(order or specs)
         written = sorted(names, key=list(specs).index)
@@ -97,9 +96,12 @@ class RecordMap(Generic[R]):
             values = [other if value is None else value for value, other in zip(values, self._absent, strict=True)]
         return self.record_type(*values)
 
-    def records(self, structs: Iterable[Any] | None) -> list[R]:
+    def records(self, structs: Sequence[Any] | None) -> list[R]:
         """Make records of the structs in a reply, or in a field; see ``record``."""
-        return list(map(self.record, present(structs)))
+        values = list(map(self._struct_values, found := present(structs)))
+        if self._conversions or any(None in some for some in values):
+            return list(map(self.record, found))
+        return list(starmap(self.record_type, values))
 
     def records_by_name(self, structs: Any) -> dict[str, R]:
         """Make records of structs that have names; see ``record``."""
@@ -114,11 +116,9 @@ class RecordMap(Generic[R]):
 
     def structs(self, records: Iterable[R]) -> list[Any]:
         """Make structs."""
-        return list(map(self.struct, records))
-
-    def structs_by_name(self, records: Mapping[str, R]) -> dict[str, Any]:
-        """Make structs of records that have names."""
-        return {name: self.struct(record) for name, record in records.items()}
+        if self._conversions:
+            return list(map(self.struct, records))
+        return list(starmap(self._make, map(self._record_values, records)))
 
     @property
     def several(self) -> Conversion:

@@ -189,7 +189,7 @@ class Service:
         self._metrics.forget_queue(arguments.name)
 
     async def _queue_settings(self, _: Any, __: Caller) -> dict[str, Any]:
-        return QUEUE_SETTINGS.structs_by_name(await self._limits.effective_settings())
+        return {name: QUEUE_SETTINGS.struct(one) for name, one in (await self._limits.effective_settings()).items()}
 
     async def _change_queue_settings(self, arguments: Any, _: Caller) -> None:
         request = arguments.request

@@ -45,7 +45,16 @@ def test_both_ways():
     struct = LOAD.struct(load)
     assert struct == messages.PinLaterQueueLoad("mail", 500, 1, 2, 3, 4, 5)
     assert LOAD.record(struct) == load
-    assert LOAD.records_by_name(LOAD.structs_by_name({"a": load})) == {"a": load}
+    assert LOAD.records_by_name({"a": struct}) == {"a": load}
+
+
+def test_several_are_made_as_one_by_one():
+    loads = [Load("mail", number, 1, 2, 3, 4, 5) for number in range(3)]
+    structs = LOAD.structs(loads)
+    assert structs == list(map(LOAD.struct, loads))
+    assert LOAD.records(structs) == loads
+    structs[1].jobsAtOnce = None
+    assert LOAD.records(structs) == [loads[0], loads[1]._replace(slots=0), loads[2]]
 
 
 def test_both_ways_in_another_order_and_with_a_part_of_the_fields():
