@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from time import monotonic_ns, time
 from typing import Any, Protocol, Self
 
@@ -280,3 +281,8 @@ class _DirectSaver(Saver):
         patience_seconds: float,  # noqa: ARG002
     ) -> list[ReceivedMessage]:
         return self._direct.read(descriptor, name, after, limit)
+
+    def ask_messages(
+        self, descriptor: str, name: str, after: int, limit: int
+    ) -> Callable[[], Sequence[ReceivedMessage]]:
+        return partial(self._direct.read, descriptor, name, after, limit)

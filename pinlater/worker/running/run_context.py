@@ -38,6 +38,7 @@ from pinlater.model.progress import Progress
 from pinlater.model.trace_context import EnqueueTrace, UntracedEnqueue, read_trace_context, trace_log_fields
 from pinlater.worker.running.body_context import BodyContext
 from pinlater.worker.running.job_log import JobLog
+from pinlater.worker.running.message_pages import MessagePages
 from pinlater.worker.running.run_limits import RunLimits
 from pinlater.worker.running.run_services import DEFAULT_SERVICES, RunServices
 from pinlater.worker.running.server_link import ServerLink
@@ -253,9 +254,10 @@ class RunContext(BodyContext):
 
     @cached_property
     def _link(self) -> MessageLink:
+        patience_seconds = self._services.patience_seconds
         return ServerLink(
-            *(self.descriptor, self._created_at_ms, self.attempt > 1),
-            *(self._saver, self._services.patience_seconds, self._services.now),
+            MessagePages(self._saver, self.descriptor, patience_seconds),
+            *(self._created_at_ms, self.attempt > 1, patience_seconds, self._services.now),
             *(self._while_calling, self._sending, self._enqueue),
         )
 

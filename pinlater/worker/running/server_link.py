@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -12,7 +12,8 @@ from pinlater.jobs.follow_ups import idempotency_key
 from pinlater.jobs.message_link import Children
 from pinlater.model.messages import ReceivedMessage
 from pinlater.model.trace_context import EnqueueTrace
-from pinlater.worker.session.saver import FollowUps, Saver
+from pinlater.worker.running.message_pages import MessagePages
+from pinlater.worker.session.saver import FollowUps
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +21,9 @@ class ServerLink:
     """The ``MessageLink`` of an attempt.
 
     Attributes:
-        descriptor: of the running job.
+        pages: reads messages.
         created_at_ms: when it was enqueued.
         may_repeat: whether an earlier attempt may have made the same calls.
-        saver: reads messages.
         patience_seconds: how long to try when there is no server.
         now: epoch seconds, as the server has them.
         calling: returns a context for a call, while which the job does not stall.
@@ -31,20 +31,19 @@ class ServerLink:
         send: enqueues jobs by one call.
     """
 
-    descriptor: str
+    pages: MessagePages
     created_at_ms: int | None
     may_repeat: bool
-    saver: Saver
     patience_seconds: float
     now: Callable[[], float]
     calling: Callable[[float], AbstractContextManager[None]]
     tracing: Callable[[str], EnqueueTrace]
     send: Callable[[FollowUps], list[str]]
 
-    def read(self, name: str, after: int, limit: int) -> list[ReceivedMessage]:
+    def read(self, name: str, after: int, limit: int) -> Sequence[ReceivedMessage]:
         """Read messages; see ``MessageLink``."""
         with self.calling(self.patience_seconds):
-            return self.saver.read_messages(self.descriptor, name, after, limit, self.patience_seconds)
+            return self.pages.read(name, after, limit)
 
     def enqueue(self, children: Children) -> list[str]:
         """Enqueue children; see ``MessageLink``."""

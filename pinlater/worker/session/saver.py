@@ -224,6 +224,22 @@ class Saver:
         found: list[ReceivedMessage] = self._call_until_deadline(lambda: call, patience_seconds)
         return found
 
+    def ask_messages(
+        self, descriptor: str, name: str, after: int, limit: int
+    ) -> Callable[[], Sequence[ReceivedMessage]]:
+        """Ask for messages before they are needed; return what waits for them, and returns none if they do not come."""
+        call, replies = self._calls.read_messages(descriptor, name, after=after, limit=limit), list[Any]()
+        with self._call_lock, self._calling():
+            self._pipeline.send(call, replies.append)
+
+        def wait() -> Sequence[ReceivedMessage]:
+            with self._call_lock, self._calling():
+                while not replies:
+                    self._pipeline.receive()
+            return () if isinstance(replies[0], Exception) else call.convert(replies[0])
+
+        return wait
+
     def _call_until_deadline(self, build: Callable[[], Call[Any]], patience_seconds: float) -> Any:
         """Make a call, again and again if need be; return what its reply means, or raise what the last one raised."""
         deadline = time.monotonic() + patience_seconds

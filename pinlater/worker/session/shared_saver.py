@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from os import getpid
@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from pinlater_supervisor import Child
 
-from pinlater.errors import ServerUnavailable
+from pinlater.errors import CallError, ServerUnavailable, ServiceError
+from pinlater.model.messages import ReceivedMessage
 from pinlater.protocol.idempotency import may_have_been_carried_out
 from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.claim_table.counters import SAVED, UNSAVED, CountEvent, ignore_event
@@ -78,6 +79,21 @@ class SharedSaver(Saver):
     def submit(self, batch: DequeuedBatch, position: int, encode: Encode, patience_seconds: float) -> Future[bool]:
         """Save like ``save``, without waiting."""
         return self._saved_by(self._queue_save(batch, position, encode, patience_seconds), batch, position)
+
+    def ask_messages(
+        self, descriptor: str, name: str, after: int, limit: int
+    ) -> Callable[[], Sequence[ReceivedMessage]]:
+        """Ask for messages before they are needed; see ``Saver``."""
+        pending = PendingCall(self._calls.read_messages(descriptor, name, after=after, limit=limit), 0.0)
+        self._enqueue_call(_QueuedCall(pending, None))
+
+        def wait() -> Sequence[ReceivedMessage]:
+            try:
+                return pending.call.convert(pending.reply.result())  # type: ignore[no-any-return]
+            except (CallError, ServiceError):
+                return ()
+
+        return wait
 
     def _call_until_deadline(self, build: Callable[[], Call[Any]], patience_seconds: float) -> Any:
         pending = PendingCall(build(), patience_seconds)

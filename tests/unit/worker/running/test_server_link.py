@@ -30,10 +30,9 @@ def enqueue(*texts):
     """Enqueue children with these texts; return their descriptors, and what was sent."""
     calls = Calls()
     link = ServerLink(
-        "parents:s1:p1:7",
+        None,
         1_000,
         may_repeat=False,
-        saver=None,
         patience_seconds=1.0,
         now=float,
         calling=lambda _: nullcontext(),

@@ -11,6 +11,8 @@ from pinlater import Job
 from pinlater.errors import BodyTooLarge, CallUnsupported, EnqueueRejected, ServerUnavailable, StaleClaims, UnknownError
 from pinlater.jobs.body_codec import encode_body
 from pinlater.model.body_metadata import read_metadata
+from pinlater.model.messages import MessageKind, ReceivedMessage
+from pinlater.protocol.messages import PinLaterMessage
 from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.table import ClaimTable
 from pinlater.worker.running.run_context import RunContext
@@ -315,3 +317,23 @@ def test_an_alarm_of_the_job_that_rings_amid_a_call_is_heard_at_its_end(child, a
         assert len(line.calls) == number
         assert not saver.is_saving
         assert signal.getsignal(signal.SIGVTALRM) is alarm
+
+
+def test_messages_are_asked_for_before_they_are_needed(child):
+    found = [PinLaterMessage(4, "id", MessageKind.EVENT, b"x")]
+    line = FakeLine()
+    saver = Saver(line, line, Calls("me", is_plain=True), child)
+    wait = saver.ask_messages("walk:s1:p1:7", "go", 3, 100)
+    [(method, request)] = line.calls
+    assert (method, request.jobDescriptor, request.name, request.after, request.limit) == (
+        "readMessages", "walk:s1:p1:7", "go", 3, 100
+    )  # fmt: skip
+    line.answers.append(found)
+    assert wait() == [ReceivedMessage(4, "id", b"x", MessageKind.EVENT)]
+
+
+@pytest.mark.parametrize("trouble", [ServerUnavailable("gone"), UnknownError("full")])
+def test_messages_that_do_not_come_are_none(child, trouble):
+    line = FakeLine(trouble)
+    wait = Saver(line, line, Calls("me", is_plain=True), child).ask_messages("walk:s1:p1:7", "go", 0, 100)
+    assert wait() == ()

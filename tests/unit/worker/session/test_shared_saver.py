@@ -8,7 +8,8 @@ import threading
 import pytest
 
 from pinlater.errors import BodyTooLarge, EnqueueRejected, QueueNotFound, ServerUnavailable, UnknownError
-from pinlater.protocol.messages import PinLaterEnqueueResponse, PinLaterJob
+from pinlater.model.messages import MessageKind, ReceivedMessage
+from pinlater.protocol.messages import PinLaterEnqueueResponse, PinLaterJob, PinLaterMessage
 from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.snapshot import RUNNING, SUCCEEDED
 from pinlater.worker.session.saver import FollowUps, Snapshot
@@ -306,3 +307,19 @@ def test_other_calls_go_the_same_way(bench):
     context = bench.pipeline.sent[-1][1].context
     assert (context.source, context.idempotencyKey, context.isRepeat) == ("me", b"a key of 16 byte", True)
     assert bench.pipeline.methods == ["enqueueJobs"] * 2
+
+
+def test_messages_are_asked_for_before_they_are_needed(bench):
+    wait = bench.saver.ask_messages("walk:s1:p1:7", "go", 3, 100)
+    bench.saver.send_queued()
+    assert bench.pipeline.methods == ["readMessages"]
+    bench.pipeline.answer([PinLaterMessage(4, "id", MessageKind.EVENT, b"x")])
+    assert wait() == [ReceivedMessage(4, "id", b"x", MessageKind.EVENT)]
+
+
+def test_messages_that_do_not_come_are_none(bench):
+    wait = bench.saver.ask_messages("walk:s1:p1:7", "go", 3, 100)
+    bench.saver.send_queued()
+    bench.pipeline.lose()
+    bench.saver.send_queued()
+    assert wait() == ()

@@ -1,0 +1,61 @@
+"""Reads messages of a running job page by page: while the job looks at one, the server reads the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from pinlater.model.messages import ReceivedMessage
+from pinlater.worker.session.saver import Saver
+
+LEAST_PAGE = 100
+"""Messages: whoever gets a full page of so many is likely to want the next one, too."""
+
+
+class _PageAhead(NamedTuple):
+    """A page that was asked for before it is needed.
+
+    Attributes:
+        name: of the messages.
+        after: number of the last message before it.
+        limit: most messages of it.
+        wait: waits for them; returns none if they do not come.
+    """
+
+    name: str
+    after: int
+    limit: int
+    wait: Callable[[], Sequence[ReceivedMessage]]
+
+
+class MessagePages:
+    """Reads the messages of one attempt, in one thread at a time.
+
+    Args:
+        saver: makes the calls.
+        descriptor: of the job.
+        patience_seconds: how long to try when there is no server.
+    """
+
+    def __init__(self, saver: Saver, descriptor: str, patience_seconds: float) -> None:
+        self._saver = saver
+        self._descriptor = descriptor
+        self._patience_seconds = patience_seconds
+        self._ahead: _PageAhead | None = None
+
+    def read(self, name: str, after: int, limit: int) -> Sequence[ReceivedMessage]:
+        """Read messages; see ``MessageLink``."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead[:2] == (name, after):
+            if ahead.limit == limit:
+                self._ask(name, after + limit, limit)
+            if found := ahead.wait()[:limit]:
+                return found
+        found = self._saver.read_messages(self._descriptor, name, after, limit, self._patience_seconds)
+        if len(found) == limit >= LEAST_PAGE:
+            self._ask(name, after + limit, limit)
+        return found
+
+    def _ask(self, name: str, after: int, limit: int) -> None:
+        wait = self._saver.ask_messages(self._descriptor, name, after, limit)
+        self._ahead = _PageAhead(name, after, limit, wait)
