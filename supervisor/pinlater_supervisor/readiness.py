@@ -39,12 +39,16 @@ class Readiness:
         """Report that the stop has begun, which may take `seconds`."""
         self._notifier.stopping(seconds)
 
-    def update(self) -> None:
-        """Report the progress of the start or a reload."""
-        self._notifier.status(", ".join(state.summary for state in self._states))
+    def record_start(self) -> None:
+        """Record and report whether all wanted children are ready for the first time."""
         if not self.has_started and all(state.ready_count >= state.wanted for state in self._states):
             self.has_started = True
             self._notifier.ready()
+
+    def update(self) -> None:
+        """Report the progress of the start or a reload."""
+        self._notifier.status(", ".join(state.summary for state in self._states))
+        self.record_start()
         if self._is_reloading and all(state.has_reloaded for state in self._states):
             self.reloaded()
 

@@ -213,6 +213,8 @@ class Supervisor:
 
     def _record_exit(self, state: PoolState, process: ChildProcess, status: int, usage: struct_rusage) -> None:
         ended = process.describe_exit(status, usage, oom_has_killed=self._oom.has_grown())
+        if self._drain is None:
+            self._readiness.record_start()  # the child may have been ready and have ended since the last pass
         self._log_exit(ended)
         if self.on_exit is not None:
             self._call(self.on_exit, ended)

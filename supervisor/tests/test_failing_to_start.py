@@ -24,18 +24,22 @@ def test_exit_69_counts_in_the_first_start_only(start):
                 open(sys.argv[0] + ".again", "a").write("x")
                 if os.path.getsize(sys.argv[0] + ".again") <= 2:
                     return 69
-            open(sys.argv[0] + ".started", "w").close()
-            child.ready()
-            say("ready")
-            time.sleep(0.05)
-            if not os.path.exists(sys.argv[0] + ".again"):
+            if not os.path.exists(sys.argv[0] + ".started"):
+                os.kill(os.getppid(), signal.SIGUSR1)
+                while not os.path.exists(sys.argv[0] + ".busy"):
+                    time.sleep(0.01)
+                open(sys.argv[0] + ".started", "w").close()
+                child.ready()
                 return 1
-            wait(child)
+            worker(child)
 
-        supervise(Pool(name="jobs", run=run))
+        def miss_the_start():
+            open(sys.argv[0] + ".busy", "w").close()
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+
+        supervise(Pool(name="jobs", run=run), on_reopen=miss_the_start)
     """)
-    master.expect("ready")
-    master.expect("ready")
+    master.expect("ready jobs 0")
     assert master.stop() == 0
     assert sum("exited with 69" in line for line in master.said) == 2
 
@@ -112,7 +116,7 @@ def test_a_slow_report_does_not_use_up_the_delay_after_a_crash(start):
 def test_a_master_with_threads_refuses_to_fork(start):
     master = start("""
         import threading
-        threading.Thread(target=time.sleep, args=(2,), name="metrics", daemon=True).start()
+        threading.Thread(target=time.sleep, args=(600,), name="metrics", daemon=True).start()
         supervise(Pool(name="jobs", run=worker))
     """)
     assert master.wait() == 1
