@@ -26,6 +26,7 @@ PATIENCE_SECONDS = 60.0
 PRELUDE = '''
 import logging, os, select, signal, subprocess, sys, time
 from pinlater_supervisor import Child, ChildExit, Pool, Supervisor
+from pinlater_supervisor.process import ChildProcess
 
 logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s")
 
@@ -45,6 +46,21 @@ def worker(child):
     say("ready", child.pool, child.slot, child.pid, child.generation)
     wait(child)
     say("drained", child.pool, child.slot, child.pid)
+
+def shown(text):
+    """Until the log has it."""
+    while text not in open(os.path.join(os.path.dirname(sys.argv[0]), "stderr")).read():
+        time.sleep(0.01)
+
+def await_dumps_of(function):
+    """Let the master wait until a child has written its stacks: on a busy machine, that may take longer than it has."""
+    dump = ChildProcess.dump
+
+    def dump_in_full(process):
+        dump(process)
+        shown(f"in {function.__name__}")
+
+    ChildProcess.dump = dump_in_full
 
 def supervise(*pools, **options):
     say("master", os.getpid())
@@ -109,6 +125,17 @@ class Program:
 
     def expect_log(self, text: str, times: int = 1) -> None:
         until(lambda: self.log.count(text) >= times, f"{text!r} in the log")
+
+    def expect_sleep(self) -> None:
+        """Wait for half a second in which the master does not run at all: one that polls or spins never has that."""
+        process = psutil.Process(self.pid)
+
+        def has_slept() -> bool:
+            before = process.num_ctx_switches(), process.cpu_times()[:2]
+            time.sleep(0.5)
+            return (process.num_ctx_switches(), process.cpu_times()[:2]) == before
+
+        until(has_slept, "a master that sleeps")
 
     def send(self, number: int) -> None:
         os.kill(self.pid, number)

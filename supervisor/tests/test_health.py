@@ -230,15 +230,13 @@ def test_children_hold_no_connection_and_no_port(serve):
     quiet = socket.create_connection(("127.0.0.1", port), timeout=15)
     get(port)  # the quiet one is accepted by now
     os.kill(pid, signal.SIGKILL)  # its successor is forked while the connection is open
-    master.expect("ready jobs 0")
+    successor = int(master.expect("ready jobs 0")[3])
+    assert psutil.Process(successor).net_connections() == []
     hold = [socket.create_connection(("127.0.0.1", port), timeout=15) for _ in range(MOST_CONNECTIONS)]
     assert quiet.recv(1) == b""
     for peer in (quiet, *hold):
         peer.close()
     assert master.stop() == 0
-    with socket.socket() as free:
-        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        free.bind(("127.0.0.1", port))
 
 
 def test_out_of_descriptors_it_pauses_and_goes_on(serve):

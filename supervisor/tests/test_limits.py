@@ -18,6 +18,7 @@ def test_a_hung_child_is_dumped_and_killed(start):
                 child.beat()
                 time.sleep(0.01)
 
+        await_dumps_of(stuck_in_a_loop)
         supervise(Pool(name="jobs", run=stuck_in_a_loop, hang_seconds=0.3))
     """)
     assert "killed by SIGKILL (hung: no heartbeat for 0.3 s)" in " ".join(master.expect("exit jobs 0"))
@@ -35,6 +36,7 @@ def test_a_stopped_child_is_found_and_replaced(start):
                 child.beat()
                 time.sleep(0.01)
 
+        await_dumps_of(run)
         supervise(Pool(name="jobs", run=run, hang_seconds=1))
     """)
     os.kill(int(master.expect("ready")[1]), signal.SIGSTOP)
@@ -46,25 +48,27 @@ def test_a_stopped_child_is_found_and_replaced(start):
 
 def test_a_child_is_killed_at_the_moment_it_named(start):
     master = start("""
+        from pinlater_supervisor import watch
+
+        watch.DUMP_SECONDS = 0.1
+
         def run(child):
             child.ready()
             child.kill_at(time.monotonic() + 600)
-            child.kill_at(time.monotonic() + 0.2)
-            child.kill_at(None)
-            say("ready", child.slot)
             if not os.path.exists(sys.argv[0] + ".late"):
                 open(sys.argv[0] + ".late", "w").close()
-                child.kill_at(time.monotonic() + 600)
-                time.sleep(0.1)
-                child.kill_at(time.monotonic() + 0.1)
-                a_slow_task()
-            time.sleep(0.5)
+                a_slow_task(child)
+            child.kill_at(time.monotonic() + 0.1)  # should it stand still here, it is killed, and its successor is not
+            child.kill_at(None)
+            time.sleep(0.4)
             say("still here")
             wait(child)
 
-        def a_slow_task():
+        def a_slow_task(child):
+            child.kill_at(time.monotonic() + 0.1)
             time.sleep(600)
 
+        await_dumps_of(a_slow_task)
         supervise(Pool(name="jobs", run=run))
     """)
     assert "killed by SIGKILL (time-out)" in " ".join(master.expect("exit jobs 0"))
@@ -75,25 +79,31 @@ def test_a_child_is_killed_at_the_moment_it_named(start):
 
 def test_a_child_is_not_killed_for_what_has_ended_since(start):
     master = start("""
-        log = os.path.join(os.path.dirname(sys.argv[0]), "stderr")
+        from pinlater_supervisor import watch
 
-        def logged(text):
-            while text not in open(log).read():
-                time.sleep(0.01)
+        log = os.path.join(os.path.dirname(sys.argv[0]), "stderr")
+        watch.DUMP_SECONDS = 600
 
         def run(child):
             child.ready()
             for _ in range(2):
                 child.kill_at(time.monotonic() + 0.1)
-                logged("stacks follow, then it is killed")
+                shown("stacks follow, then it is killed")
                 child.kill_at(None)
-                logged("the child is not killed")
+                child.wake_master()
+                shown("the child is not killed")
                 say("the next task is done")
                 os.truncate(log, 0)
+            os.kill(os.getppid(), signal.SIGUSR1)
+            shown("killed sooner")
             child.kill_at(time.monotonic() + 0.1)
             time.sleep(600)
 
-        supervise(Pool(name="jobs", run=run))
+        def kill_sooner():
+            watch.DUMP_SECONDS = 0.1
+            logging.info("killed sooner")
+
+        supervise(Pool(name="jobs", run=run), on_reopen=kill_sooner)
     """)
     first = master.expect("the next task")
     assert master.expect("the next task") == first
@@ -115,10 +125,10 @@ def test_a_child_is_killed_at_the_moment_that_another_one_named(start):
             if child.slot == 1 or shared[9]:
                 wait(child)
             else:
-                shared[9] = 1
                 a_slow_task()
 
         def a_slow_task():
+            shared[9] = 1
             time.sleep(600)
 
         def keep(child):
@@ -136,6 +146,7 @@ def test_a_child_is_killed_at_the_moment_that_another_one_named(start):
             shared[9] = 2
             told(ended)
 
+        await_dumps_of(a_slow_task)
         supervise(Pool(name="jobs", run=run, size=2, kill_at=kill_at), Pool(name="keeper", run=keep), on_exit=on_exit)
     """)
     assert "killed by SIGKILL (time-out)" in " ".join(master.expect("exit jobs 0"))

@@ -15,6 +15,7 @@ from pinlater_supervisor import ChildExit, Pool, Supervisor
 from pinlater_supervisor.backoff import CrashBackoff
 from pinlater_supervisor.child import Child, ChildPosition
 from pinlater_supervisor.child_page import DRAINING, STOPPING_NOW, ChildPage
+from pinlater_supervisor.drain import Drain
 from pinlater_supervisor.memory import OomCounter
 from pinlater_supervisor.pool_state import PoolState
 from pinlater_supervisor.process import MOST_RESENDS, ChildProcess
@@ -191,6 +192,21 @@ class TestCrew:
         state.delay_start(5.0)
         assert state.missing_count(4.0) == 2
         assert state.missing_count(5.0) == 3
+
+
+class TestDrain:
+    def test_a_stage_warns_before_it_kills_and_leaves_time_for_the_next(self, monkeypatch):
+        monkeypatch.setattr(ChildProcess, "signal", lambda *_: None)
+        states = [PoolState(Pool(name=name, stop_order=at, run=print)) for at, name in enumerate(("jobs", "keeper"))]
+        for state in states:
+            state.children[1] = state.new_child()
+        drain = Drain(states, exit_code=0, deadline=106.0, seconds=6.0, quick_seconds=0.0)
+        drain.advance(100.0)
+        first = states[0].children.pop(1)
+        assert (first.stop_now_at, first.kill_at) == pytest.approx((103.3, 104.5))
+        drain.advance(104.5)
+        second = states[1].children[1]
+        assert (second.stop_now_at, second.kill_at) == pytest.approx((104.8, 106.0))
 
 
 class TestSettings:

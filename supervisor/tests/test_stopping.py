@@ -2,9 +2,6 @@
 
 import os
 import signal
-import time
-
-import psutil
 
 DEAF = """
         def deaf(child):
@@ -68,7 +65,7 @@ def test_a_later_pool_is_kept_alive_while_an_earlier_one_drains(start):
     assert master.wait() == 0
 
 
-def test_the_deadline_kills_the_deaf_and_leaves_time_for_the_next_pool(start):
+def test_the_deadline_kills_the_deaf_before_the_next_pool_is_stopped(start):
     master = start(
         DEAF
         + """
@@ -76,7 +73,8 @@ def test_the_deadline_kills_the_deaf_and_leaves_time_for_the_next_pool(start):
             worker(child)
             say("keeper tidied up")
 
-        supervise(Pool(name="jobs", run=deaf), Pool(name="keeper", run=keeper, stop_order=1), drain_seconds=6)
+        supervise(Pool(name="jobs", run=deaf), Pool(name="keeper", run=keeper, stop_order=1),
+                  drain_seconds=1, quick_seconds=600)
     """
     )
     master.expect_all("ready jobs 0", "ready keeper 0")
@@ -108,8 +106,12 @@ def test_a_pool_that_tidies_up_has_time_for_that_after_a_drain_of_no_time(start)
 
 def test_a_child_hears_the_second_stage_before_it_is_killed(start):
     master = start("""
+        from pinlater_supervisor import drain
+
+        drain.warning_seconds = lambda seconds: seconds - 0.3  # no machine is too slow for what is left
+
         def run(child):
-            child.on_drain(lambda: say("hook drain", child.draining, child.stopping_now))
+            child.on_drain(lambda: say("hook drain", child.draining))
             child.on_stop_now(lambda: say("hook now", child.stopping_now))
             child.ready()
             say("ready")
@@ -118,12 +120,12 @@ def test_a_child_hears_the_second_stage_before_it_is_killed(start):
                 os.read(child.wakeup_fd, 1)
                 say("stage", child.draining, child.stopping_now)
 
-        supervise(Pool(name="jobs", run=run), drain_seconds=2)
+        supervise(Pool(name="jobs", run=run), drain_seconds=600)
     """)
     master.expect("ready")
     assert master.stop() == 0
-    stages = [line for line in master.said if line.startswith(("hook", "stage"))]
-    assert sorted(stages) == ["hook drain True False", "hook now True", "stage True False", "stage True True"]
+    assert [line for line in master.said if line.startswith("hook")] == ["hook drain True", "hook now True"]
+    assert [line for line in master.said if line.startswith("stage")][-1] == "stage True True"
 
 
 def test_int_tells_children_to_drop_their_work(start):
@@ -136,7 +138,7 @@ def test_int_tells_children_to_drop_their_work(start):
                 time.sleep(0.01)
             say("dropped")
 
-        supervise(Pool(name="jobs", run=run), Pool(name="keeper", run=worker, stop_order=1))
+        supervise(Pool(name="jobs", run=run), Pool(name="keeper", run=worker, stop_order=1), quick_seconds=600)
     """)
     master.expect_all("ready", "ready keeper")
     master.send(signal.SIGINT)
@@ -168,7 +170,8 @@ def test_a_pool_that_tidies_up_has_its_grace_when_all_others_are_killed(start):
     master = start(
         DEAF
         + """
-        supervise(Pool(name="jobs", run=deaf), Pool(name="keeper", run=worker, stop_order=1), drain_seconds=600)
+        supervise(Pool(name="jobs", run=deaf), Pool(name="keeper", run=worker, stop_order=1),
+                  drain_seconds=600, quick_seconds=600)
     """
     )
     master.expect_all("ready", "ready keeper")
@@ -226,11 +229,7 @@ def test_a_master_that_waits_for_a_slow_drain_sleeps(start):
     # A replacement is held back now; its moment passes while the drain goes on.
     master.send(signal.SIGTERM)
     master.expect_log("to finish their work")
-    time.sleep(0.5)
-    process = psutil.Process(master.pid)
-    seen = process.cpu_times().user + process.cpu_times().system
-    time.sleep(0.5)
-    assert process.cpu_times().user + process.cpu_times().system - seen <= 0.1
+    master.expect_sleep()
     open(f"{master.path}.enough", "w").close()
     assert master.wait() == 0
 
@@ -238,9 +237,5 @@ def test_a_master_that_waits_for_a_slow_drain_sleeps(start):
 def test_an_idle_master_sleeps(start):
     master = start('supervise(Pool(name="jobs", run=worker))')
     master.expect("ready")
-    process = psutil.Process(master.pid)
-    seen = process.num_ctx_switches().voluntary
-    time.sleep(0.5)
-    # One more for the turn that was under way; a polling loop would have had many.
-    assert process.num_ctx_switches().voluntary - seen <= 2
+    master.expect_sleep()
     assert master.stop() == 0
