@@ -182,7 +182,7 @@ class Readings:
         keys: queue -> its most frequent key, for deep queues.
         classes: queue -> its most frequent class, for deep queues that several classes share.
         server: figures of a server; None if they are not at hand.
-        answer_seconds: longest time that a small call took; None if unknown.
+        answer_seconds: how long a small call took, the shorter of two if the first took long; None if unknown.
         not_told: what the server cannot tell, in words.
     """
 

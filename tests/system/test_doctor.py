@@ -25,6 +25,14 @@ def doctor(server, *words):
     return status, {(found["kind"], found["subject"]): found for found in json.loads(out)["findings"]}
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A server whose store is not called slow, however busy the machine is."""
+    server = ServerProcess(tmp_path_factory.mktemp("server"), WARN_STORE_SECONDS="600")
+    yield server
+    server.stop()
+
+
 def fail_for_now(client, queue, count):
     """Let jobs fail as in an outage: they are tried again later."""
     client.enqueue_jobs(queue, [NewJob(b"{}")] * count)
