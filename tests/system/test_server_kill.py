@@ -5,7 +5,7 @@ import threading
 
 from thrift.transport.TTransport import TTransportException
 
-from tests.support.server import ServerProcess
+from tests.support.server import ServerProcess, wait_for
 
 KILLS = 10
 LANES = 6
@@ -67,6 +67,7 @@ def test_ten_kills_lose_nothing(tmp_path):
         enqueued, acked = {}, set()
         for life in range(KILLS):
             load = Load(server, life)
+            wait_for(lambda load=load: load.faults or (len(load.enqueued) > 20 and load.acked))
             threading.Event().wait(0.1 + 0.03 * life)
             server.kill()
             load.join()
@@ -75,8 +76,6 @@ def test_ten_kills_lose_nothing(tmp_path):
             enqueued |= load.enqueued
             acked |= load.acked
             server.start()
-        assert len(enqueued) > 100
-        assert acked
         _check(server, enqueued, acked)
     finally:
         server.kill()

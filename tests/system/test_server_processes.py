@@ -15,14 +15,12 @@ import pytest
 from pinlater import Client, JobState
 from pinlater.client import Ack, NewJob
 from pinlater.errors import DequeueRateLimited
-from tests.support.apache import ApacheClient
+from tests.support.apache import ApacheClient, DeclaredError
 from tests.support.crowd import Crowd
 from tests.support.server import ServerProcess, wait_for
 from tests.support.stores import SHARED_STORES
 
 PROCESSES = 3
-SETTINGS_SECONDS = 3
-"""Settings hold everywhere within one second; this is for a busy machine."""
 
 pytestmark = pytest.mark.timeout(120)
 _queues = (f"q{number}" for number in itertools.count())
@@ -159,34 +157,54 @@ def test_a_job_reaches_whoever_waits_at_another_process(queue, peers):
 # One store
 
 
+def pause(client, queue, peers):
+    """Pause a queue without jobs, and wait until all processes have heard of it: then they hear as one what is next."""
+    client.change_queue(queue, paused=True)
+    for peer in peers:
+        wait_for(lambda peer=peer: take(peer, queue) is None)
+
+
+def take(peer, queue, limit=1):
+    """Return the names of jobs that a process hands out; None if the queue is paused or limited."""
+    try:
+        return list(peer.dequeueJobs(queueName=queue, limit=limit).get("jobs", {}))
+    except DeclaredError:
+        return None
+
+
 def test_limits_hold_over_all_processes(client, queue, peers):
+    pause(client, queue, peers)
     client.enqueue_jobs(queue, [NewJob(b"x") for _ in range(300)])
-    client.change_queue(queue, max_running=7)
-    time.sleep(SETTINGS_SECONDS)
-    taken = [peer.dequeueJobs(queueName=queue, limit=5).get("jobs", {}) for peer in peers * 2]
-    assert sum(map(len, taken)) == client.count(queue, JobState.IN_PROGRESS) == 7
+    client.change_queue(queue, paused=False, max_running=7)
+    taken = []
+    for peer in peers * 2:
+        wait_for(lambda peer=peer: (names := take(peer, queue, 5)) is not None and [taken.extend(names)])
+    assert len(taken) == client.count(queue, JobState.IN_PROGRESS) == 7
     client.change_queue(queue, max_running=0)
 
 
 def test_a_rate_holds_over_all_processes_and_is_there_for_one_alone(client, queue, peers):
-    client.enqueue_jobs(queue, [NewJob(b"x") for _ in range(1000)])
     rate = 50
-    client.change_queue(queue, jobs_per_second=rate)
-    time.sleep(SETTINGS_SECONDS)
-    for workers in (peers, peers[:1]):
-        began, taken = time.monotonic(), 0
-        while (seconds := time.monotonic() - began) < 1.5:
-            for peer in workers:
-                with contextlib.suppress(Exception):
-                    taken += len(peer.dequeueJobs(queueName=queue, limit=100).get("jobs", {}))
+    pause(client, queue, peers)
+    client.change_queue(queue, paused=False, jobs_per_second=rate)
+
+    def is_reached(workers):
+        client.enqueue_jobs(queue, [NewJob(b"x") for _ in range(300)])
+        began, taken, seconds = time.monotonic(), 0, 0.0
+        while seconds < 1.5:
+            taken += sum(len(take(peer, queue, 100) or ()) for peer in workers)
             time.sleep(0.01)
-        assert rate * seconds * 0.5 < taken <= rate * (seconds + 1.5)
+            seconds = time.monotonic() - began
+        assert taken <= rate * (seconds + 1.5)
+        return taken > rate * seconds * 0.5  # unless the machine was too busy to take them
+
+    for workers in (peers, peers[:1]):
+        wait_for(lambda workers=workers: is_reached(workers))
 
 
 def test_a_pause_holds_on_all_processes(client, queue, peers):
+    pause(client, queue, peers)
     client.enqueue_jobs(queue, [NewJob(b"x") for _ in range(10)])
-    client.change_queue(queue, paused=True)
-    time.sleep(SETTINGS_SECONDS)
     for peer in peers:
         with pytest.raises(Exception, match="is paused"):
             peer.dequeueJobs(queueName=queue, limit=1)
@@ -256,7 +274,7 @@ def test_a_reload_replaces_all_processes_and_refuses_nobody(server, client, queu
     before = pids(server)
     ready = []
     with Callers(server) as callers:
-        crowd = Crowd([server.address], queue, producers=2, consumers=4, jobs=1000)
+        crowd = Crowd([server.address], queue, producers=2, consumers=4, jobs=1000, lease=60)
         wait_for(lambda: len(crowd.done) > 50 or crowd.faults)
         os.kill(server.process.pid, signal.SIGHUP)
 
@@ -265,7 +283,7 @@ def test_a_reload_replaces_all_processes_and_refuses_nobody(server, client, queu
             now = pids(server)
             return len(now) == PROCESSES and not now & before
 
-        wait_for(is_replaced, seconds=40)
+        wait_for(is_replaced, seconds=100)
         crowd.join()  # no call was lost, so no job was stored twice
     assert callers.refused == []
     assert callers.calls > 10

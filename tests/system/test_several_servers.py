@@ -91,7 +91,7 @@ def world(request, worlds):
 def test_no_job_has_two_holders(world, count):
     queue = f"crowd{count}"
     world.clients[0].create_queue(queue)
-    Crowd(world.addresses[:count], queue, producers=4, consumers=16, jobs=400, retries=0).join()
+    Crowd(world.addresses[:count], queue, producers=4, consumers=16, jobs=400, retries=0, lease=60).join()
 
 
 def test_jobs_of_all_servers_run_once(world):
@@ -110,13 +110,14 @@ def test_a_workflow_ends_wherever_it_was_killed(world):
 
 def test_a_job_whose_process_was_killed_begins_again(world):
     client = world.clients[2]
-    job = put(client, "Sleep", "sleeps", name="victim", seconds=1)
+    job = put(client, "Until", "sleeps", name="victim", file="victim may end")
 
     def begun():
         return [line.split() for line in ran(world.folder) if line.startswith("begin victim")]
 
     wait_for(begun)
     os.kill(int(begun()[0][-1]), signal.SIGKILL)
+    (world.folder / "victim may end").touch()
     found = await_state(client, job, JobState.SUCCEEDED)
     assert (found.attempts_remaining, [line[2] for line in begun()]) == (2, ["1", "2"])
     assert found.status.count("killed by SIGKILL") == 1
@@ -204,7 +205,7 @@ def ticks(folder):
 
 def test_a_job_ten_times_as_long_as_its_lease_runs_once_and_workers_drain(world):
     client = world.clients[2]
-    found = await_state(client, world.long, JobState.SUCCEEDED, 40)
+    found = await_state(client, world.long, JobState.SUCCEEDED)
     assert found.attempts_remaining == 3
     assert [line.split()[2] for line in ran(world.folder) if line.startswith("begin long")] == ["1"]
     last = put(client, "Sleep", "sleeps", name="last", seconds=1.5)
