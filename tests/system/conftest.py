@@ -54,8 +54,8 @@ def start(folder, server, client):
         client.create_queue(queue)
     workers = []
 
-    def start(*arguments, modules=("jobs",)):
-        workers.append(Worker(folder, *modules, "--server", server.address, *arguments))
+    def start(*arguments, modules=("jobs",), env=None):
+        workers.append(Worker(folder, *modules, "--server", server.address, *arguments, env=env))
         return workers[-1]
 
     yield start

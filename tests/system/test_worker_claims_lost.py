@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linu
 @pytest.mark.parametrize("places", [(), ("--threads", 2), ("--concurrency", 2)], ids=["alone", "threads", "tasks"])
 def test_a_job_that_is_deleted_while_it_runs_ends_and_is_no_success(client, folder, start, places):
     (folder / "endless.py").write_text(JOBS)
-    worker = start("--processes", 2, "--lease", 1, "--health", 0, *places, modules=("endless",))
+    worker = start("--processes", 2, "--lease", 2, "--health", 0, *places, modules=("endless",))
     jobs = {kind: put(client, kind, queue) for kind, queue in QUEUES.items()}
     wait_for(lambda: {f"{kind} begin" for kind in jobs} <= set(ran(folder)), what=lambda: worker.log)
     for kind, job in jobs.items():
@@ -37,13 +37,13 @@ def test_a_job_that_is_deleted_while_it_runs_ends_and_is_no_success(client, fold
 
 def test_a_worker_that_stood_still_learns_that_its_job_went_on_elsewhere(client, folder, start):
     (folder / "endless.py").write_text(JOBS)
-    first = start("--processes", 1, "--lease", 1, modules=("endless",))
+    first = start("--processes", 1, "--lease", 2, modules=("endless",))
     job = put(client, "Beats", "counts")
     wait_for(lambda: "Beats begin" in ran(folder), what=lambda: first.log)
     frozen = [psutil.Process(first.process.pid), *first.children("pinlater-worker")]
     for process in frozen:
         process.suspend()
-    start("--processes", 1, "--lease", 1, modules=("endless",))
+    start("--processes", 1, modules=("endless",))
     wait_for(lambda: ran(folder).count("Beats begin") == 2)
     for process in frozen:
         process.resume()

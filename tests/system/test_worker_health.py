@@ -65,13 +65,14 @@ def test_a_worker_is_ready_while_it_hears_a_server(worker_of, tmp_path):
 
 
 def test_busy_and_stopping_workers_answer(start, client, folder):
-    put(client, "HoldInterpreter", "holds", seconds=3)
+    put(client, "HoldInterpreter", "holds")
     worker = start("--processes", 1, "--health", "127.0.0.1:0")
     wait_for(lambda: ran(folder))
     assert page(worker, "/readyz") == (200, "ok\n")
     worker.send(signal.SIGTERM)
     await_page(worker, "/readyz", 503, "stopping")
     assert page(worker, "/livez") == (200, "ok\n")
+    (folder / "go on").touch()
     assert worker.wait() == 0
 
 

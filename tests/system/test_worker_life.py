@@ -44,7 +44,7 @@ def test_a_drain_interrupts_a_job_at_its_checkpoint(start, client, folder):
 
 
 def test_a_drain_lets_jobs_finish_and_gives_back_the_rest(start, client, folder):
-    jobs = [put(client, "Sleep", "sleeps", name=f"n{number}", seconds=1) for number in range(5)]
+    jobs = [put(client, "Outlasts", "sleeps", name=f"n{number}", seconds=0.2) for number in range(5)]
     worker = start("--processes", 1, "--queue", "sleeps")
     wait_for(lambda: ran(folder))
     assert worker.stop() == 0
@@ -91,20 +91,21 @@ def test_processes_are_replaced_after_some_jobs_and_none_is_lost(start, client, 
 
 
 def test_the_death_of_everything_costs_an_attempt_and_no_job(start, client, folder):
-    job = put(client, "Sleep", "sleeps", name="first", seconds=2)
-    worker = start("--processes", 1, "--lease", 1)
+    job = put(client, "Until", "sleeps", name="first")
+    worker = start("--processes", 1, "--lease", 2)
     wait_for(lambda: ran(folder))
     processes = psutil.Process(worker.process.pid).children()
     worker.end()
-    _, alive = psutil.wait_procs(processes, timeout=5)
+    _, alive = psutil.wait_procs(processes, timeout=60)
     assert alive == []
-    start("--processes", 1, "--lease", 1)
+    (folder / "go on").touch()
+    start("--processes", 1)
     assert await_state(client, job, JobState.SUCCEEDED).attempts_remaining == 2
 
 
 def test_a_keeper_that_dies_is_replaced_and_goes_on(start, client, folder):
     long = put(client, "Sleep", "sleeps", name="long", seconds=4)
-    worker = start("--processes", 1, "--lease", 1)
+    worker = start("--processes", 1, "--lease", 2.5)  # long enough for a keeper to start on a busy machine
     wait_for(lambda: ran(folder))
     for _ in range(2):
         [keeper] = worker.children("keeper")

@@ -1,6 +1,5 @@
 """Periodic jobs in real workers: one run a tick, whatever is killed meanwhile."""
 
-import os
 import random
 import sys
 import time
@@ -10,8 +9,8 @@ import psutil
 import pytest
 
 from pinlater import Client, JobState
-from tests.support.server import ServerProcess, environment
-from tests.system.worker_program import Worker, ran, wait_for
+from tests.support.server import ServerProcess
+from tests.system.worker_program import Worker, environment_with, ran, wait_for
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
@@ -109,10 +108,7 @@ def test_each_tick_has_one_success_whoever_is_killed(workers, server, tmp_path):
 def test_the_server_s_clock_decides(tmp_path, wrong_by, several):
     """A worker whose clock is ahead must not leave out ticks, nor one whose clock is behind run for none."""
     (tmp_path / "jobs.py").write_text(JOBS)
-    wrong = f"import time\nright = time.time\ntime.time = lambda: right() + {wrong_by}"
-    (tmp_path / "sitecustomize.py").write_text(wrong)
-    env = environment()
-    env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), env["PYTHONPATH"]])
+    env = environment_with(tmp_path, f"import time\nright = time.time\ntime.time = lambda: right() + {wrong_by}")
     server = ServerProcess(tmp_path / "server")
     began_ms = time.time() * 1000
     worker = Worker(tmp_path, "jobs", "--server", server.address, "--processes", 1, *several, env=env)

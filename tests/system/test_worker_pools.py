@@ -40,7 +40,7 @@ def test_a_crash_loop_in_one_pool_leaves_the_others_alone(start, client, folder)
 def test_the_death_of_a_process_spares_what_other_pools_hold(start, client, folder):
     """Each pool counts its processes from 0: the deaths of one must not clear the slots of another."""
     long = put(client, "Sleep", "sleeps", name="long", seconds=4)
-    worker = start("--queue", "sleeps=1", "--queue", "touch=1", "--lease", 1)
+    worker = start("--queue", "sleeps=1", "--queue", "touch=1", "--lease", 2)
     wait_for(lambda: ran(folder) and worker.children("jobs of touch"))
     worker.children("jobs of touch")[0].kill()
     worker.await_log("jobs of touch[0] pid")

@@ -19,7 +19,7 @@ def pids(folder):
 def test_a_process_over_the_ceiling_dies_and_the_job_is_given_up(start, client, folder):
     job = put(client, "Fills", "holds", megabytes=300, seconds=60)
     worker = start("--processes", 1, "--memory-ceiling", "200M")
-    found = await_state(client, job, JobState.FAILED, seconds=40)
+    found = await_state(client, job, JobState.FAILED, seconds=100)
     assert found.status.count("killed by SIGKILL (memory ceiling: ") == 3, found.status
     assert "--memory-ceiling is 200 MB" in found.status
     await_state(client, put(client, "Touch", "touch", number=1), JobState.SUCCEEDED)

@@ -18,6 +18,9 @@ JOBS = job_module("""
 import time
 from pathlib import Path
 from pinlater import Constant, Job
+from pinlater.worker.session import pace
+
+pace.TARGET_SECONDS = 60  # however long the quick jobs take on a busy machine
 
 
 class Quick(Job, queue="line"):

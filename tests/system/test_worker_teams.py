@@ -68,15 +68,15 @@ class Touch(Job, queue="touch"):
         write(f"touch {self.number} {os.getpid()}")
 
 
-class Overdue(Job, queue="overdue", attempts=2, backoff=SOON, timeout=0.3, kill_after=1):
-    how: str
-
+class Overdue(Job, queue="overdue", attempts=2, backoff=SOON, timeout=0.3):
     def run(self, context):
-        write(f"{self.how} {context.attempt}")
-        if self.how == "blocks":
-            time.sleep(60)
         while True:
             time.sleep(0.01)
+
+
+class Heedless(Job, queue="overdue", attempts=2, backoff=SOON, timeout=0.3, kill_after=1):
+    def run(self, context):
+        time.sleep(60)
 
 
 class Stalls(Job, queue="overdue", attempts=2, backoff=SOON, stall_after=0.3):
@@ -123,10 +123,10 @@ class Meet(Job, queue="sleeps"):
 
 
 class Blocks(Job, queue="holds", attempts=1):
-    seconds: float
-
     async def run(self, context):
-        time.sleep(self.seconds)
+        while not Path("logged").exists():
+            time.sleep(0.01)
+        time.sleep(1.5)  # longer than until it was logged
 
 
 class Count(Job, queue="counts", heartbeat=0, attempts=2):
@@ -247,16 +247,16 @@ def test_a_killed_process_costs_each_of_its_jobs_an_attempt_and_none_is_poison(t
 
 
 def test_one_job_past_its_limits_does_not_hurt_the_others(team, client, folder):
-    soft = [put(client, "Overdue", "overdue", how="spins"), put(client, "OverdueLater", "overdue")]
+    soft = [put(client, "Overdue", "overdue"), put(client, "OverdueLater", "overdue")]
     other = put(client, "Wait", "holds", name="other")
     worker = team(THREADS)
     for job in soft:
         found = await_state(client, job, JobState.FAILED)
         assert found.status.count("JobTimeout: it ran for longer than its timeout of 0.3 s") == 3, found.status
     assert ran(folder).count(next(line for line in ran(folder) if "other" in line)) == 1
-    hard = client.enqueue_jobs("overdue", [NewJob(b'{"job": "Overdue", "how": "blocks"}', attempts=1)])[0]
+    hard = client.enqueue_jobs("overdue", [NewJob(b'{"job": "Heedless"}', attempts=1)])[0]
     found = await_state(client, hard, JobState.FAILED)
-    assert "time-out: the process died while it ran Overdue for " in found.status
+    assert "time-out: the process died while it ran Heedless for " in found.status
     assert "threads.py" in worker.log, "where it was"
     (folder / "go on").touch()
     found = await_state(client, other, JobState.SUCCEEDED)
@@ -361,13 +361,15 @@ def test_a_reload_lets_the_old_jobs_end(team, client, folder):
     drained(worker)
 
 
-def test_a_job_that_blocks_the_loop_is_named_once(team, client):
-    job = put(client, "Blocks", "holds", seconds=2.5)
+def test_a_job_that_blocks_the_loop_is_named_once(team, client, folder):
+    job = put(client, "Blocks", "holds")
     worker = team(TASKS)
+    worker.await_log("the event loop and all its jobs have been blocked for ")
+    (folder / "logged").touch()
     await_state(client, job, JobState.SUCCEEDED)
-    assert worker.log.count("the event loop and all its jobs have been blocked for 1.") == 1, worker.log
+    assert worker.log.count("have been blocked for ") == 1, worker.log
     assert job in worker.log.split("blocked for")[1].splitlines()[0]
-    assert "time.sleep(self.seconds)" in worker.log
+    assert "time.sleep(0.01)" in worker.log
     drained(worker)
 
 
@@ -384,7 +386,7 @@ def test_a_step_that_takes_too_long_and_the_saga_that_it_ends(team, client, fold
     jobs = [put(client, "Trip", "trips") for _ in range(3)]
     worker = team(kind, "--queue", "trips")
     for job in jobs:
-        status = await_state(client, job, JobState.FAILED, 30).status
+        status = await_state(client, job, JobState.FAILED).status
         assert status.count("StepTimeout: step 'slow' ran for longer than its timeout of 0.1 s") == 4, (
             "of three attempts, and why it was undone"
         )
@@ -396,8 +398,8 @@ def test_plain_classes_are_refused_by_an_event_loop(team):
     worker = team(("threads.py", "--concurrency", 10), "--queue", "touch,overdue")
     assert worker.wait() == 78
     assert (
-        "a blocking run would stop: Touch (queue touch), Overdue (queue overdue), Stalls (queue overdue); write"
-        in worker.log
+        "a blocking run would stop: Touch (queue touch), Overdue (queue overdue), Heedless (queue overdue), "
+        "Stalls (queue overdue); write" in worker.log
     )
     assert worker.log.count("use --threads") == 1
 

@@ -1,6 +1,7 @@
 """A real ``pinlater-worker`` for tests: its own folder with job modules, and ways to watch it."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -61,12 +62,41 @@ class Sleep(Job, queue="sleeps", backoff=SOON):
         write(f"end {self.name} {context.attempt}")
 
 
+class Until(Job, queue="sleeps", backoff=SOON):
+    "Ends when a file is there, in all attempts."
+    name: str
+    file: str = "go on"
+
+    def run(self, context):
+        write(f"begin {self.name} {context.attempt} {os.getpid()}")
+        while not os.path.exists(self.file):
+            time.sleep(0.01)
+        write(f"end {self.name} {context.attempt}")
+
+
+class Outlasts(Job, queue="sleeps"):
+    "Ends so many seconds after its process was told to stop."
+    name: str
+    seconds: float
+
+    def run(self, context):
+        write(f"begin {self.name} {context.attempt} {os.getpid()}")
+        while not context.is_draining:
+            time.sleep(0.01)
+        time.sleep(self.seconds)
+
+
 class HoldInterpreter(Job, queue="holds", backoff=SOON):
-    seconds: int
+    "For some seconds, or until a file is there."
+    seconds: int = 0
+    file: str = "go on"
 
     def run(self, context):
         write(f"begin hold {context.attempt}")
-        ctypes.PyDLL(None).sleep(self.seconds)
+        library = ctypes.PyDLL(None)
+        library.sleep(self.seconds)
+        while not self.seconds and library.access(self.file.encode(), os.F_OK):
+            library.usleep(10_000)
         write(f"end hold {context.attempt}")
 
 
@@ -95,7 +125,7 @@ class Fails(Job, queue="fails", attempts=3, backoff=SOON, give_up_on=(LookupErro
             os._exit(0)
 
 
-class Overdue(Job, queue="overdue", attempts=2, backoff=SOON, timeout=0.3, kill_after=1):
+class Overdue(Job, queue="overdue", attempts=2, backoff=SOON, timeout=0.3):
     how: str
 
     def run(self, context):
@@ -108,6 +138,10 @@ class Overdue(Job, queue="overdue", attempts=2, backoff=SOON, timeout=0.3, kill_
             except Exception:
                 if self.how == "sleep":
                     raise
+
+
+class Heedless(Overdue, queue="overdue", attempts=2, backoff=SOON, timeout=0.3, kill_after=1):
+    pass
 
 
 class Stalls(Job, queue="overdue", attempts=2, backoff=SOON, stall_after=0.3):
@@ -151,6 +185,13 @@ class Late(Job, queue="overdue", kill_after=0.5):
         while "then it is killed" not in log.read_text():
             time.sleep(0.01)
         write("late")
+
+
+class Next(Job, queue="overdue", kill_after=600):
+    def run(self, context):
+        [log] = pathlib.Path().glob("worker-*.log")
+        while "the child is not killed" not in log.read_text():
+            time.sleep(0.01)
 
 
 class OverdueLater(Job, queue="overdue", attempts=2, backoff=SOON, timeout=0.3):
@@ -234,6 +275,15 @@ def step(name, value):
     write(f"step {name} {value}")
     return value
 """)
+
+
+def environment_with(folder, code):
+    """Return the environment for programs that execute this code before all others."""
+    patches = folder / "patches"
+    patches.mkdir()
+    (patches / "sitecustomize.py").write_text(code)
+    found = environment()
+    return found | {"PYTHONPATH": os.pathsep.join([str(patches), found["PYTHONPATH"]])}
 
 
 class Worker:
