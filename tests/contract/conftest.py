@@ -7,16 +7,8 @@ from tests.support.stores import STORES
 
 
 @pytest.fixture(autouse=True)
-def patience(monkeypatch):
-    """However busy the machine is, no call is given up; the time limits of calls have tests of their own."""
-    for limit in (
-        "mysql.connection.CONNECT_SECONDS", "mysql.database.CALL_SECONDS",
-        "mysql.group_commit.ATTEMPT_SECONDS", "mysql.group_commit.RETRY_SECONDS",
-        "redis.connection.CONNECT_SECONDS", "redis.connection.ANSWER_SECONDS",
-        "sharded.fan_out.PATIENCE_SECONDS", "sharded.due_priorities.PATIENCE_SECONDS",
-        "sharded.placement._PATIENCE_SECONDS", "sharded.reports.PATIENCE_SECONDS",
-    ):  # fmt: skip
-        monkeypatch.setattr(f"pinlater.server.backends.{limit}", 60.0)
+def _patient(patience):
+    """The time limits of calls have tests of their own."""
 
 
 @pytest.fixture(scope="module", params=STORES)

@@ -18,6 +18,8 @@ from pinlater.server.limits.rate_limits import RateLimits
 from tests.support.bench import new_job
 from tests.support.fleets import mysql_fleets, redis_fleets
 
+pytestmark = pytest.mark.usefixtures("patience")
+
 QUEUES = ["a", "b", "c", "d"]
 SERVERS = 3
 JOBS = 80

@@ -16,6 +16,8 @@ from tests.support.bench import new_job
 from tests.support.fleets import mysql_fleets, redis_fleets
 from tests.support.redis_bench import CLAIM
 
+pytestmark = pytest.mark.usefixtures("patience")
+
 QUEUES = [f"idle{number}" for number in range(60)]
 PAUSES = PollIntervals(0.05, 0.2)
 

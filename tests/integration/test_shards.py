@@ -11,6 +11,8 @@ from pinlater.server.backends.records import Claim, JobFilter
 from tests.support.bench import QUEUE, new_job
 from tests.support.stores import SHARDED_STORES
 
+pytestmark = pytest.mark.usefixtures("patience")
+
 ROUNDS = 10
 
 

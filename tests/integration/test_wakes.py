@@ -20,6 +20,8 @@ from pinlater.server.peer_processes.job_offers import JobOffers
 from tests.support.bench import QUEUE, new_job
 from tests.support.fleets import mysql_fleets, redis_fleets
 
+pytestmark = pytest.mark.usefixtures("patience")
+
 SERVERS = 3
 WAITING = 4
 NEVER = PollIntervals(3600.0, 3600.0)
@@ -244,10 +246,23 @@ def test_no_job_waits_for_a_dequeue_that_has_gone_or_a_server_that_is_frozen(fle
     fleet(scenario, pauses=OFTEN, loss=loss, has_offers=has_offers)
 
 
+def hold_polls(broker):
+    """Return what lets a server poll: on a busy machine, one of its polls may be due at any time."""
+    may_poll, first_due = asyncio.Event(), broker.backend.first_due
+
+    async def first_due_then(queues):
+        await may_poll.wait()
+        return await first_due(queues)
+
+    broker.backend.first_due = first_due_then
+    return may_poll
+
+
 @pytest.mark.parametrize("behind_ms", [0, 50], ids=["due", "due in a moment"])
 def test_a_job_that_another_server_is_on_the_way_to_wakes_nobody_here(fleet, behind_ms):
     async def scenario(fleet):
         here, there, _ = fleet.brokers
+        may_poll = hold_polls(here)
         line = [await fleet.park(here) for _ in range(WAITING)]
         parked = fleet.claims
         ahead = now_ms() - 1000
@@ -257,6 +272,7 @@ def test_a_job_that_another_server_is_on_the_way_to_wakes_nobody_here(fleet, beh
         assert bodies(await line[0]) == [b"theirs"]
         await asyncio.sleep(0.1)  # for claims in vain, if there are any
         assert fleet.claims - parked == 1
+        may_poll.set()
         # Should the other server have died meanwhile, they are found in time.
         assert sorted([bodies(await line[1]), bodies(await line[2])]) == [[b"another"], [b"ours"]]
 
