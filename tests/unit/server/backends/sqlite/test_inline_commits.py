@@ -4,7 +4,7 @@ import asyncio
 import random
 import sqlite3
 import threading
-import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,26 +17,38 @@ class Disk:
     """Stands in for a writer's connection and cursor: remembers which thread commits, and stalls when a test says so.
 
     Attributes:
+        now: what a clock shows that goes on in commits alone: the machine is never slow by itself.
+        stall_seconds: how long commits take from now on, by that clock.
+        begins: for each transaction, a thread and how long it waits for locks, in milliseconds.
         committers: a thread for each commit.
         clashes: how often two threads used the connection at once.
-        stall_seconds: how long commits take from now on.
+        may_commit: what is to be committed waits for this.
+        has_stopped: whether it waited in vain: what stops the event loop keeps the test from setting it.
     """
 
     def __init__(self, connection):
         self._connection = connection
         self._lock = threading.Lock()
+        self.now = self.stall_seconds = 0.0
+        self.begins = []
         self.committers = []
         self.clashes = 0
-        self.stall_seconds = 0.0
+        self.has_stopped = False
+        self.may_commit = threading.Event()
+        self.may_commit.set()
 
     def _use(self, method, *arguments):
         if not self._lock.acquire(blocking=False):
             self.clashes += 1
             self._lock.acquire()
         try:
+            if arguments[0].startswith("BEGIN"):
+                [(busy_ms,)] = sqlite_setting(self, "busy_timeout")
+                self.begins.append((threading.current_thread().name, busy_ms))
             if arguments[0] == "COMMIT":
                 self.committers.append(threading.current_thread().name)
-                time.sleep(self.stall_seconds)
+                self.has_stopped = self.has_stopped or not self.may_commit.wait(20)
+                self.now += self.stall_seconds
             return method(*arguments)
         finally:
             self._lock.release()
@@ -66,16 +78,16 @@ class Disk:
 @pytest.fixture
 def disk(store, home, monkeypatch):
     """Of a machine that is never slow by itself, so that only the test decides."""
-    monkeypatch.setattr("pinlater.server.backends.sqlite.inline_commits.SLOW_SECONDS", 0.4)
-    monkeypatch.setattr("pinlater.server.backends.sqlite.inline_commits.STALL_SECONDS", 0.4)
     writer = store.backend._writer
-    writer._inline_commits = InlineCommits()
-    writer._connection = writer._cursor = Disk(writer._connection)
+    disk = writer._connection = writer._cursor = Disk(writer._connection)
+    writer._inline_commits = InlineCommits(lambda: disk.now)
+    monkeypatch.setattr("pinlater.server.backends.sqlite.writer.time", SimpleNamespace(perf_counter=lambda: disk.now))
     store.finished()
     home.commits.clear()
-    writer._connection.committers.clear()
-    yield writer._connection
-    assert writer._connection.clashes == 0
+    disk.begins.clear()
+    disk.committers.clear()
+    yield disk
+    assert (disk.clashes, disk.has_stopped) == (0, False)
 
 
 def test_one_small_request_at_a_time_is_carried_out_in_the_loop(store, disk, home):
@@ -142,41 +154,44 @@ def test_two_requests_that_fail_together_are_carried_out_one_by_one(store, disk)
     assert len(stored) == store.count() == 1
 
 
-def test_while_the_thread_has_the_connection_the_loop_leaves_it_alone(store, disk):
-    disk.stall_seconds = 0.2
+async def until(condition):
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.001)
 
+
+def test_while_the_thread_has_the_connection_the_loop_leaves_it_alone(store, disk):
     async def arrive():
+        disk.may_commit.clear()
         big = asyncio.create_task(store.backend.enqueue_jobs(QUEUE, [new_job()] * 2))
-        await asyncio.sleep(0.05)
+        await until(lambda: disk.committers)
         small = asyncio.create_task(store.backend.enqueue_jobs(QUEUE, [new_job()]))
+        await until(lambda: store.backend.waiting == 2)
+        await asyncio.sleep(0)
+        disk.may_commit.set()
         await asyncio.gather(big, small)
 
     store.run(arrive())
     assert disk.inline == [False, False]
 
 
-async def _longest_gap(work):
-    """Return for how long the event loop did nothing else while some work was under way."""
-    task, longest = asyncio.create_task(work), 0.0
-    while not task.done():
-        before = time.monotonic()
-        await asyncio.sleep(0.001)
-        longest = max(longest, time.monotonic() - before)
-    await task
-    return longest
-
-
-@pytest.mark.parametrize("seconds", [0.6, 1.5])
+@pytest.mark.parametrize("seconds", [0.02, 1.5])
 def test_a_disk_that_stalls_stops_the_loop_once(store, disk, seconds):
-    def enqueue():
-        return store.run(_longest_gap(store.backend.enqueue_jobs(QUEUE, [new_job()])))
+    async def enqueue_beside_the_loop():
+        disk.may_commit.clear()
+        before = len(disk.committers)
+        task = asyncio.create_task(store.backend.enqueue_jobs(QUEUE, [new_job()]))
+        await until(lambda: len(disk.committers) > before)
+        disk.may_commit.set()
+        await task
 
     disk.stall_seconds = seconds
-    assert enqueue() >= seconds
-    gaps = [enqueue() for _ in range(3)]
+    store.put_one()
+    for _ in range(3):
+        store.run(enqueue_beside_the_loop())
     disk.stall_seconds = 0.0
-    gaps += [enqueue() for _ in range(3)]
-    assert max(gaps) < seconds / 2
+    for _ in range(3):
+        store.run(enqueue_beside_the_loop())
     assert disk.inline == [True] + [False] * 6
 
 
@@ -186,16 +201,16 @@ def test_another_program_s_lock_does_not_stop_the_loop(store, disk, home):
 
     async def enqueue():
         task = asyncio.create_task(store.backend.enqueue_jobs(QUEUE, [new_job()]))
-        gap = await _longest_gap(asyncio.sleep(0.5))
+        await until(lambda: len(disk.begins) == 2)
         assert not task.done()
         other.execute("ROLLBACK")
-        return gap, await task
+        return await task
 
-    gap, names = store.run(enqueue())
+    names = store.run(enqueue())
     other.close()
-    assert gap < 0.4
     assert len(names) == 1
     assert disk.inline == [False]
+    assert disk.begins == [("MainThread", 0), ("sqlite-writer", 30_000)]
 
 
 def test_the_thread_waits_for_a_lock_each_time_the_loop_had_the_connection(store, disk, home):
