@@ -127,7 +127,7 @@ def test_scripts_that_were_flushed_are_loaded_again(bench, service, shard):
     assert family.is_awake()
 
 
-def test_an_ack_that_is_sent_again_tells_the_parent_once(bench, service, shard, proxy, impatient):
+def test_an_ack_that_is_sent_again_tells_the_parent_once(bench, service, shard, proxy):
     """The answer of the first one is lost, and with it that the parent is awake: its queue has it all the same."""
     family = Family(bench, shard, 2)
     family.ack(family.children[0])

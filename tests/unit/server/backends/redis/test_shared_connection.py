@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-import time
+from types import SimpleNamespace
 
 import hiredis
 import pytest
@@ -52,6 +52,9 @@ class FakeRedis:
             writer.transport.abort()
         await asyncio.gather(*self._serving)
 
+    def has_received(self, text):
+        return any(command[1] == text for command in self.commands)
+
     async def _serve(self, reader, writer):
         self._serving[asyncio.current_task()] = writer
         self.connections += 1
@@ -92,12 +95,42 @@ def scenario(answer, test, *, on_commit=lambda _: None):
         async with FakeRedis(answer) as server:
             connection = SharedConnection("1", server.endpoint, nothing, on_commit)
             try:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     await test(connection, server)
             finally:
                 await connection.close()
 
     asyncio.run(run())
+
+
+class Clock:
+    """The clock of a connection, which goes on when a test says so, and its timer, which strikes then."""
+
+    def __init__(self, monkeypatch):
+        self._now = 0.0
+
+        def start_timer(connection, seconds):
+            connection._timer = SimpleNamespace(ends_at=self._now + max(seconds, 0), cancel=lambda: None)
+
+        monkeypatch.setattr(shared, "time", SimpleNamespace(monotonic=lambda: self._now))
+        monkeypatch.setattr(SharedConnection, "_start_timer", start_timer)
+
+    def advance(self, connection, seconds):
+        until = self._now + seconds
+        while connection._timer is not None and connection._timer.ends_at <= until:
+            self._now = connection._timer.ends_at
+            connection._check_timeouts()
+        self._now = until
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    return Clock(monkeypatch)
+
+
+async def until(condition):
+    while not condition():
+        await asyncio.sleep(0.001)
 
 
 async def outcomes(*calls):
@@ -123,19 +156,20 @@ def test_answers_come_in_the_order_of_the_commands_and_a_turn_is_one_batch():
 
 
 def test_what_is_queued_while_a_batch_is_in_flight_is_the_next_batch():
-    commits = []
+    commits, may_answer = [], asyncio.Event()
 
     async def slow(command, writer):
-        await asyncio.sleep(0.1 if command[1] == b"first" else 0)
+        await may_answer.wait()
         await echo(command, writer)
 
-    async def test(connection, _):
+    async def test(connection, server):
         first = connection.call("ECHO", "first")
-        await asyncio.sleep(0.05)
+        await until(lambda: server.has_received(b"first"))
         later = []
         for number in range(5):
             later.append(connection.call("ECHO", b"%d" % number))
             await asyncio.sleep(0)
+        may_answer.set()
         assert await asyncio.gather(first, *later) == [b"first", b"0", b"1", b"2", b"3", b"4"]
         assert [commit.requests for commit in commits] == [1, 5]
 
@@ -198,49 +232,57 @@ def test_a_connection_that_is_closed_in_the_midst_fails_what_was_sent_and_not_wh
     scenario(answer, test)
 
 
-def test_answers_after_a_timeout_are_given_to_nobody(monkeypatch):
-    monkeypatch.setattr(shared, "ANSWER_SECONDS", 0.2)
-    commits = []
+def test_answers_after_a_timeout_are_given_to_nobody(clock):
+    commits, may_answer, has_answered = [], asyncio.Event(), asyncio.Event()
 
     async def answer(command, writer):
         if command[1] == b"late":
-            await asyncio.sleep(0.5)
+            await may_answer.wait()
         await echo(command, writer)
+        if command[1] == b"late":
+            has_answered.set()
 
     async def test(connection, server):
         sent = [connection.call("ECHO", name) for name in ("before", "late", "after")]
-        await asyncio.sleep(0.1)
+        assert await sent[0] == b"before"
         queued = connection.call("ECHO", "queued")
-        before, late, after, queued = await outcomes(*sent, queued)
-        assert before == b"before"
+        clock.advance(connection, shared.ANSWER_SECONDS)
+        late, after, queued = await outcomes(*sent[1:], queued)
         assert is_unknown(late)
         assert is_unknown(after)
         assert isinstance(queued, ShardUnreachable), "it was not sent"
-        end = time.monotonic() + 0.6
-        while time.monotonic() < end:  # meanwhile the late answers come
+        assert await connection.call("ECHO", "now") == b"now"
+        may_answer.set()
+        await has_answered.wait()
+        for _ in range(20):  # meanwhile the late answers come
             assert await connection.call("ECHO", "now") == b"now"
-            await asyncio.sleep(0.01)
         assert server.connections == 2
         assert [commit.requests for commit in commits if commit.is_failed] == [3]
 
     scenario(answer, test, on_commit=commits.append)
 
 
-def test_a_call_ends_although_each_batch_before_it_is_answered_in_time(monkeypatch):
-    monkeypatch.setattr(shared, "ANSWER_SECONDS", 2.0)
-    monkeypatch.setattr(shared, "CALL_SECONDS", 3.0)
+def test_a_call_ends_although_each_batch_before_it_is_answered_in_time(clock):
+    may_answer = asyncio.Semaphore(0)
 
     async def slow(command, writer):
-        await asyncio.sleep(1.2 if len(command[1]) > 10 else 0)
+        await may_answer.acquire()
         writer.write(bulk(command[1][:10]))
 
     async def test(connection, server):
-        began = time.monotonic()
         calls = [connection.call("ECHO", MEGABYTE * 3) for _ in range(4)]  # each is a batch
-        first, *_, last = await outcomes(*calls)
-        assert time.monotonic() - began < 4.5
-        assert first == bytes(10)
-        assert is_unknown(last)
+        for number in range(2):
+            await until(lambda batches=number + 1: len(server.commands) == batches)
+            clock.advance(connection, shared.ANSWER_SECONDS - 0.1)
+            may_answer.release()
+            assert await calls[number] == bytes(10)
+        await until(lambda: len(server.commands) == 3)
+        clock.advance(connection, shared.CALL_SECONDS - 2 * shared.ANSWER_SECONDS + 0.1)
+        assert [call.done() for call in calls] == [True, True, False, False]
+        clock.advance(connection, 0.2)
+        assert all(map(is_unknown, await outcomes(*calls[2:])))
+        for _ in range(3):
+            may_answer.release()
         assert await connection.call("ECHO", "next") == b"next"
         assert server.connections == 1
 
@@ -326,13 +368,14 @@ def test_no_more_than_a_batch_is_written_to_a_server_that_does_not_read():
     assert sum(commit.requests for commit in commits) == 41
 
 
-def test_calls_to_a_server_that_neither_reads_nor_answers_end(monkeypatch):
-    monkeypatch.setattr(shared, "ANSWER_SECONDS", 0.3)
-
+def test_calls_to_a_server_that_neither_reads_nor_answers_end(clock):
     async def test(connection, server):
         assert await connection.call("ECHO", "first") == b"first"
         server.may_read.clear()
-        done = await outcomes(*(connection.call("SET", MEGABYTE) for _ in range(40)))
+        calls = [connection.call("SET", MEGABYTE) for _ in range(40)]
+        await asyncio.sleep(0)
+        clock.advance(connection, shared.ANSWER_SECONDS)
+        done = await outcomes(*calls)
         assert sum(map(is_unknown, done)) <= 4
         assert all(isinstance(outcome, ShardConnectionFailed) for outcome in done)
         server.may_read.set()
