@@ -20,16 +20,9 @@ def server(tmp_path_factory):
         tmp_path_factory.mktemp("limits") / "server",
         PARTIAL_FRAME_TIMEOUT_SECONDS=DAWDLING_SECONDS,
         SERVER_CONN_MAX_IDLE_TIME_MINUTES=IDLE_SECONDS / 60,
-        MAX_CONNECTIONS=MOST,
     )
     yield server
     assert server.stop() == 0
-
-
-def _seconds_until_closed(sock):
-    began = time.monotonic()
-    assert is_closed(sock)
-    return time.monotonic() - began
 
 
 def _drip(sock):
@@ -52,9 +45,11 @@ def test_a_frame_that_does_not_end_is_given_up_also_when_it_drips(server):
 
 def test_an_idle_connection_is_closed_in_the_end(server):
     with server.socket() as idle:
+        began = time.monotonic()
         idle.sendall(names_call(1))
         read_frame(idle)
-        assert _seconds_until_closed(idle) >= IDLE_SECONDS - 0.5
+        assert is_closed(idle)
+        assert time.monotonic() - began >= IDLE_SECONDS - 0.5
 
 
 def test_a_waiting_dequeue_is_not_idle(server):
@@ -67,8 +62,27 @@ def test_a_waiting_dequeue_is_not_idle(server):
         assert (number, answer.keys() - {"serverTimestampMillis"}) == (5, set())
 
 
-def test_connections_beyond_the_limit_are_refused_and_room_is_found_again(server):
-    socks = [server.socket() for _ in range(MOST + 5)]
+# Limits of their number, of all and of one address
+
+
+@pytest.fixture(scope="module")
+def fair_server(tmp_path_factory):
+    server = ServerProcess(
+        tmp_path_factory.mktemp("fair") / "server",
+        MAX_CONNECTIONS=MOST,
+        MAX_CONNECTIONS_PER_ADDRESS=3,
+        MAX_CONCURRENT_REQUESTS_PER_ADDRESS=1,
+    )
+    yield server
+    assert server.stop() == 0
+
+
+def _connect_from(address, server):
+    return socket.create_connection(("127.0.0.1", server.port), timeout=20, source_address=(address, 0))
+
+
+def test_connections_beyond_the_limit_are_refused_and_room_is_found_again(fair_server):
+    socks = [_connect_from(f"127.0.1.{number + 1}", fair_server) for number in range(MOST + 5)]
     try:
         for number, sock in enumerate(socks[:MOST]):
             sock.sendall(names_call(number))
@@ -79,7 +93,7 @@ def test_connections_beyond_the_limit_are_refused_and_room_is_found_again(server
             sock.close()
 
     def has_room():
-        with server.socket() as sock:
+        with fair_server.socket() as sock:
             try:
                 sock.sendall(names_call(1))
                 return read_frame(sock)
@@ -87,24 +101,6 @@ def test_connections_beyond_the_limit_are_refused_and_room_is_found_again(server
                 return None
 
     assert wait_for(has_room)
-
-
-# One address among others
-
-
-@pytest.fixture(scope="module")
-def fair_server(tmp_path_factory):
-    server = ServerProcess(
-        tmp_path_factory.mktemp("fair") / "server",
-        MAX_CONNECTIONS_PER_ADDRESS=3,
-        MAX_CONCURRENT_REQUESTS_PER_ADDRESS=1,
-    )
-    yield server
-    assert server.stop() == 0
-
-
-def _connect_from(address, server):
-    return socket.create_connection(("127.0.0.1", server.port), timeout=20, source_address=(address, 0))
 
 
 def test_connections_of_one_address_leave_room_for_others(fair_server):
