@@ -59,15 +59,15 @@ def test_what_is_not_taken_is_tried_again(web, capsys):
 
 
 @pytest.mark.parametrize(
-    ("command", "reason"),
+    ("command", "seconds", "reason"),
     [
-        (["/nowhere/x"], "No such file"),
-        ([sys.executable, "-c", "raise SystemExit(3)"], "status 3"),
-        ([sys.executable, "-c", "import time; time.sleep(60)"], "took more than 0.5 s"),
+        (["/nowhere/x"], 60.0, "No such file"),
+        ([sys.executable, "-c", "raise SystemExit(3)"], 60.0, "status 3"),
+        ([sys.executable, "-c", "import time; time.sleep(60)"], 0.5, "took more than 0.5 s"),
     ],
 )
-def test_a_command_that_fails_is_told_of(monkeypatch, capfd, command, reason):
-    monkeypatch.setattr(notifications, "COMMAND_SECONDS", 0.5)
+def test_a_command_that_fails_is_told_of(monkeypatch, capfd, command, seconds, reason):
+    monkeypatch.setattr(notifications, "COMMAND_SECONDS", seconds)
     asyncio.run(AlertSender(command, None, "db1").deliver([alert()]))
     assert reason in capfd.readouterr().err
 

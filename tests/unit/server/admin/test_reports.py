@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from pinlater.server.admin import reports
 from pinlater.server.admin.reporter import SUFFIX, ReportServer
 from pinlater.server.admin.reports import ReportCollector, ServerStatus
 from pinlater.server.metrics import Metrics
@@ -205,11 +206,18 @@ def test_a_process_that_ends_while_its_report_is_read_counts_once_on_each_page(t
 
 
 def test_a_process_that_does_not_answer_is_left_out_once(tmp_path, fork, monkeypatch):
-    monkeypatch.setattr("pinlater.server.admin.reports._ANSWER_SECONDS", 0.1)
+    fetch = reports._fetch_report
+
+    async def fetch_impatiently(path):
+        monkeypatch.setattr(reports, "_ANSWER_SECONDS", 0.1 if path == deaf_path else 60.0)
+        return await fetch(path)
+
+    monkeypatch.setattr(reports, "_fetch_report", fetch_impatiently)
     start, _ = fork
     start(tmp_path, counted(5))
+    deaf_path = tmp_path / f"1{SUFFIX}"
     with socket.socket(socket.AF_UNIX) as deaf:
-        deaf.bind(str(tmp_path / f"1{SUFFIX}"))
+        deaf.bind(str(deaf_path))
         deaf.listen()
         view = asyncio.run(ReportCollector(tmp_path).collect())
     assert len(view.pids) == 1

@@ -102,8 +102,8 @@ def told(network):
 
 @pytest.fixture
 def run(monkeypatch):
-    """Run a test with so many servers; the patience does not end on a busy machine, but for frozen ones."""
-    monkeypatch.setattr(job_offers, "_PATIENCE_SECONDS", (1.0, 1.0))
+    """Run a test with so many servers; the patience does not end, however busy the machine is."""
+    monkeypatch.setattr(job_offers, "_PATIENCE_SECONDS", (60.0, 60.0))
 
     def run(test, count=6):
         async def main():
@@ -234,7 +234,8 @@ def test_late_answers_teach_patience_and_servers_that_are_dead_do_not(run, monke
 
 @pytest.mark.parametrize("loss", [0.0, 0.5, 1.0])
 def test_for_each_job_somebody_is_woken_or_all_are_told_whatever_is_lost(run, monkeypatch, loss):
-    monkeypatch.setattr(job_offers, "_PATIENCE_SECONDS", (0.02, 0.02))
+    if loss:
+        monkeypatch.setattr(job_offers, "_PATIENCE_SECONDS", (0.02, 0.02))
 
     async def test(network):
         network.loss = loss
