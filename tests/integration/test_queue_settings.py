@@ -46,10 +46,10 @@ class Waiting:
 
     def _wait(self, port, limit):
         with Client(f"127.0.0.1:{port}") as client:
-            self.jobs = client.dequeue_jobs("pins", limit, wait=30)
+            self.jobs = client.dequeue_jobs("pins", limit, wait=120)
 
     def result(self):
-        self._thread.join(5)  # far less than it may wait
+        self._thread.join(60)  # far less than it may wait
         assert not self._thread.is_alive()
         return self.jobs
 

@@ -172,11 +172,10 @@ def test_tls_1_1_is_refused(server):
 
 
 def test_half_open_handshakes_are_cut_off_and_hold_up_nobody(server, files):
-    hello = _client_hello()
+    hello, began = _client_hello(), time.monotonic()
     silent, partial = raw_connection(server), raw_connection(server)
     with silent, partial, Client(server.address, tls=files) as client:
         partial.sendall(hello[: len(hello) // 2])
-        began = time.monotonic()
         client.queue_names()
         assert is_closed(silent)
         assert is_closed(partial)

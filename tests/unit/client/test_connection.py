@@ -194,7 +194,7 @@ def test_a_server_that_hung_up_while_idle_is_noticed(serve):
         connection.call("getQueueNames", names_call())
         assert not connection.is_stale()
         server.hang_up()
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while not connection.is_stale() and time.monotonic() < deadline:
             time.sleep(0.01)
         assert connection.is_stale()

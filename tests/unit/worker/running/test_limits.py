@@ -89,10 +89,9 @@ def heed():
 
 
 def save():
-    saver.is_saving = True
     time.sleep(0.3)
-    saver.is_saving = False
     seen.append("saved")
+    saver.is_saving = False
     time.sleep(20)
 
 
@@ -230,6 +229,7 @@ def test_signs_put_off_the_kill(run, wishes, monkeypatch):
 
 
 def test_a_call_to_the_server_is_not_cut_off(run):
+    saver.is_saving = True
     assert "JobTimeout" in run(Wait(how="save")).status
     assert seen == ["saved"]
 
@@ -243,9 +243,10 @@ def usual_alarm():
 
 @pytest.mark.usefixtures("usual_alarm")
 def test_a_job_may_use_alarms_and_is_interrupted_all_the_same(run):
-    for how in ("use_alarms", "use_alarms_and_spin"):
-        assert "JobTimeout: it ran for longer" in run(Wait(how=how)).status
-    assert seen == ["the job's own alarm"]
+    while not seen:  # on a busy machine, its limit may strike before its own alarm does
+        assert "JobTimeout: it ran for longer" in run(Wait(how="use_alarms")).status
+    assert "JobTimeout: it ran for longer" in run(Wait(how="use_alarms_and_spin")).status
+    assert {*seen} == {"the job's own alarm"}
 
 
 def test_where_there_is_no_other_timer_the_alarm_is_used(run, monkeypatch):
@@ -269,11 +270,12 @@ def test_the_master_is_told_of_the_hard_limit(run, wishes):
     began = time.monotonic()
     assert run(OnlyHard(how="short")) is None
     first, last = wishes
-    assert 29.9 < first - began < 31
-    assert 29.9 < run.batch.area.kill_ns[0] / 1e9 - began <= first - began, "the keeper learns whose limit it was"
+    assert began + 29.9 < first < time.monotonic() + 30.1
+    assert began + 29.9 < run.batch.area.kill_ns[0] / 1e9 <= first, "the keeper learns whose limit it was"
     assert last is None
+    began = time.monotonic()
     run(WaitLater(how="sleep_later"))
-    assert 10 < wishes[2] - began < 20, "10 s after the soft one"
+    assert began + 10 < wishes[2] < time.monotonic() + 10.2, "10 s after the soft one"
     assert wishes[3:] == [None]
 
 

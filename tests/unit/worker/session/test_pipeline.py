@@ -157,9 +157,10 @@ def test_a_reply_is_given_up_while_its_claims_can_be_given_back(lease_seconds, m
     with FakeServer(lambda call: "silence") as server:
         pipeline = Pipeline(Connector(ServerSet([server.address])), child.wakeup_fd, lease_seconds)
         pipeline.open()
+        began = time.monotonic()
         pipeline.send(Calls("me").dequeue_jobs("mails", 1, wait=lease_seconds / 3), lambda _: None)
         remaining = pipeline.remaining_seconds - lease_seconds / 3
-        assert most - 1 < remaining < most + 0.01
+        assert most - (time.monotonic() - began) - 0.01 < remaining < most + 0.01
         pipeline.close()
 
 
@@ -169,7 +170,7 @@ def test_a_connection_closed_while_idle_is_replaced(pipeline_to):
         pipeline.open()
         pipeline.call(names_call())
         server.hang_up()
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while len(server.connections) < 1 and time.monotonic() < deadline:
             time.sleep(0.01)
             pipeline.open()
