@@ -1,5 +1,7 @@
 """A Redis shard, its server, and a proxy that loses answers."""
 
+from contextlib import contextmanager
+
 import pytest
 
 from pinlater.server.backends.redis import connection
@@ -33,6 +35,15 @@ def proxy(service):
 
 
 @pytest.fixture
-def impatient(monkeypatch):
-    """A shard that does not answer is given up sooner."""
-    monkeypatch.setattr(connection, "ANSWER_SECONDS", 0.3)
+def standing_still(service, monkeypatch):
+    """Return what lets the server stand still meanwhile; its answers are given up sooner then."""
+
+    @contextmanager
+    def standing_still():
+        service.stop()
+        with monkeypatch.context() as patch:
+            patch.setattr(connection, "ANSWER_SECONDS", 0.3)
+            yield
+        service.go_on()
+
+    return standing_still

@@ -30,38 +30,33 @@ def await_pending(bench, shard, count):
         bench.run(asyncio.sleep(0.02))
 
 
-def test_an_enqueue_without_an_answer_is_not_sent_again(bench, service, shard, impatient):
+def test_an_enqueue_without_an_answer_is_not_sent_again(bench, shard, standing_still):
     bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
-    service.stop()
-    with pytest.raises(ShardConnectionFailed) as caught:
+    with standing_still(), pytest.raises(ShardConnectionFailed) as caught:
         bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
     assert not isinstance(caught.value, ShardUnreachable), "it was sent, so another shard must not get it"
-    service.go_on()
     assert bench.until(lambda: bench.count(shard)) <= 2
     assert len(bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))) == 1
 
 
-def test_acks_without_an_answer_are_sent_again(bench, service, shard, impatient):
+def test_acks_without_an_answer_are_sent_again(bench, shard, standing_still):
     (name,) = bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
     bench.take(shard)
-    service.stop()
 
     async def ack_and_go_on():
-        ack = asyncio.ensure_future(shard.ack_dequeued_jobs(QUEUE, [ack_of(name)], []))
-        await asyncio.sleep(0.4)
-        service.go_on()
+        with standing_still():
+            ack = asyncio.ensure_future(shard.ack_dequeued_jobs(QUEUE, [ack_of(name)], []))
+            await asyncio.sleep(0.4)
         await ack
 
     bench.run(ack_and_go_on())
     assert bench.count(shard, SUCCEEDED) == 1
 
 
-def test_what_was_claimed_for_nobody_is_given_back(bench, service, shard, impatient):
+def test_what_was_claimed_for_nobody_is_given_back(bench, shard, standing_still):
     names = bench.run(shard.enqueue_jobs(QUEUE, [new_job(attempts=1) for _ in range(10)]))
-    service.stop()
-    with pytest.raises(ShardConnectionFailed):
+    with standing_still(), pytest.raises(ShardConnectionFailed):
         bench.take(shard)
-    service.go_on()
     await_pending(bench, shard, 10)  # long before their lease ends, and without a monitor
     another = Claim("host:1:1:worker:2", 30_000)
     assert [job.descriptor for job in bench.take(shard, claim=another)] == names
