@@ -130,7 +130,7 @@ def test_a_tls_client_at_a_port_that_hangs_up_or_says_nothing(files):
 def test_a_try_that_the_deadline_cuts_off_does_not_hide_the_reason(files):
     with (
         _hanging_up_once() as address,
-        Client(address, tls=files, connect_timeout=30, timeout=1) as client,
+        Client(address, tls=files, connect_timeout=30, timeout=3) as client,
         pytest.raises(ServerUnavailable) as raised,
     ):
         client.queue_names()
@@ -139,7 +139,7 @@ def test_a_try_that_the_deadline_cuts_off_does_not_hide_the_reason(files):
 
 def test_nor_does_it_in_asyncio(files):
     async def use(address):
-        async with AsyncClient(address, tls=files, connect_timeout=30, timeout=1) as client:
+        async with AsyncClient(address, tls=files, connect_timeout=30, timeout=3) as client:
             await client.queue_names()
 
     with _hanging_up_once() as address, pytest.raises(ServerUnavailable) as raised:

@@ -194,7 +194,7 @@ def test_a_flood_of_questions_is_cut_off(run, monkeypatch):
 
 
 def test_when_a_server_does_not_answer_all_others_are_told_and_it_is_asked_no_more(run, monkeypatch):
-    monkeypatch.setattr(job_offers, "_PATIENCE_SECONDS", (0.005, 0.005))
+    monkeypatch.setattr(job_offers, "_PATIENCE_SECONDS", (0.5, 0.5))
     monkeypatch.setattr(job_offers, "_SILENT_SECONDS", 3600.0)
 
     async def test(network):
