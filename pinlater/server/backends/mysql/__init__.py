@@ -1,4 +1,4 @@
-"""Shards in MySQL or MariaDB: each is a database of its own."""
+"""Shards in MySQL or MariaDB, each in its own database."""
 
 from pinlater.server.backends.mysql.options import MysqlOptions
 from pinlater.server.backends.mysql.shard_factory import MysqlShardFactory

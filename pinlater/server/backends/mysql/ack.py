@@ -25,15 +25,15 @@ from pinlater.server.backends.search import Queue
 
 _LAST_MS = 2**63 - 1
 MAX_ACKS = 20_000
-"""Most acks of a transaction."""
+"""Most acks in one transaction."""
 
 _RESULT_BYTES = 400
-"""So many bytes of results weigh as much as an ack."""
+"""This many bytes of results weigh as much as one ack."""
 
 _FINAL = "fail_jobs"
 
 _RESULTS_PER_STATEMENT = 200
-"""A statement looks for each id in their list."""
+"""Most results in one statement, which searches their list for each id."""
 
 
 class MysqlAckCall(NamedTuple):
@@ -45,13 +45,13 @@ class MysqlAckCall(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """How much of a transaction they take: as many as there are, and more with large results."""
+        """Weight, as measured against ``MAX_ACKS``: the number of acks, and more for large results."""
         acks = len(self.succeeded) + len(self.failed)
         return acks + sum(len(ack.result) for ack in self.succeeded if ack.result is not None) // _RESULT_BYTES
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether it may be committed twice: a failure without a claim would end the attempt of the next holder."""
+        """Whether it may be committed twice; a failure without a claim would end the next holder's attempt."""
         return all(ack.claim is not None for ack in self.failed)
 
 
@@ -68,7 +68,7 @@ class _Outcome(NamedTuple):
 
 
 async def ack_jobs(database: Database, batch: CommitBatch[MysqlAckCall, Settled]) -> None:
-    """Attempt the acks of a batch; jobs that are not in progress, or under another claim, stay as they are."""
+    """Attempt the acks of a batch; jobs that are not IN_PROGRESS, or are under another claim, stay unchanged."""
     kept = await keep(
         database,
         ((call.queue.id, ack.failure) for call in batch.requests for ack in call.failed if ack.failure is not None),
@@ -101,12 +101,12 @@ async def _ack_jobs(database: Database, batch: CommitBatch[MysqlAckCall, Settled
 
 
 def _ids(calls: Sequence[MysqlAckCall]) -> list[int]:
-    """Return the ids of all jobs in the order in which transactions lock them."""
+    """Return the ids of all jobs, in locking order."""
     return sorted({ack.job.local_id for call in calls for ack in (*call.succeeded, *call.failed)})
 
 
 def _settled(now: int, call: MysqlAckCall, counts: Sequence[tuple[str, int]]) -> Settled:
-    """Return the result of a call, given the number of jobs that each of its statements has changed."""
+    """Return the result of a call, given how many jobs each of its statements has changed."""
     changed = sum(count for _, count in counts)
     failed = sum(count for name, count in counts if name == _FINAL)
     stale = len(call.succeeded) + len(call.failed) - changed
@@ -115,16 +115,17 @@ def _settled(now: int, call: MysqlAckCall, counts: Sequence[tuple[str, int]]) ->
 
 
 def _retry_at(now: int, delay_ms: int) -> int:
-    """Return when a failed job is retried; an excessive delay is cut, so that it does not fail the other acks."""
+    """Return when to retry a failed job; an excessive delay is capped, so that it does not fail the other acks."""
     return min(now + max(delay_ms, 0), _LAST_MS)
 
 
 def _statements(
     transaction: MysqlTransaction, call: MysqlAckCall, kept: Kept, links: Links
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield names and statements, one for all acks with the same outcome, which most acks of a call have.
+    """Yield statements with their names, one for all acks with the same outcome; most acks of a call share one.
 
-    A failure has two, for jobs with attempts left and for the others: their counts tell how many are FAILED.
+    A failure that is not final takes two, for jobs with attempts left and for the others: their counts tell how many
+    jobs are FAILED.
     """
     values = {"queue": call.queue.id, "has_keys": links.has_keys, "has_parents": links.has_parents}
     succeeded: defaultdict[_Outcome, list[int]] = defaultdict(list)
@@ -152,7 +153,7 @@ def _statements(
 
 
 def _run_times(transaction: MysqlTransaction, call: MysqlAckCall) -> Iterator[bytes]:
-    """Yield statements that keep how long the jobs of a call ran that have succeeded in this transaction."""
+    """Yield statements that store how long the jobs ran that have succeeded in this transaction."""
     times: defaultdict[str | None, dict[int, int]] = defaultdict(dict)
     for ack in call.succeeded:
         if ack.run_ms is not None:
@@ -173,7 +174,7 @@ def _run_times(transaction: MysqlTransaction, call: MysqlAckCall) -> Iterator[by
 
 
 def _chunks(results: Mapping[int, bytes]) -> Iterator[dict[int, bytes]]:
-    """Yield results of jobs, by id, as they go into one statement each."""
+    """Split results, given by job id, into one dictionary per statement."""
     some: dict[int, bytes] = {}
     size = 0
     for local_id, result in results.items():

@@ -1,7 +1,7 @@
-"""Token buckets of rate-limited queues: one row each among the settings of the shard.
+"""Token buckets of rate-limited queues: one row each in the shard's settings table.
 
-A bucket is read and then changed if it is still the same, instead of being locked. So a server that is suspended in
-between does not block the others.
+A bucket is not locked but read, and then updated only if it is unchanged. So a server that is suspended in between does
+not block the others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pinlater.server.backends.token_bucket import Tokens, spend
 
 
 async def acquire_tokens(database: Database, queue: Queue, rate: float, wanted: int) -> Tokens:
-    """Acquire up to ``wanted`` tokens; below 0, return them."""
+    """Acquire up to ``wanted`` tokens; a negative number gives tokens back."""
 
     async def change(transaction: MysqlTransaction) -> Tokens:
         rows = await transaction.rows("bucket", queue=queue.id)

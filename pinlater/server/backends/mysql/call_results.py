@@ -1,4 +1,4 @@
-"""Results of calls with an idempotency key, stored in the transaction of their changes, for when a call is repeated."""
+"""Results of calls with an idempotency key, stored in the transaction of the changes in case the call is repeated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pinlater.server.backends.sharded import CallResult
 
 
 async def find_results(transaction: MysqlTransaction, keys: Iterable[bytes]) -> dict[bytes, CallResult]:
-    """Return stored results by key; expired ones are deleted, so that new ones can be stored."""
+    """Return the stored results by key; delete expired ones, so that new ones can be stored."""
     given = sorted(keys)
     if not given:
         return {}
@@ -30,14 +30,14 @@ def _parse(number: int, elsewhere: bytes | None) -> CallResult:
 
 
 async def read_result(database: Database, key: bytes) -> CallResult | None:
-    """Return the stored result of one call; None: there is none."""
+    """Return the stored result of a call; None if there is none."""
     rows = await database.rows(database.queries.bind("call_results", keys=[key]))
     results = [_parse(number, elsewhere) for _, number, elsewhere, until in rows if until > database.now_ms()]
     return results[0] if results and results[0].number >= 0 else None
 
 
 def insert_results(transaction: MysqlTransaction, results: Iterable[tuple[IdempotencyKey, CallResult]]) -> list[bytes]:
-    """Return the statement, if any, that stores new results; a conflict if one of the keys has a result."""
+    """Return the statement, if any, that stores new results; a key that already has a result is a conflict."""
     rows = [
         b"(%b,%d,%b,%d)" % (blob(once.value), number, _json(elsewhere), transaction.now + once.keep_ms)
         for once, (number, elsewhere) in results
@@ -50,12 +50,12 @@ def _json(elsewhere: Sequence[tuple[int, int, int]]) -> bytes:
 
 
 class ChangeQuota(NamedTuple):
-    """How many jobs a call, repeated ones included, may change.
+    """How many jobs a call may change, including its repeats.
 
     Attributes:
-        once: key of the call; None: it has no stored result.
-        limit: most jobs in all; None: the call is executed once or not at all.
-        so_far: jobs that it has changed in earlier pages, if it has no stored result.
+        once: key of the call; None: its result is not stored.
+        limit: most jobs in all; None: no limit, and a repeat of the call changes nothing.
+        so_far: how many jobs it has changed in earlier pages; used if it has no stored result.
     """
 
     once: Once
@@ -64,11 +64,14 @@ class ChangeQuota(NamedTuple):
 
 
 Change = Callable[[MysqlTransaction, int | None], Awaitable[int]]
-"""Changes up to a number of jobs (None: no limit) in a transaction and returns how many."""
+"""Changes up to a number of jobs (None: no limit) in a transaction; returns how many it has changed."""
 
 
 async def change_once(database: Database, quota: ChangeQuota, change: Change) -> int:
-    """Return how many jobs a call has changed in all; ``change`` may be called several times."""
+    """Make a call's changes and store its result; return how many jobs it has changed in all.
+
+    ``change`` may be called several times.
+    """
     once, limit, so_far = quota
 
     async def change_and_store(transaction: MysqlTransaction) -> int:
@@ -85,7 +88,7 @@ async def change_once(database: Database, quota: ChangeQuota, change: Change) ->
 
 
 async def _lock_result(transaction: MysqlTransaction, once: IdempotencyKey) -> int | None:
-    """Lock the result of a call until the end of the transaction, and return it; None: there is none."""
+    """Lock the result of a call until the end of the transaction, and return it; None if there is none."""
     _, _, found = await transaction.run(
         transaction.bind("delete_expired_results", keys=[once.value], now=transaction.now),
         transaction.bind("lock_result", key=once.value, expires_at=transaction.now + once.keep_ms),
@@ -96,7 +99,7 @@ async def _lock_result(transaction: MysqlTransaction, once: IdempotencyKey) -> i
 
 
 async def delete_expired(database: Database, limit: int) -> int:
-    """Delete up to ``limit`` expired results. Return how many."""
+    """Delete up to ``limit`` expired results; return how many."""
     found = await database.rows_at(lambda now: database.queries.bind("expired_results", now=now, limit=limit))
     if not found:
         return 0

@@ -16,11 +16,11 @@ from pinlater.server.backends.records import Cancelled
 from pinlater.server.backends.search import Queue
 
 _MAX_IDS = 5000
-"""Ids in one statement."""
+"""Most ids in one statement."""
 
 
 class _Job(NamedTuple):
-    """A job to cancel, as it is when it is locked; ``has_to_undo`` if it is PENDING."""
+    """A job to cancel, as read under its lock; ``has_to_undo`` can only be set for PENDING jobs."""
 
     id: int
     priority: int
@@ -31,12 +31,12 @@ class _Job(NamedTuple):
 
     @property
     def ends(self) -> bool:
-        """Whether to cancel it is to end it."""
+        """Whether cancelling the job ends it at once."""
         return self.state == PENDING and not self.has_to_undo
 
 
 async def cancel_jobs(database: Database, queue: Queue, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
-    """Cancel jobs; return which were cancelled or asked to stop, now or before."""
+    """Cancel jobs; return which of them were cancelled or asked to stop, by this call or an earlier one."""
     wanted = {job.local_id: job for job in jobs}
     ids = sorted(wanted)
 
@@ -55,7 +55,7 @@ async def cancel_jobs(database: Database, queue: Queue, jobs: Sequence[JobDescri
 
 
 async def _cancel(transaction: MysqlTransaction, queue: Queue, found: Sequence[_Job], status: str) -> int:
-    """Change those of the locked jobs that were not cancelled before; return how many others are let through."""
+    """Change the locked jobs that were not cancelled before; return how many jobs this lets through by their keys."""
     pending = [job.id for job in found if job.ends]
     asked = [job for job in found if (job.state == IN_PROGRESS or job.has_to_undo) and not job.is_cancelled]
     woken = [job for job in asked if job.has_to_undo]

@@ -30,7 +30,7 @@ from pinlater.server.backends.search import Queue
 
 _WAKE = "wake_if_arrived"
 _CHANGES = ("checkpoint_job", "renew_jobs")
-"""Statements that tell by the number of rows how many jobs were held."""
+"""Statements whose number of matched rows tells how many jobs were held."""
 
 
 class MysqlCheckpointCall(NamedTuple):
@@ -41,7 +41,7 @@ class MysqlCheckpointCall(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """Bytes that it adds to a transaction."""
+        """Bytes that the call adds to a transaction."""
         kept = sum(len(message.payload) for item in self.checkpoints for message in item.keeps)
         return kept + sum(len(item.body or b"") for item in self.checkpoints) + 300 * len(self.checkpoints)
 
@@ -52,20 +52,20 @@ class MysqlCheckpointCall(NamedTuple):
 
 
 class MysqlCheckpointed(NamedTuple):
-    """What became of the checkpoints of one call.
+    """The outcome of the checkpoints of one call.
 
     Attributes:
-        settled: but for the jobs that it names.
-        has_cancelled: whether a job that is held, or was until now, is asked to stop.
+        settled: the result, without the lost and cancelled jobs, which ``with_jobs`` adds.
+        has_cancelled: whether any job that was held, including those given back, is asked to stop.
     """
 
     settled: Settled
     has_cancelled: bool
 
     async def with_jobs(self, database: Database, call: MysqlCheckpointCall) -> Settled:
-        """Add the jobs that are lost, or asked to stop, if there are any.
+        """Add the jobs that are lost or asked to stop, if there are any.
 
-        A statement for many jobs returns how many it has changed, but not which.
+        They are read separately, as a statement for many jobs returns how many it has matched, but not which.
         """
         items = [item for item in call.checkpoints if not item.move_to_pending]
         ids = sorted({item.job.local_id for item in items})
@@ -84,7 +84,7 @@ CheckpointBatch = CommitBatch[MysqlCheckpointCall, MysqlCheckpointed]
 
 
 async def checkpoint_jobs(database: Database, batch: CheckpointBatch) -> None:
-    """Attempt the checkpoints of a batch: IN_PROGRESS -> IN_PROGRESS with a new lease, or PENDING."""
+    """Attempt the checkpoints of a batch: IN_PROGRESS -> IN_PROGRESS with a renewed lease, or PENDING."""
     await with_links_if_needed(database, batch, partial(_checkpoint_jobs, database, batch))
 
 
@@ -118,7 +118,7 @@ async def _checkpoint_jobs(database: Database, batch: CheckpointBatch, links: Li
 
 
 async def release_claims(database: Database, queue: Queue, source: str) -> int:
-    """Release all claims of a source: IN_PROGRESS -> PENDING, no attempt spent. Return how many jobs."""
+    """Release all jobs that a source has claimed: IN_PROGRESS -> PENDING, no attempt spent. Return how many."""
 
     async def change(transaction: MysqlTransaction) -> int:
         held: defaultdict[bytes, list[int]] = defaultdict(list)
@@ -139,7 +139,7 @@ async def release_claims(database: Database, queue: Queue, source: str) -> int:
 
 
 def _ids(calls: Sequence[MysqlCheckpointCall]) -> list[int]:
-    """Return the ids of all jobs in the order in which transactions lock them."""
+    """Return the ids of all jobs, in locking order."""
     return sorted({item.job.local_id for call in calls for item in call.checkpoints})
 
 
@@ -149,14 +149,14 @@ def _returned_ids(calls: Sequence[MysqlCheckpointCall]) -> list[int]:
 
 
 async def _claims_by_source(transaction: MysqlTransaction, call: MysqlCheckpointCall) -> dict[int, bytes]:
-    """Return the claims that hold the jobs of checkpoints without a claim."""
+    """Return, by job id, the claims that hold the jobs of those checkpoints that name no claim."""
     ids = sorted(item.job.local_id for item in call.checkpoints if item.claim is None)
     rows = await transaction.rows("claims_of_jobs", ids=ids, queue=call.queue.id) if ids else []
     return {local_id: claim for local_id, claim, _ in rows}
 
 
 def _claim_of(item: StoredCheckpoint, held: Mapping[int, bytes]) -> bytes | None:
-    """Return the claim that has to hold the job; None: another source holds it, or nobody."""
+    """Return the claim that must hold the job; None if another source holds it, or nobody does."""
     if item.claim is not None:
         return item.claim.encode()
     claim = held.get(item.job.local_id)
@@ -166,7 +166,7 @@ def _claim_of(item: StoredCheckpoint, held: Mapping[int, bytes]) -> bytes | None
 def _statements(
     transaction: MysqlTransaction, call: MysqlCheckpointCall, held: Mapping[int, bytes], links: Links
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield names and statements, for each checkpoint that changes something, in their order, then for renewals."""
+    """Yield statements with their names: for each checkpoint that changes something, in order, then for renewals."""
     renewals: defaultdict[tuple[bytes, int], list[int]] = defaultdict(list)
     for item in call.checkpoints:
         claim = _claim_of(item, held)
@@ -184,7 +184,7 @@ def _statements(
 def _change(
     transaction: MysqlTransaction, queue: Queue, item: StoredCheckpoint, claim: bytes, links: Links
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the statements for one checkpoint; what falls asleep is due if a wait is fulfilled already."""
+    """Yield the statements for one checkpoint; a job that falls asleep is due if a wait is already fulfilled."""
     yield from _messages(transaction, queue, item, claim)
     waits_for = waits_text(item.waits_for)
     yield (
@@ -217,7 +217,7 @@ def _change(
 def _messages(
     transaction: MysqlTransaction, queue: Queue, item: StoredCheckpoint, claim: bytes
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the statements that store and delete what a job keeps; before its claim ends."""
+    """Yield the statements that store and delete the messages a job keeps for itself, while it still has its claim."""
     if item.keeps or item.drops:
         yield "lock_jobs", transaction.bind("lock_jobs", ids=[item.job.local_id])
     holder: dict[str, Value] = {
@@ -252,6 +252,6 @@ def _checkpointed(
     ]
     is_asked = any(result.insert_id for name, result in found if name in _CHANGES)
     if dues and (is_asked or any(result.matched for name, result in found if name == _WAKE)):
-        dues.append(now)  # one that is asked to stop, and given back, keeps its place
+        dues.append(now)  # a job that is asked to stop and given back keeps its run_after
     settled = Settled(changed, len(call.checkpoints) - changed, min(dues, default=None) if changed else None)
     return MysqlCheckpointed(settled, is_asked)

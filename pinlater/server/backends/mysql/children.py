@@ -1,4 +1,4 @@
-"""Children: jobs that tell another one, their parent, of their end, in the transaction that ends them.
+"""Children: jobs whose end is reported to another job, their parent, in the transaction that ends them.
 
 A transaction changes the children first, then locks the parents, in the order of ids; see ``messages``. If a parent is
 on another shard, the transaction leaves the message for that shard, see ``outgoing``, and the parent's number in the
@@ -24,19 +24,19 @@ from pinlater.server.backends.mysql.transaction import MysqlTransaction
 
 
 def told_children(transaction: MysqlTransaction, ids: Sequence[int], *, is_deletion: bool = False) -> bytes:
-    """Return the query for what ``tell`` needs, of jobs that may have finished or are to be deleted."""
+    """Return the query whose result ``tell`` takes, for jobs that may have finished or are to be deleted."""
     return transaction.bind("told_children", ids=ids, is_deletion=is_deletion)
 
 
 class _EndedChildren(NamedTuple):
-    """Jobs that tell one parent of their end by messages of one name.
+    """Jobs whose ends one parent gets as messages of one name.
 
     Attributes:
-        parent_id: of the parent, as its children have it.
-        parent: that gets them.
-        name: of the messages.
-        ids: of the jobs.
-        positions: id of the first job of each position.
+        parent_id: the parent's number in the tables, below 0 if it is on another shard.
+        parent: descriptor of the parent.
+        name: name of the messages.
+        ids: ids of the jobs.
+        positions: for each position, the id of the first job that has it.
     """
 
     parent_id: int
@@ -47,9 +47,9 @@ class _EndedChildren(NamedTuple):
 
 
 async def tell(transaction: MysqlTransaction, told: StatementResult) -> Keys:
-    """Store messages to the parents of jobs; return the keys of those that are woken, for ``let_next_through``.
+    """Store messages to the parents of jobs; return the keys of the parents it wakes, for ``let_next_through``.
 
-    The database copies the results, so Python does not see each of them. What it changes is executed with the
+    The database copies the results without passing each through Python. The changes are executed with the
     transaction's next statements.
     """
     if not told.rows:
@@ -98,7 +98,7 @@ def _calls(told: StatementResult) -> list[_EndedChildren]:
 
 
 async def tell_parents_of(transaction: MysqlTransaction, ids: Collection[int], *, is_deletion: bool = False) -> Keys:
-    """Tell the parents of those jobs that have finished, or of all, as they are deleted next; see ``tell``."""
+    """Tell the parents of the jobs that have finished, or of all if they are about to be deleted; see ``tell``."""
     if not ids:
         return {}
     [told] = await transaction.run(told_children(transaction, sorted(ids), is_deletion=is_deletion))
@@ -106,9 +106,12 @@ async def tell_parents_of(transaction: MysqlTransaction, ids: Collection[int], *
 
 
 async def delete_children(transaction: MysqlTransaction, parents: Mapping[int, int], doomed: Collection[int]) -> Keys:
-    """Tell the parents of unfinished jobs, given by id, that these are deleted next; see ``tell``.
+    """Tell the parents of unfinished jobs that are about to be deleted; see ``tell``.
 
-    Parents that are deleted with them are told nothing.
+    Args:
+        transaction: deletes the jobs.
+        parents: ids of the parents, by id of the job.
+        doomed: ids of all jobs that it deletes; parents among them are told nothing.
     """
     forget(transaction, ((parent, child) for child, parent in parents.items() if parent in doomed))
     told = [child for child, parent in parents.items() if parent not in doomed]
@@ -116,7 +119,7 @@ async def delete_children(transaction: MysqlTransaction, parents: Mapping[int, i
 
 
 def forget(transaction: MysqlTransaction, pairs: Iterable[tuple[int, int]]) -> None:
-    """Take jobs, each with its parent before it, from the list of those that nobody has to cancel any more."""
+    """Take jobs off the list of children to cancel with their parents, given as (parent id, job id)."""
     families: defaultdict[int, list[int]] = defaultdict(list)
     for parent_id, local_id in pairs:
         families[parent_id].append(local_id)
@@ -129,9 +132,9 @@ def _forget(transaction: MysqlTransaction, parent_id: int, ids: Sequence[int]) -
 
 
 async def able_parents(transaction: MysqlTransaction, parents: Iterable[JobDescriptor]) -> set[JobDescriptor]:
-    """Return which of some jobs may have another child: they are there, have not finished and are not asked to stop.
+    """Return the parents that may have another child: they exist, have not finished and are not asked to stop.
 
-    They are not locked: ``insert_children`` makes sure of it.
+    They are not locked here; the statements of ``insert_children`` check again.
     """
     wanted = set(parents)
     if not wanted:
@@ -142,7 +145,7 @@ async def able_parents(transaction: MysqlTransaction, parents: Iterable[JobDescr
 
 
 def parent_columns(parent: Parent | None, shard: str) -> bytes:
-    """Return what is stored of the parent of a job on a shard, as SQL."""
+    """Return the values of the parent columns for a job on a shard, as SQL."""
     if parent is None:
         return b"NULL,NULL,NULL,NULL"
     return b"%b,%d" % (_columns_of_siblings(parent.descriptor, parent.name, shard), parent.position)
@@ -154,7 +157,7 @@ def _columns_of_siblings(descriptor: str, name: str, shard: str) -> bytes:
 
 
 def parent_number(parent: JobDescriptor, shard: str) -> int:
-    """Return the number of a parent in the tables of a shard: its id if it is there, else a hash below 0."""
+    """Return the number of a parent in the tables of a shard: its id if it is on that shard, else a hash below 0."""
     if parent.shard == shard:
         return parent.local_id
     return ~(int.from_bytes(blake2b(str(parent).encode(), digest_size=8).digest()) >> 1)
@@ -166,10 +169,10 @@ def _number_of(descriptor: str, shard: str) -> int:
 
 
 def insert_children(transaction: MysqlTransaction, children: Iterable[tuple[int, Parent]], shard: str) -> list[bytes]:
-    """Return the statements that list new jobs of a shard, given by id, as unfinished children.
+    """Return the statements that list new jobs of a shard, given as (id, parent), as unfinished children.
 
-    They lock the parents on this shard, and one fails if any of these may have no more children. To be executed as late
-    as can be: children that end wait for the lock meanwhile.
+    They lock the parents on this shard, and one fails if any of these may have no more children. Execute them as late
+    as possible: children that end meanwhile wait for the locks.
     """
     rows: list[bytes] = []
     parents: set[int] = set()

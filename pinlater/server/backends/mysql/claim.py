@@ -1,7 +1,7 @@
 """Claim: PENDING and due -> IN_PROGRESS, in the order (priority, run_after, id).
 
-The dequeues of a queue share a transaction, one after the other: concurrent ones would only block each other. They are
-answered after the commit. If its outcome is unknown, the dequeues fail, and their jobs are released.
+The dequeues of a queue are batched into transactions, one at a time: concurrent ones would only block each other. They
+are answered after the commit. If its outcome is unknown, the dequeues fail and their jobs are released.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _BEGIN = -(2**63)
 """Smallest run_after."""
 
 SMALL_BODY_BYTES = 2000
-"""Bodies up to this size are read with the candidates, though there may be no room for them in the answer."""
+"""Bodies up to this size are read with the candidates, even though they may not fit into the answer."""
 
 MAX_JOBS = 5000
-"""A transaction claims no more than this, or the limit of one dequeue."""
+"""A transaction claims at most this many jobs, or the limit of a single dequeue that wants more."""
 
 
 class MysqlDequeueCall(NamedTuple):
@@ -53,7 +53,7 @@ class MysqlDequeueCall(NamedTuple):
     max_running: int | None
 
     def allowed(self, running: int) -> int:
-        """Return how many jobs it may claim while so many run."""
+        """Return how many jobs it may claim while ``running`` jobs run."""
         return self.limit if self.max_running is None else max(min(self.limit, self.max_running - running), 0)
 
 
@@ -61,11 +61,11 @@ class Candidate(NamedTuple):
     """A job that may be claimed.
 
     Attributes:
-        prefix: of its descriptor.
-        size: of its body, in bytes.
-        body: None: it is larger than ``SMALL_BODY_BYTES``, and was not read.
-        key: that it shares with other jobs; None: it has none.
-        is_failing: whether its last attempt failed.
+        prefix: descriptor up to the id.
+        size: size of the body, in bytes.
+        body: the body; None: not read, as it is larger than ``SMALL_BODY_BYTES``.
+        key: the key it shares with other jobs; None: it has none.
+        is_failing: whether it is in a failure group, so its last attempt failed.
     """
 
     prefix: str
@@ -80,7 +80,7 @@ class Candidate(NamedTuple):
     is_failing: int
 
     def claimed(self, large_bodies: Mapping[int, bytes]) -> DequeuedJob:
-        """Return the claimed job, given the bodies that were not read, by id."""
+        """Return the claimed job, given the bodies that were read later, by job id."""
         descriptor, body = f"{self.prefix}{self.id}", self.body
         if body is None:
             body = large_bodies[self.id]
@@ -91,7 +91,7 @@ class Found(NamedTuple):
     """Jobs that may be claimed.
 
     Attributes:
-        jobs: in order.
+        jobs: the jobs, in claim order.
         has_more: whether more are due, or may be.
     """
 
@@ -103,9 +103,9 @@ class Share(NamedTuple):
     """The jobs for one dequeue.
 
     Attributes:
-        jobs: to claim.
-        has_more: more jobs may be due than all shares have.
-        is_held: more jobs may be due, but as many run as may.
+        jobs: the jobs to claim.
+        has_more: whether the dequeue is full, and more jobs may be due than all shares have.
+        is_held: whether more jobs may be due, but the limit of running jobs is reached.
     """
 
     jobs: Sequence[Candidate]
@@ -123,8 +123,8 @@ class Claimer:
         cursor: where to start the scan for due jobs.
 
     Args:
-        database: of the shard.
-        queue: to claim from.
+        database: the shard's database.
+        queue: the queue to claim from.
         orphaned: releases jobs whose dequeue cannot be answered.
     """
 
@@ -161,7 +161,7 @@ class Claimer:
                 self._orphaned.add(self._queue, call.claim, [job.id for job in share.jobs])
 
     async def _count_running(self, transaction: MysqlTransaction, calls: Sequence[MysqlDequeueCall]) -> int:
-        """Return how many jobs run, if they are limited; no other claim is made until the transaction ends."""
+        """Return how many jobs run, and block other claims until the transaction ends; 0 if no call has a limit."""
         if all(call.max_running is None for call in calls):
             return 0
         _, count = await transaction.run(
@@ -171,7 +171,7 @@ class Claimer:
         return int(count.rows[0][0])
 
     async def _find(self, transaction: MysqlTransaction, wanted: int) -> Found | None:
-        """Lock up to ``wanted`` due jobs and return them; None: the queue was deleted."""
+        """Lock up to ``wanted`` due jobs and return them; None if the queue was deleted."""
         positions = self.cursor.positions
         if positions:
             found = await self._candidates(transaction, wanted, positions)
@@ -185,7 +185,7 @@ class Claimer:
         return found
 
     async def _look_behind(self, transaction: MysqlTransaction, found: Found) -> Found:
-        """Look for more due jobs than were found, before the cursor as well."""
+        """Check whether more jobs are due than were found, including jobs before the cursor."""
         skipped = Counter(job.prefix for job in found.jobs)
         queries = [
             self._behind(transaction, priority, FROM_START, skipped[prefix])
@@ -250,7 +250,7 @@ class Claimer:
     async def _claim_shares(
         self, transaction: MysqlTransaction, calls: Sequence[MysqlDequeueCall], shares: Sequence[Share]
     ) -> list[Dequeued | Exception]:
-        """Claim the jobs, read their bodies and, for dequeues that want more jobs, when the next falls due; commit."""
+        """Claim the jobs, read large bodies and, if a dequeue is not full, when the next job falls due; commit."""
         statements = [
             self._claim_statement(transaction, call, share)
             for call, share in zip(calls, shares, strict=True)
@@ -291,7 +291,7 @@ class Claimer:
         ]
 
     def _fail_claim(self, call: MysqlDequeueCall, share: Share) -> UnknownError:
-        """Release what was claimed although another server has changed some of the locked jobs. Return the error."""
+        """Release a share of which another server has changed some jobs despite their locks. Return the error."""
         self._release([call], [share])
         error = UnknownError(
             f"another server changed locked jobs of queue {self._queue.name}, so the claim was released; check that "
@@ -332,7 +332,7 @@ def _is_any_due(times: Iterable[int | None], now: int) -> bool:
 
 
 def share_out(found: Found, calls: Sequence[MysqlDequeueCall], running: int = 0) -> list[Share]:
-    """Divide the found jobs among dequeues, in order, up to the limit and answer size of each."""
+    """Divide the found jobs among the dequeues, in order, up to the limit and answer size of each."""
     parts: list[tuple[int, int, bool, bool]] = []
     sizes = [job.size for job in found.jobs]
     start = 0

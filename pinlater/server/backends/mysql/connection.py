@@ -1,4 +1,4 @@
-"""A connection: sends several statements in one packet, and is closed once its next answer is not certain."""
+"""A connection that sends several statements in one packet, and is closed when its next answer would be ambiguous."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _IDLE_MARGIN_SECONDS = 2.0
 
 
 class StatementResult(NamedTuple):
-    """The result of one statement: its rows, how many rows it matched, the last id that it generated."""
+    """The result of one statement: its rows, the number of rows it matched, and the last id it generated."""
 
     rows: Sequence[tuple[Any, ...]]
     matched: int
@@ -34,8 +34,8 @@ class MysqlConnection:
 
     Attributes:
         max_packet_bytes: largest packet that the server accepts.
-        idle_seconds: when it has been idle for so long, the server may have closed it.
-        sends_one_by_one: whether each statement goes in a packet of its own.
+        idle_seconds: after this long idle, the server may have closed it.
+        sends_one_by_one: whether each statement is sent in its own packet.
     """
 
     def __init__(self, raw: asyncmy.Connection) -> None:
@@ -50,7 +50,7 @@ class MysqlConnection:
         """Open a connection and configure the session.
 
         Raises:
-            ConnectFailed: it failed, or took longer than ``CONNECT_SECONDS``.
+            ConnectFailed: connecting failed, or took longer than ``CONNECT_SECONDS``.
         """
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
@@ -63,7 +63,7 @@ class MysqlConnection:
         except TimeoutError:
             raise ConnectFailed(f"{endpoint!r} did not answer within {CONNECT_SECONDS:g} s") from None
         except (MySQLError, OSError, ConnectionLost, StatementRejected, RuntimeError) as error:
-            raise ConnectFailed(f"{endpoint!r}: {error}") from error  # RuntimeError: the log-in needs a package
+            raise ConnectFailed(f"{endpoint!r}: {error}") from error  # RuntimeError: the login needs another package
         return connection
 
     async def _start_session(self) -> None:
@@ -72,8 +72,8 @@ class MysqlConnection:
             raise ConnectionLost(f"this server ({server.version}) cannot be a shard: {server.incompatibility}")
         self.max_packet_bytes = server.max_packet - _PACKET_MARGIN
         self.idle_seconds = server.idle_seconds - _IDLE_MARGIN_SECONDS
-        # Galera may roll a transaction back between two statements of a packet, for another node's, and say nothing:
-        # the next one, such as COMMIT, then succeeds without what was before it.
+        # Galera may silently roll back a transaction between two statements of a packet, in favor of another node's.
+        # The next statement, such as COMMIT, then succeeds without those before it.
         self.sends_one_by_one = server.is_galera
         await self.run(*server.settings)
 
@@ -86,7 +86,7 @@ class MysqlConnection:
         """Execute statements in order, in as few packets as possible, and return their results.
 
         If one fails, those after it are not executed, and an open transaction has to be rolled back. If the connection
-        breaks, or the caller is cancelled, it is closed: otherwise, the next caller would read this answer.
+        breaks or the caller is cancelled, the connection is closed; otherwise the next caller would read this answer.
 
         Raises:
             ConnectionLost, TransactionConflict, UnknownError: see ``errors``.

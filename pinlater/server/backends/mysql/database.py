@@ -33,7 +33,7 @@ CALL_SECONDS = 8.0
 """Timeout for a call outside a group commit, retries included."""
 
 CONFLICT_SECONDS = 4.5
-"""A transaction that meets conflicts is retried for so long."""
+"""How long a transaction that meets conflicts is retried."""
 
 _MAX_TRIES = 5
 
@@ -43,18 +43,18 @@ class Database:
 
     Args:
         shard: name of the shard, for errors.
-        pool: of its server.
-        queries: for its database.
-        now_ms: a clock for tests; None: the database's own.
+        pool: connections to its server.
+        queries: the statements for its database.
+        now_ms: a clock for tests; None: the database's clock.
 
     Attributes:
-        keyed_queues: ids of queues of which this server knows that jobs of them had keys.
-        child_queues: the same, of those with jobs that had a parent.
-        noted_failures: by queue and failure group, the group that such jobs are put into, and when this server has
-            written its facts last.
-        clock: the database's own, as far as it was read.
-        on_woken: is told, after the commit, of the sleeping jobs that messages have made due.
-        on_outgoing: is told, after the commit, for which shards there are messages.
+        keyed_queues: ids of queues in which this server has seen jobs with keys.
+        child_queues: ids of queues in which it has seen jobs with a parent.
+        noted_failures: by queue id and failure group: the group in which such jobs are stored, and when this server
+            last wrote that group's row, in epoch milliseconds.
+        clock: the database's clock, as known from its readings.
+        on_woken: called after a commit with the sleeping jobs that messages have made due.
+        on_outgoing: called after a commit with the shards for which it has left messages.
     """
 
     def __init__(self, shard: str, pool: MysqlPool, queries: Queries, now_ms: Callable[[], int] | None = None) -> None:
@@ -77,7 +77,7 @@ class Database:
         return self._pool.seconds_since_failure
 
     def is_past(self, moment_ms: int | None) -> bool:
-        """Return whether a moment has come, by the time of the store; False for None."""
+        """Return whether a moment has come, by the database's clock; False for None."""
         return moment_ms is not None and moment_ms <= self.now_ms()
 
     @asynccontextmanager
@@ -85,7 +85,7 @@ class Database:
         """Lend a connection; the first one creates or upgrades the schema.
 
         Raises:
-            ConnectionLost: or another one of ``errors``.
+            ConnectionLost: the connection broke; other errors are those of ``errors``.
         """
         async with self._pool.connection() as connection:
             if not self._is_ready:
@@ -104,11 +104,11 @@ class Database:
 
     @property
     def clock_queries(self) -> list[bytes]:
-        """The queries of single values that make a row for ``learn_clock``."""
+        """The single-value queries whose values ``learn_clock`` needs."""
         return [self.queries.bind(name) for name in ("clock", "clock_ahead", "clock_seen")]
 
     async def read_clock(self, connection: MysqlConnection) -> float:
-        """Read the database's clock; see ``Shard``."""
+        """Read the database's clock; see ``Shard.read_clock``."""
 
         async def ask() -> Sequence[Any]:
             return (await connection.run(one_row(self.clock_queries)))[0].rows[0]
@@ -116,7 +116,7 @@ class Database:
         return await self.learn_clock(connection, ask)
 
     async def learn_clock(self, connection: MysqlConnection, ask: Callable[[], Awaitable[Sequence[Any]]]) -> float:
-        """Read the database's clock with what ``ask`` returns, the values of ``clock_queries``; see ``Shard``."""
+        """Read the database's clock through ``ask``, which returns the values of ``clock_queries``."""
         own_ms, ahead_ms, seen_ms = 0.0, None, None
 
         async def shown_ms() -> float:
@@ -135,7 +135,7 @@ class Database:
         return self.clock.ahead_ms
 
     async def read(self, query: Callable[[MysqlConnection], Awaitable[_T]]) -> _T:
-        """Return the result of ``query`` on a connection; it is retried if the connection breaks.
+        """Return the result of ``query``, which is retried if the connection breaks.
 
         Raises:
             ShardUnreachable, ShardConnectionFailed, UnknownError: it failed.
@@ -153,7 +153,7 @@ class Database:
         return list(rows)
 
     async def rows_at(self, statement: Callable[[int], bytes]) -> list[tuple[Any, ...]]:
-        """Execute a statement made of the time of the store, which is known with the first connection; see ``read``."""
+        """Execute a statement built from the database's time, known once a connection is open; see ``read``."""
         [(rows, _, _)] = await self.read(lambda connection: connection.run(statement(self.now_ms())))
         return list(rows)
 
@@ -176,7 +176,7 @@ class Database:
 
     @asynccontextmanager
     async def time_limit(self) -> AsyncIterator[None]:
-        """Limit the time of the block, waiting for locks of this process included.
+        """Limit the time of the block, including waits for locks of this process.
 
         Raises:
             ShardConnectionFailed: the time is up.
@@ -213,7 +213,7 @@ class Database:
             raise too_many_conflicts(error) from error
 
     async def _upgrade_schema(self, connection: MysqlConnection) -> None:
-        """Create or upgrade the schema; several servers may do so at once."""
+        """Create or upgrade the schema; several servers may do this at once."""
         async with self._upgrading:
             if self._is_ready:
                 return

@@ -19,12 +19,12 @@ class MysqlEndpoint(NamedTuple):
     tls: TlsFiles | None = None
 
     def __repr__(self) -> str:
-        return f"{self.user}@{self.host}:{self.port}"  # logs show it, and must not show the password
+        return f"{self.user}@{self.host}:{self.port}"  # goes into logs, so it must not contain the password
 
 
 @lru_cache(maxsize=32)
 def tls_context(tls: TlsFiles) -> ssl.SSLContext:
-    """Return the TLS context for the driver; it checks that the server's certificate is valid for its host name.
+    """Return the TLS context for the driver, which checks that the server's certificate is valid for its host name.
 
     Raises:
         OSError: a file is missing or invalid.

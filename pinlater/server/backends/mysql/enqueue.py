@@ -1,4 +1,4 @@
-"""Enqueue and import: nothing -> a job. The jobs of many calls share statements and a commit."""
+"""Enqueue and import: none -> PENDING, or the imported state. Jobs of many calls share statements and a commit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class JobInserter:
     """Inserts the jobs of calls.
 
     Args:
-        database: of the shard.
+        database: the shard's database.
     """
 
     def __init__(self, database: Database) -> None:
@@ -44,7 +44,7 @@ class JobInserter:
         self._ids = IdAllocator(database)
 
     async def insert(self, batch: EnqueueBatch) -> None:
-        """Attempt the calls of a batch; the result of each is its jobs' descriptors."""
+        """Attempt the calls of a batch; the result of each call is the descriptors of its jobs."""
         for call in batch.requests:
             if not call.first_id:
                 call.first_id = await self._ids.allocate(len(call.jobs))
@@ -79,19 +79,19 @@ class _QueuesMissing(Exception):
 
 
 Descriptors = dict[int, list[str] | Exception]
-"""Identity of a call -> descriptors of its jobs, or why none is stored."""
+"""Identity of a call -> descriptors of its jobs, or the error that says why none was stored."""
 
 
 async def _insert(
     transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCall], batch: EnqueueBatch, kept: Kept
 ) -> Descriptors:
-    """Insert and commit the jobs of calls. Return their descriptors."""
+    """Insert the jobs of calls and commit; return their descriptors."""
     queue_ids = sorted({call.queue.id for call in calls})
-    if batch.conflicts:  # over a unique key: without concurrent inserts into these queues, this attempt succeeds
+    if batch.conflicts:  # over a unique key: with no concurrent inserts into these queues, this attempt succeeds
         await transaction.rows("lock_queues", queues=queue_ids)
     known = await _known(transaction, calls, is_doubtful=batch.is_uncertain or batch.conflicts > 0)
     new = _without_repeats(call for call in calls if id(call) not in known)
-    # An attempt whose connection broke at the commit may have been committed. The ids tell, as none is used twice.
+    # An attempt whose connection broke at the commit may have been committed. The ids tell, as none is ever reused.
     stored = await _stored_ids(transaction, new) if batch.is_uncertain else set()
     refused = await _refused(transaction, [call for call in new if call.has_parents and call.first_id not in stored])
     new = [call for call in new if id(call) not in refused]
@@ -135,7 +135,7 @@ async def _insert(
             await transaction.run_and_commit(*statements)
     except NullRejected as error:
         await _check_queues(transaction, queue_ids)
-        if any(call.has_parents for call in new):  # a parent has ended meanwhile: the next attempt finds out which
+        if any(call.has_parents for call in new):  # a parent has ended meanwhile; the next attempt finds out which
             raise TransactionConflict(str(error)) from error
         raise
     return _with_repeats(calls, known | refused | {id(call): _descriptors(call, duplicates) for call in new})
@@ -154,7 +154,7 @@ def _failures(transaction: MysqlTransaction, rows: Iterable[Row], kept: Kept) ->
 
 
 async def _refused(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCall]) -> Descriptors:
-    """Return why calls are refused: a parent on this shard is not there, has finished or is asked to stop."""
+    """Return the errors of calls with a parent on this shard that does not exist, has finished or is asked to stop."""
     if not calls:
         return {}
     named = {text: JobDescriptor.parse(text) for call in calls for text in call.parents}
@@ -165,7 +165,7 @@ async def _refused(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCa
 
 
 def _children(rows: Iterable[Row]) -> Iterator[tuple[int, Parent]]:
-    """Yield the jobs that have a parent, by id."""
+    """Yield the ids of the jobs that have a parent, each with the parent."""
     for call, index in rows:
         parent = call.jobs[index].parent
         if parent is not None:
@@ -173,7 +173,7 @@ def _children(rows: Iterable[Row]) -> Iterator[tuple[int, Parent]]:
 
 
 async def _check_queues(transaction: MysqlTransaction, queue_ids: Collection[int]) -> None:
-    """Check that queues exist; they cannot be deleted until the transaction ends.
+    """Check that queues exist, and keep them from being deleted until the transaction ends.
 
     Raises:
         _QueuesMissing: some were deleted.
@@ -185,7 +185,11 @@ async def _check_queues(transaction: MysqlTransaction, queue_ids: Collection[int
 
 
 async def _known(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCall], *, is_doubtful: bool) -> Descriptors:
-    """Return what earlier executions stored. First executions are not looked up: a duplicate would be a conflict."""
+    """Return what earlier executions of the calls have stored.
+
+    First executions are not looked up: if one turns out to be a repeat, storing its result is a conflict, and the next
+    attempt looks it up.
+    """
     keyed = [call for call in calls if call.once is not None and (is_doubtful or call.once.is_repeat)]
     results = await find_results(transaction, {call.once.value for call in keyed if call.once})
     return {
@@ -196,7 +200,7 @@ async def _known(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCall
 
 
 def _without_repeats(calls: Iterable[MysqlEnqueueCall]) -> list[MysqlEnqueueCall]:
-    """Return the calls without those that repeat another one of them."""
+    """Return the calls without those that repeat an earlier one in the list."""
     firsts: dict[object, MysqlEnqueueCall] = {}
     for call in calls:
         firsts.setdefault(id(call) if call.once is None else call.once.value, call)
@@ -204,7 +208,7 @@ def _without_repeats(calls: Iterable[MysqlEnqueueCall]) -> list[MysqlEnqueueCall
 
 
 def _with_repeats(calls: Sequence[MysqlEnqueueCall], descriptors: Descriptors) -> Descriptors:
-    """Add the calls that repeat another one of the same transaction."""
+    """Add the results of calls that repeat another one in the same transaction."""
     if len(descriptors) == len(calls):
         return descriptors
     firsts = {call.once.value: descriptors[id(call)] for call in calls if call.once and id(call) in descriptors}
@@ -212,7 +216,7 @@ def _with_repeats(calls: Sequence[MysqlEnqueueCall], descriptors: Descriptors) -
 
 
 def _results(calls: Iterable[MysqlEnqueueCall], duplicates: Duplicates) -> Iterator[tuple[IdempotencyKey, CallResult]]:
-    """Yield the results to store, of calls with an idempotency key."""
+    """Yield the results to store for calls with an idempotency key."""
     elsewhere: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
     for (call_id, index), descriptor in duplicates.items():
         job = JobDescriptor.parse(descriptor)
@@ -223,7 +227,7 @@ def _results(calls: Iterable[MysqlEnqueueCall], duplicates: Duplicates) -> Itera
 
 
 def _lock_order(row: Row) -> tuple[int, str]:
-    """Return the sort key by queue and unique key; servers that locked these in different orders would deadlock."""
+    """Sort by queue and unique key; servers that locked these in different orders would deadlock."""
     call, index = row
     return call.queue.id, (call.keys[index] if call.keys is not None else None) or ""
 
@@ -236,13 +240,13 @@ def _descriptors(call: MysqlEnqueueCall, duplicates: Duplicates) -> list[str]:
 
 
 async def _stored_ids(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCall]) -> set[int]:
-    """Return the ids that were stored: of a call without unique keys, the first stands for all."""
+    """Return the ids that were stored; for a call without unique keys, the first stands for all."""
     ids = [call.first_id + index for call in calls for index in range(1 if call.keys is None else len(call.jobs))]
     return {local_id for (local_id,) in await transaction.rows("stored_ids", ids=ids)}
 
 
 def _unique_jobs(calls: Iterable[MysqlEnqueueCall], stored: Collection[int]) -> Iterator[UniqueJob]:
-    """Yield the jobs with unique keys, without those that an earlier attempt has stored."""
+    """Yield the jobs with unique keys, except those that an earlier attempt has stored."""
     for call in calls:
         for index, key in enumerate(call.keys or ()):
             local_id = call.first_id + index
@@ -255,7 +259,7 @@ def _unique_jobs(calls: Iterable[MysqlEnqueueCall], stored: Collection[int]) -> 
 
 
 async def _keys_of(transaction: MysqlTransaction, rows: Sequence[Row], resolution: unique_keys.Resolution) -> Keys:
-    """Return the keys of the jobs that are inserted or replaced, by their ids."""
+    """Return the keys of the jobs that are inserted or replaced, by job id."""
     inserted = {
         call.first_id + index: queue_key(call.queue.id, call.jobs[index].key)
         for call, index in rows
@@ -303,7 +307,7 @@ def _with_queues(transaction: MysqlTransaction, rows: Iterable[Row]) -> Iterator
 async def _linked_rows(
     transaction: MysqlTransaction, rows: Sequence[Row], contents: Mapping[unique_keys.Slot, NewJob]
 ) -> list[bytes]:
-    """Return rows of jobs of which some have keys, each with its place behind those of its key, or have parents."""
+    """Return the rows of jobs some of which are linked; one with a key is placed behind the others of its key."""
     jobs = {(id(call), index): contents.get((id(call), index), call.jobs[index]) for call, index in rows}
     waiting = [(call, index) for call, index in rows if call.has_keys and _waits(jobs[id(call), index])]
     line = KeyLine(transaction)
@@ -328,7 +332,7 @@ async def _linked_rows(
 
 
 def _waits(job: NewJob | JobRecord) -> bool:
-    """Return whether a job has to wait for its key; an imported one may be finished."""
+    """Return whether a job has to wait for its key; an imported job may be finished."""
     return job.key is not None and getattr(job, "state", PENDING) == PENDING
 
 

@@ -1,4 +1,4 @@
-"""The jobs of one call, as they are stored: new ones, or those of another store."""
+"""The jobs of one call, ready to be stored: new jobs, or jobs imported from another store."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from pinlater.server.backends.search import Queue
 _KEY, _PARENT = attrgetter("key"), attrgetter("parent")
 
 _JOB_BYTES = 100
-"""Size of a row in addition to its body."""
+"""Size of a row without its body."""
 
 RowWriter = Callable[[Any, int, bytes, int], bytes]
-"""Returns the row of a job, given job, id, SQL expression of the queue id, and time."""
+"""Returns the row of a job, given the job, its id, the SQL expression for its queue's id, and the time."""
 
 
 @dataclass(slots=True)
@@ -33,20 +33,20 @@ class MysqlEnqueueCall:
     """The jobs of one call, all for one queue; all are stored, or none.
 
     Attributes:
-        queue: of the jobs.
-        jobs: new jobs, or records of another store.
-        priorities: of each job.
+        queue: the queue of the jobs.
+        jobs: new jobs, or records from another store.
+        priorities: priority of each job.
         keys: unique key of each job; None: no job has one.
-        rules: what each asks for with its key; empty: they are imported, or have no keys.
+        rules: unique rule of each job; empty: the jobs are imported, or have no unique keys.
         write_row: returns the row of a job.
         once: idempotency key of the call.
-        first_id: job number n has the id ``first_id + n`` in every attempt; 0: none is allocated yet.
-        weight: bytes that it adds to a transaction.
-        has_keys: whether some of the jobs share a key with others.
-        has_parents: whether some of them have a parent.
-        parents: the descriptors of these parents.
-        is_linked: whether some of them share a key with others, or have a result, a run time or a mark.
-        failures: of imported jobs: how the last attempt of each failed; None: it did not.
+        first_id: the job at index n has the id ``first_id + n`` in every attempt; 0: no ids are allocated yet.
+        weight: bytes that the call adds to a transaction.
+        has_keys: whether any job has a key that it shares with others.
+        has_parents: whether any job has a parent.
+        parents: descriptors of the parents.
+        is_linked: whether any job has a shared key, a result, a run time or a cancellation mark.
+        failures: for imported jobs, how the last attempt of each failed; None: it did not.
     """
 
     queue: Queue
@@ -74,16 +74,16 @@ class MysqlEnqueueCall:
 
     @property
     def has_imported_rates(self) -> bool:
-        """Whether some of the jobs are imported with a rate of their key."""
+        """Whether any job is imported with a rate for its key."""
         return self.has_keys and any(isinstance(job, JobRecord) and job.key and job.key.rate for job in self.jobs)
 
     def descriptor(self, index: int) -> str:
-        """Return the descriptor of the job with that index."""
+        """Return the descriptor of the job at an index."""
         return f"{self.queue.prefixes[self.priorities[index] - 1]}{self.first_id + index}"
 
 
 def enqueue(queue: Queue, jobs: Sequence[NewJob], once: Once) -> MysqlEnqueueCall:
-    """Return the call that stores new jobs: nothing -> PENDING."""
+    """Return the call that stores new jobs: none -> PENDING."""
     keys, priorities = [job.unique for job in jobs], [job.priority for job in jobs]
     if not any(keys):
         return MysqlEnqueueCall(queue, jobs, priorities, None, _new_row, once)
@@ -123,12 +123,12 @@ def _imported_row(job: JobRecord, local_id: int, queue_id: bytes, _: int) -> byt
 
 
 def linked_columns(job: NewJob | JobRecord, shard: str) -> bytes:
-    """Return what ``insert_linked_jobs`` stores of a job of a shard beside its row, as SQL."""
+    """Return the values that ``insert_linked_jobs`` needs beyond the row of a job on a shard, as SQL."""
     return b"%b,%b,%b" % (key_columns(job.key), _end_columns(job), parent_columns(job.parent, shard))
 
 
 def _end_columns(job: NewJob | JobRecord) -> bytes:
-    """Return result, mark and run time of an imported job, as SQL."""
+    """Return the result, cancellation mark and run time of an imported job, as SQL; those of a new job are empty."""
     if isinstance(job, NewJob):
         return b"NULL,0,NULL"
     run_ms = b"NULL" if job.run_ms is None or job.state != SUCCEEDED else b"%d" % job.run_ms

@@ -1,4 +1,4 @@
-"""The errors of a database, classified by what can be done about them."""
+"""Database errors, classified by how to handle them."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from pinlater.server.backends.sharded import ShardUnreachable
 
 DEADLOCK, LOCK_WAIT_TIMEOUT = 1213, 1205
 DUPLICATE_KEY = 1062
-"""Of a unique key, since ids are never used twice: another server was faster, and the retry finds its job."""
+"""Never of a job id, since those are not reused: another server has stored the key first, and the retry finds it."""
 NULL_VALUE = 1048
 NOT_SENT = 2006
-"""The driver's: the connection was closed before it wrote the packet."""
+"""From the driver: the connection was already closed, and the packet was not sent."""
 ROLLED_BACK_AT_COMMIT = 3101
-"""By the server's replication group; Galera reports a deadlock instead."""
+"""From MySQL group replication; Galera reports a deadlock instead."""
 DUPLICATE_COLUMN = 1060
 DISK_FULL, TABLE_FULL = 1021, 1114
-"""The second is also what InnoDB says when its files cannot grow."""
+"""InnoDB also reports the second when its files cannot grow."""
 _FILE_ERRORS = frozenset({3, 1026, 1030})
-"""A file, a temporary one for instance, cannot be written; the message has the error of the system."""
+"""A file, such as a temporary one, cannot be written; the message contains the operating system's error."""
 _NO_SPACE = re.compile(rf"(?i)\b(?:error|errcode:|errno:?) {errno.ENOSPC}\b")
 STATEMENT_TIMEOUT = frozenset({1969, 3024})
-"""MariaDB's and MySQL's."""
+"""MariaDB's number and MySQL's."""
 
 _UNAVAILABLE = frozenset({1047, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 3169, 4031})
-"""The server shuts down, has closed the connection, or (1047) is a Galera node without a quorum: it cannot serve now,
-but may later."""
+"""The server is shutting down, has closed the connection, or (1047) is a Galera node without a quorum: it cannot serve
+now, but may later."""
 
 _READ_ONLY = frozenset({1290, 1836})
-"""``read_only`` or ``innodb_read_only`` is set: the server is a replica, or is about to be one."""
+"""``read_only`` or ``innodb_read_only`` is set: the server is a replica, or is about to become one."""
 
 
 class ConnectionLost(Exception):
@@ -41,7 +41,7 @@ class ConnectionLost(Exception):
 
 
 class PacketNotSent(ConnectionLost):
-    """The connection was found closed before the last packet was sent: no commit at its end was made."""
+    """The connection was found closed before the last packet was sent: a commit in that packet did not happen."""
 
 
 class ConnectFailed(ConnectionLost):
@@ -49,11 +49,11 @@ class ConnectFailed(ConnectionLost):
 
 
 class ReadOnlyServer(ConnectFailed):
-    """The server takes no changes, commits included: nothing was changed. The next connection may lead to another."""
+    """The server accepts no changes, not even commits: nothing was changed. A new connection may reach another one."""
 
 
 class TransactionConflict(Exception):
-    """Another transaction was in the way; this one was rolled back, and may be retried."""
+    """This transaction conflicted with another one; it was rolled back, and may be retried."""
 
 
 class LockTimeout(TransactionConflict):
@@ -69,23 +69,23 @@ class NoRoom(StatementRejected):
 
 
 class NullRejected(StatementRejected):
-    """A value was NULL where the column takes none."""
+    """A value was NULL where the column does not allow it."""
 
 
 class ColumnExists(StatementRejected):
-    """A table has the column that was to be added."""
+    """The column to add exists already."""
 
 
 _REJECTIONS = {NULL_VALUE: NullRejected, DUPLICATE_COLUMN: ColumnExists, DISK_FULL: NoRoom, TABLE_FULL: NoRoom}
 
 
 def conflict_backoff(conflicts: int) -> float:
-    """Return random seconds to wait after so many conflicts, so that the same transactions do not meet again."""
+    """Return a random delay in seconds after this many conflicts, so that the same transactions do not meet again."""
     return random.uniform(0, min(0.001 * 2 ** min(conflicts, 10), 0.1))  # noqa: S311 - no secret
 
 
 def classify(error: MySQLError) -> Exception:
-    """Return the error that a driver's error stands for."""
+    """Return the error of this module that a driver's error stands for."""
     number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     if number == LOCK_WAIT_TIMEOUT:
         return LockTimeout(str(error))
@@ -117,5 +117,5 @@ def connection_failed(shard: str, error: BaseException) -> ShardConnectionFailed
 
 
 def too_many_conflicts(error: TransactionConflict) -> UnknownError:
-    """Return the error for a call that met conflicts until it was given up."""
+    """Return the error for a call that was given up after repeated conflicts."""
     return UnknownError(f"other transactions kept this one from committing, nothing was changed: {error}")

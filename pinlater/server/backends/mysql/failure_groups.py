@@ -1,8 +1,9 @@
 """Failure groups, and the jobs in them.
 
-``failing_jobs`` has the PENDING and FAILED jobs with a group once more: a claim takes them out, what ends or gives back
-a claim puts them in, in the same transaction. What the failures of a group have in common is written before the first
-of its jobs, in a transaction of its own, since all servers write the same row; then at most once a second.
+The table ``failing_jobs`` has a copy of each PENDING or FAILED job with a group. A claim deletes the copy; whatever
+ends or releases a claim inserts it, in the same transaction. What the failures of a group have in common is one row,
+which all servers write. So it is written in a separate transaction, before the first of its jobs (for expired claims,
+after it), and then at most once a second.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from pinlater.server.backends.mysql.queries import blob, one_row
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 
 _MOST_REMEMBERED = 10_000
-"""Groups of which a server remembers when it has written them last."""
+"""How many groups a server remembers the last write of."""
 
 _GROUPS_PER_QUERY = 50
 
 Kept = Mapping[tuple[int, int], int]
-"""The group that jobs are put into, by queue and group of their failures."""
+"""The group in which jobs are stored, by queue id and the group of their failure."""
 
 
 async def keep(database: Database, failures: Iterable[tuple[int, JobFailure]]) -> Kept:
-    """Keep the groups of failures in queues, as far as there is room; return where their jobs belong."""
+    """Store the groups of failures, given with their queue ids, as far as there is room; return where their jobs go."""
     wanted = {(queue_id, failure.group): failure for queue_id, failure in failures}
     if not wanted:
         return {}
@@ -63,7 +64,7 @@ async def keep(database: Database, failures: Iterable[tuple[int, JobFailure]]) -
 async def _note(
     transaction: MysqlTransaction, failures: Mapping[int, Sequence[JobFailure]]
 ) -> dict[tuple[int, int], int]:
-    """Write when groups failed last, and begin new ones; return where their jobs belong."""
+    """Record that groups have just failed, and insert new ones; return where their jobs go."""
     ids = {queue_id: [OTHER_ERRORS.group, *(each.group for each in some)] for queue_id, some in failures.items()}
     queries = [transaction.bind("kept_failure_groups", queue=queue_id, ids=some) for queue_id, some in ids.items()]
     counts = [transaction.bind("count_failure_groups", queue=queue_id) for queue_id in ids]
@@ -90,25 +91,25 @@ def _row(place: tuple[int, int], failure: JobFailure, now: int) -> bytes:
 
 
 def put_in(transaction: MysqlTransaction, ids: Sequence[int]) -> None:
-    """Bring the copies of jobs up to date that may be PENDING or FAILED with a group now."""
+    """Update the copies of jobs that may now be PENDING or FAILED with a group."""
     if ids:
         transaction.later(transaction.bind("insert_failing_jobs", ids=sorted(ids)))
 
 
 def take_out(transaction: MysqlTransaction, ids: Sequence[int]) -> None:
-    """Delete the copies of jobs, before they are deleted themselves, or because they are claimed."""
+    """Delete the copies of jobs that are claimed, cancelled or about to be deleted, or whose copies are outdated."""
     if ids:
         transaction.later(transaction.bind("delete_failing_jobs", ids=sorted(ids)))
 
 
 def take_out_revived(transaction: MysqlTransaction, ids: Sequence[int]) -> None:
-    """Delete the copies of those of some jobs that have no group any more."""
+    """Delete the copies of those jobs that no longer have a group."""
     if ids:
         transaction.later(transaction.bind("delete_revived_jobs", ids=sorted(ids)))
 
 
 async def read(database: Database, queues: Mapping[int, str], limit: int) -> list[FailureGroup]:
-    """Return the largest failure groups of queues, which are given by their ids."""
+    """Return the largest failure groups of queues, given as names by id."""
     if not queues:
         return []
     rows = await database.rows(database.queries.bind("failure_groups", queues=sorted(queues), limit=MOST_READ))
@@ -136,11 +137,11 @@ def _group(queue: str, row: Sequence[Any], given_up: int, retrying: int) -> Fail
 
 
 async def forget(database: Database, limit: int) -> int:
-    """Delete groups that have been empty for long, of up to ``limit`` that it looks at; return how many.
+    """Check up to ``limit`` groups that are due for it, and delete those long empty; return how many were deleted.
 
-    Copies that are not as their jobs are made anew: servers of version 0.1 change and delete jobs only. They are the
-    first of their group sooner or later, since jobs that are due are claimed. If all that were looked at are of that
-    kind, the group is looked at again at once.
+    Copies that differ from their jobs are rebuilt: servers of version 0.1 change and delete jobs without updating the
+    copies. Only the first copies of a group are compared, but an outdated one becomes one of the first in time, since
+    due jobs are claimed. If all that were compared are outdated, the group is checked again at once.
     """
 
     async def change(transaction: MysqlTransaction) -> int:
@@ -172,7 +173,7 @@ async def forget(database: Database, limit: int) -> int:
 
 
 async def _renew_copies(transaction: MysqlTransaction, groups: Sequence[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Make copies of groups anew that are not as their jobs; return groups that may have more of them."""
+    """Rebuild the copies of groups that differ from their jobs; return the groups that may have more of those."""
     places = [(queue_id, group, state) for queue_id, group in groups for state in (FAILED, PENDING)]
     queries = [
         transaction.bind("outdated_failing_jobs", queue=queue_id, failure_group=group, state=state, limit=MOST_CHECKED)

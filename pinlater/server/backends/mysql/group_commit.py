@@ -1,6 +1,6 @@
-"""Group commit: requests of one kind share a transaction; one transaction follows the other.
+"""Group commit: requests of one kind share a transaction, and only one such transaction is in flight at a time.
 
-Requests that arrive while a transaction is in flight form the next batch; if none is, a request starts at once.
+Requests that arrive while it is in flight form the next batch; if none is in flight, a request starts one at once.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ Q = TypeVar("Q")
 R = TypeVar("R")
 
 ATTEMPT_SECONDS = 4.0
-"""Timeout for one transaction, connecting included."""
+"""Timeout for one transaction, including connecting."""
 
 RETRY_SECONDS = 4.5
-"""A request that has waited for so long is not retried; so none waits longer than the sum of both."""
+"""A request that has waited for this long is not retried, so none waits longer than the sum of both."""
 
 RECONNECT_SECONDS = 0.2
 """Pause between two attempts to reach a server that may have committed a batch."""
@@ -50,11 +50,11 @@ class CommitBatch(Generic[Q, R]):
 
     Attributes:
         requests: in the order of arrival.
-        is_uncertain: an earlier attempt may have been committed.
-        conflicts: attempts that met conflicts, lock timeouts excluded: what this batch locked to avoid a conflict would
-            block others while it waits for a lock.
-        since: when each request arrived, in seconds of the loop's time.
-        is_answered: whether results or errors were delivered; then there is no further attempt.
+        is_uncertain: whether an earlier attempt may have been committed.
+        conflicts: how many attempts met conflicts, not counting lock timeouts: the extra locks that a batch takes to
+            avoid another conflict would block others while it waits for a lock.
+        since: when each request arrived, in seconds of the event loop's time.
+        is_answered: whether results or errors were delivered; after that there are no more attempts.
     """
 
     def __init__(self, requests: Sequence[Q], futures: Sequence[asyncio.Future[R]], since: Sequence[float]) -> None:
@@ -66,7 +66,7 @@ class CommitBatch(Generic[Q, R]):
         self.is_answered = False
 
     def answer(self, results: Sequence[R | Exception]) -> None:
-        """Deliver committed results, and errors of single requests."""
+        """Deliver committed results and the errors of single requests."""
         if self.is_answered:
             return
         self.is_answered = True
@@ -102,7 +102,7 @@ class CommitBatch(Generic[Q, R]):
 
     @contextmanager
     def committing(self) -> Iterator[None]:
-        """Mark the batch as uncertain if the block fails, unless it is known that nothing was changed."""
+        """Mark the batch as uncertain if the block fails, unless the error proves that nothing was changed."""
         try:
             yield
         except (TransactionConflict, ServiceError, PacketNotSent, ReadOnlyServer):
@@ -116,12 +116,12 @@ class GroupCommit(Generic[Q, R]):
     """Commits requests batch by batch.
 
     Args:
-        shard: its name, for errors.
+        shard: name of the shard, for errors.
         attempt: attempts a batch in one transaction, and answers it.
-        max_requests: per batch.
+        max_requests: most requests per batch.
         max_weight: largest sum of weights in a batch of several requests.
-        on_commit: is told of each transaction.
-        is_repeatable: whether a request may be committed twice, if it is unknown whether it was.
+        on_commit: called after each transaction.
+        is_repeatable: whether a request whose outcome is unknown may be committed again.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class GroupCommit(Generic[Q, R]):
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
         self._queued.append((request, future, loop.time(), weight))
-        if self._task is None:  # it starts in the loop's next turn: the first batch has all requests of this turn
+        if self._task is None:  # it starts in the loop's next turn, so the first batch has all requests of this turn
             self._task = loop.create_task(self._run())
         return future
 
@@ -176,7 +176,7 @@ class GroupCommit(Generic[Q, R]):
             self._task = None
 
     def _fail_overdue(self) -> None:
-        """After a failure, fail queued requests that have waited for long: they were not sent, so may go elsewhere."""
+        """After a failure, fail queued requests that have waited too long; they were not sent, so may go elsewhere."""
         if not self._is_failing:
             return
         overdue = asyncio.get_running_loop().time() - RETRY_SECONDS
@@ -202,7 +202,7 @@ class GroupCommit(Generic[Q, R]):
         return CommitBatch(requests, futures, since)
 
     async def _commit(self, batch: CommitBatch[Q, R]) -> None:
-        """Attempt a batch until it is answered."""
+        """Attempt a batch until it is committed or given up."""
         started = time.perf_counter()
         while True:
             try:
@@ -219,7 +219,7 @@ class GroupCommit(Generic[Q, R]):
             return
 
     async def _shall_retry(self, batch: CommitBatch[Q, R], error: Exception) -> bool:
-        """After a failed attempt, wait and return True if there shall be another one; otherwise answer the batch."""
+        """After a failed attempt, back off and return True if the batch is to be retried; otherwise answer it."""
         is_in_time = not batch.is_answered and asyncio.get_running_loop().time() - min(batch.since) < RETRY_SECONDS
         match error:
             case ConnectFailed() if is_in_time and batch.is_uncertain:
@@ -237,7 +237,7 @@ class GroupCommit(Generic[Q, R]):
                 batch.conflicts += 1
                 await asyncio.sleep(conflict_backoff(batch.conflicts))
             case StatementRejected() if len(batch.requests) > 1 and not batch.is_answered:
-                for part in batch.split():  # one by one, so that a bad request does not fail the others
+                for part in batch.split():  # one by one, so that one bad request does not fail the others
                     await self._commit(part)
                 return False
             case _:
@@ -246,7 +246,7 @@ class GroupCommit(Generic[Q, R]):
         return True
 
     def _fail(self, batch: CommitBatch[Q, R], error: Exception) -> None:
-        """Answer a batch with an error that says whether something may have been changed."""
+        """Answer a batch with an error that says whether anything may have been changed."""
         self._is_failing |= isinstance(error, ConnectionLost | TimeoutError)
         if isinstance(error, StatementRejected):
             log.error("shard %s: %s", self._shard, error)

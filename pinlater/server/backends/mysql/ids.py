@@ -1,18 +1,18 @@
-"""Job ids: never used twice on a shard, and known before a job is stored, so that storing it can be repeated."""
+"""Job ids: never reused on a shard, and known before a job is stored, so that storing it can be repeated."""
 
 from __future__ import annotations
 
 from pinlater.server.backends.mysql.database import Database
 
 BLOCK = 100_000
-"""Ids that a server reserves at once; those left over when it stops are never used."""
+"""How many ids a server reserves at once; those left over when it stops are never used."""
 
 
 class IdAllocator:
-    """Allocates the ids of one server on one shard.
+    """Allocates the job ids of one server on one shard.
 
     Args:
-        database: of the shard.
+        database: the shard's database.
     """
 
     def __init__(self, database: Database) -> None:
@@ -21,7 +21,7 @@ class IdAllocator:
         self._end = 0
 
     async def allocate(self, count: int) -> int:
-        """Allocate ``count`` consecutive ids and return the first. Must not run twice at once."""
+        """Allocate ``count`` consecutive ids and return the first. Must not be called concurrently."""
         if self._next + count > self._end:
             size = count + BLOCK
             async with self._database.connection() as connection:

@@ -1,7 +1,7 @@
-"""Keys with a rate: which of their jobs is let through, and what is kept of them.
+"""Keys with a rate: their stored state, and which of their jobs is let through.
 
-A transaction moves jobs that it has changed itself, or that are not due. One that is due may be locked by a claim that
-waits for the lock of the key.
+A transaction only moves jobs that it has changed itself or that are not due: a due job may be locked by a claim that
+waits for the key's lock.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def parse_rate_of_key(value: bytes | None) -> KeyRate | None:
-    """Return the state of a key, given the value of ``rate_of_key``; None if it has no rate."""
+    """Parse the value of ``rate_of_key``; None if the key has no rate."""
     if value is None:
         return None
     rate, next_us = value.decode().split(" ")
@@ -27,13 +27,13 @@ def parse_rate_of_key(value: bytes | None) -> KeyRate | None:
 
 
 async def read_rates(transaction: MysqlTransaction, keys: Sequence[QueueKey]) -> dict[QueueKey, KeyRate | None]:
-    """Return the states of keys that the transaction has locked."""
+    """Return the rate states of keys that the transaction has locked."""
     values = await read_values(transaction, keys, ("rate_of_key",))
     return dict(zip(keys, map(parse_rate_of_key, values), strict=True))
 
 
 def put_rate(transaction: MysqlTransaction, key: QueueKey, rate: KeyRate) -> None:
-    """Store the state of a key with the next statements."""
+    """Store the rate state of a key with the next statements."""
     text = rate.text.encode()
     transaction.later(transaction.bind("set_rate_of_key", rate=text, next_us=rate.next_us, **key.values))
 
@@ -41,7 +41,7 @@ def put_rate(transaction: MysqlTransaction, key: QueueKey, rate: KeyRate) -> Non
 def count_starts(
     transaction: MysqlTransaction, rates: Mapping[QueueKey, KeyRate], claimed: Keys
 ) -> dict[QueueKey, KeyRate]:
-    """Note that jobs were claimed; return the states of their keys after that."""
+    """Record that jobs were claimed; return the rate states of their keys after that."""
     started = Counter(claimed.values())
     after = {key: rate.after(started[key], transaction.now) for key, rate in rates.items()}
     for key, rate in after.items():
@@ -56,14 +56,14 @@ async def decide(
     limited: Collection[QueueKey],
     held_until: Mapping[QueueKey, int] | None = None,
 ) -> dict[QueueKey, dict[int, int]]:
-    """Return what ``run_after`` has to become of jobs of keys with a rate.
+    """Return the new ``run_after`` of jobs of keys with a rate, by key and job id.
 
     Args:
         transaction: has locked the keys.
-        rates: the states of the keys.
-        changed: jobs that it may have changed.
-        limited: keys whose first job that waits may have a limit; of no others, the running jobs are counted.
-        held_until: jobs due then were held by another rate before.
+        rates: the rate states of the keys.
+        changed: keys of the jobs that it may have changed, by job id.
+        limited: keys whose first waiting job may have a limit; running jobs are counted for these only.
+        held_until: by key, the ``run_after`` of jobs that its previous rate held back.
     """
     now = transaction.now
     found = await read_jobs(
@@ -88,7 +88,7 @@ async def decide(
 
 
 def _parts(transaction: MysqlTransaction, place: int, key: QueueKey, *, is_limited: bool) -> Iterator[bytes]:
-    """Yield the queries for one key, whose results have the same columns."""
+    """Yield the queries for one key; their results have the same columns."""
     yield transaction.bind("waiting_for_key", place=place, limit=1, **key.values)
     if is_limited:
         yield transaction.bind("running_of_key", place=place, **key.values)

@@ -1,4 +1,4 @@
-"""Reads about several keys at once, in few statements."""
+"""Reads for several keys at once, in few statements."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _KEYS_PER_QUERY = 30
 async def read_values(
     transaction: MysqlTransaction, keys: Sequence[QueueKey], names: Sequence[str], before: Sequence[bytes] = ()
 ) -> list[Any]:
-    """Execute statements, then queries of a single value; return the values, one after the other.
+    """Execute statements, then single-value queries for each key; return the values of all keys in one list.
 
     Args:
-        transaction: reads.
-        keys: of these keys.
-        names: of the queries, whose values come in this order for each key.
+        transaction: executes them.
+        keys: the keys to read about.
+        names: names of the queries; the values of each key come in this order.
         before: the statements.
     """
     queries = [
@@ -38,7 +38,7 @@ async def read_values(
 async def read_jobs(
     transaction: MysqlTransaction, queries: Sequence[Iterable[bytes]]
 ) -> defaultdict[tuple[int, str], list[KeyedJob]]:
-    """Return the jobs that the queries of each key find, by the place of the key and the part that the query names."""
+    """Return the jobs that the queries of each key find, by the index of the key and the query's label for them."""
     unions = [
         b"("
         + b") UNION ALL (".join(part for of_key in queries[start : start + _KEYS_PER_QUERY] for part in of_key)

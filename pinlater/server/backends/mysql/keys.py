@@ -1,11 +1,11 @@
 """Keys of jobs: PENDING and waiting for its key -> PENDING and let through, in the transaction that makes room.
 
-A transaction changes jobs first, then locks their keys, and only then decides about them. So decisions about a key come
-one after the other, over all servers, and each sees what was changed before it. What is locked is one of a fixed number
-of rows, which several keys may share.
+A transaction changes jobs first, then locks their keys, and only then decides which jobs to let through. So decisions
+about a key are serialized over all servers, and each sees all changes before it. The lock of a key is one of a fixed
+number of rows, so several keys may share one.
 
-Decisions read ``keyed_jobs``, which has the unfinished jobs with keys once more. It is changed under the lock of their
-keys alone, and always copied from the jobs.
+Decisions read ``keyed_jobs``, a table with copies of the unfinished jobs that have keys. A copy is only changed under
+the lock of its key, and always taken from the job's row.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pinlater.server.backends.mysql.transaction import MysqlTransaction
 
 _LOCKS = 256
 _AT_ONCE = 10
-"""Jobs that wait for a key, looked at by one query."""
+"""How many jobs that wait for a key are read by one query."""
 
 
 class QueueKey(NamedTuple):
@@ -45,16 +45,16 @@ class QueueKey(NamedTuple):
 
     @property
     def values(self) -> dict[str, Any]:
-        """What statements about it are given."""
+        """The values that statements about the key take."""
         return {"queue": self.queue_id, "key": self.text}
 
 
 Keys = dict[int, QueueKey]
-"""Keys of jobs, by the job's id."""
+"""Keys of jobs, by job id."""
 
 
 async def keys_of(transaction: MysqlTransaction, ids: Iterable[int]) -> Keys:
-    """Return the keys of those of the jobs that have one."""
+    """Return the keys of those jobs that have one."""
     given = sorted(ids)
     return keys_in(await transaction.rows("keys_of_jobs", ids=given)) if given else {}
 
@@ -69,7 +69,7 @@ class Through(NamedTuple):
 
     Attributes:
         counts: how many of each key.
-        first_due: when the first of them is due, in epoch milliseconds; None: none was.
+        first_due: when the first of them is due, in epoch milliseconds; None: none was let through.
     """
 
     counts: Counter[QueueKey]
@@ -79,13 +79,13 @@ class Through(NamedTuple):
 async def let_next_through(
     transaction: MysqlTransaction, changed: Keys, wanted: int = 0, *, is_claim: bool = False
 ) -> Through:
-    """Let those jobs through whose turn it is, after some were changed.
+    """Let the jobs through whose turn it is, after others of their keys were changed.
 
     Args:
         transaction: has changed jobs.
-        changed: the keys of those that it may have changed.
-        wanted: how many a dequeue could still take, and found no other job for.
-        is_claim: it has claimed them, which makes no room where the first that waits has a limit.
+        changed: keys of the jobs that it may have changed.
+        wanted: how many more jobs the dequeues could take, with no others due.
+        is_claim: whether it has claimed the jobs, which makes no room where the first waiting job has a limit.
     """
     through, first_due = Counter[QueueKey](), None
     left: Sequence[QueueKey] = sorted(set(changed.values()))
@@ -107,25 +107,25 @@ async def let_next_through(
 
 
 def _lock(transaction: MysqlTransaction, keys: Iterable[QueueKey]) -> bytes:
-    """Return the statement that locks keys, in the order in which all transactions do."""
+    """Return the statement that locks keys, in the order that all transactions use."""
     rows = [b"(%d,0)" % lock for lock in sorted({key.lock for key in keys})]
     return b" ".join([transaction.bind("lock_keys"), b",".join(rows), transaction.bind("change_key_locks")])
 
 
 def _copy(transaction: MysqlTransaction, ids: Iterable[int]) -> Iterator[bytes]:
-    """Yield the statements that bring the copies of jobs up to date."""
+    """Yield the statements that update the copies of jobs."""
     given = sorted(ids)
     yield transaction.bind("delete_keyed_jobs", ids=given)
     yield transaction.bind("insert_keyed_jobs_again", ids=given)
 
 
 class _State(NamedTuple):
-    """What is known first of a key.
+    """The state of a key that is read first.
 
     Attributes:
-        is_limited: whether the first job that waits has a limit; None: none waits.
+        is_limited: whether the first waiting job has a limit; None: none waits.
         pending: how many jobs are let through and not claimed.
-        rate: the key has one.
+        rate: state of the key's rate; None: it has none.
     """
 
     is_limited: int | None
@@ -133,14 +133,14 @@ class _State(NamedTuple):
     rate: KeyRate | None
 
     def is_in_turn(self, is_claim: bool) -> bool:
-        """Return whether jobs that wait may be let through, without a rate, after a claim or another change."""
+        """Return whether waiting jobs of a key without a rate may be let through, after a claim or another change."""
         return self.rate is None and self.is_limited is not None and not (is_claim and self.is_limited)
 
 
 async def _paced(
     transaction: MysqlTransaction, states: Mapping[QueueKey, _State], changed: Keys, *, is_claim: bool
 ) -> dict[QueueKey, dict[int, int]]:
-    """Return what has to become of jobs of the keys that have a rate."""
+    """Return the new ``run_after`` of jobs of the keys with a rate, by key and job id."""
     rates = {key: state.rate for key, state in states.items() if state.rate is not None}
     if not rates:
         return {}
@@ -152,14 +152,14 @@ async def _paced(
 async def _states(
     transaction: MysqlTransaction, keys: Sequence[QueueKey], before: Sequence[bytes]
 ) -> dict[QueueKey, _State]:
-    """Execute statements; return what is known first of keys that jobs wait for, or that have a rate."""
+    """Execute statements, then read the states of keys; return those of keys with waiting jobs or a rate."""
     values = await read_values(transaction, keys, ("first_of_key", "pending_of_key", "rate_of_key"), before)
     found = zip(keys, values[::3], values[1::3], map(parse_rate_of_key, values[2::3]), strict=True)
     return {key: _State(*rest) for key, *rest in found if rest[0] is not None or rest[2] is not None}
 
 
 class _Look(NamedTuple):
-    """What is decided by; whether more jobs may wait than were looked at."""
+    """What a decision about a key is based on; ``is_cut``: more jobs may wait than were read."""
 
     state: KeyState
     waiting: Sequence[KeyedJob]
@@ -167,7 +167,7 @@ class _Look(NamedTuple):
 
 
 async def _look(transaction: MysqlTransaction, states: Mapping[QueueKey, _State]) -> dict[QueueKey, _Look]:
-    """Look at what waits for keys; without a limit, nobody asks how many run, which may be many."""
+    """Read which jobs wait for keys. Running jobs, which may be many, are only counted where there is a limit."""
     found = await read_jobs(transaction, [_parts(transaction, place, *one) for place, one in enumerate(states.items())])
     looks: dict[QueueKey, _Look] = {}
     for place, (key, (is_limited, pending, _)) in enumerate(states.items()):
@@ -180,7 +180,7 @@ async def _look(transaction: MysqlTransaction, states: Mapping[QueueKey, _State]
 
 
 def _parts(transaction: MysqlTransaction, place: int, key: QueueKey, state: _State) -> Iterator[bytes]:
-    """Yield the queries for one key, whose results have the same columns."""
+    """Yield the queries for one key; their results have the same columns."""
     yield transaction.bind("waiting_for_key", place=place, limit=_AT_ONCE, **key.values)
     if state.is_limited:
         yield transaction.bind("running_of_key", place=place, **key.values)
@@ -189,7 +189,7 @@ def _parts(transaction: MysqlTransaction, place: int, key: QueueKey, state: _Sta
 
 
 def _apply(transaction: MysqlTransaction, decided: Iterable[Mapping[int, int]]) -> Iterator[bytes]:
-    """Yield the statements that carry out what was decided."""
+    """Yield the statements that carry out decisions: new ``run_after`` by job id, for each key."""
     ids: defaultdict[int, list[int]] = defaultdict(list)
     for changes in decided:
         for local_id, run_after in changes.items():
@@ -201,10 +201,10 @@ def _apply(transaction: MysqlTransaction, decided: Iterable[Mapping[int, int]]) 
 
 
 class KeyLine:
-    """Gives new jobs their places behind those of their keys.
+    """Gives new jobs their places behind the other jobs of their keys.
 
     Args:
-        transaction: stores them.
+        transaction: stores the jobs.
     """
 
     def __init__(self, transaction: MysqlTransaction) -> None:
@@ -212,7 +212,7 @@ class KeyLine:
         self._last: dict[QueueKey, tuple[int, int]] = {}
 
     async def lock(self, keys: Collection[tuple[int, JobKey]]) -> None:
-        """Lock keys of queues, given by id; nobody else stores jobs of these keys until the transaction ends."""
+        """Lock keys, given as (queue id, key): nobody else stores jobs with them until the transaction ends."""
         if not keys:
             return
         ordered = sorted({queue_key(*key) for key in keys if key[1].is_ordered})
@@ -223,7 +223,7 @@ class KeyLine:
                 self._last[key] = last
 
     async def set_rates(self, rates: Mapping[QueueKey, str]) -> None:
-        """Set the rates of keys that are locked; jobs that wait for the rate before are held by the new one."""
+        """Set the rates of locked keys; jobs that the previous rate of a key holds back go by the new one."""
         transaction, held_until, after = self._transaction, {}, {}
         for key, before in (await read_rates(transaction, list(rates))).items():
             if before is None:
@@ -237,7 +237,7 @@ class KeyLine:
             transaction.later(*_apply(transaction, decided.values()))
 
     def run_after(self, queue_id: int, local_id: int, job: NewJob | JobRecord) -> int | None:
-        """Return the ``run_after`` to store a job with; one with a key waits for it, until ``let_next_through``."""
+        """Return the ``run_after`` to store; a job with a key waits for the key until ``let_next_through``."""
         if job.key is None:
             return job.run_after_ms
         due = self._transaction.now if job.run_after_ms is None else job.run_after_ms
@@ -246,14 +246,14 @@ class KeyLine:
             return waits_until
         key = queue_key(queue_id, job.key)
         last, last_id = self._last.get(key, (0, 0))
-        # Servers take ids from blocks of their own, so they do not tell the order.
+        # Each server takes ids from its own blocks, so ids do not tell the order of arrival.
         waits_until = max(waits_until, last if last_id < local_id else last + 1)
         self._last[key] = waits_until, local_id
         return waits_until
 
 
 async def keep_rates(transaction: MysqlTransaction, keys: Keys) -> None:
-    """See that keys have a rate whose jobs have come back or were imported with one; a newer one stays."""
+    """Restore the rates of keys whose jobs have been retried or imported with one; a newer rate stays."""
     if keys:
         await transaction.run(
             _lock(transaction, keys.values()), transaction.bind("keep_rates_of_jobs", ids=sorted(keys))
@@ -261,7 +261,7 @@ async def keep_rates(transaction: MysqlTransaction, keys: Keys) -> None:
 
 
 async def forget_rates(database: Database, limit: int) -> int:
-    """Look at up to ``limit`` keys whose rates hold back no job; forget those that no job needs. Return how many."""
+    """Check up to ``limit`` rates that have long held back nothing; delete those no job needs. Return how many."""
     idle_us = IDLE_MS * 1000
     found = await database.rows_at(
         lambda now: database.queries.bind("idle_rates", before=now * 1000 - idle_us, limit=limit)
@@ -284,12 +284,12 @@ async def forget_rates(database: Database, limit: int) -> int:
 
 
 def queue_key(queue_id: int, key: JobKey) -> QueueKey:
-    """Return a key of a queue."""
+    """Return the ``QueueKey`` of a key in a queue."""
     return QueueKey(queue_id, key.text.encode())
 
 
 def key_columns(key: JobKey | None) -> bytes:
-    """Return what is stored of a job's key, as SQL."""
+    """Return the values of the key columns of a job, as SQL."""
     if key is None:
         return b"NULL,NULL,NULL"
     limit, rate = stored_limit(key), key.rate

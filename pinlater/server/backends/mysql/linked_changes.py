@@ -1,7 +1,7 @@
-"""Changes of claimed jobs: what they share with others, keys and parents, is seen to in the same transaction.
+"""Changes of jobs with keys or parents: other jobs of the key, and the parent, are updated in the same transaction.
 
-Acks and checkpoints do not ask whether jobs have a key or a parent, as long as none of their queue is known to have: a
-statement that meets one is rejected, and then all is done again with what that takes.
+As long as no job of a queue is known to have a key or a parent, acks and checkpoints do not check for them. A statement
+that meets such a job is rejected, and the batch is executed again with the updates that keys and parents need.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from pinlater.server.backends.mysql.transaction import MysqlTransaction
 
 
 class Links(NamedTuple):
-    """What jobs may have; a statement that meets a job with more is rejected."""
+    """The links that jobs are expected to have; a statement that meets a job with another link is rejected."""
 
     has_keys: bool
     has_parents: bool
 
 
 class Changed(NamedTuple):
-    """What became of statements that changed jobs.
+    """The outcome of statements that changed jobs.
 
     Attributes:
-        results: of the statements.
-        keys: of the jobs, by id.
-        through: how many were let through of each key; those of calls that were told are taken out.
-        child_queues: ids of the queues of those that have a parent, and have finished.
+        results: results of the statements.
+        keys: keys of the jobs, by job id.
+        through: how many jobs of each key were let through and not yet reported to a call.
+        child_queues: ids of the queues of jobs that have a parent and have finished.
     """
 
     results: Sequence[StatementResult]
@@ -43,12 +43,12 @@ class Changed(NamedTuple):
     child_queues: Collection[int] = ()
 
     def let_through(self, ids: Iterable[int]) -> int:
-        """Tell a call, which was about these jobs, how many were let through."""
+        """Return, once, how many jobs were let through by the keys of a call's jobs, given the ids of these."""
         return sum(self.through.pop(self.keys[local_id], 0) for local_id in ids if local_id in self.keys)
 
 
 async def lock_in_order(transaction: MysqlTransaction, ids: Sequence[int], links: Links) -> None:
-    """Lock jobs, and those that they may tell of their end, as each transaction does after a conflict."""
+    """Lock jobs, and the parents that they may report to, in the order of ids; used after a conflict."""
     wanted = set(ids)
     if links.has_parents:
         wanted |= {parent_id for (parent_id,) in await transaction.rows("parents_of_jobs", ids=ids)}
@@ -65,11 +65,11 @@ async def change_and_commit(
     """Execute statements that change jobs, and commit.
 
     Args:
-        transaction: is committed.
-        batch: it carries out.
-        statements: to execute.
-        ids: of the jobs that may have finished or given back.
-        links: what they may have.
+        transaction: the transaction to commit.
+        batch: the batch that it carries out.
+        statements: the statements to execute.
+        ids: ids of the jobs that may have finished or been given back.
+        links: the links that these jobs may have.
     """
     if not ids or not any(links):
         with batch.committing():
@@ -87,7 +87,7 @@ async def change_and_commit(
 
 
 async def see_to_links(transaction: MysqlTransaction, ids: Collection[int]) -> int:
-    """Tell the parents of those of some changed jobs that have finished, and let others of their keys through.
+    """Report the changed jobs that have finished to their parents, and let other jobs of their keys through.
 
     Return how many were let through.
     """
@@ -103,9 +103,9 @@ async def with_links_if_needed(
     """Attempt the calls of a batch as if no job had a key or a parent, unless their queues are known to have such jobs.
 
     Args:
-        database: of the shard.
-        batch: its calls name their queues.
-        attempt: is told what jobs may have; it may fail with ``NullRejected`` if they have more.
+        database: the shard's database.
+        batch: the calls, each with its queue.
+        attempt: receives the links that jobs are expected to have; fails with ``NullRejected`` if they have others.
     """
     queues = {call.queue.id for call in batch.requests}
     links = Links(not queues.isdisjoint(database.keyed_queues), not queues.isdisjoint(database.child_queues))

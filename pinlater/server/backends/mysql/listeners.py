@@ -1,4 +1,4 @@
-"""The list of servers: where each of them listens for notifications of the others."""
+"""The list of servers, with the address at which each listens for notifications from the others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pinlater.server.backends.mysql.transaction import MysqlTransaction
 
 
 async def meet(database: Database, me: Listener, keep_ms: int) -> list[Listener]:
-    """Put a listener into the list for a time, remove expired ones, and return the others."""
+    """Put this server into the list for ``keep_ms``, delete expired entries, and return the other servers."""
     bind, now = database.queries.bind, database.now_ms()
     store = bind(
         "store_listener",

@@ -1,6 +1,6 @@
 """Changes of jobs without a worker: retries, deletions, expiry and collection.
 
-Several servers may do this on one shard: each skips the jobs that another one is changing.
+Several servers may do this on one shard at once: each skips the jobs that another one is changing.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from pinlater.server.backends.records import Collected, Expired, Once
 from pinlater.server.backends.search import Queue
 
 _MAX_IDS = 5000
-"""Ids in one statement."""
+"""Most ids in one statement."""
 
 _FIRST = -(2**63)
 
 
 _INBOX_STEPS = 20
-"""Transactions that delete messages of deleted jobs, in one call of the monitor."""
+"""Most transactions in one call of the monitor that delete messages of deleted jobs."""
 
 
 class DoomedJob(NamedTuple):
-    """A job that is deleted next; ``messages`` is how many it has."""
+    """A job about to be deleted; ``messages`` is how many it has."""
 
     id: int
     key: bytes | None
@@ -48,7 +48,7 @@ class DoomedJob(NamedTuple):
 
 
 class RetryOptions(NamedTuple):
-    """How failed jobs are retried: with so many attempts, at this time (None: now)."""
+    """How failed jobs are retried: their number of attempts, when they are due (None: now), and the idempotency key."""
 
     attempts: int
     run_after_ms: int | None
@@ -56,7 +56,7 @@ class RetryOptions(NamedTuple):
 
 
 async def retry_failed(database: Database, queue: Queue, priority: int, options: RetryOptions, limit: int) -> int:
-    """Retry failed jobs, the oldest first: FAILED -> PENDING. Return how many."""
+    """Retry up to ``limit`` failed jobs of a priority, oldest first: FAILED -> PENDING. Return how many."""
 
     async def retry(ids: Sequence[int], so_far: int) -> int:
         return await _retry(database, queue, {priority: ids}, options, ChangeQuota(options.once, limit, so_far))
@@ -65,7 +65,7 @@ async def retry_failed(database: Database, queue: Queue, priority: int, options:
 
 
 async def _failed_pages(database: Database, queue: Queue, priority: int, limit: int) -> AsyncIterator[Sequence[int]]:
-    """Yield pages of ids of FAILED jobs, the oldest first."""
+    """Yield pages of ids of FAILED jobs, oldest first."""
     page_size = min(limit, STEP_JOBS)
     local_id = run_after = _FIRST
     while page_size:
@@ -86,7 +86,7 @@ async def _failed_pages(database: Database, queue: Queue, priority: int, limit: 
 
 
 async def retry_jobs(database: Database, queue: Queue, jobs: Sequence[JobDescriptor], options: RetryOptions) -> int:
-    """Retry those of the jobs that are failed: FAILED -> PENDING. Return how many."""
+    """Retry those jobs that have failed: FAILED -> PENDING. Return how many."""
     return await _retry(database, queue, _by_priority(jobs), options, ChangeQuota(options.once))
 
 
@@ -118,7 +118,7 @@ async def _retry(
 async def schedule_jobs(
     database: Database, queue: Queue, jobs: Sequence[JobDescriptor], run_after_ms: int | None, once: Once
 ) -> int:
-    """Make those of the jobs that are PENDING due at a time; None: those that are not due, now. Return how many."""
+    """Make those jobs that are PENDING due at a time; None: make those not yet due, due now. Return how many."""
 
     async def change(transaction: MysqlTransaction, _: int | None) -> int:
         run_after = transaction.now if run_after_ms is None else run_after_ms
@@ -132,7 +132,7 @@ async def schedule_jobs(
 
 
 async def delete_ids(database: Database, queue: Queue, state: int, ids: Sequence[int], quota: ChangeQuota) -> int:
-    """Delete the jobs that are still in a state. Return how many the call has deleted in all."""
+    """Delete those jobs that are still in a state. Return how many the call has deleted in all."""
     values = {"state": state, "queue": queue.id, "is_any": True, "priority": 0}
 
     async def change(transaction: MysqlTransaction, left: int | None) -> int:
@@ -145,7 +145,7 @@ async def delete_ids(database: Database, queue: Queue, state: int, ids: Sequence
 
 
 async def delete_jobs(database: Database, queue: Queue, jobs: Sequence[JobDescriptor], state: int, once: Once) -> int:
-    """Delete those of the jobs that are in a state. Return how many."""
+    """Delete those jobs that are in a state. Return how many."""
     values = {"state": state, "queue": queue.id, "is_any": False}
 
     async def change(transaction: MysqlTransaction, _: int | None) -> int:
@@ -163,7 +163,7 @@ async def reap_expired(
     database: Database, queues: MysqlQueues, asked_ms: int, limit: int, *, server_age_ms: int, quiet_ms: int
 ) -> list[Expired]:
     """End up to ``limit`` claims that had expired at ``asked_ms``: IN_PROGRESS -> PENDING or FAILED."""
-    # While the database was down, no claim could be renewed: its holders get time to, as after a start of the server.
+    # While the database was down, no claim could be renewed, so holders get time for that, as after a server start.
     age_ms = int(min(server_age_ms, database.seconds_since_failure * 1000))
 
     async def change(transaction: MysqlTransaction) -> list[tuple[int, int]]:
@@ -209,7 +209,7 @@ async def collect_finished(
 
 
 async def _collect(database: Database, state: int, first_ms: int | None, ttl_ms: int, limit: int) -> Counter[int]:
-    """Delete jobs of a state past their time to live, given when the first of them finished."""
+    """Delete jobs of a state past their time to live; ``first_ms`` is when the first of them finished."""
     if first_ms is None or first_ms >= database.now_ms() - ttl_ms:
         return Counter()
 
@@ -265,7 +265,7 @@ def _by_priority(jobs: Sequence[JobDescriptor]) -> dict[int, list[int]]:
 async def _change_by_priority(
     transaction: MysqlTransaction, jobs: Sequence[JobDescriptor], name: str, **values: int
 ) -> int:
-    """Run a statement for jobs. Return how many it matched."""
+    """Run a statement for jobs, once per priority. Return how many it matched."""
     changed = 0
     for priority, ids in _by_priority(jobs).items():
         changed += await _change(transaction, ids, name, priority=priority, **values)
@@ -275,9 +275,9 @@ async def _change_by_priority(
 async def _change(
     transaction: MysqlTransaction, ids: Sequence[int], name: str, *, most: int | None = None, **values: int
 ) -> int:
-    """Run a statement for ids, in their order, until it has matched ``most`` jobs. Return how many it matched.
+    """Run a statement for ids, in the given order, until it has matched ``most`` jobs. Return how many it matched.
 
-    A statement may match fewer than its ids, since other transactions change jobs. It locks them in the order of ids.
+    It may match fewer jobs than it is given, since other transactions change jobs. Each run locks its jobs in id order.
     """
     left, changed = sorted(ids) if most is None else list(ids), 0
     while left and (most is None or changed < most):
@@ -290,16 +290,16 @@ async def _change(
 async def _delete(
     transaction: MysqlTransaction, ids: Sequence[int], keys: Keys, *, most: int | None = None, **values: int
 ) -> int:
-    """Delete jobs that are in a state, up to ``most``, with what belongs to them. Return how many.
+    """Delete jobs that are in a state, up to ``most``, with all that belongs to them. Return how many.
 
-    Unfinished ones tell their parents, and end the periods of their unique keys.
+    The ends of unfinished ones are reported to their parents, and end the periods of their unique keys.
 
     Args:
-        transaction: deletes them.
-        ids: of the jobs.
-        keys: receives their keys, and those of parents that are woken, for ``let_next_through``.
-        most: no more than this; None: all.
-        values: of the statement.
+        transaction: deletes the jobs.
+        ids: ids of the jobs.
+        keys: receives the keys of the jobs, and of parents that are woken, for ``let_next_through``.
+        most: most jobs to delete; None: all.
+        values: further values for the ``doomed_jobs`` statement.
     """
     left, deleted = sorted(ids) if most is None else list(ids), 0
     while left and (most is None or deleted < most):

@@ -1,6 +1,6 @@
-"""One query says whether a shard has any work for the monitor: most of the time it has none.
+"""One query tells whether a shard has any work for the monitor; most of the time it has none.
 
-The same query polls all queues, if the monitor wants it to, and reads the clock of the database.
+If the monitor wants it, the same query polls all queues and reads the database's clock.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _QUERIES = (
 
 
 class MaintenanceWork(NamedTuple):
-    """The first work of each kind, as epoch milliseconds; None: there is none.
+    """The first work of each kind; None: there is none. Times are epoch milliseconds.
 
     Attributes:
-        claim_expires: the end of the first lease.
+        claim_expires: when the first lease expires.
         succeeded: when the first succeeded job finished.
         failed: when the first failed job finished.
-        result_expires: the end of the first saved result of a call.
-        period_ends: the end of the first period of a unique key.
-        deleted_queue: id of a queue whose jobs are to be deleted.
-        deleted_inbox: id of a deleted job that left messages.
-        failure_group: when to see next whether a failure group is empty.
-        key_rate: when the first key with a rate would have started its next job, in epoch microseconds.
-        outgoing: number of a message for another shard.
+        result_expires: when the first stored result of a call expires.
+        period_ends: when the first period of a unique key ends.
+        deleted_queue: id of a deleted queue whose jobs remain to be deleted.
+        deleted_inbox: id of a deleted job whose messages remain to be deleted.
+        failure_group: when to check next whether a failure group is empty.
+        key_rate: the earliest time at which a key with a rate would start its next job, in epoch microseconds.
+        outgoing: id of a message for another shard.
         first_minute, first_hour: when the first period of statistics begins.
     """
 
@@ -62,12 +62,12 @@ class MaintenanceWork(NamedTuple):
     first_hour: int | None
 
     def first_period(self, resolution: int) -> int | None:
-        """Return when the first period of statistics of a resolution begins."""
+        """Return when the first period of statistics with a resolution begins."""
         return self.first_minute if resolution == MINUTE else self.first_hour
 
 
 class _Answer(NamedTuple):
-    """What a query has found: work, and what a poll of all queues was to tell, or why it does not."""
+    """The result of a query: the work, and the poll of all queues, if one was wanted, or the error that it met."""
 
     work: MaintenanceWork
     poll: ShardPoll | UnknownError | None
@@ -77,7 +77,7 @@ class MaintenanceProbe:
     """Finds work for the monitor, and polls all queues.
 
     Args:
-        database: of the shard.
+        database: the shard's database.
         priority_levels: priorities are 1 to this.
     """
 
@@ -91,14 +91,14 @@ class MaintenanceProbe:
         self._within_ms: int | None = None
 
     async def find(self) -> MaintenanceWork:
-        """Return the first work of each kind; the verbs of the monitor, which come together, share one query."""
+        """Return the first work of each kind; calls that the monitor makes at the same time share one query."""
         return (await self._share()).work
 
     async def poll(self, within_ms: int) -> ShardPoll:
-        """Return the queues whose first job is due, or falls due within that time.
+        """Return the queues whose first job is due, or falls due within ``within_ms``.
 
         Raises:
-            UnknownError: the database has stopped the query, for instance, and found work all the same.
+            UnknownError: the poll failed, for instance because the database stopped the query.
         """
         self._within_ms = within_ms
         poll = (await self._share()).poll or (await self._share()).poll  # the first may have been under way
@@ -118,7 +118,7 @@ class MaintenanceProbe:
         if within_ms is not None:
             try:
                 return await self._read_all(within_ms)
-            except UnknownError as error:  # what polls are too long for keeps no claim from expiring
+            except UnknownError as error:  # a poll that takes too long must not keep claims from expiring
                 poll = error
         [row] = await self._database.rows(one_row(self._queries))
         return _Answer(MaintenanceWork(*row), poll)
@@ -148,4 +148,4 @@ class MaintenanceProbe:
     def _end(self, reading: asyncio.Task[_Answer]) -> None:
         self._reading = None
         if not reading.cancelled():
-            reading.exception()  # if all callers were cancelled, nobody else asks for it
+            reading.exception()  # if all callers were cancelled, nobody else retrieves it

@@ -1,8 +1,8 @@
 """Messages to jobs: they are stored with the job, and a sleeping job that waits for one becomes due.
 
-Who stores messages locks the jobs that they are for, in the order of ids, and the locks last until the commit. So the
-numbers of a job's messages have no gaps, and a job cannot fall asleep while a message that it waits for is on its way:
-what falls asleep changes the job first, and then looks whether the message is there.
+A transaction that stores messages first locks the jobs they are for, in the order of ids, until its commit. So the
+numbers of a job's messages have no gaps. Nor can a job fall asleep and miss a message that is being stored: the
+transaction that puts it to sleep changes the job first, and checks for the message afterwards.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from pinlater.server.backends.mysql.transaction import MysqlTransaction, Woken
 from pinlater.server.backends.search import Queue
 
 DELETED_AT_ONCE = 10_000
-"""A transaction deletes about so many messages at most."""
+"""A transaction deletes at most about this many messages."""
 
 
 Name = tuple[int, bytes]
-"""Job and name of messages."""
+"""Id of a job, and name of messages to it."""
 
 _Key = tuple[int, bytes, bytes]
-"""Job, name and id of a message."""
+"""Id of a job, and name and id of a message to it."""
 
 
 class Incoming(NamedTuple):
-    """A message that is to be stored.
+    """A message to be stored.
 
     Attributes:
-        job: that it is for.
-        queue_id: of this job; None: its descriptor was checked when it was stored.
-        message: what it says.
+        job: the job it is for.
+        queue_id: id of the job's queue; None: the descriptor needs no check.
+        message: the message.
     """
 
     job: JobDescriptor
@@ -52,12 +52,12 @@ class Incoming(NamedTuple):
 
     @property
     def key(self) -> _Key:
-        """What tells whether it is there."""
+        """What identifies the message among those that are stored."""
         return self.job.local_id, self.message.name.encode(), self.message.id.encode()
 
 
 class Inbox(NamedTuple):
-    """A job that messages are for, as long as it has not finished."""
+    """An unfinished job that messages are for."""
 
     id: int
     queue_id: int
@@ -68,22 +68,22 @@ class Inbox(NamedTuple):
     key: bytes | None
 
     def is_of(self, one: Incoming) -> bool:
-        """Return whether it is the job that a message is for."""
+        """Return whether the message's descriptor is that of this job."""
         return one.queue_id is None or (self.queue_id, self.priority) == (one.queue_id, one.job.priority)
 
     def is_woken(self, counts: Mapping[Name, int], now: int) -> bool:
-        """Return whether it sleeps, and one of its waits is fulfilled now that there are so many messages."""
+        """Return whether the job sleeps and one of its waits is fulfilled, given how many messages there are now."""
         if self.state != PENDING or self.waits_for is None or without_wait(self.run_after) <= now:
             return False
         return any(counts.get((self.id, name.encode()), 0) >= number for name, number in read_waits(self.waits_for))
 
 
 class Delivered(NamedTuple):
-    """What became of messages.
+    """The outcome of storing messages.
 
     Attributes:
-        are_there: whether each is with its job; False: the job is not there or has finished.
-        keys: of the jobs that were woken; to be given to ``let_next_through``.
+        are_there: for each message, whether its job has it; False: the job does not exist or has finished.
+        keys: keys of the jobs that were woken, for ``let_next_through``.
     """
 
     are_there: list[bool]
@@ -91,9 +91,9 @@ class Delivered(NamedTuple):
 
 
 async def deliver(transaction: MysqlTransaction, incoming: Sequence[Incoming]) -> Delivered:
-    """Store messages, in their order, and wake the jobs that wait for them; those that are there are not stored again.
+    """Store messages in order, except those that their jobs already have, and wake the jobs that wait for them.
 
-    What it changes is executed with the transaction's next statements.
+    The changes are executed with the transaction's next statements.
     """
     keys = [one.key for one in incoming]
     wanted = list(dict.fromkeys(keys))
@@ -126,14 +126,14 @@ def settle(
     stored: Mapping[int, int],
     queues: Mapping[int, str],
 ) -> Keys:
-    """Count the messages of jobs, and wake those whose sleep they end; return the keys of these, by id.
+    """Add to the message counts of jobs, and wake the jobs that waited; return the keys of the woken jobs, by id.
 
     Args:
-        transaction: stores the messages, and executes this with its next statements.
+        transaction: stores the messages, and executes these changes with its next statements.
         inboxes: the jobs, by id.
-        counts: how many messages they now have, of each name that some were stored of.
-        stored: how many were stored, by id of the job.
-        queues: names of the queues of the jobs, by id.
+        counts: how many messages the jobs have now, by job id and name.
+        stored: how many messages were stored, by job id.
+        queues: name of each job's queue, by job id.
     """
     transaction.later(*_count(transaction, stored))
     woken = [inbox for local_id in stored if (inbox := inboxes[local_id]).is_woken(counts, transaction.now)]
@@ -147,7 +147,7 @@ def _row(key: _Key, number: int, message: Message) -> bytes:
 
 
 def _count(transaction: MysqlTransaction, stored: Mapping[int, int]) -> Iterator[bytes]:
-    """Yield the statements that add to the number of messages that jobs have."""
+    """Yield the statements that add to the message counts of jobs."""
     ids: defaultdict[int, list[int]] = defaultdict(list)
     for local_id, count in stored.items():
         ids[count].append(local_id)
@@ -156,7 +156,7 @@ def _count(transaction: MysqlTransaction, stored: Mapping[int, int]) -> Iterator
 
 
 def _wake(transaction: MysqlTransaction, woken: Sequence[Inbox], queues: Mapping[int, str]) -> Keys:
-    """Let sleeping jobs be due; return the keys that some of them have."""
+    """Make sleeping jobs due; return the keys of those that have one, by id."""
     if woken:
         transaction.later(transaction.bind("wake_jobs", ids=sorted(inbox.id for inbox in woken), now=transaction.now))
     transaction.woken += [Woken(queues[inbox.id], inbox.queue_id, inbox.priority) for inbox in woken]
@@ -166,7 +166,7 @@ def _wake(transaction: MysqlTransaction, woken: Sequence[Inbox], queues: Mapping
 async def open_inboxes(
     transaction: MysqlTransaction, names: Collection[Name], *queries: bytes
 ) -> tuple[dict[int, Inbox], Counter[Name], list[StatementResult]]:
-    """Lock jobs; return them by id, how many messages they have of each name, and the results of further queries."""
+    """Lock jobs; return the unfinished ones by id, their message counts by name, and the results of more queries."""
     listed = list(names)
     found, counts, *others = await transaction.run(
         transaction.bind("inboxes", ids=sorted({job for job, _ in listed})),
@@ -187,12 +187,12 @@ class MysqlMessageCall(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """Bytes that they add to a transaction."""
+        """Bytes that the messages add to a transaction."""
         return sum(len(one.message.payload) + 500 for one in self.incoming)
 
 
 async def send_messages(database: Database, batch: CommitBatch[MysqlMessageCall, list[bool]]) -> None:
-    """Attempt to store the messages of a batch; the result of each call is whether the jobs have them."""
+    """Attempt to store the messages of a batch; the result of each call tells for each message if its job has it."""
     async with database.transaction() as transaction:
         delivered = await deliver(transaction, [one for call in batch.requests for one in call.incoming])
         if delivered.keys:
@@ -206,7 +206,7 @@ async def send_messages(database: Database, batch: CommitBatch[MysqlMessageCall,
 async def read_messages(
     database: Database, queue: Queue, job: JobDescriptor, name: str, after: int, *, limit: int, max_bytes: int
 ) -> list[ReceivedMessage]:
-    """Return up to ``limit`` messages of a job, in order, as many as fit into ``max_bytes``, but at least one."""
+    """Return up to ``limit`` messages numbered above ``after`` that fit into ``max_bytes``, but at least one."""
     bind = database.queries.bind
     values: dict[str, Value] = {"job": job.local_id, "name": name.encode(), "after": after}
 
@@ -226,18 +226,18 @@ async def read_messages(
 
 
 def waits_text(waits: Iterable[MessageWait]) -> bytes | None:
-    """Return what a job waits for, as it is stored."""
+    """Encode the waits of a job for its column; None if there are none."""
     listed = [list(wait) for wait in waits]
     return json.dumps(listed, separators=(",", ":")).encode() if listed else None
 
 
 def read_waits(stored: bytes | None) -> tuple[MessageWait, ...]:
-    """Return what a job waits for."""
+    """Decode the waits of a job."""
     return () if stored is None else tuple(MessageWait(name, number) for name, number in json.loads(stored))
 
 
 def delete_inboxes(transaction: MysqlTransaction, messages: Mapping[int, int]) -> None:
-    """Delete the messages of jobs that are deleted, given how many each has; later, if they are too many.
+    """Delete the messages of jobs about to be deleted, given how many each has; too many are left to the monitor.
 
     They are deleted with the transaction's next statements.
     """
@@ -254,7 +254,7 @@ def delete_inboxes(transaction: MysqlTransaction, messages: Mapping[int, int]) -
 
 
 async def delete_leftover_messages(database: Database, steps: int) -> None:
-    """Delete messages of jobs that had too many to be deleted with them, in up to so many transactions."""
+    """Delete messages that were too many to be deleted with their jobs, in up to ``steps`` transactions."""
 
     async def change(transaction: MysqlTransaction) -> bool:
         rows: list[tuple[Any, ...]] = await transaction.rows("deleted_inbox")

@@ -1,4 +1,4 @@
-"""What all shards of a MySQL store have in common."""
+"""The options of a MySQL store."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class MysqlOptions(NamedTuple):
 
     Attributes:
         priority_levels: priorities are 1 to this.
-        now_ms: a clock for tests; None: that of each database, which all its servers share.
+        now_ms: a clock for tests; None: the clock of each database, which all servers on it share.
         count_limit: counts stop at this number per priority.
-        regex_seconds: time limit for the body patterns of one call.
-        on_commit: is told of each transaction.
-        notifications: are called for jobs that were released without a call.
+        regex_seconds: time limit for searching bodies in one call.
+        on_commit: called after each transaction.
+        notifications: receives jobs that become claimable without a call for their queue: released or woken ones.
     """
 
     priority_levels: int

@@ -1,4 +1,4 @@
-"""Orphaned claims: nobody received their answers; their jobs are released as soon as the database answers."""
+"""Orphaned claims, whose dequeues got no answer: their jobs are released as soon as the database answers again."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ log.addFilter(LogRateLimit())
 
 
 class MysqlOrphanedClaims:
-    """Releases jobs that were or may have been claimed for a dequeue that was not answered.
+    """Releases jobs that were claimed, or may have been, for a dequeue that was not answered.
 
     Args:
-        database: of the shard.
-        on_commit: is told how many jobs were released.
-        on_release: is called with a queue that has jobs again.
+        database: the shard's database.
+        on_commit: receives how many jobs were released.
+        on_release: called with the queue once its jobs are released.
     """
 
     def __init__(
@@ -38,18 +38,18 @@ class MysqlOrphanedClaims:
         self._retries = RetryQueue()
 
     def add(self, queue: Queue, claim: bytes, ids: Sequence[int]) -> None:
-        """Release those of the jobs that the claim holds: IN_PROGRESS -> PENDING, no attempt spent."""
+        """Release the jobs that the claim still holds: IN_PROGRESS -> PENDING, no attempt spent."""
         self._retries.add(partial(self._release, queue, claim, sorted(ids)))
 
     async def close(self) -> None:
-        """Stop; jobs that were not released wait for the end of their leases."""
+        """Stop; jobs that were not released stay claimed until their leases expire."""
         await self._retries.close()
 
     async def _release(self, queue: Queue, claim: bytes, ids: Sequence[int]) -> None:
         began = time.perf_counter()
 
         async def change(transaction: MysqlTransaction) -> int:
-            # The transaction that claimed them may still be open on the server; it has locked them, so wait for it.
+            # The claiming transaction may still be open on the server, with these jobs locked; wait for its end.
             await transaction.rows("lock_jobs", ids=ids)
             release = transaction.bind("release_jobs", ids=ids, queue=queue.id, claim=claim, now=transaction.now)
             [done] = await transaction.run(release)

@@ -1,4 +1,4 @@
-"""Messages to jobs of other shards: they stay in the shard that they come from until the others have them."""
+"""Outgoing messages, to jobs on other shards: they stay on the shard they come from until they are delivered."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from pinlater.server.backends.sharded import OutgoingMessage
 _PAGE_MESSAGES, _PAGE_BYTES = 500, 4 * 1024 * 1024
 
 _ORIGIN = secrets.randbits(62)
-"""Stands for this process."""
+"""Identifies this process."""
 
 
 def leave_ends(transaction: MysqlTransaction, parent: JobDescriptor, ids: Sequence[int]) -> None:
-    """Leave messages for a parent on another shard, of the ends of jobs; they are stored with the next statements."""
+    """Leave messages about the ends of jobs for a parent on another shard; the next statements store them."""
     transaction.outgoing.add(parent.shard)
     shard = parent.shard.encode()
     transaction.later(transaction.bind("leave_ends", ids=ids, shard=shard, origin=_ORIGIN, now=transaction.now))
 
 
 async def shards(database: Database) -> set[str]:
-    """Return for which shards there are messages."""
+    """Return the shards for which there are messages."""
     return {shard.decode() for (shard,) in await database.rows(database.queries.bind("outgoing_shards"))}
 
 
 async def read(database: Database, shard: str, left_for_ms: int | None) -> list[OutgoingMessage]:
-    """Return a page of the messages for a shard, the oldest first: of this process, or all that are there so long."""
+    """Return a page of the messages for a shard: the oldest left by this process, or by any at least that long ago."""
     bind, name = database.queries.bind, shard.encode()
     if left_for_ms is None:
         find = bind("outgoing_sizes", shard=name, limit=_PAGE_MESSAGES, origin=_ORIGIN)
@@ -55,7 +55,7 @@ async def read(database: Database, shard: str, left_for_ms: int | None) -> list[
 
 
 async def forget(database: Database, messages: Sequence[OutgoingMessage]) -> None:
-    """Delete messages that their shard has."""
+    """Delete messages that have been delivered."""
     ids = sorted(int(message.number) for message in messages)
 
     async def change(transaction: MysqlTransaction) -> None:

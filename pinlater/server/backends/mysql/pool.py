@@ -16,8 +16,8 @@ class MysqlPool:
     """Lends connections, the most recently used first, and opens new ones up to a limit.
 
     Args:
-        endpoint: of the server.
-        size: most connections at once.
+        endpoint: the server.
+        size: most connections lent at once.
     """
 
     def __init__(self, endpoint: MysqlEndpoint, size: int) -> None:
@@ -30,7 +30,7 @@ class MysqlPool:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[MysqlConnection]:
-        """Lend a connection without an open transaction; the borrower ends its own, or closes the connection.
+        """Lend a connection with no open transaction; the borrower must end its own, or close the connection.
 
         Raises:
             ConnectFailed: none could be opened.
@@ -43,7 +43,7 @@ class MysqlPool:
                 self._note_answer()
             except ConnectionLost:
                 self._has_failed = True
-                self.close_idle()  # most of them broke as well
+                self.close_idle()  # most of them have probably broken as well
                 raise
             except BaseException:
                 self._has_failed |= not connection.is_open  # no answer came in time
@@ -75,7 +75,7 @@ class MysqlPool:
 
     @property
     def seconds_since_failure(self) -> float:
-        """Seconds since the server answered again after its last failure; 0: not yet, infinite: it never failed."""
+        """Seconds since the server recovered from its last failure; 0: it has not yet; infinite: it never failed."""
         return 0.0 if self._has_failed else self._now() - self._recovered_at
 
     @staticmethod
@@ -87,7 +87,7 @@ class MysqlPool:
         return self._idle.pop()[1] if self._idle else None
 
     def _close_stale(self) -> None:
-        """Close connections that servers or firewalls may have closed; the first has been idle for longest."""
+        """Close connections that servers or firewalls may have closed; the first has been idle longest."""
         while self._idle and self._now() - self._idle[0][0] >= self._idle[0][1].idle_seconds:
             self._idle.pop(0)[1].close()
 

@@ -1,8 +1,8 @@
 """The named statements of ``queries.sql``, and the binding of values.
 
-The driver cannot bind parameters of several statements in one packet, which is how the store saves round trips. So
-values are written as literals, only here; every connection has ``NO_BACKSLASH_ESCAPES``, under which the quote is the
-only special character of a literal.
+To save round trips, the store sends several statements in one packet, and the driver cannot bind parameters in those.
+So values are written as literals, and only here. Every connection sets ``NO_BACKSLASH_ESCAPES``, under which the quote
+is the only special character in a literal.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ Value = int | float | str | bytes | Sequence[int] | Sequence[bytes] | None
 """A value that a statement can take."""
 
 STATEMENT_BYTES = 1_000_000
-"""Largest INSERT statement of several rows; the server parses a statement as a whole."""
+"""Largest INSERT statement with several rows; the server parses a statement as a whole."""
 
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 _COMMENT = re.compile(r"--.*")
 _VALUE = re.compile(rb":(\w+)")
 _HAS_TO_UNDO = f"(LOCATE(X'{OPEN_SAGA.hex()}', body) > 0)"
-"""Whether a job has to undo what it did, by its body; one that is asked to stop ends when it has not."""
+"""Whether a job has something to undo, by its body; a job that is asked to stop and has nothing to undo ends."""
 _DATABASE = re.compile(r"[A-Za-z0-9_]{1,64}")
 
 
@@ -38,14 +38,14 @@ def text(value: str) -> bytes:
 
 
 def one_row(queries: Iterable[bytes]) -> bytes:
-    """Return one query for queries of a single value: its row has these values; NULL: such a query found nothing."""
+    """Combine single-value queries into one query whose row has their values, NULL where a query found nothing."""
     return b"SELECT (" + b"), (".join(queries) + b")"
 
 
 def with_last_row(rows: bytes, columns: int, queries: Sequence[bytes]) -> bytes:
-    """Return one query for ``rows`` with so many columns, and a last row that ``one_row`` would return.
+    """Return one query for the rows of ``rows``, which has ``columns`` columns, and then the row of ``one_row``.
 
-    The columns of that one come first; they are NULL in the others, as the others' are in it.
+    The columns of ``one_row`` come first. They are NULL in the other rows, and the columns of ``rows`` in the last row.
     """
     nothing, own = b", ".join([b"NULL"] * columns), b"NULL, " * len(queries)
     return b"SELECT %b rows_before.* FROM (%b) AS rows_before UNION ALL %b, %b" % (
@@ -57,7 +57,7 @@ def with_last_row(rows: bytes, columns: int, queries: Sequence[bytes]) -> bytes:
 
 
 def insertions(head: bytes, rows: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield statements that insert rows, none larger than ``STATEMENT_BYTES`` unless a row is."""
+    """Yield statements that insert rows, none larger than ``STATEMENT_BYTES`` unless a single row is."""
     written: list[bytes] = []
     size = 0
     for row in rows:
@@ -71,7 +71,7 @@ def insertions(head: bytes, rows: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _list(values: Sequence[int] | Sequence[bytes]) -> bytes:
-    """Return the items of a list: of numbers, for SQL or JSON; an empty list matches nothing."""
+    """Return the items of a list; numbers fit into SQL and JSON alike. An empty list matches nothing."""
     if values and isinstance(values[0], bytes):
         return b",".join(map(blob, values))  # type: ignore[arg-type]
     return ",".join(map(str, values)).encode() or b"null"
@@ -93,7 +93,7 @@ class Queries:
     """The statements for one database.
 
     Args:
-        database: its name.
+        database: name of the database.
     """
 
     def __init__(self, database: str) -> None:
@@ -113,7 +113,7 @@ class Queries:
         return list(self._pieces)
 
     def bind(self, name: str, /, **values: Value) -> bytes:
-        """Return a statement with its values; a missing value is a ``KeyError``."""
+        """Return a statement with its values bound; a missing value is a ``KeyError``."""
         pieces = self._pieces[name]
         if len(pieces) == 1:
             return pieces[0]
@@ -127,7 +127,7 @@ class Queries:
 
 
 def _with_shared_parts(texts: dict[str, str]) -> dict[str, str]:
-    """Return the statements by name, each with the parts that it shares with others."""
+    """Return the statements by name, with the parts that several of them share inserted."""
     parts = {name: texts.pop(name) for name in ("scan_columns", "ends_of_children")}
     for part, content in parts.items():
         texts = {name: text.replace(f"{{{part}}}", content) for name, text in texts.items()}
@@ -135,7 +135,7 @@ def _with_shared_parts(texts: dict[str, str]) -> dict[str, str]:
 
 
 def _in_both_orders(texts: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the statements by name; of a scan two: latest run_after first, and oldest first."""
+    """Yield the statements by name; a scan becomes two, latest run_after first and oldest first."""
     for name, text in texts.items():
         if "{order}" in text:
             yield name, _ordered(text, ">=", "<", "DESC")

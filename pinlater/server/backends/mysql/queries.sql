@@ -1,14 +1,14 @@
 -- Every statement that a MySQL shard runs. `{db}` is its database, `:name` a value: a number, a text, bytes, or a list.
--- Jobs given by id are found by the primary key (FORCE INDEX), never by a scan of another index; they are changed in the
--- order of ids, so that transactions wait for each other rather than deadlock. A DELETE ignores FORCE INDEX while the
--- optimizer takes the table for small: it scans all jobs, and waits for those that others have locked. So a DELETE joins
--- the ids, in that order. A SELECT obeys FORCE INDEX, but scans if it needs nothing but the id.
+-- Jobs given by id are found by the primary key (FORCE INDEX), never by a scan of another index. They are changed in id
+-- order, so that transactions wait for each other rather than deadlock. A DELETE ignores FORCE INDEX while the
+-- optimizer considers the table small: it scans all jobs, and waits for those that others have locked. So a DELETE
+-- joins the ids, in that order. A SELECT obeys FORCE INDEX, but scans if it needs nothing but the id.
 -- A locking scan also locks the index entries of the jobs it skips, and so blocks transactions that change these jobs.
--- So only one index of a job may be scanned with locks: jobs_in_order of PENDING jobs, by claims; jobs_by_moment of all
--- others, by the monitor. Other scans lock nothing; the statement that follows them does.
--- 4503599627370496 is WAITS_FOR_KEY_MS: a job with a key whose `run_after` is not below it waits for its key. Where
--- :has_keys is false, a job with a key is not expected: `state` becomes NULL, which the column rejects. So it is with
--- :has_parents, and jobs with a parent that finish.
+-- So each job may be scanned with locks by one index only: PENDING jobs by jobs_in_order, for claims; all others by
+-- jobs_by_moment, for the monitor. Other scans lock nothing; the statements that follow them do.
+-- 4503599627370496 is WAITS_FOR_KEY_MS: a job with a key and a `run_after` of at least this waits for its key. Where
+-- :has_keys is false, no job with a key is expected: for one that has a key, `state` becomes NULL, which the column
+-- rejects. :has_parents does the same for jobs with a parent that finish.
 
 -- name: begin
 START TRANSACTION
@@ -20,16 +20,16 @@ COMMIT
 ROLLBACK
 
 -- name: clock
--- What the clock shows, in milliseconds, when this is evaluated; NOW would be when the statement began. Sessions use UTC
--- (see session.py): with daylight saving time, this would be off by an hour for an hour of each year.
+-- The clock, in milliseconds, when this is evaluated; NOW would be the time at which the statement began. Sessions use
+-- UTC (see session.py): with daylight saving time, this would be off by an hour for one hour of each year.
 SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000 AS DOUBLE)
 
 -- name: clock_ahead
--- How far the time of the server that left the last record was ahead of the clock, in milliseconds.
+-- How far the server that stored the last record was ahead of the clock, in milliseconds.
 SELECT value FROM {db}.settings WHERE name = 'time_ahead'
 
 -- name: clock_seen
--- What the clock showed then.
+-- What the clock showed when that record was made.
 SELECT value FROM {db}.settings WHERE name = 'time_seen'
 
 -- name: store_clock_record
@@ -40,15 +40,15 @@ ON DUPLICATE KEY UPDATE value = VALUES(value)
 SELECT value FROM {db}.settings WHERE name = 'schema_version'
 
 -- name: lock_version
--- A row that no transaction locks for longer than a moment.
+-- A row that no transaction locks for more than a moment.
 SELECT value FROM {db}.settings WHERE name = 'schema_version' FOR UPDATE SKIP LOCKED
 
 -- name: try_to_write
--- Fails where nothing can be changed, and changes nothing elsewhere.
+-- Changes nothing, but fails where nothing can be changed.
 UPDATE {db}.settings SET value = value WHERE name = ''
 
 -- name: reserve_ids
--- A block of ids for one server; the statement's insert id is the block's end.
+-- A block of ids for one server; the insert id of the statement is the end of the block.
 UPDATE {db}.settings SET value = LAST_INSERT_ID(value + :count) WHERE name = 'next_job_id'
 
 -- name: queues
@@ -58,7 +58,7 @@ SELECT id, name FROM {db}.queues WHERE name IS NOT NULL
 INSERT INTO {db}.queues (name, created_at) VALUES (:name, :now) ON DUPLICATE KEY UPDATE id = id
 
 -- name: delete_queue
--- Removes its name, so that nobody finds it; the monitor deletes its jobs in pages.
+-- Removes the name, so that nobody finds the queue; the monitor deletes its jobs in pages.
 UPDATE {db}.queues SET name = NULL WHERE name = :name
 
 -- name: queue_settings
@@ -66,7 +66,7 @@ SELECT name, is_paused, jobs_per_second, max_running, shards, shards_by_load
 FROM {db}.queues WHERE name IS NOT NULL
 
 -- name: settings_of_queue
--- Locked, since they are changed next.
+-- Locks the row, which is changed next.
 SELECT is_paused, jobs_per_second, max_running, shards, shards_by_load FROM {db}.queues WHERE name = :name FOR UPDATE
 
 -- name: change_queue_settings
@@ -75,12 +75,12 @@ UPDATE {db}.queues SET is_paused = :is_paused, jobs_per_second = :jobs_per_secon
 WHERE name = :name
 
 -- name: share_queues
--- The queues that exist; they cannot be deleted until the transaction ends.
+-- The queues that exist; keeps them from being deleted until the transaction ends.
 SELECT id FROM {db}.queues FORCE INDEX (PRIMARY) WHERE id IN (:queues) AND name IS NOT NULL LOCK IN SHARE MODE
 
 -- name: present_queue
--- The value of queue_id in the first row of a queue that insert_jobs inserts: its id, and it cannot be deleted until the
--- transaction ends; NULL if it was deleted, which the column rejects.
+-- The value of queue_id in the first row that insert_jobs inserts for a queue: its id, or NULL if it was deleted, which
+-- the column rejects. Keeps the queue from being deleted until the transaction ends.
 SELECT id FROM {db}.queues FORCE INDEX (PRIMARY) WHERE id = :queue AND name IS NOT NULL LOCK IN SHARE MODE
 
 -- name: lock_queues
@@ -93,19 +93,19 @@ INSERT INTO {db}.jobs (id, queue_id, state, priority, run_after, moment, created
                        attempts_remaining, body_bytes, unique_key, custom_status, body) VALUES
 
 -- name: insert_jobs_with_parents
--- The same, if one of the jobs has a parent. Each column costs, even of NULL.
+-- The same, if any of the jobs has a parent. Each column costs time, even if it is NULL.
 INSERT INTO {db}.jobs (id, queue_id, state, priority, run_after, moment, created_at, updated_at, attempts_allowed,
                        attempts_remaining, body_bytes, unique_key, custom_status, body, parent_id, parent, parent_message,
                        parent_position) VALUES
 
 -- name: insert_linked_jobs
--- The same, if one of the jobs has a key, a result, a run time or a mark.
+-- The same, if any of the jobs has a key, a result, a run time or a cancellation mark.
 INSERT INTO {db}.jobs (id, queue_id, state, priority, run_after, moment, created_at, updated_at, attempts_allowed,
                        attempts_remaining, body_bytes, unique_key, custom_status, body, job_key, key_limit, key_rate, result,
                        is_cancelled, run_ms, parent_id, parent, parent_message, parent_position) VALUES
 
 -- name: lock_keys
--- keys.py appends the rows and `change_key_locks`. The rows are changed, see lock_claims.
+-- keys.py appends the rows and `change_key_locks`. The rows are changed for the reason given at lock_claims.
 INSERT INTO {db}.key_locks (id, changes) VALUES
 
 -- name: change_key_locks
@@ -119,45 +119,45 @@ DELETE FROM {db}.keyed_jobs USING JSON_TABLE('[:ids]', '$[*]' COLUMNS (id BIGINT
 STRAIGHT_JOIN {db}.keyed_jobs FORCE INDEX (PRIMARY) ON keyed_jobs.id = deletion.id
 
 -- name: insert_keyed_jobs_again
--- Those that are not finished, as they are now.
+-- Copies of those jobs that are not finished, as they are now.
 INSERT INTO {db}.keyed_jobs (id, queue_id, job_key, state, run_after, key_limit)
 SELECT id, queue_id, job_key, state, run_after, key_limit FROM {db}.jobs FORCE INDEX (PRIMARY)
 WHERE id IN (:ids) AND job_key IS NOT NULL AND state <= 1
 
 -- name: first_of_key
--- Whether the first job that waits for a key has a limit; nothing, if none waits.
+-- Whether the first job that waits for a key has a limit; no row if none waits.
 SELECT key_limit IS NOT NULL FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
 WHERE queue_id = :queue AND job_key = :key AND state = 0 AND run_after >= 4503599627370496
 ORDER BY run_after, id LIMIT 1
 
 -- name: running_of_key
--- As many as its limit at most. What servers of an earlier version have changed without the copy is seen here.
--- :place is that of the key among others whose rows are in the same result.
+-- At most as many as its limit. Joins the jobs, since servers of an earlier version change these without the copies.
+-- :place is the index of the key among the keys whose rows are in the same result.
 SELECT :place, 'running', COUNT(*), 0, NULL FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
 STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = keyed_jobs.id
 WHERE keyed_jobs.queue_id = :queue AND keyed_jobs.job_key = :key AND jobs.state = 1
   AND (keyed_jobs.state = 1 OR (keyed_jobs.state = 0 AND keyed_jobs.run_after < 4503599627370496))
 
 -- name: pending_of_key
--- Those that are let through: as many as its limit at most; without one, a dequeue's.
+-- How many jobs are let through: at most as many as the limit, or without one, as a dequeue takes.
 SELECT COUNT(*) FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
 STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = keyed_jobs.id
 WHERE keyed_jobs.queue_id = :queue AND keyed_jobs.job_key = :key AND keyed_jobs.state = 0
   AND keyed_jobs.run_after < 4503599627370496 AND jobs.state = 0
 
 -- name: waiting_for_key
--- The first jobs that wait for a key, with the time that they are due.
+-- The first jobs that wait for a key, with the times at which they are due.
 SELECT :place, 'waiting', id, run_after - 4503599627370496, key_limit FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
 WHERE queue_id = :queue AND job_key = :key AND state = 0 AND run_after >= 4503599627370496
 ORDER BY run_after, id LIMIT :limit
 
 -- name: scheduled_of_key
--- Those that are let through and not due.
+-- The jobs that are let through and not due yet.
 SELECT :place, 'scheduled', id, run_after, key_limit FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
 WHERE queue_id = :queue AND job_key = :key AND state = 0 AND run_after > :now AND run_after < 4503599627370496
 
 -- name: through_of_key
--- The first that are let through, with whether this transaction has changed them.
+-- The first jobs that are let through, and whether this transaction has changed them.
 SELECT :place, IF(jobs.updated_at = :now, 'ours', 'through'), jobs.id, jobs.run_after, jobs.key_limit
 FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
 STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = keyed_jobs.id
@@ -173,7 +173,7 @@ INSERT INTO {db}.key_rates (queue_id, job_key, rate, next_us) VALUES (:queue, :k
 ON DUPLICATE KEY UPDATE rate = :rate, next_us = :next_us
 
 -- name: keep_rates_of_jobs
--- Of PENDING jobs; a newer rate of their key stays.
+-- Stores the rates of PENDING jobs for their keys; a newer rate stays.
 INSERT IGNORE INTO {db}.key_rates (queue_id, job_key, rate, next_us)
 SELECT queue_id, job_key, key_rate, 0 FROM {db}.jobs FORCE INDEX (PRIMARY)
 WHERE id IN (:ids) AND job_key IS NOT NULL AND key_rate IS NOT NULL AND state = 0
@@ -182,7 +182,7 @@ WHERE id IN (:ids) AND job_key IS NOT NULL AND key_rate IS NOT NULL AND state = 
 SELECT next_us FROM {db}.key_rates FORCE INDEX (key_rates_in_order) ORDER BY next_us LIMIT 1
 
 -- name: idle_rates
--- Those that have held back nothing since :before.
+-- The rates that have held back nothing since :before.
 SELECT queue_id, job_key FROM {db}.key_rates FORCE INDEX (key_rates_in_order)
 WHERE next_us < :before ORDER BY next_us LIMIT :limit
 
@@ -193,7 +193,7 @@ DELETE FROM {db}.key_rates WHERE queue_id = :queue AND job_key = :key AND next_u
     WHERE keyed_jobs.queue_id = :queue AND keyed_jobs.job_key = :key)
 
 -- name: touch_rate_of_key
--- To be looked at again later.
+-- Puts off the next check of this rate.
 UPDATE {db}.key_rates FORCE INDEX (PRIMARY) SET next_us = :now_us
 WHERE queue_id = :queue AND job_key = :key AND next_us < :before
 
@@ -207,13 +207,12 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) LEFT JOIN {db}.failing_jobs FORCE INDEX (
 SET jobs.run_after = :run_after, failing_jobs.run_after = :run_after WHERE jobs.id IN (:ids) AND jobs.state = 0
 
 -- name: unique_jobs
--- The jobs that have these unique keys.
--- A job that was ever claimed has a lease.
+-- The jobs that have these unique keys. A job that was ever claimed has a claim_lease.
 SELECT unique_key, priority, id, created_at, claim_lease IS NOT NULL FROM {db}.jobs FORCE INDEX (jobs_by_key)
 WHERE queue_id = :queue AND unique_key IN (:keys)
 
 -- name: unique_periods
--- The keys that are taken for a time that is not over.
+-- The keys whose period has not ended.
 SELECT unique_key, priority, job_id FROM {db}.unique_periods FORCE INDEX (PRIMARY)
 WHERE queue_id = :queue AND unique_key IN (:keys) AND ends_at > :now
 
@@ -222,17 +221,17 @@ WHERE queue_id = :queue AND unique_key IN (:keys) AND ends_at > :now
 INSERT INTO {db}.unique_periods (queue_id, unique_key, priority, job_id, ends_at) VALUES
 
 -- name: replace_ended_periods
--- Appended to those rows. MySQL assigns from left to right, so the end, which is compared, comes last.
+-- Appended to those rows. MySQL assigns from left to right, so ends_at, which is compared, comes last.
 ON DUPLICATE KEY UPDATE priority = IF(ends_at <= :now, VALUES(priority), priority),
     job_id = IF(ends_at <= :now, VALUES(job_id), job_id), ends_at = IF(ends_at <= :now, VALUES(ends_at), ends_at)
 
 -- name: period_jobs
--- Locked, since the transaction has just inserted them.
+-- A locking read: the transaction has just inserted or locked these rows.
 SELECT job_id FROM {db}.unique_periods FORCE INDEX (PRIMARY)
 WHERE queue_id = :queue AND unique_key IN (:keys) FOR UPDATE
 
 -- name: doomed_jobs
--- What jobs have that are deleted next, in the same order of locks.
+-- What belongs to jobs that are about to be deleted; locks them in the order in which they are deleted.
 SELECT id, job_key, unique_key, parent_id, messages FROM {db}.jobs FORCE INDEX (PRIMARY)
 WHERE id IN (:ids) AND state = :state AND queue_id = :queue AND (:is_any OR priority = :priority) FOR UPDATE
 
@@ -244,11 +243,11 @@ SELECT queue_id, unique_key FROM {db}.unique_periods FORCE INDEX (unique_periods
 WHERE ends_at <= :now ORDER BY ends_at LIMIT :limit
 
 -- name: delete_expired_periods
--- By the primary key, in which order insert_periods locks them.
+-- By the primary key, in the order in which insert_periods locks the rows.
 DELETE FROM {db}.unique_periods WHERE queue_id = :queue AND unique_key IN (:keys) AND ends_at <= :now
 
 -- name: replace_job
--- A job that was never claimed.
+-- Only a job that was never claimed.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     body_bytes = :body_bytes,
     body = :body,
@@ -261,11 +260,11 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
 WHERE id = :id AND state = 0 AND claim_lease IS NULL
 
 -- name: free_keys
--- Started jobs give up their unique keys.
+-- Started jobs that give up their unique keys.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET unique_key = NULL WHERE id IN (:ids)
 
 -- name: stored_ids
--- The jobs that an attempt with an unknown outcome has stored.
+-- Which of these jobs an attempt with an unknown outcome has stored.
 SELECT id FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
 
 -- name: bucket
@@ -273,7 +272,7 @@ SELECT id FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
 SELECT value FROM {db}.settings WHERE name = CONCAT('bucket of queue ', :queue)
 
 -- name: create_bucket
--- Creates a full bucket, unless there is one.
+-- Creates a full bucket, unless one exists.
 INSERT INTO {db}.settings (name, value) VALUES (CONCAT('bucket of queue ', :queue), 0) ON DUPLICATE KEY UPDATE value = value
 
 -- name: update_bucket
@@ -285,7 +284,7 @@ UPDATE {db}.settings SET value = :spent_until WHERE name = CONCAT('bucket of que
 SELECT value FROM {db}.settings WHERE name = CONCAT('lock of queue ', :queue)
 
 -- name: create_queue_lock
--- Creates an expired lock, unless there is one.
+-- Creates an expired lock, unless one exists.
 INSERT INTO {db}.settings (name, value) VALUES (CONCAT('lock of queue ', :queue), 0) ON DUPLICATE KEY UPDATE value = value
 
 -- name: update_queue_lock
@@ -302,9 +301,9 @@ DELETE FROM {db}.settings WHERE name IN (CONCAT('bucket of queue ', :queue), CON
 SELECT 1 FROM {db}.queues WHERE id = :queue AND name IS NOT NULL
 
 -- name: lock_claims
--- One claim at a time over all servers, for queues that limit running jobs. It does not lock the queue's own row: a
--- server that is suspended while it holds that would block enqueues. The row is changed, so that a cluster whose nodes
--- do not see each other's locks detects a second claim at the commit.
+-- Allows one claim at a time over all servers, for queues that limit running jobs. It does not lock the queue's row,
+-- since a server that is suspended with that lock would block enqueues. It changes its row, so that a cluster whose
+-- nodes do not see each other's locks detects a second claim at the commit.
 INSERT INTO {db}.settings (name, value) VALUES (CONCAT('claims of queue ', :queue), 0)
 ON DUPLICATE KEY UPDATE value = value + 1
 
@@ -312,13 +311,13 @@ ON DUPLICATE KEY UPDATE value = value + 1
 SELECT COUNT(*) FROM {db}.jobs FORCE INDEX (jobs_in_order) WHERE queue_id = :queue AND state = 1
 
 -- name: pending_behind
--- When the first job of a priority falls due, from a run_after on, but for those to be skipped.
+-- When the first job of a priority falls due, starting at :start and behind the first :skipped jobs.
 SELECT run_after FROM {db}.jobs FORCE INDEX (jobs_in_order)
 WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after >= :start
 ORDER BY run_after LIMIT :skipped, 1
 
 -- name: size
--- The size of the shard's tables by the database's statistics.
+-- The size of the shard's tables, by the database's statistics.
 SELECT COALESCE(SUM(data_length + index_length), 0) FROM information_schema.tables
 WHERE table_schema = '{db}'
 
@@ -334,8 +333,8 @@ CROSS JOIN JSON_TABLE('[:levels]', '$[*]' COLUMNS (priority TINYINT PATH '$')) A
 WHERE queues.name IN (:names)
 
 -- name: due_queues
--- When the first job of each priority falls due, of all queues, if that is by :before. A queue without PENDING jobs costs
--- one look into the index.
+-- When the first job of each priority of each queue falls due, if that is at :before or earlier. A queue without
+-- PENDING jobs costs one index lookup.
 SELECT pending.name, (
     SELECT run_after FROM {db}.jobs FORCE INDEX (jobs_in_order)
     WHERE queue_id = pending.id AND state = 0 AND jobs.priority = levels.priority
@@ -365,8 +364,8 @@ WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after > :
 ORDER BY run_after LIMIT 1
 
 -- name: claimable_jobs
--- Locks due jobs, in order, from a run_after on; those that another claim has locked are skipped. Large bodies are read
--- once it is known whose jobs fit into the answers.
+-- Locks due jobs, in order, starting at :start; skips those that another claim has locked. Large bodies are read later,
+-- when it is known which jobs fit into the answers.
 SELECT id, body_bytes, attempts_allowed, attempts_remaining, created_at, run_after, IF(body_bytes > :small, NULL, body),
        job_key, failure_group IS NOT NULL
 FROM {db}.jobs FORCE INDEX (jobs_in_order)
@@ -406,7 +405,7 @@ WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
   AND (:is_any OR claim = :claim)
 
 -- name: succeed_with_results
--- The same, each with its result; those are in the order of the ids.
+-- The same, each with its result; the results are in the order of the ids.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY)
 SET state = IF((:has_keys OR job_key IS NULL) AND (:has_parents OR parent_id IS NULL), 2, NULL), moment = :now,
     updated_at = :now, unique_key = NULL, is_cancelled = 0, failure_group = NULL,
@@ -416,12 +415,13 @@ WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
   AND (:is_any OR claim = :claim)
 
 -- name: keep_run_times
--- Of jobs that have succeeded in this transaction; the times are in the order of the ids.
+-- For jobs that have succeeded in this transaction; the times are in the order of the ids.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET run_ms = ELT(FIELD(id, :ids), :times)
 WHERE id IN (:ids) AND state = 2 AND updated_at = :now AND queue_id = :queue AND (:is_any OR claim = :claim)
 
 -- name: fail_attempts
--- IN_PROGRESS -> PENDING at :retry_at, one attempt less; of jobs with attempts left that are not asked to stop.
+-- IN_PROGRESS -> PENDING at :retry_at with one attempt less, for jobs with attempts left; not for those that are asked
+-- to stop and have nothing to undo.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     state = IF(:has_keys OR job_key IS NULL, 0, NULL),
     run_after = IF(job_key IS NULL, :retry_at, LEAST(:retry_at, 4503599627370496 - 1)),
@@ -436,7 +436,8 @@ WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
   AND (:is_any OR claim = :claim) AND attempts_remaining > 1 AND NOT {is_to_end}
 
 -- name: fail_jobs
--- IN_PROGRESS -> FAILED after the last attempt, or after any attempt if :is_final or it is asked to stop; the claim stays.
+-- IN_PROGRESS -> FAILED after the last attempt, or after any attempt if :is_final, or if the job is asked to stop and
+-- has nothing to undo; the claim stays.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     state = IF((:has_keys OR job_key IS NULL) AND (:has_parents OR parent_id IS NULL), 3, NULL),
     moment = :now,
@@ -450,15 +451,15 @@ WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
   AND (:is_any OR claim = :claim) AND (:is_final OR attempts_remaining <= 1 OR {is_to_end})
 
 -- name: lock_jobs
--- Locks jobs in the order of ids, before several statements change them in other orders.
+-- Locks jobs in the order of ids, before statements change them in other orders.
 SELECT state FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) FOR UPDATE
 
 -- name: claims_of_jobs
 SELECT id, claim, is_cancelled FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND state = 1 AND queue_id = :queue
 
 -- name: checkpoint_job
--- One that is asked to stop and given back is FAILED, unless it has something to undo by the new body. One that is asked
--- sets the insert id.
+-- A job that is asked to stop and given back becomes FAILED, unless it has something to undo by its new body. A job
+-- that is asked to stop sets the insert id.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     body_bytes = IF(:has_body, :body_bytes, body_bytes),
     body = IF(:has_body, :body, body),
@@ -482,7 +483,7 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
 WHERE id = :id AND state = 1 AND queue_id = :queue AND priority = :priority AND claim = :claim
 
 -- name: keep_message
--- What a claimed job leaves for its later attempts, unless it is there; after lock_jobs.
+-- A message that a claimed job keeps for its later attempts, unless it has it already; after lock_jobs.
 INSERT INTO {db}.messages (job_id, name, number, message_id, kind, payload_bytes, payload)
 SELECT :id, :name, 1 + COALESCE((
     SELECT number FROM {db}.messages AS others FORCE INDEX (PRIMARY)
@@ -493,21 +494,21 @@ WHERE id = :id AND state = 1 AND queue_id = :queue AND priority = :priority AND 
     WHERE job_id = :id AND name = :name AND message_id = :message_id)
 
 -- name: drop_messages
--- Of a claimed job; after lock_jobs.
+-- Deletes messages of a claimed job; after lock_jobs.
 DELETE FROM {db}.messages WHERE job_id = :id AND name = :name AND EXISTS (
     SELECT 1 FROM {db}.jobs
     WHERE id = :id AND state = 1 AND queue_id = :queue AND priority = :priority AND claim = :claim)
 ORDER BY number LIMIT :limit
 
 -- name: wake_if_arrived
--- A job that was just given back is due if that many messages of the name have arrived.
+-- Makes a job that was just given back due, if :number messages of the name have arrived.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET run_after = :now
 WHERE id = :id AND state = 0 AND waits_for = :waits_for AND run_after > :now
   AND (:number <= 0 OR EXISTS (
       SELECT 1 FROM {db}.messages FORCE INDEX (PRIMARY) WHERE job_id = :id AND name = :name AND number = :number))
 
 -- name: renew_jobs
--- Renews leases, of one claim and priority. Sets the insert id if one is asked to stop.
+-- Renews the leases of jobs of one claim and priority. Sets the insert id if one of them is asked to stop.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY)
 SET moment = :now + claim_lease, updated_at = :now + IF(is_cancelled, 0 * LAST_INSERT_ID(id), 0)
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority AND claim = :claim
@@ -517,7 +518,8 @@ WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority 
 SELECT id, claim FROM {db}.jobs FORCE INDEX (jobs_in_order) WHERE queue_id = :queue AND state = 1
 
 -- name: release_jobs
--- IN_PROGRESS -> PENDING, no attempt spent, or FAILED if asked to stop; of one claim.
+-- IN_PROGRESS -> PENDING, no attempt spent, or FAILED if the job is asked to stop and has nothing to undo; for jobs of
+-- one claim.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     state = IF({is_to_end}, 3, 0),
     claim = IF({is_to_end}, claim, NULL),
@@ -554,18 +556,18 @@ SET is_cancelled = 1, failure_group = NULL, updated_at = :now,
 WHERE id IN (:ids)
 
 -- name: inboxes
--- The jobs that messages are for, if they have not finished; they stay as they are until the transaction ends.
+-- The unfinished jobs among those that messages are for; locks them until the transaction ends.
 SELECT id, queue_id, priority, state, run_after, waits_for, job_key FROM {db}.jobs FORCE INDEX (PRIMARY)
 WHERE id IN (:ids) AND state <= 1 FOR UPDATE
 
 -- name: message_counts
--- How many messages jobs have of names, and the places of these in :counted, which has texts in hexadecimal.
+-- For each (job, name) in :counted, its place there and how many such messages the job has. Names are in hexadecimal.
 SELECT place, (SELECT number FROM {db}.messages FORCE INDEX (PRIMARY)
                WHERE job_id = wanted.job AND name = UNHEX(wanted.name) ORDER BY number DESC LIMIT 1)
 FROM JSON_TABLE(:counted, '$[*]' COLUMNS (place FOR ORDINALITY, job BIGINT PATH '$[0]', name TEXT PATH '$[1]')) AS wanted
 
 -- name: known_messages
--- The places of messages in :wanted that jobs have already.
+-- The places in :wanted of the messages that their jobs already have.
 SELECT place FROM JSON_TABLE(:wanted, '$[*]' COLUMNS (
     place FOR ORDINALITY, job BIGINT PATH '$[0]', name TEXT PATH '$[1]', id TEXT PATH '$[2]')) AS wanted
 STRAIGHT_JOIN {db}.messages FORCE INDEX (messages_by_id)
@@ -579,7 +581,7 @@ INSERT INTO {db}.messages (job_id, name, number, message_id, kind, payload_bytes
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET messages = messages + :count WHERE id IN (:ids)
 
 -- name: wake_jobs
--- Jobs that are not due are, or wait for their keys as if they were; those that are keep their places.
+-- Makes jobs due that are not; those that wait for their keys go on waiting, as if due now. Due jobs keep their places.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) LEFT JOIN {db}.failing_jobs FORCE INDEX (PRIMARY) ON failing_jobs.id = jobs.id
 SET jobs.run_after = LEAST(
         jobs.run_after, :now + IF(job_key IS NOT NULL AND jobs.run_after >= 4503599627370496, 4503599627370496, 0)),
@@ -608,12 +610,12 @@ STRAIGHT_JOIN {db}.messages FORCE INDEX (PRIMARY) ON messages.job_id = deletion.
 INSERT INTO {db}.deleted_inboxes (job_id) VALUES
 
 -- name: touch_parents
--- Of those that may have more children.
+-- Only parents that may have more children.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET children = children + 1 WHERE id IN (:ids) AND state <= 1 AND NOT is_cancelled
 
 -- name: present_parent
--- The value of parent_id in the first row of a parent that insert_children inserts, after touch_parents: NULL if it may have
--- no more children, which the column rejects.
+-- The value of parent_id in the first row that insert_children inserts for a parent, after touch_parents: its id, or
+-- NULL if it may have no more children, which the column rejects.
 SELECT id FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id = :id AND state <= 1 AND NOT is_cancelled LOCK IN SHARE MODE
 
 -- name: able_parents
@@ -626,7 +628,7 @@ WHERE jobs.id IN (:ids) AND state <= 1 AND NOT is_cancelled
 INSERT INTO {db}.children (parent_id, id) VALUES
 
 -- name: insert_children_again
--- Those that were retried.
+-- Lists jobs again that were retried.
 INSERT IGNORE INTO {db}.children (parent_id, id)
 SELECT parent_id, id FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND parent_id IS NOT NULL AND state = 0
 
@@ -635,23 +637,23 @@ DELETE FROM {db}.children USING JSON_TABLE('[:ids]', '$[*]' COLUMNS (id BIGINT P
 STRAIGHT_JOIN {db}.children FORCE INDEX (PRIMARY) ON children.parent_id = :parent AND children.id = deletion.id
 
 -- name: parents_of_jobs
--- Of those on this shard.
+-- Only parents on this shard.
 SELECT parent_id FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND parent_id >= 0
 
 -- name: told_children
--- The jobs with a parent that have finished, or all if they are deleted next.
+-- The jobs with a parent that have finished, or all with a parent if they are about to be deleted.
 SELECT queue_id, parent_id, parent, parent_message, parent_position, id
 FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND parent_id IS NOT NULL AND (:is_deletion OR state >= 2)
 
 -- name: known_ends
--- Which of these positions a parent was told of; after inboxes.
+-- The positions that a parent has messages about already; after inboxes.
 SELECT wanted.position FROM JSON_TABLE('[:positions]', '$[*]' COLUMNS (position INT PATH '$')) AS wanted
 STRAIGHT_JOIN {db}.messages FORCE INDEX (messages_by_id)
     ON job_id = :parent AND messages.name = :name AND message_id = CAST(wanted.position AS BINARY)
 
 -- name: ends_of_children
--- What the following queries store of jobs: of one that has succeeded (1) its result, else the end of its status, if it
--- has failed (2), was cancelled (3) or is deleted next (4).
+-- The columns that the following statements store about jobs, with the kind of each end: for a job that has succeeded
+-- (1) its result; for one that has failed (2), was cancelled (3) or is about to be deleted (4) the end of its status.
 CAST(parent_position AS BINARY),
        CASE WHEN state = 2 THEN 1 WHEN state = 3 AND is_cancelled THEN 3 WHEN state = 3 THEN 2 ELSE 4 END,
        LENGTH(IF(state = 2, COALESCE(result, ''), CAST(RIGHT(custom_status, 4000) AS BINARY))),
@@ -660,7 +662,7 @@ FROM JSON_TABLE('[:ids]', '$[*]' COLUMNS (place FOR ORDINALITY, id BIGINT PATH '
 STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = told.id
 
 -- name: insert_ends
--- The messages to a parent, in the order of the jobs; :count of its messages came before.
+-- The messages to a parent, in the order of the jobs; it has :count messages of this name already.
 INSERT INTO {db}.messages (job_id, name, number, message_id, kind, payload_bytes, payload)
 SELECT :parent, :name, :count + told.place, {ends_of_children}
 
@@ -682,12 +684,12 @@ SELECT message_id FROM {db}.messages FORCE INDEX (PRIMARY) WHERE job_id IN (:ids
 SELECT DISTINCT shard FROM {db}.outgoing FORCE INDEX (outgoing_by_shard)
 
 -- name: outgoing_sizes
--- Of those of one server process.
+-- Messages left by one server process.
 SELECT id, payload_bytes FROM {db}.outgoing FORCE INDEX (outgoing_by_origin)
 WHERE shard = :shard AND origin = :origin ORDER BY id LIMIT :limit
 
 -- name: outgoing_left
--- The oldest of all.
+-- The oldest messages left by any process, up to :before.
 SELECT id, payload_bytes FROM {db}.outgoing FORCE INDEX (outgoing_by_shard)
 WHERE shard = :shard AND stored_at <= :before ORDER BY stored_at, id LIMIT :limit
 
@@ -710,7 +712,7 @@ SELECT COUNT(*) FROM (
 ) AS counted
 
 -- name: count_retrying
--- PENDING jobs whose last attempt failed; else as above.
+-- The same for PENDING jobs whose last attempt failed.
 SELECT COUNT(*) FROM (
     SELECT 1 FROM {db}.failing_jobs FORCE INDEX (failing_in_order)
     WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after BETWEEN :first AND :last
@@ -718,7 +720,7 @@ SELECT COUNT(*) FROM (
 ) AS counted
 
 -- name: count_failing
--- Jobs of a failure group, of all priorities; else as above.
+-- The same for jobs of a failure group, of all priorities.
 SELECT COUNT(*) FROM (
     SELECT 1 FROM {db}.failing_jobs FORCE INDEX (failing_by_group)
     WHERE queue_id = :queue AND failure_group = :failure_group AND state = :state AND run_after BETWEEN :first AND :last
@@ -726,15 +728,15 @@ SELECT COUNT(*) FROM (
 ) AS counted
 
 -- name: scan_columns
--- What the rows of the following queries have.
+-- The columns of the following queries.
 jobs.id, jobs.state, jobs.priority, attempts_allowed, attempts_remaining, custom_status, created_at, jobs.run_after,
        updated_at, claim, IF(:has_body, body, NULL), unique_key, jobs.queue_id, jobs.job_key, jobs.key_limit, key_rate, NULL,
        is_cancelled, parent, parent_message, parent_position, waits_for, jobs.failure_group, run_ms
 
 -- name: scan_jobs
--- After the position (:run_after, :id), until the run_after :end; queries.py makes two of it, for latest and for oldest run_after
--- first. The condition is spelled out, since no index is used to compare tuples; so jobs of the same run_after are also
--- found by the index.
+-- Jobs after the position (:run_after, :id), up to the run_after :end; queries.py makes two statements of it, one with
+-- the latest and one with the oldest run_after first. The condition is spelled out, since comparing tuples would not
+-- use the index; this way, jobs with the same run_after are found by the index, too.
 SELECT {scan_columns} FROM {db}.jobs FORCE INDEX (jobs_in_order)
 WHERE queue_id = :queue AND state = :state AND priority = :priority AND run_after {within} :end
   AND (run_after {behind} :run_after OR (run_after = :run_after AND id {behind} :id))
@@ -759,7 +761,7 @@ WHERE failing_jobs.queue_id = :queue AND failing_jobs.failure_group = :failure_g
 ORDER BY failing_jobs.run_after {order}, failing_jobs.id {order} LIMIT :limit
 
 -- name: scan_keyed
--- Those that share a key, and the one with this unique key.
+-- The jobs that share the key :key, and the one that has it as its unique key.
 (SELECT {scan_columns} FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
 STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = keyed_jobs.id
 WHERE keyed_jobs.queue_id = :queue AND keyed_jobs.job_key = :key AND keyed_jobs.state = :state AND jobs.state = :state
@@ -774,7 +776,8 @@ WHERE queue_id = :queue AND unique_key = :key AND state = :state AND NOT job_key
 ORDER BY run_after {order}, id {order} LIMIT :limit
 
 -- name: insert_failing_jobs
--- Those that have a group, as they are now; locked, since another transaction may claim one that this has not changed.
+-- Copies of those jobs that have a group, as they are now. Locks them, since another transaction may be claiming one
+-- that this transaction has not changed.
 INSERT INTO {db}.failing_jobs (id, queue_id, failure_group, state, priority, run_after)
 SELECT id, queue_id, failure_group, state, priority, run_after FROM {db}.jobs FORCE INDEX (PRIMARY)
 WHERE id IN (:ids) AND failure_group IS NOT NULL AND (state = 0 OR state = 3) LOCK IN SHARE MODE
@@ -785,13 +788,13 @@ DELETE FROM {db}.failing_jobs USING JSON_TABLE('[:ids]', '$[*]' COLUMNS (id BIGI
 STRAIGHT_JOIN {db}.failing_jobs FORCE INDEX (PRIMARY) ON failing_jobs.id = deletion.id
 
 -- name: delete_revived_jobs
--- Those that have no group any more.
+-- Only jobs that no longer have a group.
 DELETE FROM {db}.failing_jobs USING JSON_TABLE('[:ids]', '$[*]' COLUMNS (id BIGINT PATH '$')) AS deletion
 STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = deletion.id AND jobs.failure_group IS NULL
 STRAIGHT_JOIN {db}.failing_jobs FORCE INDEX (PRIMARY) ON failing_jobs.id = deletion.id
 
 -- name: set_failure_group
--- Of imported jobs.
+-- For imported jobs.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET failure_group = :failure_group WHERE id IN (:ids)
 
 -- name: kept_failure_groups
@@ -808,7 +811,7 @@ INSERT INTO {db}.failure_groups (queue_id, id, job, error, example, first_failed
 ON DUPLICATE KEY UPDATE last_failed_at = GREATEST(last_failed_at, VALUES(last_failed_at))
 
 -- name: failure_groups
--- Those that failed last; a queue has few.
+-- The groups that failed last; a queue has few groups.
 SELECT queue_id, id, job, error, example, first_failed_at, last_failed_at FROM {db}.failure_groups FORCE INDEX (PRIMARY)
 WHERE queue_id IN (:queues) ORDER BY last_failed_at DESC LIMIT :limit
 
@@ -822,7 +825,7 @@ SELECT COUNT(*) FROM (
 SELECT look_at FROM {db}.failure_groups FORCE INDEX (failure_groups_to_look_at) ORDER BY look_at LIMIT 1
 
 -- name: failure_groups_to_look_at
--- With whether they are empty, and how many groups the queue has.
+-- The groups to check, with whether each is empty and how many groups its queue has.
 SELECT queue_id, id, last_failed_at,
     NOT EXISTS (SELECT 1 FROM {db}.failing_jobs FORCE INDEX (failing_by_group)
         WHERE failing_jobs.queue_id = looked_at.queue_id AND failing_jobs.failure_group = looked_at.id),
@@ -832,7 +835,7 @@ FROM {db}.failure_groups AS looked_at FORCE INDEX (failure_groups_to_look_at)
 WHERE look_at <= :now ORDER BY look_at LIMIT :limit
 
 -- name: outdated_failing_jobs
--- Those of the first copies of a group that are not as their jobs.
+-- Those among the first copies of a group that differ from their jobs.
 SELECT copies.id FROM (
     SELECT id, state FROM {db}.failing_jobs FORCE INDEX (failing_by_group)
     WHERE queue_id = :queue AND failure_group = :failure_group AND state = :state ORDER BY run_after LIMIT :limit
@@ -850,7 +853,7 @@ UPDATE {db}.failure_groups FORCE INDEX (PRIMARY) SET look_at = :look_at WHERE qu
 DELETE FROM {db}.failure_groups WHERE queue_id = :queue
 
 -- name: failed_jobs
--- Jobs to retry, the oldest first, after a position; see scan_jobs.
+-- Jobs to retry, oldest first, after a position; see scan_jobs.
 SELECT id, run_after FROM {db}.jobs FORCE INDEX (jobs_in_order)
 WHERE queue_id = :queue AND state = 3 AND priority = :priority
   AND (run_after > :after_run_after OR (run_after = :after_run_after AND id > :after_id))
@@ -864,7 +867,7 @@ SET state = 0, attempts_remaining = :attempts, moment = NULL, updated_at = :now,
 WHERE id IN (:ids) AND state = 3 AND queue_id = :queue AND priority = :priority
 
 -- name: schedule_jobs
--- One that waits for an ordered key keeps its place. :is_put_off also those that were due earlier.
+-- A job that waits for an ordered key keeps its place. With :is_put_off, jobs due earlier than :run_after are put off.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY)
 SET updated_at = :now, run_after = :run_after + IF(job_key IS NOT NULL AND run_after >= 4503599627370496, 4503599627370496, 0)
 WHERE id IN (:ids) AND state = 0 AND queue_id = :queue AND priority = :priority
@@ -891,8 +894,8 @@ SELECT ends_at FROM {db}.unique_periods FORCE INDEX (unique_periods_ending) ORDE
 SELECT id FROM {db}.queues FORCE INDEX (queues_by_name) WHERE name IS NULL LIMIT 1
 
 -- name: expired_claims
--- Skips those that another server is ending. While this server's :age is below :quiet, claims whose lease is longer than
--- its age are spared.
+-- Skips claims that another server is ending. While this server's :age is below :quiet, claims with a lease longer than
+-- its age are left alone.
 SELECT id, queue_id, attempts_remaining <= 1 OR {is_to_end}, parent_id FROM {db}.jobs FORCE INDEX (jobs_by_moment)
 WHERE state = 1 AND moment <= :now AND (:age >= :quiet OR LEAST(claim_lease, :quiet) <= :age)
 ORDER BY moment LIMIT :limit FOR UPDATE SKIP LOCKED
@@ -911,7 +914,7 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
 WHERE id IN (:ids) AND state = 1
 
 -- name: finished_jobs
--- Jobs that finished before a moment; skips those that another server is deleting.
+-- Jobs that finished before :before; skips those that another server is deleting.
 SELECT id, queue_id, messages FROM {db}.jobs FORCE INDEX (jobs_by_moment)
 WHERE state = :state AND moment < :before
 ORDER BY moment LIMIT :limit FOR UPDATE SKIP LOCKED
@@ -937,7 +940,7 @@ DELETE FROM {db}.deleted_inboxes WHERE job_id = :job
 SELECT id FROM {db}.queues WHERE name IS NULL
 
 -- name: jobs_of_queue
--- Empty once all are deleted: no jobs are added to a queue without a name.
+-- Returns no rows once all jobs are deleted: no jobs are added to a queue without a name.
 SELECT id FROM {db}.jobs FORCE INDEX (jobs_in_order) WHERE queue_id = :queue LIMIT :limit
 
 -- name: unlocked_jobs
@@ -956,11 +959,11 @@ ON DUPLICATE KEY UPDATE reported_at = :now, expires_at = :expires_at, report_byt
 DELETE FROM {db}.reports WHERE worker_id = :worker
 
 -- name: expired_reports
--- Limited, as there may be many.
+-- Limited, since there may be many.
 SELECT worker_id FROM {db}.reports FORCE INDEX (reports_expiring) WHERE expires_at <= :now ORDER BY expires_at LIMIT :limit
 
 -- name: delete_expired_reports
--- By the primary key, in which order store_report locks them: by the other index, both might deadlock.
+-- By the primary key, as store_report locks the rows: with the other index, the two might deadlock.
 DELETE FROM {db}.reports WHERE worker_id IN (:workers) AND expires_at <= :now
 
 -- name: report_sizes
@@ -971,14 +974,14 @@ WHERE expires_at > :now ORDER BY expires_at DESC LIMIT :limit
 SELECT worker_id, report, reported_at FROM {db}.reports FORCE INDEX (PRIMARY) WHERE worker_id IN (:workers)
 
 -- name: insert_results
--- call_results.py appends the rows. A key that exists is a conflict.
+-- call_results.py appends the rows. A key that exists already is a conflict.
 INSERT INTO {db}.call_results (call_key, number, elsewhere, expires_at) VALUES
 
 -- name: call_results
 SELECT call_key, number, elsewhere, expires_at FROM {db}.call_results FORCE INDEX (PRIMARY) WHERE call_key IN (:keys)
 
 -- name: lock_result
--- A number below 0 means that there is no result yet: the call is executed for the first time.
+-- A number below 0 means that there is no result yet: this is the first execution of the call.
 INSERT INTO {db}.call_results (call_key, number, expires_at) VALUES (:key, -1, :expires_at)
 ON DUPLICATE KEY UPDATE number = number
 
@@ -990,7 +993,7 @@ SELECT call_key FROM {db}.call_results FORCE INDEX (call_results_expiring)
 WHERE expires_at <= :now ORDER BY expires_at LIMIT :limit
 
 -- name: delete_expired_results
--- By the primary key, in which order insert_results locks them.
+-- By the primary key, in the order in which insert_results locks the rows.
 DELETE FROM {db}.call_results WHERE call_key IN (:keys) AND expires_at <= :now
 
 -- name: store_listener
@@ -999,14 +1002,14 @@ VALUES (:listener, :host, :port, :secret, :expires_at)
 ON DUPLICATE KEY UPDATE host = :host, port = :port, secret = :secret, expires_at = :expires_at
 
 -- name: listeners
--- All of them, expired ones too: a row for each server process of the last moments.
+-- All of them, expired ones included: there is a row for each recent server process.
 SELECT listener, host, port, secret, expires_at FROM {db}.listeners ORDER BY listener
 
 -- name: delete_listeners
 DELETE FROM {db}.listeners WHERE listener IN (:listeners) AND expires_at <= :now
 
 -- name: lock_statistics
--- Completed by statistics.py. Locks rows in the order of their keys; those that are missing are there from then on.
+-- statistics.py appends rows and end. Locks rows in the order of their keys, and inserts those that are missing.
 INSERT INTO {db}.statistics (resolution, start, kind, queue, name, counts) VALUES
 
 -- name: locked_statistics
@@ -1016,7 +1019,7 @@ ON DUPLICATE KEY UPDATE counts = counts
 ON DUPLICATE KEY UPDATE counts = VALUES(counts)
 
 -- name: statistics_to_change
--- Of these queues, whatever the name.
+-- For these queues, whatever the name.
 SELECT queue, name, counts FROM {db}.statistics FORCE INDEX (PRIMARY)
 WHERE resolution = :resolution AND start = :start AND kind = :kind AND queue IN (:queues)
 
@@ -1035,7 +1038,7 @@ ON resolution = :resolution AND statistics.start = periods.start AND kind = :kin
 WHERE :is_any OR name = :name LIMIT :limit
 
 -- name: first_statistics
--- When the first period begins.
+-- When the first stored period begins.
 SELECT start FROM {db}.statistics FORCE INDEX (PRIMARY) WHERE resolution = :resolution ORDER BY start LIMIT 1
 
 -- name: forget_statistics

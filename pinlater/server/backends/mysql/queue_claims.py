@@ -1,4 +1,4 @@
-"""The claims of all queues of a shard: those of each queue go one transaction after the other."""
+"""The claims of all queues of a shard; those of one queue are made in one transaction at a time."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class QueueClaims:
     """Claims jobs of any queue.
 
     Args:
-        database: of the shard.
+        database: the shard's database.
         orphaned: releases jobs whose dequeue cannot be answered.
-        on_commit: is told of each transaction.
+        on_commit: called after each transaction.
     """
 
     def __init__(
@@ -30,17 +30,17 @@ class QueueClaims:
         self._database = database
         self._orphaned = orphaned
         self._on_commit = on_commit
-        # By queue and number of priorities that are claimed.
+        # By queue id and number of priority levels to claim.
         self._claimers: defaultdict[int, dict[int, Claimer]] = defaultdict(dict)
         self._commits: dict[tuple[int, int], GroupCommit[MysqlDequeueCall, Dequeued]] = {}
 
     @property
     def group_commits(self) -> Collection[GroupCommit[MysqlDequeueCall, Dequeued]]:
-        """Those that were used so far."""
+        """The group commits used so far, one for each queue and number of priority levels."""
         return self._commits.values()
 
     async def claim(self, at: Queue, call: MysqlDequeueCall) -> Dequeued:
-        """Claim jobs for a dequeue; if it is cancelled, they are released."""
+        """Claim jobs for a dequeue; if it is cancelled, the jobs are released."""
         claiming = self._commit_of(at).submit(call, call.limit)
         try:
             return await asyncio.shield(claiming)
@@ -49,7 +49,7 @@ class QueueClaims:
             raise
 
     def restart_scans(self, queue_id: int) -> None:
-        """Let claims scan from the start, since jobs may have come before their cursors."""
+        """Make the next claims scan from the start, since jobs may have come before their cursors."""
         for claimer in self._claimers.get(queue_id, {}).values():
             claimer.cursor.invalidate()
 

@@ -1,7 +1,7 @@
-"""Queue locks that expire, so that one dequeue at a time counts running jobs and claims, over all servers.
+"""Queue locks that expire, so that over all servers one dequeue at a time counts running jobs and claims.
 
-A lock is a row among the settings of the shard: the moment at which it expires. It holds no row lock of the database,
-so a server that dies delays the others until that moment, and no longer.
+A lock is a row in the shard's settings table: the moment at which it expires. It holds no row lock in the database, so
+a server that dies delays the others until that moment, and no longer.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pinlater.server.backends.search import Queue
 
 
 async def lock_queue(database: Database, queue: Queue, milliseconds: int) -> int | None:
-    """Lock a queue for a while. Return the token that unlocks it; None: it is locked already."""
+    """Lock a queue for a while. Return the token that unlocks it; None if it is locked already."""
 
     async def change(transaction: MysqlTransaction) -> int | None:
         rows = await transaction.rows("queue_lock", queue=queue.id)
         if not rows:
             await transaction.run(transaction.bind("create_queue_lock", queue=queue.id))
         was, now = rows[0][0] if rows else 0, transaction.now * 1000
-        # A lock that expires later than any lock can was made by a clock that was wrong.
+        # A lock that expires later than any lock can was made with a wrong clock.
         if now < was <= now + 2 * milliseconds * 1000:
             return None
         until = now + milliseconds * 1000 + secrets.randbelow(1000)  # unique, even within a millisecond

@@ -1,4 +1,4 @@
-"""The queues of a shard: any server may create or delete them, so they are cached for a moment only."""
+"""The queues of a shard; any server may create or delete them, so they are only cached briefly."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pinlater.server.backends.search import Queue
 from pinlater.server.backends.store import queue_not_found
 
 CACHE_SECONDS = 1.0
-"""A queue that another server has deleted may be read for so long. No jobs are stored or claimed: enqueues and claims
-check that it exists within their transactions."""
+"""How long a queue that another server has deleted may still be read. No jobs are stored in it or claimed from it:
+enqueues and claims check within their transactions that it exists."""
 
 
 class MysqlQueues:
     """Caches the names and ids of queues, and changes queues.
 
     Args:
-        database: of the shard.
+        database: the shard's database.
         priority_levels: priorities are 1 to this.
     """
 
@@ -47,12 +47,12 @@ class MysqlQueues:
         return known
 
     async def find(self, names: Sequence[str]) -> dict[str, Queue]:
-        """Return those of the queues that exist, by name."""
+        """Return the named queues that exist, by name."""
         await self._refresh(is_missing=any(name not in self._cache for name in names))
         return {name: self._cache[name] for name in names if name in self._cache}
 
     async def all(self) -> dict[str, Queue]:
-        """Return all present queues by name."""
+        """Return all queues by name, read after the call began."""
         await self._refresh(is_missing=True)
         return self._cache
 
@@ -63,7 +63,7 @@ class MysqlQueues:
 
     async def create(self, name: str) -> None:
         """Create a queue, unless it exists."""
-        async with self._database.time_limit(), self._changing:  # in the order of the calls
+        async with self._database.time_limit(), self._changing:  # changes are made in the order of the calls
             now = self._database.now_ms()
             statement = self._database.queries.bind("create_queue", name=name, now=now)
             await self._database.change(lambda transaction: transaction.run_and_commit(statement), is_repeatable=True)
@@ -112,7 +112,7 @@ class MysqlQueues:
         self._cache.pop(name, None)
 
     async def _refresh(self, *, is_missing: bool) -> None:
-        """Read all queues if the cache has expired or a queue is missing; calls that wait share one read."""
+        """Read all queues if the cache has expired or a queue is missing from it; waiting calls share one read."""
         called_at = asyncio.get_running_loop().time()
         async with self._database.time_limit(), self._refreshing:
             if not is_missing and called_at < self._expires_at:

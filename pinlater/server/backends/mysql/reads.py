@@ -24,7 +24,7 @@ from pinlater.server.backends.sharded import DuePriorities
 
 _BEGIN = -(2**63)
 _PAGE_BODIES = 50
-"""Bodies may be large: a page has so many, until one has shown that they are small."""
+"""Bodies may be large, so a page has this many jobs until one page has shown that they are small."""
 
 _SMALL_PAGE_BYTES = 100_000
 
@@ -59,7 +59,7 @@ async def lookup(
     *,
     include_result: bool,
 ) -> list[JobRecord | None]:
-    """Return the records in the order of ``jobs``, with ``body_bytes`` of bodies; None for those that do not exist."""
+    """Return the records in the order of ``jobs``, with the first ``body_bytes`` of each body; None: no such job."""
     ids = sorted({job.local_id for job in jobs if job.queue in queues})
     page_size = _PAGE_BODIES if body_bytes or include_result else STEP_JOBS
     values = {"body_bytes": body_bytes, "has_result": include_result}
@@ -108,7 +108,7 @@ def _record(database: Database, queue: Queue, row: Any) -> JobRecord:
 
 
 async def unfinished_children(database: Database, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
-    """Return up to ``limit`` jobs with these parents that have not finished and are not asked to stop."""
+    """Return up to ``limit`` children of these parents that have not finished and are not asked to stop."""
     ids = sorted({parent_number(parent, database.shard) for parent in parents})
     found: list[JobDescriptor] = []
     for start in range(0, len(ids), STEP_JOBS):
@@ -120,7 +120,7 @@ async def unfinished_children(database: Database, parents: Sequence[JobDescripto
 
 
 async def message_ids(database: Database, jobs: Sequence[JobDescriptor], name: str) -> set[str]:
-    """Return the ids of all messages of a name that some of these jobs have."""
+    """Return the ids of all messages with a name that any of these jobs has."""
     ids, found = sorted({job.local_id for job in jobs}), set[str]()
     for start in range(0, len(ids), STEP_JOBS):
         query = database.queries.bind("message_ids", ids=ids[start : start + STEP_JOBS], name=name.encode())
@@ -129,7 +129,7 @@ async def message_ids(database: Database, jobs: Sequence[JobDescriptor], name: s
 
 
 def _kind(search: JobSearch) -> str:
-    """Return by what the jobs are found: the end of the names of the statements."""
+    """Return the kind of search, which is the last part of the names of its statements."""
     if search.which.failure_group is not None:
         return "failing"
     if search.which.key is not None:
@@ -138,7 +138,7 @@ def _kind(search: JobSearch) -> str:
 
 
 def _values(search: JobSearch) -> dict[str, int | bytes | None]:
-    """Return what the statements of any kind are given."""
+    """Return the values that the statements of every kind take."""
     which = search.which
     key = None if which.key is None else which.key.encode()
     return {"queue": search.queue.id, "state": which.state, "failure_group": which.failure_group, "key": key}
@@ -157,7 +157,7 @@ async def count(database: Database, search: JobSearch, cap: int) -> int:
 
 
 async def _count_levels(database: Database, search: JobSearch, caps: Sequence[int]) -> list[int]:
-    """Return how many jobs match of each priority, up to its cap."""
+    """Return how many jobs of each priority match, up to its cap."""
     first, last = search.bounds
     values = _values(search) | {"first": first, "last": last}
     levels = zip(search.priorities, caps, strict=True)
@@ -174,7 +174,7 @@ async def size(database: Database) -> StoreSize:
 
 
 async def oldest_due(database: Database, search: JobSearch) -> int | None:
-    """Return when the oldest due job fell due; None: no job is due."""
+    """Return when the oldest due job fell due; None if no job is due."""
     queries = [
         database.queries.bind("pending_behind", queue=search.queue.id, priority=priority, start=_BEGIN, skipped=0)
         for priority in search.priorities
@@ -197,7 +197,7 @@ async def due_priorities(database: Database, queues: Sequence[str], levels: int)
 
 
 async def states_in_use(database: Database) -> dict[str, set[int]]:
-    """Return in which states each queue has jobs."""
+    """Return the states in which each queue has jobs."""
     rows = await database.rows(database.queries.bind("states_in_use"))
     return {name: {state for state, is_used in enumerate(used) if is_used} for name, *used in rows}
 
@@ -255,7 +255,7 @@ async def _matching(database: Database, search: JobSearch, limit: int, position:
 async def _pages(
     database: Database, search: JobSearch, priority: int, limit: int, position: Position | None, *, has_body: bool
 ) -> AsyncIterator[list[Any]]:
-    """Yield pages of rows; each page borrows a connection of its own, so that others get their turn."""
+    """Yield pages of rows; each page borrows a connection separately, so that other calls get their turn."""
     page_size = _PAGE_BODIES if has_body else min(limit, STEP_JOBS)
     while page_size:
         statement = _page_statement(database, search, priority, position, page_size, has_body=has_body)

@@ -1,4 +1,4 @@
-"""Worker reports: stored as they come, until they expire."""
+"""Worker reports, kept until they expire."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.records import MAX_REPORTS, KeptReport
 
 _MAX_EXPIRED = 100
-"""Expired reports that are removed at once."""
+"""Most expired reports to delete at once."""
 
 
 async def store_report(database: Database, worker_id: str, report: bytes, keep_ms: int) -> None:
-    """Replace the report of a worker, or remove it if ``keep_ms`` is 0; also remove some expired ones."""
+    """Replace the report of a worker, or delete it if ``keep_ms`` is 0; also delete some expired reports."""
     bind, now, worker = database.queries.bind, database.now_ms(), worker_id.encode()
     if keep_ms:
         change = bind(
@@ -20,7 +20,7 @@ async def store_report(database: Database, worker_id: str, report: bytes, keep_m
     else:
         change = bind("delete_report", worker=worker)
     [(expired, _, _), _] = await _run(database, bind("expired_reports", now=now, limit=_MAX_EXPIRED), change)
-    if expired:  # in a transaction that holds no other lock, or two of them might wait for each other
+    if expired:  # in a transaction with no other locks, or two such transactions might deadlock
         await _run(database, bind("delete_expired_reports", workers=[worker for (worker,) in expired], now=now))
 
 
@@ -44,7 +44,7 @@ async def read_reports(database: Database, max_bytes: int) -> list[KeptReport]:
         if not workers:
             return []
         [(rows, _, _)] = await connection.run(bind("reports", workers=workers))
-        by_worker = {row[0]: row for row in rows}  # one may have been removed meanwhile
+        by_worker = {row[0]: row for row in rows}  # one may have been deleted meanwhile
         ordered = (by_worker[worker] for worker in workers if worker in by_worker)
         return [KeptReport(worker.decode(), report, reported_at) for worker, report, reported_at in ordered]
 

@@ -1,6 +1,6 @@
-"""A check that a database locks rows and skips locked ones, which claims rely on.
+"""Check that a database locks rows and skips locked ones, as claims require.
 
-Some databases that speak MySQL's protocol accept the syntax and ignore it: two servers would claim the same job.
+Some databases that speak MySQL's protocol accept the syntax and ignore it; two servers would then claim the same job.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _ADVICE = (
 
 
 async def check_row_locks(connection: MysqlConnection, endpoint: MysqlEndpoint, queries: Queries) -> None:
-    """Lock a row, and check that another connection skips it.
+    """Lock a row and check that another connection skips it.
 
     Raises:
-        ConnectFailed: it does not.
+        ConnectFailed: it is not skipped.
     """
     try:
         rows = await _count_unlocked(connection, endpoint, queries)
@@ -32,12 +32,12 @@ async def check_row_locks(connection: MysqlConnection, endpoint: MysqlEndpoint, 
 
 
 async def _count_unlocked(connection: MysqlConnection, endpoint: MysqlEndpoint, queries: Queries) -> int:
-    """Return how many rows a second connection reads of the one that the first has locked."""
+    """Return how many rows a second connection still reads while the first has the only row locked."""
     lock = queries.bind("lock_version")
     _, locked = await connection.run(queries.bind("begin"), lock)
     try:
         if not locked.rows:
-            return 0  # another server runs this check at the same moment: its row was skipped
+            return 0  # skipped, since another server is running this check: row locks work
         other = await MysqlConnection.open(endpoint)
         try:
             [found] = await other.run(lock)

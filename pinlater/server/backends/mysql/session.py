@@ -1,4 +1,4 @@
-"""The start of a session: what a connection reads from its server, which servers it rejects, and what it sets."""
+"""Session setup: what a connection reads from its server, which servers it rejects, and which settings it makes."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any, NamedTuple
 
 LOCK_WAIT_SECONDS = 2
 STATEMENT_SECONDS = 4
-"""The server itself stops a statement after this time, so that statements nobody waits for end."""
+"""The server stops a statement after this time, so that statements nobody waits for end."""
 
 IDLE_IN_TRANSACTION_SECONDS = 5
-"""MariaDB rolls back a transaction that is idle for so long: this frees its locks even if this machine has crashed or
-hangs. No call takes longer than a few seconds."""
+"""MariaDB rolls back a transaction that is idle for this long, which frees its locks even if this machine has crashed
+or hangs. No call takes more than a few seconds."""
 
 IDLE_SECONDS = 300
 IDLE_SECONDS_MYSQL = 10
-"""The server closes a connection that is idle for so long. MySQL has no limit for idle transactions, so the limit for
-its connections has to be low."""
+"""The server closes a connection that is idle for this long. MySQL has no limit for idle transactions, so its limit for
+idle connections has to be low."""
 
 NETWORK_SECONDS = 10
-"""The server closes a connection that blocks for so long in the middle of a statement or an answer."""
+"""The server closes a connection that blocks for this long in the middle of a statement or an answer."""
 
 _VARIABLES = "'wsrep_on', 'group_replication_group_name', 'group_replication_single_primary_mode'"
 SERVER_INFO_QUERIES = (
@@ -47,7 +47,7 @@ class ServerInfo(NamedTuple):
     Attributes:
         version: version string.
         max_packet: ``max_allowed_packet``, in bytes.
-        variables: those of ``_VARIABLES`` that the server has.
+        variables: values of those ``_VARIABLES`` that the server has.
     """
 
     version: str
@@ -70,12 +70,12 @@ class ServerInfo(NamedTuple):
 
     @property
     def idle_seconds(self) -> float:
-        """Seconds after which it may close an idle connection."""
+        """Seconds after which the server may close an idle connection."""
         return IDLE_SECONDS if self.is_mariadb else IDLE_SECONDS_MYSQL
 
     @property
     def incompatibility(self) -> str:
-        """Why it cannot be a shard, and what to use instead; empty: it can."""
+        """Why the server cannot hold a shard, and what to use instead; empty if it can."""
         if "tidb" in self.version.lower():
             return (
                 "TiDB accepts SKIP LOCKED but ignores it, so two servers would claim the same job; use MariaDB 10.6 or "

@@ -81,10 +81,10 @@ class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
     """A shard in one database.
 
     Args:
-        name: of the shard.
-        pool: of its server.
-        database: name of its database; it is created if it does not exist.
-        options: of the store.
+        name: name of the shard.
+        pool: connections to its server.
+        database: name of its database, which is created if it does not exist.
+        options: options of the store.
         on_close: releases the pool.
     """
 
@@ -131,7 +131,7 @@ class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
 
     @property
     def waiting(self) -> int:
-        """Number of calls in group commits without a result."""
+        """Number of calls in group commits that have no result yet."""
         return sum(commit.waiting for commit in self._group_commits)
 
     @property
@@ -178,7 +178,7 @@ class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
         return await call_results.read_result(self._database, key)
 
     async def _with_queue(self, queue: str, call: Callable[[Queue], Awaitable[_T]]) -> _T:
-        """Make a call that checks its queue; repeat it once, if another server has created the queue again."""
+        """Make a call that checks its queue; if that is gone, retry once, as another server may have recreated it."""
         at = await self._queues.get(queue)
         try:
             return await call(at)
@@ -216,7 +216,7 @@ class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
         return await self._with_queue(queue, claim_from)
 
     def _notify_released(self, queue: Queue) -> None:
-        """Notify the broker of jobs that were released without a call."""
+        """Notify the broker of released jobs, which no call has asked for."""
         self._claims.restart_scans(queue.id)
         self._notifications.on_jobs(queue.name, None, [JobLocation(self.name)])
 
@@ -340,7 +340,7 @@ class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
         return results + periods + groups + rates
 
     async def poll_all(self, within_ms: int) -> ShardPoll:
-        """Return the queues whose first job is due, or falls due within that time; see ``PolledShard``."""
+        """Return the queues whose first job is due, or falls due within ``within_ms``; see ``PolledShard``."""
         return await self._probe.poll(within_ms)
 
     async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
@@ -350,7 +350,7 @@ class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
         return await reports.read_reports(self._database, max_bytes)
 
     async def meet(self, me: Listener, keep_ms: int) -> list[Listener]:
-        """Put a server into the list of those that listen for notifications; return the others."""
+        """Put a server into the list of servers that listen for notifications; return the others."""
         return await listeners.meet(self._database, me, keep_ms)
 
     async def close(self) -> None:

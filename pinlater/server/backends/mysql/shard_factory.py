@@ -1,4 +1,4 @@
-"""Creates MySQL shards; those on one server share its connection pool."""
+"""Creates MySQL shards; shards on the same server share its connection pool."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pinlater.server.backends.mysql.shard import MysqlShard
 from pinlater.server.backends.sharded import ShardSpec
 
 DATABASE_PREFIX = "pinlater_"
-"""The name of a shard's database is this and the shard's name."""
+"""A shard's database is named this plus the shard's name."""
 
 
 class MysqlShardFactory:
     """Creates the shards of one store.
 
     Args:
-        options: of all shards.
+        options: options of all shards.
         connections: most connections to one server.
         database_prefix: see ``DATABASE_PREFIX``.
     """

@@ -1,12 +1,12 @@
-"""The shard file of MySQL shards: the JSON of the original service.
+"""The shard file of a MySQL store, in the JSON format of the original service.
 
 ::
 
     {"pinlaterdb001": {"master": {"host": "db1", "port": 3306}, "slave": {"host": "db2", "port": 3306},
                        "user": "pinlater", "passwd": "...", "dequeueOnly": false}}
 
-The number at the end of a key is the shard's. Keys without the prefix are ignored, and ``slave`` is accepted but not
-used. ``tls`` is an addition: ``true``, or files, as in ``{"ca": "ca.pem", "cert": "our.pem", "key": "our.key"}``.
+The number at the end of a key is the shard's number. Keys without the prefix are ignored, and ``slave`` is accepted but
+not used. ``tls`` is an addition: ``true``, or files, as in ``{"ca": "ca.pem", "cert": "our.pem", "key": "our.key"}``.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def read_shards(content: bytes, file: Path, *, prefix: str, databases: int) -> l
     """Parse a shard file.
 
     Args:
-        content: of the file.
-        file: its name, for errors.
-        prefix: of the keys that are shards.
-        databases: shards per entry: the first is named by the entry's number, number ``k`` has ``d<k>`` appended.
+        content: content of the file.
+        file: name of the file, for errors.
+        prefix: prefix of the keys that are shards.
+        databases: shards per entry: the first is named by the entry's number, shard ``k`` after it has ``d<k>`` added.
 
     Raises:
-        ConfigError: it is not in the format, has no shard, or has two shards with the same number.
+        ConfigError: the file is not in the format, has no shard, or has two shards with the same number.
     """
     try:
         entries = msgspec.json.decode(content, type=dict[str, msgspec.Raw])

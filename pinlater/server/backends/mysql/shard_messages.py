@@ -1,4 +1,4 @@
-"""The verbs of a shard about messages to jobs, and about their children."""
+"""The verbs of a shard for messages to jobs, and for their children."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pinlater.server.backends.sharded import OutgoingMessage
 
 
 class MysqlMessages:
-    """The part of a shard that has to do with messages."""
+    """The part of a shard that handles messages."""
 
     _database: Database
     _queues: MysqlQueues

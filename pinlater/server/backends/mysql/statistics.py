@@ -1,4 +1,4 @@
-"""Statistics: locked, merged here and stored in one transaction."""
+"""Statistics: rows are locked, merged here and stored in one transaction."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _QUEUES_AT_ONCE = 20
 
 
 class MysqlStatistics:
-    """The part of a shard that keeps statistics."""
+    """The part of a shard that stores statistics."""
 
     _database: Database
     _probe: MaintenanceProbe

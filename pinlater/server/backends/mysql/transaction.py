@@ -22,11 +22,11 @@ class Woken(NamedTuple):
 
 
 class MysqlTransaction:
-    """Statements that are executed together or not at all; the first one begins it, in the same packet.
+    """Statements that are executed together or not at all; BEGIN is sent in the same packet as the first one.
 
     Attributes:
         now: its time in epoch milliseconds, the same for all its statements.
-        is_committing: whether the commit was sent, so that a lost connection leaves its outcome unknown.
+        is_committing: whether the commit was sent, so that a lost connection leaves the outcome unknown.
         woken: the sleeping jobs that it makes due.
         outgoing: the shards for whose jobs it leaves messages.
     """
@@ -42,11 +42,11 @@ class MysqlTransaction:
         self.outgoing: set[str] = set()
 
     def bind(self, name: str, /, **values: Value) -> bytes:
-        """Return a statement with its values; see ``Queries.bind``."""
+        """Return a statement with its values bound; see ``Queries.bind``."""
         return self._queries.bind(name, **values)
 
     def later(self, *statements: bytes) -> None:
-        """Let statements be executed before the next ones, or the commit, in the same packet."""
+        """Queue statements to be sent in one packet with, and before, the next ones or the commit."""
         self._later += statements
 
     async def run(self, *statements: bytes) -> list[StatementResult]:
@@ -64,7 +64,7 @@ class MysqlTransaction:
         self.is_committing = True
         if (
             not self._is_open and not self._later and len(statements) == 1
-        ):  # sessions use autocommit: it is a transaction by itself
+        ):  # sessions use autocommit, so a single statement is a transaction by itself
             return await self._connection.run(*statements)
         return (await self.run(*statements, self.bind("commit")))[:-1]
 
@@ -87,7 +87,7 @@ async def begin(connection: MysqlConnection, queries: Queries, now: int) -> Asyn
         yield transaction
         await transaction.commit()
     except asyncio.CancelledError:
-        connection.close()  # the server rolls back, and the cancelled caller need not wait for that
+        connection.close()  # the server rolls back, and the cancelled caller does not have to wait for it
         raise
     except BaseException:
         try:

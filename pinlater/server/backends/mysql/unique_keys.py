@@ -1,4 +1,4 @@
-"""Which new jobs of a transaction get their unique keys, and which are duplicates; for how long keys stay taken."""
+"""Which new jobs of a transaction get their unique keys, which are duplicates, and how long keys stay taken."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pinlater.server.backends.search import Queue
 from pinlater.server.backends.unique_keys import KeyHolder, key_holders, replaced
 
 Slot = tuple[int, int]
-"""Identity of a call, and index of a job there."""
+"""Identity of a call, and index of a job in it."""
 
 Duplicates = Mapping[Slot, str]
-"""Job that is not stored -> descriptor of the job that has its key."""
+"""A job that is not stored -> descriptor of the job that has its key."""
 
 
 class UniqueJob(NamedTuple):
-    """A new job with a unique key; one without ``content`` is imported, and meets unfinished jobs alone."""
+    """A new job with a unique key. Without ``content`` it is imported, and a duplicate only of unfinished jobs."""
 
     slot: Slot
     queue: Queue
@@ -35,13 +35,14 @@ class UniqueJob(NamedTuple):
 
 
 class Resolution(NamedTuple):
-    """What becomes of new jobs with unique keys.
+    """What to do with new jobs that have unique keys.
 
     Attributes:
-        duplicates: those that are not stored.
-        freed: ids of the started jobs that give up their keys.
-        contents: those that are stored with body, attempts and status of a later one.
-        replacements: stored jobs that get them, in this order: id, the later job, when it is due (None: as before).
+        duplicates: new jobs that are not stored.
+        freed: ids of started jobs that give up their keys.
+        contents: new jobs that are stored with the content of a later one in the batch.
+        replacements: jobs in the store that get the content of a new one, in order: id, the new job, and when it is due
+            (None: as before).
     """
 
     duplicates: dict[Slot, str]
@@ -51,10 +52,10 @@ class Resolution(NamedTuple):
 
 
 async def resolve(transaction: MysqlTransaction, jobs: Sequence[UniqueJob]) -> Resolution:
-    """Decide about each job in turn: stored jobs have keys, and so have those before it.
+    """Decide about each job in turn, given the keys of stored jobs and of the new jobs before it.
 
-    The holders are read without locks. Whether one was claimed does not change back, and if two servers give its key
-    away, the second one to insert it meets a conflict.
+    The holders are read without locks: a job that was ever claimed remains so, and if two servers give away the same
+    key, the second one to insert it meets a conflict.
     """
     holders = await _holders(transaction, jobs)
     resolution = Resolution({}, [], {}, [])
@@ -114,7 +115,7 @@ async def replace(transaction: MysqlTransaction, resolution: Resolution, queue_i
 
 
 async def _holders(transaction: MysqlTransaction, jobs: Iterable[UniqueJob]) -> dict[tuple[int, str], KeyHolder]:
-    """Return who has the keys of these jobs, by queue id and key."""
+    """Return the holders of these jobs' keys, by queue id and key."""
     wanted: dict[int, set[str]] = {}
     for job in jobs:
         wanted.setdefault(job.queue.id, set()).add(job.key)
@@ -134,9 +135,9 @@ async def _holders(transaction: MysqlTransaction, jobs: Iterable[UniqueJob]) -> 
 
 
 def statements(transaction: MysqlTransaction, resolution: Resolution, queue_ids: Sequence[int]) -> list[bytes]:
-    """Return the statements that change stored jobs, to be executed before the insertions.
+    """Return the statements that free keys of stored jobs, to be executed before the insertions.
 
-    They lock the queues first, as insertions do, so that nobody who locks queues waits for these jobs in turn.
+    They lock the queues first, as insertions do, so that no deadlock arises with a transaction that has locked a queue.
     """
     if not resolution.freed:
         return []
@@ -147,10 +148,10 @@ def statements(transaction: MysqlTransaction, resolution: Resolution, queue_ids:
 
 
 async def begin_periods(transaction: MysqlTransaction, jobs: Iterable[UniqueJob]) -> None:
-    """Let the keys of jobs that are stored stay taken for a time, where their rules ask for that.
+    """Begin periods in which keys stay taken, for the stored jobs whose rules ask for that.
 
     Raises:
-        TransactionConflict: another server has begun one since the keys were read.
+        TransactionConflict: another server has begun a period for a key since the keys were read.
     """
     by_queue: dict[int, list[UniqueJob]] = {}
     for job in jobs:
@@ -177,14 +178,14 @@ def _period_row(transaction: MysqlTransaction, job: UniqueJob) -> bytes:
 
 
 async def end_periods(transaction: MysqlTransaction, queue_id: int, keys: Iterable[bytes]) -> None:
-    """End the periods of the unique keys of unfinished jobs that are deleted next."""
+    """End the periods of the unique keys of unfinished jobs that are about to be deleted."""
     given = sorted(keys)
     if given:
         await transaction.run(transaction.bind("end_periods", queue=queue_id, keys=given))
 
 
 async def delete_expired_periods(database: Database, limit: int) -> int:
-    """Delete up to ``limit`` periods that are over. Return how many."""
+    """Delete up to ``limit`` periods that have ended. Return how many."""
     by_queue: dict[int, list[bytes]] = {}
     found = await database.rows_at(lambda now: database.queries.bind("expired_periods", now=now, limit=limit))
     for queue_id, key in found:
