@@ -1,4 +1,4 @@
-"""A store of several shards: what all such stores share, whatever database a shard is kept in."""
+"""A store of several shards: what all such stores share, whatever database holds a shard."""
 
 from pinlater.server.backends.sharded.poll_of_all import ShardPoll, poll_all
 from pinlater.server.backends.sharded.server_list import meet_servers

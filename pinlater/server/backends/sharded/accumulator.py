@@ -1,4 +1,4 @@
-"""The jobs that a dequeue has claimed so far, from the shards that it asked."""
+"""The jobs that a dequeue has claimed so far from the shards it asked."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pinlater.server.backends.sharded.merges import earliest
 
 
 class DequeueAccumulator:
-    """Adds the answers of shards up to one.
+    """Combines the answers of shards into one.
 
     Attributes:
-        jobs: in the order of the shards, each shard's in its own.
-        wanted: how many more may come.
-        free_bytes: how many more bytes the answer holds.
+        jobs: the jobs, shard by shard, each shard's in its order.
+        wanted: how many more jobs are wanted.
+        free_bytes: how many more bytes fit into the answer.
         last: the last answer that was added.
         has_more: whether more jobs may be due.
 
@@ -35,11 +35,11 @@ class DequeueAccumulator:
         self._lets_through = False
 
     def held_at(self, shard: str) -> list[DequeuedJob]:
-        """Return the jobs of one shard; the list goes on growing."""
+        """Return the list of jobs that one shard has handed out, to which the caller adds."""
         return self._held.setdefault(shard, [])
 
     def add(self, found: Dequeued) -> bool:
-        """Add the jobs that a shard handed out; return whether that is enough."""
+        """Add the jobs that a shard has handed out; return whether there are enough now."""
         self.last = found
         self.jobs += found.jobs
         self.wanted -= len(found.jobs)
@@ -52,8 +52,8 @@ class DequeueAccumulator:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more shards are asked."""
-        # The next shard hands out a job even if it does not fit: never ask with little left.
+        """Whether to ask no more shards."""
+        # The next shard hands out a first job even if it does not fit, so never ask with little space left.
         return self.wanted <= 0 or self.free_bytes < self._max_bytes / 2
 
     def expect(self, due_ms: int | None) -> None:
@@ -61,7 +61,7 @@ class DequeueAccumulator:
         self._next_due_ms = earliest((self._next_due_ms, due_ms))
 
     def dequeued(self) -> Dequeued:
-        """Return one answer of all shards."""
+        """Return the combined answer."""
         due_ms = None if self.has_more or self._is_held else self._next_due_ms
         has_more = self.has_more and not self._is_held
         return Dequeued(self.jobs, due_ms, has_more, self._is_held, self._lets_through)

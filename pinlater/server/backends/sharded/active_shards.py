@@ -1,4 +1,4 @@
-"""Which shards the new jobs of a queue go to: all, or as many as its settings say, in an order of the queue's own."""
+"""Which shards the new jobs of a queue go to: all, or as many as its settings say, in an order that the queue has."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class QueueShards(NamedTuple):
     """The shards that take new jobs, as one queue uses them.
 
     Attributes:
-        active: those that its new jobs go to, unhealthy ones included.
-        others: those that take them while none of the active ones does, in this order.
+        active: the shards that its new jobs go to, unhealthy ones included.
+        others: the shards that take new jobs while no active one does, in this order.
     """
 
     active: Sequence[ShardHandle]
@@ -24,7 +24,7 @@ class QueueShards(NamedTuple):
 
 
 class ActiveShards:
-    """Knows how many shards each queue uses, and which these are.
+    """Knows how many shards each queue uses, and which.
 
     Args:
         registry: the shards.
@@ -42,7 +42,7 @@ class ActiveShards:
         self._orders = {queue: order for queue, order in self._orders.items() if queue in self._counts}
 
     def of(self, queue: str) -> QueueShards | None:
-        """Return the shards of a queue; None if it uses all."""
+        """Return the shards of a queue; None if it uses all of them."""
         count = self._counts.get(queue)
         if count is None or count >= len(self._registry.enqueueable):
             return None
@@ -50,12 +50,12 @@ class ActiveShards:
         return QueueShards(order[:count], order[count:])
 
     def names(self, queue: str) -> tuple[str, ...]:
-        """Return the names of the active shards of a queue; none: all."""
+        """Return the names of the active shards of a queue; empty if it uses all."""
         found = self.of(queue)
         return () if found is None else tuple(handle.name for handle in found.active)
 
     def _order_of(self, queue: str) -> Sequence[ShardHandle]:
-        """Return all shards that take new jobs: more active ones are those before and the next, fewer the first."""
+        """Return all shards that take new jobs, in the queue's order: its active shards are the first ones."""
         handles = self._registry.enqueueable
         known = self._orders.get(queue)
         if known is None or known[0] is not handles:

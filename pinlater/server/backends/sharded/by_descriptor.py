@@ -1,4 +1,4 @@
-"""Calls about jobs that name their shard: split by descriptor, made at once, merged again."""
+"""Calls about jobs whose descriptors name their shards: split by shard, made concurrently, and merged."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _NO_CHANGE = Settled(0, 0)
 
 
 async def ack(group: ShardGroup, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]) -> Settled:
-    """Ack jobs on their shards; a shard that fails does not keep the others from it.
+    """Ack jobs on their shards; if a shard fails, the others still carry out theirs.
 
     Raises:
-        UnknownError: an ack names no shard that there is; the other acks were carried out.
-        ServiceError: of a shard; the other shards' acks were carried out.
+        UnknownError: an ack names a shard that does not exist; the other acks were carried out.
+        ServiceError: a shard failed; the other shards' acks were carried out.
     """
     done, failures = _by_shard(succeeded), _by_shard(failed)
 
@@ -44,8 +44,8 @@ async def checkpoint(group: ShardGroup, queue: str, checkpoints: Sequence[Stored
     """Apply checkpoints on the shards of their jobs.
 
     Raises:
-        UnknownError: a checkpoint names no shard that there is; nothing was changed.
-        ServiceError: of a shard; the other shards' checkpoints were carried out.
+        UnknownError: a checkpoint names a shard that does not exist; nothing was changed.
+        ServiceError: a shard failed; the other shards' checkpoints were carried out.
     """
     groups = _by_shard(checkpoints)
     for name in groups:
@@ -63,7 +63,7 @@ async def lookup(
     """Look up jobs on their shards; return records in the order of ``jobs``.
 
     Raises:
-        UnknownError: a descriptor names no shard that there is.
+        UnknownError: a descriptor names a shard that does not exist.
         ShardConnectionFailed: a shard does not answer, so it is unknown whether its jobs exist.
     """
     places: defaultdict[str, list[int]] = defaultdict(list)
@@ -84,11 +84,11 @@ async def lookup(
 
 
 async def cancel(group: ShardGroup, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
-    """Cancel jobs on their shards; shards without the queue have none of them.
+    """Cancel jobs on their shards; shards that lack the queue are skipped, unless all of them do.
 
     Raises:
-        UnknownError: a descriptor names no shard that there is; nothing was done.
-        ServiceError: of a shard; the other shards have done their part.
+        UnknownError: a descriptor names a shard that does not exist; nothing was done.
+        ServiceError: a shard failed; the other shards have done their part.
     """
     groups = _jobs_by_shard(jobs)
     handles = [group.registry.named(name) for name in groups]
@@ -111,11 +111,11 @@ async def cancel(group: ShardGroup, queue: str, jobs: Sequence[JobDescriptor], s
 async def count(
     registry: ShardRegistry, jobs: Sequence[JobDescriptor], call: Callable[[Shard, list[JobDescriptor]], Awaitable[int]]
 ) -> int:
-    """Change jobs on their shards; return how many. Without jobs all shards are asked, so that a missing queue shows.
+    """Change jobs on their shards; return how many. If no jobs are given, ask all shards, to notice a missing queue.
 
     Raises:
-        UnknownError: a descriptor names no shard that there is; nothing was done.
-        ServiceError: of a shard; the other shards have done their part.
+        UnknownError: a descriptor names a shard that does not exist; nothing was done.
+        ServiceError: a shard failed; the other shards have done their part.
     """
     groups = _jobs_by_shard(jobs)
     handles = [registry.named(name) for name in groups] or registry.healthy()
@@ -149,7 +149,7 @@ def _by_shard(items: Iterable[_I]) -> dict[str, list[_I]]:
 async def _merge_results(
     registry: ShardRegistry, call_at: Callable[[str], Call[Settled]], sizes: Mapping[str, int]
 ) -> Settled:
-    """Call the shards in ``sizes`` at once, which says how many jobs each call is about; add up the results."""
+    """Call the shards in ``sizes`` concurrently and add up the results; ``sizes`` is the number of jobs per shard."""
 
     async def one(name: str) -> Settled:
         return await registry.named(name).ask(call_at(name))
@@ -163,7 +163,7 @@ async def _merge_results(
     total = _NO_CHANGE
     error: BaseException | None = None
     for name, result in results.items():
-        if isinstance(result, QueueNotFound):  # the queue came to be elsewhere, and never held a job there
+        if isinstance(result, QueueNotFound):  # the queue exists on other shards, and never had a job on this one
             total = _sum(total, Settled(0, sizes[name]))
         elif isinstance(result, BaseException):
             error = error if isinstance(error, UnknownError) else result

@@ -1,4 +1,4 @@
-"""Dequeues over several shards: the highest priority of all shards first, then the next, within limits."""
+"""Dequeues over several shards: the highest priority on any shard first, then the next, within limits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HELD = Dequeued([], None, has_more=False, is_held=True)
 
 
 class DequeueOptions(NamedTuple):
-    """The arguments of a dequeue, see ``Store.dequeue_jobs``; ``others`` go to the shards as they came."""
+    """The arguments of a dequeue, see ``Store.dequeue_jobs``; ``others`` are passed to the shards unchanged."""
 
     queue: str
     limit: int
@@ -56,7 +56,7 @@ class ShardClaimer:
 
         Raises:
             QueueNotFound: all shards that answered lack the queue.
-            NoHealthyShards: none answered.
+            NoHealthyShards: no shard answered.
         """
         handles = self._group.registry.healthy()
         asked = self._covered(handles, wanted)
@@ -73,7 +73,7 @@ class ShardClaimer:
             return _HELD
 
     def _covered(self, handles: Sequence[ShardHandle], wanted: DequeueOptions) -> Sequence[ShardHandle]:
-        """Return the share of the shards that a dequeue is to ask, of those that new jobs go to as of the others."""
+        """Return the shards that a dequeue asks: its share of the queue's active shards, and of the others."""
         coverage, shards = wanted.claim.coverage, self._group.active_shards.of(wanted.queue)
         if shards is None:
             return handles[: max(covered(coverage, len(self._group.registry)), 1)]
@@ -82,7 +82,7 @@ class ShardClaimer:
         return [handle for some in (active, others) for handle in some[: max(covered(coverage, len(some)), 1)]]
 
     async def _count_running(self, queue: str, max_running: int) -> RunningLimit | None:
-        """Count the running jobs of a queue; None if a shard does not answer, since its running jobs count as well."""
+        """Count the running jobs of a queue; None if a shard does not answer, since its running jobs count, too."""
         try:
             return await RunningLimit.count(self._group.registry, queue, max_running)
         except ShardConnectionFailed as error:
@@ -94,7 +94,7 @@ class ShardClaimer:
         await self._locks.close()
 
     async def peek(self, queue: str, limit: int, max_bytes: int) -> list[DequeuedJob]:
-        """Return the jobs that a dequeue of all shards would claim; change nothing."""
+        """Return the jobs that a dequeue from all shards would claim; change nothing."""
         handles = self._group.registry.healthy()
         answers = await ask_all(handles, lambda shard: shard.peek_jobs(queue, limit, max_bytes=max_bytes))
         if len(answers) == 1:
@@ -114,7 +114,7 @@ class ShardClaimer:
             if not got.jobs:
                 raise
             log.warning("queue %s: a shard failed; the jobs of the others are handed out: %s", wanted.queue, error)
-        if got.is_full and wanted.claim.coverage < 1.0:  # there may be some on the shards that are not covered
+        if got.is_full and wanted.claim.coverage < 1.0:  # there may be more on the shards that were not asked
             got.has_more = True
         return got.dequeued()
 
@@ -134,29 +134,29 @@ class ShardClaimer:
     ) -> bool:
         """Claim the highest priority from all shards that have it, then the next; return whether that is enough.
 
-        If it is, what was not asked for is left, as far as is known; where time was short, it is unknown.
+        It also counts as enough if time runs out. ``got.has_more`` then tells whether shards may have more due jobs.
 
         Raises:
-            ServiceError: of a shard, after the others were asked; what they have handed out is in ``got``.
+            ServiceError: a shard failed; raised after the others were asked, and their jobs are in ``got``.
         """
         deadline = time.monotonic() + fan_out.PATIENCE_SECONDS
         failure, before = due.failure, due.all_arrivals()
         failed: set[ShardHandle] = set()
         for priority, handle in due.in_turn():
-            if handle in failed:  # if its answer was lost, what the claim has there is about to be released
+            if handle in failed:  # if its answer was lost, the jobs claimed there are about to be released
                 continue
             arrivals, levels = due.arrivals(handle), None if priority == ANY_PRIORITY else priority
             is_enough = False
             try:
                 is_enough = await self._ask([handle], levels, wanted, got, limit)
-            except ServiceError as error:  # of this shard, just now; the others may still have some
+            except ServiceError as error:  # only this shard failed; the others may still have jobs
                 failure = error
                 failed.add(handle)
                 self._group.due_priorities.forget(wanted.queue)
             else:
                 if not (is_enough and got.last.has_more):
                     due.exhausted(handle, priority, arrivals, got.last.next_due_ms)
-                if got.last.is_held or not wanted.others.get("want_next_due"):  # what the shard still has is unknown
+                if got.last.is_held or not wanted.others.get("want_next_due"):  # unknown what the shard still has
                     self._group.due_priorities.forget(wanted.queue)
             if is_enough or time.monotonic() > deadline:
                 got.has_more = got.has_more or not is_enough or due.has_left(before)
@@ -175,7 +175,7 @@ class ShardClaimer:
         got: DequeueAccumulator,
         limit: RunningLimit,
     ) -> bool:
-        """Claim priorities up to ``levels`` from one shard after the other; return whether that is enough."""
+        """Claim jobs of priorities up to ``levels`` from one shard after the other; return whether there are enough."""
         is_enough = False
 
         async def dequeue(shard: Shard) -> Dequeued:

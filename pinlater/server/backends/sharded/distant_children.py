@@ -1,9 +1,9 @@
-"""Children on other shards than their parents: those with a key are where that is, and of very many most spread.
+"""Children on other shards than their parents: those whose key puts them there, and most of a very large call's.
 
-The parent's shard remembers on which others there are such children, by messages to the parent, which no job reads. It
-does so before the first of them is stored, so a cancellation of the parent finds them all. One that comes between the
-check of the parent and the commit of its children is noticed by the second check. If the server dies before that, the
-call that stores them is made again, and checks again.
+The parent's shard records which other shards have such children, as messages to the parent that no job reads. It does
+so before the first child is stored there, so a cancellation of the parent finds all children. A second check, after the
+children are committed, notices a cancellation since the first. If the server dies before that check, the call that
+stores the children is made again, and checks again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pinlater.server.backends.store import parent_refused
 _J = TypeVar("_J", bound=NewJob | JobRecord)
 
 _SHARDS = "children on"
-"""Name of the messages to a parent whose ids are shards on which it has children."""
+"""Name of the messages to a parent whose ids are the shards on which it has children."""
 
 _CANCELLED = "cancelled with its parent\n"
 
@@ -38,14 +38,14 @@ async def store(group: ShardGroup, given: NewJobs[_J], call: StoreCall[_J]) -> l
 
     Args:
         group: the shards.
-        given: what to store.
+        given: the jobs to store.
         call: stores some of them on a shard.
 
     Raises:
-        EnqueueRejected: a parent is not there, has finished or is asked to stop.
-        UnknownError: there is no shard of a parent's name.
+        EnqueueRejected: a parent does not exist, has finished or is asked to stop.
+        UnknownError: a parent's descriptor names a shard that does not exist.
         NoHealthyShards: no shard takes jobs at present.
-        ServiceError: of a shard.
+        ServiceError: a shard failed.
     """
 
     async def admit_and_store(handle: ShardHandle, some: Sequence[_J], part: Once) -> list[str]:
@@ -58,18 +58,18 @@ async def store(group: ShardGroup, given: NewJobs[_J], call: StoreCall[_J]) -> l
 
 
 def _shards_by_name(parents: Iterable[Parent | None]) -> dict[str, str]:
-    """Return the shards of parents, by descriptor: they are few, and their children many."""
+    """Return the shards of parents, by descriptor; each is parsed once, as few parents have many children."""
     names = {parent.descriptor for parent in parents if parent is not None}
     return {name: JobDescriptor.parse(name).shard for name in names}
 
 
 async def admit(registry: ShardRegistry, parents: Iterable[Parent | None], shard: str) -> None:
-    """Let the parents of new jobs, those on other shards, remember that they have children on a shard.
+    """Record with parents on other shards that they have children on this one.
 
     Raises:
-        EnqueueRejected: a parent is not there, has finished or is asked to stop.
-        UnknownError: there is no shard of a parent's name.
-        ServiceError: of a shard.
+        EnqueueRejected: a parent does not exist, has finished or is asked to stop.
+        UnknownError: a parent's descriptor names a shard that does not exist.
+        ServiceError: a shard failed.
     """
     named = sorted({parent.descriptor for parent in parents if parent is not None})
     distant = [parent for parent in map(JobDescriptor.parse, named) if parent.shard != shard]
@@ -86,16 +86,16 @@ async def _admit(registry: ShardRegistry, parent: JobDescriptor, shard: str) -> 
 
 
 async def withdraw_refused(group: ShardGroup, parents: Sequence[Parent | None], stored: Sequence[str]) -> None:
-    """Cancel new jobs whose parents, on other shards, were cancelled while they were stored.
+    """Cancel new jobs whose parents, on other shards, were cancelled while the jobs were stored.
 
     Args:
         group: the shards.
-        parents: of the jobs that were stored.
-        stored: descriptors of these.
+        parents: parent of each job that was stored.
+        stored: descriptors of these jobs.
 
     Raises:
-        EnqueueRejected: there were some.
-        ServiceError: of a shard.
+        EnqueueRejected: a parent was cancelled.
+        ServiceError: a shard failed.
     """
     shards, children = _shards_by_name(parents), defaultdict[str, list[JobDescriptor]](list)
     for parent, name in zip(parents, stored, strict=True):
@@ -108,17 +108,17 @@ async def withdraw_refused(group: ShardGroup, parents: Sequence[Parent | None], 
 
 
 async def _is_able(handle: ShardHandle, parent: JobDescriptor) -> bool:
-    """Return whether a parent was not cancelled; one that has finished by itself leaves its children alone."""
+    """Return whether a parent was not cancelled; a parent that has finished otherwise leaves its children alone."""
     [record] = await handle.ask(lambda shard: shard.lookup_jobs([parent]))
     return record is None or not record.is_cancelled
 
 
 async def unfinished_children(group: ShardGroup, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
-    """Return children of jobs, up to ``limit`` in all, from the shards of these and from others where they have some.
+    """Return up to ``limit`` unfinished children of jobs, from the jobs' shards and others that have such children.
 
     Raises:
-        UnknownError: a descriptor names no shard that there is.
-        ServiceError: of a shard.
+        UnknownError: a descriptor names a shard that does not exist.
+        ServiceError: a shard failed.
     """
     names = {parent.shard for parent in parents}
     registry = group.registry

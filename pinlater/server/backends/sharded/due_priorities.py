@@ -1,8 +1,8 @@
-"""Which priorities of a queue each shard has due jobs of: read from the shards, and kept up to date for a while.
+"""Which priorities of a queue have due jobs on each shard: read from the shards, and kept up to date for a while.
 
-Whatever makes a job due is either recorded here, or makes what is known of its queue be forgotten: by this server, or
-by a notification of another one. If such a notification is lost, the next read finds the job; until then, jobs of
-another shard may be handed out before it. That a queue has no due jobs is never relied upon.
+Everything that makes a job due is either recorded here or drops the cached state of its queue, whether this server does
+it or another one sends a notification. If a notification is lost, the next read finds the job; until that read, jobs of
+other shards may be handed out before it. Nothing relies on the cache showing that a queue has no due jobs.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from pinlater.server.backends.sharded.shard_handle import ShardHandle
 from pinlater.server.backends.store import queue_not_found
 
 FRESH_SECONDS = 0.05
-"""What was read is used for so long, even if a job has fallen due since: where many do, dequeues share one read."""
+"""How long a read stays usable, even if another job has fallen due since. On busy queues, dequeues share one read."""
 
 ANY_PRIORITY = 127
-"""Stands for a job whose priority is unknown: as a bound, no priority is lower."""
+"""Stands for the priority of a job whose priority is unknown; as a bound, it includes all priorities."""
 
 
 @dataclass(slots=True)
@@ -35,12 +35,12 @@ class ShardPriorities:
     """The due priorities of a queue, shard by shard.
 
     Attributes:
-        fresh_until: until then they are used even if another job has fallen due, in monotonic seconds.
-        until: when they are too old to be used, in monotonic seconds.
+        fresh_until: until when they are usable even if another job has fallen due, in monotonic seconds.
+        until: when they become too old to use, in monotonic seconds.
         by_shard: due priorities by shard; those that turn out to be exhausted are removed.
-        next_due_ms: when the next job falls due of those that are not.
-        first_due_ms: when the first job fell due, or does; None: there is none.
-        failure: the error of a shard that refused to tell its priorities.
+        next_due_ms: when the next job that is not due yet falls due.
+        first_due_ms: when the first job fell due, or will; None: there is none.
+        failure: the error of a shard that refused to report its priorities.
     """
 
     fresh_until: float
@@ -63,7 +63,7 @@ class ShardPriorities:
         return sorted({priority for priorities in self.by_shard.values() for priority in priorities})
 
     def in_turn(self) -> Iterator[tuple[int, ShardHandle]]:
-        """Yield the priorities with due jobs, highest first, each with all shards that have it."""
+        """Yield (priority, shard) for all due jobs, highest priority first, the shards of one in random order."""
         for priority in self.priorities:
             for handle in self.owners(priority):
                 yield priority, handle
@@ -74,15 +74,18 @@ class ShardPriorities:
         self._arrivals[handle] += 1
 
     def arrivals(self, handle: ShardHandle) -> int:
-        """Return a number that changes whenever a job comes to a shard."""
+        """Return the shard's arrival counter, which changes whenever a job comes to it."""
         return self._arrivals[handle]
 
     def all_arrivals(self) -> dict[ShardHandle, int]:
-        """Return the numbers of all shards that change whenever a job comes there."""
+        """Return the arrival counters of all shards."""
         return {handle: self._arrivals[handle] for handle in self.by_shard}
 
     def has_left(self, before: Mapping[ShardHandle, int]) -> bool:
-        """Return whether a shard has due jobs; those that came after ``before`` have woken dequeues of their own."""
+        """Return whether a shard to which no job has come since ``before`` has due jobs.
+
+        Jobs that came later have woken other dequeues.
+        """
         return any(self.by_shard[handle] and self._arrivals[handle] == at for handle, at in before.items())
 
     def exhausted(self, handle: ShardHandle, priority: int, arrivals: int, next_due_ms: int | None) -> None:
@@ -90,8 +93,8 @@ class ShardPriorities:
 
         Args:
             handle: the shard.
-            priority: the last one that it has no jobs of.
-            arrivals: those when the shard was asked.
+            priority: the lowest priority of which it has no due jobs.
+            arrivals: its arrival counter when it was asked.
             next_due_ms: when its next job of these priorities falls due.
         """
         self.expect(next_due_ms)
@@ -104,10 +107,10 @@ class ShardPriorities:
 
 
 class DuePriorityMap:
-    """Reads the due priorities of queues, and keeps them.
+    """Reads and caches the due priorities of queues.
 
     Args:
-        keep_seconds: what was read is kept for so long.
+        keep_seconds: how long to keep what was read.
         now_ms: the clock of the store.
     """
 
@@ -118,7 +121,7 @@ class DuePriorityMap:
         self._changed_during_read: list[set[str]] = []
 
     def get(self, queue: str, handles: Sequence[ShardHandle]) -> ShardPriorities | None:
-        """Return what is known, if it is of exactly these shards, and not nothing."""
+        """Return the cached priorities of a queue, if they are of exactly these shards and not empty."""
         known = self._valid(queue)
         if known is None or known.by_shard.keys() != set(handles):
             return None
@@ -141,8 +144,8 @@ class DuePriorityMap:
         """Read the due priorities of a queue from these shards.
 
         Raises:
-            QueueNotFound: all that answered lack the queue.
-            NoHealthyShards: none answered.
+            QueueNotFound: all shards that answered lack the queue.
+            NoHealthyShards: no shard answered.
         """
         found = await self.read_all([queue], handles)
         if queue not in found:
@@ -151,10 +154,10 @@ class DuePriorityMap:
         return found[queue]
 
     async def read_all(self, queues: Sequence[str], handles: Sequence[ShardHandle]) -> dict[str, ShardPriorities]:
-        """Read the due priorities of queues, without those that do not exist; one query a shard.
+        """Read the due priorities of those queues that exist, with one query per shard.
 
         Raises:
-            NoHealthyShards: none answered.
+            NoHealthyShards: no shard answered.
         """
         changed: set[str] = set()
         self._changed_during_read.append(changed)
@@ -167,7 +170,7 @@ class DuePriorityMap:
                 return await shard.due_priorities(queues)
             except (QueueNotFound, ShardConnectionFailed):
                 raise
-            except ServiceError as error:  # a refusal of one shard hides no job of the others
+            except ServiceError as error:  # one shard's refusal must not hide the jobs of the others
                 failure = error
                 return {}
 
@@ -191,9 +194,9 @@ class DuePriorityMap:
         """Record new jobs of a queue.
 
         Args:
-            queue: of the jobs.
+            queue: queue of the jobs.
             due_ms: when the first of them falls due, in epoch milliseconds; None: now.
-            locations: where they are, if they are due; without any, what is known of the queue is forgotten.
+            locations: where the jobs are, if they are due; if empty, the cached state of the queue is dropped.
         """
         for changed in self._changed_during_read:
             changed.add(queue)
@@ -210,7 +213,7 @@ class DuePriorityMap:
             del self._known[queue]
             return
         for handle, priority in added:
-            if handle is None:  # a shard that this server does not know, or leaves alone
+            if handle is None:  # a shard that this server does not know, or considers unhealthy
                 self._known.pop(queue, None)
             else:
                 known.arrived(handle, priority)
@@ -229,7 +232,7 @@ class DuePriorityMap:
 
     @contextmanager
     def trying(self, queue: str) -> Iterator[None]:
-        """Forget a queue if what is done within fails: some shards may have done their part of it."""
+        """Drop the cached state of a queue if the block fails, since some shards may have done their part."""
         try:
             yield
         except BaseException:
@@ -237,13 +240,13 @@ class DuePriorityMap:
             raise
 
     def forget(self, queue: str) -> None:
-        """Forget what is known of a queue: jobs of it may have become due."""
+        """Drop the cached state of a queue, as some of its jobs may have become due."""
         for changed in self._changed_during_read:
             changed.add(queue)
         self._known.pop(queue, None)
 
     def forget_all(self) -> None:
-        """Forget all queues: notifications may have been lost."""
+        """Drop the cached state of all queues, as notifications may have been lost."""
         for queue in list(self._known):
             self.forget(queue)
 

@@ -1,4 +1,4 @@
-"""Calls of several shards: all at once, or one after the other until there is enough."""
+"""Calls to several shards: all at once, or one after the other until there is enough."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pinlater.server.backends.sharded.shard_handle import ShardHandle
 _T = TypeVar("_T")
 
 PATIENCE_SECONDS = 1.5
-"""After this time, no further shard is asked by the same call, which so ends within 10 s whatever the shards do."""
+"""After this time, a call asks no further shard, so that it ends within 10 s whatever the shards do."""
 
 _LATE = ShardConnectionFailed("the shard did not answer in time")
 
@@ -33,13 +33,13 @@ async def ask_all(
     Args:
         handles: the shards.
         call: makes the call.
-        patience: seconds after which answers are no longer waited for.
-        refusals: gets what shards refused; None: it is raised.
+        patience: seconds to wait for answers; None: no limit.
+        refusals: collects the errors with which shards refuse the call; None: the first of them is raised.
 
     Raises:
-        QueueNotFound: all that answered lack the queue.
-        NoHealthyShards: none answered.
-        ServiceError: what a shard refused; with ``refusals``, only if no other has answered.
+        QueueNotFound: all shards that answered lack the queue.
+        NoHealthyShards: no shard answered.
+        ServiceError: a shard refused; with ``refusals``, only if no other shard has answered.
     """
     asked = list(handles)
     results = await _results([handle.ask(call) for handle in asked], patience)
@@ -66,7 +66,7 @@ async def _results(calls: Sequence[Coroutine[Any, Any, _T]], patience: float | N
         return await asyncio.gather(*calls, return_exceptions=True)
     tasks = [asyncio.ensure_future(call) for call in calls]
     _, late = await asyncio.wait(tasks, timeout=patience)
-    for task in late:  # it goes on: its end counts for the health of the shard
+    for task in late:  # it goes on, since its outcome counts for the health of the shard
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return [_LATE if task in late else task.exception() or task.result() for task in tasks]
 
@@ -79,14 +79,14 @@ async def ask_in_turn(
     passing: type[ShardConnectionFailed] = ShardConnectionFailed,
     is_long: bool = False,
 ) -> None:
-    """Call one shard after the other, until an answer is enough; shards that give none are as in ``ask_all``.
+    """Call one shard after the other until there is enough; errors for lack of an answer are those of ``ask_all``.
 
     Args:
-        handles: the shards; when one was slow, the rest are not called any more.
-        call: makes the call; it may want less each time.
+        handles: the shards; once the time is up, the remaining ones are not called.
+        call: makes the call; it may ask for less each time.
         is_enough: receives each answer; returns whether it was the last one wanted.
         passing: errors after which the next shard is called; others are raised.
-        is_long: the call may take long, so that only the time of those that do not answer counts.
+        is_long: the call may take long, so time spent on shards that answer does not count.
     """
     missing: QueueNotFound | None = None
     is_answered = False

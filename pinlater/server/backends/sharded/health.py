@@ -1,14 +1,14 @@
-"""Health of a shard: judged by its latest calls."""
+"""Health of a shard, judged by its latest calls."""
 
 from __future__ import annotations
 
 from collections import deque
 
 WINDOW = 20
-"""Calls that count."""
+"""How many of the latest calls count."""
 
 MAX_FAILURES_IN_A_ROW = 3
-"""After so many failures in a row, a shard is unhealthy."""
+"""After this many failures in a row, a shard is unhealthy."""
 
 
 class Health:
@@ -29,7 +29,7 @@ class Health:
     def record(self, *, is_success: bool) -> None:
         """Record the outcome of a call."""
         if is_success and not self._failures:
-            return  # nothing to outweigh: the usual case
+            return  # no failures to outweigh: the usual case
         if len(self._outcomes) == WINDOW:
             self._failures -= not self._outcomes[0]
         self._outcomes.append(is_success)
@@ -38,7 +38,7 @@ class Health:
         self.is_healthy = self._in_a_row < MAX_FAILURES_IN_A_ROW and self._failures <= WINDOW // 2
 
     def recover(self) -> None:
-        """Start anew: the shard answers again."""
+        """Start afresh, as the shard answers again."""
         self._outcomes.clear()
         self._in_a_row = self._failures = 0
         self.is_healthy = True

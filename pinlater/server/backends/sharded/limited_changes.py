@@ -1,4 +1,4 @@
-"""Changes of up to a limit of jobs: shard after shard, until there are enough."""
+"""Changes of up to a limited number of jobs: shard after shard, until the limit is reached."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pinlater.server.backends.sharded.shard_registry import ShardRegistry
 
 
 class LimitedChange(NamedTuple):
-    """The most jobs of a queue that a call may change, on all shards together."""
+    """How many jobs of a queue a call may change, over all shards."""
 
     queue: str
     limit: int
@@ -24,11 +24,11 @@ class LimitedChange(NamedTuple):
 
 
 Change = Callable[[Shard, int], Awaitable[int]]
-"""Changes up to a number of jobs on a shard; returns how many it has changed there, with a key now and before."""
+"""Changes up to a number of jobs on a shard; returns how many, including earlier calls with the same key."""
 
 
 async def up_to(registry: ShardRegistry, which: LimitedChange, change: Change) -> int:
-    """Change jobs up to the limit; return how many, with those that an earlier call with the same key changed.
+    """Change jobs up to the limit; return how many, including those that earlier calls with the same key changed.
 
     Raises:
         ShardConnectionFailed: it is unknown what a shard has done; the call may be sent again with its key.
@@ -47,7 +47,7 @@ async def up_to(registry: ShardRegistry, which: LimitedChange, change: Change) -
         return left <= 0
 
     if left > 0 or not before:
-        # A call with a key fails, so that it is sent again with that key; without one, a repeat would change more jobs.
+        # With a key, a lost answer fails the call, so that it is repeated. Without one, a repeat changes more jobs.
         passing = ShardConnectionFailed if which.once is None else ShardUnreachable
         try:
             await ask_in_turn(registry.healthy(), ask, is_enough, passing=passing, is_long=True)

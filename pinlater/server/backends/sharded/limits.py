@@ -1,6 +1,6 @@
 """Limits of queues over several shards.
 
-Settings are stored on every shard; running jobs are counted over all of them; a rate has a token bucket on two shards.
+Settings are stored on every shard, running jobs are counted over all shards, and a rate has token buckets on two.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ async def change_everywhere(group: ShardGroup, queue: str, change: QueueChange) 
     """Change the settings on every shard that has the queue.
 
     Raises:
-        QueueNotFound: none has it.
+        QueueNotFound: no shard has it.
         ShardConnectionFailed: not every shard answered; the change has to be repeated.
-        ServiceError: what a shard refused.
+        ServiceError: a shard refused.
     """
     handles = list(group.registry)
     results = await asyncio.gather(
@@ -48,15 +48,16 @@ async def change_everywhere(group: ShardGroup, queue: str, change: QueueChange) 
 
 
 async def acquire_tokens(handles: Sequence[ShardHandle], queue: str, rate: float, wanted: int) -> Tokens:
-    """Acquire tokens of a queue that the first two shards have, of those that answer; all servers ask in one order.
+    """Acquire tokens of a queue from both of the first two shards that answer; all servers ask in the same order.
 
-    A server that cannot reach one of the two still has the other bucket in common with the rest. So all together keep
-    to the rate while servers disagree about a shard. The second bucket is asked for no more than the first one gave:
-    else one server would use up there what another one is about to ask for, and less than the rate would be handed out.
+    A server that cannot reach one of the two still shares the other bucket with the other servers. So together they
+    keep to the rate even while they disagree about a shard. The second bucket is asked for no more than the first one
+    gave: otherwise one server would use up tokens there that another one is about to ask for, and the queue would get
+    less than its rate.
 
     Raises:
-        QueueNotFound: all that answered lack the queue.
-        NoHealthyShards: none answered.
+        QueueNotFound: all shards that answered lack the queue.
+        NoHealthyShards: no shard answered.
     """
     in_order = iter(sorted(handles, key=lambda handle: rank(handle.name, queue)))
     tokens = await _acquire_from_next(in_order, queue, rate, wanted)
@@ -64,7 +65,7 @@ async def acquire_tokens(handles: Sequence[ShardHandle], queue: str, rate: float
         return tokens
     try:
         common = await _acquire_from_next(in_order, queue, rate, tokens.taken)
-    except (NoHealthyShards, QueueNotFound):  # there is but one
+    except (NoHealthyShards, QueueNotFound):  # there is only one
         return tokens
     return common if common.taken < tokens.taken else tokens
 
@@ -85,11 +86,11 @@ async def _acquire_from_next(handles: Iterator[ShardHandle], queue: str, rate: f
 class RunningLimit:
     """A limit of running jobs over all shards: how many more jobs of a queue each shard may hand out.
 
-    With a single shard nothing is counted here: it applies the limit by itself.
+    With a single shard nothing is counted here, since the shard applies the limit itself.
 
     Attributes:
-        max_running: over all shards; None: no limit.
-        running: how many run, by shard.
+        max_running: most running jobs over all shards; None: no limit.
+        running: how many jobs run, by shard.
     """
 
     max_running: int | None
@@ -122,7 +123,7 @@ class RunningLimit:
         return cls(max_running, running)
 
     def at(self, shard: str) -> int | None:
-        """Return the limit for one shard, which counts its own running jobs by itself."""
+        """Return the limit for one shard, which counts its own running jobs itself."""
         if self.max_running is None:
             return None
         return max(self.max_running - self.running.total() + self.running[shard], 0)

@@ -1,4 +1,4 @@
-"""Answers of several shards, put together into one."""
+"""Merging the answers of several shards into one."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ def union(answers: Iterable[set[str]]) -> set[str]:
 
 
 def settings(answers: Iterable[dict[str, QueueSettings]]) -> dict[str, QueueSettings]:
-    """Return the settings of all queues; a shard that came later may not know of a queue's limits.
+    """Return the settings of all queues; a shard that was added later may not know a queue's limits.
 
-    The number of shards that the load needs is written to those that answer; of several, the largest is used.
+    The number of shards that the load needs is only written to shards that answer; where they differ, the largest is
+    used.
     """
     found: dict[str, QueueSettings] = {}
     for answer in answers:
@@ -42,7 +43,7 @@ def settings(answers: Iterable[dict[str, QueueSettings]]) -> dict[str, QueueSett
 
 
 def all_states(answers: Iterable[Mapping[str, set[int]]]) -> dict[str, set[int]]:
-    """Return the states that any shard has jobs in, by queue."""
+    """Return the states in which any shard has jobs, by queue."""
     found: dict[str, set[int]] = {}
     for answer in answers:
         for queue, states in answer.items():
@@ -66,7 +67,7 @@ def collected(answers: Iterable[Sequence[Collected]]) -> list[Collected]:
 
 
 def failure_groups(answers: Iterable[Iterable[FailureGroup]]) -> list[FailureGroup]:
-    """Add up the jobs of failure groups; a group's example is that of its first failure."""
+    """Add up the jobs of failure groups; the example is taken from the shard with the group's first failure."""
     return _merged(answers, attrgetter("queue", "id"), _both)
 
 

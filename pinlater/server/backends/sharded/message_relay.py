@@ -1,8 +1,8 @@
-"""Delivers messages from the shards on which jobs have left them to the shards of the jobs that they are for.
+"""Delivers messages from the shards on which they were left to the shards of the jobs that they are for.
 
-A message is stored in the transaction of what it tells of, delivered as often as it takes, and deleted once it is
-delivered. The second time it changes nothing, since its name and id are known by then. So it arrives once, whichever
-server or shard dies in between.
+A message is stored in the transaction of the change it reports, sent until its delivery succeeds, and then deleted. A
+second delivery changes nothing, since its name and id are known by then. So it arrives once, whichever server or shard
+dies in between.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ log.addFilter(LogRateLimit())
 
 
 class _Route(NamedTuple):
-    """From one shard to another, by their names."""
+    """The names of the shard that has messages and of the one that gets them."""
 
     source: str
     target: str
     left_for_ms: int | None = None
-    """Only messages that are there for so long."""
+    """Only deliver messages that have been there for this long."""
 
 
 _LEFT_FOR_MS = 5000
-"""Messages that are there for so long were left by a server that died, or wait for a shard that was away."""
+"""Messages that have been there for this long were left by a server that died, or wait for a shard that was down."""
 
 
 class MessageRelay:
-    """Delivers messages, on each route one page after the other.
+    """Delivers messages, one page after the other on each route.
 
     Args:
         registry: the shards.
@@ -47,7 +47,7 @@ class MessageRelay:
         self._more: set[_Route] = set()
 
     def start(self, source: str, targets: Iterable[str], *, left_for_ms: int | None = None) -> None:
-        """Begin to deliver the messages that this server has left on ``source`` for these shards, or others have."""
+        """Begin to deliver this process's messages from ``source`` to these shards; with ``left_for_ms``, anyone's."""
         for target in targets:
             route = _Route(source, target, left_for_ms)
             self._more.add(route)
@@ -55,7 +55,7 @@ class MessageRelay:
                 self._tasks[route] = asyncio.create_task(self._deliver(route))
 
     async def start_all(self) -> None:
-        """Begin to deliver the messages that were left behind."""
+        """Begin to deliver the messages that were left behind, from all healthy shards."""
         if len(self._registry) > 1:
             await asyncio.gather(*map(self._start_from, self._registry.healthy()))
 
@@ -69,7 +69,7 @@ class MessageRelay:
             self.start(source.name, targets & reachable, left_for_ms=_LEFT_FOR_MS)
 
     async def _deliver(self, route: _Route) -> None:
-        """Deliver what is there; what fails is left for the next time."""
+        """Deliver what is there; what fails is left for next time."""
         try:
             while route in self._more:
                 self._more.discard(route)
@@ -80,10 +80,10 @@ class MessageRelay:
         except Exception:
             log.exception("messages to jobs on shard %s wait on shard %s", route.target, route.source)
         finally:
-            del self._tasks[route]  # here: between this and the last look, nobody can have asked for more
+            del self._tasks[route]  # here, since nobody can have asked for more since the last check
 
     async def _deliver_page(self, route: _Route) -> bool:
-        """Deliver the oldest messages; return whether there were some."""
+        """Deliver the oldest messages; return whether there were any."""
         source, target = self._registry.named(route.source), self._registry.named(route.target)
         messages = await source.ask(lambda shard: shard.outgoing_messages(target.name, route.left_for_ms))
         if messages:
@@ -92,7 +92,7 @@ class MessageRelay:
         return bool(messages)
 
     async def close(self) -> None:
-        """Stop; what is not delivered is left for another server, or the next start."""
+        """Stop; undelivered messages are left for another server, or the next start."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

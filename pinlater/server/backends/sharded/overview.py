@@ -1,4 +1,4 @@
-"""What a server knows and asks of a sharded store beside the verbs: which shards answer, what waits, who uses them."""
+"""What a server needs of a sharded store beside the verbs: state of the shards, pending work, which queues use them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pinlater.server.metrics.shard_state import ShardState
 
 
 class StoreOverview:
-    """Shows the state of a group of shards, has their messages to each other delivered, and says which queues use them.
+    """Shows the state of a group of shards, has messages between them delivered, and tells which queues use which.
 
     Attributes:
         group: the shards.
         settings_poll: finds changes of queue settings.
-        sizer: decides how many of them queues use that follow their load.
+        sizer: decides how many shards a queue uses that follows its load.
     """
 
     group: ShardGroup
@@ -38,17 +38,17 @@ class StoreOverview:
         await self.group.relay.start_all()
 
     def apply_settings(self, settings: Mapping[str, QueueSettings]) -> None:
-        """Let new jobs go to as many shards as the settings of all queues say; these are those that apply now."""
+        """Apply the settings of all queues: send the new jobs of each queue to as many shards as its settings say."""
         self.settings_poll.applied(settings)
         self.group.active_shards.update(settings)
         self.sizer.apply_settings(settings)
 
     def active_shards(self, queue: str) -> Sequence[str]:
-        """Return the names of the shards that new jobs of a queue go to; none: all."""
+        """Return the names of the shards that new jobs of a queue go to; empty if it uses all."""
         return self.group.active_shards.names(queue)
 
     async def adjust_shards(self, is_limited: Callable[[str], bool]) -> None:
-        """Change how many shards queues use that follow their load; see ``ServerStore``."""
+        """Adjust how many shards each queue uses that follows its load; see ``ServerStore``."""
         await self.sizer.adjust(is_limited)
 
     @property
@@ -58,7 +58,7 @@ class StoreOverview:
 
     @property
     def unhealthy_shards(self) -> int:
-        """How many shards are left alone because they did not answer."""
+        """How many shards are not called because they did not answer."""
         return sum(not handle.is_healthy for handle in self.group.registry)
 
     @property
@@ -78,7 +78,7 @@ class StoreOverview:
         return {handle.name: size for handle, size in await ask_all(self.group.healthy(), lambda shard: shard.size())}
 
     async def ping_shards(self) -> dict[str, str]:
-        """Ping every shard; return why it failed, by name, for those that do not answer."""
+        """Ping every shard; return the errors of those that do not answer, by name."""
         handles = list(self.group.registry)
         results = await asyncio.gather(*(handle.shard.ping() for handle in handles), return_exceptions=True)
         failed: dict[str, str] = {}

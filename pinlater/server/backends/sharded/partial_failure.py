@@ -1,4 +1,4 @@
-"""The error of a call that failed on one shard, after others have done their part of it."""
+"""The error of a call that failed on one shard after others had done their part."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pinlater.server.backends.sharded.shard import ShardUnreachable
 
 
 def partial_failure(error: ServiceError, done: str) -> ServiceError:
-    """Return the error of a call, given that of a shard, which only knows of itself.
+    """Return the error of a whole call, given a shard's error, which only covers its own part.
 
     Args:
-        error: of the shard.
-        done: what the others have done, and what to do now, as a sentence without its end.
+        error: the shard's error.
+        done: what the others have done, and what to do now, as a sentence without its period.
     """
     kind = ShardConnectionFailed if isinstance(error, ShardUnreachable) else type(error)
     return kind(f"{done}. What the shard says of its part: {error}")

@@ -36,25 +36,25 @@ parent_of = attrgetter("parent")
 """Returns the parent of a job; None: it has none."""
 
 TOGETHER = 1000
-"""So many children of a call are where their parent is, which costs less; those after them spread over the shards."""
+"""The first this many children of a call go to their parent's shard, which costs less; the rest spread over all."""
 
 _PATIENCE_SECONDS = 2.5
-"""After this time, no further shard is tried. One that takes connections and is silent is given up after 2 s."""
+"""After this time, no further shard is tried. One that accepts connections but stays silent is given up after 2 s."""
 
 StoreCall = Callable[[ShardHandle, Sequence[_J], Once], Awaitable[list[str]]]
-"""Stores jobs on a shard, under an idempotency key of their own; returns their descriptors."""
+"""Stores jobs on a shard, under their part's idempotency key; returns their descriptors."""
 
 
 class NewJobs(NamedTuple, Generic[_J]):
     """New jobs of one call.
 
     Attributes:
-        queue: in this queue.
-        jobs: these jobs.
-        priority_of: returns the priority of one.
-        unique_key_of: returns the unique key of one; None: it has none.
+        queue: the queue of the jobs.
+        jobs: the jobs.
+        priority_of: returns the priority of a job.
+        unique_key_of: returns the unique key of a job; None: it has none.
         once: idempotency key of the call.
-        queue_shards: the shards that the queue uses; None: all. They are for jobs that nothing binds to a shard.
+        queue_shards: the shards that the queue uses, for jobs that nothing binds to a shard; None: all.
     """
 
     queue: str
@@ -66,21 +66,21 @@ class NewJobs(NamedTuple, Generic[_J]):
 
     @property
     def are_bound(self) -> bool:
-        """Whether something binds a job to a shard: a key, unique or shared, or a parent."""
+        """Whether any job is bound to a shard, by a key, shared or unique, or by a parent."""
         jobs = self.jobs
         return any(map(self.unique_key_of, jobs)) or any(map(_key, jobs)) or any(map(parent_of, jobs))
 
     @property
     def have_parents(self) -> bool:
-        """Whether some of the jobs are children."""
+        """Whether any of the jobs are children."""
         return any(map(parent_of, self.jobs))
 
     def keys(self) -> list[str | None]:
-        """Return what selects the shard of each job: the key that it shares with others comes before its unique key."""
+        """Return the key that selects each job's shard: its shared key, else its unique key; None: it has neither."""
         return [self.unique_key_of(job) if job.key is None else job.key.text for job in self.jobs]
 
     def shards(self, *, can_spread: bool) -> list[str | None]:
-        """Return the shard that each job goes to, if it has no key: that of its parent; None: any will do."""
+        """Return the shard of each job's parent, where the job goes unless it has a key; None: any shard will do."""
         parents = list(map(parent_of, self.jobs))
         names = {None if parent is None else parent.descriptor for parent in parents}  # few parents, many children
         shards = {name: JobDescriptor.parse(name).shard for name in names if name is not None}
@@ -88,7 +88,7 @@ class NewJobs(NamedTuple, Generic[_J]):
         return [None if parent is None or parent.position >= end else shards[parent.descriptor] for parent in parents]
 
     def part(self, places: Sequence[int]) -> NewJobs[_J]:
-        """Return some of the jobs, with an idempotency key of their own."""
+        """Return the jobs at some places of the call, with a separate idempotency key."""
         if len(places) == len(self.jobs):
             return self
         once = self.once and self.once._replace(value=_part_of(self.once.value, places))
@@ -96,34 +96,35 @@ class NewJobs(NamedTuple, Generic[_J]):
 
 
 def _part_of(key: bytes, places: Sequence[int]) -> bytes:
-    """Return the key of a part, near that of the whole in an index: the time comes first."""
+    """Return the idempotency key of a part; it keeps the leading time, so it is near the whole's key in an index."""
     return key[:6] + hashlib.blake2b(key + repr(list(places)).encode(), digest_size=len(key) - 6).digest()
 
 
 async def store(registry: ShardRegistry, given: NewJobs[_J], call: StoreCall[_J]) -> list[str]:
     """Store jobs; return their descriptors in the same order.
 
-    Jobs that nothing binds to a shard go with others of the call, or to the first shard that answers: of those that the
-    queue uses; only if none of these does, of the others. One that shares a key with others, or else has a unique key,
-    goes to the shard that this key selects and to no other: there it is unique, or waits its turn, as long as the
-    shards stay the same, however many of them the queue uses. One with a parent and no key goes to the shard of its
-    parent. All these shards are pinged before anything is stored. Jobs with keys go first: if the call fails half-way
-    and is made again, the jobs that were stored are found by their unique keys, or by the idempotency key of the call,
-    and nothing is stored twice. The error says so: a shard may answer and still refuse its part, and jobs that others
-    stored may be running by then, so they are not deleted.
+    A job with a key, shared or else unique, goes to the shard that this key selects and to no other: there it is
+    unique, or waits its turn, as long as the set of shards stays the same, however many of them the queue uses. A job
+    with a parent and no key goes to its parent's shard. Jobs that nothing binds to a shard go with others of the call,
+    or to the first shard that takes them; shards that the queue does not use are tried last.
 
-    When the call is sent again, all healthy shards are asked first whether they have the jobs. A shard that stored
-    them and does not answer by then cannot say so, and they are stored once more: rather twice than never. But children
-    are not: who stores them is a job, which tries again.
+    If there are several parts, their shards are pinged before anything is stored. Parts that are bound to a shard go
+    first: if the call fails halfway and is made again, the stored jobs are found by their unique keys, or by the
+    idempotency key of the call, and nothing is stored twice. A shard may answer the ping and still refuse its part.
+    Then the jobs stored on others are not deleted, as they may be running already, and the error says so.
+
+    When the call is repeated, all healthy shards are first asked whether they have the jobs. A shard that has stored
+    them but no longer answers cannot say so, and the jobs are stored again: rather twice than never. Children are not
+    stored again in that case: the job that stores them retries.
 
     Args:
         registry: the shards.
-        given: what to store.
+        given: the jobs to store.
         call: stores some of them on a shard.
 
     Raises:
         NoHealthyShards: no shard takes jobs at present.
-        ServiceError: of a shard.
+        ServiceError: a shard failed.
     """
     if not given.are_bound:
         return await _store_together(registry, None, given, call)
@@ -160,10 +161,10 @@ def _stored_in_part(error: ServiceError, names: Sequence[str], unique_keys: Sequ
 
 
 async def _check_that_all_answer(handles: Sequence[ShardHandle]) -> None:
-    """Ping all of these shards: a batch is not to be stored in part.
+    """Ping these shards, so that a batch is not stored in part.
 
     Raises:
-        ShardUnreachable: one does not answer, and nothing was stored.
+        ShardUnreachable: one of them failed; nothing was stored.
     """
     results = await asyncio.gather(*(handle.ask(_ping) for handle in handles), return_exceptions=True)
     for handle, result in zip(handles, results, strict=True):
@@ -182,9 +183,9 @@ async def _ping(shard: Shard) -> None:
 async def _store_together(
     registry: ShardRegistry, home: ShardHandle | None, given: NewJobs[_J], call: StoreCall[_J]
 ) -> list[str]:
-    """Store jobs on the shard that they have to go to, or if there is none, on the first one that takes them."""
+    """Store jobs on the shard that they are bound to, or if there is none, on the first one that takes them."""
     once = given.once
-    if once is not None and once.is_repeat and len(registry) > 1:  # a single one checks by itself
+    if once is not None and once.is_repeat and len(registry) > 1:  # a single shard checks by itself
         known = await _stored_before(registry, given, once, must_know=home is None and given.have_parents)
         if known is not None:
             return known
@@ -197,18 +198,18 @@ async def _store_together(
             break
         try:
             return await call(handle, given.jobs, once)
-        except ShardFull as error:  # so it says itself, and another shard may have room
+        except ShardFull as error:  # another shard may have space
             log.warning("%s", error)
             full = error
-        except ShardUnreachable:  # nothing was stored: another shard may have them
+        except ShardUnreachable:  # nothing was stored, so another shard may take the jobs
             continue
     raise no_healthy_shards() if full is None else NoHealthyShards(f"no shard takes new jobs at present: {full}")
 
 
 def _in_turn(registry: ShardRegistry, given: NewJobs[_J]) -> list[ShardHandle]:
-    """Return the shards that may take jobs, those that the queue uses first.
+    """Return the healthy shards that take new jobs, those that the queue uses first.
 
-    These are in random order, or in that of the key of the call, so that a repeat tries the same.
+    These are in random order, or in an order given by the call's idempotency key, so that a repeat tries the same ones.
     """
     active, others = given.queue_shards or QueueShards(registry.enqueueable, ())
     handles = [handle for handle in active if handle.is_healthy]
@@ -229,7 +230,7 @@ async def _stored_before(
     """Return the descriptors that an earlier call with the same key got; None if no shard that answers knows of one.
 
     Raises:
-        ShardUnreachable: ``must_know``, but not all shards answer.
+        ShardUnreachable: ``must_know`` is set, and not all shards answer.
     """
     queue = given.queue
 
@@ -252,9 +253,9 @@ async def _stored_before(
 
 
 def _places(registry: ShardRegistry, given: NewJobs[_J]) -> list[tuple[ShardHandle | None, list[int]]]:
-    """Group the places of jobs by the shard that they go to; None stands for any that the queue uses.
+    """Group the places of jobs by the shard that they go to; None stands for any shard that the queue uses.
 
-    Jobs that may go to any go with others: the fewer the calls, the less can be stored in part. They come last.
+    Jobs that may go to any shard go with others, since fewer calls mean fewer partial failures. They come last.
     """
     handles = registry.enqueueable
     if not handles:
@@ -281,12 +282,12 @@ def _handle_for(
 
 
 def _home_of(key: str, handles: Sequence[ShardHandle]) -> ShardHandle:
-    """Return the shard that a key selects: when a shard comes or goes, few keys move."""
+    """Return the shard that a key selects; when a shard is added or removed, few keys move."""
     if len(handles) == 1:
         return handles[0]
     return max(handles, key=lambda handle: rank(handle.name, key))
 
 
 def keepers(handles: Iterable[ShardHandle], key: str) -> list[ShardHandle]:
-    """Return shards in the order in which they are tried to keep what is no job; those without new jobs come last."""
+    """Return shards in the order in which to try storing data other than jobs; dequeue-only shards come last."""
     return sorted(handles, key=lambda handle: (handle.spec.is_dequeue_only, rank(handle.name, key)))

@@ -1,4 +1,4 @@
-"""A poll of all queues, one query a shard, which costs shards little that answer the monitor's question with it."""
+"""A poll of all queues with one query per shard; it costs little where that query also finds the monitor's work."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pinlater.server.clock import elapsed_seconds
 
 
 class ShardPoll(NamedTuple):
-    """What a poll of one shard has found.
+    """The result of polling one shard.
 
     Attributes:
-        asked_at: when it began, in ``elapsed_seconds``.
-        first_due_ms: when the first job of a queue fell due, or does, of those queues where that is soon.
+        asked_at: when the poll began, in ``elapsed_seconds``.
+        first_due_ms: by queue, when its first job fell due or will; only queues where that is soon.
     """
 
     asked_at: float
@@ -24,18 +24,18 @@ class ShardPoll(NamedTuple):
 
 
 class PolledShard(Protocol):
-    """A shard that tells of all queues at once."""
+    """A shard that can poll all its queues at once."""
 
     async def poll_all(self, within_ms: int) -> ShardPoll:
-        """Return the queues whose first job is due, or falls due within that time."""
+        """Return the queues whose first job is due, or falls due within ``within_ms``."""
 
 
 async def poll_all(group: ShardGroup, within_ms: int) -> PollOfAll:
-    """Return the queues whose first job is due, or falls due within that time, on any of the shards.
+    """Return the queues whose first job is due, or falls due within ``within_ms``, on any shard.
 
     Raises:
         NoHealthyShards: no shard answered.
-        ServiceError: what a shard refused, if no other has answered.
+        ServiceError: a shard refused, and no other has answered.
     """
     handles, asked_at = group.healthy(), elapsed_seconds()
     answers = await ask_all(

@@ -1,4 +1,4 @@
-"""Locks of queues: where a limit counts over all shards, one dequeue of all servers counts and claims at a time."""
+"""Locks of queues: where a limit counts over all shards, one dequeue at a time counts and claims, over all servers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pinlater.server.backends.sharded.shard_handle import ShardHandle
 from pinlater.server.retry_until_done import RetryQueue
 
 LOCK_MS = 20_000
-"""A lock expires after this, should its server die. Calls to shards end within 10 s: none outlives the lock."""
+"""A lock expires after this time, should its server die. Calls to shards end within 10 s, so none outlives the lock."""
 
 MAX_CLAIM_SECONDS = 5.0
 """A dequeue that has locked a queue claims within this time, or not at all."""
@@ -26,13 +26,13 @@ _PAUSES_SECONDS = (0.002, 0.05)
 
 
 class QueueLock:
-    """The lock of a queue, or none.
+    """The result of locking a queue.
 
     Attributes:
-        token: unlocks the queue; None: another server has locked it.
+        token: unlocks the queue; None: not acquired, since another server has locked it.
 
     Args:
-        began: when it was asked for, in monotonic seconds.
+        began: when the lock was asked for, in monotonic seconds.
     """
 
     def __init__(self, token: int | None, began: float) -> None:
@@ -41,12 +41,12 @@ class QueueLock:
 
     @property
     def is_ours(self) -> bool:
-        """Whether claims may still be made."""
+        """Whether the lock was acquired recently enough to make claims under it."""
         return self.token is not None and time.monotonic() - self._began < MAX_CLAIM_SECONDS
 
     @property
     def is_expired(self) -> bool:
-        """Whether it has expired."""
+        """Whether the lock has expired."""
         return time.monotonic() - self._began > LOCK_MS / 1000
 
 
@@ -54,7 +54,7 @@ class ShardedQueueLocks:
     """Locks queues for dequeues under a limit of running jobs.
 
     Args:
-        group: the shards; one of them, the same for all servers, has the lock of a queue.
+        group: the shards; one of them, the same for all servers, keeps the lock of a queue.
     """
 
     def __init__(self, group: ShardGroup) -> None:
@@ -63,19 +63,19 @@ class ShardedQueueLocks:
         self._retries = RetryQueue()
 
     def home(self, queue: str) -> ShardHandle:
-        """Return the shard that has the lock of a queue, healthy or not."""
+        """Return the shard that keeps the lock of a queue, healthy or not."""
         return max(self._group.registry, key=lambda handle: rank(handle.name, queue))
 
     @asynccontextmanager
     async def of(self, queue: str) -> AsyncIterator[QueueLock]:
-        """Lock a queue, after the other dequeues of this process.
+        """Lock a queue for the block, after the other dequeues of this process.
 
-        After an error the lock is left to expire: a claim may still be under way.
+        After an error the lock is left to expire, since a claim may still be in flight.
 
         Raises:
-            ServiceError: of the shard that has the lock.
+            ServiceError: the shard that keeps the lock failed.
         """
-        # The wait behind others here counts, too: when a server has died with the lock, all wait together.
+        # The wait behind others here counts, too: if a server has died with the lock, all of them wait together.
         deadline = time.monotonic() + _PATIENCE_SECONDS
         lock = self._ours.setdefault(queue, asyncio.Lock())
         async with lock:
@@ -96,14 +96,14 @@ class ShardedQueueLocks:
             pause = min(pause * 2, longest)
 
     async def _unlock(self, home: ShardHandle, queue: str, lock: QueueLock) -> None:
-        """Unlock a queue; if the shard does not answer, retry until it does."""
+        """Unlock a queue; if the shard does not answer, retry in the background until it does."""
         try:
             await _unlock(home, queue, lock)
         except ServiceError:
             self._retries.add(partial(_unlock, home, queue, lock))
 
     async def close(self) -> None:
-        """Leave the locks that could not be unlocked to expire."""
+        """Stop; locks that could not be unlocked are left to expire."""
         await self._retries.close()
 
 

@@ -1,7 +1,7 @@
-"""How many shards the queues need that follow their load: more as soon as one is behind, fewer after quiet minutes.
+"""How many shards a queue needs that follows its load: more as soon as it is behind, fewer after quiet minutes.
 
-Every server of the store decides at its turns, from what is in the store: so they come to the same. What they decide is
-a setting of the queue.
+Every server of the store decides at its turns, based on what is in the store, so all come to the same result. It is
+stored as a setting of the queue.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from pinlater.server.backends.statistics import ENQUEUED, StatisticsEntry, Stati
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 5.0
-"""Each server looks at its first turn after this time; what is enqueued is written to the store as often."""
+"""Each server checks at its first turn after this time; counts of enqueued jobs are written to the store as often."""
 
 JOBS_PER_SECOND = 100
-"""A queue uses one more shard for so many new jobs a second: few enough for any machine, so nothing is measured."""
+"""A queue uses one shard per this many new jobs a second: few enough for any machine, so nothing is measured."""
 
 BEHIND_SECONDS = 2.0
-"""A queue whose oldest due job waits for longer is behind."""
+"""A queue is behind if its oldest due job has waited for longer than this."""
 
 QUIET_MINUTES = 5
-"""The number of shards falls only after so many minutes in which fewer had been enough."""
+"""The number of shards falls only after this many minutes in which fewer would have been enough."""
 
 _SPARE = 1.25
-"""Fewer shards are enough if they are for so many times the jobs: else a steady load would need one more again."""
+"""Fewer shards must be enough for this many times the load, or a steady load might soon need one more again."""
 
 _LEAST_SECONDS = 15.0
-"""The jobs of the present minute are taken for those of so many seconds, at least."""
+"""The current minute counts as at least this many seconds, so that a few early jobs are not taken for a high rate."""
 
 _QUEUES_AT_ONCE = 500
 
@@ -48,8 +48,8 @@ class Load(NamedTuple):
     """The load of a queue.
 
     Attributes:
-        jobs_per_second: enqueued in the busiest of the last minutes.
-        behind_seconds: how long the oldest due job waits.
+        jobs_per_second: rate of enqueued jobs in the busiest of the last minutes.
+        behind_seconds: how long the oldest due job has waited.
     """
 
     jobs_per_second: float
@@ -57,20 +57,20 @@ class Load(NamedTuple):
 
     @property
     def is_behind(self) -> bool:
-        """Whether jobs are enqueued faster than they are handed out, or were."""
+        """Whether jobs are, or were, enqueued faster than they are handed out."""
         return self.behind_seconds > BEHIND_SECONDS
 
 
 def shards_needed(load: Load, present: int | None, most: int, *, is_quiet: bool) -> int:
     """Return how many shards a queue is to use.
 
-    Twice as many when it is behind, at once as many as its new jobs need, and at most half as many less at a time.
+    The number doubles while the queue is behind, rises at once to what new jobs need, and at most halves at a time.
 
     Args:
-        load: of the queue.
-        present: how many it uses; None: this was never decided.
-        most: how many there are.
-        is_quiet: whether the number has stayed the same for long, in which the queue was not behind.
+        load: load of the queue.
+        present: how many shards it uses; None: never decided.
+        most: how many shards there are.
+        is_quiet: whether for long the number has not changed and the queue was not behind.
     """
     needed = _enough_for(load.jobs_per_second, most)
     if present is None:
@@ -95,7 +95,7 @@ class _Size:
 
 
 class QueueSizer:
-    """Changes how many shards queues use that follow their load.
+    """Adjusts the number of shards of queues that follow their load.
 
     Args:
         group: the shards.
@@ -113,7 +113,7 @@ class QueueSizer:
         self._next_at = -math.inf
 
     def apply_settings(self, settings: Mapping[str, QueueSettings]) -> None:
-        """Follow the queues that follow their load, as the settings of all queues say."""
+        """Learn which queues follow their load, from the settings of all queues."""
         now, before = self._clock(), self._sizes
         self._sizes = {queue: _Size(one, now) for queue, one in settings.items() if one.shards == FOLLOWS_LOAD}
         for queue, size in self._sizes.items():
@@ -122,10 +122,10 @@ class QueueSizer:
                 size.quiet_since = known.quiet_since
 
     async def adjust(self, is_limited: Callable[[str], bool]) -> None:
-        """Look at the load and change numbers, if it is time; what fails is done at the next look.
+        """Check the loads and change numbers of shards, if it is time; what fails is tried again at the next check.
 
         Args:
-            is_limited: returns whether a queue is paused or has a limit, which its jobs wait for, not for a shard.
+            is_limited: returns whether a queue is paused or has a limit; its jobs wait for that and not for a shard.
         """
         if not self._sizes or self._clock() < self._next_at:
             return
@@ -141,7 +141,7 @@ class QueueSizer:
         most = len(self._group.registry.enqueueable)
         for queue, load in loads.items():
             size = self._sizes.get(queue)
-            if size is None or not most:  # it was deleted, or follows its load no more
+            if size is None or not most:  # the queue was deleted, or no longer follows its load
                 continue
             now = self._clock()
             if load.is_behind:
@@ -152,7 +152,7 @@ class QueueSizer:
                 await self._change(queue, load, present, wanted)
 
     async def _loads(self, queues: Sequence[str], is_limited: Callable[[str], bool]) -> dict[str, Load]:
-        """Read the loads of queues: two queries a shard."""
+        """Read the loads of queues, with two queries per shard."""
         now_ms = self._now_ms()
         minute_ms = MINUTE * 1000
         first_ms = (now_ms // minute_ms - QUIET_MINUTES) * minute_ms

@@ -1,4 +1,4 @@
-"""Rendezvous hashing: the order of shards for a key; when a shard comes or goes, the others stay in their order."""
+"""Rendezvous hashing: an order of shards for each key, in which adding or removing one does not reorder the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports of workers: each is stored on one shard, the same as long as that answers, and read from all of them."""
+"""Worker reports: each is stored on one shard, always the same while that shard answers, and read from all shards."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _MOST_TRIES = 4
 
 
 async def store(group: ShardGroup, worker_id: str, report: bytes, keep_ms: int) -> None:
-    """Store a report on the first shard that answers; a slow one is not waited for if there is another.
+    """Store a report on the first shard that answers; do not wait for a slow shard if there is another.
 
-    To be kept for no time, it is deleted from all shards that answer; on others, it has to expire.
+    With a ``keep_ms`` of 0, delete it from all shards that answer; on the others it has to expire.
 
     Raises:
-        NoHealthyShards: none does.
-        ServiceError: what a shard refused.
+        NoHealthyShards: no shard answers.
+        ServiceError: a shard refused.
     """
     handles = group.healthy()
     if not keep_ms:
@@ -32,13 +32,13 @@ async def store(group: ShardGroup, worker_id: str, report: bytes, keep_ms: int) 
             async with asyncio.timeout(None if handle is tries[-1] else PATIENCE_SECONDS):
                 await handle.ask(lambda shard: shard.store_report(worker_id, report, keep_ms))
                 return
-        except (ShardConnectionFailed, TimeoutError):  # whether it was stored or not: the latest one counts
+        except (ShardConnectionFailed, TimeoutError):  # it may have been stored: harmless, as the latest one counts
             continue
     raise no_healthy_shards()
 
 
 async def read(group: ShardGroup, max_bytes: int = MAX_ANSWER_BYTES) -> list[KeptReport]:
-    """Return the latest report of each worker, as far as they fit."""
+    """Return the latest report of each worker, newest first, up to ``max_bytes``."""
     answers = await ask_all(group.healthy(), lambda shard: shard.reports(max_bytes))
     latest: dict[str, KeptReport] = {}
     for kept in sorted((one for _, found in answers for one in found), key=lambda one: -one.reported_at_ms):

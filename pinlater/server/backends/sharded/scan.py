@@ -1,4 +1,4 @@
-"""Scans over several shards: one order for all, (run_after, shard, id), from either end."""
+"""Scans over several shards: one order over all of them, (run_after, shard, id), from either end."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ def start_of(shard: str, position: Position | None) -> Position | None:
     """Return where a shard continues a scan that continues at ``position`` over all shards."""
     if position is None or shard == position.shard:
         return position
-    # Of the jobs of that very moment, shards of a higher name have shown all, those of a lower one none.
+    # Of the jobs of exactly that moment, a scan from the latest has shown all on shards with higher names and none on
+    # those with lower ones; a scan from the oldest, the other way round.
     return Position(position.run_after_ms, 0 if shard > position.shard else _BEHIND_ALL)
 
 
 def merge(pages: Iterable[tuple[str, RecordPage]], limit: int, *, oldest_first: bool = False) -> RecordPage:
-    """Merge the pages that shards, given with their names, returned for the same limit into one."""
+    """Merge into one page those that shards, given by name, have returned for the same limit."""
     walks = [(shard, page, page.walked) for shard, page in pages if page.walked is not None]
     if walks:
         return _merge_walks(walks, limit, oldest_first=oldest_first)
@@ -45,9 +46,9 @@ def merge(pages: Iterable[tuple[str, RecordPage]], limit: int, *, oldest_first: 
 
 
 def _merge_walks(walks: Sequence[tuple[str, RecordPage, WalkedJobs]], limit: int, *, oldest_first: bool) -> RecordPage:
-    """Merge searches of bodies: together they have come as far as the one that came least far.
+    """Merge searches of bodies: together they have come as far as the one that has come the least far.
 
-    What the others have found behind its end is found again by the search that goes on from there.
+    What the others have found beyond that point is found again by the search that continues from there.
     """
     found = [(_rank(job), job) for _, page, _ in walks for job in page.jobs]
     found.sort(key=lambda entry: entry[0], reverse=not oldest_first)

@@ -1,4 +1,4 @@
-"""The list of a store's servers, which a few shards keep: a server finds the others by any of these that both reach."""
+"""The list of a store's servers, kept on a few shards: two servers find each other if both reach any one of these."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pinlater.server.backends.sharded.fan_out import PATIENCE_SECONDS, ask_all
 from pinlater.server.backends.sharded.shard_group import ShardGroup
 
 LISTS = 3
-"""So many shards keep the list, the first by name; however many there are, a server writes to no more."""
+"""How many shards keep the list, the first by name; a server writes to no more, however many there are."""
 
 
 class ServerListShard(Protocol):
-    """A shard that keeps such a list."""
+    """A shard that can keep a list of servers."""
 
     async def meet(self, me: Listener, keep_ms: int) -> list[Listener]:
-        """Put a server into the list for a time in milliseconds; return the others."""
+        """Put a server into the list for ``keep_ms``; return the others."""
 
 
 async def meet_servers(group: ShardGroup, me: Listener, keep_ms: int) -> list[Listener]:
-    """Put a server into the lists of shards; return the others that are in any of them.
+    """Put a server into the lists of shards; return the other servers found in any of them.
 
     Raises:
         NoHealthyShards: none of these shards answered.

@@ -1,4 +1,4 @@
-"""Poll the queue settings of all shards at the price of one: changes are made on all, so any one tells of them."""
+"""Poll the queue settings of all shards at the price of one: changes are made on all, so any shard shows them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AllSettings = dict[str, QueueSettings]
 
 
 class SettingsPoll:
-    """Asks one shard after the other, and all of them once an answer differs from the last one of that shard.
+    """Asks one shard per poll, in turn, and all of them once an answer differs from that shard's last one.
 
     Args:
         group: the shards.
@@ -28,7 +28,7 @@ class SettingsPoll:
         self._next = 0
 
     async def changed(self) -> AllSettings | None:
-        """Return the settings of all queues if they may differ from those that were applied last; else None.
+        """Return the settings of all queues if they may differ from those applied last; else None.
 
         Raises:
             NoHealthyShards: no shard answers.
@@ -45,16 +45,16 @@ class SettingsPoll:
         return None if answer == self._known[asked] else await self._read_all()
 
     def applied(self, settings: Mapping[str, QueueSettings]) -> None:
-        """Take note of the settings that are applied now; all shards are asked next, unless they were found here.
+        """Record which settings are applied now; unless they were found here, the next poll asks all shards.
 
-        A change that was made and applied by this server, and undone by another one before the next poll, would go
-        unnoticed otherwise: the shards say what they said before.
+        Otherwise, a change that this server made and applied, and that another one undid before the next poll, would go
+        unnoticed, since the shards answer as before.
         """
         if settings is not self._found:
             self._known.clear()
 
     async def _read_all(self) -> AllSettings:
-        self._known.clear()  # what was known of shards that do not answer now is read anew once they do
+        self._known.clear()  # shards that do not answer now are read again once they do
         self._known.update(await ask_all(self._group.healthy(), lambda shard: shard.queue_settings()))
         self._found = merges.settings(self._known.values())
         return self._found

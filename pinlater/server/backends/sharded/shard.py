@@ -1,4 +1,4 @@
-"""What one shard has to do: the verbs of a store, and what a sharded store asks in addition."""
+"""The protocol of a shard: the verbs of a store, and what a sharded store asks in addition."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from pinlater.server.backends.token_bucket import Tokens
 
 
 class ShardUnreachable(ShardConnectionFailed):
-    """Nothing of the call reached the shard, so that it may be sent to another one."""
+    """Nothing of the call reached the shard, so it may be sent to another one."""
 
 
 class ShardFull(ShardUnreachable):
-    """The shard answers, but has no room for new jobs, or accepts no changes; nothing was changed."""
+    """The shard answers, but has no space for new jobs, or accepts no changes; nothing was changed."""
 
 
 class ShardSpec(NamedTuple):
-    """A shard, as the file of shards describes it.
+    """A shard as described by the shard file.
 
     Attributes:
-        name: as in descriptors.
-        endpoint: address and credentials, in the form of its store; when it changes, the shard is opened again.
-        is_dequeue_only: takes no new jobs, so that it can be emptied.
+        name: name of the shard, as in descriptors.
+        endpoint: address and credentials, in a form that depends on the store; if it changes, the shard is reopened.
+        is_dequeue_only: whether the shard takes no new jobs, so that it can be emptied.
     """
 
     name: str
@@ -37,11 +37,11 @@ class ShardSpec(NamedTuple):
 
 
 class CallResult(NamedTuple):
-    """The saved result of a call with an idempotency key.
+    """The stored result of a call with an idempotency key.
 
     Attributes:
-        number: first id of the new jobs, which have one for each place; or how many jobs were changed.
-        elsewhere: of new jobs whose unique key another one had: place in the call, priority and id of that one.
+        number: id of the call's first new job, with one id for each place in the call; or how many jobs were changed.
+        elsewhere: for new jobs whose unique key was taken: place in the call, priority and id of the job that has it.
     """
 
     number: int
@@ -51,8 +51,8 @@ class CallResult(NamedTuple):
         """Return the descriptors of new jobs.
 
         Args:
-            head: of the descriptors: ``queue:s<shard>:p``.
-            priorities: of the jobs, in the order of the call.
+            head: beginning of the descriptors: ``queue:s<shard>:p``.
+            priorities: priorities of the jobs, in the order of the call.
         """
         names = [f"{head}{priority}:{local_id}" for local_id, priority in enumerate(priorities, self.number)]
         for place, priority, local_id in self.elsewhere:
@@ -64,9 +64,9 @@ class DuePriorities(NamedTuple):
     """Which priorities of a queue have due jobs.
 
     Attributes:
-        priorities: those with jobs that are due.
-        next_due_ms: when the next job falls due of those that are not.
-        first_due_ms: when the first job fell due, or does; None: there is none.
+        priorities: priorities with due jobs.
+        next_due_ms: when the next job that is not due yet falls due; None: there is none.
+        first_due_ms: when the first job fell due, or will; None: there is none.
     """
 
     priorities: Sequence[int]
@@ -84,12 +84,12 @@ class DuePriorities(NamedTuple):
 
 
 class OutgoingMessage(NamedTuple):
-    """A message that a shard has for a job of another shard.
+    """A message that a shard has for a job on another shard.
 
     Attributes:
-        number: by which the shard knows it.
-        job: that it is for.
-        message: what it says.
+        number: identifies the message on the shard that has it.
+        job: the job it is for.
+        message: the message.
     """
 
     number: int | str
@@ -101,24 +101,24 @@ class Shard(Store, Protocol):
     """A store that keeps a part of the jobs of every queue, and answers a few more questions.
 
     A verb raises ``ShardConnectionFailed`` when the shard does not answer, after its own retries and within 10 s,
-    and ``ShardUnreachable`` if nothing was sent; both count against its health, other errors do not, nor does
-    ``ShardFull``, which sends new jobs to another shard. A shard keeps its queues by itself, and raises
-    ``QueueNotFound`` for those that it does not have; the sharded store knows whether another shard has them. It does
+    and ``ShardUnreachable`` if nothing was sent. Both count against the shard's health; other errors do not, nor does
+    ``ShardFull``, which sends new jobs to another shard. A shard has its own list of queues, and raises
+    ``QueueNotFound`` for those that it lacks; the sharded store finds out whether another shard has them. A shard does
     not connect before its first call.
 
-    A parent may be on another shard. Then ``enqueue_jobs`` does not ask for it, ``unfinished_children`` finds its
-    children all the same, and what ends one leaves the message for that shard, in the same transaction: see
-    ``outgoing_messages``.
+    A parent may be on another shard. Then ``enqueue_jobs`` does not check it, ``unfinished_children`` finds its
+    children all the same, and whatever ends a child leaves the message for the parent's shard, in the same transaction:
+    see ``outgoing_messages``.
 
     Positions of ``scan_jobs`` may lie between jobs: ``local_id`` 0 is before all jobs of that moment, ``2**63 - 1``
-    behind them. Those that it returns need not name the shard.
+    after them. Positions that it returns need not name the shard.
     """
 
     name: str
     clock: ShardClock
-    """Its clock, as far as that was read."""
+    """The shard's clock, as known from its readings."""
     on_outgoing: Callable[[Collection[str]], None]
-    """Called in the event loop, after a commit that has left messages, with the shards that these are for."""
+    """Called in the event loop, after a commit that has left messages, with the shards they are for."""
 
     @property
     def waiting(self) -> int:
@@ -126,19 +126,19 @@ class Shard(Store, Protocol):
 
     @property
     def connections(self) -> int:
-        """Open connections to its server, those of other shards on it included if they are shared."""
+        """Open connections to its server; where shards on one server share connections, all of these."""
 
     async def ping(self) -> None:
         """Return if the shard answers, within a second or so."""
 
     async def size(self) -> StoreSize:
-        """Return how much space the shard takes, and how much is left for it."""
+        """Return how much space the shard takes, and how much it has left."""
 
     async def read_clock(self) -> float:
-        """Read the shard's clock; return how far it is ahead of the time elapsed here, see ``ShardClock``."""
+        """Read the shard's clock; return how many milliseconds it is ahead of time elapsed here; see ``ShardClock``."""
 
     async def call_result(self, queue: str, key: bytes) -> CallResult | None:
-        """Return the saved result of a call with an idempotency key; None if the shard knows of none."""
+        """Return the stored result of a call with an idempotency key; None if the shard has none."""
 
     async def dequeue_jobs(
         self,
@@ -151,22 +151,22 @@ class Shard(Store, Protocol):
         max_running: int | None = None,
         levels: int | None = None,
     ) -> Dequeued:
-        """Claim jobs as ``Store.dequeue_jobs`` does, with ``levels`` only those of priorities up to this one."""
+        """Claim jobs as ``Store.dequeue_jobs`` does; with ``levels``, only jobs of priorities 1 to ``levels``."""
 
     async def due_priorities(self, queues: Sequence[str]) -> dict[str, DuePriorities]:
-        """Return which priorities of queues have due jobs, without queues that do not exist.
+        """Return which priorities of queues have due jobs; queues that do not exist are left out.
 
-        It is one query, however many queues there are.
+        It takes one query, however many queues are named.
 
         State: unchanged.
         Repeat: safe.
         """
 
     async def message_ids(self, jobs: Sequence[JobDescriptor], name: str) -> set[str]:
-        """Return the ids of all messages of a name that some of these jobs have."""
+        """Return the ids of all messages with a name that any of these jobs has."""
 
     async def outgoing_shards(self) -> set[str]:
-        """Return for which other shards there are messages.
+        """Return the other shards for which there are messages.
 
         State: unchanged.
         Repeat: safe.
@@ -175,15 +175,15 @@ class Shard(Store, Protocol):
     async def outgoing_messages(self, shard: str, left_for_ms: int | None = None) -> list[OutgoingMessage]:
         """Return the oldest messages for another shard, as many as that shard takes at once.
 
-        Without ``left_for_ms``, they are not returned to other servers, so that each message is mostly delivered by
-        one; with it, they are those that are there for so long, whoever has them.
+        Without ``left_for_ms``, only messages that are not returned to other servers, so that usually one server
+        delivers each; with it, those that have been there for that long, whichever server they belong to.
 
         State: unchanged.
-        Repeat: safe; what another call has returned may be missing.
+        Repeat: safe; messages that another call has returned may be missing.
         """
 
     async def deliver_messages(self, messages: Sequence[OutgoingMessage]) -> None:
-        """Store messages from another shard; those to jobs that are not there or have finished are dropped.
+        """Store messages from another shard; those to jobs that do not exist or have finished are dropped.
 
         State: as for ``send_message``.
         Fence: name and id of each.
@@ -191,7 +191,7 @@ class Shard(Store, Protocol):
         """
 
     async def forget_outgoing(self, shard: str, messages: Sequence[OutgoingMessage]) -> None:
-        """Delete messages that the shard which they are for has.
+        """Delete messages that have been delivered to their shard.
 
         State: jobs unchanged.
         Fence: their numbers, which no other messages get.
@@ -199,7 +199,7 @@ class Shard(Store, Protocol):
         """
 
     async def acquire_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
-        """Take up to ``wanted`` tokens of a queue's token bucket; below 0, give them back.
+        """Take up to ``wanted`` tokens from a queue's token bucket; a negative number gives tokens back.
 
         State: jobs unchanged.
         Fence: the bucket is in the store; all servers draw on it.
@@ -207,7 +207,7 @@ class Shard(Store, Protocol):
         """
 
     async def lock_queue(self, queue: str, milliseconds: int) -> int | None:
-        """Lock a queue for a while; return the token that unlocks it, None if another server has locked it.
+        """Lock a queue for a while; return the token that unlocks it, or None if it is locked already.
 
         State: jobs unchanged.
         Fence: the lock, until it expires.

@@ -1,4 +1,4 @@
-"""The time of one shard, as far as its answers prove it."""
+"""The time of one shard, as bounded by its answers."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import NamedTuple
 from pinlater.server.clock import SteadyClock, elapsed_seconds
 
 MOST_DRIFT = 0.0005
-"""Share of the elapsed time by which two clocks may come apart, while both are kept right without steps."""
+"""Fraction of the elapsed time by which two clocks may drift apart while both are synchronized without steps."""
 
 NEAR_MS, FAR_MS = 250, 6000
-"""Servers whose clocks are nearer than the first agree, those that are farther apart than the second do not. Each reads
-the shard's clock more often than the second."""
+"""Servers whose clocks are less than the first apart agree; those more than the second apart do not. Each server reads
+the shard's clock at shorter intervals than the second."""
 
 READ_SECONDS = 3.3
-"""Each server reads the shard's clock so often, or half a second later; the monitor has mostly done so before."""
+"""Each server reads the shard's clock at this interval, or half a second later; usually the monitor did so before."""
 
 FRESH_MS = 2200
-"""A record that is younger is left for the next reading: so there is always one that is younger than ``FAR_MS``."""
+"""A record younger than this is not replaced until the next reading, so there is always one younger than ``FAR_MS``."""
 
 
 class ClockRecord(NamedTuple):
-    """The time that a server goes by, stored at a shard whose clock it has read.
+    """The time that a server goes by, stored on the shard whose clock it has read.
 
     Attributes:
-        ahead_ms: how far that is ahead of the shard's clock.
+        ahead_ms: how far that time is ahead of the shard's clock.
         seen_ms: what the shard's clock showed.
     """
 
@@ -38,14 +38,14 @@ class ClockRecord(NamedTuple):
 class ShardClock:
     """A steady clock that shows what a shard's clock shows, or a little less, but never more.
 
-    An answer proves that the shard's clock has shown its time by now, and had not shown it before the question: so
-    each reading bounds how far that clock is ahead of the time elapsed here. This clock goes by the lower bound, since
-    a job that is handed out a little late is on time, and one that is handed out early is not. Neither the time that
-    connecting takes nor a long way to the shard makes it run ahead. A step of the shard's clock is followed slowly.
+    The shard's clock showed the time in its answer at some moment between question and answer. So each reading bounds
+    how far that clock is ahead of the time elapsed here. This clock uses the lower bound, since a job that is handed
+    out slightly late is on time, and one that is handed out early is not. So neither the time that connecting takes nor
+    a long way to the shard makes it run ahead. A step of the shard's clock is followed slowly.
 
     Args:
         elapsed: source of seconds that never steps.
-        machine: source of epoch seconds of this machine, which has to do until the shard was read.
+        machine: source of this machine's epoch seconds, used until the shard's clock is read.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class ShardClock:
 
     @property
     def is_read(self) -> bool:
-        """Whether it shows the shard's time."""
+        """Whether the shard's clock has been read, so that this clock shows its time."""
         return self._read_at is not None
 
     @property
     def age_seconds(self) -> float:
-        """How long ago it was read."""
+        """Seconds since the shard's clock was last read; infinite: never."""
         return inf if self._read_at is None else self._elapsed() - self._read_at
 
     def now_ms(self) -> int:
@@ -75,10 +75,10 @@ class ShardClock:
         """Read the shard's clock.
 
         Args:
-            ask: returns what it shows, in epoch milliseconds.
+            ask: returns what the shard's clock shows, in epoch milliseconds.
 
         Returns:
-            Milliseconds that this clock is ahead of the time elapsed here.
+            How many milliseconds this clock is ahead of the time elapsed here.
         """
         asked_at = self._elapsed()
         shown_ms = await ask()
@@ -87,22 +87,22 @@ class ShardClock:
 
     @property
     def ahead_ms(self) -> float:
-        """Milliseconds that it is ahead of the time elapsed here."""
+        """How many milliseconds this clock is ahead of the time elapsed here."""
         return self.now_ms() - self._elapsed() * 1000
 
     def meet(self, own_ms: float, last: ClockRecord | None) -> ClockRecord | None:
         """Adopt the time that the other servers go by, if this clock is far from it.
 
-        It is if the shard's clock was set before this one was read for the first time, or if this machine was paused
-        together with its clocks. A step of the shard's clock makes the last record seem long ago, or yet to come; then
-        this clock is as good as any.
+        That is the case if the shard's clock was set before this server first read it, or if this machine was paused
+        together with its clocks. After a step of the shard's clock, the last record seems to be long ago or in the
+        future; then this clock is as good as any.
 
         Args:
             own_ms: what the shard's clock has just shown.
-            last: what the server that was there last has left.
+            last: the record that the last server has left; None: there is none.
 
         Returns:
-            What to leave for the others; None: that which is there.
+            The record to store for the other servers; None: leave the present one.
         """
         is_first, self._has_met = not self._has_met, True
         theirs_ms = None
@@ -120,10 +120,10 @@ class ShardClock:
         is_first = self._read_at is None
         if not is_first:
             least_before, most_before = self._bounds(answered_at)
-            if least_before <= at_most and at_least <= most_before:  # else the shard's clock was set anew
+            if least_before <= at_most and at_least <= most_before:  # otherwise the shard's clock has stepped
                 at_least, at_most = max(at_least, least_before), min(at_most, most_before)
         self._at_least, self._at_most, self._read_at = at_least, at_most, answered_at
-        if is_first:  # no caller has relied on the time before: no need to approach it slowly
+        if is_first:  # no caller has relied on the shard's time yet, so there is no need to approach it slowly
             self._steady = SteadyClock(self._wall, self._elapsed)
 
     def _bounds(self, now: float) -> tuple[float, float]:

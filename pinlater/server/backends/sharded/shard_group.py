@@ -1,4 +1,4 @@
-"""The shards of a store, and calls about a queue that a shard may not have yet."""
+"""The shards of a store, and calls for a queue that a shard may not have yet."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class ShardGroup:
     Attributes:
         registry: the shards.
         active_shards: which of them the new jobs of a queue go to.
-        due_priorities: which priorities of a queue the shards have due jobs of.
+        due_priorities: which priorities of a queue have due jobs on which shard.
         relay: delivers messages from one shard to another.
 
     Args:
         make: makes a shard, which must not connect before its first call.
-        due_priorities: empty.
-        on_call: is told of each call to a shard.
+        due_priorities: an empty map.
+        on_call: called after each call to a shard.
     """
 
     def __init__(self, make: Callable[[ShardSpec], Shard], due_priorities: DuePriorityMap, on_call: OnCall) -> None:
@@ -53,7 +53,7 @@ class ShardGroup:
         return self.registry.healthy()
 
     async def ask_owner(self, handle: ShardHandle, queue: str, call: Call[_T]) -> _T:
-        """Call a shard about a queue; create the queue there first if only other shards have it."""
+        """Call a shard about a queue; if only other shards have the queue, create it there first."""
         try:
             return await handle.ask(call)
         except QueueNotFound:
@@ -64,7 +64,7 @@ class ShardGroup:
         return await handle.ask(call)
 
     async def _is_elsewhere(self, queue: str, handle: ShardHandle) -> bool:
-        """Whether a shard lacks a queue because it is new, or was unhealthy when the queue was created."""
+        """Return whether other shards have a queue that this one lacks, as it is new or missed the queue's creation."""
         others = [other for other in self.healthy() if other is not handle]
         if not others or self._deleting[queue]:
             return False

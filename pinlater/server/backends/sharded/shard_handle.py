@@ -1,4 +1,4 @@
-"""One shard of a sharded store: its health, its calls under way, and its retirement."""
+"""One shard of a sharded store: its health, its calls in flight, and its retirement."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 PROBE_SECONDS = (0.25, 1.0)
-"""Pause before an unhealthy shard is probed for the first time, and the longest one: it doubles in between."""
+"""First and longest pause before an unhealthy shard is probed; it doubles in between."""
 
 RETIRE_SECONDS = 10.0
-"""A shard that was taken out of the file is closed after this time, even if calls are still under way."""
+"""A shard that was removed from the shard file is closed after this time, even if calls are still in flight."""
 
 
 _LONGEST_ERROR = 300
 
 
 class OnCall(Protocol):
-    """Is told of each call to a shard."""
+    """Called after each call to a shard."""
 
     def __call__(self, name: str, seconds: float, *, is_answered: bool) -> None:
-        """Record how long it took, and whether there was an answer, a refusal included."""
+        """Record how long the call took, and whether there was an answer, even a refusal."""
 
 
 class ShardHandle:
-    """A shard, and its health as its calls show it.
+    """A shard, and its health as shown by its calls.
 
     Args:
-        shard: just made.
+        shard: a new shard.
         spec: what it was made from.
         on_call: see ``OnCall``.
 
     Attributes:
-        shard: as given.
-        spec: what it is made from now.
-        name: of the shard.
+        shard: the shard.
+        spec: its present description in the shard file.
+        name: name of the shard.
     """
 
     def __init__(self, shard: Shard, spec: ShardSpec, on_call: OnCall) -> None:
@@ -62,12 +62,12 @@ class ShardHandle:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether calls may go to it."""
+        """Whether calls may go to the shard."""
         return self._health.is_healthy
 
     @property
     def state(self) -> ShardState:
-        """Its present state."""
+        """The shard's present state."""
         return ShardState(
             self.name,
             str(self.spec.endpoint),
@@ -82,8 +82,8 @@ class ShardHandle:
         """Call the shard, unless it is unhealthy.
 
         Raises:
-            ShardUnreachable: it is unhealthy, and was not called.
-            ServiceError: its own.
+            ShardUnreachable: the shard is unhealthy, and was not called.
+            ServiceError: raised by the shard.
         """
         if not self._health.is_healthy:
             raise ShardUnreachable(f"shard {self.name} does not answer at present; it is tried again all the time")
@@ -91,7 +91,7 @@ class ShardHandle:
         began = time.perf_counter()
         try:
             result = await call(self.shard)
-        except ShardFull:  # it is well, and its jobs can be worked off
+        except ShardFull:  # the shard is healthy, and the jobs on it can still be worked off
             self._answered(began)
             raise
         except ShardConnectionFailed as error:
@@ -139,7 +139,7 @@ class ShardHandle:
         log.info("shard %s answers again", self.name)
 
     async def retire(self) -> None:
-        """Wait for the calls under way, then close."""
+        """Wait for the calls in flight, then close."""
         self._on_idle = asyncio.Event()
         try:
             async with asyncio.timeout(RETIRE_SECONDS):

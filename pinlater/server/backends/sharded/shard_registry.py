@@ -1,4 +1,4 @@
-"""Registry of the shards: follows the file of shards."""
+"""Registry of the shards; it follows the shard file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ShardRegistry:
         on_call: see ``OnCall``.
 
     Attributes:
-        enqueueable: the shards that may take new jobs, unhealthy ones included, in no special order.
+        enqueueable: the shards that may take new jobs, unhealthy ones included, in no particular order.
     """
 
     def __init__(self, make: Callable[[ShardSpec], Shard], on_call: OnCall) -> None:
@@ -41,8 +41,8 @@ class ShardRegistry:
     def update(self, specs: Sequence[ShardSpec]) -> None:
         """Replace the set of shards.
 
-        A shard whose place stays the same keeps its connections and its health; one that goes is closed when the
-        calls under way have ended.
+        A shard whose endpoint stays the same keeps its connections and its health; one that leaves is closed when the
+        calls in flight have ended.
         """
         present = {}
         for spec in specs:
@@ -65,7 +65,7 @@ class ShardRegistry:
         """Return a shard.
 
         Raises:
-            UnknownError: there is none of that name.
+            UnknownError: there is no shard with that name.
         """
         try:
             return self._handles[name]
@@ -81,5 +81,5 @@ class ShardRegistry:
         return found
 
     async def close(self) -> None:
-        """Close all shards, those that are being retired included."""
+        """Close all shards, including those being retired."""
         await asyncio.gather(*(handle.close() for handle in self._handles.values()), *self._retiring)

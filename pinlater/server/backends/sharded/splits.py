@@ -1,6 +1,6 @@
-"""Ways to split a verb over shards: each makes a verb of the sharded store out of that of a shard.
+"""Ways to split a verb over shards: each turns a verb of a shard into a verb of the sharded store.
 
-What a verb takes is declared in ``Store`` alone: arguments that a split does not need go to the shards as they came.
+Only ``Store`` declares what a verb takes: arguments that a split does not need are passed to the shards unchanged.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def of_group(
     verb: Callable[Concatenate[Store, _P], Coroutine[Any, Any, _T]],
     carry_out: Callable[Concatenate[ShardGroup, _P], Awaitable[_T]],
 ) -> Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, _T]]:
-    """Let a function carry out a verb that takes the group of shards, and what the verb takes."""
+    """Carry out a verb with a function that takes the group of shards and the verb's arguments."""
 
     @wraps(verb)
     async def call(store: Sharded, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -56,10 +56,10 @@ def on_all_shards(
     """Call all healthy shards at once, and merge the answers of those that answer; see ``ask_all``.
 
     Args:
-        verb: of the store.
-        merge: of the answers.
-        keeps_refusals: raise what a shard refuses only when the others had nothing to do: nobody would hear of what
-            they have done. For verbs that are called again and again.
+        verb: the verb of the store.
+        merge: merges the answers.
+        keeps_refusals: raise a shard's refusal only if the others had nothing to do, since otherwise their results
+            would be lost. For verbs that are called periodically.
     """
     name = verb.__name__
 
@@ -78,7 +78,7 @@ def on_all_shards(
 def at_job(
     verb: Callable[Concatenate[Store, JobDescriptor, _P], Coroutine[Any, Any, _T]],
 ) -> Callable[Concatenate[Sharded, JobDescriptor, _P], Coroutine[Any, Any, _T]]:
-    """Call the shard of a job."""
+    """Call the shard that has the job."""
     name = verb.__name__
 
     @wraps(verb)
@@ -92,7 +92,7 @@ def at_job(
 def at_named_jobs(
     verb: Callable[Concatenate[Store, _P], Coroutine[Any, Any, int]],
 ) -> Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, int]]:
-    """Give each shard those of ``jobs`` whose descriptors name it, and add up the numbers."""
+    """Give each shard those of ``jobs`` whose descriptors name it, and add up the results."""
     name, signature = verb.__name__, inspect.signature(verb)
 
     @wraps(verb)
@@ -110,7 +110,7 @@ def at_named_jobs(
 def until_limit(
     verb: Callable[Concatenate[Store, _P], Coroutine[Any, Any, int]],
 ) -> Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, int]]:
-    """Call shard after shard, until ``limit`` jobs are changed in all."""
+    """Call one shard after the other, until ``limit`` jobs are changed in all."""
     name, signature = verb.__name__, inspect.signature(verb)
 
     @wraps(verb)
@@ -154,11 +154,11 @@ def at_placement(
 def makes_due(
     verb: Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, _T]], if_result: Callable[[_T], bool] = lambda _: True
 ) -> Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, _T]]:
-    """Let a verb, whose first argument is a queue, make jobs of it due: what is cached of its priorities is dropped.
+    """Drop the cached due priorities of a queue, the verb's first argument, when the verb may have made jobs due.
 
     Args:
-        verb: of the sharded store.
-        if_result: tells whether it has made jobs due. If it fails, it may have.
+        verb: the verb of the sharded store.
+        if_result: tells from the result whether it has made jobs due. If the verb fails, it may have.
     """
 
     @wraps(verb)
@@ -177,7 +177,7 @@ def makes_due(
 def makes_due_in(
     verb: Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, _T]], queues_of: Callable[[_T], Iterable[str]]
 ) -> Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, _T]]:
-    """Let a verb make jobs of those queues due that its result names."""
+    """Drop the cached due priorities of the queues that a verb's result names, as it has made jobs of these due."""
 
     @wraps(verb)
     async def call(store: Sharded, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:

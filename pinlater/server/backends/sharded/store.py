@@ -73,24 +73,24 @@ def _queues_of(expired: Iterable[Expired]) -> list[str]:
 class ShardedStore(StoreOverview):
     """Jobs spread over shards.
 
-    A batch of new jobs goes to one shard, taken at random of those that the queue uses. Jobs with a key, shared or
-    unique, go where it says: the shared one, if they have both; so a unique key is unique among jobs of one shared key.
-    What names a job goes to the job's shard. A dequeue reads which priorities the shards have due jobs of, and asks
-    those with the first one, in random order, then those with the second, until it has enough. Everything else is
-    asked of all shards, and their answers are merged; a shard that does not answer is left out then, and left alone for
-    a while.
+    A batch of new jobs goes to one shard, chosen at random among those that the queue uses. A job with a key goes to
+    the shard that the key selects. With both a shared and a unique key, the shared one decides, so a unique key is
+    unique among jobs with the same shared key. Calls that name a job go to its shard. A dequeue finds out which
+    priorities have due jobs on which shards. It asks the shards with the highest of these, in random order, then those
+    with the next, until it has enough. Everything else is asked of all shards, and their answers are merged. A shard
+    that does not answer is left out, and if it keeps failing, it is not called until it answers probes again.
 
-    Most verbs are made of those of the shards by the way in which they are split; see ``splits``.
+    Most verbs are made from a shard's verb and a way to split it over the shards; see ``splits``.
 
-    Make it within the event loop that is to use it, then ``update`` it.
+    Create it within the event loop that will use it, then call ``update``.
 
     Args:
-        name: of the kind of store, for people.
+        name: name of the kind of store, for display.
         make: makes a shard, which must not connect before its first call.
         poll_intervals: see ``Capabilities``.
         has_keys: whether the shards take jobs with keys.
         now_ms: the clock of the store.
-        on_call: is told of each call to a shard.
+        on_call: called after each call to a shard.
 
     Attributes:
         group: the shards.
@@ -107,7 +107,7 @@ class ShardedStore(StoreOverview):
         on_call: OnCall = lambda _name, _seconds, *, is_answered: None,  # noqa: ARG005 - the name is part of the call
     ) -> None:
         self.capabilities = Capabilities(name, is_serial=False, poll_intervals=poll_intervals, has_keys=has_keys)
-        # A poll that comes a little late still finds what the last one has found.
+        # Longer than the interval, so that a poll that comes a little late still finds the cached state.
         due_priorities = DuePriorityMap(poll_intervals.longest * 1.5, now_ms)
         self.group = ShardGroup(make, due_priorities, on_call)
         self._claimer = ShardClaimer(self.group)
@@ -115,7 +115,7 @@ class ShardedStore(StoreOverview):
         self.sizer = QueueSizer(self.group, now_ms)
 
     def update(self, specs: Sequence[ShardSpec]) -> None:
-        """Replace the set of shards; those that stay as they are notice nothing."""
+        """Replace the set of shards; shards that stay the same are not affected."""
         self.group.registry.update(specs)
 
     # Queues
@@ -129,11 +129,11 @@ class ShardedStore(StoreOverview):
         return await self.settings_poll.changed()
 
     async def create_queue(self, queue: str) -> None:
-        """Create the queue on every shard that answers; the others get it with its first job there."""
+        """Create the queue on every shard that answers; the others get it with their first job of it."""
         await ask_all(self.group.registry, lambda shard: shard.create_queue(queue))
 
     async def acquire_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
-        """Take up to ``wanted`` tokens of a queue's token bucket; below 0, give them back.
+        """Take up to ``wanted`` tokens from a queue's token bucket; a negative number gives tokens back.
 
         Raises:
             QueueNotFound: there is no such queue.
@@ -141,14 +141,14 @@ class ShardedStore(StoreOverview):
         """
         return await limits.acquire_tokens(self.group.healthy(), queue, rate, wanted)
 
-    # The life of jobs
+    # Lifecycle
 
     _store_jobs = at_placement(Store.enqueue_jobs, attrgetter("priority"), attrgetter("unique"))
     import_jobs = makes_due(at_placement(Store.import_jobs, _imported_priority, _imported_unique_key))
     release_claims = makes_due(on_all_shards(Store.release_claims, merges.total))
 
     async def enqueue_jobs(self, queue: str, jobs: Sequence[NewJob], *, once: Once = None) -> list[str]:
-        try:  # a block with less to call than ``trying``
+        try:  # cheaper than ``trying``
             stored = await self._store_jobs(queue, jobs, once=once)
         except BaseException:
             self.group.due_priorities.forget(queue)  # some may be stored
@@ -218,7 +218,7 @@ class ShardedStore(StoreOverview):
     collect_finished = on_all_shards(Store.collect_finished, merges.collected, keeps_refusals=True)
     forget_results = on_all_shards(Store.forget_results, merges.total, keeps_refusals=True)
 
-    # Reports of workers, and statistics
+    # Worker reports, and statistics
 
     store_report = of_group(Store.store_report, reports.store)
     reports = of_group(Store.reports, reports.read)

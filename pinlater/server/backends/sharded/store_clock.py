@@ -1,4 +1,4 @@
-"""The time of a store that several servers share, for all that is not a matter of one shard."""
+"""The time of a store that several servers share, for everything that does not concern a single shard."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _LEAST_PAUSE_SECONDS = 0.5
 class StoreClock:
     """A steady clock that shows what the shards' clocks show, as far as those are known.
 
-    Timers and ages go by it, whatever this machine's own clock says. What is due and what has expired is judged by each
-    shard's own time. Before a shard has answered for the first time, this machine's clock has to do.
+    Timers and ages use it, whatever this machine's clock says. What is due and what has expired is decided by each
+    shard's own time. Until a shard has answered for the first time, this machine's clock is used.
 
     Args:
         elapsed: source of seconds that never steps.
-        machine: source of epoch seconds of this machine.
+        machine: source of this machine's epoch seconds.
     """
 
     def __init__(
@@ -42,15 +42,15 @@ class StoreClock:
         return self._steady.now_ms()
 
     def learn(self, ahead_ms: Sequence[float]) -> None:
-        """Set the clock by how far the shards' clocks are ahead of the time elapsed here; see ``ShardClock``.
+        """Set the clock from how far each shard's clock is ahead of the time elapsed here; see ``ShardClock``.
 
-        One that is far off changes little.
+        The median is used, so a single clock that is far off changes little.
         """
         if not ahead_ms:
             return
         is_first = self._ahead_seconds is None
         self._ahead_seconds = statistics.median_low(ahead_ms) / 1000
-        if is_first:  # no caller has relied on the time before: no need to approach it slowly
+        if is_first:  # no caller has relied on the shards' time yet, so there is no need to approach it slowly
             self._steady = SteadyClock(self._wall, self._elapsed)
 
     def _wall(self) -> float:
@@ -58,7 +58,7 @@ class StoreClock:
 
 
 class ClockUpdater:
-    """Sets a clock by the clocks of the shards, and reads those that nobody has read lately.
+    """Sets a clock from the clocks of the shards, and reads those that nobody has read lately.
 
     Args:
         group: the shards.
@@ -71,7 +71,7 @@ class ClockUpdater:
         self._is_answered = True
 
     async def update(self) -> None:
-        """Set the clock."""
+        """Set the clock once, after reading the shards' clocks that are due for it."""
         handles = self._group.healthy()
         old = [handle for handle in handles if handle.shard.clock.age_seconds >= READ_SECONDS]
         known = [handle.shard.clock.ahead_ms for handle in handles if handle not in old]
@@ -80,13 +80,13 @@ class ClockUpdater:
             self._is_answered = True
         except ServiceError:
             answers = []
-            if self._is_answered and not known:  # logged once: the store may be away for long
+            if self._is_answered and not known:  # logged once, as the store may be down for long
                 log.warning("no shard tells its time; this server continues from the times that they told before")
                 self._is_answered = False
         self._clock.learn([*known, *(ahead_ms for _, ahead_ms in answers)])
 
     async def run(self) -> None:
-        """Set the clock again and again; to be run as a task."""
+        """Keep setting the clock; to be run as a task."""
         while True:
             oldest = max((handle.shard.clock.age_seconds for handle in self._group.healthy()), default=0.0)
             await asyncio.sleep(max(READ_SECONDS - oldest, _LEAST_PAUSE_SECONDS))
