@@ -227,7 +227,7 @@ def _results(calls: Iterable[MysqlEnqueueCall], duplicates: Duplicates) -> Itera
 
 
 def _lock_order(row: Row) -> tuple[int, str]:
-    """Sort by queue and unique key; servers that locked these in different orders would deadlock."""
+    """Return the sort key, by queue and unique key; servers that locked these in different orders would deadlock."""
     call, index = row
     return call.queue.id, (call.keys[index] if call.keys is not None else None) or ""
 

@@ -43,7 +43,7 @@ class Changed(NamedTuple):
     child_queues: Collection[int] = ()
 
     def let_through(self, ids: Iterable[int]) -> int:
-        """Return, once, how many jobs were let through by the keys of a call's jobs, given the ids of these."""
+        """Return how many jobs a call has let through, given the ids of its jobs; each key counts for one call only."""
         return sum(self.through.pop(self.keys[local_id], 0) for local_id in ids if local_id in self.keys)
 
 

@@ -118,7 +118,7 @@ async def _retry(
 async def schedule_jobs(
     database: Database, queue: Queue, jobs: Sequence[JobDescriptor], run_after_ms: int | None, once: Once
 ) -> int:
-    """Make those jobs that are PENDING due at a time; None: make those not yet due, due now. Return how many."""
+    """Make the jobs that are PENDING due at ``run_after_ms``; None: make the future ones due now. Return how many."""
 
     async def change(transaction: MysqlTransaction, _: int | None) -> int:
         run_after = transaction.now if run_after_ms is None else run_after_ms
