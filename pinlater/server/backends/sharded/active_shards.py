@@ -1,4 +1,4 @@
-"""Which shards the new jobs of a queue go to: all, or as many as its settings say, in an order that the queue has."""
+"""Which shards the new jobs of a queue go to: all, or as many as its settings say, in the queue's order."""
 
 from __future__ import annotations
 

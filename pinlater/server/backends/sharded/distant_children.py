@@ -64,7 +64,7 @@ def _shards_by_name(parents: Iterable[Parent | None]) -> dict[str, str]:
 
 
 async def admit(registry: ShardRegistry, parents: Iterable[Parent | None], shard: str) -> None:
-    """Record with parents on other shards that they have children on this one.
+    """Record with those parents of new jobs that are on other shards that they have children on ``shard``.
 
     Raises:
         EnqueueRejected: a parent does not exist, has finished or is asked to stop.

@@ -36,7 +36,7 @@ parent_of = attrgetter("parent")
 """Returns the parent of a job; None: it has none."""
 
 TOGETHER = 1000
-"""The first this many children of a call go to their parent's shard, which costs less; the rest spread over all."""
+"""The first children of a call, up to this many, go to their parent's shard, which costs less; others go to any."""
 
 _PATIENCE_SECONDS = 2.5
 """After this time, no further shard is tried. One that accepts connections but stays silent is given up after 2 s."""
