@@ -32,14 +32,14 @@ class OffersJobs(Protocol):
     """Offers jobs to other servers, and shares the work of seeing to those that fall due; see ``JobOffers``."""
 
     def offer_rest(self, queue: str) -> None:
-        """Offer due jobs, how many is unknown."""
+        """Offer due jobs whose number is unknown."""
 
     def fallen_due(self, queue: str, due_ms: int, wake: Callable[[], None]) -> None:
         """Call ``wake`` for a job that has fallen due, unless another server sees to it."""
 
 
 MIN_KNOWN_EMPTY_SECONDS = 30.0
-"""How long an empty queue is known as empty, at least: a dequeue of thousands of queues then asks for each once."""
+"""How long an empty queue counts as empty, at least, so that a dequeue from thousands of queues asks for each once."""
 
 
 class Broker:
@@ -54,14 +54,14 @@ class Broker:
 
     Attributes:
         backend: the store.
-        notifiers: each is called with new jobs that no dequeue here waits for; none if there are no other processes and
-            servers.
-        offers: offers jobs to other servers, one after the other; None: they are told of all, and see to them by
-            themselves.
-        poll_notifiers: each is called with what a poll of all queues has found, for other processes and servers.
+        notifiers: each is called with new jobs that no dequeue here waits for; empty if there are no other processes
+            and servers.
+        offers: offers jobs to one other server after another; None: the others are notified of all jobs, and wake
+            dequeues by themselves.
+        poll_notifiers: each is called with the result of a poll of all queues, to tell other processes or servers.
         cancel_notifiers: each is called with the descriptors of running jobs that this process has asked to stop.
-        cancellations: which running jobs have been asked to stop.
-        endings: who waits for the end of which jobs.
+        cancellations: running jobs that were asked to stop.
+        endings: calls that wait until jobs have finished.
     """
 
     def __init__(
@@ -197,10 +197,10 @@ class Broker:
             self.offers.fallen_due(queue, due_ms, wake)
 
     def take_jobs(self, queue: str, count: int | None, locations: Collection[JobLocation]) -> int:
-        """Wake dequeues for jobs that another server offers; return for how many.
+        """Wake dequeues for jobs that another server offers; return for how many jobs.
 
         Args:
-            queue: of the jobs.
+            queue: the queue that has them.
             count: how many there are; None: at least one.
             locations: where they are, if that is known.
         """
@@ -209,7 +209,7 @@ class Broker:
         return 0 if state is None else known - state.jobs_arrived(known, or_more=count is None)
 
     def sees_to(self, queue: str, due_ms: int) -> bool:
-        """Return whether a dequeue here is woken when a job falls due, or was; other servers wake none then."""
+        """Return whether a dequeue here was or will be woken for a job due then, so that other servers wake none."""
         state = self._queues.get(queue)
         return state is not None and state.sees_to(due_ms)
 
@@ -221,7 +221,7 @@ class Broker:
             state.jobs_arrived(1, due_ms, or_more=True)
 
     def on_woken(self, queue: str, count: int, locations: Collection[JobLocation]) -> None:
-        """Wake dequeues for sleeping jobs that are due since a message came; see ``OnWoken``."""
+        """Wake dequeues for sleeping jobs that messages have made due; see ``OnWoken``."""
         self.backend.jobs_arrived(queue, None, locations)
         self._wake_waiters(queue, count, locations=lambda: locations)
 
@@ -237,10 +237,10 @@ class Broker:
         for queue, due_ms in poll.first_due_ms.items():
             state = self._queues.get(queue)
             if first_ms <= due_ms <= last_ms and not (state is not None and state.has_waiters):
-                self._offer_rest(queue)  # nobody took it when it fell due, and it has not been offered for long
+                self._offer_rest(queue)  # nobody took it when it fell due, which was not long ago
 
     def on_poll(self, news: PollNews) -> None:
-        """Leave out polls of queues that another server or process has polled; see ``OnPoll``."""
+        """Skip polls of queues that another server or process has just polled; see ``OnPoll``."""
         if news.shards == digest_of_shards(
             state.name for state in self.backend.shard_states() if not state.unhealthy_in
         ):
@@ -275,7 +275,7 @@ class Broker:
         return settled
 
     async def cancel(self, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
-        """Cancel jobs, and tell workers which of those that run are to stop; see ``Store.cancel_jobs``."""
+        """Cancel jobs, and tell workers which running ones are to stop; see ``Store.cancel_jobs``."""
         cancelled = await self._carry_out(queue, self.backend.cancel_jobs(queue, jobs, status))
         self._wake_for_keys(queue, cancelled)
         self.endings.record(queue, cancelled.ended)
@@ -293,7 +293,7 @@ class Broker:
             self._wake_waiters(queue, settled.changed, settled.due_ms)
             self._wake_running_limited(queue, settled.changed)
         self._wake_for_keys(queue, settled)
-        # One that is asked to stop has ended.
+        # A job that was asked to stop ends when it is given back.
         self.endings.record(queue, (item.job for item in checkpoints if item.move_to_pending))
         return settled
 

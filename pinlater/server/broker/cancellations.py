@@ -1,4 +1,4 @@
-"""Which running jobs have been asked to stop of late, and who waits to hear of it."""
+"""Running jobs that were recently asked to stop, and the calls that wait to hear of them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from itertools import takewhile
 from pinlater.server.broker.parking import Caller, ParkedCall
 
 _KEPT_MS = 60_000
-"""For so long a job is named: somebody who asks may have been away for a moment."""
+"""How long a job stays in the answers, so that a worker that was briefly away still hears of it."""
 
 _MOST_KEPT = 10_000
 
 
 class Cancellations:
-    """Remembers the jobs that are to stop, for workers that ask.
+    """Remembers which jobs were asked to stop, for workers that ask.
 
     A worker that misses one hears of it when it renews the job's lease.
 
@@ -32,7 +32,7 @@ class Cancellations:
 
     def record(self, descriptors: Iterable[str]) -> None:
         """Add jobs that were asked to stop."""
-        self._last_ms = now = max(self._now_ms(), self._last_ms + 1)  # two at one moment must not hide one another
+        self._last_ms = now = max(self._now_ms(), self._last_ms + 1)  # unique: workers ask for what came after it
         self._asked.extend((now, descriptor) for descriptor in descriptors)
         while self._asked and self._asked[0][0] < now - _KEPT_MS:
             self._asked.popleft()
@@ -40,13 +40,13 @@ class Cancellations:
             wait.wake()
 
     def since(self, moment_ms: int) -> tuple[list[str], int]:
-        """Return the jobs that were asked to stop after a moment, each once, and up to when they were asked."""
+        """Return the jobs that were asked to stop after a moment, each once, and the moment to ask from next."""
         newest_first = takewhile(lambda asked: asked[0] > moment_ms, reversed(self._asked))
         found = dict.fromkeys(descriptor for _, descriptor in reversed([*newest_first]))
         return list(found), max(self._last_ms, self._now_ms() - 1)
 
     async def wait(self, moment_ms: int, seconds: float, caller: Caller) -> tuple[list[str], int]:
-        """Return as ``since``, once there is a job, or after ``seconds``, or when the caller cannot wait."""
+        """Return what ``since`` does, once there is a job, or after ``seconds``, or when the caller cannot wait."""
         found = self.since(moment_ms)
         if found[0] or caller.cannot_wait or self._is_stopping:
             return found
@@ -62,7 +62,7 @@ class Cancellations:
         return self.since(moment_ms)
 
     def stop(self) -> None:
-        """Answer all who wait, and let nobody wait any more."""
+        """Answer all waiting calls, and let none wait any more."""
         self._is_stopping = True
         for wait in list(self._waits):
             wait.end()

@@ -1,4 +1,4 @@
-"""Changes that make jobs claimable: verbs of the broker, made of those of the store."""
+"""Broker verbs for changes that make jobs claimable, built from the verbs of the store."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class DequeueWaker(Protocol):
 def makes_claimable(
     verb: Callable[Concatenate[Store, _P], Coroutine[Any, Any, _T]], count: Callable[[_T], int]
 ) -> Callable[Concatenate[DequeueWaker, _P], Coroutine[Any, Any, _T]]:
-    """Call a verb of the store, then wake dequeues of its queue for the jobs that it made claimable.
+    """Wrap a verb of the store so that dequeues of its queue are woken for the jobs that it made claimable.
 
     Args:
-        verb: takes ``queue``, and perhaps ``run_after_ms``: when the jobs fall due.
-        count: returns how many jobs those are, given the verb's result.
+        verb: takes ``queue``, and perhaps ``run_after_ms``, the time at which the jobs fall due.
+        count: returns the number of these jobs, given the verb's result.
     """
     name, bind = verb.__name__, inspect.signature(verb).bind
 

@@ -24,11 +24,11 @@ _RUNNING_LIMIT_RETRY_MS = 500
 """When a limit of running jobs prevented a claim, try again after this time."""
 
 _LONG_WAIT_SECONDS = 2.0
-"""A dequeue with a shorter wait asks the store, so that it finds jobs just stored by other servers; unless clients poll
-the queue so, see ``QueueState.is_polled``."""
+"""A dequeue with a shorter wait asks the store even if the queue is known to be empty, since other servers may just
+have stored jobs, unless clients poll the queue (see ``QueueState.is_polled``) or there is no other server."""
 
 _SHORTEST_LEASE_SECONDS = 1.0
-"""Jobs under a shorter lease are handed out even when it may have expired: it expires soon in any case."""
+"""Jobs with a shorter lease are handed out even if it may have expired: a lease that short expires soon anyway."""
 
 
 class DequeueRequest(NamedTuple):
@@ -55,7 +55,7 @@ class DequeueResult(NamedTuple):
 
     Attributes:
         jobs: by queue.
-        claim: that holds all of them; None after a dry run.
+        claim: the claim that holds all of them; None after a dry run.
         claimed_at: when the claim was created, in ``elapsed_seconds``.
     """
 
@@ -65,7 +65,7 @@ class DequeueResult(NamedTuple):
 
     @property
     def is_overdue(self) -> bool:
-        """Whether the lease may have expired, so that others may hold the jobs: this server stalled."""
+        """Whether this server stalled for so long that the lease may have expired, and others may hold the jobs."""
         if self.claim is None:
             return False
         return elapsed_seconds() - self.claimed_at >= max(self.claim.lease_ms / 1000, _SHORTEST_LEASE_SECONDS)
@@ -81,10 +81,10 @@ class DequeueHandler:
         now_ms: the clock of the store.
         observe: receives the seconds that each dequeue took in the store.
         poll_all: see ``QueuePoller``.
-        offer_rest: is told of a queue with due jobs that no dequeue here is woken for.
+        offer_rest: called with a queue that has due jobs for which no dequeue here was woken.
 
     Attributes:
-        poller: of the queues that dequeues wait for.
+        poller: polls the queues that dequeues wait for.
         waiting: number of parked dequeues; one that waits for several queues counts once.
         is_stopping: whether no dequeue may wait any more.
     """
@@ -116,7 +116,7 @@ class DequeueHandler:
 
         Raises:
             QueueNotFound: a queue does not exist, or was deleted, and the others have no jobs now.
-            DequeueRateLimited: all queues are paused or have used up their rate, also at the end of the wait.
+            DequeueRateLimited: when the wait is over, all queues are paused or have used up their rate.
         """
         skip_known_empty = self._is_serial or request.wait_seconds >= _LONG_WAIT_SECONDS
         found = await self._claim_from_all(request, skip_known_empty=skip_known_empty)
@@ -139,7 +139,7 @@ class DequeueHandler:
         return self._check_rate_limited(request, found)
 
     def _follow_polls(self, request: DequeueRequest, found: DequeueResult) -> None:
-        """Have queues that clients poll in vain looked at together with all others, instead of once for each poll."""
+        """Let the poller poll queues that clients poll in vain, together with all others, instead of at each call."""
         for queue in request.queues:
             state = self._queues.get(queue)
             if state is None:
@@ -180,15 +180,15 @@ class DequeueHandler:
     async def _claim_from_all(
         self, request: DequeueRequest, wait: DequeueWait | None = None, *, skip_known_empty: bool
     ) -> DequeueResult:
-        """Claim from one queue after the other; return what was claimed even if a queue fails.
+        """Claim from one queue after the other; return what was claimed even if a later queue fails.
 
-        One that does not exist keeps nobody from the jobs of the others; one that fails otherwise ends the walk: the
-        store would be asked in vain again.
+        A queue that does not exist is skipped. Any other error ends the walk, since the store would most likely fail
+        for the next queue, too.
 
         Args:
-            request: of the dequeue.
-            wait: the parked dequeue, once it has waited.
-            skip_known_empty: skip queues known to be empty: the broker is notified in time when jobs arrive.
+            request: what the dequeue asks for.
+            wait: the parked dequeue; None on the first attempt, before it has waited.
+            skip_known_empty: skip queues known to be empty, since the broker is notified in time when jobs arrive.
         """
         taken: dict[str, list[DequeuedJob]] = {}
         missing: QueueNotFound | None = None
@@ -265,10 +265,10 @@ class DequeueHandler:
         return found.jobs
 
     def _is_on_the_way(self, found: Dequeued, state: QueueState, wait: DequeueWait | None) -> bool:
-        """Return whether what a claim has left are jobs that others are on the way to.
+        """Return whether other dequeues are on the way to the jobs that a claim has left.
 
-        Of two dequeues that were woken for a job each, at different servers, one takes the first job, whoever's that
-        is, and sees the other: as due, or as due in a moment, since the clocks of servers differ a little.
+        When two dequeues at different servers were each woken for one of two jobs, whichever comes first takes the
+        first job and sees the other: as due, or as due in a moment, since the clocks of servers differ a little.
         """
         if found.lets_through or not state.is_attended:
             return False

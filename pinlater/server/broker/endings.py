@@ -1,4 +1,4 @@
-"""Who waits for the end of which jobs."""
+"""Calls that wait until jobs have finished."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.broker.parking import Caller, ParkedCall
 
 _FIRST_POLL_SECONDS, _LONGEST_POLL_SECONDS = 0.1, 1.0
-"""How often the store is asked for jobs that end at other servers: a call that waits for long asks less and less."""
+"""Pauses between a waiting call's polls for jobs that end at other servers; each pause is twice the one before."""
 
 _LONELY_POLL_SECONDS = 10.0
-"""The same where there is no other server."""
+"""The pause where there is no other server."""
 
 
 class Endings:
@@ -26,16 +26,16 @@ class Endings:
         self._first, self._longest = (
             (_LONELY_POLL_SECONDS, _LONELY_POLL_SECONDS) if is_lonely else (_FIRST_POLL_SECONDS, _LONGEST_POLL_SECONDS)
         )
-        self._waits: dict[str, defaultdict[str, set[_EndWait]]] = {}  # by queue: most have none, but many jobs that end
+        self._waits: dict[str, defaultdict[str, set[_EndWait]]] = {}  # by queue, since most queues have none
         self._is_stopping = False
 
     def record(self, queue: str, jobs: Iterable[JobDescriptor]) -> None:
-        """Take note that jobs of a queue may have finished."""
+        """Wake the calls that wait for these jobs of a queue, which may have finished."""
         if queue in self._waits:
             self._wake(self._waits[queue], map(str, jobs))
 
     def record_some(self, queue: str) -> None:
-        """Take note that jobs of a queue may have finished or be gone; it is not known which."""
+        """Wake all calls that wait for jobs of a queue: some, it is unknown which, may have finished or be gone."""
         if queue in self._waits:
             self._wake(self._waits[queue], list(self._waits[queue]))
 
@@ -55,10 +55,10 @@ class Endings:
         """Return once all of the jobs have finished, or are gone, or after ``seconds``, or when the caller cannot wait.
 
         Args:
-            jobs: their descriptors, each once.
-            unfinished: returns those of some jobs that have not finished.
-            seconds: at most so long.
-            caller: of the call.
+            jobs: descriptors of the jobs, each once.
+            unfinished: returns which of the given jobs have not finished.
+            seconds: how long to wait at most.
+            caller: the connection of the call.
         """
         if caller.cannot_wait or self._is_stopping:
             return
@@ -89,7 +89,7 @@ class Endings:
                 del self._waits[queue]
 
     def stop(self) -> None:
-        """Answer all who wait, and let nobody wait any more."""
+        """Answer all waiting calls, and let none wait any more."""
         self._is_stopping = True
         for wait in {wait for jobs in self._waits.values() for waits in jobs.values() for wait in waits}:
             wait.end()
@@ -103,7 +103,7 @@ class _EndWait(ParkedCall):
     """A call that waits for the end of jobs.
 
     Attributes:
-        is_news: whether one of them may have ended since somebody last looked.
+        is_news: whether one of them may have ended since the last check.
     """
 
     __slots__ = ("is_news",)

@@ -13,12 +13,12 @@ _UNCERTAIN_RETRY_MS = 500
 """After a failed call, the first dequeue in line tries again after this time, and again while calls fail."""
 
 _BEHIND_RETRY_SHARE = 0.25
-"""When a job is not due where it is stored, though it is by the clock of the store, the clock of its shard is behind:
-try again after this share of the time since."""
+"""If a job is due by the clock of the store, but not on its shard, the clock of the shard is behind. The next attempt
+comes after this share of the time since the job fell due."""
 
 _POLLS = 3
 _POLLS_SECONDS = 10.0
-"""Clients that found nothing so many times in this time are polling."""
+"""A queue is polled if so many dequeues that did not wait have found nothing within this time."""
 
 _TIMER_GRAIN_MS = 1
 """Timers of the event loop have a resolution of a millisecond, and fire late rather than early."""
@@ -28,11 +28,11 @@ class LastReport(NamedTuple):
     """The last report of a worker that came over a connection.
 
     Attributes:
-        worker_id: of the worker.
-        sent_ms: when it was sent, epoch milliseconds by the worker's clock: no other report has it.
-        keep_ms: for how long it is kept.
+        worker_id: the worker that sent it.
+        sent_ms: when it was sent, epoch milliseconds by the worker's clock; identifies the report.
+        keep_ms: how long it is kept.
         at: when it came, monotonic seconds.
-        number: of the worker's reports over the connection up to this one.
+        number: how many reports the worker has sent over the connection, including this one.
     """
 
     worker_id: str
@@ -43,13 +43,13 @@ class LastReport(NamedTuple):
 
 
 class Caller:
-    """The client connection of a call that may wait, which can end its wait.
+    """The client connection of a call that may wait; it can end the wait.
 
     Attributes:
         is_gone: whether nobody reads answers any more.
-        cannot_wait: whether the call must be answered at once, such as when another one waits behind it.
-        slept_seconds: for how long its calls were parked in all, as they asked for: no time that an answer took.
-        report: the last report of the worker that reports over it; None if none does, or it has said that it ends.
+        cannot_wait: whether the call must be answered at once, for instance because another one is behind it.
+        slept_seconds: total time its calls were parked, without the time spent answering them.
+        report: the last report that a worker sent over it; None if there is none, or the worker has said that it ends.
     """
 
     __slots__ = ("_parked", "cannot_wait", "is_gone", "report", "slept_seconds")
@@ -90,7 +90,7 @@ class ParkedCall:
 
     Attributes:
         is_over: whether it has ended.
-        slept_seconds: for how long it has slept.
+        slept_seconds: total time it has slept.
     """
 
     __slots__ = ("_future", "_loop", "_timer", "is_over", "slept_seconds")
@@ -123,7 +123,7 @@ class ParkedCall:
             alarm.cancel()
 
     def wake(self) -> None:
-        """Let the call look again for what it waits for."""
+        """Wake the call, so that it checks again for what it waits for."""
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
@@ -152,15 +152,16 @@ class DequeueWait(ParkedCall):
 class QueueState:
     """Tracks one queue: which dequeues wait for it, and whether it is known to be empty.
 
-    A woken dequeue must try to claim, or wake the next one in its place, so that no job waits beside a waiting dequeue.
+    A woken dequeue must try to claim, or wake the next one in its place. Otherwise a job could wait although a dequeue
+    waits for it.
 
     Args:
         now_ms: the clock of the store.
-        known_empty_seconds: a queue that was found empty is taken as empty for this long at most.
-        on_due: is told when a job has fallen due, in epoch milliseconds.
+        known_empty_seconds: how long a queue that was found empty counts as empty, at most.
+        on_due: called when a job has fallen due, with that time in epoch milliseconds.
 
     Attributes:
-        is_at_running_limit: whether a limit of running jobs held jobs back when somebody last looked.
+        is_at_running_limit: whether a limit of running jobs held jobs back when a claim last found too few.
         activity: a number that changes whenever a dequeue is woken, or has tried to claim.
     """
 
@@ -169,7 +170,7 @@ class QueueState:
         self._on_due = on_due
         self._now_ms = now_ms
         self._known_empty_seconds = known_empty_seconds
-        # In order of arrival. A dict would walk over all removed entries to find the first one.
+        # In order of arrival. To find the first one, a dict would walk over all removed entries.
         self._waits: OrderedDict[DequeueWait, None] = OrderedDict()
         self._woken: set[DequeueWait] = set()
         self._arrival_count = 0
@@ -197,19 +198,19 @@ class QueueState:
 
     @property
     def is_known_empty(self) -> bool:
-        """Whether the last claim, not long ago, left no jobs, and none came since but for dequeues that were woken."""
+        """Whether a recent claim left no jobs, and a dequeue was woken for each job that came since."""
         return self._empty_since == self._arrival_count and time.monotonic() < self._known_empty_until
 
     @property
     def awaits_news(self) -> bool:
-        """Whether a poll may tell of a job that nobody knows of."""
+        """Whether a poll could find a job that is not known here yet."""
         return self.is_known_empty and not (self.is_at_running_limit or self._woken)
 
     @property
     def is_attended(self) -> bool:
-        """Whether a dequeue was woken here for every job that is known of: somebody is on the way to all others.
+        """Whether a dequeue was woken here for every job known here; for all others, other servers have woken one.
 
-        Not after news of jobs without their number, until a claim has left none.
+        False once jobs were announced without their number, until a claim has left none.
         """
         return self._empty_since == self._arrival_count and not self._may_be_more
 
@@ -245,7 +246,7 @@ class QueueState:
         """Wake another dequeue in place of one that was woken and leaves without having tried to claim.
 
         Returns:
-            False if there is none.
+            False if no other dequeue waits.
         """
         if wait not in self._woken:
             return True
@@ -273,7 +274,7 @@ class QueueState:
         Args:
             count: how many jobs.
             due_ms: when they are due; None: now.
-            or_more: there may be more of them.
+            or_more: whether there may be more of them.
 
         Returns:
             The number of jobs that no dequeue was woken for.
@@ -289,7 +290,7 @@ class QueueState:
         return max(count, 0)
 
     def more_are_due(self) -> bool:
-        """Let the first dequeue in line try, and those that come: a claim has left jobs, or was not made.
+        """Let the first dequeue in line try, and new ones, too: a claim has left jobs, or was not made.
 
         Returns:
             Whether a dequeue waits.
@@ -342,7 +343,7 @@ class QueueState:
             self._on_due(self._last_due_ms)
 
     def sees_to(self, due_ms: int) -> bool:
-        """Return whether a dequeue is woken when a job falls due, or was; if one waits, it is."""
+        """Return whether a dequeue was woken for a job that is due then, or will be; set the timer if one waits."""
         if due_ms <= self._last_due_ms:
             return True
         if self._waits:

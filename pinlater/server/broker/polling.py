@@ -1,7 +1,7 @@
 """Poll the queues that dequeues wait for, where jobs may arrive without a notification; one query for all queues.
 
-Where the store can be polled for all queues at once, one of its servers does that, and tells the others. What they have
-heard of, they need not poll; when they hear nothing, they poll as if they were alone.
+Where the store can be polled for all queues at once, one of its servers does that, and tells the others. These need not
+poll the queues that they were told about; a server that hears nothing polls as if it were alone.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ log = logging.getLogger(__name__)
 
 _GROWTH = 1.25
 _EARLIEST = 0.5
-"""A poll includes queues whose pause is over by more than this share, so that later polls coincide."""
+"""A poll includes all queues for which this share of the pause has passed, so that later polls coincide."""
 
 
 _HORIZON_PAUSES = 2
-"""Jobs that fall due within so many of the longest pauses count as due when all queues are polled: whoever hears of it
-polls their queue before, and so knows the moment."""
+"""A poll of all queues also reports jobs that fall due within this many of the longest pauses. Servers that hear of it
+poll those queues before then, and so learn the exact time."""
 
 
 @dataclass(slots=True)
 class _PollSchedule:
-    """How often one queue is polled, and when next, in the time of the event loop.
+    """How often one queue is polled, and when next, by the clock of the event loop.
 
     Attributes:
-        pause: until the next poll, from the last one on.
-        next_at: when that is.
-        since: when this was last set; what others have found before does not count.
+        pause: seconds between the last poll and the next.
+        next_at: when the next poll is.
+        since: when the schedule was last changed; what others have found before then does not count.
     """
 
     pause: float
@@ -45,12 +45,12 @@ class _PollSchedule:
     since: float
 
     def polled(self, at: float, longest: float) -> None:
-        """Set when the next poll is, after one that began at a moment."""
+        """Schedule the next poll after one that began at the given time."""
         self.pause = min(self.pause * _GROWTH, longest)
         self.next_at, self.since = at + self.pause, at
 
     def poll_by(self, at: float, now: float) -> None:
-        """Let the next poll be no later than a moment."""
+        """Move the next poll forward to the given time, unless it is earlier already."""
         self.next_at, self.since = min(self.next_at, at), now
 
 
@@ -80,7 +80,7 @@ class QueuePoller:
         self._task: asyncio.Task[None] | None = None
 
     def follow(self, queue: str, *, is_busy: bool = False) -> None:
-        """Poll a queue from now on, often if ``is_busy``: a dequeue has just claimed jobs of it."""
+        """Poll a queue from now on, often if ``is_busy``: a dequeue has just claimed jobs from it."""
         schedule = self._schedules.get(queue)
         if schedule is not None and not is_busy:
             return
@@ -97,11 +97,11 @@ class QueuePoller:
 
     @property
     def leeway_ms(self) -> float:
-        """For how long jobs that have fallen due are left to the dequeues that were woken for them; 0: not at all."""
+        """How long jobs that have fallen due are left to the dequeues that were woken for them; 0: not at all."""
         return self._pauses.leeway * 1000
 
     def look_again(self, queue: str) -> None:
-        """Poll a queue that is followed once nobody can be on the way to its jobs any more."""
+        """Poll a followed queue again as soon as no dequeue can still be on the way to its jobs."""
         schedule = self._schedules.get(queue)
         if schedule is not None:
             now = asyncio.get_running_loop().time()
@@ -109,15 +109,15 @@ class QueuePoller:
             self._sleep_no_longer(schedule)
 
     def _sleep_no_longer(self, schedule: _PollSchedule) -> None:
-        """Let the task wake up in time for a poll that is earlier than those it knew of."""
+        """Wake the task if this poll is due before the task would wake up."""
         if schedule.next_at < self._sleeps_until:
             self._news.set()
 
     async def poll_all(self) -> PollOfAll | None:
-        """Poll all queues of the store, and tell those that are followed what was found; return it for the others.
+        """Poll all queues of the store, and update those that are followed; return the result for other servers.
 
         Returns:
-            None if the store cannot do that, or has not answered.
+            None if the store cannot do that, or did not answer.
         """
         if self._poll_all is None:
             return None
@@ -137,8 +137,8 @@ class QueuePoller:
         return poll
 
     def hear(self, news: PollNews) -> None:
-        """Leave out the polls of queues that another server has found to be empty."""
-        age_ms = max(news.age_ms, self._now_ms() - news.asked_ms)  # it may have been on the way for long
+        """Skip the next polls of queues that another server has found to be empty."""
+        age_ms = max(news.age_ms, self._now_ms() - news.asked_ms)  # it may have been delayed on the way
         polled_at = self._moment(age_ms / 1000)
         for queue, schedule in self._schedules.items():
             state = self._queues.get(queue)
@@ -212,7 +212,7 @@ class QueuePoller:
                 state.forget_polls()
 
     def _tell(self, before: Mapping[str, int], found: Mapping[str, int | None]) -> None:
-        """Tell queues what was found, given their activity before; a claim made meanwhile knows better."""
+        """Update queues with what was found, except those whose activity has changed: a newer claim knows better."""
         now_ms, leeway_ms = self._now_ms(), self.leeway_ms
         for queue, activity in before.items():
             state = self._queues.get(queue)

@@ -14,7 +14,7 @@ class QueueStates:
     Args:
         now_ms: the clock of the store.
         known_empty_seconds: as in ``QueueState``.
-        on_due: is told of a queue when a job of it has fallen due.
+        on_due: called with a queue when one of its jobs has fallen due, and with that time in epoch milliseconds.
     """
 
     def __init__(

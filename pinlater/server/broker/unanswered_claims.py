@@ -29,7 +29,7 @@ class UnansweredClaims:
         self._unfinished = RetryQueue()
 
     async def give_back(self, jobs: Mapping[str, Sequence[DequeuedJob]], claim: str) -> None:
-        """Return the jobs of a claim, by queue; retry those that the store cannot take now until it does."""
+        """Return the jobs of a claim to their queues; where the store cannot do it now, retry until it can."""
         for queue, claimed in jobs.items():
             work = partial(self._give_back, queue, claimed, claim)
             try:
