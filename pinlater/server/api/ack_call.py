@@ -26,7 +26,7 @@ class AckCall:
         broker: passes acks to the store.
         metrics: counts acks.
         max_result_bytes: longest result of a job.
-        statistics: collects what workers tell of job classes, and failures by group.
+        statistics: collects the statistics of job classes that workers send, and failures by group.
     """
 
     def __init__(self, broker: Broker, metrics: Metrics, max_result_bytes: int, statistics: StatisticsBuffer) -> None:
@@ -42,7 +42,7 @@ class AckCall:
             await self._ack(await self._read(arguments.request))
 
     async def start(self, request: wire.PinLaterJobAckRequest | None, caller: Caller) -> asyncio.Future[None] | None:
-        """Start the acks of a dequeue, to run while that claims jobs; return None if there are none.
+        """Start the acks of a dequeue, which run while it claims jobs; return None if there are none.
 
         Raises:
             Exception: an ack is malformed; the others are carried out, and the dequeue must claim nothing.

@@ -1,4 +1,4 @@
-"""Check the admin password, which deletes queues."""
+"""Check the admin password, without which no queue can be deleted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class AdminPassword:
     """Checks the admin password of calls.
 
     Args:
-        stored: its hash; None or empty: no password is accepted.
+        stored: the hash of the password; None or empty: no password is accepted.
     """
 
     def __init__(self, stored: str | None) -> None:

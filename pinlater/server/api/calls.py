@@ -41,7 +41,7 @@ class CallRefused(Exception):
     """The call is answered with a Thrift-level exception; the connection stays usable (wire contract §1.2).
 
     Attributes:
-        kind: of the ``TApplicationException``.
+        kind: the type of the ``TApplicationException``.
     """
 
     def __init__(self, kind: int, message: str) -> None:
@@ -65,9 +65,9 @@ def require(struct: Any, name: str) -> None:
 
 @functools.cache
 def _required_of(kind: Any) -> tuple[list[str], Callable[[Any], tuple[Any, ...]]]:
-    """Return the names of the required fields of a struct class, and what returns their values."""
+    """Return the names of the required fields of a struct class, and a getter of their values."""
     fields = [field[1] for field in kind.thrift_spec.values() if field[-1]]
-    getter = attrgetter(*fields, "thrift_spec")  # one more, so that it always returns a tuple
+    getter = attrgetter(*fields, "thrift_spec")  # one more name, so that it always returns a tuple
     return fields, getter
 
 
@@ -77,7 +77,7 @@ def missing(name: str) -> CallRefused:
 
 
 def may_wait(call: DecodedCall) -> bool:
-    """Return whether a call may wait, for jobs or for what becomes of them."""
+    """Return whether a call asks to wait, and is of a kind that may."""
     return call.method in _MAY_WAIT and call.arguments.request is not None and bool(call.arguments.request.waitMillis)
 
 

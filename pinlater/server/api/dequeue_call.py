@@ -92,7 +92,7 @@ class DequeueCall:
             except Exception:  # also a Thrift-level error
                 await self._broker.give_back(found)
                 raise
-        if found.claim is None:  # a dry run is not counted
+        if found.claim is None:  # a dry run is not counted, but its jobs are
             return self._answer_of(found)
         if found.jobs and found.is_overdue:
             log.warning(

@@ -1,4 +1,4 @@
-"""Tasks that begin at once: most calls need no turn of the event loop before their first wait."""
+"""Tasks that start at once, which saves most calls a turn of the event loop."""
 
 from __future__ import annotations
 

@@ -31,14 +31,15 @@ class Failures:
         """Return the largest failure groups; those of queues that do not exist are left out.
 
         Raises:
-            QueueNameInvalid, QueueNameTooLong, UnknownError: an argument is invalid, or too many wait.
+            QueueNameInvalid, QueueNameTooLong, UnknownError: an argument is invalid.
+            NoHealthyShards: too many reads are waiting, or no shard answers.
         """
         request = arguments.request
         queues, limit = request.queueNames or (), request.limit
         for queue in queues:
             check_queue_name(queue)
         check_limit(limit)
-        if not limit:  # whoever only asks whether this call is known
+        if not limit:  # the client only asks whether the server knows this call
             return []
         async with self._reading.slot():
             groups = await self._backend.failure_groups(queues, min(limit, MOST_READ))

@@ -46,16 +46,16 @@ _AT_ONCE, _BODIES_AT_ONCE = 1000, 64
 
 _SMALL_PAGE_JOBS = 100
 _LARGE_PAGES = 2
-"""Larger pages that are built at a time, since sending them keeps the event loop busy."""
+"""How many larger pages are built at a time, since sending them keeps the event loop busy."""
 
 _FEW_BODIES = 8
 _SHORT_BODY_BYTES, _SHORT_BODIES = 8192, 100
 _LARGE_LOOK_UPS = 2
-"""Look-ups of more than a few bodies, or many short ones, that run at a time, since many would fill the memory."""
+"""How many look-ups of more than a few bodies, or many short ones, run at a time, since more would fill the memory."""
 
 
 class ScanOrder(NamedTuple):
-    """How a scan goes through the jobs that match: from which end, and whether it leaves out those that are retried."""
+    """How a scan goes through the jobs that match: from which end, and whether it skips those that are retrying."""
 
     oldest_first: bool
     skips_retrying: bool
@@ -66,7 +66,7 @@ class Inspection:
 
     Args:
         backend: the store.
-        broker: deletes.
+        broker: deletes jobs, and parks look-ups that wait.
         priority_levels: number of priorities.
         max_bytes: most bytes of the jobs in one reply.
         max_wait_ms: longest wait for the end of jobs.
@@ -163,8 +163,8 @@ class Inspection:
         """Read up to ``limit`` jobs that fit into a reply; return them and the last page of the store.
 
         They are read in chunks, so that jobs with long statuses do not fill the memory. A search of bodies reads only
-        one chunk, since its time limit applies to one call to the store. If that is over, or too many have to be
-        skipped, there are fewer than ``limit``, or none.
+        one chunk, since its time limit applies to one call to the store. If the time is up, or too many jobs have to be
+        skipped, fewer than ``limit`` are returned, or none.
         """
         found: list[wire.PinLaterJobInfo] = []
         bytes_left, read = self._max_bytes, 0

@@ -1,4 +1,4 @@
-"""Filters of counts and scans beside state, priority, time and body."""
+"""Filters of counts and scans other than state, priority, time and body."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pinlater.server.backends.records import JobFilter
 
 
 def narrowed(which: JobFilter, is_retrying: bool | None, failure_group: int | None) -> JobFilter:
-    """Return the filter for jobs that are retried, or of a failure group: those that are due and future ones.
+    """Narrow a filter to jobs that are retrying, or in a failure group, both due and future ones.
 
     Raises:
-        UnknownError: no job of that state can be so.
+        UnknownError: the state or the priority of the filter does not allow that.
     """
     if is_retrying is not None and which.state != PENDING:
         raise UnknownError("retrying jobs are PENDING; leave out retrying, or ask for PENDING")
@@ -25,10 +25,10 @@ def narrowed(which: JobFilter, is_retrying: bool | None, failure_group: int | No
 
 
 def of_key(which: JobFilter, key: str | None) -> JobFilter:
-    """Return the filter for jobs that have a key, shared or unique: due and future ones; None: any.
+    """Narrow a filter to jobs that have a key, shared or unique, both due and future ones; None: do not narrow it.
 
     Raises:
-        UnknownError: the store does not find jobs so.
+        UnknownError: the rest of the filter does not allow that, or the key is invalid.
     """
     if key is None:
         return which

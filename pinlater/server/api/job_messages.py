@@ -1,4 +1,4 @@
-"""Carry out the calls by which jobs are told something: messages, and that they are to stop."""
+"""Carry out the calls about messages to jobs, and those that ask jobs to stop."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class JobMessages:
     """Carries out calls about messages and cancellation.
 
     Args:
-        broker: passes them on.
+        broker: passes the calls to the store.
         settings: limits.
         metrics: counts cancelled jobs.
         max_bytes: most bytes of the messages in a reply.
@@ -38,7 +38,7 @@ class JobMessages:
         self._max_bytes = max_bytes
 
     async def send(self, arguments: Any, _: Caller) -> bool:
-        """Store a message; return whether its job has it."""
+        """Store a message; return False if its job does not exist or has finished."""
         request = arguments.request
         message = rules.message(request, self._settings.max_body_bytes)
         return await self._broker.backend.send_message(JobDescriptor.parse(request.jobDescriptor), message)
@@ -62,8 +62,8 @@ class JobMessages:
     async def _cancel(self, queue: str, jobs: Sequence[JobDescriptor], status: str) -> int:
         """Cancel jobs of one queue, then their children.
 
-        A child that comes later is refused: its parent is asked to stop. If this ends half-way, the same call does the
-        rest.
+        A child that is enqueued later is refused, since its parent is asked to stop. If this fails half-way, the same
+        call, made again, does the rest.
         """
         cancelled = await self._broker.cancel(queue, jobs, status)
         if cancelled.ended:
@@ -79,7 +79,7 @@ class JobMessages:
         return count
 
     async def cancelled(self, arguments: Any, caller: Caller) -> Any:
-        """Return which running jobs were asked to stop of late; wait for one if that is asked for."""
+        """Return which running jobs were recently asked to stop; wait for one if the call asks for that."""
         request = arguments.request
         wait_seconds = rules.wait_seconds(request.waitMillis, self._settings.max_wait_ms)
         found = await self._broker.cancellations.wait(request.sinceTimestampMillis, wait_seconds, caller)

@@ -17,7 +17,7 @@ async def offload(count: int, work: Callable[_P, _T], *arguments: _P.args, **opt
 
     Args:
         count: number of items, such as the jobs of a call.
-        work: must not use anything of the event loop.
+        work: the function; it must not use the event loop.
         arguments: positional arguments of ``work``.
         options: keyword arguments of ``work``.
     """

@@ -96,7 +96,7 @@ def idempotency_key(context: wire.RequestContext, keep_seconds: float) -> Once:
     """Return the idempotency key of a call; None if it has none.
 
     Args:
-        context: of the call.
+        context: the context of the call.
         keep_seconds: how long to keep its result, unless the call specifies it.
     """
     value = context.idempotencyKey
@@ -127,12 +127,12 @@ def check_state(state: int) -> None:
 
 
 def wait_seconds(asked_ms: int | None, max_wait_ms: int) -> float:
-    """Return for how long a call may wait that asks for so many milliseconds; None: it does not."""
+    """Return how many seconds a call may wait if it asks for ``asked_ms``; None: it does not ask."""
     return min(max(asked_ms or 0, 0), max_wait_ms) / 1000
 
 
 def body_bytes(asked: int | None) -> int:
-    """Return how many bytes of each body a look-up returns; refuse to cut them to none at all."""
+    """Return how many bytes of each body a look-up returns; refuse to cut bodies to less than one byte."""
     if asked is not None and asked < 1:
         raise UnknownError(f"bodies cut to {asked} bytes: use 1 or more, or leave includeBody out for none")
     return asked or WHOLE_BODY
@@ -145,7 +145,7 @@ def check_time(time_ms: int) -> None:
 
 
 def time_with_key(time_ms: int | None) -> int | None:
-    """Return when a job that may have a key is due: not before 1970, or the stores could not see that it waits."""
+    """Return when a job that may have a key is due: not before 1970, or stores could not tell that it waits."""
     return None if time_ms is None else max(time_ms, 0)
 
 
@@ -163,7 +163,7 @@ def status_text(text: str | None) -> str:
 
 
 class JobRules(NamedTuple):
-    """What a job must keep to that is enqueued or imported.
+    """The rules for jobs that are enqueued or imported.
 
     Attributes:
         levels: priorities are 1 to this.
@@ -249,7 +249,7 @@ def _check_parent(parent: Parent, whose: str, unique: str | None) -> None:
     check_message_text(parent.name, f"the message of {whose} to its parent")
     if parent.position < 0:
         raise EnqueueRejected(f"the position of {whose} among those of its parent is {parent.position}; count from 0")
-    if unique is not None:  # in its place another one might stand, which has no parent
+    if unique is not None:  # the job that has the key might stand in for it, without a parent
         raise EnqueueRejected(
             f"{whose} has a parent and a unique key; leave out the key, or enqueue the job without a parent and let it "
             "answer by an event, for which the other job waits"
@@ -316,7 +316,7 @@ def queue_change(request: wire.PinLaterChangeQueueSettingsRequest) -> QueueChang
         raise UnknownError(f"{most} is not a limit of running jobs; use a number above 0, or 0 for no limit")
     if shards is not None and shards < FOLLOWS_LOAD:
         raise UnknownError(f"{shards} is not a number of shards; use 1 or more, 0 for all, or {FOLLOWS_LOAD} for auto")
-    return change if shards is None else change._replace(shards_by_load=0)  # which is found anew
+    return change if shards is None else change._replace(shards_by_load=0)  # it is computed anew
 
 
 def too_large(what: str, body: bytes, limit: int) -> EnqueueRejected:

@@ -55,7 +55,7 @@ class Service:
         settings: limits and defaults.
         claims: creates claim descriptors.
         metrics: counts calls, errors and jobs.
-        statistics: collects what workers tell.
+        statistics: collects the statistics that workers send with acks.
         now_ms: the clock of the store.
     """
 
@@ -139,7 +139,7 @@ class Service:
         return frozenset(self._handlers)
 
     async def call(self, method: str, arguments: Any, caller: Caller) -> CallReply:
-        """Carry out one call; a handler returns the reply, and if it can be undone, a ``CallReply``.
+        """Carry out one call; its handler returns the reply, or a ``CallReply`` if the call can be undone.
 
         Raises:
             ServiceError: to answer with the declared exception.
@@ -260,7 +260,7 @@ class Service:
         return await change(arguments, self._key(arguments))
 
     def _key(self, arguments: Any) -> Once:
-        """Return by which key the store knows the call again, and for how long; None for a call without one."""
+        """Return the key by which the store recognises the call if it is repeated; None if it has none."""
         return rules.idempotency_key(arguments.context, self._settings.idempotency_ttl_seconds)
 
 
@@ -276,4 +276,4 @@ def _stale(settled: Settled) -> StaleClaims:
 
 
 async def _answer_nothing(_: Any, __: Caller) -> None:
-    """Answer ``keepsResults``: servers that keep none do not know the call."""
+    """Answer ``keepsResults``; a server that does not keep results does not know the call."""

@@ -17,7 +17,7 @@ from pinlater.server.backends.store import Store
 from pinlater.server.broker.parking import Caller
 
 MOST_STATISTICS = 20_000
-"""Most of them in a reply."""
+"""Most statistics in a reply."""
 
 _MOST_QUEUES = 1000
 _MOST_WAITING = 16
@@ -37,7 +37,7 @@ class StatisticsReader:
         self._reading = ConcurrencyLimit("reading statistics", _MOST_WAITING)
 
     async def read(self, arguments: Any, _: Caller) -> list[PinLaterStatistics]:
-        """Return what happened in the periods that are asked for and are still kept.
+        """Return the statistics of those of the requested periods that are still kept.
 
         Raises:
             UnknownError, QueueNameInvalid, QueueNameTooLong: the request is invalid, or the reply would be too long.

@@ -55,7 +55,7 @@ class WorkerReports:
         self._reading = ConcurrencyLimit("reading the worker reports", _MOST_WAITING)
 
     async def store(self, arguments: Any, caller: Caller) -> None:
-        """Store a report in place of the worker's last one, or delete that; note it with the connection.
+        """Store a report in place of the worker's last one, or delete that one; record it with the connection.
 
         Raises:
             CallRefused, UnknownError, QueueNameInvalid, QueueNameTooLong: it is invalid or too large.
