@@ -9,12 +9,12 @@ from collections import deque
 class CallSlots:
     """Slots for calls, within an optional limit of the whole server.
 
-    A call first waits for a slot here, then for one of the server: so those of a busy address delay only one another.
-    Counters do what two semaphores would, in a fifth of the time: nearly every call finds both slots free.
+    A call first waits for a slot here, then for one of the server, so calls from a busy address delay only each other.
+    Counters do the work of two semaphores in a fifth of the time, since nearly every call finds both slots free.
 
     Args:
-        most: slots here.
-        of_server: the slots of the whole server; None: these are they.
+        most: number of slots.
+        of_server: the slots of the whole server; None: these are the slots of the whole server.
     """
 
     __slots__ = ("_free", "_of_server", "_waiting")
@@ -25,7 +25,7 @@ class CallSlots:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def take(self) -> bool:
-        """Take a slot, here and of the server, if that needs no waiting; return whether it was taken."""
+        """Take a slot, here and of the server, if both are free; return whether it was taken."""
         server = self._of_server
         if self._free and (server is None or server.take()):
             self._free -= 1
@@ -66,7 +66,7 @@ class CallSlots:
             self._free += 1
 
     def _leave_here(self) -> None:
-        """Hand the slot over to the call that has waited for longest; it never counts as free in between."""
+        """Hand the slot over to the call that has waited longest; it never counts as free in between."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():

@@ -17,10 +17,11 @@ class Certificates:
     """Holds the certificate of a port, and the CA that its clients' certificates must come from.
 
     Created in the master, so that a replacement process has a usable certificate even if the files are unusable at that
-    moment. A change that cannot be used is logged and ignored: a certificate and its key are seldom replaced at once.
+    moment. A change that cannot be used is logged and ignored, since a certificate and its key are rarely replaced in
+    the same instant.
 
     Args:
-        certificate: PEM file, with the chain below it.
+        certificate: PEM file of the certificate and its chain.
         key: PEM file of its key; None: the same file.
         client_ca: PEM file of the CA for client certificates; None: clients need no certificate.
 

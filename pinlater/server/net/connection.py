@@ -73,7 +73,7 @@ class ClientConnection(asyncio.Protocol):
         self._frames: deque[bytes] = deque()
         self._pending_bytes = self._unread_bytes = 0
         self._waits_for_memory = self._is_budgeted = self._is_paused = False
-        self._task: asyncio.Task[None] | None = None  # the loop alone would not keep it
+        self._task: asyncio.Task[None] | None = None  # the event loop has only a weak reference
         self._writable: asyncio.Future[bool] | None = None
         self._is_serving = self._peer_sent_eof = self._flushes_every_write = False
         self._wants_stopping_notice: bool | None = None  # unknown before its first call

@@ -49,7 +49,7 @@ def listen_locally(path: Path, *, key: str) -> socket.socket:
     """Open a Unix socket that listens; replace a stale socket that a killed server has left.
 
     Args:
-        path: of the socket.
+        path: where to create it.
         key: the setting of the path, for the error.
 
     Raises:

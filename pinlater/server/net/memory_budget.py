@@ -1,7 +1,7 @@
 """Limit the memory of received calls and of unread replies, over all connections together.
 
-Each connection may use a little without limit; what exceeds it must fit into the budget. Calls wait for memory unread:
-their bytes stay with the client. Replies exist already, so the client that has read nothing for longest is dropped.
+A little is free for each connection; what exceeds it must fit into the budget. Calls that wait for memory are not read,
+so their bytes stay with the client. Replies exist already, so the client that has read nothing for longest is dropped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class CallBudget:
     """Limits the memory of calls that are not answered yet.
 
     Args:
-        most_bytes: of all calls; a single user may exceed it while it is the only one.
+        most_bytes: limit for all calls together; a single user may exceed it while it is the only one.
     """
 
     def __init__(self, most_bytes: int = BUDGET_BYTES) -> None:
@@ -60,7 +60,7 @@ class CallBudget:
         return True
 
     def release(self, user: BudgetUser, *, all_but: int = 0) -> None:
-        """Free the memory of a user, but for so many bytes, and drop its request."""
+        """Free the memory of a user except ``all_but`` bytes, and drop its request."""
         self._waiting.pop(user, None)
         self._set_held(user, min(all_but, self._held.get(user, 0)))
         self._grant_waiting()
@@ -87,7 +87,7 @@ class AnswerBudget:
     """Limits the memory of replies that clients have not read yet.
 
     Args:
-        most_bytes: of all replies; a single user may exceed it while it is the only one.
+        most_bytes: limit for all replies together; a single user may exceed it while it is the only one.
     """
 
     def __init__(self, most_bytes: int = BUDGET_BYTES) -> None:

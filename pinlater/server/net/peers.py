@@ -22,7 +22,7 @@ class Peer:
     """One client address.
 
     Attributes:
-        connections: how many are open.
+        connections: how many it has open.
         call_slots: one for each of its calls that may run at once.
     """
 
@@ -38,8 +38,8 @@ class Peers:
     """Tracks the connected client addresses.
 
     Args:
-        most_connections: of one address.
-        most_calls: running calls of one address; further ones wait.
+        most_connections: most connections of one address; more are refused.
+        most_calls: most running calls of one address; more wait.
         call_slots: one for each call that the server may run at once.
     """
 
@@ -57,7 +57,7 @@ class Peers:
         """Count one more connection of an address; return None if it has too many.
 
         Args:
-            address: of the client; empty for a Unix socket, which has no limit.
+            address: the client's; empty for a Unix socket, which has no limit.
         """
         if not address:
             return self._local

@@ -46,7 +46,7 @@ class ThriftServer:
         settings: limits and timeouts.
         metrics: counts connections.
         certificates: for TLS on TCP ports; None: no TLS.
-        on_worker_lost: called when a worker ends the connection that it has reported over, without a word.
+        on_worker_lost: called with the last report of a worker that disconnects without notice.
     """
 
     def __init__(
@@ -151,13 +151,13 @@ class ThriftServer:
         unfinished: asyncio.Task[None] | None = None,
         unfinished_bytes: int = 0,
     ) -> None:
-        """Forget a closed connection; while a call of it is carried out, it counts and takes memory all the same.
+        """Forget a closed connection; while a call of it still runs, the connection and its memory keep counting.
 
         Args:
             connection: the connection.
             peer: its client address.
-            report: the last report of a worker that has ended it without a word; None if none has.
-            unfinished: carries out the call; None: there is none.
+            report: the last report of a worker that disconnected without notice; None if none did.
+            unfinished: the task that runs the call; None: there is none.
             unfinished_bytes: size of the call.
         """
         if report is not None and not self.is_draining:
