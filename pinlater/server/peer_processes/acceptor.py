@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.002
 MAX_DEFERRALS = 5
-"""The process with the fewest connections may be busy or dead: after so many deferrals, any process accepts."""
+"""The process with the fewest connections may be busy or dead: after this many deferrals, any process accepts."""
 
 _FAILURE_SECONDS = 1.0
 

@@ -1,6 +1,6 @@
 """Encode which running jobs are to stop, for other processes and servers.
 
-Such a message is none of new jobs, so a server of an older version drops it, and nothing else with it.
+Such a message names no new jobs, so a server of an older version that drops it loses nothing else.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Notify the other processes of a server that jobs of a queue have become claimable, or running ones are to stop.
 
 Used with stores that send no notifications themselves. No message has to arrive: waiting dequeues also poll, and
-workers renew their claims, only later.
+workers hear of jobs that are to stop when they renew their claims, only later.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class JobNotifier:
         folder: private to the processes of this server.
         on_jobs: receives new jobs.
         on_cancelled: receives running jobs that are asked to stop.
-        on_poll: receives what others have found when they polled all queues.
+        on_poll: receives what the others found when they polled all queues.
     """
 
     def __init__(self, folder: Path, on_jobs: OnJobs, on_cancelled: OnCancelled, on_poll: OnPoll) -> None:
@@ -85,7 +85,7 @@ class JobNotifier:
             self._send(message)
 
     def _greet(self, others: Collection[str]) -> None:
-        """Announce this process to others; one that is too busy would never hear of it, so it is tried again."""
+        """Announce this process to others; retry where the buffer is full, or that process would never hear of it."""
         busy = self._send_to(others, _GREETING)
         if busy:
             self._greeting_timer = asyncio.get_running_loop().call_later(_GREETING_RETRY_SECONDS, self._greet, busy)

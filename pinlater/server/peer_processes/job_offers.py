@@ -1,14 +1,13 @@
-"""Offer jobs that nobody waits for here to other servers, one after the other, until one has a dequeue for them.
+"""Offer jobs that no dequeue waits for here to other servers, one after the other, until one has a dequeue for them.
 
-A server that is told of a job wakes a dequeue for it. If all are told, all but one wake it in vain. So one is asked at
-a time, in a message that it answers: how many of the jobs its dequeues are woken for. One that does not answer in some
-milliseconds has died, or hangs: then all others are told at once, as of jobs that fall due later.
+A server that is notified of a job wakes a dequeue for it; if all were notified, all but one would do so in vain. So one
+server is asked at a time, and answers how many of the jobs it has woken dequeues for. If it does not answer within some
+milliseconds, it is dead or hangs; then the remaining servers are notified at once, as of jobs that fall due later.
 
-When a job falls due, every server that knows of it would wake a dequeue. For each queue and moment, the servers have
-an order, by a hash, and each asks those before it whether they see to the job; only if none does, it wakes a dequeue of
-its own.
+When a job falls due, every server that knows of it would wake a dequeue. For each queue and due time, a hash puts the
+servers in an order. Each asks those before it whether they see to the job, and wakes its own dequeue only if none does.
 
-Nothing depends on a message: if one is lost, somebody asks in vain, or the job is found by a poll.
+No message has to arrive: if one is lost, a dequeue asks the store in vain, or a poll finds the job.
 """
 
 from __future__ import annotations
@@ -28,22 +27,23 @@ from pinlater.server.peer_processes.notification_batch import MOST_LOCATIONS
 _OFFER, _DUE, _ANSWER = b"offer", b"due", b"taken"
 
 _PATIENCE_SECONDS = (0.005, 0.1)
-"""For an answer: at least, and at most; in between, four times as long as answers take."""
+"""Shortest and longest wait for an answer; in between, it is four times as long as answers take."""
 _PATIENCE_ROUND_TRIPS = 4
 _PATIENCE_SHARE = 0.125
-"""By how much each answer that takes less time shortens the patience; one that takes more counts in full."""
+"""How far an answer that took less time shortens the patience; one that took more counts in full."""
 
 _SILENT_SECONDS = 1.0
-"""A server that has not answered is not asked for so long; it is told of jobs that no other one takes."""
+"""How long a server that has not answered is not asked; it is notified of jobs that no other server takes."""
 
 _FULL_SECONDS = 5.0
-"""A server that did not take all it was offered is asked last for so long."""
+"""How long a server that did not take all jobs it was offered is asked last for jobs of that queue."""
 
 _REFUSED_SECONDS = 0.1
-"""For so long after no server took a job of a queue, all are told of new ones, which costs less than to ask each."""
+"""How long after no server took a job of a queue all are notified of new ones, which costs less than asking each."""
 
 _MOST_QUESTIONS, _QUESTIONS_SECONDS = 200, 0.1
-"""No more is asked in such a time, a twentieth of a core: beyond that all servers are told, which share a message."""
+"""Most questions in this time, which cost a twentieth of a core. Beyond that all servers are notified, of many jobs in
+one message."""
 
 _MOST_REMEMBERED = 10_000
 
@@ -57,27 +57,27 @@ class OtherServers(Protocol):
 
     @property
     def ids(self) -> Collection[bytes]:
-        """Those that are known."""
+        """The ids of those that are known."""
 
     def send(self, message: bytes, to: bytes) -> None:
         """Send a message to one of them; it may be lost."""
 
     def announce(self, queue: str, locations: Collection[JobLocation], to: Iterable[bytes]) -> None:
-        """Tell some of them of jobs that are due, without an answer; see ``OnJobs``."""
+        """Notify some of them of due jobs, without asking for an answer; see ``OnJobs``."""
 
     def announce_to_all(self, queue: str, locations: Collection[JobLocation]) -> None:
-        """Tell all of them, together with what else there is to tell in the next few milliseconds."""
+        """Notify all of them of due jobs, together with all other notifications of the next few milliseconds."""
 
 
 TakeJobs = Callable[[str, int | None, Collection[JobLocation]], int]
-"""Wakes dequeues for jobs of a queue, given how many (None: some) and where they are; returns for how many."""
+"""Wakes dequeues for jobs of a queue, given how many (None: one or more) and where; returns for how many jobs."""
 
 SeesToDue = Callable[[str, int], bool]
 """Returns whether this process sees to the jobs of a queue that fall due at a moment, in epoch milliseconds."""
 
 
 class _Question(NamedTuple):
-    """A message that waits for its answer, which ``then`` is given; None: there is none."""
+    """A message that waits for its answer; ``then`` is called with it, or with None if none came in time."""
 
     peer: bytes
     then: Callable[[int | None], None]
@@ -90,11 +90,11 @@ class _Offer:
     """Jobs of a queue that are being offered.
 
     Attributes:
-        queue: of the jobs.
-        count: how many there are, as far as is known.
+        queue: the queue that has them.
+        count: how many are left, as far as is known.
         or_more: whether there may be more.
-        locations: where they are; None: not all is known.
-        peers: whom to ask yet; the last one is next.
+        locations: where they are; None: that is not known of all.
+        peers: the servers left to ask; the last one is next.
     """
 
     queue: str
@@ -115,7 +115,7 @@ class JobOffers:
     """Offers jobs to other servers, and answers what they offer.
 
     Args:
-        others: to whom.
+        others: the other servers.
         take: see ``TakeJobs``.
         sees_to: see ``SeesToDue``.
     """
@@ -137,7 +137,7 @@ class JobOffers:
         self._asked_since = 0.0
 
     def close(self) -> None:
-        """Ask nothing more."""
+        """Drop the unanswered questions."""
         for question in self._questions.values():
             question.timer.cancel()
         self._questions.clear()
@@ -152,7 +152,7 @@ class JobOffers:
             self._add(queue, count, locations)
 
     def offer_rest(self, queue: str) -> None:
-        """Offer jobs that a claim has left, or that have fallen due; how many is unknown."""
+        """Offer an unknown number of jobs that a claim has left, or that have fallen due."""
         if not (self._is_refused(queue) or self._is_too_much()):
             self._add(queue, None, ())
 
@@ -161,14 +161,14 @@ class JobOffers:
         return _now() < self._refused_until.get(queue, 0.0)
 
     def _is_too_much(self) -> bool:
-        """Return whether there were so many questions of late that no more is asked."""
+        """Return whether too many questions were asked recently to ask more."""
         now = _now()
         if now >= self._asked_since + _QUESTIONS_SECONDS:
             self._asked, self._asked_since = 0, now
         return self._asked >= _MOST_QUESTIONS
 
     def _add(self, queue: str, count: int | None, locations: Collection[JobLocation]) -> None:
-        """Offer jobs, or while others of the queue are on offer, let them be the next."""
+        """Offer jobs; while others of the queue are on offer, add them to the offer that follows."""
         is_next = queue in self._offers
         offer = self._next_offers.setdefault(queue, _Offer(queue)) if is_next else _Offer(queue)
         offer.add(count, locations)
@@ -192,7 +192,7 @@ class JobOffers:
         self._ask(peer, partial(self._answered_offer, offer, peer), _OFFER, offer.queue.encode(), wanted, places)
 
     def _answered_offer(self, offer: _Offer, peer: bytes, taken: int | None) -> None:
-        if taken is None:  # rather tell all at once than let the job wait for each of them
+        if taken is None:  # notify all at once: asking each in turn would delay the job
             self._announce(offer, [peer, *offer.peers])
             self._end(offer)
             return
@@ -236,7 +236,7 @@ class JobOffers:
     # Jobs that fall due
 
     def fallen_due(self, queue: str, due_ms: int, wake: Callable[[], None]) -> None:
-        """Wake a dequeue for a job that has fallen due, unless a server before this one sees to it."""
+        """Wake a dequeue for a job that has fallen due, unless a server before this one in the order sees to it."""
         if self._is_too_much():
             wake()
             return
@@ -287,11 +287,11 @@ class JobOffers:
         patience = max(enough, self._patience + (enough - self._patience) * _PATIENCE_SHARE)
         self._patience = min(max(patience, _PATIENCE_SECONDS[0]), _PATIENCE_SECONDS[1])
         question.timer.cancel()
-        if self._late.pop(number, None) is None:  # else the others were told
+        if self._late.pop(number, None) is None:  # otherwise the others were notified already
             question.then(answer)
 
     def receive(self, message: bytes) -> bool:
-        """Answer a question, or take an answer; return False for messages of other kinds.
+        """Answer a question, or handle an answer; return False for messages of other kinds.
 
         Raises:
             ValueError: it is of another version.

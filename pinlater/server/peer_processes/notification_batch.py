@@ -1,4 +1,4 @@
-"""Collect job notifications for a few milliseconds, and encode them: in a stream of new jobs, one stands for many."""
+"""Collect job notifications for a few milliseconds and encode them; in a stream of new jobs, one stands for many."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ BATCH_SECONDS = 0.005
 """Time between two messages."""
 
 MOST_LOCATIONS = 16
-"""Of one queue in a message; if there are more, none is named."""
+"""Most locations of one queue in a message; if there are more, none is named."""
 
 
 class NotificationBatch:
     """Sends notifications at once, or together with those of the next few milliseconds.
 
     Args:
-        send: is given each message.
-        most_bytes: of a message.
+        send: sends a message.
+        most_bytes: largest size of a message.
     """
 
     def __init__(self, send: Callable[[bytes], None], most_bytes: int) -> None:
@@ -33,7 +33,7 @@ class NotificationBatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, queue: str, due_ms: int | None, locations: Collection[JobLocation]) -> None:
-        """Add that a queue has new jobs; see ``OnJobs``."""
+        """Add a notification that a queue has new jobs; see ``OnJobs``."""
         if due_ms is None:
             known = self._locations.setdefault(queue, set())
             is_known = known is not None and locations and len(known) + len(locations) <= MOST_LOCATIONS
@@ -76,7 +76,7 @@ def _messages(jobs: Iterable[tuple[str, int | None, Collection[JobLocation] | No
 
 
 def receive(message: bytes, on_jobs: OnJobs, on_cancelled: OnCancelled, on_poll: OnPoll) -> None:
-    """Pass a message on, whatever kind it is of.
+    """Decode a message, and pass it to the receiver for its kind.
 
     Raises:
         ValueError: it is of no known kind.

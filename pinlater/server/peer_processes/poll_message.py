@@ -1,7 +1,7 @@
 """Encode what a poll of all queues has found, for other processes and servers.
 
-Each message is complete by itself, so that one that is lost only lets its receivers poll some queues themselves: it
-tells of the queues whose numbers are in a range. A server of an older version drops it.
+Each message covers the queues whose numbers are in one range; if it is lost, its receivers poll those queues
+themselves. A server of an older version drops it.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ _FIRST = b"polled"
 _HEAD_BYTES = 100
 _DIGITS = 8
 _MOST_MESSAGES = 20
-"""If so many queues have due jobs that more are needed, there is little to save: each server polls for itself."""
+"""If more are needed, so many queues have due jobs that there is little to save: each server polls for itself."""
 
 
 def poll_messages(poll: PollOfAll, now_ms: int, most_bytes: int) -> Iterator[bytes]:
     """Yield messages that tell of a poll, each of ``most_bytes`` at most; they are to be sent at once.
 
     Args:
-        poll: what it has found.
-        now_ms: by the clock of the store.
-        most_bytes: of a message.
+        poll: the result of the poll.
+        now_ms: the current time by the clock of the store.
+        most_bytes: largest size of a message.
     """
-    age_ms = milliseconds_since(poll.asked_at) + 1  # rounded up: it did not begin later than it says
+    age_ms = milliseconds_since(poll.asked_at) + 1  # rounded up: the poll did not begin earlier than this
     head = f"{_FIRST.decode()} {now_ms - age_ms} {age_ms} {digest_of_shards(poll.shards)}"
     due, most = sorted({queue_number(queue) for queue in poll.first_due_ms}), (most_bytes - _HEAD_BYTES) // _DIGITS
     if len(due) > most * _MOST_MESSAGES:
@@ -40,7 +40,7 @@ def poll_messages(poll: PollOfAll, now_ms: int, most_bytes: int) -> Iterator[byt
 
 
 def poll_in(message: bytes) -> PollNews | None:
-    """Return what a message tells of a poll; None if it is of another kind.
+    """Return what a message says of a poll; None if it is of another kind.
 
     Raises:
         ValueError: it is of another version.

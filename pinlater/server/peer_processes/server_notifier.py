@@ -1,9 +1,9 @@
 """Notify the other servers of a store that jobs of a queue have become claimable, or running ones are to stop.
 
 Used with stores that send no notifications themselves. Servers find each other by a list in the store, and send
-datagrams to each other. No message has to arrive: waiting dequeues also poll, and workers renew their claims, only
-later. A message is signed with a secret of its receiver that only users of the database can read, so nobody else can
-wake dequeues.
+datagrams to each other. No message has to arrive: waiting dequeues also poll, and workers hear of jobs that are to stop
+when they renew their claims, only later. A message is signed with a secret of its receiver that only users of the
+database can read, so nobody else can wake dequeues.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ log = logging.getLogger(__name__)
 log.addFilter(LogRateLimit())
 
 MEET_SECONDS = 10.0
-"""Each server reads and renews the list so often."""
+"""How often each server reads the list and renews its place in it."""
 
 KEEP_MS = 30_000
-"""A server that has not renewed its place in the list for so long is forgotten."""
+"""A server that has not renewed its place in the list for this long is forgotten."""
 
 _GREETING_GAP_SECONDS = 0.5
-"""After a greeting the list is read anew, but no more often than this."""
+"""After a greeting the list is read again, but no more often than this."""
 
 _SIGNATURE_BYTES = 16
 _MOST_BYTES = 1200
-"""Of a message: one packet on any network."""
+"""Largest message; it fits into one packet on any network."""
 
 
 class ServerNotifier(asyncio.DatagramProtocol):
@@ -50,11 +50,11 @@ class ServerNotifier(asyncio.DatagramProtocol):
 
     Args:
         listeners: the list of the store's servers.
-        server: names this server: its own processes are not notified.
+        server: name of this server, whose own processes are not notified.
         on_jobs: receives new jobs.
-        on_gap: is called when notifications may have been missed.
+        on_gap: called when notifications may have been missed.
         on_cancelled: receives running jobs that are asked to stop.
-        on_poll: receives what others have found when they polled all queues.
+        on_poll: receives what the others found when they polled all queues.
         take: see ``TakeJobs``.
         sees_to: see ``SeesToDue``.
 
@@ -95,7 +95,7 @@ class ServerNotifier(asyncio.DatagramProtocol):
         return ServerRank(sum(other < self._server_id for other in others), len(others) + 1)
 
     async def run(self) -> None:
-        """Take part, until cancelled; to be run as a task."""
+        """Exchange notifications with the other servers until cancelled; to be run as a task."""
         loop = asyncio.get_running_loop()
         host = await loop.run_in_executor(None, local_address, *self._listeners.database)
         if host is None:
@@ -145,7 +145,7 @@ class ServerNotifier(asyncio.DatagramProtocol):
         locations: Callable[[], Collection[JobLocation]] = tuple,
         count: int = 1,
     ) -> None:
-        """Offer due jobs to the other servers, and tell them of those that fall due later; see ``NotifyOfJobs``."""
+        """Offer due jobs to the other servers, or notify them of jobs that fall due later; see ``NotifyOfJobs``."""
         if not self._others:
             return
         if due_ms is None:
@@ -165,7 +165,7 @@ class ServerNotifier(asyncio.DatagramProtocol):
 
     @property
     def ids(self) -> Collection[bytes]:
-        """The processes of other servers."""
+        """The ids of the processes of other servers."""
         return self._others
 
     def send(self, message: bytes, to: bytes) -> None:
@@ -175,13 +175,13 @@ class ServerNotifier(asyncio.DatagramProtocol):
             self._send(message, listener)
 
     def announce(self, queue: str, locations: Collection[JobLocation], to: Iterable[bytes]) -> None:
-        """Tell some of them of jobs that are due."""
+        """Notify some of them of due jobs."""
         message = notification(queue, None, locations)
         for peer in to:
             self.send(message, peer)
 
     def announce_to_all(self, queue: str, locations: Collection[JobLocation]) -> None:
-        """Tell all of them of jobs that are due, together with what else there is in the next few milliseconds."""
+        """Notify all of them of due jobs, together with all other notifications of the next few milliseconds."""
         self._batch.add(queue, None, locations)
 
     def _send_to_others(self, message: bytes) -> None:
@@ -193,7 +193,7 @@ class ServerNotifier(asyncio.DatagramProtocol):
             return
         try:
             self._transport.sendto(_signature(message, to.secret) + message, (to.host, to.port))
-        except ValueError as error:  # by uvloop, for an address of the other IP version: that server has to poll
+        except ValueError as error:  # from uvloop, for an address of the other IP version: that server has to poll
             self.error_received(error)
 
     # Called by the loop
@@ -216,7 +216,7 @@ class ServerNotifier(asyncio.DatagramProtocol):
 
 
 def local_address(host: str, port: int) -> str | None:
-    """Return the address of this machine from which it reaches another one; None: there is no way to it."""
+    """Return the address from which this machine reaches another one; None: it cannot reach it."""
     try:
         [(family, *_, address), *_] = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
         with socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -1,18 +1,18 @@
-"""Turns of the servers of a store: what any of them may do is done at each interval by one of them."""
+"""Turns of the servers of a store: work that any of them could do is done by one of them at each interval."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 MOST_TURNS = 3
-"""However many servers there are, each has its turn after so many intervals: some of them may have died unnoticed."""
+"""However many servers there are, each has its turn after this many intervals, since others may have died unnoticed."""
 
 
 class ServerRank(NamedTuple):
     """The rank of a server among those of its store.
 
     Attributes:
-        number: from 0 on.
+        number: its position, from 0.
         servers: how many there are.
     """
 
