@@ -23,12 +23,12 @@ class RateLimitFiles:
 
     Args:
         settings: name the files.
-        limits: to update.
+        limits: the limits to update.
         on_change: called after each update.
-        is_divided: each server gets its share of a rate; False: the store enforces the rate over all servers.
+        is_divided: whether each server gets its share of a rate; False: the store enforces the rate over all servers.
 
     Raises:
-        ConfigError: a file cannot be read or is malformed; later on, that is only logged.
+        ConfigError: a file cannot be read or is malformed; when it is reloaded, that is only logged.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class RateLimitFiles:
         limits = {
             queue: QueueSettings(one.is_paused, one.jobs_per_second, one.max_running) for queue, one in stored.items()
         }
-        limited = {queue: one for queue, one in limits.items() if one != _UNLIMITED}  # others come and go
+        limited = {queue: one for queue, one in limits.items() if one != _UNLIMITED}  # all others may come and go
         if limited != self._stored:
             self._stored = limited
             self._apply()

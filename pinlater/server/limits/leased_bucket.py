@@ -15,7 +15,7 @@ from pinlater.server.backends.token_bucket import AcquireTokens
 from pinlater.server.limits.rate_limits import Bucket
 
 _SPARE_SECONDS = 0.02
-"""Tokens of this much time are fetched in advance, so that not every small dequeue asks the store."""
+"""Tokens for this much time are fetched in advance, so that not every small dequeue asks the store."""
 
 _SHORTEST_PAUSE_SECONDS = 0.02
 """Shortest pause after the store had too few tokens, so that waiting dequeues do not query it all the time."""
@@ -29,9 +29,9 @@ class LeasedBucket(Bucket):
 
     Args:
         acquire: takes tokens from the store.
-        queue: to limit.
+        queue: the queue to limit.
         rate: tokens per second, over all servers.
-        now: monotonic seconds.
+        now: the current time, monotonic seconds.
         clock: returns monotonic seconds.
     """
 
@@ -72,7 +72,7 @@ class LeasedBucket(Bucket):
         """Fetch tokens for all waiting dequeues at once, or wait for the fetch in progress."""
         if self._fetching is None:
             self._fetching = asyncio.create_task(self._fetch_from_store())
-            self._fetching.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody waits
+            self._fetching.add_done_callback(lambda done: done.cancelled() or done.exception())  # in case nobody waits
         await asyncio.shield(self._fetching)  # a cancelled waiter leaves the tokens to the others
 
     async def _fetch_from_store(self) -> None:

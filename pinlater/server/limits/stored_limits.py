@@ -1,6 +1,6 @@
 """Apply and change the queue settings in the store; changes take effect on every server within a second.
 
-So do deletions of queues: that a queue has settings says that it exists.
+So do deletions of queues: every queue that exists has settings.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class StoredLimits:
     Args:
         backend: the store.
         files: applies them, together with the file of rate limits.
-        on_deleted: is told of each queue that is there no more.
+        on_deleted: called with each queue that no longer exists.
     """
 
     def __init__(self, backend: ServerStore, files: RateLimitFiles, on_deleted: Callable[[str], None]) -> None:
@@ -48,7 +48,7 @@ class StoredLimits:
         try:
             async with asyncio.timeout(_INITIAL_LOAD_SECONDS):
                 await self.refresh()
-        except Exception as error:  # noqa: BLE001 - whatever it is, calls to the store will say it again
+        except Exception as error:  # noqa: BLE001 - whatever it is, calls to the store will report it
             self._has_failed = True
             log.warning(
                 "cannot read the queue settings; no job is handed out until they are known: %s",
@@ -76,8 +76,8 @@ class StoredLimits:
         }
 
     async def queue_names(self) -> set[str]:
-        """Return the names of all queues; of a store that others change, as they were less than a second ago."""
-        if self._backend.capabilities.is_serial:  # whose settings are not read again and again
+        """Return the names of all queues; if other servers use the store, as of less than a second ago."""
+        if self._backend.capabilities.is_serial:  # its settings are not polled
             return await self._backend.queue_names()
         self.check_loaded()
         return set(self._queues)
