@@ -1,4 +1,4 @@
-"""Mark workers whose connection ended without a word, sooner than their silence shows."""
+"""Mark workers whose connection ended without notice as lost, sooner than their silence would show it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from pinlater.server.broker.parking import LastReport
 log = logging.getLogger(__name__)
 
 REPORT_SECONDS = 6.5
-"""A worker that lives has reported again after so long, over whatever connection: it does so every 5 seconds."""
+"""A live worker has reported again after this time, over whatever connection, since it reports every 5 seconds."""
 
 RECONNECT_SECONDS = 3.0
-"""And it has had so much time for another connection."""
+"""A worker also has at least this long to make another connection before it counts as lost."""
 
 _FEWEST_REPORTS = 2
-"""Who makes a connection for each report ends one each time."""
+"""A connection with fewer reports says nothing when it ends: its client may make one for each report."""
 
 _MOST_WAITING = 10_000
 
@@ -39,9 +39,9 @@ class _EndedConnection(NamedTuple):
 class LostWorkers:
     """Marks the reports of workers that are lost.
 
-    A worker that ends says so, and its report is deleted. The connection of one that is killed just ends. If no other
-    report has come when the next one is overdue, over this or another server, the stored one gets the time when that
-    happened. The next report, if there is one after all, replaces it.
+    A worker that ends says so, and its report is deleted. When a worker is killed, its connection just ends. If its
+    next report is overdue then, at this server and all others, its stored report is marked with the time when the
+    connection ended. Should the worker report after all, the new report replaces that one.
 
     Args:
         backend: the store, which keeps the reports.
@@ -56,7 +56,7 @@ class LostWorkers:
         self._news = asyncio.Event()
 
     def connection_ended(self, last: LastReport) -> None:
-        """Look after a while whether a worker is lost whose connection has ended."""
+        """Check after a while whether the worker whose connection has ended is lost."""
         if last.number < _FEWEST_REPORTS or len(self._waiting) >= _MOST_WAITING:
             return
         due_at = max(time.monotonic() + RECONNECT_SECONDS, last.at + REPORT_SECONDS)
@@ -64,7 +64,7 @@ class LostWorkers:
         self._news.set()
 
     async def run(self) -> NoReturn:
-        """Mark lost workers until cancelled; a failure is logged, and leaves it to their silence."""
+        """Mark lost workers until cancelled; after a failure, which is logged, only their silence shows it."""
         while True:
             if not self._waiting:
                 self._news.clear()
@@ -80,7 +80,7 @@ class LostWorkers:
                 log.debug("lost workers could not be marked", exc_info=True)
 
     async def _mark(self, ended: dict[str, _EndedConnection]) -> None:
-        """Mark those of some workers whose last report is still that of the connection that ended."""
+        """Mark those of the workers that have not reported again since their connection ended."""
         for kept in await self._backend.reports():
             one = ended.get(kept.worker_id)
             if one is None:

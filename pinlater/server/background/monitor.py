@@ -72,7 +72,7 @@ class Monitor:
         while True:
             is_behind = False
             try:
-                asked_at = elapsed_seconds()  # before: a stall from here on is either noticed, or comes after it
+                asked_at = elapsed_seconds()  # taken first: a later stall is noticed below, or comes after this
                 is_behind = await self._run_once(asked_at, stalls.grace_period())
                 is_store_away = False
             except ServerError as error:
@@ -105,19 +105,19 @@ class Monitor:
         return max(done) >= limit
 
     async def _poll(self) -> int:
-        """Poll all queues at each turn, not at each batch of one that has much to do."""
+        """Poll all queues once a turn, however many batches the turn has."""
         if time.monotonic() >= self._poll_at:
             self._poll_at = time.monotonic() + self._settings.monitor_interval_seconds / 2
             await self._broker.poll_all()
         return 0
 
     async def _relay_messages(self) -> int:
-        """Have those messages to jobs of other shards delivered that were left behind."""
+        """Start to deliver the messages to jobs of other shards that were left behind."""
         await self._backend.relay_messages()
         return 0
 
     async def _adjust_shards(self) -> int:
-        """Have queues that follow their load use as many shards as it needs."""
+        """Let queues that follow their load use as many shards as the load needs."""
         await self._backend.adjust_shards(self._broker.is_limited)
         return 0
 
@@ -142,7 +142,7 @@ class Monitor:
         return sum(succeeded + failed for _, succeeded, failed in collected)
 
     async def _forget_statistics(self, limit: int) -> int:
-        """Delete expired statistics, but look for them rarely: a period is there for a day at least."""
+        """Delete expired statistics, but look for them rarely, since every period is kept for at least a day."""
         if time.monotonic() < self._forget_statistics_at:
             return 0
         forgotten = await self._backend.forget_statistics(limit)

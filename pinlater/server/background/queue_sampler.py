@@ -19,7 +19,7 @@ from pinlater.server.metrics.recent import RecentRates
 log = logging.getLogger(__name__)
 
 _REST_FACTOR = 19
-"""Rest after each queue for this many times as long as it took: at most a twentieth of one reader of the store."""
+"""Rest after each queue this many times as long as it took, so that at most a twentieth of one store reader is used."""
 
 
 class QueueSampler:
@@ -54,12 +54,12 @@ class QueueSampler:
                 await self._sample_queue(queue, states)
             except QueueNotFound:  # deleted since
                 continue
-            except UnknownError as error:  # such as a count that takes too long; the others may not
+            except UnknownError as error:  # such as a count that takes too long; those of other queues may not
                 log.debug("queue %s cannot be sampled: %s", queue, error)
             await asyncio.sleep(_REST_FACTOR * (time.perf_counter() - started) if states else 0)
 
     async def _sample_queue(self, queue: str, states: Collection[int]) -> None:
-        """Sample a queue; what it has no jobs of is not asked for."""
+        """Sample a queue; states in which it has no jobs are not counted."""
         metrics = self._metrics
 
         async def count(which: JobFilter) -> int:
@@ -75,7 +75,7 @@ class QueueSampler:
         future = await count(JobFilter(PENDING, is_future=True))
         waiting = await count(JobFilter(PENDING, waits_for_key=True)) if future else 0
         retried_later = await count(JobFilter(PENDING, is_future=True, is_retrying=True)) if future else 0
-        if waiting and retried_later:  # what is retried is that alone, though it waits for its key
+        if waiting and retried_later:  # a retrying job that waits for its key counts as retrying only
             waiting -= await count(JobFilter(PENDING, is_retrying=True, waits_for_key=True))
         metrics.scheduled_jobs.set(queue, max(future - max(waiting, 0) - retried_later, 0))
         metrics.waiting_for_key_jobs.set(queue, max(waiting, 0))
@@ -93,7 +93,7 @@ async def follow_completions(metrics: Metrics, interval_seconds: float) -> NoRet
         ended = Counter(metrics.acks_succeeded.by_queue())
         ended.update(metrics.acks_failed.by_queue())
         for queue, rate in rates.add(time.monotonic(), ended).items():
-            metrics.completions_per_second.set(queue, max(rate, 0.0))  # less: it was deleted and created anew
+            metrics.completions_per_second.set(queue, max(rate, 0.0))  # below: it was deleted and created again
         metrics.completions_per_second.retain(ended)
         await asyncio.sleep(interval_seconds)
 

@@ -1,4 +1,4 @@
-"""Sample what workers report: who serves each queue, whose clock is off, whose memory grows; for alerts."""
+"""Sample the reports of workers for alerts: who serves each queue, whose clock is off, whose memory grows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pinlater.server.metrics.families import LabeledGauge
 log = logging.getLogger(__name__)
 
 MOST_WORKERS = 100
-"""Workers in one metric: those with the largest values. Most have none."""
+"""Most workers in one metric: those with the largest values. Usually there are none."""
 
 _REST_FACTOR = 99
 """Take no sample for this many times as long as the last one took: large fleets send large reports."""
@@ -79,7 +79,7 @@ class ReportSampler:
 
 
 def _growth(worker: PinLaterWorker) -> int:
-    """Return how much the job process has grown that has grown most since its first job."""
+    """Return the largest growth of a job process since its first job, in bytes."""
     return max(
         (
             process.memoryBytes - process.memoryAtStartBytes

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 _REST_FACTOR = 19
-"""Rest after the reports of workers were read and sampled for this many times as long as it took."""
+"""After reading and sampling the reports of workers, rest this many times as long as that took."""
 
 
 async def sample_reports(

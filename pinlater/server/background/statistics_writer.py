@@ -1,7 +1,7 @@
 """Write to the store what this process has counted, every few seconds.
 
-The calls that count pay nothing for it: their counters are those of the metrics, and the difference to the last time is
-what is written.
+The calls pay nothing for it: they update the counters of the metrics, and what these have grown by since the last write
+is added to the store.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from pinlater.server.metrics import Metrics
 log = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 5
-"""Divides a minute, so that what is written belongs to the minute that it ends in."""
+"""Divides a minute, so that what was counted in one interval belongs to one minute."""
 
 MOST_UNWRITTEN = 20_000
-"""Entries that wait for a store that is away; the oldest are dropped."""
+"""Most entries that wait while the store cannot take them; beyond that, the oldest are dropped."""
 
 _REST_FACTOR = 19
 _AT_ONCE = 50
@@ -57,8 +57,8 @@ class StatisticsWriter:
 
     Args:
         backend: the store.
-        metrics: of this process.
-        buffer: what came with acks.
+        metrics: the metrics of this process.
+        buffer: the statistics that came with acks.
         now_ms: the clock of the store.
     """
 
@@ -97,10 +97,10 @@ class StatisticsWriter:
         return self._minute != before
 
     async def write(self, *, with_hours: bool) -> None:
-        """Write what was collected; what the store does not take is tried again next time."""
+        """Write what was collected; what the store does not take is written next time."""
         wanted = [key for key in self._unwritten if with_hours or key.resolution != HOUR]
         for some in chunks(sorted(wanted), MOST_ENTRIES):
-            # Taken away first: if this is cancelled, they may have been written, and must not count twice.
+            # Removed first: if this is cancelled, they may have been written, and must not count twice.
             entries = [StatisticsEntry(key, self._unwritten.pop(key)) for key in some]
             try:
                 await self._backend.add_statistics(entries)
@@ -128,10 +128,10 @@ class StatisticsWriter:
 
 
 class _QueueCounters:
-    """Tells what the counters of each queue have grown by.
+    """Computes by how much the counters of each queue have grown.
 
     Args:
-        metrics: that have the counters.
+        metrics: has the counters.
     """
 
     def __init__(self, metrics: Metrics) -> None:
@@ -183,12 +183,12 @@ class _QueueCounters:
 
 
 def _growth(count: int, before: int) -> int:
-    """Return by how much a counter has grown; a queue that was deleted and created anew begins at 0."""
+    """Return by how much a counter has grown; a queue that was deleted and created again begins at 0."""
     return count - before if count >= before else count
 
 
 def _wait_buckets(now: list[int], before: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield buckets and counts; the metric has two buckets for each of them, from 1 ms on."""
+    """Yield buckets and their growth; from 1 ms on, the metric has two buckets for each of them."""
     for number, (count, old) in enumerate(zip(now, before, strict=True)):
         if count > old:
             yield _FIRST_WAIT_BUCKET + (number + 1) // 2, count - old

@@ -21,17 +21,17 @@ from pinlater.server.metrics.recent import RecentRates
 log = logging.getLogger(__name__)
 
 _GROWTH_SECONDS = 60.0
-"""How far back the growth of a backlog looks: as far as the loads that workers report."""
+"""How far back the growth of a backlog is measured: as far as the loads that workers report."""
 _ROUNDING = 1e-6
 
 
 class Need(NamedTuple):
-    """What the number of workers for a queue follows from.
+    """The figures from which the number of workers for a queue is computed.
 
     Attributes:
-        target_seconds: within which a job that is due should start.
+        target_seconds: time within which a due job should start.
         run_seconds: how long a run takes on average; None: not known yet.
-        runs_per_second: how many runs end.
+        runs_per_second: how many runs end per second.
         running: jobs that run now.
         backlog: jobs that are due and wait.
         growth_per_second: by how much the backlog grows; negative: it shrinks.
@@ -45,17 +45,17 @@ class Need(NamedTuple):
     growth_per_second: float
 
     def slots(self) -> int:
-        """Return how many worker slots start jobs within the target; each runs one job at a time.
+        """Return how many worker slots are needed to start jobs within the target; each runs one job at a time.
 
-        ``arrivals * run time`` slots keep up with the jobs that become due (Little's law); arrivals are what was run
-        plus the growth of the backlog, so retries and scheduled jobs count when they are due, whichever server they
-        came to. If more of the running jobs will last beyond the target, their slots count instead.
-        ``backlog * run time / target`` more work the backlog off within the target; where runs take longer than the
-        target, each job of the backlog needs a slot. With so many slots, a new job waits for at most
+        ``arrivals * run time`` slots keep up with the jobs that become due (Little's law); arrivals are the runs plus
+        the growth of the backlog, so retries and scheduled jobs count when they are due, whichever server they came
+        to. If more of the running jobs will last beyond the target, their slots count instead.
+        ``backlog * run time / target`` more slots work off the backlog within the target; where runs take longer than
+        the target, each job of the backlog needs a slot. With that many slots, a new job waits for at most
         ``backlog * run time / slots``, which is less than the target.
 
-        It is at least the number of running jobs, so that nothing scales down below what is at work, and at most one
-        for each job that runs, waits, or comes within the target. As long as no run time is known, one slot finds out.
+        The result is at least the number of running jobs, so that no busy slot is scaled away, and at most one slot
+        for each job that runs, waits, or comes within the target. While no run time is known, one slot is tried.
         """
         if self.run_seconds is None:
             return max(self.running, min(math.ceil(self.backlog), 1))
@@ -73,11 +73,11 @@ class QueueWork:
     """What all workers report of a queue, added up.
 
     Attributes:
-        target_seconds: the smallest target that a worker tells.
-        slots: of the workers that take jobs.
+        target_seconds: the smallest target that a worker reports.
+        slots: worker slots, without those of workers that are draining.
         running: jobs that run now.
-        runs, busy_seconds: runs that ended of late, and how long slots were busy.
-        window_seconds: the longest time that a worker's numbers are about; younger workers ran nothing before.
+        runs, busy_seconds: runs that ended recently, and how long slots were busy.
+        window_seconds: the longest period that a worker's figures cover; younger workers ran nothing before.
     """
 
     target_seconds: float = math.inf
@@ -89,7 +89,7 @@ class QueueWork:
 
     @property
     def runs_per_second(self) -> float:
-        """How many runs ended a second."""
+        """How many runs ended per second."""
         return self.runs / self.window_seconds if self.window_seconds else 0.0
 
     @property
@@ -99,7 +99,7 @@ class QueueWork:
 
 
 def add_work(found: dict[str, QueueWork], worker: PinLaterWorker) -> None:
-    """Add what a worker reports to what is found of its queues."""
+    """Add the loads that a worker reports to the work of their queues."""
     for load in worker.queueLoads or ():
         queue, target_ms = load.queueName, load.latencyTargetMillis
         if not (queue and target_ms):  # such a report is not stored
@@ -117,7 +117,7 @@ def add_work(found: dict[str, QueueWork], worker: PinLaterWorker) -> None:
 class WorkersNeededSampler:
     """Sets the gauges of queues with a latency target, from the reports of all workers and the sampled backlogs.
 
-    What is known of a queue is kept when its last worker is gone, so that queues scale to zero and back.
+    The target and run time of a queue are kept when its last worker is gone, so that queues scale to zero and back.
 
     Args:
         metrics: the gauges to set, and the backlog.
