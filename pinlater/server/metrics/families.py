@@ -21,7 +21,7 @@ Key = str | tuple[str, ...]
 
 _STEPS = (1.0, 1.2, 1.5, 1.8, 2.2, 2.7, 3.3, 3.9, 4.7, 5.6, 6.8, 8.2)  # E12: 12 round numbers, evenly spaced by ratio
 _MOST_NOTED = 64
-"""Values of a series that are only noted: to sort so many into buckets at once takes a third of the time."""
+"""Values of a series that are collected first: sorting that many into buckets at once takes a third of the time."""
 
 COARSE = 4  # every fourth: 1, 2.2, 4.7, 10 …
 
@@ -138,7 +138,7 @@ class Distribution:
 
     Args:
         info: describes the family.
-        upper_bounds: of the buckets, in the recorded unit.
+        upper_bounds: the upper bounds of the buckets, in the recorded unit.
     """
 
     def __init__(self, info: MetricInfo, upper_bounds: tuple[float, ...]) -> None:
@@ -186,7 +186,7 @@ class Distribution:
         return DistributionSnapshot(self.info, self._bounds, series)
 
     def _recorded(self) -> dict[Key, Series]:
-        """Return the series, with all values that were noted."""
+        """Return the series, after sorting in all collected values."""
         while self._noted:
             self._record(*self._noted.popitem())
         return self._series

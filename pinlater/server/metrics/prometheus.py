@@ -74,7 +74,7 @@ class _Processes:
 
         families: dict[str, list[Metric]] = {}
         for pid in self._pids:
-            # With a registry of its own, since it would register itself with the default one.
+            # With a separate registry, since it would register itself with the default one.
             collector = ProcessCollector(pid=partial(int, pid), registry=CollectorRegistry())
             for family in collector.collect():
                 families.setdefault(family.name, []).append(family)

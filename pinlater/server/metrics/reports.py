@@ -38,15 +38,15 @@ class ProcessReport(msgspec.Struct):
     """The metrics and health of one process; names of families are those of the catalog.
 
     Attributes:
-        pid: of the process.
+        pid: its process id.
         reason: why it cannot take calls now; None if it can.
         counters: family -> label values -> count.
         distributions: family -> label values -> series.
         gauges: family -> value.
         labeled_gauges: family -> label values -> value.
-        shared: family -> value that all processes measure alike.
+        shared: family -> value, for what all processes measure alike.
         shards: state of each shard, as the process sees it.
-        version: of the program.
+        version: the version of the program.
         started_ms: when the process started, epoch milliseconds; 0 if unknown.
         memory_bytes: resident memory; 0 if unknown.
     """
@@ -107,7 +107,7 @@ def decode_report(data: bytes) -> ProcessReport:
 
 
 def sum_reports(reports: Iterable[ProcessReport]) -> ProcessReport:
-    """Sum reports over processes; of shared gauges, take the maximum."""
+    """Sum the reports of several processes; for shared gauges, take the maximum."""
     total = ProcessReport(0)
     for report in reports:
         for name, counts in report.counters.items():

@@ -14,7 +14,7 @@ class ShardState(NamedTuple):
         place: its address for display, without a password.
         since_ms: since when it is healthy or unhealthy, epoch milliseconds.
         is_dequeue_only: whether it gets no new jobs.
-        error: of the call that made it unhealthy; empty while it is healthy.
+        error: the error of the call that made it unhealthy; empty while it is healthy.
         connections: open connections to its server, which several shards may share; None if it uses none.
         processes: number of processes that use it.
         unhealthy_in: number of processes that avoid it because it did not answer.
@@ -30,7 +30,7 @@ class ShardState(NamedTuple):
     unhealthy_in: int = 0
 
     def combine(self, other: ShardState) -> ShardState:
-        """Combine two views of the same shard: it is unhealthy since the first of them saw that."""
+        """Combine two views of the same shard: it is unhealthy since the earlier of them began to see it so."""
         if bool(self.unhealthy_in) == bool(other.unhealthy_in):
             since_ms = min(self.since_ms, other.since_ms) if self.unhealthy_in else max(self.since_ms, other.since_ms)
         else:

@@ -11,10 +11,10 @@ MOST_SHARDS = 200
 
 
 class ShardCalls:
-    """Counts the calls of a fleet.
+    """Measures the calls to the shards of a store.
 
     Args:
-        metrics: to update.
+        metrics: the metrics to update.
     """
 
     def __init__(self, metrics: Metrics) -> None:
