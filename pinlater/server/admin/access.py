@@ -23,7 +23,7 @@ def check_access(settings: Settings) -> None:
     """Refuse settings that would leave the admin port unprotected.
 
     Raises:
-        ConfigError: it would be; the message says what to set.
+        ConfigError: they would; the message says what to set.
     """
     if (settings.admin_tls_cert is None) != (settings.admin_tls_key is None):
         raise ConfigError("ADMIN_TLS_CERT and ADMIN_TLS_KEY belong together; set both or neither")

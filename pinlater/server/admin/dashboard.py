@@ -23,7 +23,7 @@ def options_of(settings: Settings, tls: ssl.SSLContext | None, folder: Path) -> 
     """Create the options of the dashboard.
 
     Args:
-        settings: of the server.
+        settings: the settings of the server.
         tls: see ``tls_of``.
         folder: private to the processes of the server.
     """

@@ -13,7 +13,7 @@ from pinlater.server.metrics.prometheus import CONTENT_TYPE as PROMETHEUS_TEXT
 
 
 class MonitoringPages:
-    """Renders the pages, metrics in a thread: with many queues that takes a while, and /livez must not wait for it.
+    """Renders the pages; metrics in a thread, since many queues take a while, and /livez must not wait for that.
 
     Args:
         collect_status: collects the reports of the server processes.

@@ -27,8 +27,8 @@ def run(child: Child, settings: Settings, listener: socket.socket, folder: Path)
 
     Args:
         child: this process.
-        settings: of the server.
-        listener: of the admin port.
+        settings: the settings of the server.
+        listener: the socket of the admin port.
         folder: private to the processes of the server.
     """
     logging.getLogger("uvicorn.error").addFilter(LogRateLimit())  # it logs every invalid request

@@ -28,7 +28,7 @@ class ReportServer:
 
     Args:
         folder: private to the processes of the server.
-        metrics: of this process.
+        metrics: the metrics of this process.
         not_ready_reason: returns why this process cannot take calls now; None if it can.
         shards: returns the states of the store's shards.
     """

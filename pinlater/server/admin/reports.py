@@ -1,4 +1,4 @@
-"""Collect the reports of the server processes, again for each page."""
+"""Collect the reports of the server processes, anew for each page."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class ReportCollector:
         self._folder = folder
         self._latest: dict[Path, ProcessReport] = {}
         self._departed = ProcessReport(0)
-        self._gone: set[tuple[int, int]] = set()  # or the report that another page still reads would count again
+        self._gone: set[tuple[int, int]] = set()  # or a report that another page still reads would count twice
 
     async def collect(self) -> ServerStatus:
         """Collect the reports; use the latest counts of a process that does not answer in time."""
