@@ -18,7 +18,7 @@ def load_settings(config_file: Path | None, environ: Mapping[str, str], options:
     """Load the settings from all sources.
 
     Args:
-        config_file: of ``--config``.
+        config_file: the file named by ``--config``, if any.
         environ: such as ``os.environ``.
         options: setting key -> text, from the command line.
 
@@ -33,7 +33,7 @@ def load_settings(config_file: Path | None, environ: Mapping[str, str], options:
 
 
 class _Loading:
-    """Collects entries, later ones over earlier ones, then parses them."""
+    """Collects entries, of which later ones override earlier ones, then parses them."""
 
     def __init__(self, data_home: str) -> None:
         self._entries: dict[str, Entry] = {}
@@ -49,7 +49,7 @@ class _Loading:
                 raise ConfigError(f"{entry.place}: {entry.key} is not a setting{_did_you_mean(entry.key)}")
 
     def add_environment(self, entries: Iterable[Entry]) -> None:
-        """Add what settings name; other programs have variables, too."""
+        """Add the entries that are settings; the others may be for other programs."""
         for entry in entries:
             self._add(entry)
 

@@ -359,7 +359,7 @@ DECLARATIONS: tuple[Declaration, ...] = tuple(
 
 
 def warning_thresholds(settings: Settings) -> dict[str, float]:
-    """Return the settings that say from which numbers on to warn, by key."""
+    """Return the thresholds from which on to warn, by the keys of their settings."""
     return {one.key: float(getattr(settings, one.name)) for one in DECLARATIONS if one.key.startswith("WARN_")}
 
 

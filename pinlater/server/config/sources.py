@@ -1,9 +1,9 @@
 """Read settings from ``KEY=VALUE`` files, the environment and options.
 
-The syntax of a file is a safe part of systemd's ``EnvironmentFile=``: one ``KEY=VALUE`` a line, comments on lines of
-their own after ``#`` or ``;``, values in single or double quotes if needed. A line that systemd would read differently
-(an open quote, a backslash outside quotes) is refused. ``KEY : VALUE`` and comments after ``!``, as in the Java
-properties files of the original service, are accepted as well.
+The syntax of a file is a safe part of systemd's ``EnvironmentFile=``: one ``KEY=VALUE`` a line, comments on separate
+lines after ``#`` or ``;``, values in single or double quotes if needed. A line that systemd would read differently (an
+open quote, a backslash outside quotes) is refused. ``KEY : VALUE`` and comments after ``!``, as in the Java properties
+files of the original service, are accepted as well.
 """
 
 from __future__ import annotations

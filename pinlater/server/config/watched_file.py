@@ -24,7 +24,7 @@ class WatchedFile:
     change is tried.
 
     Args:
-        path: of the file.
+        path: where the file is.
         on_change: receives the content; raises to refuse it.
         poll_seconds: time between two checks.
     """
