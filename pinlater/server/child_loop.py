@@ -1,4 +1,4 @@
-"""Send heartbeats to the supervisor, and hear when it asks this process to stop."""
+"""Send heartbeats to the supervisor, and wait until it asks this process to stop."""
 
 from __future__ import annotations
 

@@ -46,8 +46,8 @@ class SteadyClock:
     """Tells epoch milliseconds: the system clock at the start, plus the time that has really passed since.
 
     If the system clock is changed, this one follows by running at most 10 % faster or slower; it never goes back. It is
-    ahead of the system clock only after that was set back: the system clock is read before the elapsed time, so that a
-    pause between both makes this clock late. Any thread may read it.
+    ahead of the system clock only after that was set back: since the system clock is read before the elapsed time, a
+    pause between the two makes this clock late. Any thread may read it.
 
     Args:
         wall: source of epoch seconds.
@@ -84,7 +84,7 @@ def _read(now: float, at_ms: float, wall_ms: float) -> _Reading:
 
 
 def _time_shown(reading: _Reading, now: float) -> float:
-    """Return what the clock shows ``CHECK_SECONDS`` or more after a reading: it has corrected the offset at most."""
+    """Return what the clock shows ``CHECK_SECONDS`` or more after a reading; it never overcorrects the offset."""
     passed_ms = (now - reading.seconds) * 1000
     return reading.at_ms + passed_ms + _within(reading.offset_ms, passed_ms * MAX_SLEW)
 

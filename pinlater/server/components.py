@@ -44,7 +44,7 @@ class ProcessConfig(NamedTuple):
     """What a server process is started with.
 
     Attributes:
-        settings: of the server.
+        settings: the settings of the server.
         listeners: shared by all server processes; the first is the TCP port.
         certificates: for TLS on the port; None: no TLS.
         folder: private to the processes of this server.
@@ -67,14 +67,14 @@ class Components(NamedTuple):
     """The components of a server process.
 
     Attributes:
-        metrics: of this process.
+        metrics: the metrics of this process.
         store: holds the jobs.
         broker: hands them out.
         stored: queue settings of the store.
         files: rate limits from files, which override those of the store.
         server: accepts connections and their calls.
-        statistics: what came with acks, to be written to the store.
-        lost_workers: workers whose connections ended without a word.
+        statistics: statistics that came with acks, to be written to the store.
+        lost_workers: marks workers whose connections ended without notice.
     """
 
     metrics: Metrics
@@ -137,7 +137,7 @@ def _connect_gauges(components: Components) -> None:
 
 
 def reporter_of(config: ProcessConfig, components: Components) -> ReportServer:
-    """Create what reports metrics and health of this process to the admin process."""
+    """Create the server that reports metrics and health of this process to the admin process."""
     return ReportServer(
         config.folder,
         components.metrics,
@@ -147,7 +147,7 @@ def reporter_of(config: ProcessConfig, components: Components) -> ReportServer:
 
 
 def server_notifier_of(config: ProcessConfig, components: Components) -> ServerNotifier | None:
-    """Create what notifies the other servers of new jobs, for stores that list their servers."""
+    """Create the notifier of the other servers; None: the store does not list them, or the settings turn it off."""
     listeners, broker = components.store.listeners, components.broker
     if listeners is None or not config.settings.notify_servers:
         return None
@@ -160,7 +160,7 @@ def server_notifier_of(config: ProcessConfig, components: Components) -> ServerN
 
 
 def notifier_between_servers(broker: Broker, listeners: StoreListeners, server: str) -> ServerNotifier:
-    """Create what passes on to a broker what other servers tell; what it tells them, it has to be given."""
+    """Create a notifier that passes what other servers send to a broker; the other direction is left to the caller."""
     return ServerNotifier(
         listeners,
         server,
@@ -174,7 +174,7 @@ def notifier_between_servers(broker: Broker, listeners: StoreListeners, server: 
 
 
 def notifier_of(config: ProcessConfig, components: Components) -> JobNotifier:
-    """Create what notifies the other processes of new jobs, for stores that do not."""
+    """Create the notifier of the other processes of this server, for stores that do not notify them."""
     broker = components.broker
     notifier = JobNotifier(config.folder, broker.on_remote_jobs, broker.cancellations.record, broker.on_poll)
     broker.notifiers.append(notifier.notify)
@@ -184,7 +184,7 @@ def notifier_of(config: ProcessConfig, components: Components) -> JobNotifier:
 
 
 def background_tasks(config: ProcessConfig, components: Components) -> Iterator[Coroutine[Any, Any, None]]:
-    """Yield the background tasks; those of one process for all run in the leader only."""
+    """Yield the background tasks; what one process does for all of them runs in the leader only."""
     settings, metrics, backend = config.settings, components.metrics, components.store.backend
     seconds = settings.queue_metrics_seconds
     queues = QueueSampler(backend, metrics, components.store.now_ms, components.broker.is_paused)

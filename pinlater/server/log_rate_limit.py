@@ -1,4 +1,4 @@
-"""A rate limit of log records that clients can cause, so that they cannot fill the disk."""
+"""A rate limit for log records that clients can cause, so that they cannot fill the disk."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LogRateLimit(logging.Filter):
         self._left_out = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is written. Errors always are: they are our own."""
+        """Return whether the record is written. Errors always are: the server, not a client, causes them."""
         if record.levelno >= logging.ERROR:
             return True
         second = int(self._clock())

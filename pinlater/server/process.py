@@ -28,8 +28,8 @@ SWITCH_INTERVAL_SECONDS = 0.0005
 """The writer thread and the event loop alternate on the interpreter lock; the default of 5 ms would stall both."""
 
 GARBAGE_THRESHOLD = 10_000
-"""How many more objects are made than freed between two looks for cycles among the young ones, by default 700 or 2,000.
-The calls of a drain have some thousand at a time, which are freed without one: each look in between would find nothing.
+"""How many more objects are made than freed before the garbage collector looks at the young ones; by default 700 or
+2,000. Under load, calls hold some thousand objects at a time and free them without it, so it would find nothing.
 """
 
 

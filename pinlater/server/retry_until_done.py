@@ -12,10 +12,10 @@ from pinlater.errors import ServiceError
 log = logging.getLogger(__name__)
 
 PAUSE_SECONDS = 1.0
-"""Between two rounds of attempts."""
+"""Pause between two rounds of attempts."""
 
 MAX_TASKS = 10_000
-"""Tasks in the queue; if there are more, the oldest are dropped."""
+"""Most tasks in the queue; if there are more, the oldest are dropped."""
 
 Work = Callable[[], Awaitable[None]]
 """A task that is safe to repeat; a ``ServiceError`` means that it has to be retried."""

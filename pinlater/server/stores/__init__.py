@@ -1,4 +1,4 @@
-"""The store that the settings choose; no other is imported, nor its driver."""
+"""Opens the store that the settings choose; no other store, nor its driver, is imported."""
 
 from pinlater.server.config.settings import Settings
 from pinlater.server.metrics import Metrics
@@ -11,7 +11,7 @@ async def open_store(settings: Settings, metrics: Metrics) -> OpenedStore:
     """Open the store that the settings choose.
 
     Raises:
-        ConfigError: a file of it cannot be used, or its driver is not installed.
+        ConfigError: a file of the store cannot be used, or its driver is not installed.
     """
     if settings.backend == "sqlite" or settings.shards_file is None:
         from pinlater.server.stores.sqlite import open_sqlite  # a server of another store needs none of it

@@ -9,7 +9,7 @@ from pinlater.server.metrics import Metrics
 
 
 def commit_observer(metrics: Metrics) -> Callable[[CommitStats], None]:
-    """Return what a store calls after each commit: it counts in ``metrics``."""
+    """Return a callback with which a store records each commit in ``metrics``."""
 
     def on_commit(stats: CommitStats) -> None:
         if stats.claims_undone:

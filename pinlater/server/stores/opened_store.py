@@ -1,4 +1,4 @@
-"""What a server process gets of a store that was opened."""
+"""An opened store, with what a server process needs to use it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class OpenedStore(NamedTuple):
         now_ms: its clock.
         tasks: background tasks to be run with it.
         description: for the log.
-        notifications: of jobs that other servers made claimable.
-        notifies_servers: whether they come at once, from the other processes of this server, too.
+        notifications: passes on which jobs other servers made claimable.
+        notifies_servers: whether the store sends these at once, to the other processes of this server, too.
         listeners: the list of servers that listen for notifications; None: the store notifies them itself, or is used
             by one server alone.
         acquire_tokens: acquires tokens of queues with a rate limit; None: only this process hands out jobs, and keeps
             the token buckets itself.
-        poll_all: polls all queues, at little cost beside the work of the monitor; None: it cannot.
+        poll_all: polls all queues, at little cost beside the work of the monitor; None: the store cannot do that.
     """
 
     backend: ServerStore

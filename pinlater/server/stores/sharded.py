@@ -1,4 +1,4 @@
-"""Opens a store of several shards; the driver of a kind of shards is imported only when they are chosen."""
+"""Opens a store of several shards; the driver of a kind of shards is imported only if that kind is chosen."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class _ShardContext(NamedTuple):
 
 
 class _ShardKind(NamedTuple):
-    """A kind of shards: how their file is read, how one of them is made.
+    """A kind of shards: how their file is read, and how a shard is made.
 
     ``poll_intervals`` and ``has_keys`` are as in ``Capabilities``, ``notifies_servers`` as in ``OpenedStore``.
-    ``lists_servers`` is whether shards keep a list of servers, ``polls_all`` whether they tell of all queues at once.
+    ``lists_servers`` is whether shards keep a list of servers, ``polls_all`` whether one query polls all their queues.
     """
 
     read: Callable[[bytes, Path], list[ShardSpec]]
