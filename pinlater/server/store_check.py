@@ -19,7 +19,7 @@ def check_store(settings: Settings) -> str:
 
     Raises:
         ConfigError: the directory, the file of shards or the driver cannot be used.
-        ShardConnectionFailed: shards do not answer; it names each of them, and what was wrong.
+        ShardConnectionFailed: shards do not answer; the message names each, and says why.
     """
     if settings.backend == "sqlite":
         _check_directory(settings.data_dir)

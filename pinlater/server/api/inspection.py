@@ -88,7 +88,7 @@ class Inspection:
         """Look up jobs, once they have finished if the call waits for that; return those that exist, by descriptor.
 
         Raises:
-            UnknownError: they do not fit into a reply, or a descriptor is invalid.
+            UnknownError: there are too many, they do not fit into a reply, or a descriptor is invalid.
         """
         request = arguments.request
         given = await offload(len(request.jobDescriptors), _unique, request.jobDescriptors)

@@ -256,7 +256,7 @@ class Service:
         return released
 
     async def _change(self, change: Callable[[Any, Once], Awaitable[int]], arguments: Any, _: Caller) -> int:
-        """Carry out a manual change of jobs, once even if the call is repeated."""
+        """Carry out a manual change of jobs; if the call is repeated, only once."""
         return await change(arguments, self._key(arguments))
 
     def _key(self, arguments: Any) -> Once:

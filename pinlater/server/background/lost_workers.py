@@ -39,9 +39,9 @@ class _EndedConnection(NamedTuple):
 class LostWorkers:
     """Marks the reports of workers that are lost.
 
-    A worker that ends says so, and its report is deleted. When a worker is killed, its connection just ends. If its
-    next report is overdue then, at this server and all others, its stored report is marked with the time when the
-    connection ended. Should the worker report after all, the new report replaces that one.
+    A worker that ends says so, and its report is deleted. When a worker is killed, its connection just ends. If no
+    server has received its next report when that is overdue, the stored report is marked with the time at which the
+    connection ended. If the worker reports after all, the new report replaces the marked one.
 
     Args:
         backend: the store, which keeps the reports.

@@ -76,7 +76,7 @@ class Monitor:
                 is_behind = await self._run_once(asked_at, stalls.grace_period())
                 is_store_away = False
             except ServerError as error:
-                if not is_store_away:  # logged once: the store may be away for long
+                if not is_store_away:  # logged once: this may last long
                     log.warning(
                         "claims do not expire and finished jobs are not collected where the store fails, "
                         "until it is back: %s",

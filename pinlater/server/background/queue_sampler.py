@@ -93,7 +93,7 @@ async def follow_completions(metrics: Metrics, interval_seconds: float) -> NoRet
         ended = Counter(metrics.acks_succeeded.by_queue())
         ended.update(metrics.acks_failed.by_queue())
         for queue, rate in rates.add(time.monotonic(), ended).items():
-            metrics.completions_per_second.set(queue, max(rate, 0.0))  # below: it was deleted and created again
+            metrics.completions_per_second.set(queue, max(rate, 0.0))  # negative: it was deleted and created again
         metrics.completions_per_second.retain(ended)
         await asyncio.sleep(interval_seconds)
 

@@ -35,11 +35,11 @@ class DequeueRequest(NamedTuple):
     """What a dequeue asks for.
 
     Attributes:
-        queues: to claim from, in order; a later one serves only what the earlier ones lack.
+        queues: the queues to claim from, in order; a later one only adds what the earlier ones lack.
         limit: most jobs to claim.
         max_bytes: most bytes that the job bodies may take in the answer.
-        new_claim: creates a claim for each call to the store. If an answer is lost, all jobs under its claim are
-            returned, so no two calls may share a claim.
+        new_claim: creates a claim for each attempt at all queues. If an answer of the store is lost, all jobs of the
+            queue under that claim are returned, so no two attempts may share a claim.
         wait_seconds: how long to wait while there are no jobs.
     """
 
@@ -116,7 +116,7 @@ class DequeueHandler:
 
         Raises:
             QueueNotFound: a queue does not exist, or was deleted, and the others have no jobs now.
-            DequeueRateLimited: when the wait is over, all queues are paused or have used up their rate.
+            DequeueRateLimited: no job was claimed, and in the end all queues are paused or have used up their rate.
         """
         skip_known_empty = self._is_serial or request.wait_seconds >= _LONG_WAIT_SECONDS
         found = await self._claim_from_all(request, skip_known_empty=skip_known_empty)

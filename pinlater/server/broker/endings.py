@@ -9,7 +9,7 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.broker.parking import Caller, ParkedCall
 
 _FIRST_POLL_SECONDS, _LONGEST_POLL_SECONDS = 0.1, 1.0
-"""Pauses between a waiting call's polls for jobs that end at other servers; each pause is twice the one before."""
+"""First and longest pause between a waiting call's polls for jobs that end at other servers; each doubles the last."""
 
 _LONELY_POLL_SECONDS = 10.0
 """The pause where there is no other server."""

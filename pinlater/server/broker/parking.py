@@ -18,7 +18,7 @@ comes after this share of the time since the job fell due."""
 
 _POLLS = 3
 _POLLS_SECONDS = 10.0
-"""A queue is polled if so many dequeues that did not wait have found nothing within this time."""
+"""Clients poll a queue if this many dequeues that did not wait have found nothing within this time."""
 
 _TIMER_GRAIN_MS = 1
 """Timers of the event loop have a resolution of a millisecond, and fire late rather than early."""

@@ -1,7 +1,7 @@
 """Poll the queues that dequeues wait for, where jobs may arrive without a notification; one query for all queues.
 
-Where the store can be polled for all queues at once, one of its servers does that, and tells the others. These need not
-poll the queues that they were told about; a server that hears nothing polls as if it were alone.
+Where the store can be polled for all queues at once, one of its servers does that and tells the others, which then need
+not poll the queues it names; a server that hears nothing polls as if it were alone.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class RateLimitFiles:
         limits = {
             queue: QueueSettings(one.is_paused, one.jobs_per_second, one.max_running) for queue, one in stored.items()
         }
-        limited = {queue: one for queue, one in limits.items() if one != _UNLIMITED}  # all others may come and go
+        limited = {queue: one for queue, one in limits.items() if one != _UNLIMITED}  # unlimited ones come and go
         if limited != self._stored:
             self._stored = limited
             self._apply()

@@ -37,8 +37,8 @@ class MetricInfo:
     """Describes a metric family.
 
     Attributes:
-        name: for Prometheus, with its unit.
-        help: one line.
+        name: name in Prometheus, with the unit.
+        help: description, one line.
         labels: names of the labels.
         ostrich: name in ``/stats.txt``, with label names in braces.
         ostrich_total: name there of the sum of all series, or empty.

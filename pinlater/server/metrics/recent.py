@@ -10,7 +10,7 @@ WINDOW_SECONDS = 300.0
 
 
 class RecentRates:
-    """Computes growth per second over the last five minutes, or since the first sample.
+    """Computes growth per second over the last ``seconds``, or since the first sample.
 
     Args:
         seconds: how far back to look.

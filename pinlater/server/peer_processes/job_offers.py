@@ -2,7 +2,7 @@
 
 A server that is notified of a job wakes a dequeue for it; if all were notified, all but one would do so in vain. So one
 server is asked at a time, and answers how many of the jobs it has woken dequeues for. If it does not answer within some
-milliseconds, it is dead or hangs; then the remaining servers are notified at once, as of jobs that fall due later.
+milliseconds, it is dead or hangs; then the remaining servers are all notified, as they are of jobs that fall due later.
 
 When a job falls due, every server that knows of it would wake a dequeue. For each queue and due time, a hash puts the
 servers in an order. Each asks those before it whether they see to the job, and wakes its own dequeue only if none does.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 MOST_TURNS = 3
-"""However many servers there are, each has its turn after this many intervals, since others may have died unnoticed."""
+"""However many servers there are, each has its turn within this many intervals: others may have died unnoticed."""
 
 
 class ServerRank(NamedTuple):

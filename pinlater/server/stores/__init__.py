@@ -1,4 +1,4 @@
-"""Opens the store that the settings choose; no other store, nor its driver, is imported."""
+"""Open the store that the settings choose; no other store or driver is imported."""
 
 from pinlater.server.config.settings import Settings
 from pinlater.server.metrics import Metrics

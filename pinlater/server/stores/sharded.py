@@ -1,4 +1,4 @@
-"""Opens a store of several shards; the driver of a kind of shards is imported only if that kind is chosen."""
+"""Open a store of several shards; the driver of a kind of shards is imported only if that kind is chosen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opens a store that is an SQLite file."""
+"""Open a store that is an SQLite file."""
 
 from __future__ import annotations
 
