@@ -63,7 +63,7 @@ class JobMessages:
         """Cancel jobs of one queue, then their children.
 
         A child that is enqueued later is refused, since its parent is asked to stop. If this fails half-way, the same
-        call, made again, does the rest.
+        call, made again, cancels the children that are left, but not the children of those cancelled before.
         """
         cancelled = await self._broker.cancel(queue, jobs, status)
         if cancelled.ended:
