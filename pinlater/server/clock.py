@@ -1,7 +1,7 @@
-"""Provide a clock for the store that does not follow steps of the system clock at once.
+"""Provide a clock for the store that follows steps of the system clock gradually.
 
-Run times and claim expiries are epoch milliseconds, so that they survive a restart. Judged by the system clock itself,
-a step of 30 s forward would expire claims of running jobs, and a step backward would delay every new job.
+Run times and claim expiries are epoch milliseconds, so that they survive a restart. With the system clock itself, a
+step of 30 s forward would expire claims of running jobs, and a step backward would delay every new job.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SteadyClock:
     Args:
         wall: source of epoch seconds.
         elapsed: source of seconds that never steps.
-        at_ms: what it shows first; None: the system time.
+        at_ms: the time it shows first; None: the system time.
     """
 
     def __init__(

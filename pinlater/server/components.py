@@ -45,9 +45,9 @@ class ProcessConfig(NamedTuple):
 
     Attributes:
         settings: the settings of the server.
-        listeners: shared by all server processes; the first is the TCP port.
+        listeners: sockets that all server processes share; the first is the TCP port.
         certificates: for TLS on the port; None: no TLS.
-        folder: private to the processes of this server.
+        folder: the private folder of the server's processes.
         slot: number of this process among them.
     """
 

@@ -25,7 +25,7 @@ def options_of(settings: Settings, tls: ssl.SSLContext | None, folder: Path) -> 
     Args:
         settings: the settings of the server.
         tls: see ``tls_of``.
-        folder: private to the processes of the server.
+        folder: the private folder of the server's processes.
     """
     reports = ReportCollector(folder)
 

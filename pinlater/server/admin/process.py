@@ -29,7 +29,7 @@ def run(child: Child, settings: Settings, listener: socket.socket, folder: Path)
         child: this process.
         settings: the settings of the server.
         listener: the socket of the admin port.
-        folder: private to the processes of the server.
+        folder: the private folder of the server's processes.
     """
     logging.getLogger("uvicorn.error").addFilter(LogRateLimit())  # it logs every invalid request
     serve = _serve_dashboard if has_dashboard(settings) else _serve_endpoint

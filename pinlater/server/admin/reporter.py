@@ -27,7 +27,7 @@ class ReportServer:
     """Answers each connection with a report, and closes it.
 
     Args:
-        folder: private to the processes of the server.
+        folder: the private folder of the server's processes.
         metrics: the metrics of this process.
         not_ready_reason: returns why this process cannot take calls now; None if it can.
         shards: returns the states of the store's shards.

@@ -19,7 +19,7 @@ async def oldest_due(backend: Store, now_ms: Callable[[], int], arguments: Any, 
     Args:
         backend: the store, which is asked once for all queues.
         now_ms: the clock of the store.
-        arguments: name the queues; none: all queues.
+        arguments: those of the call; if they name no queues, all are meant.
 
     Raises:
         CallRefused, QueueNameInvalid, QueueNameTooLong: the names are missing or invalid.

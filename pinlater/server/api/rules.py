@@ -166,7 +166,7 @@ class JobRules(NamedTuple):
     """The rules for jobs that are enqueued or imported.
 
     Attributes:
-        levels: priorities are 1 to this.
+        levels: number of priorities, which are 1 to this.
         max_body_bytes: longest body.
         has_keys: whether the store takes jobs with keys.
     """

@@ -41,7 +41,7 @@ from pinlater.server.metrics import Metrics
 log = logging.getLogger(__name__)
 
 _ANSWER_RESERVE_BYTES = 4096
-"""Bytes of a reply that are not jobs."""
+"""Bytes of a reply that are left for everything but jobs."""
 
 
 class Service:

@@ -44,7 +44,7 @@ class QueueSampler:
         self._is_paused = is_paused
 
     async def sample(self) -> None:
-        """Sample all queues once; to be run by one process of a server."""
+        """Sample all queues once; only one process of a server may do so."""
         found = await self._backend.states_in_use()
         for gauge in self._metrics.sampled_queue_gauges:
             gauge.retain(found)

@@ -109,13 +109,13 @@ class Broker:
                 self._observe(operation, time.perf_counter() - started)
 
     def _record_failure(self, queue: str, error: BaseException) -> None:
-        """Record that a call failed, which may still have added jobs: the queue is no longer known as empty."""
+        """Record that a call failed; it may have added jobs all the same, so the queue is not known to be empty."""
         state = self._queues.get(queue)
         if state is not None and not isinstance(error, QueueNotFound):
             state.mark_uncertain()
 
     async def give_back(self, found: DequeueResult) -> None:
-        """Return jobs whose answer was not delivered to their queues; no attempt is spent."""
+        """Give back jobs whose answer was not delivered; no attempt is spent."""
         if found.claim is not None:
             await self._unanswered_claims.give_back(found.jobs, found.claim.descriptor)
 

@@ -77,7 +77,7 @@ class Caller:
         self._parked = wait
 
     def unpark(self, wait: ParkedCall) -> None:
-        """Forget the parked call, which is over."""
+        """Forget the parked call, which is over, and add up how long it slept."""
         self._parked = None
         self.slept_seconds += wait.slept_seconds
 

@@ -1,4 +1,4 @@
-"""Return claimed jobs whose dequeue was not answered to their queues, retrying until the store has done it."""
+"""Give back the claimed jobs of dequeues that were not answered, retrying until the store has done it."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ POLL_SECONDS = 1.0
 
 
 class WatchedFile:
-    """Calls back with each new content of a file.
+    """Passes each new content of a file to a callback.
 
     If the file is incomplete, malformed or missing, this is logged, the previous content stays in effect, and the next
     change is tried.

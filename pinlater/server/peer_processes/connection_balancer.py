@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 SLOTS = 256
-"""More than the processes of a server, even while each is being replaced."""
+"""More slots than a server has processes, even while each is being replaced."""
 
 STALE_SECONDS = 3.0
 """A process whose heartbeat is older than this is ignored."""
@@ -22,7 +22,7 @@ class ConnectionBalancer:
     """Shares the connection count of each process in mapped memory. Each word has one writer, so no lock is needed.
 
     Args:
-        file: private to the processes of this server.
+        file: the file to map, which only the processes of this server share.
         slot: number of this process, unique among the live ones.
         count: returns the number of connections of this process.
     """

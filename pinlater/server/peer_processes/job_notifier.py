@@ -29,7 +29,7 @@ class JobNotifier:
     """Sends and receives job notifications over a datagram socket in the private folder.
 
     Args:
-        folder: private to the processes of this server.
+        folder: the private folder of the server's processes.
         on_jobs: receives new jobs.
         on_cancelled: receives running jobs that are asked to stop.
         on_poll: receives what the others found when they polled all queues.

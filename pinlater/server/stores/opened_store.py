@@ -18,7 +18,7 @@ class OpenedStore(NamedTuple):
     Attributes:
         backend: the store.
         now_ms: its clock.
-        tasks: background tasks to be run with it.
+        tasks: background tasks to run with it.
         description: for the log.
         notifications: passes on which jobs other servers made claimable.
         notifies_servers: whether the store sends these at once, to the other processes of this server, too.
