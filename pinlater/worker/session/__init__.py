@@ -1,1 +1,1 @@
-"""What a job process and a server say to each other."""
+"""What a job process and a server exchange on their connection."""

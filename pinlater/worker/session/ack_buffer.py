@@ -1,7 +1,6 @@
 """Buffers acks of finished jobs, and releases, until the server has confirmed them.
 
-They are kept over any number of lost connections. Sending them twice is harmless,
-since they carry the claim.
+They survive any number of lost connections. Sending them twice is harmless, since each carries its claim.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 class _AcksByQueue(dict[str, QueueAcks]):
-    """The acks and releases of each queue that has some; asking for another queue adds it."""
+    """Acks and releases by queue; looking up a missing queue adds it."""
 
     def __missing__(self, queue: str) -> QueueAcks:
         queue_acks = self[queue] = QueueAcks(queue)
@@ -56,16 +55,16 @@ class AckBuffer:
     """Collects acks and releases, sends them, and keeps them until they are confirmed.
 
     Attributes:
-        late: those that a store which is away did not take in time.
+        late: acks and releases that a store did not take in time because it was away.
 
     Args:
-        pipeline: to say it through.
+        pipeline: sends the calls.
         calls: builds calls.
-        patience_seconds: how long a server's refusal is put up with; then, acks are late if the store is away, and
-            given up otherwise.
-        on_retry: told, in milliseconds, after which delay a failed job will run again.
-        count: told of jobs that went back unstarted, and of those whose end no server took.
-        take_runs: returns what is to be told of job classes, by queue.
+        patience_seconds: how long to retry acks that a server refuses; then they move to ``late`` if the store is away,
+            and are given up otherwise.
+        on_retry: called with the delay in milliseconds after which a failed job will run again.
+        count: called for jobs that went back unstarted, and for ended jobs that no server acknowledged.
+        take_runs: returns the run statistics to report now, by queue.
     """
 
     def __init__(
@@ -136,7 +135,7 @@ class AckBuffer:
     def piggyback(self) -> tuple[PinLaterJobAckRequest | None, OnReply]:
         """Return acks to piggyback on a dequeue, and the function to call with its reply.
 
-        One queue's acks can ride; all else is sent now, ahead of the dequeue.
+        Only the acks of one queue can be piggybacked; everything else is sent now, ahead of the dequeue.
         """
         self.late.send()
         if self.retry_in_seconds:
@@ -156,7 +155,7 @@ class AckBuffer:
         return acks.acks(own_runs), self._on_reply_to(acks, is_piggybacked=True)
 
     def _piggyback_runs(self, runs: Reports) -> tuple[PinLaterJobAckRequest | None, OnReply]:
-        """Return what is told of one queue's classes; that of others is sent now."""
+        """Return the run statistics of one queue; send those of the others now."""
         if not runs:
             return None, _ignore
         queue, own_runs = runs.popitem()
@@ -170,7 +169,7 @@ class AckBuffer:
             self._flush(self._take_runs())
 
     def _flush(self, runs: Reports) -> None:
-        """Send everything, and what is told of classes: with acks of their queue, if there are any."""
+        """Send everything, and run statistics: with the acks of their queue, if there are any."""
         if not self._pipeline.is_open:
             return
         pending, self._pending = self._pending, _AcksByQueue()
@@ -205,7 +204,7 @@ class AckBuffer:
 
         def on_reply(reply: Any) -> None:
             self._in_flight -= 1
-            is_gone = isinstance(reply, QueueNotFound) and not is_piggybacked  # a dequeue may miss another queue
+            is_gone = isinstance(reply, QueueNotFound) and not is_piggybacked  # a dequeue may lack another queue
             if is_gone or not isinstance(reply, Exception):
                 self._on_confirmed(queue_acks)
             elif isinstance(reply, CallUnsendable | EnqueueRejected):
@@ -252,7 +251,7 @@ class AckBuffer:
             self._give_up(queue_acks)
 
     def _on_unsendable(self, queue_acks: QueueAcks, error: CallUnsendable | EnqueueRejected) -> None:
-        """Send what cannot be sent together job by job: one of them may have too large a body, for instance."""
+        """Send job by job what cannot be sent together: one of them may have too large a body, for instance."""
         if len(queue_acks) > 1:
             for part in queue_acks.parts():
                 self._send_acks(part)
@@ -279,7 +278,7 @@ class AckBuffer:
     def _replace_return(
         self, batch: DequeuedBatch, position: int, interruption: Interruption, error: CallUnsendable | EnqueueRejected
     ) -> None:
-        """Fail a job whose new body no server takes; a job of an unknown class is released without the body."""
+        """Fail a job whose new body no server takes; a job of an unknown class is released without the new body."""
         if isinstance(interruption, ReleasedUnknown):
             self._pending[batch.queues[position]].returned.append(((batch, position), replace(interruption, body=None)))
             return
@@ -316,7 +315,7 @@ class AckBuffer:
 
     @staticmethod
     def _finish(queue_acks: QueueAcks) -> None:
-        """Free the places of jobs."""
+        """Free the places of jobs in the claim table."""
         for batch, jobs in groupby(queue_acks.jobs(), itemgetter(0)):
             batch.finish([position for _, position in jobs])
 
@@ -326,4 +325,4 @@ def _count_acks(queue_acks: QueueAcks) -> int:
 
 
 def _ignore(_: Any) -> None:
-    """Ignore the reply: nothing was piggybacked."""
+    """Ignore the reply: it confirms no acks."""

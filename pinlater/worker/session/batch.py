@@ -11,7 +11,7 @@ from pinlater.worker.claim_table.snapshot import GONE, HELD, RETURNING, RUNNING,
 from pinlater.worker.session.job_saves import JobSaves
 
 _NONE: dict[int, bytes] = {}
-"""Of the batches without a result, which are most."""
+"""Shared by all batches without results, which are most."""
 _NO_NUMBERS: dict[int, int] = {}
 
 
@@ -19,20 +19,20 @@ class DequeuedBatch:
     """Holds the jobs of one dequeue in the order in which they are to run.
 
     Attributes:
-        claim: the claim of them all.
-        descriptors: one a job.
-        queues: one a job.
-        bodies: one a job.
-        metadata: one a job, as the server sent it.
-        area: where they stand in the claim table; once all are settled, another batch stands there.
-        fetched_ns: when they were fetched, which tells them in the claim table from those of another batch.
+        claim: the claim descriptor that all jobs share.
+        descriptors: one per job.
+        queues: one per job.
+        bodies: one per job.
+        metadata: one per job, as the server sent it.
+        area: place of the jobs in the claim table; once all are settled, another batch may use it.
+        fetched_ns: when they were fetched; tells them apart from the jobs of another batch in the same area.
         next: position of the next job to start.
         end: position after the last one to start.
-        is_told: of one with a single job: whether its coroutine was cancelled because it is to stop.
-        saves: those of its only job, of a batch that has one; None: none yet.
+        is_told: whether the coroutine of a batch's only job was cancelled because the job is to stop.
+        saves: the saves of a batch's only job; None: none yet.
         new_attempts: position of a job -> attempts that the server is to give it with its next checkpoint.
-        results: position of a job that has succeeded -> its result, of the few that have one.
-        run_ms: position of a job that has succeeded -> how long it ran, of those that took long.
+        results: position of a job that has succeeded -> its result; only for the few that have one.
+        run_ms: position of a job -> milliseconds that it ran; only for jobs that took long.
     """
 
     __slots__ = (
@@ -83,7 +83,7 @@ class DequeuedBatch:
         return range(self.end, len(self.descriptors))
 
     def is_running(self, position: int) -> bool:
-        """Whether a job is marked as running; false once the batch is settled, whatever runs in its place."""
+        """Whether a job is marked as running; false once the batch is settled, even if another one uses its area."""
         return self.area.states[position] == RUNNING and self.area.fetched_ns == self.fetched_ns
 
     def is_lost(self, position: int) -> bool:
@@ -95,19 +95,19 @@ class DequeuedBatch:
         return asked_at(self.area.stop_ns[position], self.fetched_ns) != 0
 
     def mark_undoing(self, position: int) -> None:
-        """Record that a job was cancelled, and undoes for that what it did: nobody is to kill it for not stopping."""
+        """Record that a cancelled job now undoes what it did, so it must not be killed for not stopping."""
         self.area.mark_undoing(position, self.fetched_ns)
 
     def must_stop(self, position: int) -> bool:
-        """Whether a job is to stop, for either reason."""
+        """Whether a job is to stop, because its claim was lost or it was cancelled."""
         return self.is_lost(position) or self.is_cancelled(position)
 
     def mark_lost(self, position: int) -> None:
-        """Record that the claim of a job was lost, also if that is heard of after the batch was settled."""
+        """Record that the claim of a job was lost, even if the batch is settled already."""
         self.area.mark_lost(position, self.fetched_ns)
 
     def mark_cancelled(self, position: int) -> None:
-        """Record that a job is asked to stop, unless the batch was settled before that is heard of."""
+        """Record that a job is asked to stop, unless another batch uses its area already."""
         if self.area.fetched_ns == self.fetched_ns:
             self.area.mark_cancelled(position, self.fetched_ns, monotonic_ns())
 
@@ -118,7 +118,8 @@ class DequeuedBatch:
     def keep_result(self, position: int, result: bytes) -> None:
         """Keep a job's result until its ack is confirmed.
 
-        A large one has no room in the claim table, so nobody else can ack the job: if the process dies, it runs again.
+        A large result does not fit into the claim table, so nobody else can ack the job: if the process dies, the job
+        runs again.
         """
         if self.results is _NONE:
             self.results = {}

@@ -14,7 +14,7 @@ from pinlater.worker.claim_table.contact import Contact
 
 FIRST_DELAY_SECONDS = 0.05
 LONGEST_DELAY_SECONDS = 1.0
-"""Average of the longest delay: a worker is back within two seconds of its server, however long that was down."""
+"""Mean of the longest delay: a worker is back within two seconds of its server, however long the server was down."""
 CONNECT_SECONDS = 2.0
 
 log = logging.getLogger(__name__)
@@ -24,13 +24,13 @@ class Connector:
     """Makes connections; logs once when no server is reachable and once when one is again.
 
     Args:
-        servers: those that may be used.
-        chance: spreads the tries of processes that lost a server together.
-        contact: where success and failure are noted.
-        is_quiet: log nothing: another connector of the same process does.
+        servers: the servers to choose from.
+        chance: random number from 0 to 1; spreads the retries of processes that lost a server at the same time.
+        contact: records successes and failures.
+        is_quiet: do not log, since another connector of the same process does.
 
     Attributes:
-        contact: the same.
+        contact: records successes and failures.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Connector:
         return min(grown, LONGEST_DELAY_SECONDS) * (0.5 + self._chance())
 
     def note_failure(self, address: Address, error: Exception) -> None:
-        """Note that a call to a server failed: if it left the call unanswered, another server is tried first."""
+        """Record that a call to a server failed; after a timeout, another server is tried first next time."""
         self.contact.record_failure()
         if isinstance(error, CallTimeout):
             self._servers.leave(address)

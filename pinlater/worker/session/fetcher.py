@@ -28,11 +28,11 @@ _AHEAD = 2
 _FIRST_BACKOFF_SECONDS = 0.1
 _LONGEST_BACKOFF_SECONDS = 5.0
 _LONGEST_STORE_BACKOFF_SECONDS = 2.0
-"""After an error of the store, which may end at any time: jobs must not wait longer than needed then."""
+"""Longest backoff after an error of the store: it may recover at any time, and jobs must not wait long after that."""
 
 _RELEASED_AGAIN_SECONDS = (1.0, 5.0)
 """The claims of a dequeue whose reply was lost are released again after these times: the store may still carry out what
-its server had sent before it died. After the last one it does not: its statements are stopped before."""
+the server had sent before it died. By the last one, all such statements have been stopped."""
 
 log = logging.getLogger(__name__)
 
@@ -43,18 +43,18 @@ class Fetcher:
     Attributes:
         pace: how many jobs to ask for.
         found_no_jobs: whether the last dequeue found no job.
-        lacks_queue: whether it was refused for want of a queue.
-        has_backlog: whether the last dequeue got all that it asked for.
+        lacks_queue: whether a dequeue was refused because a queue does not exist.
+        has_backlog: whether the last dequeue got as many jobs as it asked for.
 
     Args:
-        pipeline: to ask through.
-        settler: puts acks on board.
-        slot: where what is fetched is shown before anything else happens.
-        identity: in whose name; dequeue n has a source of its own.
-        lease_seconds: life of a claim that is not renewed.
-        turns: which queue comes first.
-        clock: told what time it is on the server.
-        count: told of jobs that go back since the reply that brought them was lost.
+        pipeline: sends the calls.
+        ack_buffer: gives acks to piggyback, and takes releases.
+        row: the process's row of the claim table, in which fetched jobs are recorded first of all.
+        identity: whose name the dequeues carry; each dequeue has its own source.
+        lease_seconds: lifetime of a claim that is not renewed.
+        round_robin: says which queue to poll first.
+        clock: updated with the server's time in each reply.
+        count: called for jobs that are released because the reply with them was lost.
     """
 
     def __init__(
@@ -115,15 +115,15 @@ class Fetcher:
         """Pop the oldest waiting batch; None if there is none."""
         return self._batches.popleft() if self._batches else None
 
-    # Asking
+    # Dequeuing
 
     def prefetch(self, most_jobs: int | None = None) -> None:
-        """Dequeue the next jobs before some are run, if jobs are short and there seem to be more.
+        """Dequeue the next jobs before the current ones run, if jobs are short and there seem to be more.
 
-        Such a dequeue does not wait for jobs: nobody would read its reply until these have run.
+        Such a dequeue is not parked: nobody would read its reply until the current jobs have run.
 
         Args:
-            most_jobs: how many can be run after these; None: any number.
+            most_jobs: how many jobs may be run after the current ones; None: any number.
         """
         if not self.pace.is_short or not self.has_backlog or self.retry_in_seconds:
             return
@@ -141,7 +141,7 @@ class Fetcher:
 
         Args:
             wait_seconds: how long the server may wait for a job.
-            most_jobs: to ask for; None: as many as the pace says.
+            most_jobs: how many jobs to ask for; None: as many as ``pace`` says.
         """
         limit = self.pace.limit if most_jobs is None else most_jobs
         wait_seconds = min(wait_seconds, self._ack_buffer.late.wait_seconds)
@@ -151,7 +151,7 @@ class Fetcher:
         if self._lost or self._row.free_areas < self._reserved_areas + batches:
             return False
         acks, on_reply = self._ack_buffer.piggyback()
-        if not self._pipeline.is_open:  # lost while other things were said
+        if not self._pipeline.is_open:  # lost while other calls were sent
             on_reply(ServerUnavailable("the connection is lost"))
             return False
         number = self._row.start_dequeue()
@@ -176,7 +176,7 @@ class Fetcher:
         self._pipeline.send(with_acks(call, acks), received)
         return True
 
-    # What comes back
+    # Replies
 
     def _on_batch_reply(self, number: int, limit: int, reply: Any) -> None:
         self.found_no_jobs = False
@@ -200,7 +200,7 @@ class Fetcher:
 
     def _store_batch(self, reply: Any) -> DequeuedBatch:
         area = self._row.acquire_area()
-        assert area is not None  # ask() has seen to it
+        assert area is not None  # dequeue() has reserved it
         batch = DequeuedBatch(reply, area)
         self._ack_buffer.release(batch, batch.surplus)
         return batch
@@ -213,7 +213,7 @@ class Fetcher:
         if not isinstance(error, DequeueRateLimited):
             self._log_once.report(error)
 
-    # Around it
+    # Releasing and creating
 
     def release_all(self) -> None:
         """Release every job that was fetched and not started."""
@@ -224,7 +224,7 @@ class Fetcher:
         """Create the queues that are missing on the server.
 
         Raises:
-            ServiceError, CallError: what the server said instead.
+            ServiceError, CallError: a call failed.
         """
         known = self._pipeline.call(self._calls.queue_names())
         for queue in self._identity.queues:
@@ -234,10 +234,10 @@ class Fetcher:
         self.lacks_queue = False
 
     def release_lost(self) -> None:
-        """Release the claims of dequeues whose reply was lost; again those that the store may have made since.
+        """Release the claims of dequeues whose reply was lost; again later, since the store may still make some.
 
         Raises:
-            ServiceError, CallError: what the server said instead.
+            ServiceError, CallError: a call failed.
         """
         while self._lost:
             number = self._lost[0]
@@ -256,7 +256,7 @@ class Fetcher:
             source = self._identity.source_of(number)
             try:
                 released = self._pipeline.call(self._calls.release_claims(queue, source))
-            except QueueNotFound:  # with its claims; the next dequeue hears of it, and it is created anew
+            except QueueNotFound:  # its claims are gone with it; the next dequeue fails, and then it is created again
                 continue
             if released:
                 self._count(queue, RETURNED, released)

@@ -1,4 +1,4 @@
-"""Holds back the alarm clocks of a job while a call is made for it."""
+"""Defers the alarm signals of a job while a call is made for it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _ALARMS = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF)
 
 @contextmanager
 def held_alarms() -> Iterator[None]:
-    """Let alarms that ring in this block be heard at its end.
+    """Defer alarm signals that come in this block to its end.
 
-    Libraries that limit the time of a function have the handler raise an exception. Amid a call, that would leave a
-    connection of which nobody knows which reply comes next.
+    Libraries that limit the time of a function raise an exception in the handler. In the middle of a call, that would
+    leave a connection on which nobody knows which reply comes next.
     """
-    if threading.current_thread() is not threading.main_thread():  # handlers are called there alone
+    if threading.current_thread() is not threading.main_thread():  # handlers are called only there
         yield
         return
     handlers = {int(number): found for number in _ALARMS if callable(found := signal.getsignal(number))}

@@ -12,10 +12,10 @@ from pinlater.worker.session.pending_call import PendingCall
 class JobSaves:
     """Queues one job's saves: at most one is in flight, and only the latest one waits.
 
-    A body is encoded when it begins to wait, so it holds all that those before it held; they are not sent any more.
+    A body is encoded when it begins to wait, so it holds everything in those before it, which are not sent any more.
 
     Attributes:
-        unheard: the last save whose job did not wait for the reply, and that reply.
+        unchecked: the last save whose job did not wait for its reply, and a future of that reply.
     """
 
     __slots__ = ("_is_over", "_lock", "_on_its_way", "_waiting", "unchecked")
@@ -32,7 +32,7 @@ class JobSaves:
         """Add a save; return the waiting one and whether it can be sent at once.
 
         Args:
-            encode: makes the save; called under the lock, so that a newer body is never made before an older one.
+            encode: makes the save; called under the lock, so that a newer body is never encoded before an older one.
         """
         with self._lock:
             new, waiting = encode(), self._waiting

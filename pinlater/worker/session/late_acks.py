@@ -1,7 +1,7 @@
-"""Acks that a store did not take for a whole lease, since it is away: sent until it is back.
+"""Acks that a store did not take for a whole lease because it is away; they are sent until it is back.
 
-While a shard is away, no claim on it expires, nor for some seconds after. So a job that has ended can still be said to
-have ended, though its place in the claim table is long free for another one. Such acks end with their process.
+No claim on a shard expires while the shard is away, nor for some seconds after. So a job can still be acked, although
+its place in the claim table was freed for another one. Such acks are lost if their process ends.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from pinlater.worker.claim_table.counters import UNACKED, CountEvent
 from pinlater.worker.session.pipeline import Pipeline
 
 RETRY_SECONDS = 3.0
-"""Servers expire no claims for ten seconds after a shard is back."""
+"""Interval between two tries. Servers expire no claims for ten seconds after a shard is back."""
 
 MOST_JOBS = 10_000
-"""Of one process; if there are more, the oldest are given up."""
+"""Most jobs with late acks in one process; if there are more, the oldest are given up."""
 
 log = logging.getLogger(__name__)
 
 
 class _LateCall(NamedTuple):
-    """A call that says how jobs of a queue have ended."""
+    """A call that acks or releases jobs of a queue."""
 
     queue: str
     jobs: int
@@ -40,8 +40,8 @@ class LateAcks:
     """Keeps late acks, and sends them.
 
     Args:
-        pipeline: to send them through.
-        count: told of jobs whose end no server took.
+        pipeline: sends the calls.
+        count: called for ended jobs that no server acknowledged.
     """
 
     def __init__(self, pipeline: Pipeline, count: CountEvent) -> None:
@@ -53,18 +53,18 @@ class LateAcks:
 
     @property
     def wait_seconds(self) -> float:
-        """How long a dequeue may wait, so that they are sent in time; infinite: there are none."""
+        """How long a dequeue may be parked, so that late acks are sent in time; infinite if there are none."""
         return RETRY_SECONDS if self._waiting else math.inf
 
     def add(self, queue: str, jobs: int, call: Call[None]) -> None:
-        """Add a call that says how so many jobs of a queue have ended."""
+        """Add a call that acks or releases ``jobs`` jobs of a queue."""
         self._waiting.append(_LateCall(queue, jobs, call))
         self._jobs += jobs
         while self._jobs > MOST_JOBS:
             self._give_up(self._waiting.popleft(), f"more than {MOST_JOBS} wait for a store that is away")
 
     def send(self) -> None:
-        """Send them, if it is time."""
+        """Send the late acks, if they are due."""
         now = time.monotonic()
         if not self._waiting or now < self._send_at or not self._pipeline.is_open:
             return

@@ -1,4 +1,4 @@
-"""How one attempt of a job ended, and the words that are kept of a failure."""
+"""How one attempt of a job ended, and the text that a failure leaves in the job's status."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _OURS = frozenset(
     str(Path(__file__).parents[1] / "running" / f"{name}.py")
     for name in ("runner", "limits", "coroutines", "thread_limits", "task_runner", "run_limits", "step_limits")
 ) | {middleware.__file__, contextlib.__file__}
-"""Whose lines say nothing about a job."""
+"""Files whose lines in a traceback say nothing about a job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The attempt is spent.
+    """An outcome that spends the attempt.
 
     Attributes:
         status: text for the job's custom status.
         delay_ms: milliseconds until the next attempt; None: there is none, whatever attempts remain.
         ending: how it is counted; see ``counters.ENDINGS``.
-        job: name of the class; empty if it is not known.
+        job: name of the job's class; empty if it is not known.
     """
 
     status: str
@@ -44,24 +44,24 @@ class Failure:
     job: str = ""
 
     def ack(self, descriptor: str, claim: str | None) -> AckFields:
-        """Return the ack that tells the server of it."""
+        """Return the ack that reports the failure to the server."""
         told = descriptor, self.status, self.delay_ms or 0, claim, self.delay_ms is None or None
         return (*told, None, self.ending == CANCELLED or None, self.job or None)
 
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """The job goes on elsewhere, no attempt spent.
+    """An outcome that releases the job to continue elsewhere, no attempt spent.
 
     Attributes:
-        body: what it goes on from; None: as it is.
-        run_after_ms: epoch milliseconds before which it does not; None leaves it its place in the queue.
-        attempts: of a job that has run and does so again: attempts of its next run.
+        body: body to continue from; None: the stored one.
+        run_after_ms: earliest time to continue, epoch milliseconds; None: the job keeps its place in the queue.
+        attempts: new number of attempts, such as those of the job's next run; None: those that remain.
         status: text to put in front of the job's custom status.
-        failure: how it is counted: of a periodic job that goes on although its tick has failed, of one that gives up
-            and undoes, and of one that waits for other code; else empty.
-        waits_for: messages with which it goes on earlier.
-        drops: names of messages that it needs no more.
+        failure: how it is counted if the job goes on after a failure: a periodic job whose tick has failed, one that
+            undoes its sagas, or one that waits for other code or a queue; otherwise empty.
+        waits_for: messages that let the job continue earlier.
+        drops: names of messages that the job no longer needs.
     """
 
     body: bytes | None
@@ -84,10 +84,10 @@ class Interruption:
 
 @dataclass(frozen=True, slots=True)
 class ReleasedUnknown(Interruption):
-    """The job could not be read, and waits for a worker that knows it; no attempt spent.
+    """An outcome that releases a job that could not be read, for a worker that knows it; no attempt spent.
 
     Attributes:
-        name: of its class, as it is counted.
+        name: class name under which it is counted.
     """
 
     name: str = ""
@@ -100,10 +100,10 @@ class ReleasedUnknown(Interruption):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The job has succeeded, and returned something that is kept.
+    """A success of a job whose result is stored.
 
     Attributes:
-        result: it, encoded.
+        result: the encoded result.
     """
 
     result: bytes
@@ -111,7 +111,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class LostClaim:
-    """The job was no longer ours, so the server is told nothing of this attempt.
+    """The end of an attempt whose claim was lost, so nothing about it is sent to the server.
 
     Attributes:
         ending: how it is counted; see ``counters.ENDINGS``.
@@ -135,17 +135,17 @@ def describe_failure(
     verdict: str = "",
     at_seconds: float | None = None,
 ) -> str:
-    """Return what a failed attempt leaves in the job's status; see ``pinlater.model.status``.
+    """Return the text that a failed attempt leaves in the job's status; see ``pinlater.model.status``.
 
     Args:
-        attempt: its number.
-        attempts_allowed: attempts in all.
-        seconds: how long it ran.
+        attempt: number of the attempt.
+        attempts_allowed: number of attempts in all.
+        seconds: how long the attempt ran.
         error: what it raised.
-        with_traceback: whether it matters where.
-        is_last: whether there is no other attempt; what the last one leaves is told, however many there might be.
-        verdict: why there is none.
-        at_seconds: when it failed, epoch seconds, as the server has them; None: now, by this machine's clock.
+        with_traceback: whether to say where it was raised.
+        is_last: whether no attempt follows; this one then gets the space of the last attempt, whatever its number.
+        verdict: why no attempt follows.
+        at_seconds: when it failed, epoch seconds of the server's clock; None: now, by this machine's clock.
     """
     here = format_origin(_HOST, os.getpid(), time.time() if at_seconds is None else at_seconds)
     header = f"attempt {attempt}/{attempts_allowed} {here} {seconds:.2f} s"
@@ -157,13 +157,13 @@ def describe_failure(
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the class of an exception, and what it says: alone, ``KeyError`` says the key and others nothing."""
+    """Return the class and text of an exception: the text of ``KeyError`` is only the key, and others have none."""
     text = error_text(error)
     return f"{type(error).__name__}{': ' if text.strip() else ''}{text}"
 
 
 def error_text(error: BaseException) -> str:
-    """Return what an exception says, even if its class is broken itself."""
+    """Return the text of an exception, even if its class is broken."""
     try:
         return str(error)
     except BaseException as other:  # noqa: BLE001 - it is the job's own code
@@ -171,7 +171,7 @@ def error_text(error: BaseException) -> str:
 
 
 def _sendable(text: str) -> str:
-    """Return a text as UTF-8 can carry it: the names of files that are not UTF-8 have halves of surrogates in them."""
+    """Escape what UTF-8 cannot carry: file names that are not UTF-8 have lone surrogates in them."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -181,7 +181,7 @@ def _step_line(error: BaseException) -> list[str]:
 
 
 def _frames_of(error: BaseException) -> Iterator[str]:
-    """Yield the frames of a traceback without the marks below their lines: the room is for more of them."""
+    """Yield the frames of a traceback without the marks below their lines, so that more frames fit."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename not in _OURS]
     for frame in frames[-_MOST_FRAMES:]:
         where = f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}'

@@ -7,16 +7,16 @@ from pinlater.worker.claim_table.snapshot import MAX_JOBS
 TARGET_SECONDS = 0.05
 """Work per dequeue: long enough to pay for the call, short enough that no job waits behind others for long."""
 SHORT_SECONDS = 0.02
-"""Jobs shorter than this are prefetched; other workers would start jobs sooner that wait behind longer ones."""
+"""Jobs shorter than this are prefetched; jobs that wait behind longer ones could start sooner in other workers."""
 _WEIGHT = 0.2
 _LEAST_SECONDS = 1e-6
 
 
 class Pace:
-    """Estimates run times, rising at once and falling slowly, and from them the number of jobs to fetch.
+    """Estimates run times (rising at once, falling slowly), and from them the number of jobs to fetch.
 
     Args:
-        places: how many jobs run at once.
+        capacity: how many jobs run at once.
 
     Attributes:
         limit: jobs to ask for.

@@ -1,4 +1,4 @@
-"""A call that a job waits for, while the thread that talks to the server makes it."""
+"""A call that a job waits for while the main thread, which owns the connection, makes it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class PendingCall:
 
     Attributes:
         call: what to send.
-        deadline: until when it is tried; monotonic seconds.
-        retry_at: when it is tried next.
-        reply: its result or error; a cancelled ``await`` leaves it alone.
+        deadline: until when it is retried; monotonic seconds.
+        retry_at: when it is retried; monotonic seconds.
+        reply: its result or error; cancelling an ``await`` does not cancel it.
     """
 
     __slots__ = ("call", "deadline", "reply", "retry_at")
@@ -28,7 +28,7 @@ class PendingCall:
         self.reply: Future[Any] = uncancellable()
 
     def replace(self, other: PendingCall) -> None:
-        """Replace an older save, which is not sent any more; those who wait for it get this one's reply."""
+        """Replace an older save, which is not sent any more; those who wait for that one get the reply to this one."""
         self.deadline = max(self.deadline, other.deadline)
         self.retry_at = other.retry_at
         self.reply.add_done_callback(lambda reply: _pass_on(reply, other.reply))
@@ -43,7 +43,7 @@ def _pass_on(reply: Future[Any], other: Future[Any]) -> None:
 
 
 def uncancellable() -> Future[Any]:
-    """Return a future that a cancelled ``await`` leaves alone."""
+    """Return a future that is not cancelled together with an ``await`` of it."""
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
     return future

@@ -20,10 +20,10 @@ _T = TypeVar("_T")
 CALL_SECONDS = 10.0
 """Longest wait for a reply, on top of the time that the server may park the call."""
 _LEAST_CALL_SECONDS = 3.0
-"""That wait with the shortest leases: a busy server takes its time."""
+"""Longest wait with the shortest leases: a busy server needs some time."""
 
 OnReply = Callable[[Any], None]
-"""Takes a reply, or the error that came instead: a ``ServiceError``, or a ``CallError`` when nobody knows."""
+"""Called with the reply, or with the error that came instead: a ``ServiceError`` or a ``CallError``."""
 
 
 class _ExpectedReply(NamedTuple):
@@ -34,13 +34,13 @@ class _ExpectedReply(NamedTuple):
 class Pipeline:
     """Sends calls without waiting, and passes each reply to its callback, in the order of the calls.
 
-    When the connection is lost, all calls in flight hear of it. The next ``open`` makes a new one.
+    When the connection is lost, all calls in flight fail. The next ``open`` makes a new one.
 
     Args:
         connector: makes connections.
-        wakeup_fd: readable when waiting should end before a reply is there.
-        lease_seconds: of the claims. A reply is given up after a third of it, so that what was claimed for it can be
-            given back before it expires.
+        wakeup_fd: readable when waiting should end before a reply arrives.
+        lease_seconds: lifetime of the claims. A call fails after a third of it without a reply, so that jobs claimed
+            for that reply can be released before they expire.
     """
 
     def __init__(self, connector: Connector, wakeup_fd: int, lease_seconds: float = math.inf) -> None:
@@ -68,7 +68,7 @@ class Pipeline:
     def fileno(self) -> int:
         """Return the connection's descriptor to poll along with others; there must be a call in flight.
 
-        Look at ``has_reply`` first.
+        Check ``has_reply`` first.
         """
         assert self._connection is not None
         return self._connection.fileno()
@@ -100,7 +100,7 @@ class Pipeline:
 
         Args:
             call: what to send.
-            on_reply: gets what comes back, as the wire has it.
+            on_reply: called with the reply, not converted, or with an error.
         """
         expected = _ExpectedReply(on_reply, time.monotonic() + call.wait + self._call_seconds)
         try:
@@ -124,7 +124,7 @@ class Pipeline:
         """Wait until a reply can be received; return False if something else ended the wait.
 
         Args:
-            seconds: longest wait; None is as long as the oldest call may take.
+            seconds: longest wait; None: as long as the oldest call may take.
         """
         connection = self._connection
         if connection is None or not self._expected or connection.has_buffered_reply:
@@ -136,7 +136,7 @@ class Pipeline:
         ready = dict(poll.poll(1000 * (remaining if seconds is None else min(seconds, remaining))))
         if connection.fileno() in ready:
             return True
-        return not ready and (seconds is None or seconds >= remaining)  # too late: receive() says so
+        return not ready and (seconds is None or seconds >= remaining)  # timed out: receive() fails the call
 
     def receive(self) -> None:
         """Receive the reply of the oldest call and pass it on; wait until its deadline at most."""
@@ -165,10 +165,10 @@ class Pipeline:
             self.close()
 
     def call(self, call: Call[_T]) -> _T:
-        """Send a call and return its converted reply; pass earlier replies on.
+        """Send a call and return its converted reply; pass earlier replies to their callbacks.
 
         Raises:
-            ServiceError, CallError: what came instead.
+            ServiceError, CallError: the call failed.
         """
         result: list[Any] = []
         self.send(call, result.append)
@@ -179,7 +179,7 @@ class Pipeline:
         return call.convert(result[0])
 
     def _break_off(self) -> None:
-        """Give up the connection: a job's signal handler has raised something amid a call, nobody knows how far in.
+        """Close the connection: a job's signal handler raised an exception somewhere in the middle of a call.
 
         Otherwise all later replies might be taken for those of other calls.
         """

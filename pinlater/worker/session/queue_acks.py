@@ -20,9 +20,9 @@ class QueueAcks:
     """Holds the acks and releases of one queue.
 
     Attributes:
-        succeeded: those that did.
-        failed: those that did not, and how.
-        returned: those that go back; an interrupted one with the body that it goes on from.
+        succeeded: jobs that succeeded.
+        failed: jobs that failed, with their failures.
+        returned: jobs to release; those that have run with their interruptions, the others with None.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class QueueAcks:
         return len(self.succeeded) + len(self.failed) + len(self.returned)
 
     def add(self, other: QueueAcks) -> None:
-        """Add the acks and releases of another one of the same queue."""
+        """Add the acks and releases of another ``QueueAcks`` of the same queue."""
         self.succeeded += other.succeeded
         self.failed += other.failed
         self.returned += other.returned
@@ -67,7 +67,7 @@ class QueueAcks:
         return chain(self.succeeded, (job for job, _ in self.failed), (job for job, _ in self.returned))
 
     def acks(self, runs: Sequence[RunStatistics] = ()) -> PinLaterJobAckRequest:
-        """Build the ack request, with what is told of the queue's classes."""
+        """Build the ack request, with the run statistics of the queue's classes."""
         succeeded: list[AckFields] = [
             _with_more(batch, position)
             if batch.results or batch.run_ms

@@ -1,6 +1,6 @@
-"""Sums up for the server what has become of the attempts of each class: the server does not know classes.
+"""Sums up for the server how the attempts of each class ended: the server does not know classes.
 
-Jobs pay nothing for it: their counters are those of the metrics, and the difference to the last time is what is told.
+This costs jobs nothing: the counters exist for the metrics, and what they have grown by since the last time is sent.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ INTERVAL_SECONDS = 3.0
 """Shortest time between two reports of a process."""
 
 Reports = dict[str, list[RunStatistics]]
-"""By queue."""
+"""Run statistics by queue."""
 
 
 class RunReporter:
-    """Knows what the counters of a process have grown by since the server was last told.
+    """Computes what the counters of a process have grown by since the last report to the server.
 
     Args:
-        counters: of the process.
-        is_known: whether the server is one of ours: others might not take a request without acks.
+        counters: counters of the process.
+        is_known: tells whether the server is one of ours: others might not take a request without acks.
         clock: monotonic seconds.
     """
 
@@ -47,15 +47,15 @@ class RunReporter:
         self._given_up[queue, self._counters.name_of(kind)] += 1
 
     def add_wait(self, queue: str, kind: int, milliseconds: float) -> None:
-        """Add how long a job was due before it started."""
+        """Add how long a job had been due when it started."""
         self._waits[queue, self._counters.name_of(kind)][bucket_of(milliseconds)] += 1
 
     def make_due(self) -> None:
-        """Let the next call of ``take`` return what there is, however soon it comes."""
+        """Let the next ``take`` return everything, however soon it comes."""
         self._due_at = 0.0
 
     def take(self) -> Reports:
-        """Return what is to be told now; mostly nothing."""
+        """Return the run statistics to send now; usually none."""
         now = self._clock()
         if now < self._due_at or not self._is_known():
             return {}

@@ -40,11 +40,11 @@ _T = TypeVar("_T")
 
 
 class Snapshot(NamedTuple):
-    """What is saved of a job.
+    """What a save stores for a job.
 
     Attributes:
-        body: its current body; None: the one that the server has.
-        keeps: messages that it leaves for its later attempts.
+        body: its current body; None: the server keeps the one that it has.
+        keeps: messages to store for the job's later attempts.
     """
 
     body: bytes | None
@@ -52,14 +52,14 @@ class Snapshot(NamedTuple):
 
 
 Encode = Callable[[], Snapshot]
-"""Returns what is saved of a job."""
+"""Returns what to store for a job."""
 
 _QUICK_SAVE_SECONDS = 0.5
 """How long a job waits for the reply to an optional save when a server hangs."""
 _UNSUPPORTED_SECONDS = 300.0
-"""After a server that cannot keep messages, no other one is asked to for so long."""
+"""How long no server is asked to store messages after one could not."""
 _MOST_STORED = 1000
-"""Messages that are remembered until somebody asks whether they are stored."""
+"""Most stored messages that are remembered until somebody asks for them."""
 _PAUSE_FACTOR = 10
 """After a failed connection attempt, no job waits for another one for this many times its duration."""
 
@@ -73,9 +73,9 @@ class FollowUps(NamedTuple):
     """Jobs that a running job enqueues, all or none.
 
     Attributes:
-        queue: queue to go to.
-        jobs: what is sent of them.
-        key: by which a server knows the call again.
+        queue: their queue.
+        jobs: the jobs, as they are sent.
+        key: idempotency key of the call.
         may_be_there: an earlier attempt may have enqueued them, on any shard.
     """
 
@@ -89,9 +89,9 @@ class _QuickSave:
     """A save that its job does not wait for.
 
     Attributes:
-        place: the job.
-        is_answered: whether there is an answer.
-        reply: the answer, or the error that came instead.
+        place: the job: its batch and its position there.
+        is_answered: whether there is a reply or an error.
+        reply: the reply, or the error that came instead.
     """
 
     __slots__ = ("is_answered", "place", "reply")
@@ -111,15 +111,15 @@ class Saver:
     """Sends checkpoints and follow-ups, and retries for some time if no server is reachable.
 
     Args:
-        pipeline: to send them through.
-        connector: says how long to wait before another try.
-        calls: builds them.
-        child: the process; once it is to stop now, nothing is tried again.
-        count: told of checkpoints that a server took, and that none took.
+        pipeline: sends the calls.
+        connector: says how long to wait before a retry.
+        calls: builds the calls.
+        child: this process; once it is to stop at once, nothing is retried.
+        count: called for checkpoints that a server saved, and for those that none saved.
 
     Attributes:
         is_saving: whether a call is under way.
-        is_open: whether a job runs, which alone may call; threads that it has left behind may not.
+        is_open: whether a job is running; calls of threads that it leaves behind are rejected.
     """
 
     is_saving = False
@@ -146,11 +146,11 @@ class Saver:
 
     @property
     def keeps_messages(self) -> bool:
-        """Whether servers store messages with a save, as far as known; one of an older version does not."""
+        """Whether servers can store messages with a save, as far as known; those of older versions cannot."""
         return time.monotonic() >= self._keeps_from
 
     def is_stored(self, message_id: str) -> bool:
-        """Tell whether a server has stored a message of a save, as far as known; once for each."""
+        """Tell whether a message is known to be stored with a save; says so only once for each."""
         return self._stored.pop(message_id, _NOT_STORED) is None
 
     @property
@@ -162,15 +162,16 @@ class Saver:
         """Replace a job's body; return False if no server took it within ``patience_seconds``.
 
         Args:
-            batch: where the job came from.
-            position: its place there.
-            encode: called when it is this save's turn, so that those of several threads are sent as they are encoded.
-            patience_seconds: how long to try. 0: once, and the answer is waited for only as long as a job may be held
-                up; if it comes later, the next save hears of it, and none is sent before that.
+            batch: the job's batch.
+            position: its position there.
+            encode: called when it is this save's turn, so that saves of several threads are sent in the order in which
+                they are encoded.
+            patience_seconds: how long to try. 0: try once, and wait for the reply only briefly; a later reply is
+                handled by the next save, and none is sent before it has come.
 
         Raises:
-            BodyInvalid: ``encode`` has raised it.
-            BodyTooLarge: the server takes none of that size.
+            BodyInvalid: ``encode`` raised it.
+            BodyTooLarge: the server does not take a body of this size.
         """
         build = partial(self._checkpoint, batch, position, encode)
         if not patience_seconds:
@@ -201,11 +202,11 @@ class Saver:
         return True
 
     def enqueue(self, follow_ups: FollowUps, patience_seconds: float) -> list[str]:
-        """Enqueue follow-ups, once however often that is sent; return their descriptors.
+        """Enqueue follow-ups, once however often the call is sent; return their descriptors.
 
         Raises:
-            ClientError: it is refused.
-            CallError, ServerError: no server took it within ``patience_seconds``, as far as we know.
+            ClientError: the server refused them.
+            CallError, ServerError: no server took them within ``patience_seconds``, as far as is known.
         """
         queue, jobs, key, may_be_there = follow_ups
         call = self._calls.enqueue_once(queue, jobs, key, is_repeat=may_be_there, keep_result_ms=KEPT_MS)
@@ -227,7 +228,7 @@ class Saver:
     def ask_messages(
         self, descriptor: str, name: str, after: int, limit: int
     ) -> Callable[[], Sequence[ReceivedMessage]]:
-        """Ask for messages before they are needed; return what waits for them, and returns none if they do not come."""
+        """Request messages before they are needed; return a function that waits for them, and returns none on error."""
         call, replies = self._calls.read_messages(descriptor, name, after=after, limit=limit), list[Any]()
         with self._call_lock, self._calling():
             self._pipeline.send(call, replies.append)
@@ -241,7 +242,7 @@ class Saver:
         return wait
 
     def _call_until_deadline(self, build: Callable[[], Call[Any]], patience_seconds: float) -> Any:
-        """Make a call, again and again if need be; return what its reply means, or raise what the last one raised."""
+        """Make a call, and retry it until the deadline; return its converted reply, or raise the last error."""
         deadline = time.monotonic() + patience_seconds
         with self._call_lock:  # a job may have threads, but there is one connection
             return self._retry_until(deadline, build())
@@ -294,7 +295,8 @@ class Saver:
         with held_alarms():
             self.is_saving = True
             try:
-                if not self.is_open:  # looked at after that, so that this thread and the process cannot both call
+                # Checked after is_saving is set: the main thread first clears is_open, then checks is_saving.
+                if not self.is_open:
                     raise RuntimeError("the job has ended; a thread that it left behind can save nothing more")
                 yield
             finally:

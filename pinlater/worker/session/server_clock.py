@@ -7,13 +7,13 @@ from time import monotonic, time
 
 
 class ServerClock:
-    """Epoch seconds of the server; of this machine until a reply has told the server's time.
+    """Epoch seconds of the server, or of this machine until a reply has told the server's time.
 
-    An answer was made between its request and its arrival, and may have lain unread meanwhile. So each one says how far
-    the server can be ahead at least and at most; what was believed before holds as far as it is between.
+    A reply was made at some time between its request and now; it may have been unread for a while. So each reply gives
+    a lower and an upper bound for how far the server is ahead, and moves the estimate between them.
 
     Args:
-        elapsed: seconds that never step.
+        elapsed: monotonic seconds.
         wall: epoch seconds of this machine.
     """
 
@@ -35,8 +35,8 @@ class ServerClock:
         """Update the estimate from a reply.
 
         Args:
-            server_ms: what it says, epoch milliseconds; None of a server that tells no time.
-            sent: what ``sent`` returned.
+            server_ms: server time in the reply, epoch milliseconds; None if the server does not tell it.
+            sent: what ``sent`` returned for the request.
         """
         if server_ms is None:
             return

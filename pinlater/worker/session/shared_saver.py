@@ -38,10 +38,10 @@ class SharedSaver(Saver):
     """Takes calls from jobs in any thread; the main thread sends them in order.
 
     Args:
-        pipeline, connector, calls, child: as of ``Saver``.
-        bell: wakes the main thread.
+        pipeline, connector, calls, child: as for ``Saver``.
+        waker: wakes the main thread.
         is_on_loop: whether all jobs run in one thread, so that all wait while one does.
-        count: as of ``Saver``; called in the main thread.
+        count: as for ``Saver``; called in the main thread.
     """
 
     def __init__(
@@ -66,9 +66,9 @@ class SharedSaver(Saver):
     # The jobs' side
 
     def save(self, batch: DequeuedBatch, position: int, encode: Encode, patience_seconds: float) -> bool:
-        """Replace a job's body. Without patience, return at once: what comes of it is told to the job's next save.
+        """Replace a job's body. Without patience, return at once; an error is raised by the job's next save.
 
-        On an event loop, a drain takes the patience away: the interruption that follows carries the body once more.
+        On an event loop, nothing waits during a drain: the interruption that follows carries the body once more.
         """
         if patience_seconds > 0 and not (self._is_on_loop and self.is_draining):
             reply = self._queue_save(batch, position, encode, patience_seconds).reply
@@ -115,7 +115,7 @@ class SharedSaver(Saver):
         return pending
 
     def _saves_of(self, batch: DequeuedBatch) -> JobSaves:
-        if getpid() != self._pid:  # of the parent's, a lock may be held for ever
+        if getpid() != self._pid:  # in a fork of a job, a lock of the parent's may be held for ever
             return JobSaves()
         with self._lock:
             if batch.saves is None:

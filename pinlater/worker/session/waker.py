@@ -22,7 +22,7 @@ class ThreadWaker:
         return self._reader
 
     def wake(self) -> None:
-        """Wake the main thread; any thread may."""
+        """Wake the main thread; may be called in any thread."""
         with suppress(BlockingIOError):  # a full pipe wakes it, too
             os.write(self._writer, b"\0")
 

@@ -25,6 +25,6 @@ class WeightedRoundRobin:
         due = self._credits
         for queue, weight in self._weights.items():
             due[queue] += weight
-        order = sorted(due, key=due.__getitem__, reverse=True)  # stable: equal ones in the order they were given
+        order = sorted(due, key=due.__getitem__, reverse=True)  # stable: equal ones stay in the given order
         due[order[0]] -= self._total
         return order
