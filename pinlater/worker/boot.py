@@ -26,9 +26,9 @@ from pinlater.worker.terminal import use_terminal
 
 BURST_CONNECT_SECONDS = 5.0
 _USABLE_SHARE = 0.9
-"""Share of a memory limit that a process may use before its first job; limits are also spread down to this share."""
+"""Share of a memory limit that a process may use before its first job; the supervisor also varies limits down to it."""
 EXIT_SECONDS = 5.0
-"""Longest exit of a process that has acked everything. Libraries register exit handlers,
+"""How long a process that has acked everything may take to exit: stop hooks and exit handlers of libraries run,
 and ``multiprocessing`` waits for processes that jobs left behind."""
 
 EX_FAILED_HOOK = 1
@@ -53,7 +53,7 @@ def run_job_process(child: Child, options: WorkerOptions, pool: JobPool, shared:
         process = _new_process(child, options, pool, codec, shared)
         refuse_tight_memory(options, rss_bytes(child.pid))
     except ConfigError as error:
-        if not child.draining:  # else nobody needs to know
+        if not child.draining:  # a process that is to stop anyway need not report this
             _report_error(shared, str(error))
         return EXIT_CONFIG
     if not hooks.start():

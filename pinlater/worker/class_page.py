@@ -1,4 +1,4 @@
-"""Shared memory in which a job process tells the keeper, which loads no user code, which job classes there are."""
+"""Shared memory in which job processes list their job classes for the keeper, which loads no user code."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import msgspec
 from pinlater.model.workers import JobClass
 
 CLASSES_BYTES = 16_000
-"""Size of the classes in a report, of at most 256 KiB."""
+"""Most bytes of job classes in a report, which may have 256 KiB in all."""
 
 _PAGE_BYTES = 2 * CLASSES_BYTES
 _decoder = msgspec.json.Decoder(list[JobClass])
 
 
 class ClassPage:
-    """Job classes of a worker, as the process that started last has written them.
+    """Job classes of a worker, as last written by one of its processes.
 
-    Processes may write at the same time: they have the same classes, but during a reload. What is torn is not read.
+    Processes may write at the same time; except during a reload, they write the same. A torn page reads as empty.
     """
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ class Hooks:
         return all(_succeeds("--on-start", hook) for hook in self._on_start)
 
     def stop(self) -> None:
-        """Call all stop hooks in order, also if some fail."""
+        """Call all stop hooks in order, even if some fail."""
         for hook in self._on_stop:
             _succeeds("--on-stop", hook)
 

@@ -19,7 +19,7 @@ class CurrentJob:
     """Holds the job that log lines name.
 
     Attributes:
-        job: the context; formatted only when a line is written. None between jobs.
+        job: the running job's context, formatted only when a line is written; None between jobs.
     """
 
     __slots__ = ("job",)
@@ -29,11 +29,11 @@ class CurrentJob:
 
 
 solo_job = CurrentJob()
-"""Current job of a process that runs one at a time. Setting it costs one store before and one after the job;
-threads that the job starts log with it, too."""
+"""Current job of a process that runs one at a time. Setting it costs one assignment before and one after the job;
+log lines of threads that the job starts name it, too."""
 
 current_job: ContextVar[CurrentJob] = ContextVar("current_job", default=solo_job)
-"""Where several jobs run at once, each has a ``CurrentJob`` of its own in its thread's or task's context."""
+"""Where several jobs run at once, each thread or task has a separate ``CurrentJob`` in its context."""
 
 
 class JobFormatter(UtcFormatter):
@@ -55,18 +55,18 @@ class LineHandler(logging.StreamHandler[TextIO]):
     def handle(self, record: logging.LogRecord) -> bool:
         """Write a line, and release the lock whatever happens: otherwise other threads could not log any more.
 
-        The standard handler keeps it if the exception comes right after the lock is acquired.
+        The standard handler leaves it locked if the exception comes right after it was acquired.
         """
         if not self.filter(record):
             return False
-        with self.lock or nullcontext():  # one step for the interpreter
+        with self.lock or nullcontext():  # the interpreter acquires it and enters the block in one step
             self.emit(record)
         return True
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
-        """Report an error in logging, but pass on a time limit, which is for the job or a step of it."""
+        """Report a logging error as usual, but re-raise the exception of a time limit, which is meant for the job."""
         if isinstance(sys.exception(), JobTimeout | StepTimeout):
-            raise  # noqa: PLE0704 - it is called where the exception is handled
+            raise  # noqa: PLE0704 - this method is called where the exception is handled
         super().handleError(record)
 
 

@@ -123,9 +123,9 @@ def _keeper_pool(options: WorkerOptions, shared: Shared) -> Pool:
 
 
 def keeper_hang_seconds(lease_seconds: float) -> float:
-    """Return the keeper's longest silence: its replacement has to renew claims, a third of them old, in time.
+    """Return how long the keeper may be silent before it is replaced: its replacement has to renew the claims in time.
 
-    With short leases, a keeper that waits for a slow server must not count as hung.
+    The lower bound is for short leases: a keeper that waits for a slow server must not count as hung.
     """
     return min(max(lease_seconds / 2, _SHORTEST_HANG_SECONDS), _LONGEST_HANG_SECONDS)
 

@@ -1,6 +1,6 @@
 """The worker's ``/metrics`` in the Prometheus text format, version 0.0.4.
 
-The client library is not used: it would take 10 MB in the master, and so in every process that it forks
+The Prometheus client library is not used: it would take 10 MB in the master, and so in every process that it forks
 afterwards.
 """
 
@@ -26,17 +26,17 @@ from pinlater.worker.session.batch import queue_of
 from pinlater.worker.shared import Shared
 
 _SHOWN_BUCKETS = range(0, 53, 2)
-"""From 0.1 ms to 13 hours, three a decade; those between are added to the next."""
+"""Every second bucket, from 0.1 ms to 13 hours, three per decade; the others are added to the next one."""
 
 _ALERTED_ENDINGS = frozenset({"crashed", "poison", TICK_FAILED})
-"""Endings exported as 0 from a class's first run on: an alert sees a number rise, but not appear."""
+"""Endings that are exported as 0 from a class's first run on: alerts notice a series that rises, not a new one."""
 
 Exits = Counter[tuple[str, str]]
 """(Pool, reason) -> number of process exits."""
 
 
 def reason_of(ended: ChildExit) -> str:
-    """Return the exit reason of a process as one of few words, since each makes a time series."""
+    """Return the exit reason of a process, one of a few words, since each becomes a time series."""
     if ended.killed_by_master is not None:
         return ended.killed_by_master.replace(" ", "_").replace("-", "_")
     if ended.stopping:

@@ -21,13 +21,13 @@ class _LossyFile(io.FileIO):
 
 
 def make_output_lossy() -> None:
-    """Write what jobs print line by line, also to a pipe or file: a killed process loses its buffers."""
+    """Make stdout and stderr drop what cannot be written, and flush each line: a killed process loses its buffers."""
     sys.stdout = _lossy(sys.stdout)
     sys.stderr = _lossy(sys.stderr)
 
 
 def _lossy(stream: TextIO) -> TextIO:
-    if not isinstance(stream, io.TextIOWrapper):  # none at all, or a test's
+    if not isinstance(stream, io.TextIOWrapper):  # there is none, or it is a test's
         return stream
     raw = _LossyFile(stream.fileno(), "w", closefd=False)
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding=stream.encoding, errors=stream.errors, line_buffering=True)

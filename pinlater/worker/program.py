@@ -323,7 +323,7 @@ def _options(modules: tuple[str, ...], servers: ServerSet, queues: tuple[str, ..
     """Return the options; check the ``--queue`` texts.
 
     Raises:
-        ConfigError: an address or file is wrong; says what to write instead.
+        ConfigError: a ``--queue`` text is wrong; says what to write instead.
     """
     from pinlater.worker.options import WorkerOptions
     from pinlater.worker.pools import parse_pools

@@ -51,7 +51,7 @@ def _folders(name: str) -> list[Path]:
 
 
 def watch_modules(child: Child, names: Sequence[str]) -> None:
-    """Ask the master to reload after each edit, until told to stop; runs as a process of its own."""
+    """Ask the master to reload after each edit, until told to stop; runs in a separate process."""
     from watchfiles import watch
 
     class Stop:
@@ -64,7 +64,7 @@ def watch_modules(child: Child, names: Sequence[str]) -> None:
     for changes in watch(
         *folders, watch_filter=_is_source, stop_event=Stop(), rust_timeout=_POLL_MS, yield_on_timeout=True
     ):
-        if not is_watching:  # only now is the watch set up
+        if not is_watching:  # the first pass comes only when the watch is set up
             is_watching = True
             child.ready()
             if not child.generation:

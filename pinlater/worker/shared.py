@@ -23,14 +23,14 @@ class Shared:
     """Holds what the processes share; the master creates it before it forks.
 
     Attributes:
-        board: what each job process holds.
-        notices: deaths that the keeper has not handled.
+        claim_table: the claims of each job process.
+        exit_queue: exits of job processes that the keeper has not handled.
         counters: counters of finished jobs.
-        places: pool of job processes -> its part of the board; each pool counts its processes from 0.
-        complaint: for the one process that says why none can start.
-        banner: for the one that says what this worker does.
-        stopping: the worker has begun to stop.
-        origin: which worker it is.
+        row_numbers: pool of job processes -> its rows of the claim table; each pool counts its processes from 0.
+        error_token: lets one process report why none can start.
+        banner_token: lets one process log what this worker does.
+        stopping: set when the worker begins to stop.
+        origin: identity of this worker.
         class_page: the job classes that the processes have loaded.
     """
 
@@ -54,7 +54,7 @@ class Shared:
         return cls(ClaimTable(end, layout), ExitQueue(end, layout), SharedCounters(end), row_numbers)
 
     def row(self, pool: str, number: int) -> ClaimRow:
-        """Return the slot of a pool's process with that number, which is in use from then on.
+        """Return the row of a pool's process with that number, and mark it as used.
 
         Raises:
             ConfigError: there are not that many.

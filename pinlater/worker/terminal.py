@@ -1,7 +1,8 @@
 """The terminal of ``pinlater-worker --debug``, which ``breakpoint()`` reads in the job process.
 
-The supervisor gives each child a process group of its own, and nothing to read. Who reads from a terminal has to be of
-the group in front there. So the job process puts its own group there, and the master takes the place back at the end.
+The supervisor starts each child in a separate process group, with nothing to read on standard input. Only the
+terminal's foreground group may read from it. So the job process moves its group to the foreground, and the master
+moves its own back at the end.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def use_terminal() -> None:
 def relay_interrupts() -> None:
     """Pass each SIGINT on to the master, whatever the main thread does; call again after code that may have undone it.
 
-    A handler in Python would wait for the main thread, which may sit in C code: one that came just before the debugger
+    A handler in Python would wait for the main thread, which may be in C code: an interrupt just before the debugger
     waits for a line would be lost. So the interpreter's handler in C writes to a pipe that a thread reads.
     """
     signal.set_wakeup_fd(_relay(), warn_on_full_buffer=False)
@@ -51,7 +52,7 @@ def relay_interrupts() -> None:
 
 @cache
 def _relay() -> int:
-    """Start the thread that passes SIGINT on; return the descriptor that takes the numbers of signals."""
+    """Start the thread that passes SIGINT on; return the descriptor to write signal numbers to."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     Thread(target=_pass_on, args=(reader,), name="interrupts", daemon=True).start()
@@ -75,7 +76,7 @@ def restored_terminal() -> Iterator[None]:
 
 
 def _move_to_foreground() -> None:
-    # A background process is stopped by this signal for it, unless it is blocked.
+    # The kernel stops a background process that does this with SIGTTOU, unless the signal is blocked.
     former = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTTOU])
     try:
         os.tcsetpgrp(_STDIN, os.getpgrp())
