@@ -1,1 +1,1 @@
-"""What the processes of a worker show each other, in shared memory."""
+"""Shared memory in which the processes of a worker show each other their claims, exits and counters."""

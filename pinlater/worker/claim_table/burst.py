@@ -54,8 +54,8 @@ class Burst:
     def _is_all_idle(self) -> bool:
         """Whether every process has seen its queues empty since work was last done or came back.
 
-        What is read first was written last: a process records work before idleness, the master posts an exit before it
-        clears the row, and the keeper records released jobs before it removes the exit.
+        This reads in the reverse order of writing: a process records work before idleness, the master posts an exit
+        before it clears the row, and the keeper records released jobs before it removes the exit.
         """
         rows = [row for row in self._shared.claim_table.rows() if row.is_used]
         idle_ns = min(row.idle_since_ns for row in rows)

@@ -34,14 +34,14 @@ class Contact:
 
     @property
     def failure_ns(self) -> int:
-        """When no server could be reached last; monotonic, 0 if never."""
+        """When contact with a server last failed; monotonic, 0 if never."""
         return self._words[_FAILURE_NS]
 
 
 def contact_problem(contacts: Iterable[Contact]) -> str:
-    """Return for how long no server was reached; "" if one was reached after the last failure of any process.
+    """Say for how long no server was reached; "" if one was reached after the last failure of any process.
 
-    The last event of all processes counts: that of a process with a long job is out of date.
+    Only the latest event of all processes counts: the one of a process with a long job is out of date.
     """
     known = list(contacts)
     success_ns = max(contact.success_ns for contact in known)

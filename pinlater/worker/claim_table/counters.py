@@ -1,14 +1,14 @@
 """Counters of finished jobs by queue and class, in memory shared with the master.
 
-Each process has a sheet of its own, so nobody waits for a lock. A sheet has a row for each class in each queue::
+Each process has its own counters, so nobody waits for a lock. They have a row for each class in each queue::
 
     name       length and text
     endings    one word for each way to end but success, see ``ENDINGS``
-    time       nanoseconds of all runs together
-    buckets    how many runs took so long, by the bounds of a ``Spread``; successes and others apart
+    time       total nanoseconds of all runs
+    buckets    number of runs by duration, with the bounds of a ``Spread``; successes and others apart
 
-So a success, which is nearly every job, costs two stores: their number is the sum of their buckets. A row without a
-class has what is counted of a queue alone, see ``EVENTS``.
+So a success, which is nearly every job, costs two writes: the number of successes is the sum of their buckets. A row
+without a class counts events of a queue, see ``EVENTS``.
 """
 
 from __future__ import annotations
@@ -49,22 +49,22 @@ TICK_FAILED = "tick_failed"
 UNKNOWN = "unknown"
 """Ending of a job that was released for a worker that knows its class."""
 CANCELLED = "cancelled"
-"""Ending of a job that was asked to stop, and did; or that never began."""
+"""Ending of a cancelled job that stopped, or never began."""
 MISMATCH = "mismatch"
-"""Ending of a job that waits for code which fits its recorded steps."""
+"""Ending of a job that waits for code that fits its recorded steps."""
 NO_QUEUE = "no_queue"
-"""Ending of a job that waits for a queue to be created, in which it enqueues others."""
+"""Ending of a job that enqueues others in a queue that does not exist, and waits for it to be created."""
 _CODES = {name: code for code, name in enumerate(ENDINGS)}
 
 _FAILURES = ("failed", "retried", DISCARDED, "given_up", "timed_out", UNREADABLE, "crashed", "poison", TICK_FAILED)
 
 EVENTS = (SAVED, UNSAVED, RETURNED, UNACKED) = ("saved", "unsaved", "returned", "untold")
-"""What is counted of a queue alone: checkpoints that a server took, and that none took; jobs that went back before they
-were started; and jobs that ended, which no server could be told."""
+"""Events that are counted by queue only: checkpoints that a server saved, and those that none saved; jobs released
+before they were started; and ended jobs that no server acknowledged."""
 _EVENT_CODES = {name: code for code, name in enumerate(EVENTS)}
 
 CountEvent = Callable[[str, str, int], object]
-"""Called with a queue, one of ``EVENTS``, and its number."""
+"""Called with a queue, one of ``EVENTS``, and how many of them to count."""
 
 
 def ignore_event(_queue: str, _event: str, _number: int) -> None:
@@ -81,7 +81,8 @@ _ROW_WORDS, _ROW_SHIFT = 256, 8
 _TIME, _BUCKETS, _OTHER_BUCKETS, _NUMBERS = 18, 19, 75, 131
 _BOUNDS_NS = (*(round(bound * 1e6) for bound in BOUNDS_MS), 2**64, 2**64)
 _FIRST_BUCKETS = tuple(bisect_left(_BOUNDS_NS, 2**bits // 2) for bits in range(65))
-"""By the number of bits of nanoseconds; at most two bounds are between the least and the largest time of so many."""
+"""First possible bucket of a time, by the bit length of its nanoseconds. At most two bounds lie between times of the
+same length."""
 _NAME_BYTES = 8 * (_ROW_WORDS - _NUMBERS) - 8
 _COUNTERS_BYTES = 8 * _ROW_WORDS * MOST_ROWS
 
@@ -124,7 +125,7 @@ class RunCounts:
 
     @property
     def succeeded(self) -> int:
-        """Number of attempts that succeeded, those included after which the job runs again."""
+        """Number of attempts that succeeded, including those after which the job was rescheduled."""
         return sum(self._successes) + self.numbers[_CODES["rescheduled"]]
 
     @property
@@ -134,7 +135,7 @@ class RunCounts:
 
     @property
     def events(self) -> dict[str, int]:
-        """Number of events by name, of a queue."""
+        """Number of events by name, in a row of a queue."""
         return dict(zip(EVENTS, self.numbers, strict=False))
 
     @property
@@ -146,14 +147,14 @@ class ProcessCounters:
     """Counters of one process; only one process writes them at a time.
 
     Args:
-        memory: ``Sheets`` hands it out.
+        memory: its part of the memory of ``SharedCounters``.
     """
 
     def __init__(self, memory: memoryview) -> None:
         self._memory = memory
         self._words = memory.cast("Q")
         self._names: list[str] = []
-        self._starts: dict[str, dict[int, int]] = {}  # of rows, by queue and position of the class
+        self._starts: dict[str, dict[int, int]] = {}  # starts of rows, by queue and position of the class
         self._rows: dict[Key, int] = {}
 
     def register(self, names: Iterable[str]) -> None:
@@ -168,9 +169,9 @@ class ProcessCounters:
         """Count a successful run.
 
         Args:
-            queue: of the job.
-            kind: position of its class among those introduced.
-            nanoseconds: how long it took.
+            queue: queue of the job.
+            kind: position of its class among the registered names.
+            nanoseconds: how long the run took.
         """
         try:
             start = self._starts[queue][kind]
@@ -203,7 +204,7 @@ class ProcessCounters:
         """Count an event of a queue; a ``CountEvent``."""
         row = self._row_of((queue, ""))
         if self._is_overflow(row):
-            return  # that row has classes
+            return  # that row is for classes
         self._words[(row << _ROW_SHIFT) + _EVENT_CODES[event]] += number
 
     def _new_start(self, queue: str, kind: int) -> int:
@@ -226,7 +227,7 @@ class ProcessCounters:
         return row == MOST_ROWS - 1
 
     def load_rows(self) -> None:
-        """Load the rows of an earlier process."""
+        """Take over the rows of an earlier process."""
         self._rows = {key: row for row, (key, _) in enumerate(self.rows())}
 
     def rows(self) -> Iterator[tuple[Key, list[int]]]:
@@ -261,7 +262,7 @@ class SharedCounters:
         processes: how many job processes there can be at once.
 
     Attributes:
-        keeper: the keeper's sheet, for runs whose process died.
+        keeper: the keeper's counters, for runs whose process died.
     """
 
     def __init__(self, processes: int) -> None:
@@ -270,7 +271,7 @@ class SharedCounters:
         self.keeper = self.of_process(processes)
 
     def of_process(self, number: int) -> ProcessCounters:
-        """Return the sheet of a process, by the number of its slot."""
+        """Return the counters of a process, by the number of its row in the claim table."""
         return ProcessCounters(self._memory[number * _COUNTERS_BYTES : (number + 1) * _COUNTERS_BYTES])
 
     def retire(self, number: int) -> None:
@@ -283,7 +284,7 @@ class SharedCounters:
         """Return the totals; called in the master.
 
         Args:
-            numbers: of the slots to be looked at.
+            numbers: rows of the claim table whose processes to include.
         """
         found = {key: RunCounts(list(counts.numbers)) for key, counts in self._retired.items()}
         for counters in (self.keeper, *map(self.of_process, numbers)):

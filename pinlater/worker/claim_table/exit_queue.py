@@ -25,7 +25,7 @@ class ExitInfo(msgspec.Struct, frozen=True):
 
     Attributes:
         pid: process id.
-        description: cause, memory, run time.
+        description: cause of the exit, memory, run time.
         was_interrupted: whether the worker ended it, so that its job is not to blame.
         died_ns: monotonic time when the master reaped it.
         is_timeout: whether it was killed for a time limit of its job.

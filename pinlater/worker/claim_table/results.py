@@ -1,8 +1,8 @@
-"""Results of jobs in the room that the descriptors of their batch leave: so the keeper can ack them for a dead process.
+"""Results of jobs, in the space left by the descriptors of their batch, so the keeper can ack jobs of a dead process.
 
-One entry after the other: position of the job plus one, length, bytes; a zero position ends them. The process may be
-killed, or the keeper may read, between any two stores. So the bytes of an entry and the end behind it are written
-first, then its head, and only then the job's state.
+Each entry has the position of the job plus one, the length and the bytes; a zero position ends the list. The process
+may be killed, or the keeper may read, between any two writes. So the bytes of an entry and the end mark behind it are
+written first, then its head, and only then the job's state.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class ResultArea:
     """Writes the results of one batch.
 
     Args:
-        memory: of the batch.
+        memory: memory of the batch.
     """
 
     def __init__(self, memory: memoryview) -> None:
@@ -25,7 +25,7 @@ class ResultArea:
         self._at = len(memory)
 
     def clear(self, at: int) -> None:
-        """Begin anew, for another batch whose descriptors end at ``at``."""
+        """Start over for another batch, whose descriptors end at ``at``."""
         self._at = at
         self._memory[at : at + _HEAD.size] = _END[: len(self._memory) - at]
 

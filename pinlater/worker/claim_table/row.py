@@ -59,7 +59,7 @@ class BatchArea:
     """Memory of one batch in a row.
 
     Attributes:
-        states, started_ns, kinds, delays, kill_ns, give_up_ns, stop_ns: its columns, for stores without a call.
+        states, started_ns, kinds, delays, kill_ns, give_up_ns, stop_ns: its columns; written directly, to save calls.
     """
 
     __slots__ = (
@@ -126,16 +126,16 @@ class BatchArea:
         """Record that a job is asked to stop; called by the keeper, too.
 
         Args:
-            position: of the job.
+            position: position of the job.
             fetched_ns: when its batch was fetched.
-            asked_ns: a moment before it was seen in that batch: if another batch is here now, it came later.
+            asked_ns: a time before the job was read in that batch: if another batch is here by now, it came later.
         """
         if not asked_at(self.stop_ns[position], fetched_ns):
             self.stop_ns[position] = ASKED | max(asked_ns, fetched_ns + 1)
             self._row.words[STOPPED_NS] = time.monotonic_ns()
 
     def mark_undoing(self, position: int, fetched_ns: int) -> None:
-        """Record that a job that was cancelled goes on, to undo what it did: it is asked to stop, but not for years."""
+        """Record that a cancelled job goes on to undo what it did: still asked to stop, but at a time years ahead."""
         self.stop_ns[position] = ASKED | (fetched_ns + _YEARS_NS)
 
     def mark_sent(self, to: int) -> None:
@@ -180,7 +180,7 @@ class ClaimRow:
     """One job process's row of the claim table.
 
     Attributes:
-        words: counters and times, for stores without a call in between.
+        words: counters and times; written directly, to save calls.
         contact: contact with the servers; kept when the row is cleared.
         batch_jobs: most jobs of a batch.
     """
@@ -234,7 +234,7 @@ class ClaimRow:
     def finish_dequeue(self, dequeue: int) -> bool:
         """Record that a reply was read and its jobs are in the table; return whether the keeper revoked it.
 
-        If so, the keeper has released the jobs or leaves that to the caller.
+        If so, the caller has to release the jobs, which the keeper may have released already.
         """
         self.words[RECEIVED] = dequeue
         return self.words[REVOKED] >= dequeue
@@ -258,7 +258,7 @@ class ClaimRow:
 
     @property
     def stopped_ns(self) -> int:
-        """When a job of the row was last marked as one that is to stop, monotonic."""
+        """When a job of the row was last marked as one that is to stop; monotonic."""
         return self.words[STOPPED_NS]
 
     # For the keeper and the master

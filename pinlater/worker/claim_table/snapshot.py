@@ -6,7 +6,7 @@ Layout of a row, which ``row`` writes::
     identity    JSON of ``Identity``, written once at boot
     batches     words; columns with a value per job; text: claim and descriptors, a line each
 
-A process may be killed between any two stores. So the number of jobs of a batch is stored last and cleared first:
+A process may be killed between any two writes. So the number of jobs of a batch is written last and cleared first:
 a batch is either whole or not there.
 """
 
@@ -134,8 +134,8 @@ class Identity(msgspec.Struct):
         pid: its process id.
         started_ms: when it started, epoch milliseconds.
         targets: queue -> latency target in seconds; queues without one are left out.
-        patience: seconds until the process is killed for a job that is asked to stop and does not, for each of
-            ``kinds``; empty: it is not.
+        patience: for each of ``kinds``, seconds until the process is killed for a job that is asked to stop and does
+            not; empty: never.
     """
 
     source: str = ""
@@ -155,7 +155,7 @@ class Identity(msgspec.Struct):
 class HeldJob(NamedTuple):
     """A job in the claim table; see ``Columns``.
 
-    ``kill_ns`` is also that of a job that is asked to stop. ``position`` is its position in the batch.
+    ``kill_ns`` also covers a job that is asked to stop and does not. ``position`` is its position in the batch.
     """
 
     descriptor: str
@@ -264,7 +264,7 @@ def _batch(data: bytes, number: int, layout: Layout, identity: Identity) -> Held
 
 
 def _with_results(jobs: list[HeldJob], results: dict[int, bytes]) -> list[HeldJob]:
-    """Return jobs with their results, of those that have succeeded with one."""
+    """Return the jobs; those that have succeeded with a result get it."""
     return [_with_result(job, results.get(job.position)) if job.state == RESULTED else job for job in jobs]
 
 
@@ -273,7 +273,7 @@ def _with_result(job: HeldJob, result: bytes | None) -> HeldJob:
 
 
 def _if_asked(job: HeldJob, asked_ns: int, numbers: memoryview[int], identity: Identity) -> HeldJob:
-    """Return a job as it is if it is asked to stop, since monotonic ``asked_ns``; 0: it is not."""
+    """Return a job, changed if it was asked to stop at monotonic ``asked_ns``; 0: it was not."""
     if not asked_ns:
         return job
     kind, kill_ns = numbers[job.position], job.kill_ns
@@ -284,7 +284,7 @@ def _if_asked(job: HeldJob, asked_ns: int, numbers: memoryview[int], identity: I
 
 
 def asked_at(stop_ns: int, fetched_ns: int) -> int:
-    """Return since when, monotonic, a job of a batch is asked to stop, given its mark; 0: it is not."""
+    """Return when a job of a batch was asked to stop (monotonic), given its mark in ``stop_ns``; 0: it was not."""
     asked_ns = stop_ns ^ ASKED
     return asked_ns if fetched_ns < asked_ns < ASKED else 0
 

@@ -1,7 +1,7 @@
 """The claim table: the claims of every job process, in memory shared with the keeper and the master.
 
-Each process writes a row of its own. So the keeper can renew its claims while it is busy, and recover its jobs after
-it has died.
+Each process writes its own row. So the keeper can renew its claims while it is busy, and recover its jobs after it has
+died.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ClaimTable:
 
     @property
     def last_work_ns(self) -> int:
-        """When any process last worked, or the last retry becomes due: polls before that do not count."""
+        """When any process last worked, or when the last retry becomes due: polls before that do not count."""
         return max([self.retries_due_ms * 1_000_000, *(row.last_work_ns for row in self.rows())])
 
     @property
