@@ -1,1 +1,1 @@
-"""The process that runs no user code, and looks after the claims of those that do."""
+"""The process that runs no user code, and looks after the claims of the processes that do."""

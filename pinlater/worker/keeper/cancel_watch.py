@@ -1,4 +1,4 @@
-"""Hears at once, from a server, which running jobs were cancelled, and tells their processes."""
+"""Learns from a server at once which running jobs were cancelled, and tells their processes."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from pinlater.worker.process_event import ProcessEvent
 from pinlater.worker.session.connector import Connector
 
 ASK_AGAIN_SECONDS = 300.0
-"""Pause after a server did not know the call, or after an internal error; renewals of claims tell it later."""
+"""Pause after a server did not know the call, or after an internal error; until then, only lease renewals tell."""
 _WAIT_SECONDS = 20.0
 _CALL_SECONDS = 5.0
 _CLOSE_SECONDS = 1.0
 _LOOK_AGAIN_SECONDS = (0.15, 1.0)
 """A job may be cancelled while the answer that hands it out is on its way, so the claim table is read again."""
 _LEAST_SECONDS = 0.2
-"""Pause after an answer without jobs that came at once: the server lets nobody wait, as when it stops."""
+"""Pause after an empty answer that came at once: the server parks no calls, for example because it is stopping."""
 
 log = logging.getLogger(__name__)
 
 
 class CancelWatch:
-    """Asks while it is entered, in a thread and on connections of its own: claims have to be renewed in time.
+    """Asks while it is entered, in a separate thread and on separate connections, so that it delays no lease renewal.
 
-    A server only gives a hint: which claims a cancellation concerns is what their renewal says.
+    The server's answer is only a hint: the renewal of a claim says whether its job is cancelled.
 
     Args:
         child: the keeper's process; wakes the master, which kills the processes of jobs that do not stop.
-        servers: where to ask.
-        claim_table: what the job processes hold.
+        servers: servers to ask.
+        claim_table: the claims of the job processes.
     """
 
     def __init__(self, child: Child, servers: ServerSet, claim_table: ClaimTable) -> None:
@@ -71,7 +71,7 @@ class CancelWatch:
         self._thread.join(_CLOSE_SECONDS)
 
     def _work(self) -> None:
-        # Signals are for the main thread, whose waiting they have to end.
+        # Signals must go to the main thread, to end its wait.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         while not self._closing.is_set:
             self._wait(self._ask_safely())
@@ -111,7 +111,7 @@ class CancelWatch:
         return _LEAST_SECONDS if time.monotonic() - began < _LEAST_SECONDS else 0.0
 
     def _connected(self) -> Connection:
-        """Return a connection to a server; a new one is asked for all that it remembers.
+        """Return a connection to a server; on a new one, ask for all cancellations that the server remembers.
 
         Raises:
             ServerUnavailable: none answers.
@@ -122,7 +122,7 @@ class CancelWatch:
         return self._connection
 
     def _cancelled_jobs(self, connection: Connection) -> CancelledJobs | None:
-        """Return the jobs that were cancelled since the last answer, once there are any; None if this is closed.
+        """Wait for jobs cancelled since the last answer, and return them; None if the watch is closed meanwhile.
 
         Raises:
             CallError, ServiceError: the call failed.
@@ -144,7 +144,7 @@ class CancelWatch:
         return told
 
     def _wait(self, seconds: float, connection: Connection | None = None) -> bool:
-        """Wait ``seconds``, or until closed; return whether bytes have come before."""
+        """Wait ``seconds``, or until closed; return whether bytes have come on the connection."""
         poll = select.poll()
         poll.register(self._closing, select.POLLIN)
         if connection is not None:
@@ -153,7 +153,7 @@ class CancelWatch:
         return connection is not None and any(number == connection.fileno() for number, _ in ready)
 
     def _look(self) -> float:
-        """Look for cancelled jobs in the claim table if that is due; return the seconds until the next time."""
+        """Look for the named jobs in the claim table if that is due; return the seconds until the next time."""
         now = time.monotonic()
         due = [names for moment, names in self._named if moment <= now]
         self._named = [(moment, names) for moment, names in self._named if moment > now]
@@ -162,7 +162,7 @@ class CancelWatch:
         return min((moment - now for moment, _ in self._named), default=_WAIT_SECONDS)
 
     def _tell(self, names: Collection[str]) -> None:
-        """Mark those of the jobs that this worker holds."""
+        """Mark the named jobs that this worker holds, if the renewal of their claims says that they are cancelled."""
         seen_ns = time.monotonic_ns()
         held = held_claims(self._claim_table, lambda _, job: job.descriptor in names and not job.is_cancelled)
         if not held:

@@ -15,8 +15,8 @@ class HeldClaim(NamedTuple):
     """A claim in the claim table.
 
     Attributes:
-        row: of its process.
-        batch: of its dequeue.
+        row: the row of its process.
+        batch: the batch of its dequeue.
         job: the job.
     """
 
@@ -31,7 +31,7 @@ class HeldClaim(NamedTuple):
 
 
 def held_claims(claim_table: ClaimTable, is_wanted: Callable[[HeldBatch, HeldJob], bool]) -> list[HeldClaim]:
-    """Return the claims that are wanted, without those of jobs that the keeper has released."""
+    """Return the claims for which ``is_wanted`` is true, without those of jobs that the keeper has revoked."""
     return [
         HeldClaim(row, batch, job)
         for row in claim_table.rows()

@@ -1,8 +1,8 @@
 """The keeper: a process without user code that keeps the claims of the job processes.
 
-1. Renews the claims of jobs that take long, also while a job holds the interpreter.
+1. Renews the claims of jobs that take long, even while a job keeps the interpreter busy.
 2. Releases jobs that wait, unstarted, behind long ones.
-3. Recovers the jobs of a dead process: the running one failed, the unstarted ones are released, no attempt spent.
+3. Recovers the jobs of a dead process: the running one fails, the unstarted ones are released, no attempt spent.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pinlater.worker.session.connector import Connector
 _CHECK_SECONDS = 1.0
 _STALLED_SECONDS = 1.0
 _REVOKE_SECONDS = 0.05
-"""After this time a job process has seen that jobs were revoked, or has recorded that it started them."""
+"""After this time, a job process has seen that jobs were revoked, or has recorded that it started them."""
 _RELEASE_TIMES = 3
 _STOP_SECONDS = 5.0
 """How long a stopping keeper tries to reach a server."""
@@ -67,7 +67,7 @@ class Keeper:
     def work(self) -> None:
         """Run until told to stop, which happens when all job processes have ended.
 
-        Also in a quick stop: recovering their jobs takes one call, and is why the keeper stops last.
+        This holds for a quick stop, too: recovering their jobs takes one call, and is why the keeper stops last.
         """
         while True:
             is_done = self._run_once()
@@ -83,7 +83,7 @@ class Keeper:
     def _run_once(self) -> bool:
         """Run all tasks that are due; return whether all succeeded. An error of one does not stop the others."""
         tasks: list[Callable[[], object]] = [self._renew_when_due]
-        for ended in self._exit_queue.pending():  # each may take long, if a shard does not answer
+        for ended in self._exit_queue.pending():  # each may take long if a shard does not answer
             tasks += [partial(self._recover, ended), self._renew_when_due]
         tasks.append(self._release_waiting)
         is_done = True
@@ -122,7 +122,7 @@ class Keeper:
 
         Raises:
             CallError: no server has answered; try again.
-            ServiceError, CallUnsendable: likewise, unless the claims have expired.
+            ServiceError, CallUnsendable: a call was refused; try again. Only raised until the claims have expired.
         """
         recovery = self._recoveries.get(ended.entry)
         if recovery is None:
@@ -148,7 +148,7 @@ class Keeper:
 
         Raises:
             ServerUnavailable: no server can be reached.
-            CallError, ServiceError: of a queue, such as one with jobs on a shard that is away; the others were renewed.
+            CallError, ServiceError: the call for a queue failed, perhaps since a shard is away; the others succeeded.
         """
         now_ns = time.monotonic_ns()
         oldest_ns = now_ns - int(self._lease_seconds / 3 * 1e9)
@@ -187,7 +187,7 @@ class Keeper:
         refusals.raise_first()
 
     def _ack_finished(self, row: ClaimRow, snapshot: ClaimSnapshot) -> None:
-        """Ack successes that a process would ack after its long job: somebody may wait for them."""
+        """Ack successes that their process would only ack after its long job: somebody may be waiting for them."""
         for batch in snapshot.batches:
             running = next((job.position for job in batch.jobs if job.state == RUNNING), 0)
             ended = [job for job in batch.jobs if job.state == SUCCEEDED and batch.sent_to <= job.position < running]
@@ -226,7 +226,7 @@ class Keeper:
         self._release_counts[name] = self._release_counts.get(name, 0) + 1
 
     def _is_stalled(self, snapshot: ClaimSnapshot) -> bool:
-        """Tell whether a process has run at full capacity for long, so that it starts no more jobs."""
+        """Tell whether long jobs take the full capacity of a process, so that it starts no others."""
         long_ago = time.monotonic_ns() - self._stalled_ns
         long_busy = sum(0 < job.started_ns < long_ago for _, job in snapshot.in_state(RUNNING))
         return long_busy >= snapshot.identity.capacity

@@ -20,13 +20,13 @@ def end_leftovers(worker: str, pids: Iterable[int]) -> None:
     """Kill leftovers of a worker's job processes: their process groups, and processes with its mark.
 
     Args:
-        worker: its id.
-        pids: of its job processes, which are dead or dying.
+        worker: id of the worker.
+        pids: process ids of its job processes, which are dead or dying.
     """
     for pid in pids:
         with suppress(OSError):
             os.killpg(pid, signal.SIGKILL)
-    import psutil  # in most lives it is never needed
+    import psutil  # rarely needed
 
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):

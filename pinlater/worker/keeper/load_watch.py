@@ -1,4 +1,4 @@
-"""Tracks what the worker has run of late, for queues with a latency target, by the counters of its processes."""
+"""Tracks the recent load of queues with a latency target, by the counters of the worker's processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pinlater.worker.shared import Shared
 WINDOW_SECONDS = 60.0
 """How far back a load looks: long enough for an average, short enough to follow a burst."""
 MOST_LOADS = 200
-"""Queues in one report, whose size is limited."""
+"""Most queues in one report, whose size is limited."""
 
 
 class _Totals(NamedTuple):
@@ -31,17 +31,17 @@ class LoadWatch:
     """Computes the load of each queue over the last minute, from one call to the next.
 
     Run times count as they pass, not when a run ends, so that a run of an hour adds a minute to each minute. What a
-    process counted between the last call and its end is lost, as it is with very short lives (``--max-jobs 1``).
+    process counts between the last call and its end is lost; with very short lives (``--max-jobs 1``), that is much.
 
     Args:
-        shared: what the processes of the worker have in common.
+        shared: memory shared by the processes of the worker.
         clock_ns: monotonic nanoseconds.
     """
 
     def __init__(self, shared: Shared, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._shared = shared
         self._clock_ns = clock_ns
-        self._last: dict[int, dict[str, tuple[int, int]]] = {}  # slot -> queue -> runs and nanoseconds
+        self._last: dict[int, dict[str, tuple[int, int]]] = {}  # row -> queue -> runs and nanoseconds
         self._runs: Counter[str] = Counter()
         self._ended_ns: Counter[str] = Counter()
         self._samples: deque[_Totals] = deque()
@@ -84,21 +84,21 @@ class LoadWatch:
                     yield number, row
 
     def _count(self, rows: dict[int, ClaimRow]) -> None:
-        """Add what the processes have counted since the last call; -1 is the keeper, for runs that died."""
+        """Add what the processes have counted since the last call; row -1 is the keeper's, for runs that died."""
         counters = {-1: self._shared.counters.keeper, **{n: self._shared.counters.of_process(n) for n in rows}}
         found = {number: _counts(each) for number, each in counters.items()}
         for number, queues in found.items():
             before = self._last.get(number, {})
             for queue, (runs, ended_ns) in queues.items():
                 old_runs, old_ns = before.get(queue, (0, 0))
-                if runs < old_runs:  # another process has the slot
+                if runs < old_runs:  # another process has the row now
                     old_runs = old_ns = 0
                 self._runs[queue] += runs - old_runs
                 self._ended_ns[queue] += max(ended_ns - old_ns, 0)
         self._last = found
 
     def _began(self, now: _Totals) -> _Totals:
-        """Add a sample; return the one with which the window begins."""
+        """Add a sample; return the one at the beginning of the window."""
         samples = self._samples
         samples.append(now)
         while len(samples) > 1 and samples[1].at_ns <= now.at_ns - WINDOW_SECONDS * 1e9:

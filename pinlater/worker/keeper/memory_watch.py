@@ -14,11 +14,11 @@ _FEWEST_STEPS = 3
 """With fewer steps, growth may be chance, or the warm-up."""
 
 ProcessKey = tuple[int, int | None]
-"""Process id and start: a process may have the id of one before it."""
+"""Process id and start time: process ids are reused."""
 
 
 class MemorySample(NamedTuple):
-    """Resident bytes of a job process when so many jobs had ended in it."""
+    """Resident bytes of a job process at the time when ``ended`` jobs had ended in it."""
 
     ended: int
     memory_bytes: int
@@ -27,9 +27,9 @@ class MemorySample(NamedTuple):
 class MemoryWatch:
     """Adds ``memory_at_start_bytes`` to the processes of a report.
 
-    A process takes most of its memory when it loads what its jobs need: with the first of them, or with some more. That
-    levels off. A leak goes on, job after job. So of what a process has gained since its first job, only that counts as
-    growth which it would have gained at its present pace; the rest belongs to the start.
+    A process takes most of its memory when it loads what its jobs need: with the first one, or the first few. That
+    levels off. A leak goes on, job after job. So of what a process has gained since its first job, only as much counts
+    as growth as it would have gained at its present pace; the rest belongs to the start.
     """
 
     def __init__(self) -> None:
@@ -60,10 +60,10 @@ class MemoryWatch:
 
 
 def lasting_growth(samples: Sequence[MemorySample]) -> int:
-    """Return the bytes that a process has gained since its first job, as far as they go on at its present pace.
+    """Return the bytes that a process has gained since its first job, as far as its present pace explains them.
 
-    The pace is that of the later half of its jobs: the median of its steps, so that a few large jobs count for nothing,
-    and no more than their mean, so that memory that is given back at times does not, either.
+    The pace is taken from the later half of its jobs: the median of its steps, so that a few large jobs do not count,
+    and no more than their mean, so that memory that is given back at times does not count, either.
     """
     if len(samples) <= _FEWEST_STEPS:
         return 0
@@ -77,12 +77,12 @@ def lasting_growth(samples: Sequence[MemorySample]) -> int:
 
 
 def _pace(earlier: MemorySample, later: MemorySample) -> float:
-    """Return bytes a job."""
+    """Return the bytes gained per job."""
     return (later.memory_bytes - earlier.memory_bytes) / (later.ended - earlier.ended)
 
 
 def _added(samples: list[MemorySample], sample: MemorySample) -> list[MemorySample]:
-    """Return samples with one more; of many, every second, so that they reach back to the first job."""
+    """Return samples with one more; if there are too many, only every second, so that they reach back to the first."""
     if samples and samples[-1].ended >= sample.ended:
         return samples
     found = [*samples, sample]

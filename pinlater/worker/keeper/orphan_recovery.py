@@ -51,7 +51,7 @@ class CrashedAttempt(NamedTuple):
         status: text for the job's custom status.
         delay_ms: milliseconds until the next attempt.
         is_final: there is no next attempt.
-        job: name of its class.
+        job: name of the job's class.
         ending: how it is counted; see ``counters.ENDINGS``.
     """
 
@@ -65,7 +65,7 @@ class CrashedAttempt(NamedTuple):
 
     @property
     def ack(self) -> AckFields:
-        """The ack that tells the server of it."""
+        """The ack that reports the failure to the server."""
         told = self.descriptor, self.status, self.delay_ms, self.claim, self.is_final or None
         return (*told, None, (self.is_final and self.ending == CANCELLED) or None, self.job)
 
@@ -73,7 +73,7 @@ class CrashedAttempt(NamedTuple):
 class OrphanRecovery:
     """Recovers the jobs of an exited process: acks finished ones, fails those that ran, releases those not started.
 
-    Each shard's jobs are recovered by calls of their own, so that one that is away keeps back no jobs of the others.
+    Each shard's jobs are recovered by separate calls, so that a shard that is away does not hold up the others.
 
     Args:
         ended: the exit and what the process held.
@@ -99,7 +99,7 @@ class OrphanRecovery:
         """Recover what is left; to be repeated until it succeeds.
 
         Args:
-            record_retry_due: called with the moment (monotonic milliseconds) when all jobs put back are due.
+            record_retry_due: called with the time (monotonic milliseconds) when all jobs put back are due.
             beat: called before each shard, whose calls may take long.
 
         Raises:
@@ -145,11 +145,11 @@ class OrphanRecovery:
         return ((batch, job) for batch, job in held if shard_of(job.descriptor) == shard)
 
     def _release_unread(self, source: str) -> None:
-        """Release what was claimed for a dequeue whose reply was not read."""
+        """Release the jobs claimed for a dequeue whose reply was not read."""
         self._returned += self._client.release_claims(self._ended.snapshot.identity.queues, source)
 
     def _count(self) -> None:
-        """Count how the runs have ended, and tell the servers what became of the attempts."""
+        """Count how the runs have ended, and report the crashed attempts to the servers."""
         runs = [(job, attempt.ending) for job, attempt in self._crashed]
         runs += [(job, "interrupted") for job in self._interrupted]
         died_ns = self._ended.info.died_ns
@@ -166,10 +166,10 @@ class OrphanRecovery:
 
 
 def _suspects(ended: ProcessExit) -> list[HeldRef]:
-    """Return the running jobs one of which is to blame for the exit.
+    """Return the running jobs that may be to blame for the exit.
 
-    For a passed time limit the job is known. All others are released, no attempt spent, including one that started
-    when the kill was already decided: stacks are dumped between that decision and the kill.
+    After a kill for a time limit, these are the jobs past their limit. All others are released, no attempt spent,
+    including one that started when the kill was already decided: stacks are dumped between that decision and the kill.
     """
     if ended.info.was_interrupted:
         return []
@@ -180,7 +180,7 @@ def _suspects(ended: ProcessExit) -> list[HeldRef]:
 
 
 def _failed_attempt(ended: ProcessExit, batch: HeldBatch, job: HeldJob) -> CrashedAttempt:
-    """Return a failure that the process could not report any more."""
+    """Return a failure that the process could no longer report."""
     return CrashedAttempt(
         *(job.descriptor, batch.claim, f"[{_where(ended)}] {_UNEXPLAINED}", job.delay_ms),
         is_final=job.state == DISCARDED,

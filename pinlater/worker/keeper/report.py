@@ -15,9 +15,9 @@ from pinlater.worker.claim_table.row import ClaimRow
 from pinlater.worker.shared import Shared
 
 MOST_JOBS_BYTES = 80_000
-"""Size of the running jobs in a report, of at most 256 KiB; the longest-running jobs are reported."""
+"""Most bytes of running jobs in a report, which may have 256 KiB in all; the longest-running jobs are reported."""
 MOST_QUEUES_BYTES = 80_000
-"""Size of the queue names; longer lists are cut."""
+"""Most bytes of queue names in a report; longer lists are cut."""
 _MOST_POOL_CHARACTERS = 100
 _JOB_OVERHEAD_BYTES, _QUEUE_OVERHEAD_BYTES = 20, 4
 
@@ -26,9 +26,9 @@ def build_report(shared: Shared, unknown: Sequence[UnknownJobs] = (), loads: Seq
     """Build the report of a worker and its job processes, without those that are still starting.
 
     Args:
-        shared: what the processes have in common.
-        unknown: jobs that they get and do not know.
-        loads: what they have run of late.
+        shared: memory shared by the processes.
+        unknown: jobs of unknown classes that they have recently got.
+        loads: recent load of queues with a latency target.
     """
     origin = shared.origin
     return WorkerReport(
@@ -72,7 +72,7 @@ def _processes(shared: Shared) -> Iterator[WorkerProcess]:
 
 def _process(pool: str, row: ClaimRow, ended: int) -> WorkerProcess:
     identity, now_ns, now_ms = row.identity, time.monotonic_ns(), int(time.time() * 1000)
-    # A job stands on the board as running a moment before its start does.
+    # The claim table shows a job as running a moment before it shows the job's start.
     jobs = [
         RunningJob(job.descriptor, now_ms - (now_ns - (job.started_ns or now_ns)) // 1_000_000)
         for job in row.running_jobs()
@@ -90,7 +90,7 @@ def _process(pool: str, row: ClaimRow, ended: int) -> WorkerProcess:
 
 
 def _bounded(processes: Sequence[WorkerProcess]) -> list[WorkerProcess]:
-    """Cut what would make a report too large for the server: thousands of jobs or queues."""
+    """Cut lists that would make a report too large for the server: thousands of jobs or queues."""
     jobs = sorted((job for process in processes for job in process.jobs), key=lambda job: job.since_ms)
     told = set(jobs[: _fitting((len(job.descriptor) + _JOB_OVERHEAD_BYTES for job in jobs), MOST_JOBS_BYTES)])
     room = MOST_QUEUES_BYTES // max(len(processes), 1)

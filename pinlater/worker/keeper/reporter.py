@@ -39,11 +39,11 @@ log = logging.getLogger(__name__)
 class WorkerReporter:
     """Reports while it is entered; on exit, removes the worker from the list if the worker is stopping.
 
-    In a thread and on a connection of its own: claims have to be renewed in time, and nothing here is that important.
+    It has a separate thread and connection, so that it delays no lease renewal, which is more important.
 
     Args:
-        servers: where to report to.
-        shared: what the processes of the worker have in common.
+        servers: servers to report to.
+        shared: memory shared by the processes of the worker.
         keep_seconds: how long servers keep a report.
     """
 
@@ -71,7 +71,7 @@ class WorkerReporter:
     ) -> None:
         self._closing.set()
         self._thread.join(_CLOSE_SECONDS)
-        if self._thread.is_alive():  # a server takes its time
+        if self._thread.is_alive():  # a server is slow
             return
         if error is None and self._is_listed and self._shared.stopping.is_set:
             self._send_report(0.0, _CLOSE_SECONDS)
@@ -79,12 +79,12 @@ class WorkerReporter:
             self._connection.close()
 
     def _work(self) -> None:
-        # Signals are for the main thread, whose waiting they have to end.
+        # Signals must go to the main thread, to end its wait.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         while not self._closing.is_set:
             try:
                 self._report_if_due()
-            except Exception:  # what was read amid a change of processes may make no sense
+            except Exception:  # data that is read while a process starts or ends may make no sense
                 log.exception("cannot report this worker; retrying in %.0f s", ASK_AGAIN_SECONDS)
                 self._wait(ASK_AGAIN_SECONDS)
             else:
@@ -92,7 +92,7 @@ class WorkerReporter:
                 self._wait(seconds, *([] if self._seen[1] else [self._shared.stopping]))
 
     def _report_if_due(self) -> None:
-        """Report if that is due or processes have changed; look at their memory in any case."""
+        """Report if that is due or processes have changed; measure their memory in any case."""
         now = time.monotonic()
         self._memory.measure(measured_processes(self._shared))
         known, self._seen = self._seen, (pids_of(self._shared), self._shared.stopping.is_set)

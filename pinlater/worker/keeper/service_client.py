@@ -39,11 +39,11 @@ Success = tuple[str, str, bytes | None]
 
 
 class Renewal(NamedTuple):
-    """What a server says of claims that were renewed.
+    """What a server says about renewed claims.
 
     Attributes:
-        lost: those that are lost.
-        cancelled: those whose jobs are asked to stop.
+        lost: claims that are lost.
+        cancelled: claims whose jobs are asked to stop.
     """
 
     lost: set[ClaimKey]
@@ -58,9 +58,9 @@ class _Told(NamedTuple):
 
 
 class Refusals:
-    """Lets calls go on after one that failed, which may be of a shard that is away; as a context of each of them.
+    """A context for each of several calls: if one fails, perhaps because a shard is away, the others are still made.
 
-    That no server can be reached is raised at once.
+    Only ``ServerUnavailable`` is raised at once.
     """
 
     def __init__(self) -> None:
@@ -89,9 +89,9 @@ class KeeperClient:
 
     Args:
         connector: connects to a server.
-        name: to begin the name with that is sent with calls.
-        lease_seconds: of the claims that it renews. A server that stands still is left after a sixth of it, since a
-            third is left at least when a renewal begins: so another server can renew them in time.
+        name: prefix of the source name sent with calls.
+        lease_seconds: lifetime of the claims that it renews. A server that does not answer is left after a sixth of it:
+            at least a third remains when a renewal begins, so another server can renew the claims in time.
     """
 
     def __init__(self, connector: Connector, name: str, lease_seconds: float = math.inf) -> None:
@@ -101,7 +101,7 @@ class KeeperClient:
         self._calls = Calls(f"{name}:{secrets.token_hex(4)}", is_plain=True)
 
     def renew(self, jobs: Iterable[ClaimKey]) -> Renewal:
-        """Renew claims; return those that the server reports as lost, or as those of cancelled jobs."""
+        """Renew claims; return those that the server reports as lost, and those of cancelled jobs."""
         found = Renewal(set(), set())
         for queue, part in by_queue(jobs):
             self._renew(queue, part, found)
@@ -130,7 +130,7 @@ class KeeperClient:
     def _checkpoint(
         self, queue: str, jobs: Sequence[ClaimKey], *, move_to_pending: bool = False, tell_stale: bool = False
     ) -> _Told:
-        """Checkpoint jobs; return the descriptors of lost claims and of cancelled jobs if ``tell_stale``."""
+        """Checkpoint jobs; if ``tell_stale``, return the descriptors of lost claims and of cancelled jobs."""
         checkpoints = [Checkpoint(descriptor, claim, move_to_pending=move_to_pending) for descriptor, claim in jobs]
         try:
             call = self._calls.checkpoint(queue, checkpoints)
@@ -154,7 +154,7 @@ class KeeperClient:
             self._call(self._calls.ack_structs(acks_struct(queue, failed=acks)))
 
     def tell_runs(self, runs: Iterable[tuple[str, RunStatistics]]) -> None:
-        """Tell what has become of attempts, given the descriptors of their jobs; that may get lost."""
+        """Report run statistics, each with the descriptor of its job; errors are ignored."""
         for queue, part in by_queue(runs):
             told = acks_struct(queue, runs=[one for _, one in part])
             with suppress(CallError, ServiceError):
@@ -167,12 +167,12 @@ class KeeperClient:
         return ("", b"") if info is None else (info.status, info.body or b"")
 
     def prepend_status(self, job: ClaimKey, text: str) -> None:
-        """Prepend a text to a job's custom status, which cuts off its end if it is full."""
+        """Prepend a text to a job's custom status; if it gets too long, its end is cut off."""
         descriptor, claim = job
         self._call(self._calls.checkpoint(queue_of(descriptor), [Checkpoint(descriptor, claim, status=text)]))
 
     def replace_body(self, job: ClaimKey, body: bytes, attempts: int) -> None:
-        """Replace a job's body and the number of its attempts, this one included."""
+        """Replace a job's body and its number of attempts, including this one."""
         descriptor, claim = job
         checkpoint = Checkpoint(descriptor, claim, body, attempts=attempts)
         self._call(self._calls.checkpoint(queue_of(descriptor), [checkpoint]))

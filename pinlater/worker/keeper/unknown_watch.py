@@ -19,7 +19,7 @@ class UnknownWatch:
     """Records when the counts of unknown jobs rise.
 
     Args:
-        shared: what the processes of the worker have in common.
+        shared: memory shared by the processes of the worker.
     """
 
     def __init__(self, shared: Shared) -> None:
@@ -35,7 +35,7 @@ class UnknownWatch:
             counted[key] += number
         for key, number in counted.items():
             risen = number - self._counted[key]
-            if risen > 0:  # it falls when a process ends
+            if risen > 0:  # the count falls when a process ends
                 before = self._found[key].returned if key in self._found else 0
                 self._found[key] = UnknownJobs(*key, (before or 0) + risen, now_ms)
         self._counted = counted
