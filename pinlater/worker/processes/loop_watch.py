@@ -37,8 +37,8 @@ class LoopWatch:
     """Checks the loop from another thread.
 
     Args:
-        selector: the loop's.
-        culprit: says what runs now.
+        selector: the selector of the loop.
+        current_job: returns what the loop runs now.
     """
 
     def __init__(self, selector: TimedSelector, current_job: Callable[[], object]) -> None:

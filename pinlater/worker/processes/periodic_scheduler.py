@@ -20,7 +20,7 @@ from pinlater.worker.session.pipeline import Pipeline
 from pinlater.worker.session.server_clock import ServerClock
 
 _REPEAT_SECONDS = 60.0
-"""Interval: a job that somebody deleted, or a worker of an older deployment ended, is back after this time."""
+"""Interval; a job that somebody deleted, or that a worker of an older deployment ended, is back after this time."""
 
 log = logging.getLogger(__name__)
 
@@ -30,10 +30,10 @@ class FirstPeriodicJobs:
 
     Args:
         kinds: classes, periodic or not.
-        queues: those of other queues are left out.
+        queues: queues to serve; classes of others are left out.
 
     Raises:
-        ConfigError: a class cannot be made without arguments, whatever it says.
+        ConfigError: a class cannot be created without arguments; says why.
     """
 
     def __init__(self, kinds: Iterable[type[Job]], queues: Collection[str]) -> None:
@@ -72,7 +72,7 @@ def _create(kind: type[Job]) -> Job:
 
 def _first_run(job: Job, now_ms: int) -> PinLaterJob:
     options = job.job_options
-    assert options.schedule is not None  # Seeds has no others
+    assert options.schedule is not None  # FirstPeriodicJobs has no others
     text = options.schedule.text
     due_ms = options.schedule.next_ms(now_ms)
     body = encode_body(job, BodyMetadata(recurrence=Recurrence(due_ms, schedule=text)))
@@ -84,10 +84,10 @@ class PeriodicScheduler:
     """Enqueues periodic jobs over a worker's connection, at the start and once a minute.
 
     Args:
-        pipeline: to send them through.
-        calls: builds calls.
-        seeds: what to plant.
-        clock: of the server, whose time decides when the first run is.
+        pipeline: sends the calls.
+        calls: builds the calls.
+        periodic_jobs: the jobs to enqueue.
+        clock: the server's clock, which decides when the first run is.
     """
 
     def __init__(self, pipeline: Pipeline, calls: Calls, periodic_jobs: FirstPeriodicJobs, clock: ServerClock) -> None:
@@ -101,7 +101,7 @@ class PeriodicScheduler:
         """Enqueue the jobs, unless that was done within the last minute.
 
         Raises:
-            CallError: no answer came. A refusal is only logged, since other jobs need not suffer for it.
+            CallError: no reply came. A refusal is only logged, so that other jobs do not suffer from it.
         """
         if time.monotonic() < self._due_at:
             return

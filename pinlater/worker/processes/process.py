@@ -1,6 +1,6 @@
-"""A job process: fetches, runs and acks jobs over one connection, which one thread uses.
+"""A job process: fetches, runs and acks jobs over one connection, which only one thread uses.
 
-How the jobs are run is told in ``solo`` and ``team_process``.
+``solo`` and ``team_process`` define how the jobs are run.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from pinlater.worker.session.weighted_round_robin import WeightedRoundRobin
 from pinlater.worker.shared import Shared
 
 POLL_SECONDS = 10.0
-"""How long the server may park a dequeue until there is a job: so long, or a third of the lease, see ``Pipeline``."""
+"""How long the server may park a dequeue at most; with short leases, a third of the lease, see ``Pipeline``."""
 _SHORTEST_POLL_SECONDS = 1.0
 HOLD_NS = 200_000_000
 """Fetched jobs that were not started after this time are released, for others to run."""
 _LONG_RUN_NS = 50_000_000
-"""Servers are told how long a job ran that took longer."""
+"""Run times from this one on are sent to the server with the ack."""
 _STOP_SECONDS = 5.0
 """How long a stopping process tries to reach a server; the keeper recovers what is left."""
 _RETRY_SLACK_MS = 5
@@ -65,14 +65,15 @@ class JobProcess(ABC):
     """Dequeues jobs with piggybacked acks, runs them, and acks or releases all of them before it stops.
 
     Args:
-        child: the process.
-        options: of the worker.
-        pool: the one that the process belongs to.
-        codec: of the job classes.
-        shared: with the other processes.
+        child: this process.
+        options: settings of the worker.
+        pool: the pool of the process.
+        codec: codec of the job classes.
+        shared: memory shared with the other processes.
 
     Raises:
-        ConfigError: middleware that the options name cannot be had.
+        ConfigError: middleware cannot be loaded, a periodic job cannot be created without arguments, or there are too
+            many processes, queues or job classes.
     """
 
     def __init__(self, child: Child, options: WorkerOptions, pool: JobPool, codec: JobCodec, shared: Shared) -> None:
@@ -90,7 +91,7 @@ class JobProcess(ABC):
             pid=os.getpid(),
             started_ms=int(time.time() * 1000),
             targets=codec.latency_targets(weights),
-            # A kill would harm the other jobs of a team, and who looks at a job in a debugger.
+            # A kill would harm the other jobs of a team, or end a debugger's session.
             patience=[] if options.is_team or options.debug else codec.cancel_patience,
         )
         self._row.register(identity)
@@ -122,7 +123,7 @@ class JobProcess(ABC):
         self._jobs_done = 0
         self._unknown_names: set[str] = set()
         self._most_jobs = _with_jitter(options.max_jobs)
-        self._fetcher.lacks_queue = True  # for all we know
+        self._fetcher.lacks_queue = True  # unknown, so check at first
 
     def reach_server(self, seconds: float) -> bool:
         """Connect, and create the queues, within ``seconds``; return whether that was possible."""
@@ -213,7 +214,7 @@ class JobProcess(ABC):
         if isinstance(outcome, ReleasedUnknown):
             self._counters.count_ending_of(queue, self._unknown_name(outcome.name), outcome.ending, nanoseconds)
             self._ack_buffer.release(batch, [position], outcome)
-            return  # it can wait for the others: were this process to die now, the job would only be due at once
+            return  # the release can wait for others: if this process died now, the job would only be due at once
         if outcome.ending == UNREADABLE:
             self._counters.count_ending_of(queue, f"({UNREADABLE})", UNREADABLE, nanoseconds)
         else:
@@ -232,9 +233,9 @@ class JobProcess(ABC):
             self._ack_buffer.flush()  # if this process died now, the job would be due at once, not when it asked for
 
     def _record_wait(self, batch: DequeuedBatch, position: int) -> None:
-        """Record how long a job was due when it started; batches of several jobs tell of one of them."""
+        """Record how long a job had been due when it started; of a batch of several jobs, one is recorded."""
         due_ms, started_ns = batch.metadata[position].runAfterTimestampMillis, batch.area.started_ns[position]
-        if due_ms is None or started_ns < batch.fetched_ns:  # of no class that we know
+        if due_ms is None or started_ns < batch.fetched_ns:  # its class is unknown, so it did not start
             return
         since_seconds = (monotonic_ns() - started_ns) / 1e9
         wait_ms = (self._clock.now() - since_seconds) * 1000 - due_ms

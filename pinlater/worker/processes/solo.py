@@ -20,7 +20,7 @@ from pinlater.worker.shared import Shared
 from pinlater.worker.terminal import relay_interrupts
 
 _FLUSH_NS = 100_000_000
-"""Longest wait of acks for a dequeue to be piggybacked on."""
+"""How long acks may wait for a dequeue to be piggybacked on."""
 
 
 class SoloProcess(JobProcess):
@@ -46,7 +46,7 @@ class SoloProcess(JobProcess):
             batch = self._fetcher.next_batch()
             if batch is not None:
                 self._fetcher.prefetch(None if self._jobs_left is None else self._jobs_left - len(batch.unstarted))
-                self._ack_buffer.flush()  # what no dequeue took along: the next job may take long
+                self._ack_buffer.flush()  # acks that no dequeue has carried: the next job may take long
                 self._run(batch)
             elif delay := self._ensure_connected():
                 self._pause(delay)
@@ -61,7 +61,7 @@ class SoloProcess(JobProcess):
         """Keep a dequeue parked, and receive the next reply."""
         held = self._fetcher.retry_in_seconds
         if held or not (self._fetcher.in_flight or self._request_jobs()):
-            # Nothing takes the acks along; and what they wait for may be the room that their own jobs still have.
+            # No dequeue will carry the acks; and it may lack the very space that the acked jobs still take.
             self._ack_buffer.flush()
         if not self._pipeline.in_flight:
             self._pause(held or self._ack_buffer.retry_in_seconds or 0.05)
@@ -88,7 +88,7 @@ class SoloProcess(JobProcess):
             if child.draining or now - began > HOLD_NS:
                 break
             states[position] = RUNNING
-            if area.is_revoked:  # looked at after the line above, so that keeper and we cannot both take it
+            if area.is_revoked:  # checked after the line above, so that the keeper and we cannot both take the job
                 break
             batch.next = position + 1
             saver.is_open = True
@@ -103,7 +103,7 @@ class SoloProcess(JobProcess):
                 self._ack_buffer.drop_acked(batch, told)
             self._record_outcome(batch, position, outcome, now - since)
             if now >= flush_at or not (outcome is None or self._can_wait(outcome, batch, position)):
-                # After a failure at once: the next job may kill the process, and the board has no room for the reason.
+                # Failures go at once: the next job may kill the process, and the claim table has no space for reasons.
                 self._ack_buffer.flush()
                 area.mark_sent(position + 1)
                 flush_at = now + _FLUSH_NS

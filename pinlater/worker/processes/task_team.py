@@ -27,11 +27,11 @@ class TaskTeam(Team):
     """Runs jobs on an event loop in one thread, which starts with the first job.
 
     Args:
-        places: how many jobs may run at once.
-        bell: rung when a job has ended.
+        capacity: how many jobs may run at once.
+        waker: wakes the main thread when a job has ended.
         new_runner: makes the runner, given the hard limits of all jobs.
-        kill_at: ends this process if a job does not heed its limits.
-        stopped_ns: tells when a job was last marked as one that is to stop.
+        kill_at: has this process killed if a job does not heed its limits.
+        stopped_ns: returns when a job was last marked as one that is to stop.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class TaskTeam(Team):
         try:
             asyncio.set_event_loop(self._loop)
             while not self._is_closing:
-                # Some task of a job may stop our loop, or raise SystemExit, which reaches those who await it, too.
+                # A job's task may stop our loop, or raise SystemExit, which asyncio raises here as well.
                 with suppress(SystemExit, KeyboardInterrupt):
                     self._loop.run_forever()
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
@@ -119,7 +119,7 @@ class TaskTeam(Team):
         self._unbegun[task] = batch
 
     def _begin_again(self) -> None:
-        """Begin jobs anew whose tasks were cancelled before their first step, as by a job that cancels all tasks."""
+        """Restart jobs whose tasks were cancelled before their first step, such as by a job that cancels all tasks."""
         for task in [task for task in self._unbegun if task.done()]:
             del self._tasks[task]
             self._begin(self._unbegun.pop(task))
@@ -148,7 +148,7 @@ class TaskTeam(Team):
             outcome = await self._runner.run_awaited(batch, 0, began_ns)
             leftovers = own.unfinished()
             if leftovers:
-                with suppress(asyncio.CancelledError):  # of one that cancels us in turn
+                with suppress(asyncio.CancelledError):  # a leftover may cancel us in turn
                     await cancel_all(leftovers)
             self._call_threads.leave(own)
         except BaseException as error:  # noqa: BLE001 - it is raised in the main thread

@@ -16,8 +16,8 @@ class EndedJob(NamedTuple):
     """A job that has ended.
 
     Attributes:
-        batch: it alone.
-        outcome: None if it succeeded.
+        batch: its batch, which has no other job.
+        outcome: None if it succeeded without a result.
         seconds: how long it ran.
     """
 
@@ -30,8 +30,8 @@ class Team(ABC):
     """Runs batches of one job each; its methods are for the main thread.
 
     Args:
-        places: how many jobs may run at once.
-        bell: rung when one has ended.
+        capacity: how many jobs may run at once.
+        waker: wakes the main thread when a job has ended.
     """
 
     def __init__(self, capacity: int, waker: ThreadWaker) -> None:
@@ -60,7 +60,7 @@ class Team(ABC):
         """Yield the jobs that have ended since the last time.
 
         Raises:
-            BaseException: what went wrong in a thread of ours, outside of any job: this process cannot go on.
+            BaseException: an error in a thread of the team outside any job; this process cannot go on.
         """
         while self._ended:
             self._busy -= 1

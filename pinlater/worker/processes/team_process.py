@@ -33,8 +33,8 @@ _LOST_SECONDS = 0.05
 class TeamProcess(JobProcess):
     """Only the main thread talks to the server. It waits in one poll for replies, signals and ended jobs.
 
-    No job is fetched that cannot be started at once, unless jobs are short: then some are fetched ahead, and go back
-    if they are not started soon.
+    Jobs are fetched only if they can be started at once. Short ones are also prefetched, and released if they are not
+    started soon.
     """
 
     def __init__(self, child: Child, options: WorkerOptions, pool: JobPool, codec: JobCodec, shared: Shared) -> None:
@@ -113,7 +113,7 @@ class TeamProcess(JobProcess):
         fetcher, team = self._fetcher, self._team
         while team.free and (batch := fetcher.next_batch()) is not None:
             batch.area.states[0] = RUNNING
-            if batch.area.is_revoked:  # looked at after the line above, so that keeper and we cannot both take it
+            if batch.area.is_revoked:  # checked after the line above, so that the keeper and we cannot both take it
                 self._ack_buffer.release(batch, batch.unstarted)
                 continue
             batch.next = 1
@@ -157,9 +157,9 @@ class TeamProcess(JobProcess):
         held = self._fetcher.retry_in_seconds
         if not (held or self._is_closing or self._fetcher.in_flight):
             self._request_jobs()
-        if self._fetcher.in_flight == self._pipeline.in_flight:  # else a reply comes, and then more goes in one call
+        if self._fetcher.in_flight == self._pipeline.in_flight:  # else a reply is due, after which one call sends more
             self._flush_now()
-        if not self._pipeline.is_open:  # lost by what was said just now, so that no reply will wake us
+        if not self._pipeline.is_open:  # lost just now while sending, so no reply will wake us
             return _LOST_SECONDS
         refused = self._ack_buffer.retry_in_seconds if self._ack_buffer.has_pending else 0.0
         seconds = min(held or refused or math.inf, late.wait_seconds)
@@ -168,7 +168,7 @@ class TeamProcess(JobProcess):
     def _flush_now(self) -> None:
         """Send acks that no dequeue will carry soon; that also ends a parked dequeue."""
         if self._fetcher.in_flight and not self._is_parked:
-            return  # the next one takes it along
+            return  # the next dequeue will carry them
         if self._ack_buffer.has_pending:
             self._ack_buffer.flush()
         elif self._fetcher.in_flight and self._is_closing:

@@ -27,10 +27,10 @@ class ThreadTeam(Team):
     """Runs each job in an idle thread, or a new one; threads live as long as the process.
 
     Args:
-        places: how many threads there may be.
-        bell: rung when a job has ended, or a limit was set.
-        new_runner: makes runners.
-        kill_at: ends this process if a job does not heed its limits.
+        capacity: how many threads there may be.
+        waker: wakes the main thread when a job has ended, or a limit was set.
+        new_runner: makes the runner of a thread.
+        kill_at: has this process killed if a job does not heed its limits.
     """
 
     def __init__(self, capacity: int, waker: ThreadWaker, new_runner: NewRunner, kill_at: KillAt) -> None:
