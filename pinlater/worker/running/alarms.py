@@ -17,19 +17,19 @@ class SoftLimit(Protocol):
     """A limit that is checked again and again."""
 
     def due(self, now: float) -> LimitExceeded | None:
-        """Return the limit that is exceeded now; each once."""
+        """Return the limit that is exceeded now; each is returned once."""
 
     def next_check_in(self, now: float) -> float | None:
         """Return the seconds until the next check; None: never."""
 
 
 class Alarms:
-    """Holds the limits of threads: those of a job, and those of its steps; some thread checks whether one is due.
+    """Holds the soft limits of threads, those of a job and of its steps; some thread checks whether one is due.
 
-    It strikes when the thread runs Python code next: a call that blocks is not cut short.
+    An exception is raised when the limited thread next runs Python code: a blocking call is not cut short.
 
     Args:
-        wake: makes the thread that checks look, and ask when to look again. A limit may strike anywhere in it.
+        wake: makes the checking thread call ``check``. A limit may be raised anywhere in it.
     """
 
     def __init__(self, wake: Callable[[], object]) -> None:
@@ -47,7 +47,7 @@ class Alarms:
         finally:
             try:
                 self.disarm(limit)
-            finally:  # a limit may strike in the line above, but it does so once: not in this one
+            finally:  # a limit may be raised in the line above, but only once, so not in this one
                 self.disarm(limit)
 
     def arm(self, limit: SoftLimit) -> None:
@@ -60,10 +60,10 @@ class Alarms:
         """Make sure that nothing more is raised in this thread for a limit, nor for those that were armed within it.
 
         Args:
-            limit: None: all of this thread.
+            limit: the limit; None: all of this thread.
 
         Raises:
-            JobTimeout, StepTimeout: it was about to be. Then disarm again: this may not have begun.
+            JobTimeout, StepTimeout: it was about to be raised. Then disarm again: this call may not have begun.
         """
         thread = get_ident()
         with self._lock:
@@ -91,7 +91,7 @@ class Alarms:
         return min(times, default=None)
 
     def _strike(self, thread: int, limits: list[SoftLimit], now: float) -> None:
-        """Raise the outermost limit that is exceeded, and drop those within it: they would take its place."""
+        """Raise the outermost limit that is exceeded, and drop those within it, which would replace it."""
         for number, limit in enumerate(limits, 1):
             exceeded = limit.due(now)
             if exceeded is not None:
@@ -102,7 +102,7 @@ class Alarms:
 
 
 def _raise_in(thread: int, error: type[Exception]) -> None:
-    """Raise an exception in a thread, in place of one that was not raised yet."""
+    """Raise an exception in a thread; it replaces one that is still pending."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
 
 
@@ -111,11 +111,11 @@ class _CalledOffError(Exception):
 
 
 def _call_off(thread: int) -> None:
-    """Make sure that nothing is raised any more in this thread, which may have been raised or not.
+    """Make sure that no exception is pending in this thread, whether the last one was raised already or not.
 
-    Python 3.11 and 3.12 have no other way that is whole. After ``PyThreadState_SetAsyncExc(thread, NULL)``, the
+    Python 3.11 and 3.12 have no other way without flaws. After ``PyThreadState_SetAsyncExc(thread, NULL)``, the
     interpreter would go on looking for something to raise for as long as the process lives, and under a profiler or
-    tracer, Python 3.11 would stand still.
+    tracer, Python 3.11 would hang.
     """
     try:
         while True:  # once, unless it is lost in a finalizer

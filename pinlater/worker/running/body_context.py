@@ -1,4 +1,4 @@
-"""The bodies that a running job goes on with: saved, interrupted, of the next run."""
+"""Builds the bodies from which a job continues: those of saves, of interruptions and of its next run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class BodyContext(ClaimedContext):
 
     Attributes:
         tick_started_ms: epoch milliseconds at which the attempt of a periodic job started; None for other jobs.
-        status_note: what is added to the job's custom status if this attempt is interrupted.
+        status_note: text for the job's custom status if this attempt is interrupted.
     """
 
     tick_started_ms: int | None = None
@@ -51,7 +51,7 @@ class BodyContext(ClaimedContext):
 
     @cached_property
     def _unknown_fields(self) -> bytes:
-        """The fields in the body that another version of the class reads; what is saved has them, too."""
+        """Fields of the body that only another version of the class reads; saved bodies keep them."""
         return encoded_unknown_fields(self._job, self._last_body)
 
     @property
@@ -73,8 +73,8 @@ class BodyContext(ClaimedContext):
         """Let the job wait for what a deployment will bring; when it has waited long enough, raise the error.
 
         Args:
-            key: what it waits for.
-            error: says what it lacks.
+            key: identifies what it waits for.
+            error: says what is missing.
         """
         now_ms, give_up_seconds = int(self.server_seconds() * 1000), self._services.unknown_seconds
         wait = mismatch_wait(self._metadata.mismatch, key, error, now_ms=now_ms, give_up_seconds=give_up_seconds)
@@ -84,7 +84,7 @@ class BodyContext(ClaimedContext):
         raise self.interrupt(JobSleeps(wait.until_ms)) from error
 
     def body(self) -> bytes:
-        """Encode the job as it is now; results of steps are in it as long as nobody knows that they are kept outside.
+        """Encode the job as it is now, including results of steps that are not known to be stored outside.
 
         Raises:
             BodyInvalid: it holds something that JSON cannot carry.
@@ -94,7 +94,7 @@ class BodyContext(ClaimedContext):
         return self._body_with(self._metadata)
 
     def begin_tick(self, now_ms: int) -> None:
-        """Note that the attempt of a periodic job starts at epoch milliseconds ``now_ms``; what it saves says so."""
+        """Record that the attempt of a periodic job starts at epoch milliseconds ``now_ms``; saved bodies say so."""
         self.tick_started_ms = now_ms
         metadata = self._metadata
         if metadata.recurrence is not None:
@@ -106,7 +106,7 @@ class BodyContext(ClaimedContext):
     def body_after(self, why: JobInterrupted) -> bytes:
         """Return the body that an interrupted job resumes from.
 
-        If it swallowed the interruption, this is the record of then: what it wrote since may say that all is done.
+        If it swallowed the interruption, the fields are those of that time: later ones may say that all is done.
 
         Raises:
             BodyInvalid: it holds something that JSON cannot carry.
@@ -128,8 +128,8 @@ class BodyContext(ClaimedContext):
         """Return the body of the next run after a failed one, with the fields that another attempt would have had.
 
         Args:
-            due_ms: epoch milliseconds.
-            is_failure: whether it is to be counted among the failed runs.
+            due_ms: when the next run is due, epoch milliseconds.
+            is_failure: whether to count this run as failed.
         """
         return replace_metadata(self._last_body, self._for_next_run(due_ms, "failed" if is_failure else "discarded"))
 
@@ -154,7 +154,7 @@ class BodyContext(ClaimedContext):
         return LastRun(recurrence.due_ms, self.tick_started_ms, now_ms, result, self.attempt)
 
     def server_seconds(self) -> float:
-        """Return epoch seconds, as the server has them."""
+        """Return epoch seconds of the server's clock."""
         return self._services.now()
 
     @property
@@ -169,7 +169,7 @@ class BodyContext(ClaimedContext):
         return Snapshot(body)
 
     def _encoded_to_move(self) -> Snapshot:
-        """Return what is saved; large results of steps move out of the body with it."""
+        """Return what to save; large results of steps move out of the body with it."""
         snapshot = self._encoded()
         if not self._saver.keeps_messages or "_steps" not in self.__dict__:
             return snapshot

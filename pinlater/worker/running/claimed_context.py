@@ -1,4 +1,4 @@
-"""What a running job's context knows of its claim: whether it was lost, and whether the job is asked to stop."""
+"""The part of a running job's context that checks its claim: whether it was lost, or the job is asked to stop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pinlater.worker.session.batch import DequeuedBatch
 class ClaimedContext(WorkflowContext):
     """A context that ends the attempt if the claim was lost or the job was cancelled.
 
-    The keeper, and whoever hears of it first, marks the job in the claim table; a glance there is all that a job pays.
+    The keeper, or whoever learns of it first, marks the job in the claim table; one look there is all that a job pays.
     """
 
     _batch: DequeuedBatch
@@ -23,7 +23,7 @@ class ClaimedContext(WorkflowContext):
 
     @property
     def is_undoing_cancelled(self) -> bool:
-        """Whether the job was cancelled, and undoes its sagas for that: it does not hear of that again."""
+        """Whether the job was cancelled and undoes its sagas because of that; it is not told again."""
         mark = self.saga_mark
         return mark is not None and mark.is_cancelled
 
@@ -33,7 +33,7 @@ class ClaimedContext(WorkflowContext):
         return self._batch.is_cancelled(self._position)
 
     def go_on(self) -> None:
-        """Return, unless the attempt was ended before, the claim was lost or the job was cancelled."""
+        """Raise the interruption if the attempt was ended before, the claim was lost or the job was cancelled."""
         if self._batch.area.stop_ns[self._position]:
             self.check_stop()
         super().go_on()
@@ -57,7 +57,10 @@ class ClaimedContext(WorkflowContext):
         return is_news
 
     def check_end(self) -> None:
-        """Find out, at the end of the run, why the job was told to stop; if it was not, it ended before it noticed."""
+        """Find out, at the end of the run, why the job was told to stop.
+
+        If it was not, it ended before it noticed a cancellation; only a lost claim still counts then.
+        """
         if self.interruption is None and not self._batch.is_told:
             self.check_claim()
         else:

@@ -1,4 +1,4 @@
-"""Runs ``async def run`` of jobs on one event loop, kept as long as the process."""
+"""Runs ``async def run`` of jobs on one event loop, which lives as long as the process."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ class Coroutines:
         """Run ``coroutine`` to its end and return its result. Raises what it raises.
 
         Args:
-            coroutine: of a job.
-            is_over: asked again and again; when it says so, once, the coroutine is cancelled.
+            coroutine: coroutine of a job.
+            is_over: polled while it waits; each time that it returns True, the coroutine is cancelled.
         """
         runner = self._usable_runner()
         self._is_over = is_over
         group = TaskGroup(None)
         try:
-            # The runner's own context lives as long as it.
+            # In a new context: the runner's lives as long as the runner.
             return runner.run(self._tracked(coroutine, group), context=copy_context())
         finally:
             self._task, self._is_over = None, never_over
             self._end_leftovers(runner.get_loop(), group)
 
     def _end_leftovers(self, loop: asyncio.AbstractEventLoop, group: TaskGroup) -> None:
-        leftovers = asyncio.all_tasks(loop).difference(self._deaf)  # the next job does not wait for those once more
+        leftovers = asyncio.all_tasks(loop).difference(self._deaf)  # later jobs do not wait for the deaf ones again
         if leftovers:
             self._deaf.update(leftovers)
             loop.run_until_complete(cancel_all(leftovers))
@@ -61,7 +61,7 @@ class Coroutines:
             self._threads.leave(group)
 
     def _usable_runner(self) -> asyncio.Runner:
-        # A plain job can come by our loop with get_event_loop(), and close it as its own.
+        # A plain job can get our loop from get_event_loop(), and close it.
         if self._runner is None or self._runner.get_loop().is_closed():
             self._runner = asyncio.Runner()
             self._threads = LoopThreads(self._runner.get_loop())
@@ -69,7 +69,7 @@ class Coroutines:
         return self._runner
 
     def _cancel_if_over(self) -> None:
-        """Cancel the coroutine if it is over. One timer serves all jobs of the loop, so short jobs pay nothing."""
+        """Cancel the coroutine if it is to end. One timer serves all jobs of the loop, so short jobs pay nothing."""
         assert self._runner is not None  # whose loop calls us
         if self._task is not None and not self._task.done() and self._is_over():
             self._task.cancel()
@@ -78,7 +78,7 @@ class Coroutines:
     def cancel(self) -> bool:
         """Cancel the coroutine, from a signal handler; return False if there is none, or if it is not waiting.
 
-        The handler has then interrupted the job's own code, and can raise what it wants to be raised there.
+        In these cases, the handler has interrupted the job's own code, so it can raise an exception there itself.
         """
         task = self._task
         if task is None or asyncio.current_task(task.get_loop()) is task:

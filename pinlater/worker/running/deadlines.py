@@ -20,7 +20,7 @@ class Deadlines:
     """Passes the earliest deadline to the master; safe to use from any thread.
 
     Args:
-        kill_at: takes it.
+        kill_at: called with the earliest deadline, or None if there is none any more.
     """
 
     def __init__(self, kill_at: KillAt) -> None:
@@ -53,19 +53,19 @@ class Deadlines:
 
     @contextmanager
     def enforce(self, run_limits: RunLimits) -> Iterator[None]:
-        """Set the deadline of a job that runs in the block, wherever its limits move it, and remove it at the end."""
+        """Enforce the deadline of a job that runs in the block, as its limits move it, and remove it at the end."""
         pid = getpid()
         number = self.add(run_limits.kill_at)
         run_limits.begin(partial(self.move, number))
         try:
             yield
         finally:
-            if getpid() == pid:  # a fork of the job may not lift its limit
+            if getpid() == pid:  # a fork of the job must not lift its limit
                 run_limits.end()
                 self.remove(number)
 
     def _set(self, number: int, moment: float) -> None:
-        # In this order: the job's soft limit may break in anywhere, and one of its deadlines has to hold.
+        # In this order: a soft limit may be raised anywhere here, and one of the job's deadlines has to hold.
         heapq.heappush(self._heap, (moment, number))
         self._live[number] = moment
         self._forget_dead()

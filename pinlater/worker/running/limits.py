@@ -1,7 +1,7 @@
 """Enforces the time limits of jobs.
 
-A soft limit is an exception in the job, raised by a timer's signal. A job that does not heed it, or that keeps the
-interpreter busy, meets the hard limit: the master kills the process, and the keeper reports the job.
+A soft limit is an exception in the job, raised by a timer's signal. If a job ignores it, or keeps the interpreter busy,
+the hard limit applies: the master kills the process, and the keeper reports the job.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Limits(Protocol):
     """Runs jobs within limits."""
 
     def run(self, run_limits: RunLimits, call: Callable[[], object]) -> None:
-        """Call ``call``. Raises what it raises; ``JobTimeout`` is raised while it runs."""
+        """Call ``call``, and raise ``JobTimeout`` in it when a limit is exceeded. Raises what it raises."""
 
     def limit_step(self, deadline: StepDeadline) -> AbstractContextManager[None]:
-        """Return a block in which ``StepTimeout`` is raised when the deadline of a step comes."""
+        """Return a context in which ``StepTimeout`` is raised at the deadline of a step."""
 
 
 class NoLimits:
@@ -50,7 +50,7 @@ class NoLimits:
         call()
 
     def limit_step(self, deadline: StepDeadline) -> AbstractContextManager[None]:  # noqa: ARG002 - of Limits
-        """Return a block without a limit."""
+        """Return a context without a limit."""
         return nullcontext()
 
 
@@ -58,9 +58,9 @@ class TimeLimits:
     """Runs one job at a time within limits, in the main thread.
 
     Args:
-        kill_at: the hard limit.
-        coroutines: what runs ``async def run``; it is told of the soft limit.
-        saver: while it talks to the server, the soft limit waits.
+        kill_at: sets the hard limit.
+        coroutines: runs ``async def run``, and cancels it at the soft limit.
+        saver: while it calls the server, the soft limit is postponed.
     """
 
     def __init__(self, kill_at: KillAt, coroutines: Coroutines, saver: Saver) -> None:
@@ -74,7 +74,7 @@ class TimeLimits:
         self._timer: Timer | None = None
 
     def run(self, run_limits: RunLimits, call: Callable[[], object]) -> None:
-        """Call ``call``. Raises what it raises; ``JobTimeout`` is raised while it runs."""
+        """Call ``call``, and raise ``JobTimeout`` in it when a limit is exceeded. Raises what it raises."""
         self._kill_at(run_limits.kill_at)
         run_limits.begin(self._kill_at)
         try:
@@ -84,7 +84,7 @@ class TimeLimits:
             else:
                 self._run_with_soft_limit(run_limits, call)
         finally:
-            if getpid() == self._pid:  # a fork of the job may not lift its limit
+            if getpid() == self._pid:  # a fork of the job must not lift its limit
                 run_limits.end()
                 self._kill_at(None)
 
@@ -100,7 +100,7 @@ class TimeLimits:
                 raise self._exceeded.error().with_traceback(error.__traceback__) from None
             raise
         finally:
-            self._run_limits = None  # first: a signal that is on its way must not break into what follows
+            self._run_limits = None  # first: a signal that is still pending must not interrupt what follows
             if getpid() == self._pid:
                 timer.close()
 
@@ -145,8 +145,8 @@ class _LoopAlarm:
     """A timer of an event loop, set again until a limit is exceeded.
 
     Attributes:
-        timeout: that of the coroutine.
-        overrun: the limit that has come.
+        timeout: the timeout of the coroutine.
+        exceeded: the limit that was exceeded; None: none yet.
     """
 
     def __init__(self, run_limits: RunLimits) -> None:

@@ -1,4 +1,4 @@
-"""Reads messages of a running job page by page: while the job looks at one, the server reads the next."""
+"""Reads messages of a running job page by page: while the job handles one, the server reads the next."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pinlater.model.messages import ReceivedMessage
 from pinlater.worker.session.saver import Saver
 
 LEAST_PAGE = 100
-"""Messages: whoever gets a full page of so many is likely to want the next one, too."""
+"""After a full page of at least this many messages, the next page is requested ahead: it is likely to be wanted."""
 
 
 class _PageAhead(NamedTuple):
-    """A page that was asked for before it is needed.
+    """A page that was requested before it is needed.
 
     Attributes:
-        name: of the messages.
+        name: name of its messages.
         after: number of the last message before it.
-        limit: most messages of it.
+        limit: most messages in it.
         wait: waits for them; returns none if they do not come.
     """
 
@@ -33,8 +33,8 @@ class MessagePages:
 
     Args:
         saver: makes the calls.
-        descriptor: of the job.
-        patience_seconds: how long to try when there is no server.
+        descriptor: descriptor of the job.
+        patience_seconds: how long to retry while no server is reachable.
     """
 
     def __init__(self, saver: Saver, descriptor: str, patience_seconds: float) -> None:

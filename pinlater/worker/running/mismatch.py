@@ -1,8 +1,8 @@
-"""Lets jobs wait that a deployment has left without what they need, no attempt spent.
+"""Lets jobs wait if a deployment has left them without what they need, no attempt spent.
 
-Their recorded steps do not fit the code of this worker, because a workflow was changed in a way that its running jobs
-cannot follow. Or they enqueue others in a queue that nobody has created. The next deployment, or the return to the last
-one, lets them go on; so nothing is wrong with them for as long as days.
+Either their recorded steps do not fit the code of this worker, because a workflow was changed in a way that its running
+jobs cannot follow. Or they enqueue others in a queue that nobody has created. The next deployment, or a return to the
+last one, lets them continue; so they are not considered failed for days.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class WaitReason(NamedTuple):
     """What a job waits for.
 
     Attributes:
-        what: it, in words.
-        ending: how that is counted.
+        what: what it waits for, in words.
+        ending: how the wait is counted.
     """
 
     what: str
@@ -36,16 +36,16 @@ REASONS: dict[type[BaseException | None], WaitReason] = {
     StepMismatch: WaitReason("code that fits its steps", MISMATCH),
     QueueNotFound: WaitReason("a queue", NO_QUEUE),
 }
-"""Which errors a job waits for to pass."""
+"""Errors that let a job wait instead of failing."""
 
 
 class MismatchWait(NamedTuple):
     """How long a job waits for a deployment.
 
     Attributes:
-        mark: to be kept in its body.
-        until_ms: epoch milliseconds at which it is tried again.
-        status: for its custom status; empty if that says it already.
+        mark: mark to store in its body.
+        until_ms: when it is tried again, epoch milliseconds.
+        status: text for its custom status; empty if that says so already.
     """
 
     mark: MismatchMark
@@ -65,11 +65,11 @@ def mismatch_wait(
     """Return how long a job waits; None if it has waited long enough, and the attempt fails.
 
     Args:
-        known: the mark in its body.
-        step: what the step is kept under that does not fit, or which queue is missing.
-        error: says what does not fit, or is missing: one of ``REASONS``.
-        now_ms: epoch milliseconds, as the server has them.
-        give_up_seconds: for how long a job waits in all; None: not at all.
+        known: the mark in its body; None: there is none.
+        step: key of the step that does not fit, or of the queue that is missing.
+        error: says what does not fit, or is missing; its class is one of ``REASONS``.
+        now_ms: epoch milliseconds of the server's clock.
+        give_up_seconds: how long a job waits in all; None: not at all.
         chance: spreads the waits, so that jobs which came together do not come back together.
     """
     if give_up_seconds is None:

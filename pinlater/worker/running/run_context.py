@@ -47,8 +47,8 @@ from pinlater.worker.session.pipeline import CALL_SECONDS
 from pinlater.worker.session.saver import Encode, FollowUps, Saver, Snapshot
 
 SPARE_ATTEMPTS = 3
-"""Attempts that the server is given for a job with something to undo, on top of its own: it takes as many deaths of
-processes in a row to count as poison."""
+"""Extra attempts that the server is told of for a job with something to undo: as many as the deaths of its processes in
+a row that make a job poison."""
 _RETRY_SECONDS = 1.0
 """Delay after a checkpoint that no server saved."""
 
@@ -67,20 +67,20 @@ class RunContext(BodyContext):
 
     Args:
         job: the record, as it was decoded.
-        batch: where it came from.
-        position: its place there.
+        batch: the job's batch.
+        position: its position there.
         saver: sends checkpoints.
         services: what the contexts of a runner share.
 
     Attributes:
-        next_run: when the job runs again, should it succeed; what it says itself replaces what was planned.
-        result: what the job has returned, if it is kept.
-        may_have_metadata: whether it is worth looking for what is kept of the job.
-        options: those of the job's class, changed by what its enqueue said.
-        allowance: told of each sign of progress; None if nobody waits for them.
+        next_run: when the job runs again if it succeeds; ``reschedule`` replaces what was planned.
+        result: the encoded result of the job, if one is stored.
+        may_have_metadata: whether the body may have metadata.
+        options: options of the job's class, changed by those of its enqueue.
+        run_limits: records each sign of progress; None if the job has no ``stall_after``.
 
     Raises:
-        BodyInvalid: what its enqueue said cannot be read.
+        BodyInvalid: the options of its enqueue cannot be read.
     """
 
     run_limits: RunLimits | None = None
@@ -109,7 +109,7 @@ class RunContext(BodyContext):
         self._services = services
         self._last_body = body = batch.bodies[position]
         self.options = job.job_options
-        # What each run is asked for at its end: in the class, it would be searched for along all bases.
+        # Read at the end of each run: as class attributes, they would be searched for in all bases.
         self.interruption = self.saga_failure = None
         self.next_run: NextRunPlan | None = None
         self.result: bytes | None = None
@@ -194,9 +194,9 @@ class RunContext(BodyContext):
             self.run_limits.record_progress(now)
         if self._sent_at is None:
             self._sent_at = now
-        beats = 1 if self._next_save is None else 2  # with checkpoints it travels, unless these are rare
+        beats = 1 if self._next_save is None else 2  # checkpoints carry the progress, too, unless they are rare
         if now >= self._sent_at + beats * self.options.heartbeat:
-            self._send(self._encoded_reports, 0.0)  # the record may be amid a change
+            self._send(self._encoded_reports, 0.0)  # without the record, which the job may be changing
 
     def publish(self, **fields: Any) -> None:
         """Show fields; see ``JobContext.publish``."""
@@ -297,7 +297,7 @@ class RunContext(BodyContext):
             return inf
         again = self._again
         began_ms = self._batch.metadata[self._position].createdAtTimestampMillis if again is None else again.due_ms
-        return inf if began_ms is None else began_ms + 1000 * seconds  # a server of the original does not tell
+        return inf if began_ms is None else began_ms + 1000 * seconds  # the original's server does not tell
 
     @property
     def is_periodic(self) -> bool:
@@ -309,11 +309,11 @@ class RunContext(BodyContext):
         return read_recurrence(self._batch.bodies[self._position]) if self.may_have_metadata else None
 
     def expired(self, what: str) -> JobExpired:
-        """Return an error for the end of ``give_up_after``, which begins with ``what``."""
+        """Return an error for the end of ``give_up_after``, whose text begins with ``what``."""
         return JobExpired(f"{what} its give_up_after of {self.options.give_up_after:g} s is over")
 
     def record_returned(self, returned: object) -> None:
-        """Keep what the job has returned; not of one that runs again: that would be the result of many runs.
+        """Encode the result of the job, unless it is to run again: that would be the result of many runs.
 
         Raises:
             ResultInvalid, ResultTooLarge, ConfigError: see ``encode_result``.
@@ -335,9 +335,9 @@ class RunContext(BodyContext):
         return SagaMark([], "", self.attempts_allowed, self.attempt, given)
 
     def ask_if_cancelled(self) -> None:
-        """Ask a server whether a job was cancelled that has something to undo: it was given back then, to undo that.
+        """Ask a server whether a job with something to undo was cancelled; then it was only handed out to undo that.
 
-        All others hear of it with their next save.
+        Other jobs learn it with their next save.
         """
         if self._may_have_been_cancelled():
             self._send(_unchanged, self._services.patience_seconds)
@@ -355,7 +355,7 @@ class RunContext(BodyContext):
         return mark is not None and not mark.why
 
     def limit_step(self, deadline: StepDeadline) -> AbstractContextManager[None]:
-        """Return a block in which the deadline of a step is enforced."""
+        """Return a context in which the deadline of a step is enforced."""
         return self._services.limit_step(deadline)
 
     def _save_surely(self) -> bool:
@@ -392,5 +392,5 @@ class RunContext(BodyContext):
             return self._saver.save(self._batch, self._position, encode, patience_seconds)
 
     def _while_calling(self, patience_seconds: float) -> AbstractContextManager[None]:
-        """Return a context for a call to the server: the job does not stall while it waits."""
+        """Return a context for a call to the server: while it waits, the job does not count as stalled."""
         return _AT_ONCE if self.run_limits is None else self.run_limits.calling(patience_seconds + CALL_SECONDS)

@@ -23,8 +23,8 @@ class LimitExceeded(NamedTuple):
     """Says why a run is stopped.
 
     Attributes:
-        kind: of the exception that the job gets.
-        text: what it says.
+        kind: class of the exception that the job gets.
+        text: text of the exception.
     """
 
     kind: type[JobTimeout | StepTimeout]
@@ -36,13 +36,13 @@ class LimitExceeded(NamedTuple):
 
 
 class RunLimits:
-    """Tracks the limits of one run. Moments are in seconds on the monotonic clock.
+    """Tracks the limits of one run. Times are in seconds on the monotonic clock.
 
     Args:
-        options: of the job.
-        began: when the run did.
-        kill_ns: where the board shows whose limit a kill was for.
-        position: of the job, there.
+        options: options of the job.
+        began: when the run began.
+        kill_ns: column of the claim table that shows whose limit a kill was for.
+        position: position of the job there.
         expires_at: when its ``give_up_after`` is over.
 
     Attributes:
@@ -74,7 +74,7 @@ class RunLimits:
         self._move_kill, self._is_over = move_kill, False
 
     def end(self) -> None:
-        """End the run: leftover threads of the job move the kill time no more."""
+        """End the run: leftover threads of the job no longer move the kill time."""
         with self._lock:
             self._is_over = True
 
@@ -98,7 +98,7 @@ class RunLimits:
 
     def _move_kill_now(self, now: float) -> None:
         self._move_at = now + _MOVE_SECONDS
-        if getpid() != self._pid:  # a fork of the job may not put off what its parent gets; and the lock is a copy
+        if getpid() != self._pid:  # a fork of the job must not postpone its parent's kill; and the lock is a copy
             return
         with self._lock:
             if self._is_over:
@@ -137,7 +137,7 @@ class RunLimits:
         """Return the seconds until a limit may be exceeded; None for never."""
         moment = min(self._timeout_at, self._expires_at)
         if self._stall_seconds < inf:
-            moment = min(moment, self._stalls_at, now + self._stall_seconds)  # a sign may come, or be taken back
+            moment = min(moment, self._stalls_at, now + self._stall_seconds)  # progress may come, or be taken back
         moment = max(moment, self._quiet_until)
         return None if moment == inf else max(moment - now, 0.0)
 

@@ -14,10 +14,10 @@ class RunServices:
     """What the contexts of one runner share.
 
     Attributes:
-        now: epoch seconds, as the server has them.
-        unknown_seconds: for how long jobs that do not fit this worker's code are given back; None: they fail at once.
+        now: returns epoch seconds of the server's clock.
+        unknown_seconds: how long jobs that do not fit this worker's code are released; None: they fail at once.
         limit_step: enforces the deadlines of steps.
-        patience_seconds: how long a call waits for a server when there is none; the life of a claim.
+        patience_seconds: how long a call is retried while no server is reachable; the lease.
     """
 
     now: Callable[[], float] = time

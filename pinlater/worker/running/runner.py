@@ -73,16 +73,16 @@ class Runner:
 
     Args:
         codec: decodes bodies.
-        names: names of all job classes, as the claim board has them.
-        saver: for the jobs' checkpoints.
-        patience_seconds: how long a checkpoint waits for a server.
-        kill_at: ends this process if a job does not heed its limits.
-        running: where the running job is named for log lines.
-        now: epoch seconds, as the server has them.
-        coroutines: runs those of jobs; None: one that needs no care.
-        limits: runs jobs within their limits; None: those of the main thread.
-        middleware: what surrounds each run, outermost first.
-        unknown_seconds: for how long jobs that do not fit this worker's code are given back; None: they fail at once.
+        names: names of all job classes, in the order of the claim table.
+        saver: sends the jobs' checkpoints.
+        patience_seconds: how long a checkpoint is retried while no server is reachable.
+        kill_at: has this process killed if a job does not heed its limits.
+        running: holds the running job for log lines.
+        now: returns epoch seconds of the server's clock.
+        coroutines: runs the coroutines of jobs; None: a plain ``Coroutines``.
+        limits: runs jobs within their limits; None: ``TimeLimits``, for the main thread.
+        middleware: surrounds each run, outermost first.
+        unknown_seconds: how long jobs that do not fit this worker's code are released; None: they fail at once.
     """
 
     def __init__(
@@ -120,8 +120,8 @@ class Runner:
         """Run one job; return None if it succeeded.
 
         Args:
-            batch: where it came from.
-            position: its place there.
+            batch: the job's batch.
+            position: its position there.
             now_ns: monotonic time.
         """
         body = batch.bodies[position]
@@ -147,7 +147,7 @@ class Runner:
         return body is not None
 
     def _tick_of(self, job: Job, context: RunContext, body: bytes) -> Tick | SpentRun | None:
-        """Return the tick of a periodic job, or what stands for it if a job has no attempts; None for other jobs."""
+        """Return the tick of a periodic job, or a ``SpentRun`` of a job without attempts left; None for other jobs."""
         again = read_recurrence(body)
         if again is None or not again.schedule:
             return SpentRun(context, int(self._now() * 1000)) if is_spent(context) else None
@@ -172,7 +172,7 @@ class Runner:
                     return self._outcome_of(job, context, context.expired("it was not run, since"), now_ns)
                 self._limits.run(run_limits, partial(copy_context().run, self._run, job, context))
             else:
-                copy_context().run(self._run, job, context)  # what it sets there is not the next job's
+                copy_context().run(self._run, job, context)  # so that the next job does not see what it sets there
         except BaseException as error:  # noqa: BLE001 - also SystemExit is a failure of the job, not of the process
             return self._ended(job, context, error, now_ns)
         finally:
@@ -180,7 +180,7 @@ class Runner:
         is_plain = context.interruption is None and context.next_run is None and context.saga_failure is None
         is_plain = is_plain and not batch.area.stop_ns[position]
         if is_plain and getpid() == self._pid:
-            return None if context.result is None else Result(context.result)  # nearly always: this is the short way
+            return None if context.result is None else Result(context.result)  # the fast path of nearly all jobs
         return self._ended(job, context, None, now_ns)
 
     def _ended(self, job: Job, context: RunContext, error: BaseException | None, started_ns: int) -> Outcome | None:
@@ -189,23 +189,23 @@ class Runner:
             leave_fork(error)
         try:
             return self._outcome_at_end(job, context, error, started_ns)
-        except Exception as broken:  # of the job's own code: its exception's, or that of a handler of its log lines
+        except Exception as broken:  # raised by the job's own code: its exception class, or a handler of its log lines
             with suppress(Exception):
                 log.exception("%s fails, since what it ended with cannot be told", job.job_options.name)
             return self._failure_without_words(job, context, broken, started_ns)
 
     def _failure_without_words(self, job: Job, context: RunContext, broken: Exception, started_ns: int) -> Outcome:
-        """Return the failure of an attempt that ended with something that raises ``broken`` itself."""
+        """Return the failure of an attempt whose outcome cannot be determined, since that raised ``broken``."""
         status = _failure_status(context, broken, (monotonic_ns() - started_ns) / 1e9)
         return self._named(job, context, Failure(status, delay_ms(context.options.backoff, context.attempt)), broken)
 
     def _outcome_at_end(
         self, job: Job, context: RunContext, error: BaseException | None, started_ns: int
     ) -> Outcome | None:
-        """Return the outcome; what the context has raised to end it comes first, whatever the job has made of it."""
+        """Return the outcome; an interruption by the context takes precedence, whatever the job has made of it."""
         context.check_end()
         if error is None and context.interruption is None:
-            error = context.saga_failure  # the job has caught it, but what it has left is neither done nor undone
+            error = context.saga_failure  # the job has caught it, but has left a saga neither finished nor undone
         if error is not None:
             why = swallowed_interruption(context, error) or context.interruption or interruption_in(error) or error
             return self._outcome_of(job, context, why, started_ns)
@@ -213,7 +213,7 @@ class Runner:
             return self._outcome_of(
                 job, context, swallowed_interruption(context, None) or context.interruption, started_ns
             )
-        if context.is_cancelled and context.is_undoing_cancelled:  # it has caught what says so
+        if context.is_cancelled and context.is_undoing_cancelled:  # it has caught the exception that says so
             return self._outcome_of(job, context, JobCancelled("the job was cancelled"), started_ns)
         if context.next_run is not None:
             return self._rescheduled(job, context, context.next_run, started_ns)
@@ -264,7 +264,7 @@ class Runner:
         if remaining_seconds <= 0:
             return None
         expires_at = began + remaining_seconds
-        if remaining_seconds < inf and not context.is_periodic:  # one that is goes on with its next tick in any case
+        if remaining_seconds < inf and not context.is_periodic:  # a periodic job goes on with its next tick in any case
             batch.area.give_up_ns[position] = int(expires_at * 1e9)
         run_limits = RunLimits(context.options, began, batch.area.kill_ns, position, expires_at)
         if context.options.stall_after is not None:
@@ -278,7 +278,7 @@ class Runner:
         return outcome
 
     def _named(self, job: Job, context: RunContext, failure: Failure, error: BaseException) -> Outcome:
-        """Return a failure with the class of its job, or what undoes the steps of its sagas first."""
+        """Return a failure with the class of its job, or the outcome that undoes the steps of its sagas first."""
         return undo_first(context, replace(failure, job=job.job_options.name), error, int(self._now() * 1000))
 
     def _outcome_without_sagas(self, job: Job, context: RunContext, error: BaseException, started_ns: int) -> Outcome:
@@ -288,10 +288,10 @@ class Runner:
             return LostClaim()
         if isinstance(error, JobCancelled):
             return _cancelled(job, context, error, seconds)
-        if isinstance(error, JobWaits):  # which may end earlier than what it gives as its end
+        if isinstance(error, JobWaits):  # a message may end the wait before the time that it names
             return self._interrupted(job, context, error, started_ns)
         if isinstance(error, JobSleeps) and error.until_ms >= context.expires_ms:
-            cause = error.__cause__  # of a step that was to be tried again
+            cause = error.__cause__  # the error of a step that was to be retried
             error = context.expired("it would sleep until") if cause is None else cause
             return _given_up(job, context, error, seconds, "" if cause is None else _too_late(context))
         if isinstance(error, JobInterrupted):
@@ -307,7 +307,7 @@ class Runner:
         return self._failed(job, context, error, seconds)
 
     def _failed(self, job: Job, context: RunContext, error: BaseException, seconds: float) -> Failure:
-        if context.is_cancelled and not context.is_undoing_cancelled:  # it has not noticed, and has failed by itself
+        if context.is_cancelled and not context.is_undoing_cancelled:  # it failed by itself before it noticed
             return replace(_given_up(job, context, error, seconds, " (it was cancelled)"), ending=CANCELLED)
         is_planned = isinstance(error, Retry)
         if isinstance(error, Retry) and error.after is not None:

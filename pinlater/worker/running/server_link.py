@@ -22,13 +22,13 @@ class ServerLink:
 
     Attributes:
         pages: reads messages.
-        created_at_ms: when it was enqueued.
+        created_at_ms: when the job was enqueued, epoch milliseconds; None if the server does not tell.
         may_repeat: whether an earlier attempt may have made the same calls.
-        patience_seconds: how long to try when there is no server.
-        now: epoch seconds, as the server has them.
-        calling: returns a context for a call, while which the job does not stall.
-        tracing: returns the trace of an enqueue to a queue.
-        send: enqueues jobs by one call.
+        patience_seconds: how long to retry while no server is reachable.
+        now: returns epoch seconds of the server's clock.
+        calling: returns a context for a call, during which the job does not count as stalled.
+        tracing: returns the trace of an enqueue in a queue.
+        send: enqueues jobs with one call.
     """
 
     pages: MessagePages

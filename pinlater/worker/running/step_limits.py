@@ -19,7 +19,7 @@ from pinlater.worker.running.timer import STEP_SIGNAL, Timer, own_timer
 _AFTER_SAVING_SECONDS = 0.01
 
 LimitStep = Callable[[StepDeadline], AbstractContextManager[None]]
-"""Returns a block in which ``StepTimeout`` is raised when the deadline comes."""
+"""Returns a context in which ``StepTimeout`` is raised at the deadline."""
 
 
 def never_saving() -> bool:
@@ -31,14 +31,14 @@ class StepLimits:
     """Limits the steps of blocking functions, in whatever thread they run.
 
     Args:
-        is_saving: whether the main thread talks to the server: then a limit waits.
+        is_saving: tells whether the main thread is calling the server; until that ends, limits are postponed.
     """
 
     def __init__(self, is_saving: Callable[[], bool] = never_saving) -> None:
         self._is_saving = is_saving
 
     def limit(self, deadline: StepDeadline) -> AbstractContextManager[None]:
-        """Return a block in which ``StepTimeout`` is raised when the deadline comes."""
+        """Return a context in which ``StepTimeout`` is raised at the deadline."""
         if threading.current_thread() is threading.main_thread():
             timer = _main_timer()
             if timer is not None:
@@ -47,7 +47,7 @@ class StepLimits:
 
 
 class _MainThreadTimer:
-    """Raises ``StepTimeout`` in the main thread; steps may be within each other."""
+    """Raises ``StepTimeout`` in the main thread; steps may be nested."""
 
     def __init__(self, timer: Timer) -> None:
         self._timer = timer
@@ -65,7 +65,7 @@ class _MainThreadTimer:
         finally:
             try:
                 self._close(deadline)
-            finally:  # the timer may break into the line above, but it goes off once: not into this one
+            finally:  # the timer may interrupt the line above, but it fires only once, so not this one
                 self._close(deadline)
 
     def _close(self, deadline: StepDeadline) -> None:
@@ -96,7 +96,7 @@ def _main_timer() -> _MainThreadTimer | None:
 
 
 class _AlarmLimit:
-    """The deadline of a step, as alarms have limits."""
+    """The deadline of a step, as a ``SoftLimit``."""
 
     def __init__(self, deadline: StepDeadline) -> None:
         self._deadline = deadline
@@ -109,14 +109,14 @@ class _AlarmLimit:
 
 
 def limit_by_alarm(alarms: Alarms, deadline: StepDeadline) -> AbstractContextManager[None]:
-    """Return a block in which ``StepTimeout`` is raised in this thread when the deadline comes."""
+    """Return a context in which ``StepTimeout`` is raised in this thread at the deadline."""
     return alarms.armed(_AlarmLimit(deadline))
 
 
 @cache
 def _watched_alarms() -> Alarms:
-    """Return alarms for threads of which nobody else takes care, and begin to watch over them."""
-    # Not an event, which has a lock in Python code: a limit that struck there would leave it locked for ever.
+    """Return alarms for threads that nobody else checks, and start a thread that checks them."""
+    # Not an Event, which takes a lock in Python code: a limit raised there would leave it locked for ever.
     wakes: SimpleQueue[None] = SimpleQueue()
     alarms = Alarms(partial(wakes.put, None))
 

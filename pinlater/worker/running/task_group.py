@@ -14,9 +14,9 @@ class TaskGroup:
     """Holds the tasks of one job.
 
     Attributes:
-        job: whose.
-        tasks: those that it made, directly or through others.
-        calls: its blocking calls that run in threads, or wait for one.
+        job: the job.
+        tasks: tasks that it created, directly or through others; None: none.
+        calls: its blocking calls that run in threads, or wait for one; None: none.
     """
 
     __slots__ = ("calls", "job", "tasks")

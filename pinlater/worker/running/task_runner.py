@@ -25,7 +25,7 @@ class TaskRunner(Runner):
     """A ``Runner`` for jobs that are awaited.
 
     Args:
-        codec, names, saver, patience_seconds, now, middleware, unknown_seconds: as of ``Runner``.
+        codec, names, saver, patience_seconds, now, middleware, unknown_seconds: as for ``Runner``.
         deadlines: hard limits of all jobs.
     """
 
@@ -48,7 +48,7 @@ class TaskRunner(Runner):
         self._blocking_error: dict[type[Job], bool] = {}
 
     async def run_awaited(self, batch: DequeuedBatch, position: int, now_ns: int) -> Outcome | None:
-        """Run one job; see ``run``. To be called in a task of its own."""
+        """Run one job; see ``run``. Each call needs a separate task."""
         body = batch.bodies[position]
         try:
             job = self._decode(batch.queues[position], body)

@@ -29,7 +29,7 @@ class ThreadLimits:
         self._soft: RunLimits | None = None
 
     def run(self, run_limits: RunLimits, call: Callable[[], object]) -> None:
-        """Call ``call``. Raises what it raises; ``JobTimeout`` is raised in the midst of it."""
+        """Call ``call``, and raise ``JobTimeout`` in it when a limit is exceeded. Raises what it raises."""
         with self._deadlines.enforce(run_limits):
             if not run_limits.is_soft:
                 call()
@@ -52,7 +52,7 @@ class ThreadLimits:
         return within(coroutine, self._soft)
 
     def limit_step(self, deadline: StepDeadline) -> AbstractContextManager[None]:
-        """Return a block in which ``StepTimeout`` is raised when the deadline of a step comes."""
+        """Return a context in which ``StepTimeout`` is raised at the deadline of a step."""
         return limit_by_alarm(self._alarms, deadline)
 
 
@@ -60,7 +60,7 @@ class LimitedCoroutines(Coroutines):
     """Runs coroutines of one thread within limits.
 
     Args:
-        limits: of the thread.
+        limits: limits of the thread.
     """
 
     def __init__(self, limits: ThreadLimits) -> None:

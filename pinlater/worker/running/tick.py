@@ -1,4 +1,4 @@
-"""Ticks of a periodic job: which ones run, and that there is always a next one."""
+"""Ticks of a periodic job: decides which ones run, and makes sure that there is always a next one."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ log = logging.getLogger(__name__)
 def reset_body(codec: JobCodec, queue: str, body: bytes) -> bytes | None:
     """Return the body of a periodic job with defaults of its class in place of the fields that do not fit the class.
 
-    Otherwise a job that was planted before a field got another type would wait for days, and its unique key with it.
-    What is kept of a run that has begun stays.
+    Otherwise a job that was enqueued before a field got another type would wait for days, and its unique key with it.
+    Metadata of a run that has begun stays.
 
     Args:
-        codec: of the job classes.
-        queue: that the job came from.
-        body: as it is on the queue; of a job that no schedule has planted, the result is None.
+        codec: codec of the job classes.
+        queue: queue that the job came from.
+        body: the stored body; if the job is not periodic, or nothing has to be replaced, the result is None.
     """
     kind, again = codec.kind_named(name_in(body)), read_recurrence(body)
     if kind is None or kind.job_options.schedule is None or again is None or not again.schedule:
@@ -46,7 +46,7 @@ def reset_body(codec: JobCodec, queue: str, body: bytes) -> bytes | None:
     bare = {name: value for name, value in fields.items() if name == "job" or name.startswith("$")}
     misfits = [name for name in fields.keys() - bare.keys() if not _fits(codec, queue, bare | {name: fields[name]})]
     anew = {name: value for name, value in fields.items() if name not in misfits}
-    if not misfits or not _fits(codec, queue, anew):  # the fields do not fit together, or the policy is not one
+    if not misfits or not _fits(codec, queue, anew):  # the fields do not fit together, or the policy is invalid
         anew, misfits = {name: value for name, value in bare.items() if name != POLICY_FIELD}, ["all fields"]
     if anew == fields:
         return None
@@ -70,12 +70,12 @@ class _TickAfter:
         self._due_ms = due_ms
 
     def due_ms(self, now_seconds: float) -> int:
-        # Our clock may be behind that of the server, which has handed the job out: then now is before its own tick.
+        # Our clock may be behind that of the server, which has handed the job out: then now is before the job's tick.
         return self._schedule.next_ms(max(int(now_seconds * 1000), self._due_ms))
 
 
 def _change_of_class(options: JobOptions, queue: str, again: Recurrence) -> str:
-    """Return what a deployment has changed, so that the class has another job now; empty if nothing."""
+    """Say what a deployment has changed so that another job belongs to the class now; empty if nothing."""
     if options.schedule is None or options.schedule.text != again.schedule:
         return f"its schedule {again.schedule!r} is from another deployment"
     return "" if queue == options.queue else f"it is in queue {queue}, and its class uses queue {options.queue} now"
@@ -85,17 +85,17 @@ class Tick:
     """One tick of a periodic job, or the rest of it after a failed attempt.
 
     A run that has begun is brought to its end, even if the class has another schedule or queue by then: a deployment
-    interrupts runs, and what they have done must not be left half done. It is the last run of that job.
+    interrupts runs, and their work must not be left half done. It is then the last run of that job.
 
     Args:
         job: the record.
-        context: of this attempt; it is told of the tick's attempts, and of the next one.
-        again: what the job was planted or rescheduled with.
-        now: epoch seconds, as the server has them.
+        context: context of this attempt; gets the tick's number of attempts, and the next run.
+        again: the recurrence that the job was enqueued or rescheduled with.
+        now: returns epoch seconds of the server's clock.
 
     Attributes:
         is_over: whether the job is not to be run.
-        outcome: what becomes of it then.
+        outcome: its outcome in that case.
     """
 
     def __init__(self, job: Job, context: RunContext, again: Recurrence, now: Callable[[], float]) -> None:
@@ -137,9 +137,9 @@ class Tick:
     def _attempts_allowed(self, told: int) -> int:
         """Return the attempts of this tick, given those that the server was told of."""
         own, mark = max(told - PERIODIC_SPARE_ATTEMPTS, 1), self._context.saga_mark
-        if mark is not None and mark.why:  # to undo it has attempts of its own, perhaps more than the class allows
+        if mark is not None and mark.why:  # undoing has separate attempts, perhaps more than the class allows
             return own
-        # More than the class allowed when the server was told of this tick are allowed from the next one on.
+        # If the class allows more by now than the server was told of, that holds from the next tick on.
         return min(self._job.job_options.attempts, own)
 
     @property
@@ -149,7 +149,7 @@ class Tick:
     def _give_up(self, status: str, ending: str = TICK_FAILED) -> Outcome:
         """Give up this tick: keep the error in the status and schedule the next tick, unless this is the last run.
 
-        A tick that the job itself has discarded is no failure.
+        A tick that the job itself has discarded is not a failure.
         """
         if self._is_last_run:
             return Failure(status, None, ending, self._job.job_options.name)

@@ -1,4 +1,4 @@
-"""A timer apart from those that jobs may use: a process has one ``signal.alarm`` and one ``setitimer``."""
+"""A timer separate from those that jobs may use: a process has one ``signal.alarm`` and one ``setitimer``."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class OwnTimer:
     """A POSIX timer with a signal that nothing else uses.
 
     Args:
-        number: of the signal.
+        number: number of the signal.
 
     Raises:
         OSError: the system has no such timers.
@@ -81,11 +81,11 @@ class OwnTimer:
         self._libc.timer_settime(self._timer, 0, ctypes.byref(expiration), None)
 
     def close(self) -> None:
-        self.set(None)  # the handler stays: a signal that is on its way would end the process
+        self.set(None)  # the handler stays: without it, a signal that is still pending would end the process
 
 
 class SharedTimer:
-    """The timer that jobs may use, too, for systems without other timers."""
+    """The timer that jobs may also use, for systems without other timers."""
 
     def __init__(self) -> None:
         self._usual: Any = None
@@ -107,8 +107,8 @@ def new_timer() -> Timer:
 
 
 def own_timer(number: int) -> Timer | None:
-    """Return a timer that sends a signal of its own; None if this system has none."""
-    if sys.platform != "linux":  # elsewhere the structures are others
+    """Return a timer with a separate signal; None if this system has none."""
+    if sys.platform != "linux":  # elsewhere the structures differ
         return None
     try:
         return OwnTimer(number)

@@ -23,17 +23,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Undoing(Interruption):
-    """The job has given up, and goes on to undo its sagas."""
+    """An outcome that lets a job that has given up undo its sagas."""
 
 
 def undo_first(context: RunContext, outcome: Failure, error: BaseException, now_ms: int) -> Failure | Undoing:
-    """Return what becomes of a failed attempt, if its job may have sagas that are to be undone before it ends.
+    """Return the outcome of a failed attempt whose job may have sagas to undo before it ends.
 
     Args:
-        context: of the attempt.
-        outcome: what would become of it without sagas.
+        context: context of the attempt.
+        outcome: its outcome if there were no sagas.
         error: why it has failed.
-        now_ms: epoch milliseconds, as the server has them.
+        now_ms: epoch milliseconds of the server's clock.
     """
     mark = context.saga_mark
     if mark is None:
@@ -45,7 +45,7 @@ def undo_first(context: RunContext, outcome: Failure, error: BaseException, now_
         is_last = outcome.delay_ms is None or context.is_last_attempt
         if is_last and mark.steps:
             return _begin(context, outcome, describe_error(error), now_ms)
-        return replace(outcome, delay_ms=None) if is_last else outcome  # whatever spare attempts the server has
+        return replace(outcome, delay_ms=None) if is_last else outcome  # even if the server has spare attempts
     if not mark.steps:
         return replace(outcome, delay_ms=None, ending=CANCELLED if mark.is_cancelled else "given_up")
     if not context.is_last_attempt and outcome.delay_ms is None:
@@ -58,11 +58,11 @@ def undo_first(context: RunContext, outcome: Failure, error: BaseException, now_
 
 
 class SpentRun:
-    """A job that is handed out only because it has spare attempts, in place of a ``Tick``.
+    """Replaces the ``Tick`` of a job that is handed out only because it has spare attempts.
 
     Attributes:
         is_over: True: it is not run.
-        outcome: what becomes of it.
+        outcome: its outcome.
     """
 
     is_over = True
@@ -78,18 +78,18 @@ class SpentRun:
 
 
 def is_spent(context: RunContext) -> bool:
-    """Whether a job with spare attempts has no other ones any more."""
+    """Whether a job has only spare attempts left."""
     mark = context.saga_mark
     return mark is not None and mark.given > 0 and context.attempt > context.attempts_allowed
 
 
 def undo_before(context: RunContext, outcome: Outcome, now_ms: int) -> Outcome:
-    """Return what becomes of a job that is not run because its attempts are spent.
+    """Return the outcome of a job that is not run because its attempts are spent.
 
     Args:
-        context: of the attempt that it has no right to.
-        outcome: what would become of it without sagas.
-        now_ms: epoch milliseconds, as the server has them.
+        context: context of the spare attempt in which the job was handed out.
+        outcome: its outcome if there were no sagas.
+        now_ms: epoch milliseconds of the server's clock.
     """
     mark = context.saga_mark
     if mark is None or mark.why or not mark.steps or not isinstance(outcome, Failure | Interruption):

@@ -1,8 +1,8 @@
 """Releases jobs that this worker cannot read, no attempt spent, until a worker knows them.
 
-While a new version is rolled out, workers of the old one get jobs of classes that they have not heard of. So nothing is
-wrong with such a job for as long as days, and then it has failed. Since when nobody reads it is kept in its body, since
-the next worker that gets it is another one.
+While a new version is rolled out, workers of the old one get jobs of classes that they do not know. So such a job is
+not considered failed for days. The time since which no worker can read it is stored in its body, because the next
+worker that gets it may be another one.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from pinlater.worker.session.batch import DequeuedBatch, queue_of
 from pinlater.worker.session.outcome import Failure, ReleasedUnknown, describe_failure
 
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 1.0, 300.0
-"""Delay before another worker may get the job."""
+"""Bounds of the delay before another worker may get the job."""
 _MOST_BODY_BYTES = 64 * 1024
-"""Larger bodies are left as they are: to write them again and again would cost more than it tells."""
+"""Larger bodies get no mark: writing them again and again would cost more than the mark is worth."""
 _MOST_NAME_CHARACTERS = 100
 _MOST_NAMES = 16
-"""Of classes that are told one by one: whoever enqueues may invent any number."""
+"""Most class names whose last log line is remembered: clients may invent any number of names."""
 _LOG_SECONDS = 60.0
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class UnknownJobPolicy:
     """Decides between the release and the failure of jobs that cannot be read.
 
     Args:
-        give_up_seconds: for how long one is given back; None: never, each try is a failed attempt.
+        give_up_seconds: how long such a job is released before it fails; None: each try is a failed attempt.
         chance: spreads the delays, so that jobs which came together do not come back together.
     """
 
@@ -55,10 +55,10 @@ class UnknownJobPolicy:
         """Return the outcome of an unreadable job.
 
         Args:
-            batch: where it came from.
-            position: its place there.
+            batch: the job's batch.
+            position: its position there.
             error: why it cannot be read.
-            now_ms: epoch milliseconds, as the server has them.
+            now_ms: epoch milliseconds of the server's clock.
         """
         if self._give_up_seconds is None:
             return _failure(batch, position, error, now_ms, is_last=False)
@@ -94,7 +94,7 @@ class UnknownJobPolicy:
 
 
 def release_seconds(age_seconds: float, chance: Callable[[], float]) -> float:
-    """Return how long a released job waits: the longer, the longer it has waited; spread by chance."""
+    """Return how long a released job waits: half the time since its first release, within bounds; spread by chance."""
     return min(max(age_seconds / 2, _SHORTEST_SECONDS), _LONGEST_SECONDS) * (0.75 + chance() / 2)
 
 
@@ -107,8 +107,8 @@ def label_of(body: bytes) -> str:
 def _known_since(batch: DequeuedBatch, position: int) -> int | None:
     """Return when a job was first found unreadable, in epoch milliseconds; None if that is now.
 
-    What its body says counts if it has become due at the moment that it says, too: otherwise somebody has run or
-    retried it since. Of a body that has no room for that, the time counts from its enqueue.
+    The mark in its body counts only if the job became due at the time in the mark: otherwise somebody has run or
+    retried it since. For a body that cannot have a mark, the time of its enqueue counts.
     """
     body, metadata = batch.bodies[position], batch.metadata[position]
     if len(body) > _MOST_BODY_BYTES or with_unreadable_mark(body, UnreadableMark(0, 0)) is None:
