@@ -69,7 +69,7 @@ def run_worker(options: WorkerOptions) -> int:
 
 
 def _log_unknown_jobs(shared: Shared) -> None:
-    """Log which due jobs a burst has left in their queues."""
+    """Log which jobs a burst has left in their queues because their class is unknown."""
     for (queue, name), counts in sorted(shared.counters.counts(()).items()):
         if name and counts.endings[UNKNOWN]:
             log.warning(

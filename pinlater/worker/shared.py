@@ -67,7 +67,7 @@ class Shared:
         return self.claim_table.row(row_numbers[number])
 
     def has_row(self, pool: str, number: int) -> bool:
-        """Whether there is a row for a pool's process with that number; one without a row ends before it has jobs."""
+        """Whether there is a row for a pool's process with that number; a process without one ends before any job."""
         return number < len(self.row_numbers[pool])
 
     def rows(self, pool: str) -> Iterator[ClaimRow]:

@@ -172,7 +172,7 @@ class HeldJob(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HeldBatch:
-    """The jobs of one dequeue, without those that are gone or acked as succeeded."""
+    """The jobs of one batch, without those that are gone or acked as succeeded."""
 
     number: int
     claim: str

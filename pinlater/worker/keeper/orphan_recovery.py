@@ -209,7 +209,7 @@ def _crashed_attempt(
 
 
 def _undoing_first(ended: ProcessExit, job: HeldJob, client: KeeperClient, attempt: CrashedAttempt) -> CrashedAttempt:
-    """Let a job that is given up undo its sagas first, if it has any; otherwise return its end as it is."""
+    """Let a job that is given up undo its sagas first, if it has any; otherwise return ``attempt`` as it is."""
     if not attempt.is_final:
         return attempt
     _, body = client.lookup_job(attempt.descriptor)
@@ -223,7 +223,7 @@ def _undoing_first(ended: ProcessExit, job: HeldJob, client: KeeperClient, attem
 
 
 def _cancelled_job(ended: ProcessExit, batch: HeldBatch, job: HeldJob) -> CrashedAttempt:
-    """Return the end of a job that was asked to stop, and ran until its process died."""
+    """Return the last failure of a job that was asked to stop, and ran until its process died."""
     how = "cancelled, and did not stop in time" if ended.info.is_timeout else "cancelled"
     status = f"[{_where(ended)}] {how}: {_evidence(ended, job)}\n"
     log.warning("%s: %s", job.descriptor, status.strip())

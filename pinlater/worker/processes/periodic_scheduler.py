@@ -127,6 +127,6 @@ class PeriodicScheduler:
             self._clock.update(server_ms, sent)
 
     def reset(self) -> None:
-        """Enqueue the jobs again at the next opportunity: they are gone with their queue."""
+        """Enqueue the jobs again at the next opportunity: they were deleted with their queue."""
         if self._periodic_jobs:
             self._due_at = 0.0

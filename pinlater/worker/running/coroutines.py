@@ -53,7 +53,7 @@ class Coroutines:
             self._end_leftovers(runner.get_loop(), group)
 
     def _end_leftovers(self, loop: asyncio.AbstractEventLoop, group: TaskGroup) -> None:
-        leftovers = asyncio.all_tasks(loop).difference(self._deaf)  # later jobs do not wait for the deaf ones again
+        leftovers = asyncio.all_tasks(loop).difference(self._deaf)  # those that ignored it before are not waited for
         if leftovers:
             self._deaf.update(leftovers)
             loop.run_until_complete(cancel_all(leftovers))

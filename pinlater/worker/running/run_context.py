@@ -47,8 +47,8 @@ from pinlater.worker.session.pipeline import CALL_SECONDS
 from pinlater.worker.session.saver import Encode, FollowUps, Saver, Snapshot
 
 SPARE_ATTEMPTS = 3
-"""Extra attempts that the server is told of for a job with something to undo: as many as the deaths of its processes in
-a row that make a job poison."""
+"""Extra attempts that the server allows a job with something to undo: as many as the crashes in a row that make a job
+poison."""
 _RETRY_SECONDS = 1.0
 """Delay after a checkpoint that no server saved."""
 

@@ -117,7 +117,7 @@ class Runner:
         self._start_records: dict[tuple[type[Job], int], tuple[int, int, bool, JobOptions]] = {}
 
     def run(self, batch: DequeuedBatch, position: int, now_ns: int) -> Outcome | None:
-        """Run one job; return None if it succeeded.
+        """Run one job; return its outcome, or None for a success without a result.
 
         Args:
             batch: the job's batch.
@@ -140,7 +140,7 @@ class Runner:
         return outcome if tick is None else tick.after(outcome)
 
     def _resets_body(self, batch: DequeuedBatch, position: int) -> bool:
-        """Reset the body of an unreadable periodic job to its defaults; return whether it is one."""
+        """Replace what is unreadable in the body of a periodic job by defaults; return whether that was possible."""
         body = reset_body(self._codec, batch.queues[position], batch.bodies[position])
         if body is not None:
             batch.bodies[position] = body

@@ -1,4 +1,4 @@
-"""The jobs of one dequeue, from its reply to the confirmed ack of the last of them."""
+"""A batch of jobs of one dequeue, from its reply to the confirmed ack of the last of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_NUMBERS: dict[int, int] = {}
 
 
 class DequeuedBatch:
-    """Holds the jobs of one dequeue in the order in which they are to run.
+    """Holds jobs of one dequeue, in the order in which they are to run: all of them, or one in a team.
 
     Attributes:
         claim: the claim descriptor that all jobs share.

@@ -23,6 +23,7 @@ class QueueAcks:
         succeeded: jobs that succeeded.
         failed: jobs that failed, with their failures.
         returned: jobs to release; those that have run with their interruptions, the others with None.
+        refused_since: monotonic seconds since which a server has refused them; None: it has not.
     """
 
     def __init__(

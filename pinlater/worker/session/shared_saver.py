@@ -66,7 +66,7 @@ class SharedSaver(Saver):
     # The jobs' side
 
     def save(self, batch: DequeuedBatch, position: int, encode: Encode, patience_seconds: float) -> bool:
-        """Replace a job's body. Without patience, return at once; an error is raised by the job's next save.
+        """Replace a job's body. Without patience, return at once; an error is raised by a later save of the job.
 
         On an event loop, nothing waits during a drain: the interruption that follows carries the body once more.
         """
