@@ -45,7 +45,7 @@ _SHORTEST_POLL_SECONDS = 1.0
 HOLD_NS = 200_000_000
 """Fetched jobs that were not started after this time are released, for others to run."""
 _LONG_RUN_NS = 50_000_000
-"""Run times from this one on are sent to the server with the ack."""
+"""Acks of successes tell the server the run time if it was at least this long."""
 _STOP_SECONDS = 5.0
 """How long a stopping process tries to reach a server; the keeper recovers what is left."""
 _RETRY_SLACK_MS = 5

@@ -29,7 +29,7 @@ class Alarms:
     An exception is raised when the limited thread next runs Python code: a blocking call is not cut short.
 
     Args:
-        wake: makes the checking thread call ``check``. A limit may be raised anywhere in it.
+        wake: makes the checking thread call ``check``. A limit may be raised anywhere in ``wake``.
     """
 
     def __init__(self, wake: Callable[[], object]) -> None:
