@@ -88,11 +88,11 @@ _LATER = {
     "retrying": "pinlater.jobs.retrying",
     "timed": "pinlater.jobs.retrying",
 }
-"""Name -> where it is."""
+"""Name -> module that defines it."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name when it is first used: modules of job classes need no Thrift, servers and most commands no jobs."""
+    """Import a name on first use: modules of job classes need no Thrift, and servers and most commands no jobs."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_LATER[name]), name)

@@ -13,16 +13,16 @@ DURATION = "TIME"
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)", re.ASCII)
 _MOST_SECONDS = 1e11
-"""3,000 years: times until then can be written as dates."""
+"""About 3,000 years; a time that far ahead can still be written as a date."""
 _MOST = 1e9
-"""The highest number: as seconds 30 years, which the waits of all platforms can count."""
+"""Largest number accepted: as seconds, about 30 years, which waits on every platform can handle."""
 
 
 class NumberRange(click.FloatRange):
-    """A range of numbers without nan and without what no wait can count, such as inf; see ``click.FloatRange``."""
+    """A ``click.FloatRange`` that also refuses nan and numbers too large for a wait, such as inf."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the number of a text."""
+        """Return the value as a number."""
         number = super().convert(value, param, ctx)
         if not abs(number) <= _MOST:
             self.fail(f"{value!r} is not a number of at most {_MOST:.0f}.", param, ctx)
@@ -30,7 +30,7 @@ class NumberRange(click.FloatRange):
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds of a duration such as ``90``, ``15m``, ``2h`` or ``1d12h``.
+    """Return a duration such as ``90``, ``15m``, ``2h`` or ``1d12h`` in seconds.
 
     Raises:
         click.BadParameter: the text is not a duration.

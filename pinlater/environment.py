@@ -1,4 +1,4 @@
-"""The variables of the environment whose names begin with ``PINLATER_``: which of them nobody reads."""
+"""Find environment variables that begin with ``PINLATER_`` but that no program reads."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _READ = {
     "PINLATER_WEBHOOK",
     "PINLATER_WORKER_HEALTH",
 }
-"""Read by ``pinlater`` and ``pinlater-worker``; what the server reads is declared as its settings."""
+"""Read by ``pinlater`` and ``pinlater-worker``; those the server reads are declared as its settings."""
 
 _NOT_READ = {"PINLATER_WORKER", "PINLATER_WORKER_ARGS", "PINLATER_WORKER_MODULES"}
-"""Set by the worker for its processes, and read by systemd for our units."""
+"""Set by the worker for its processes, or read by systemd for our units."""
 
 _OF_TESTS = re.compile(r"PINLATER_(TEST|FIRE)_")
 _OF_A_CLUSTER = re.compile(r"PINLATER(_\w+)?_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_[A-Z]+(_\w+)?)", re.ASCII)
-"""Kubernetes and Docker set such variables for a service that is called pinlater; ``PINLATER_PORT`` is one, too."""
+"""Variables that Kubernetes and Docker set for a service named pinlater; they also set ``PINLATER_PORT``."""
 _MOST_NAMED = 5
 
 
 def unread_variables(environ: Mapping[str, str]) -> str:
-    """Return a sentence that names the variables which nobody reads, with the nearest known names; empty if none."""
+    """Return a sentence that names the variables that no program reads, with suggestions; empty if there are none."""
     ours = {name for name, value in environ.items() if name.startswith(_PREFIX) and not _is_of_others(name, value)}
     if not ours - _READ:
         return ""
@@ -49,7 +49,7 @@ def _is_of_others(name: str, value: str) -> bool:
 
 
 def _settings() -> set[str]:
-    """Return the variables of the server; imported only when there is something to look up."""
+    """Return the variables that the server reads; its settings are imported only when there is a name to look up."""
     from pinlater.server.config.settings import DECLARATIONS, IGNORED_KEYS
 
     keys = {key for declared in DECLARATIONS for key in (declared.key, *declared.aliases)} | IGNORED_KEYS

@@ -15,34 +15,34 @@
     │   │   ├── NotConnected         no server could be reached, so nothing was sent
     │   │   └── ServerStopping       the server is stopping, and has not carried out the call
     │   ├── CallTimeout              no reply came before the deadline
-    │   │   └── JobUnfinished        a job did not end in the time that somebody waited for it
+    │   │   └── JobUnfinished        a job did not end before a wait for it timed out
     │   └── ProtocolError            the server sent an invalid or unexpected message
     │       ├── CallUnsendable       the call is too large, or a value cannot be encoded
-    │       └── CallUnsupported      the server is of an older version, and does not know the call
+    │       └── CallUnsupported      the server is of an older version that does not know the call
     ├── JobError                     about a single job
     │   ├── Retry                    try again after the given time, instead of the class's backoff
     │   ├── Discard                  fail the job now, even if attempts remain
     │   ├── JobTimeout               the job has run longer than its timeout
     │   │   ├── JobStalled           it has made no progress for its stall_after
-    │   │   └── JobExpired           its give_up_after is over, even if attempts remain
+    │   │   └── JobExpired           its give_up_after has passed, even if attempts remain
     │   ├── StepTimeout              a step has run longer than its timeout
     │   ├── SagaUndone               the job has given up, and its sagas are undone
     │   ├── UndoFailed               a step of a saga cannot be undone
-    │   ├── StepMismatch             the code calls a step otherwise than it was recorded
-    │   ├── WaitTimeout              what the job waits for has not come in time
+    │   ├── StepMismatch             the code calls a step differently than was recorded
+    │   ├── WaitTimeout              what the job waits for did not come in time
     │   │   ├── EventTimeout         an event
     │   │   └── JoinTimeout          the end of the jobs that it has called
     │   ├── EventInvalid             the value of an event does not fit its type
     │   ├── BodyInvalid              the body does not decode into a known job class
     │   ├── BodyTooLarge             the body is larger than allowed
-    │   ├── ResultInvalid            what a job returned does not fit the result type of its class
-    │   ├── ResultTooLarge           what a job returned is larger than its class allows
+    │   ├── ResultInvalid            the result of a job does not fit the result type of its class
+    │   ├── ResultTooLarge           the result of a job is larger than its class allows
     │   └── JobFailed                a job whose result somebody waits for has failed for good
     │       ├── JobWasCancelled      it was cancelled
     │       └── JobGone              it was deleted, or is unknown
     └── ConfigError                  a setting, file or option is wrong; programs exit with 78
 
-    JobInterrupted(BaseException)    the running job is asked to stop here, as by a drain
+    JobInterrupted(BaseException)    the running job is asked to stop here, for example by a drain
     ├── JobSleeps                    the job asked to continue later
     ├── JobCancelled                 the job was cancelled
     └── ClaimLost                    the job is no longer claimed by this worker
@@ -57,7 +57,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from pinlater.service_errors import (  # noqa: F401 - all errors are found here
+from pinlater.service_errors import (  # noqa: F401 - users import all errors from here
     SERVICE_ERRORS,
     ClientError,
     ContinuationInvalid,
@@ -120,7 +120,7 @@ class CallTimeout(CallError):
 
 
 class JobUnfinished(CallTimeout):
-    """A job did not end in the time that somebody waited for it; it is not changed."""
+    """A job did not end before a wait for it timed out; the job itself is not affected."""
 
 
 class ProtocolError(CallError):
@@ -132,7 +132,7 @@ class CallUnsendable(ProtocolError):
 
 
 class CallUnsupported(ProtocolError):
-    """The server does not know the call: it is of an older version, or of the original. Upgrade the servers first."""
+    """The server does not know the call: it is an older version, or the original service. Upgrade the servers first."""
 
 
 class JobError(PinLaterError):
@@ -140,14 +140,14 @@ class JobError(PinLaterError):
 
 
 class Retry(JobError):
-    """Raised by a job: this attempt failed, try again ``after`` seconds instead of the backoff's delay.
+    """Raised by a job: this attempt failed; try again after ``after`` seconds instead of the backoff's delay.
 
     Args:
         after: seconds until the next attempt; None uses the class's backoff.
         reason: text for the job's status.
 
     Raises:
-        TypeError: ``after`` is not a number, such as a reason given in its place.
+        TypeError: ``after`` is a text, such as a reason given in its place.
         ValueError: ``after`` is negative.
     """
 
@@ -164,11 +164,11 @@ class Retry(JobError):
 
 
 class Discard(JobError):
-    """Raised by a job: fail it now; it becomes FAILED even if attempts remain."""
+    """Raised by a job to fail at once: it becomes FAILED even if attempts remain."""
 
 
 class JobTimeout(JobError):
-    """Raised in a job that runs longer than its ``timeout``: the attempt fails, unless the job catches it.
+    """Raised in a job that runs longer than its ``timeout``: the attempt fails unless the job catches the exception.
 
     A waiting coroutine gets ``asyncio.CancelledError`` instead, as with ``asyncio.timeout``; its attempt still fails
     with ``JobTimeout``.
@@ -176,48 +176,48 @@ class JobTimeout(JobError):
 
 
 class JobStalled(JobTimeout):
-    """Raised in a job that makes no progress for its ``stall_after``; otherwise as ``JobTimeout``."""
+    """Raised in a job that makes no progress for ``stall_after`` seconds; otherwise like ``JobTimeout``."""
 
 
 class JobExpired(JobTimeout):
-    """Raised in a job that still runs when its ``give_up_after`` is over: it fails finally unless it catches this."""
+    """Raised in a job that still runs when ``give_up_after`` has passed: it fails for good unless it catches this."""
 
 
 class StepTimeout(JobError):
-    """Raised in a step that runs longer than its ``timeout``: the step has failed, and may be retried; see ``timed``.
+    """Raised in a step that runs longer than its ``timeout``: the step has failed and may be retried; see ``timed``.
 
     Attributes:
-        step: what the step is kept under; empty while the exception is within it.
+        step: key under which the step is recorded; empty until the exception has left the step.
     """
 
     step = ""
 
 
 class SagaUndone(JobError):
-    """Raised in a job that has given up, when it comes to its first unfinished step: its sagas are undone now."""
+    """Raised in a job that was given up, at the first step that had not finished: its sagas are undone next."""
 
 
 class UndoFailed(JobError):
-    """A step of a saga cannot be undone; it is tried again as long as there are attempts."""
+    """Undoing a step of a saga failed; it is tried again as long as attempts remain."""
 
 
 class StepMismatch(JobError):
-    """The code that runs now does not fit what a step has recorded: its call is another one, or its result's type.
+    """The running code does not match what was recorded for a step: its call has changed, or the type of its result.
 
-    In a worker the job waits, without spending attempts, for code that fits; see ``JobContext.step``.
+    In a worker the job waits, without spending attempts, for code that matches; see ``JobContext.step``.
     """
 
 
 class WaitTimeout(JobError):
-    """Raised in a job that waits with a ``timeout`` whose time is over."""
+    """Raised in a job whose wait has reached its ``timeout``."""
 
 
 class EventTimeout(WaitTimeout):
-    """No event came in time; one that comes later is for the job's next ``wait_for``."""
+    """No event came in time; one that comes later goes to the job's next ``wait_for``."""
 
 
 class JoinTimeout(WaitTimeout):
-    """Not all called jobs have ended in time; they go on, and nobody gets their results."""
+    """Not all called jobs ended in time; the others keep running, but their results are not delivered."""
 
 
 class EventInvalid(JobError):
@@ -233,11 +233,11 @@ class BodyTooLarge(JobError):
 
 
 class ResultInvalid(JobError):
-    """What a job returned does not fit the result type of its class, or cannot be read as one."""
+    """The result of a job does not fit the result type of its class, or cannot be decoded as that type."""
 
 
 class ResultTooLarge(JobError):
-    """What a job returned is larger than its class allows; the attempt fails, and the job is given up."""
+    """The result of a job is larger than its class allows; the attempt fails, and the job is given up."""
 
 
 class JobFailed(JobError):
@@ -245,9 +245,9 @@ class JobFailed(JobError):
 
     Args:
         message: the text of the error.
-        descriptor: of the job; empty if it is not known.
+        descriptor: descriptor of the job; empty if not known.
         status: its custom status, or the end of it.
-        failed_attempts: its failed attempts as far as known, the oldest first; see ``JobInfo.failed_attempts``.
+        failed_attempts: its known failed attempts, the oldest first; see ``JobInfo.failed_attempts``.
     """
 
     def __init__(
@@ -274,8 +274,8 @@ class ConfigError(PinLaterError):
 class JobInterrupted(BaseException):
     """Asks the running job to stop here; it continues later from its checkpoint, and no attempt is spent.
 
-    Not an ``Exception``, so that a job's own ``except Exception`` does not catch it. If the job catches it all the
-    same, it goes back as it was when interrupted, and each later call of the context raises the interruption again.
+    Not an ``Exception``, so that a job's own ``except Exception`` does not catch it. If the job catches it anyway, it
+    goes back as it was when interrupted, and each later call of the context raises the interruption again.
 
     Attributes:
         was_swallowed: whether the job caught it and returned, or raised something else.
@@ -285,11 +285,11 @@ class JobInterrupted(BaseException):
 
     @property
     def weight(self) -> float:
-        """Decides between several interruptions: the largest weight wins."""
+        """Which of several interruptions wins: the one with the largest weight."""
         return 0.0
 
     def again(self) -> JobInterrupted:
-        """Return an equal interruption, to be raised again in a job that has caught this one."""
+        """Return a copy, to raise again in a job that has caught this interruption."""
         return JobInterrupted(*self.args)
 
 
@@ -297,7 +297,7 @@ class JobSleeps(JobInterrupted):
     """Raised by the context's sleeps and by retried steps: the job continues later, and no attempt is spent.
 
     Args:
-        until_ms: when it continues at the earliest, epoch milliseconds.
+        until_ms: earliest time at which it continues, epoch milliseconds.
     """
 
     def __init__(self, until_ms: int) -> None:
@@ -310,7 +310,7 @@ class JobSleeps(JobInterrupted):
         return float(self.until_ms)
 
     def again(self) -> JobSleeps:
-        """Return an equal interruption."""
+        """Return a copy."""
         return JobSleeps(self.until_ms)
 
 
@@ -327,7 +327,7 @@ class JobCancelled(JobInterrupted):
         return sys.float_info.max
 
     def again(self) -> JobCancelled:
-        """Return an equal interruption."""
+        """Return a copy."""
         return JobCancelled(*self.args)
 
 
@@ -344,14 +344,14 @@ class ClaimLost(JobInterrupted):
         return math.inf
 
     def again(self) -> ClaimLost:
-        """Return an equal interruption."""
+        """Return a copy."""
         return ClaimLost(*self.args)
 
 
 def interruption_in(error: BaseException) -> JobInterrupted | None:
-    """Return the interruption that ``error`` is, or the heaviest of a group that consists only of interruptions.
+    """Return ``error`` if it is an interruption, or the heaviest one of a group that contains only interruptions.
 
-    Such groups come from task groups. Return None for anything else.
+    Such groups come from task groups. Return None for any other error.
     """
     if isinstance(error, JobInterrupted):
         return error

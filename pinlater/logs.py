@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 MOST_MESSAGE_CHARACTERS = 8_000
-"""Longest message of a JSON line: log collectors cut or drop longer lines, and a cut object is not valid JSON."""
+"""Longest message in a JSON line: log collectors cut or drop long lines, and a cut object is not valid JSON."""
 MOST_TRACEBACK_CHARACTERS = 16_000
 _MOST_FIELD_CHARACTERS = 500
 _STDERR = 2
@@ -24,9 +24,9 @@ def configure_logging(
     """Log everything to standard error.
 
     Args:
-        level: lowest to log, such as ``INFO``.
+        level: lowest level to log, such as ``INFO``.
         formatter: formats the records.
-        new_handler: creates the handler of a stream.
+        new_handler: creates the handler for a stream.
     """
     handler = new_handler(_own_stderr())
     handler.setFormatter(formatter)
@@ -39,7 +39,7 @@ def report_startup_error(program: str, text: str, *, as_json: bool | None = None
     Args:
         program: name of the program.
         text: the reason, in one or more lines.
-        as_json: write a JSON line; None: if this process logs JSON.
+        as_json: whether to write a JSON line; None: only if this process logs JSON.
     """
     if as_json is None:
         as_json = any(isinstance(handler.formatter, JsonFormatter) for handler in logging.getLogger().handlers)
@@ -64,7 +64,7 @@ class UtcFormatter(logging.Formatter):
 
 
 class JsonFormatter(UtcFormatter):
-    """Formats a record as a JSON object in ASCII: time, level, logger, message, process, and a traceback if any.
+    """Formats a record as an ASCII JSON object: time, level, logger, message, process, and a traceback if any.
 
     The line is always valid and of bounded length: longer text is cut and marked, text that UTF-8 cannot encode is
     escaped, and arguments that do not fit their message are reported beside it.
@@ -100,7 +100,7 @@ class JsonFormatter(UtcFormatter):
 
 
 def utc_text(epoch_seconds: float) -> str:
-    """Format a time as in all our programs: ISO 8601, UTC, milliseconds: ``2026-01-31T09:05:00.123Z``.
+    """Format a time as all our programs do: ISO 8601 in UTC with milliseconds, such as ``2026-01-31T09:05:00.123Z``.
 
     Raises:
         ValueError, OverflowError, OSError: it is outside the range of dates.

@@ -1,4 +1,4 @@
-"""Errors that a server answers with, and the root of all errors; ``pinlater.errors`` has them all.
+"""Errors that a server answers with, and the root of all errors; ``pinlater.errors`` has the complete tree.
 
 The codes are those of the wire contract's ``ErrorCode``.
 """
@@ -10,15 +10,15 @@ from typing import ClassVar
 
 
 class PinLaterError(Exception):
-    """Root of all errors of this package, ``JobInterrupted`` and ``JobSleeps`` excepted."""
+    """Root of all errors of this package except ``JobInterrupted`` and its subclasses."""
 
 
 class ServiceError(PinLaterError):
     """The server understood the call and refused it.
 
     Attributes:
-        code: number of the ``ErrorCode`` of the wire contract.
-        code_name: its name, such as ``QUEUE_NOT_FOUND``.
+        code: number in the wire contract's ``ErrorCode``.
+        code_name: its name there, such as ``QUEUE_NOT_FOUND``.
     """
 
     code: ClassVar[int] = 500
@@ -44,7 +44,7 @@ class PasswordInvalid(ClientError):
 
 
 class QueueNameInvalid(ClientError):
-    """A queue name has other characters than letters, digits and underscores."""
+    """A queue name has characters other than letters, digits and underscores."""
 
     code = 410
     code_name = "QUEUE_NAME_INVALID"
@@ -86,14 +86,14 @@ class EnqueueRejected(ClientError):
 
 
 class StaleClaims(ClientError):
-    """Some jobs of a checkpoint are no longer held under its claim, or are asked to stop; those held were changed.
+    """Some jobs of a checkpoint are no longer held under its claim, or are asked to stop; jobs still held were changed.
 
     Raised only if the request asks for it (``tellStale``).
 
     Args:
         message: the text of the error.
-        job_descriptors: of the jobs that are no longer held.
-        cancelled: descriptors of the jobs that are held, and asked to stop.
+        job_descriptors: descriptors of the jobs that are no longer held.
+        cancelled: descriptors of the jobs that are held but asked to stop.
     """
 
     code = 440
@@ -106,15 +106,15 @@ class StaleClaims(ClientError):
 
 
 class ServerError(ServiceError):
-    """The service has failed; the same call may succeed later."""
+    """The service failed; the same call may succeed later."""
 
 
 class UnknownError(ServerError):
-    """An error without a code of its own; the message describes it."""
+    """An error that has no code of its own; the message describes it."""
 
 
 class NoHealthyShards(ServerError):
-    """No shard of the store can take the call now."""
+    """No shard of the store can handle the call now."""
 
     code = 501
     code_name = "NO_HEALTHY_SHARDS"
@@ -153,10 +153,10 @@ def service_error(
     """Create the exception of an error code; an unknown code becomes ``UnknownError``.
 
     Args:
-        code: of the wire.
+        code: error code from the wire.
         message: the text of the error.
-        job_descriptors: of the jobs that ``StaleClaims`` names.
-        cancelled: of the jobs that it names as cancelled.
+        job_descriptors: for ``StaleClaims``, descriptors of the jobs that are no longer held.
+        cancelled: for ``StaleClaims``, descriptors of the jobs that are asked to stop.
     """
     if code == StaleClaims.code:
         return StaleClaims(message, job_descriptors, cancelled)

@@ -1,11 +1,11 @@
 """OpenTelemetry spans of enqueues and runs, in one trace. Needs ``pinlater[otel]``.
 
-Give the worker the middleware. A module of yours, or ``opentelemetry-instrument``, sets up the SDK::
+Pass the middleware to the worker. One of your modules, or ``opentelemetry-instrument``, sets up the SDK::
 
     pinlater-worker my_jobs --middleware pinlater.tracing:traced
 
-With ``tracing=True`` the client makes a span of each ``enqueue`` and ``enqueue_many``, and stores its context in the
-bodies of the jobs::
+With ``tracing=True`` the client creates a span for each ``enqueue`` and ``enqueue_many`` and stores the span's context
+in the bodies of the jobs::
 
     with Client(tracing=True) as client, tracer.start_as_current_span("sign up"):
         client.enqueue(SendWelcomeEmail(user_id=42))
@@ -13,7 +13,7 @@ bodies of the jobs::
 The context stays with the job through its attempts, sleeps and interruptions: each run is a child span of the enqueue.
 A job that the run enqueues, with ``context.enqueue`` or a tracing client, is a child of the run's span. Without the
 middleware in the worker, follow-up jobs inherit the context of their parent job. A rescheduled run, such as each run of
-a periodic job, begins a new trace with a link to the previous run. Bodies of ``RawJob`` are not changed.
+a periodic job, starts a new trace with a link to the previous run. Bodies of ``RawJob`` are not changed.
 
 Attributes follow the semantic conventions for messaging, with ``pinlater.job.class``, ``pinlater.job.attempt`` and
 ``pinlater.job.attempts_allowed`` added. A failure, ``Retry`` or ``Discard`` sets the status ERROR; an interruption or a
@@ -71,10 +71,11 @@ def traced(job: Job, context: JobContext) -> Iterator[None]:
 class SendSpan(EnqueueTrace):
     """Span of one enqueue, of kind PRODUCER; its context is stored with the jobs.
 
-    It does not become the current span: what happens meanwhile, such as in a generator of jobs, is not part of it.
+    It does not become the current span, so spans that start in the meantime, for example in a generator of jobs, are
+    not its children.
 
     Args:
-        queue: queue of the jobs; None if they may go to several.
+        queue: queue of the jobs; None if they may go to several queues.
         parent: context of the parent span; None for the current one.
     """
 
@@ -95,7 +96,7 @@ class SendSpan(EnqueueTrace):
 
     @property
     def trace(self) -> Mapping[str, str]:
-        """Context of the span, as a carrier."""
+        """Context of the span as a carrier."""
         return _carrier(self._span)
 
     def __enter__(self) -> Self:
@@ -107,7 +108,7 @@ class SendSpan(EnqueueTrace):
         self._span.end()
 
     def record_stored(self, queues: Collection[str], jobs: int, descriptor: str = "") -> None:
-        """Set the attributes of the stored jobs: the id of a single job, the number of several."""
+        """Set the attributes for the stored jobs: the descriptor of a single job, or the number of jobs."""
         if descriptor:
             self._span.set_attribute("messaging.message.id", descriptor)
         else:
@@ -127,7 +128,7 @@ class _RunSpan(RunTrace):
         return _carrier(self._span)
 
     def trace_enqueue(self, queue: str) -> EnqueueTrace:
-        """Start the span of a follow-up job's enqueue, even in a thread of the job that has no current span."""
+        """Start the span of a follow-up job's enqueue, even in a thread of the job without a current span."""
         current = trace.get_current_span()
         is_within = current.get_span_context().trace_id == self._span.get_span_context().trace_id
         return SendSpan(queue, trace.set_span_in_context(current if is_within else self._span))
@@ -138,7 +139,7 @@ def _tracer() -> trace.Tracer:
 
 
 def _carrier(span: trace.Span) -> dict[str, str]:
-    """Return the context of a span as a carrier: ``traceparent``, and what other propagators add."""
+    """Return the context of a span as a carrier: ``traceparent``, and whatever other propagators add."""
     carrier: dict[str, str] = {}
     propagate.inject(carrier, trace.set_span_in_context(span))
     return carrier
