@@ -1,4 +1,4 @@
-"""Thrift: the IDL, frames, and safe encoding and decoding. Nothing else imports thriftpy2."""
+"""Thrift: the IDL, frames, and safe encoding and decoding. No other package imports thriftpy2."""
 
 from pinlater.protocol.deferred import defer_package
 

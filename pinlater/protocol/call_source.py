@@ -1,4 +1,4 @@
-"""In whose name calls are made."""
+"""The source of calls: the name of the program that makes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pinlater.protocol.messages import RequestContext
 
 @functools.cache
 def default_source() -> str:
-    """Return ``<program>:<host>:<pid>``, which tells a process's claims from those of all others."""
+    """Return ``<program>:<host>:<pid>``, which distinguishes the claims of a process from all others."""
     path = Path(sys.argv[0]) if sys.argv and sys.argv[0] else Path("python")
     program = path.parent.name if path.name == "__main__.py" else path.name  # python -m package
     return f"{program}:{socket.gethostname()}:{os.getpid()}"
@@ -25,11 +25,11 @@ if hasattr(os, "register_at_fork"):
 
 
 class CallSource:
-    """In whose name calls are built.
+    """Builds the request contexts of the calls of one source.
 
     Args:
-        source: who calls; None is this process, also after a fork.
-        is_plain: its calls have no idempotency keys, and it does not understand the message of a server that stops.
+        source: name of the caller; None: that of this process, also after a fork.
+        is_plain: whether its calls have no idempotency keys and do not ask for the stopping notice.
     """
 
     def __init__(self, source: str | None = None, *, is_plain: bool = False) -> None:
@@ -39,11 +39,11 @@ class CallSource:
 
     @property
     def source(self) -> str:
-        """Who calls."""
+        """Name of the caller."""
         return self._source or default_source()
 
     def context(self, *, has_key: bool) -> RequestContext:
-        """Return what a call says of whom it comes from; those without a key share one."""
+        """Return the context of a call; calls without an idempotency key may share one."""
         if has_key and self._hears_stopping:
             return self.new_context(new_key())
         return self._context or self.new_context()
@@ -51,5 +51,5 @@ class CallSource:
     def new_context(
         self, key: bytes | None = None, is_repeat: bool | None = None, keep_ms: int | None = None
     ) -> RequestContext:
-        """Return what one call says of whom it comes from."""
+        """Return a new context for one call."""
         return RequestContext(self.source, "", key, is_repeat, keep_ms, self._hears_stopping)

@@ -40,7 +40,7 @@ PROTOCOL_ERROR = TApplicationException.PROTOCOL_ERROR
 _MAX_KEPT_BUFFER = 1 << 20
 
 MANY_ELEMENTS = 1000
-"""Elements of a call; fewer are decoded within a millisecond and a megabyte."""
+"""Number of elements of a call; fewer are decoded within a millisecond, into less than a megabyte."""
 
 _QUICK_CHECK_BYTES = 16 * 1024
 """Size of a message that ``guard`` checks in about the same time."""
@@ -175,7 +175,7 @@ class Codec:
     # Decoding
 
     def decode_struct(self, kind: type[_T], data: bytes) -> _T:
-        """Decode a struct of ``encode_struct``, perhaps of a newer version; it is trusted like the store.
+        """Decode a struct that ``encode_struct`` of this or a newer version wrote; it is trusted like the store.
 
         Raises:
             MalformedMessage: it is not such a struct.
@@ -195,12 +195,12 @@ class Codec:
         Args:
             frame: payload of the call.
             quick_only: refuse calls that take more than milliseconds to decode.
-            head: how the enqueues of the connection begin, to be recognized and remembered.
+            head: recognizes and remembers the beginning of the connection's enqueues.
 
         Raises:
             CallTooLarge: it has too many elements; the connection can go on.
             MalformedMessage: the connection must be closed.
-            TakesLong: it is not quickly decoded.
+            SlowToDecode: it cannot be decoded quickly; only with ``quick_only``.
         """
         if head is not None and (call := self._recognized(frame, head)) is not None:
             return call
@@ -220,7 +220,7 @@ class Codec:
         return DecodedCall(method, sequence_id, arguments)
 
     def _recognized(self, frame: bytes, head: EnqueueHead) -> DecodedCall | None:
-        """Decode an enqueue that begins as remembered; return None for any other, and for one that is not as usual."""
+        """Decode an enqueue with the remembered beginning; return None for other calls, and if the rest is unusual."""
         found = head.recognize(frame)
         if found is None or not 0 <= found.jobs <= MANY_ELEMENTS:
             return None
@@ -253,7 +253,7 @@ class Codec:
             ServiceError: the declared exception, as the class of its code.
             CallUnsupported: the server does not know the call.
             ProtocolError: the server answered with another Thrift-level exception.
-            MalformedMessage: the reply is damaged or of another call; the connection must be closed.
+            MalformedMessage: the reply is damaged or belongs to another call; the connection must be closed.
         """
         if method == ENQUEUE and (descriptor := decode_descriptor(frame, sequence_id)) is not None:
             return PinLaterEnqueueResponse([descriptor])

@@ -1,7 +1,7 @@
-"""Packages of others whose own code runs only when it is needed, so that importing one module of theirs is cheap.
+"""Defer the code of third-party packages until it is needed, so that importing one of their modules is cheap.
 
-``import thriftpy2.thrift`` first runs the code of the package ``thriftpy2``. It loads a parser of Thrift files, and
-with that an HTTP client and the modules for e-mail: several times what encoding and decoding take.
+``import thriftpy2.thrift`` first runs the code of the package ``thriftpy2``. That loads a parser of Thrift files, and
+with it an HTTP client and the e-mail modules: several times as much as encoding and decoding need.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Any
 
 
 def defer_package(name: str) -> None:
-    """Let a package's own code wait until somebody asks for a name that it defines.
+    """Put off running a package's own code until a name that it defines is used.
 
-    Modules in the package can be imported at once. To others who import the package it looks as always.
+    Modules in the package can be imported at once. Other importers of the package notice no difference.
 
     Args:
-        name: of a package; that of its parent, if it has one, is imported or deferred already. One that is imported
-            already stays as it is.
+        name: name of the package; its parent, if any, must be imported or deferred already. A package that is
+            imported already is left as it is.
     """
     if name in sys.modules:
         return
     spec = find_spec(name)
     if spec is None or spec.loader is None:
-        return  # whoever imports it hears of that
+        return  # importing it raises the error
     package, loader = module_from_spec(spec), spec.loader
-    lock = RLock()  # another thread waits until the code has run; the code itself may ask for names that are missing
+    lock = RLock()  # other threads wait until the code has run; the code itself may look up missing names
     is_begun = False
 
     def find(attribute: str) -> Any:

@@ -1,8 +1,8 @@
-"""Recognize the beginning of a connection's enqueues, which differ in few bytes: it need not be decoded again.
+"""Recognize the beginning of a connection's enqueues, which differ in few bytes, instead of decoding it each time.
 
-A producer sends the same source and the same queue with each call. Its calls differ up to the first job in the sequence
-id, the idempotency key and the number of jobs. All other bytes are compared with those of an earlier call that was
-decoded in full; a call that differs in any of them is decoded in full, too.
+A producer sends the same source and the same queue with each call. Up to the first job, its calls differ only in the
+sequence id, the idempotency key and the number of jobs. All other bytes are compared with those of an earlier call that
+was decoded in full; a call that differs in any of them is decoded in full as well.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pinlater.protocol.messages import PinLaterEnqueueRequest, RequestContext
 METHOD = "enqueueJobs"
 
 _MAX_BYTES = 1024
-"""Longest beginning that is remembered."""
+"""Longest beginning to remember."""
 
 _MAX_TRIES = 8
-"""Beginnings that are remembered in vain: a client that changes each of its calls would only cost time."""
+"""How many beginnings to remember without recognizing one: with a client that varies its calls, it only costs time."""
 
 _NUMBER_BYTES = 4
 _KEY_BYTES = 16
@@ -31,14 +31,14 @@ _KEY_FIELD = bytes((TType.STRING, 0, 100, 0, 0, 0, _KEY_BYTES))
 
 
 class RecognizedEnqueue(NamedTuple):
-    """What stands before the jobs of an enqueue.
+    """The part of an enqueue before its jobs.
 
     Attributes:
-        sequence_id: of the call.
-        context: of the call.
+        sequence_id: sequence id of the call.
+        context: context of the call.
         queue: name of the queue.
-        jobs: how many there are; not checked.
-        position: of the first job in the frame.
+        jobs: number of jobs as sent; not checked.
+        position: where the first job begins in the frame.
     """
 
     sequence_id: int
@@ -49,7 +49,7 @@ class RecognizedEnqueue(NamedTuple):
 
 
 class EnqueueHead:
-    """The beginning of the enqueues of one connection, once two in a row had the same source and queue."""
+    """The beginning of one connection's enqueues, known once two in a row had the same source and queue."""
 
     __slots__ = ("_fields", "_fixed", "_last", "_layout", "_queue", "_tries")
 
@@ -62,7 +62,7 @@ class EnqueueHead:
         self._tries = 0
 
     def recognize(self, frame: bytes) -> RecognizedEnqueue | None:
-        """Return what stands before the jobs, if the frame begins like the enqueue that is remembered."""
+        """Return the part before the jobs if the frame begins like the remembered enqueue; otherwise None."""
         layout = self._layout
         if layout is None or len(frame) <= layout.size:
             return None
@@ -75,7 +75,7 @@ class EnqueueHead:
         return RecognizedEnqueue(sequence_id, context, self._queue, jobs, layout.size)
 
     def learn(self, frame: bytes, arguments: Any, encode: Callable[[Any], bytes]) -> None:
-        """Remember how an enqueue begins that was decoded in full.
+        """Remember the beginning of an enqueue that was decoded in full.
 
         Args:
             frame: the call.
@@ -95,7 +95,7 @@ class EnqueueHead:
         self._remember(frame, context, queue, encode)
 
     def _remember(self, frame: bytes, context: RequestContext, queue: str, encode: Callable[[Any], bytes]) -> None:
-        """Build the beginning as we would encode it, and keep it if the client has encoded it in the same way."""
+        """Encode the beginning ourselves, and remember it if the client has encoded it in the same way."""
         key, rest = context.idempotencyKey, (context.isRepeat, context.keepResultMillis, context.hearsStopping)
         if key is not None and len(key) != _KEY_BYTES:
             return

@@ -11,7 +11,7 @@ from pinlater.protocol.enqueue_head import METHOD
 _VERSION = b"\x80\x01\0"
 _MESSAGE = _VERSION + struct.pack(f">Bi{len(METHOD)}s", TMessageType.REPLY, len(METHOD), METHOD.encode())
 _LIST = struct.pack(">BhBhBi", TType.STRUCT, 0, TType.LIST, 1, TType.STRING, 1)
-"""Field 0 of the result is the response, its field 1 the list, of one text."""
+"""Field 0 of the result is the response; its field 1 is the list, with one string."""
 
 _END = b"\0\0"
 _START = struct.Struct(f">i{len(_MESSAGE)}si{len(_LIST)}si")
@@ -28,7 +28,7 @@ def encode_descriptor(sequence_id: int, descriptor: str) -> bytes:
 
 
 def decode_descriptor(payload: bytes, sequence_id: int) -> str | None:
-    """Decode the reply to an enqueue of one job; return None if it is another reply, or damaged, for the codec."""
+    """Decode the reply to an enqueue of one job; return None for any other or damaged reply: the codec decodes that."""
     size = len(payload) - _OTHER_BYTES
     if size < 0:
         return None

@@ -13,7 +13,7 @@ class FrameTooLarge(ValueError):
 
 
 def with_header(payload: bytes) -> bytes:
-    """Prefix a payload with its length: return one frame."""
+    """Return a payload as a frame, with its length in front."""
     return len(payload).to_bytes(HEADER_BYTES, "big") + payload
 
 

@@ -1,8 +1,8 @@
-"""Check that a Thrift message can be decoded safely, before messages that the fast reader does not take are decoded.
+"""Check that a Thrift message is safe to decode, if the fast reader does not handle it.
 
 thriftpy2's decoder trusts the element count of a container. If elements take space, it stops at the end of the frame.
-Elements without a size (void, stop, unknown types) let a message of sixty bytes keep it busy for minutes, and millions
-of one-byte structs exhaust the memory. So a message with anything unexpected is checked here first.
+But elements without a size (void, stop, unknown types) let a message of sixty bytes keep it busy for minutes, and
+millions of one-byte structs exhaust the memory. So a message with anything unexpected is checked here first.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ MAX_DEPTH = 64
 """Levels of structs and containers, as in Apache Thrift and thriftpy2."""
 
 MAX_ELEMENTS = 250_000
-"""Limit of the elements of all containers of a message together: this many structs still fit in memory."""
+"""Maximum number of elements in all containers of a message together; this many structs still fit into memory."""
 
 _FIXED_WIDTHS = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8}
 _STRING, _STRUCT, _MAP, _SET, _LIST = 11, 12, 13, 14, 15

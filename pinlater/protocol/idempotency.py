@@ -1,4 +1,4 @@
-"""Keys by which a server knows a call again that is sent twice, because its answer did not come."""
+"""Idempotency keys: by them a server recognizes a call that is sent again because its answer was lost."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _TIME_BYTES, _RANDOM_BYTES = 6, 10
 
 
 def new_key() -> bytes:
-    """Return a key that no other call has; the time comes first, so that neighbours in time are those in a store."""
+    """Return a unique key; the time comes first, so that keys made at about the same time are close in a store."""
     return int(time.time() * 1000).to_bytes(_TIME_BYTES, "big") + os.urandom(_RANDOM_BYTES)
 
 
 def may_have_been_carried_out(arguments: Any) -> None:
-    """Let a call that has a key say so when it is sent again; ``arguments`` is its argument struct."""
+    """Mark a call with a key as a repeat before it is sent again; ``arguments`` is its argument struct."""
     if arguments.context.idempotencyKey is not None:
         arguments.context.isRepeat = True

@@ -1,4 +1,4 @@
-"""What programs of ours send and clients do not offer: calls whose structs exist already, and additions to others."""
+"""Calls that our programs make and clients do not offer: calls with ready-made structs, and variations of others."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 
 def _all_acks_fenced(arguments: Any) -> bool:
-    """Tell whether a repeated failure cannot hit the job's next attempt, since it has a claim. Success is final."""
+    """Tell whether all failures carry a claim, so that a repeat cannot hit a job's next attempt. Success is final."""
     return all(ack.claimDescriptor for ack in arguments.request.jobsFailed or ())
 
 
 class InternalCalls(CallSource):
-    """Builds calls from structs, for those who make many of them; ``Calls`` builds them from records."""
+    """Builds calls from structs, for callers that make many; ``Calls`` builds them from records."""
 
-    # Repeated also by servers that keep no results: twice is better than never, for delivery is at least once.
+    # Repeated even with servers that keep no results: delivery is at least once, so twice is better than never.
     @operation("enqueueJobs", job_conversion.descriptors, has_key=True)
     def enqueue_structs(self, queue: str, jobs: list[messages.PinLaterJob]) -> Arguments:
         """Store new jobs, and return their descriptors."""
@@ -35,9 +35,9 @@ class InternalCalls(CallSource):
     def enqueue_once(
         self, queue: str, jobs: list[messages.PinLaterJob], key: bytes, *, is_repeat: bool, keep_result_ms: int
     ) -> Call[list[str]]:
-        """Build an enqueue that a server knows again by a key which outlives this process.
+        """Build an enqueue with a given idempotency key, which may outlive this process.
 
-        Under a key, the jobs always have to be the same.
+        A key must always be used with the same jobs.
         """
         call = self.enqueue_structs(queue, jobs)
         call.arguments.context = self.new_context(key, is_repeat, keep_result_ms)
@@ -45,32 +45,32 @@ class InternalCalls(CallSource):
 
     @operation("ackDequeuedJobs", nothing, repeatable=_all_acks_fenced)
     def ack_structs(self, acks: messages.PinLaterJobAckRequest) -> Arguments:
-        """End attempts of claimed jobs, with success or failure."""
+        """End attempts of claimed jobs with success or failure."""
         return (acks,)
 
     @addition("checkpointAndKeep", nothing, repeatable=all_checkpoints_fenced)
     def checkpoint_and_keep(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Arguments:
-        """Checkpoint claimed jobs that keep messages with it; servers that cannot keep them lack the call."""
+        """Checkpoint claimed jobs and store messages with them; servers that cannot do that do not know the call."""
         return (messages.PinLaterCheckpointJobsRequest(queue, list(map(checkpoint_struct, checkpoints))),)
 
     @addition("keepsResults", nothing)
     def keeps_results(self) -> Arguments:
-        """Tell that the server keeps the results of calls with a key; servers that do not lack the call."""
+        """Do nothing; a server that knows this call keeps the results of calls with an idempotency key."""
         return ()
 
 
 def with_acks(dequeue: Call[T], acks: messages.PinLaterJobAckRequest | None) -> Call[T]:
-    """Let a dequeue carry acks."""
+    """Attach acks to a dequeue."""
     dequeue.arguments.request.jobAckRequest = acks
     return dequeue
 
 
 def with_stale_claims(checkpoint: Call[None]) -> Call[None]:
-    """Let a checkpoint be answered by ``StaleClaims`` if jobs are not held as it says."""
+    """Ask for the error ``StaleClaims`` if jobs of a checkpoint are not held as it says, or are asked to stop."""
     checkpoint.arguments.request.tellStale = True
     return checkpoint
 
 
 def for_server_time(dry_run: Call[Any]) -> Call[int | None]:
-    """Read from the answer of a dequeue when it is on the server, in epoch milliseconds; jobs are left aside."""
+    """Make a dry run return the server's time in epoch milliseconds, None with one of the original, and no jobs."""
     return replace(dry_run, convert=job_conversion.server_time_ms)

@@ -1,4 +1,4 @@
-"""One call of the contract, and what describes it."""
+"""One call to be made, and the description of a call of the contract."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Q = ParamSpec("Q")
 T = TypeVar("T")
 
 Arguments = tuple[Any, ...]
-"""Of a call, in the order of the Thrift file: its request, or plain values."""
+"""Arguments of a call without its context, in the order of the Thrift file: its request struct, or plain values."""
 
 
-@dataclass(slots=True)  # not frozen, which would make it in three times the time
+@dataclass(slots=True)  # not frozen: that would triple the time to create one
 class Call(Generic[T]):
     """One call to be made.
 
     Attributes:
-        method: name of the wire contract.
+        method: name in the wire contract.
         arguments: its argument struct.
-        convert: makes the result of the reply.
-        is_repeatable: tells of its arguments whether it may be sent again when nobody knows if it was carried out.
+        convert: converts the reply to the result.
+        is_repeatable: tells from its arguments whether it may be sent again when it may have been carried out.
         wait: seconds that the server may park it, on top of the usual time-out.
     """
 
@@ -41,12 +41,12 @@ class Call(Generic[T]):
 
     @property
     def safe_to_repeat(self) -> bool:
-        """Whether it may be sent again, to any server, when nobody knows if it was carried out."""
+        """Whether it may be sent again, to any server, when it may have been carried out."""
         return self.is_repeatable(self.arguments)
 
     @property
     def has_key(self) -> bool:
-        """Whether a server that keeps results carries it out once, however often it is sent."""
+        """Whether it has an idempotency key: a server that keeps results carries it out once, even if repeated."""
         return self.arguments.context.idempotencyKey is not None
 
     @property
@@ -60,14 +60,14 @@ class Operation(Generic[C, P, T]):
     """A call of the contract. As an attribute of ``Calls``, it is a method that builds such calls.
 
     Attributes:
-        method: name of the wire contract.
-        build: builds its arguments, but for the context.
-        read: makes the result of the reply.
-        is_repeatable: tells of an argument struct whether the call may be sent again when nobody knows if it was
-            carried out.
+        method: name in the wire contract.
+        build: builds its arguments except the context.
+        read: converts the reply to the result.
+        is_repeatable: tells from an argument struct whether the call may be sent again when it may have been carried
+            out.
         has_key: whether it takes an idempotency key.
         may_wait: whether the server may park it.
-        takes_request: whether its arguments are a struct named ``request``, and no plain values.
+        takes_request: whether it takes a struct named ``request`` instead of plain values.
         is_original: whether servers of the original know it.
         summary: what it does, in one sentence.
     """
@@ -87,17 +87,17 @@ class Operation(Generic[C, P, T]):
     @overload
     def __get__(self, calls: C, owner: type[C]) -> Callable[P, Call[T]]: ...
     def __get__(self, calls: C | None, owner: type[C]) -> Self | Callable[P, Call[T]]:
-        """Return the operation of the class, or what builds its calls in the name of ``calls``."""
+        """Return the operation itself for the class; for an instance, the function that builds its calls."""
         return self if calls is None else functools.partial(self.call, calls)
 
     def call(self, calls: C, *args: P.args, **kwargs: P.kwargs) -> Call[T]:
-        """Build a call in the name of ``calls``."""
+        """Build a call on behalf of ``calls``."""
         arguments = arguments_of(self.method)(calls.context(has_key=self.has_key), *self.build(calls, *args, **kwargs))
         wait = (arguments.request.waitMillis or 0) / 1000 if self.may_wait else 0.0
         return Call(self.method, arguments, self.read, self.is_repeatable, wait)
 
     def variant(self, build: Callable[Concatenate[D, Q], Arguments]) -> Operation[D, Q, T]:
-        """Make the same operation of another function that builds its arguments."""
+        """Return the same operation with another function that builds its arguments."""
         return replace(cast("Operation[D, Q, T]", self), build=build)
 
 
@@ -114,7 +114,7 @@ def operation(
     may_wait: bool = False,
     is_original: bool = True,
 ) -> Callable[[Callable[Concatenate[C, P], Arguments]], Operation[C, P, T]]:
-    """Make an operation of the function that builds its arguments, whose docstring begins with its summary."""
+    """Turn a function that builds arguments into an operation; the first line of its docstring is the summary."""
 
     def wrap(build: Callable[Concatenate[C, P], Arguments]) -> Operation[C, P, T]:
         summary = (build.__doc__ or "").partition("\n")[0]
@@ -127,4 +127,4 @@ def operation(
 
 
 addition = functools.partial(operation, is_original=False)
-"""The same for calls that servers of the original do not know."""
+"""``operation`` for calls that servers of the original do not know."""

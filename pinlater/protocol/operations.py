@@ -1,7 +1,7 @@
 """The calls of the contract, one row each: what is sent, what the reply means, whether it may be repeated.
 
-Whoever makes a call builds it here: both clients, the worker, the keeper, what tests use. The service answers exactly
-the calls of ``OPERATIONS``.
+All callers build their calls here: both clients, the worker, the keeper and the tests. The service answers exactly the
+calls in ``OPERATIONS``.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ __all__ = ["OPERATIONS", "Call", "Calls"]
 
 
 class Calls(ReportCalls):
-    """Builds the calls of the clients, in the name of one source.
+    """Builds the calls of the clients, on behalf of one source.
 
-    `make generate` writes the clients' methods out of the public ones here and in ``ReportCalls``: same names,
-    arguments and docstrings, with the error that an addition raises at a server of the original.
+    `make generate` derives the clients' methods from the public ones here and in ``ReportCalls``: same names, arguments
+    and docstrings, plus the error that an addition raises with a server of the original service.
     """
 
     # Queues
 
     @operation("createQueue", nothing)
     def create_queue(self, name: str) -> Arguments:
-        """Create a queue; nothing happens if the queue exists.
+        """Create a queue; do nothing if it exists.
 
         Raises:
             QueueNameInvalid: the name has characters other than letters, digits and underscores.
@@ -45,10 +45,10 @@ class Calls(ReportCalls):
         """
         return (name,)
 
-    # Not repeated: somebody may have created the queue anew in between.
+    # Not repeated: somebody may have created the queue again in between.
     @operation("deleteQueue", nothing, repeatable=never)
     def delete_queue(self, name: str, password: str) -> Arguments:
-        """Delete a queue and all its jobs; nothing happens if the queue does not exist.
+        """Delete a queue and all its jobs; do nothing if it does not exist.
 
         Raises:
             PasswordInvalid: this is not the server's admin password, or the server has none.
@@ -79,10 +79,10 @@ class Calls(ReportCalls):
 
         Args:
             name: the queue.
-            paused: True hands out no more jobs, False hands them out again; None: as it is.
-            jobs_per_second: maximum number of jobs handed out per second; 0: no limit, None: as it is.
-            max_running: maximum number of jobs claimed at once; 0: no limit, None: as it is.
-            shards: how many shards new jobs without a key go to; -1: as many as the load needs, 0: all, None: as it is.
+            paused: True to stop handing out jobs, False to resume; None: unchanged.
+            jobs_per_second: maximum number of jobs handed out per second; 0: no limit, None: unchanged.
+            max_running: maximum number of jobs claimed at once; 0: no limit, None: unchanged.
+            shards: how many shards new jobs without a key use; -1: as many as the load needs, 0: all, None: unchanged.
         """
         return (messages.PinLaterChangeQueueSettingsRequest(name, paused, jobs_per_second, max_running, shards),)
 
@@ -93,35 +93,35 @@ class Calls(ReportCalls):
         Queues without due jobs, and queues that do not exist, are left out. Paused queues are included.
 
         Args:
-            queues: names of queues; none: all queues.
+            queues: names of queues; empty: all queues.
         """
         return (several(queues),)
 
-    # Into a queue
+    # Enqueueing
 
     def enqueue_jobs(self, queue: str, jobs: Iterable[NewJob]) -> Call[list[str]]:
         """Store jobs, all or none; return their descriptors in the same order.
 
-        For a job that is not stored because its ``unique`` key is taken, the descriptor of the job that has the key is
-        returned. If the answer is lost, the client repeats the call: the jobs may then be stored twice.
+        A job whose ``unique`` key is taken is not stored; the descriptor of the job that has the key is returned.
+        If the answer is lost, the client repeats the call; a server of the original may then store the jobs twice.
 
         Raises:
-            QueueNotFound: it is not there, and the server has ``QUEUE_AUTO_CREATE=false``; create it first.
+            QueueNotFound: the queue does not exist, and the server has ``QUEUE_AUTO_CREATE=false``; create it first.
             PriorityNotSupported: a priority is outside the server's levels.
             EnqueueRejected: a body is too large.
         """
         return self.enqueue_structs(queue, job_conversion.new_job_structs(jobs))
 
-    # Without a key, finished jobs, which no unique key guards, would be there twice.
+    # Without an idempotency key, a repeat would store finished jobs twice: no unique key guards those.
     @addition("importJobs", job_conversion.descriptors, repeatable=never, has_key=True)
     def import_jobs(self, queue: str, jobs: Iterable[JobInfo]) -> Arguments:
-        """Store jobs of another store as they are there, bodies included; return their new descriptors.
+        """Store jobs that were read from another store; return their new descriptors.
 
         The jobs keep their priorities, attempts, times and statuses. Claimed jobs become PENDING; no attempt is spent.
 
         Args:
-            queue: where to.
-            jobs: as a lookup there described them, bodies included.
+            queue: queue to store them in.
+            jobs: the jobs as a lookup there returned them, with their bodies.
         """
         return (messages.PinLaterImportJobsRequest(queue, [job_conversion.info_struct(info) for info in jobs]),)
 
@@ -141,19 +141,19 @@ class Calls(ReportCalls):
     ) -> Arguments:
         """Claim jobs that are due, and send acks along with the call.
 
-        The client does not repeat the call by itself if the answer is lost.
+        The client does not repeat the call if its answer is lost, unless it is a dry run without acks.
 
         Args:
-            queue: where to take them.
-            limit: at most so many.
-            wait: seconds to wait for a job if there is none; the call's time-out is extended by as much.
+            queue: queue to take jobs from.
+            limit: maximum number of jobs.
+            wait: seconds to wait for a job if there is none; this time is added to the call's time-out.
             lease: seconds until a job that is not acknowledged is handed out again; None: the server's default.
             dry_run: return the jobs without claiming them.
             acks: acks to send along.
-            other_queues: queues to ask, in this order, when ``queue`` has none.
+            other_queues: queues to take jobs from, in this order, if ``queue`` has none.
 
         Raises:
-            DequeueRateLimited: the queue is paused, or has reached its rate.
+            DequeueRateLimited: the queue is paused, or has reached its rate limit.
         """
         request = messages.PinLaterDequeueRequest(queue, limit, dryRun=dry_run)
         if acks is not None:
@@ -167,14 +167,14 @@ class Calls(ReportCalls):
         return (request,)
 
     def ack(self, queue: str, succeeded: Sequence[Ack] = (), failed: Sequence[Ack] = ()) -> Call[None]:
-        """Say how claimed jobs ended. Jobs that have lost this claim do not change."""
+        """Acknowledge claimed jobs as succeeded or failed; jobs that have lost the claim of their ack do not change."""
         return self.ack_structs(acks_struct_of(queue, succeeded, failed))
 
     @operation("checkpointJobs", nothing, repeatable=all_checkpoints_fenced)
     def checkpoint(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Arguments:
         """Save progress of claimed jobs, renew their claims, or give them back.
 
-        A body that is no UTF-8 text is kept by our server; a server of the original leaves the old body.
+        A body that is not valid UTF-8 is only stored by our servers; a server of the original keeps the old body.
         """
         structs = [checkpoint_struct(checkpoint) for checkpoint in checkpoints]
         return (messages.PinLaterCheckpointJobsRequest(queue, structs),)
@@ -199,11 +199,11 @@ class Calls(ReportCalls):
         """Return jobs by descriptor; unknown descriptors are left out.
 
         Args:
-            descriptors: of the jobs.
+            descriptors: descriptors of the jobs.
             include_body: whether to return their bodies.
-            include_result: whether to return what they returned.
-            wait: seconds to wait until all jobs have finished or are gone; the call's time-out is extended by as much.
-            max_body_bytes: return only so many bytes of a longer body; an older server returns whole bodies.
+            include_result: whether to return their results.
+            wait: seconds to wait until all jobs have finished or are gone; this time is added to the call's time-out.
+            max_body_bytes: cut longer bodies to this many bytes; older servers return whole bodies.
 
         Raises:
             UnknownError: a descriptor is malformed.
@@ -228,14 +228,14 @@ class Calls(ReportCalls):
         """Return the number of jobs in a state.
 
         Args:
-            queue: whose jobs.
-            state: which state.
-            priority: only of this level; None is all.
-            future: of PENDING, those not due yet instead of those due.
-            body_regex: only jobs with a match in their body.
-            waiting_for_key: of PENDING, only those that wait for others of their key; ``future`` counts them as well.
-            retrying: of PENDING, only those whose last attempt failed, due or not; False: none of them.
-            failure_group: of PENDING or FAILED, only those of this group, due or not, of all priorities.
+            queue: name of the queue.
+            state: state of the jobs.
+            priority: count only this priority level; None: all levels.
+            future: count PENDING jobs that are not due yet, instead of those that are due.
+            body_regex: count only jobs with a match in their body.
+            waiting_for_key: count only PENDING jobs that wait for others of their key; ``future`` counts them as well.
+            retrying: True: only PENDING jobs whose last attempt failed, due or not; False: PENDING jobs without these.
+            failure_group: only PENDING or FAILED jobs of this failure group, due or not, of all priorities.
         """
         asked = queue, int(state), priority, future, body_regex, waiting_for_key or None, retrying, failure_group
         return (messages.PinLaterGetJobCountRequest(*asked),)
@@ -256,20 +256,20 @@ class Calls(ReportCalls):
         oldest_first: bool = False,
         key: str | None = None,
     ) -> Arguments:
-        """Return one page of the jobs in a state, up to ``limit``, and where to go on.
+        """Return one page of up to ``limit`` jobs in a state, and the continuation for the next page.
 
-        Filters are those of ``count``, or ``key``: PENDING and IN_PROGRESS jobs with this key, shared or unique, and no
-        other filter. ``oldest_first``: the earliest due job first, instead of the latest.
+        The filters are those of ``count``, or ``key`` alone: PENDING or IN_PROGRESS jobs with this key, shared or
+        unique. ``oldest_first`` returns the jobs due earliest first, instead of those due latest.
 
         Raises:
-            ContinuationInvalid: ``continuation`` comes from no scan of this kind.
+            ContinuationInvalid: ``continuation`` was not returned by a scan.
         """
         asked = queue, int(state), priority, future, continuation or CONTINUATION_START, limit, body_regex
         more = retrying, failure_group, oldest_first or None, key
         return (messages.PinLaterScanJobsRequest(*asked, *more),)
 
-    # Changing jobs by hand. Done twice, these would pass their limit, and count wrong. Those that name jobs have a
-    # limit of 0 for a server of the original, which would change any others.
+    # Changing jobs by hand. Repeated, these would exceed their limit and return a wrong count. If jobs are named, the
+    # limit is 0: a server of the original ignores the names, and would change other jobs.
 
     @operation("retryFailedJobs", number, repeatable=never, has_key=True)
     def retry_failed(
@@ -284,11 +284,11 @@ class Calls(ReportCalls):
         """Make FAILED jobs of one priority level PENDING again; return how many.
 
         Args:
-            queue: whose jobs.
-            priority: of this level.
-            attempts: attempts they get.
-            run_after_ms: epoch milliseconds before which they do not run; None is now.
-            limit: at most so many.
+            queue: name of the queue.
+            priority: priority level of the jobs.
+            attempts: number of attempts they get.
+            run_after_ms: earliest time to run them, epoch milliseconds; None: now.
+            limit: maximum number of jobs.
         """
         return (messages.PinLaterRetryFailedJobsRequest(queue, priority, attempts, run_after_ms, limit),)
 
@@ -296,40 +296,40 @@ class Calls(ReportCalls):
     def retry_these(
         self, queue: str, descriptors: Iterable[str], *, attempts: int = 1, run_after_ms: int | None = None
     ) -> Arguments:
-        """Make the given jobs PENDING again, as far as they are FAILED; return how many.
+        """Make the FAILED ones among the given jobs PENDING again; return how many.
 
         Args:
-            queue: that all of them are in.
+            queue: queue of all these jobs.
             descriptors: the jobs.
-            attempts: attempts they get.
-            run_after_ms: epoch milliseconds before which they do not run; None is now.
+            attempts: number of attempts they get.
+            run_after_ms: earliest time to run them, epoch milliseconds; None: now.
         """
         names = several(descriptors)
         return (messages.PinLaterRetryFailedJobsRequest(queue, 1, attempts, run_after_ms, 0, names),)
 
     @addition("runJobsNow", number, repeatable=never, has_key=True)
     def run_now(self, queue: str, descriptors: Iterable[str]) -> Arguments:
-        """Make the given jobs due now, as far as they are PENDING and not due yet; return how many.
+        """Make due now those of the given jobs that are PENDING but not due yet; return how many.
 
-        Such jobs were enqueued for later, sleep, or wait for their next attempt. They go on from where they are, with
-        the attempts that they have left.
+        Such jobs were enqueued for later, are sleeping, or wait for their next attempt. They continue from where they
+        are, with their remaining attempts.
 
         Args:
-            queue: that all of them are in.
+            queue: queue of all these jobs.
             descriptors: the jobs.
         """
         return (messages.PinLaterRunJobsNowRequest(queue, several(descriptors)),)
 
     @addition("scheduleJobs", number, repeatable=never, has_key=True)
     def schedule(self, queue: str, descriptors: Iterable[str], run_after_ms: int) -> Arguments:
-        """Make the given jobs due at another time, as far as they are PENDING; return how many.
+        """Reschedule those of the given jobs that are PENDING; return how many.
 
-        A job that waits for its ordered key keeps its place. Older servers do not know this call.
+        A job that waits for its ordered key keeps its place in the order. Older servers do not know this call.
 
         Args:
-            queue: that all of them are in.
+            queue: queue of all these jobs.
             descriptors: the jobs.
-            run_after_ms: epoch milliseconds before which they do not run.
+            run_after_ms: earliest time to run them, epoch milliseconds.
         """
         return (messages.PinLaterScheduleJobsRequest(queue, several(descriptors), run_after_ms),)
 
@@ -342,7 +342,7 @@ class Calls(ReportCalls):
 
     @delete_jobs.variant
     def delete_these(self, queue: str, descriptors: Iterable[str], state: JobState) -> Arguments:
-        """Delete the given jobs of one queue, as far as they are in ``state``; return how many."""
+        """Delete those of the given jobs of one queue that are in ``state``; return how many."""
         return (messages.PinLaterDeleteJobsRequest(queue, int(state), 1, None, 0, several(descriptors)),)
 
     @addition("cancelJobs", number)
@@ -353,7 +353,7 @@ class Calls(ReportCalls):
         to stop: they undo their sagas first, and can still succeed. Finished jobs do not change.
 
         Args:
-            queue: that all of them are in.
+            queue: queue of all these jobs.
             descriptors: the jobs.
             status: text to append to their custom status, such as who cancelled them.
         """
@@ -365,18 +365,18 @@ class Calls(ReportCalls):
     def send_message(self, descriptor: str, message: Message) -> Arguments:
         """Send a message to a job; return False if the job does not exist or has finished.
 
-        The message is kept until the job reads it. If it is sent again with the same name and id, it is kept once.
+        The message is stored until the job reads it. If it is sent again with the same name and id, it is stored once.
         """
         return (messages.PinLaterSendMessageRequest(descriptor, message.name, message.id, message.payload),)
 
     @addition("readMessages", RECEIVED.records)
     def read_messages(self, descriptor: str, name: str, *, after: int = 0, limit: int = 1000) -> Arguments:
-        """Return the messages of a job that have this name, in the order of their arrival.
+        """Return the messages of a job with a given name, in the order of their arrival.
 
         Args:
-            descriptor: of the job.
-            name: of the messages.
-            after: only those with a larger number.
-            limit: at most so many, and no more than fit into an answer, but at least one.
+            descriptor: descriptor of the job.
+            name: name of the messages.
+            after: return only messages with a larger number.
+            limit: maximum number of messages; fewer are returned, but at least one, if an answer cannot hold them all.
         """
         return (messages.PinLaterReadMessagesRequest(descriptor, name, after, limit),)

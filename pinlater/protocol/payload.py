@@ -1,7 +1,7 @@
 """How the structs of ``messages`` are declared in Python.
 
-They are classes as thriftpy2 makes them from a Thrift file. Declared here, they cost no program the time to parse that
-file when it starts, and type checkers see their fields.
+They are the classes that thriftpy2 would make from a Thrift file. Declared in Python, they save programs the time to
+parse that file when they start, and type checkers see their fields.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ else:
 
 Kind = TypeVar("Kind", bound=type)
 WireType = int | tuple[Any, ...]
-"""A scalar type, or what stands in thriftpy2's specification of a struct, a list, a set or a map."""
+"""A scalar type, or thriftpy2's specification of a struct, a list, a set or a map."""
 
 
 class Field(NamedTuple):
@@ -37,13 +37,13 @@ class Field(NamedTuple):
 
 
 def field(number: int, wire_type: WireType, *, default: Any, required: bool = False) -> Any:
-    """Declare a field: its id, its type on the wire, what it is when absent, and whether it may be absent."""
+    """Declare a field: its id, its type on the wire, its value when absent, and whether it is required."""
     return Field(number, wire_type, default, required)
 
 
 @dataclass_transform(field_specifiers=(field,))
 def payload(kind: Kind) -> Kind:
-    """Make a class with declared fields a struct that thriftpy2 reads and writes."""
+    """Turn a class with declared fields into a struct that thriftpy2 reads and writes."""
     fields = {name: value for name, value in vars(kind).items() if isinstance(value, Field)}
     for name in fields:
         delattr(kind, name)
@@ -57,7 +57,7 @@ def arguments_struct(method: str, arguments: dict[str, WireType]) -> type[Payloa
 
 
 def result_struct(method: str, success: WireType | None, error: type) -> type[Payload]:
-    """Return the struct of a call's result, with ``success``, if it is not void, and ``e``."""
+    """Return the struct of a call's result, with ``success`` unless it is void, and ``e``."""
     fields = {} if success is None else {"success": field(0, success, default=None)}
     fields["e"] = field(1, (TType.STRUCT, error), default=None)
     return _filled(type(f"{method}_result", (Payload,), {}), fields)
@@ -72,8 +72,8 @@ def _filled(kind: Kind, fields: dict[str, Field]) -> Kind:
         gen_init(kind, default_spec=defaults)
         vars(kind)["__init__"](self, *values, **named)
 
-    # thriftpy2 writes the method as text and compiles it, for the first struct of a class: a program uses few classes.
-    setattr(kind, "__init__", compile_and_initialize)  # noqa: B010 - type checkers have that of ``dataclass_transform``
+    # thriftpy2 generates and compiles the method. That waits until a class is first used: a program uses few of them.
+    setattr(kind, "__init__", compile_and_initialize)  # noqa: B010 - type checkers use that of ``dataclass_transform``
     return kind
 
 

@@ -1,10 +1,10 @@
 """Decode the arguments of a call from untrusted bytes, at nearly the speed of thriftpy2.
 
-Only containers that it skips or counts can trap the Cython decoder (see ``guard``). So containers, and the few structs
-that hold them, are decoded here, in Python; the many small structs without containers (jobs, acks) are left to Cython,
-with a depth limit that makes it refuse any container. A field that is unknown to the IDL, or has another type, is not
-decoded: the caller falls back to the full decoding after ``guard``. So it does for a container that few structs of a
-kind have: the others are read as fast as if there were none.
+The Cython decoder can only be trapped by containers that it skips or counts (see ``guard``). So containers, and the few
+structs that hold them, are decoded here, in Python; the many small structs without containers (jobs, acks) are left to
+Cython, with a depth limit that makes it refuse any container. A field that is unknown to the IDL, or has another type,
+is not decoded: the caller falls back to the full decoding after ``guard``. The same goes for containers that are rare
+in a kind of struct, so that structs without them are read as fast as if the IDL had none.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class RequestReader:
         wire_type, count = _LIST_HEAD.unpack(self._transport.read(_LIST_HEAD.size))
         if wire_type != element_type:
             raise NeedsFullDecoding
-        self._elements_left -= count  # of the whole message, in which a field may be repeated
+        self._elements_left -= count  # for the whole message: a field may be repeated
         if count < 0 or self._elements_left < 0:
             raise MalformedMessage(
                 f"a list of {count} elements; a message may have at most {MAX_ELEMENTS}, send smaller batches"
@@ -102,7 +102,7 @@ class RequestReader:
 
 @functools.cache
 def _fields_of(kind: Any) -> dict[bytes, tuple[str, int, Any]]:
-    """Return each field's name, type and, of structs and containers, what is in them, by the bytes before its value."""
+    """Return the name, type and, for structs and containers, content of each field, by the bytes before its value."""
     fields = {}
     for number, (wire_type, name, content, *_) in kind.thrift_spec.items():
         field = name, wire_type, None if wire_type in _PLAIN else content
@@ -114,5 +114,5 @@ def _fields_of(kind: Any) -> dict[bytes, tuple[str, int, Any]]:
 
 @functools.cache
 def _is_leaf(kind: Any) -> bool:
-    """Return whether a struct class contains no structs or containers, or nearly never."""
+    """Return whether structs of a class contain no structs or containers, or hardly ever."""
     return kind in _RARELY_NESTED or all(field[0] in _PLAIN for field in kind.thrift_spec.values())

@@ -21,5 +21,5 @@ def all_checkpoints_fenced(arguments: Any) -> bool:
 
 
 def claims_nothing(arguments: Any) -> bool:
-    """Tell whether a dequeue changes nothing; jobs of a lost answer are claimed, and a second one would claim more."""
+    """Tell whether a dequeue changes nothing; any other one, repeated, would claim more jobs after a lost answer."""
     return bool(arguments.request.dryRun) and arguments.request.jobAckRequest is None

@@ -1,4 +1,4 @@
-"""The calls of the clients about workers, and about what has happened: rows as in ``operations``."""
+"""The calls of the clients about workers, failures and statistics; rows as in ``operations``."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from pinlater.protocol.operation import Arguments, addition
 
 
 class ReportCalls(InternalCalls):
-    """The part of ``Calls`` that the original does not have at all."""
+    """The part of ``Calls`` for which the original service has nothing similar."""
 
     # Workers
 
     @addition("getCancelledJobs", CANCELLED.record, may_wait=True)
     def cancelled_jobs(self, since_ms: int = 0, *, wait: float = 0.0) -> Arguments:
-        """Return the running jobs that were asked to stop of late, whoever runs them.
+        """Return the running jobs that were asked to stop recently, whichever worker runs them.
 
         Args:
-            since_ms: ``asked_ms`` of the last answer; 0 at first.
-            wait: seconds to wait until there is one; the call's time-out is so much longer.
+            since_ms: ``asked_ms`` of the last answer; 0 in the first call.
+            wait: seconds to wait until there is one; this time is added to the call's time-out.
         """
         return (messages.PinLaterCancelledJobsRequest(since_ms, milliseconds(wait) or None),)
 
     @addition("reportWorker", nothing)
     def report_worker(self, report: WorkerReport, keep: float) -> Arguments:
-        """Store a worker's report in the place of its last one, for everybody to see.
+        """Store a worker's report, replacing its last one.
 
         Args:
-            report: of the worker; ``reported_ms`` is not sent.
-            keep: seconds for which it is believed without another one, at most a day; 0: the worker has ended.
+            report: the report; ``reported_ms`` is not sent.
+            keep: seconds for which it is valid without another report, at most a day; 0: the worker has ended.
 
         Raises:
-            UnknownError: the report is too large or says what cannot be.
+            UnknownError: the report is too large or contains impossible values.
         """
         return (messages.PinLaterReportWorkerRequest(WORKER.struct(report), milliseconds(keep)),)
 
     @addition("getWorkers", WORKER.records)
     def workers(self) -> Arguments:
-        """Return the latest report of each worker, by host; idle ones, too."""
+        """Return the latest report of each worker, including idle ones, sorted by host."""
         return ()
 
     # Failures
@@ -58,8 +58,8 @@ class ReportCalls(InternalCalls):
         or are retried by hand.
 
         Args:
-            queues: names of queues; none: all queues.
-            limit: at most so many groups.
+            queues: names of queues; empty: all queues.
+            limit: maximum number of groups.
         """
         return (messages.PinLaterFailureGroupsRequest(several(queues) or None, limit),)
 
@@ -76,21 +76,21 @@ class ReportCalls(InternalCalls):
         queues: Iterable[str] = (),
         name: str | None = None,
     ) -> Arguments:
-        """Return what happened in past minutes or hours, in the order of time.
+        """Return what happened in past minutes or hours, in chronological order.
 
-        Periods in which nothing happened are left out; the last one may not be over yet. Servers write every 5 seconds,
-        workers tell them about classes every few seconds. Minutes are kept for 26 hours, hours for 38 days.
+        Periods in which nothing happened are left out; the last one may not be over yet. Servers write every 5 seconds;
+        workers report on classes every few seconds. Minutes are kept for 26 hours, hours for 38 days.
 
         Args:
-            kind: whether of queues, of their job classes or of their failure groups.
-            resolution: seconds of a period, ``MINUTE`` or ``HOUR``.
-            since_ms: epoch milliseconds in the first period.
-            until_ms: epoch milliseconds before which the last one began; None is now.
-            queues: names; an empty one stands for all queues together. None given: all queues, each by itself.
-            name: of a class or failure group; None is any.
+            kind: whether to return statistics of queues, of their job classes or of their failure groups.
+            resolution: length of a period in seconds, ``MINUTE`` or ``HOUR``.
+            since_ms: a time within the first period, epoch milliseconds.
+            until_ms: time before which the last period began, epoch milliseconds; None: now.
+            queues: names of queues; the empty name stands for all queues together. No names: each queue separately.
+            name: name of a class, or id of a failure group; None: any.
 
         Raises:
-            UnknownError: there are more than 20,000; ask for less time or fewer queues.
+            UnknownError: there would be more than 20,000 entries; ask for less time or fewer queues.
         """
         names = several(queues) or None
         return (messages.PinLaterStatisticsRequest(int(kind), resolution, since_ms, until_ms, names, name),)

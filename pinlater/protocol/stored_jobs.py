@@ -1,4 +1,4 @@
-"""Structs of jobs to enqueue <-> what a table of another database keeps of them until they are sent."""
+"""Structs of jobs to enqueue <-> what a table of another database stores of them until they are sent."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _DEFAULTS: dict[str, Any] = dict(getattr(PinLaterJob, "default_spec"))  # noqa: 
 
 
 def stored_fields(job: PinLaterJob) -> dict[str, Any]:
-    """Return the fields of a job, by their names on the wire, except its body and what is as the contract says."""
+    """Return the fields of a job by their names on the wire, without its body and without default values."""
     fields = {name: getattr(job, name) for name in _DEFAULTS if name != "body"}
     return {name: value for name, value in fields.items() if value != _DEFAULTS[name]}
 
 
 def stored_job(body: bytes, fields: Mapping[str, Any]) -> PinLaterJob:
-    """Make the job of its body and of what ``stored_fields`` returned.
+    """Build a job from its body and the fields that ``stored_fields`` returned.
 
     Raises:
         BodyInvalid: it has fields that this version does not know.
@@ -33,5 +33,5 @@ def stored_job(body: bytes, fields: Mapping[str, Any]) -> PinLaterJob:
 
 
 def needs_its_shard(job: PinLaterJob) -> bool:
-    """Tell whether a key decides on which shard of a store the job is."""
+    """Tell whether a key of the job decides which shard of a store it goes to."""
     return job.uniqueKey is not None or job.key is not None

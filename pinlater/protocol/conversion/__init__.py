@@ -1,1 +1,1 @@
-"""Structs of the wire <-> records, both ways, each written once: one module for each noun of the domain."""
+"""Conversion of wire structs to records and back, each defined once; one module for each noun of the domain."""

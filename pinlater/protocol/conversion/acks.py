@@ -24,12 +24,12 @@ AckFields = (
     | tuple[str, str, int, str | None, bool | None, bytes | None, bool | None, str | None]
     | tuple[str, str, int, str | None, bool | None, bytes | None, bool | None, str | None, int | None]
 )
-"""Of one ack: descriptor, status, milliseconds until the next attempt, claim, whether a failure is final; and of few:
-result, whether the job was cancelled; of failures: its class; of long successes: milliseconds of the attempt."""
+"""Fields of one ack: descriptor, status, milliseconds until the next attempt, claim, whether a failure is final; in few
+acks also: result, whether the job was cancelled, the job's class (of failures), run time (of long successes, ms)."""
 
 
 def ack_structs(acks: Iterable[AckFields]) -> list[messages.PinLaterJobAckInfo]:
-    """Build the structs of acks, in a loop in C: a worker sends one of these for each job."""
+    """Build the structs of acks, in a loop in C, since a worker sends one for each job."""
     return list(starmap(messages.PinLaterJobAckInfo, acks))
 
 
@@ -39,7 +39,7 @@ def acks_struct(
     failed: list[messages.PinLaterJobAckInfo] | None = None,
     runs: Sequence[RunStatistics] = (),
 ) -> messages.PinLaterJobAckRequest:
-    """Build the struct of the acks of one queue, and of what is told of its classes."""
+    """Build the struct of the acks of one queue, with the run statistics of its classes."""
     return messages.PinLaterJobAckRequest(queue, succeeded, failed, RUN_STATISTICS.structs(runs) if runs else None)
 
 
@@ -54,14 +54,14 @@ def _fields_of(ack: Ack) -> AckFields:
 
 
 _stored_ack = partial(tuple.__new__, StoredAck)
-"""Makes a record without a call in Python: every ack passes here."""
+"""Creates a record without a call in Python, since every ack passes here."""
 
 
 def stored_ack(struct: messages.PinLaterJobAckInfo, status: str) -> StoredAck:
-    """Read an ack; its status as it was checked.
+    """Read an ack; ``status`` is its status, validated.
 
     Raises:
-        UnknownError: the descriptor is none.
+        UnknownError: the descriptor is malformed.
     """
     job = JobDescriptor.parse(struct.jobDescriptor or "")
     is_cancelled = bool(struct.isCancelled)
@@ -83,8 +83,8 @@ def stored_failure(struct: messages.PinLaterJobAckInfo, status: str) -> StoredAc
 def checkpoint_struct(checkpoint: Checkpoint) -> messages.PinLaterCheckpointJobRequest:
     """Build the struct of one checkpoint.
 
-    A server of the original takes text for a body, and would damage other bytes. So those travel in the field
-    that it does not know: it leaves the body as it was.
+    A server of the original expects text as a body, and would damage other bytes. So these are sent in a field that
+    it does not know, and it leaves the body as it was.
     """
     struct = messages.PinLaterCheckpointJobRequest(
         jobDescriptor=checkpoint.descriptor,
@@ -106,10 +106,10 @@ def checkpoint_struct(checkpoint: Checkpoint) -> messages.PinLaterCheckpointJobR
 
 
 def stored_checkpoint(struct: messages.PinLaterCheckpointJobRequest, source: str, status: str) -> StoredCheckpoint:
-    """Read a checkpoint; its status as it was checked.
+    """Read a checkpoint; ``status`` is its status, validated.
 
     Raises:
-        UnknownError: its descriptor is none.
+        UnknownError: the descriptor is malformed.
     """
     return StoredCheckpoint(
         job=JobDescriptor.parse(struct.jobDescriptor or ""),

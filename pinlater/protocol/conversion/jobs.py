@@ -1,4 +1,4 @@
-"""Structs of jobs <-> records: new jobs, claimed jobs, what a server knows of a job, pages of a scan."""
+"""Structs of jobs <-> records: new jobs, claimed jobs, job infos, pages of a scan."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MAX_INT64 = 2**63 - 1
 # New jobs
 
 _new_job: Callable[[tuple[Any, ...]], NewJob] = partial(tuple.__new__, NewJob)
-"""Makes a record without a call in Python: every job that is enqueued passes here."""
+"""Creates a record without a call in Python, since every enqueued job passes here."""
 
 
 def new_job_struct(
@@ -141,9 +141,9 @@ def dequeue_reply(
     """Build the reply of a dequeue from the jobs of each queue, all under one claim; without jobs, it has no maps.
 
     Args:
-        jobs: of each queue.
+        jobs: the jobs of each queue.
         claim: token of the claim; None in a dry run.
-        now_ms: when it is on the server, epoch milliseconds.
+        now_ms: the server's time, epoch milliseconds.
     """
     bodies: dict[str, bytes] = {}
     metadata: dict[str, messages.PinLaterDequeueMetadata] = {}
@@ -154,13 +154,13 @@ def dequeue_reply(
 
 
 def server_time_ms(reply: Any) -> int | None:
-    """Read from the reply of a dequeue when it is on the server; None if it is one of the original."""
+    """Read the server's time from the reply to a dequeue; None if the server is one of the original."""
     found: int | None = present(reply).serverTimestampMillis
     return found
 
 
 def split_reply(reply: Any, most_jobs: int) -> Iterator[Any]:
-    """Yield replies of a dequeue of up to `most_jobs` jobs, which make up ``reply``."""
+    """Split the reply to a dequeue into replies of up to ``most_jobs`` jobs; yield none if it has no jobs."""
     if not reply.jobs:
         return
     if len(reply.jobs) <= most_jobs:
@@ -177,11 +177,11 @@ def claimed_reply(job: ClaimedJob) -> messages.PinLaterDequeueResponse:
     return messages.PinLaterDequeueResponse({job.descriptor: job.body}, {job.descriptor: metadata})
 
 
-# What a server knows of a job
+# Job infos
 
 
 def job_infos(reply: Any) -> dict[str, JobInfo]:
-    """Read the answer of a lookup, by descriptor as asked for."""
+    """Read the answer to a lookup, by the descriptors that were asked for."""
     return {descriptor: job_info(struct) for descriptor, struct in present(reply).items()}
 
 
@@ -211,7 +211,7 @@ def job_info(struct: messages.PinLaterJobInfo) -> JobInfo:
 
 
 def info_struct(job: JobInfo | JobRecord) -> messages.PinLaterJobInfo:
-    """Build the struct of one job, whose first fields are those of the records, in this order."""
+    """Build the struct of one job; it begins with the fields of the records, in the same order."""
     info = messages.PinLaterJobInfo(*job[:11])
     if job.key is not None:
         info.key, info.maxRunningOfKey, info.keyInOrder, info.rateOfKey = _fields_of_key(job.key)
@@ -226,7 +226,7 @@ def info_struct(job: JobInfo | JobRecord) -> messages.PinLaterJobInfo:
 
 
 def imported_job(struct: messages.PinLaterJobInfo, status: str) -> JobRecord:
-    """Read a job of another store; its status as it was checked. Who had claimed it does not matter any more."""
+    """Read a job from another store; ``status`` is its status, validated. Its claim there is dropped."""
     created_at_ms = default(struct.createdAtTimestampMillis, 0)
     return JobRecord(
         struct.jobDescriptor or "",
@@ -259,16 +259,16 @@ def page(reply: Any) -> Page:
 
 
 def page_reply(jobs: list[Any], position: Position | None, looked_at: int | None) -> messages.PinLaterScanJobsResponse:
-    """Build the reply of a scan, which goes on at a position; None: nowhere."""
+    """Build the reply to a scan; ``position`` is where it continues, None if it has ended."""
     more = CONTINUATION_END if position is None else write_continuation(position)
     return messages.PinLaterScanJobsResponse(jobs, more, looked_at)
 
 
 def read_continuation(token: str | None) -> Position | None:
-    """Return the position that a scan goes on from.
+    """Return the position at which a scan continues; None: it starts.
 
     Raises:
-        ContinuationInvalid: no scan has returned this.
+        ContinuationInvalid: the token was not returned by a scan.
     """
     if token is None or token == CONTINUATION_START:
         return None
@@ -284,6 +284,6 @@ def read_continuation(token: str | None) -> Position | None:
 
 
 def write_continuation(position: Position) -> str:
-    """Return a scan's position as the wire has it."""
+    """Return the position of a scan as a token for the wire."""
     token = f"{position.run_after_ms}.{position.local_id}"
     return f"{token}.s{position.shard}" if position.shard else token

@@ -16,7 +16,7 @@ CANCELLED = RecordMap(wire.PinLaterCancelledJobs, CancelledJobs)
 
 
 def parent_of(struct: wire.PinLaterJob | wire.PinLaterJobInfo) -> Parent | None:
-    """Read the parent of a job; what it lacks is empty, or 0."""
+    """Read the parent of a job; None if it has none. Missing fields become empty or 0."""
     if struct.parentDescriptor is None:
         return None
     return Parent(struct.parentDescriptor, struct.parentMessageName or "", struct.parentPosition or 0)
@@ -28,5 +28,5 @@ def waits(structs: Iterable[wire.PinLaterMessageWait] | None) -> tuple[MessageWa
 
 
 def kept(structs: Iterable[wire.PinLaterKeptMessage] | None) -> tuple[Message, ...]:
-    """Read what a job leaves for its later attempts."""
+    """Read the messages that a job keeps for its later attempts."""
     return tuple(map(KEPT.record, structs or ()))

@@ -1,4 +1,4 @@
-"""Structs of queues <-> records: names, settings, when the oldest job fell due."""
+"""Structs of queues <-> records: names, settings, when the oldest job became due."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUEUE_CHANGE = RecordMap(messages.PinLaterChangeQueueSettingsRequest, QueueChang
 
 
 def names(reply: Any) -> set[str]:
-    """Read queue names; the codec brings sets as lists."""
+    """Read queue names; the codec decodes sets as lists."""
     return set(present(reply))
 
 

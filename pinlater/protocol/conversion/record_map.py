@@ -26,8 +26,8 @@ class Conversion(NamedTuple):
     """How the value of a field is converted.
 
     Attributes:
-        read: makes the record's value of the struct's, which may be absent; None: the record's default.
-        write: makes the struct's value of the record's; None: it is absent.
+        read: returns the record's value for the struct's, which is None if absent; None: the record's default.
+        write: returns the struct's value for the record's; None: absent.
     """
 
     read: Callable[[Any], Any] = _same
@@ -35,23 +35,24 @@ class Conversion(NamedTuple):
 
 
 RARE = Conversion(write=lambda value: value or None)
-"""Nothing is sent of 0, False and what is empty."""
+"""For fields that are not sent if they are 0, False or empty."""
 
 ANSWERED = Conversion(write=lambda _: None)
-"""Only servers say it."""
+"""For fields that only servers fill in, so they are never written from a record."""
 
 
 class RecordMap(Generic[R]):
-    """Makes records of structs, and structs of records.
+    """Converts structs to records, and records to structs.
 
-    What a struct lacks is the record's default, else 0 or empty. A record may end with more fields, with defaults.
+    A field that a struct lacks gets the record's default, else 0 or empty. A record may end with more fields that have
+    defaults.
 
     Args:
         struct: a class of ``messages``.
         record: a named tuple or dataclass.
-        conversions: of fields, by their names in the struct, whose values are not the same in both.
-        order: names of the struct's fields in the order of the record, if that is another one.
-        is_strict: whether structs without a required field, which has no default in the record, are refused.
+        conversions: conversions of the fields whose values differ, by their names in the struct.
+        order: names of the struct's fields in the order of the record, if the orders differ.
+        is_strict: whether to refuse structs that lack a required field for which the record has no default.
 
     Attributes:
         record_type: the class of the records.
@@ -82,10 +83,10 @@ class RecordMap(Generic[R]):
         self._conversions = [(names.index(name), written.index(name), *both) for name, both in conversions.items()]
 
     def record(self, struct: Any) -> R:
-        """Make a record.
+        """Convert a struct to a record.
 
         Raises:
-            ProtocolError: there is no struct, or it lacks what it must have.
+            ProtocolError: the struct is missing, or lacks a required field.
         """
         values = list(self._struct_values(present(struct)))
         for place in self._required if None in values else ():
@@ -97,44 +98,44 @@ class RecordMap(Generic[R]):
         return self.record_type(*values)
 
     def records(self, structs: Sequence[Any] | None) -> list[R]:
-        """Make records of the structs in a reply, or in a field; see ``record``."""
+        """Convert the structs of a reply or field to records; see ``record``."""
         values = list(map(self._struct_values, found := present(structs)))
         if self._conversions or any(None in some for some in values):
             return list(map(self.record, found))
         return list(starmap(self.record_type, values))
 
     def records_by_name(self, structs: Any) -> dict[str, R]:
-        """Make records of structs that have names; see ``record``."""
+        """Convert a mapping of names to structs; see ``record``."""
         return {name: self.record(struct) for name, struct in present(structs).items()}
 
     def struct(self, record: R) -> Any:
-        """Make a struct."""
+        """Convert a record to a struct."""
         values = list(self._record_values(record))
         for _, place, _, write in self._conversions:
             values[place] = write(values[place])
         return self._make(*values)
 
     def structs(self, records: Iterable[R]) -> list[Any]:
-        """Make structs."""
+        """Convert records to structs."""
         if self._conversions:
             return list(map(self.struct, records))
         return list(starmap(self._make, map(self._record_values, records)))
 
     @property
     def several(self) -> Conversion:
-        """The conversion of a list of such structs, which is sent even if it is empty."""
+        """The conversion of a list of such structs that is sent even if it is empty."""
         return Conversion(lambda structs: self.records(structs or ()), self.structs)
 
     @property
     def rare(self) -> Conversion:
-        """The conversion of a list of such structs, which is not sent if it is empty; records are in a tuple."""
+        """The conversion of a list of such structs that is not sent if it is empty; the records are in a tuple."""
         return Conversion(
             lambda structs: tuple(self.records(structs or ())), lambda records: self.structs(records) or None
         )
 
 
 def _defaults(record: Any) -> dict[str, Any]:
-    """Return the fields of a record with their defaults; ``MISSING``: there is none."""
+    """Return the fields of a record with their defaults; ``MISSING`` for those without."""
     if not is_dataclass(record):
         return {name: record._field_defaults.get(name, MISSING) for name in record._fields}
     made = {field.name: field.default_factory() for field in fields(record) if field.default_factory is not MISSING}

@@ -26,6 +26,6 @@ FAILURE_GROUP = RecordMap(messages.PinLaterFailureGroup, FailureGroup)
 
 
 def run_statistics(structs: Iterable[messages.PinLaterRunStatistics | None]) -> list[RunStatistics]:
-    """Read what a worker tells of classes, as far as it can be."""
+    """Read a worker's run statistics of its classes; leave out invalid ones."""
     read = (RUN_STATISTICS.record(struct) for struct in structs if struct is not None)
     return [one for one in read if one.is_valid]

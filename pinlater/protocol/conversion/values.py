@@ -1,4 +1,4 @@
-"""Plain values: durations, counts, and what a reply must not lack."""
+"""Plain values: durations, counts, required fields."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST_RUN_MS = 2**53
 
 
 def milliseconds(seconds: float) -> int:
-    """Return whole milliseconds, never fewer than asked for."""
+    """Return seconds as whole milliseconds, rounded up."""
     return -int(-seconds * 1000 // 1)
 
 
@@ -19,7 +19,7 @@ def present(value: Any) -> Any:
     """Return ``value`` unless it is absent; the codec does not insist on required fields.
 
     Raises:
-        ProtocolError: it is.
+        ProtocolError: it is absent.
     """
     if value is None:
         raise ProtocolError("the server's answer lacks a required field")
@@ -46,10 +46,10 @@ def flag(reply: Any) -> bool:
 
 
 def several(names: Iterable[str]) -> list[str]:
-    """Return a list; of a text, it would be one of letters.
+    """Return names as a list, but refuse a single text, which would become a list of letters.
 
     Raises:
-        TypeError: it is a text.
+        TypeError: ``names`` is a text.
     """
     if isinstance(names, str):
         raise TypeError(f"{names!r} is one name where several can be given; put it into a list: [{names!r}]")

@@ -1,4 +1,4 @@
-"""Structs of what workers report of themselves <-> records."""
+"""Structs of worker reports <-> records."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ WORKER = RecordMap(
 )
 
 _LOADS_FIELD = b"\x0f\x00\x0b\x0c"
-"""How a list of structs begins that is field 11, ``queueLoads``."""
+"""The beginning of field 11, ``queueLoads``, a list of structs."""
 
 
 def may_have_loads(encoded: bytes) -> bool:
-    """Tell, without decoding it, whether an encoded report may have loads; if not, it has none."""
+    """Tell without decoding whether an encoded report may have queue loads; False is certain."""
     return _LOADS_FIELD in encoded
