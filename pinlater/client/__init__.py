@@ -1,6 +1,6 @@
-"""Clients of the service: ``Client``, ``AsyncClient``, the sets of servers they use, and the ``pinlater`` tool.
+"""Clients of the service: ``Client``, ``AsyncClient``, the records they return, and the sets of servers they use.
 
-Names are imported when first used, so ``pinlater --help`` does not load Thrift.
+Names are imported on first use, so ``pinlater --help`` does not load Thrift.
 """
 
 from importlib import import_module

@@ -13,7 +13,7 @@ class Address(NamedTuple):
     """Where a server listens.
 
     Attributes:
-        host: a name, an IPv4 or an IPv6 address; the path of a Unix socket.
+        host: host name, IPv4 or IPv6 address; for a Unix socket, its path.
         port: TCP port; 0 for a Unix socket.
         kind: ``tcp``, ``tls`` or ``unix``.
     """
@@ -35,9 +35,9 @@ class Address(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Read ``host:port``, ``[ipv6]:port``, or a bare host, which means the port 9010.
+        """Parse ``host:port``, ``[ipv6]:port``, or a bare host, which means port 9010.
 
-        ``tls://`` in front of these means TLS. ``unix:/path`` is a Unix socket of this machine.
+        A prefix ``tls://`` means TLS. ``unix:/path`` is a Unix socket on this machine.
 
         Raises:
             ConfigError: the text is none of these; the message says what to write.
@@ -61,7 +61,7 @@ class Address(NamedTuple):
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Cut at the last colon; brackets keep the colons of an IPv6 address together."""
+    """Return host and port, both empty if the text is malformed; an IPv6 address needs brackets."""
     if text.startswith("["):
         host, closed, rest = text[1:].partition("]")
         if closed and not rest:

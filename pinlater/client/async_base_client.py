@@ -1,4 +1,4 @@
-"""Base of the clients: enqueues jobs, makes calls, and retries those that failed for a passing reason."""
+"""Base of the clients: enqueues jobs, makes calls, and retries those that failed for a transient reason."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class AsyncBaseClient(AsyncVerbs):
         """Enqueue many jobs, from any iterable, in batches and constant memory; return how many.
 
         Several batches are in flight at once; each is stored whole or not at all. If an error ends the call, the
-        batches before are stored, and a note on the error says how many jobs were confirmed.
+        batches before the failed one are stored, and a note on the error says how many jobs were confirmed.
 
         Args:
             jobs: the jobs.
@@ -116,24 +116,24 @@ class AsyncBaseClient(AsyncVerbs):
         batch_size: int = 500,
         **options: Unpack[CallOptions],
     ) -> AsyncJobHandle[BatchOutcome]:
-        """Enqueue jobs together, and another one when all of them have ended.
+        """Enqueue jobs as a batch, with another job to enqueue when all of them have ended.
 
-        A job that waits for them without a process stands for the batch. Its handle's ``result`` is how they have
-        ended, and its ``cancel`` cancels them, too.
+        The batch is itself a job, which waits for the others without occupying a process. The ``result`` of its handle
+        says how they ended; its ``cancel`` cancels them as well.
 
         Args:
-            jobs: the jobs, of any classes; a single one may have a ``then`` and an ``on_failure``, too.
-            then: enqueued when all have succeeded.
-            on_failure: enqueued when all have ended, and some have failed for good, were cancelled or deleted. What
-                ended them does not matter: an error, a crash, the end of a lease, a person.
-            batch_queue: of the job that stands for the batch; None: that of ``then``, of ``on_failure`` or of the jobs.
+            jobs: the jobs, of any classes; a single one is enough.
+            then: job to enqueue when all have succeeded.
+            on_failure: job to enqueue when all have ended and some have failed for good, were cancelled or deleted,
+                whatever the cause: an error, a crash, an expired lease, a person.
+            batch_queue: queue of the batch's own job; None: that of ``then``, of ``on_failure`` or of the jobs.
             batch_size: maximum number of jobs in a call.
             options: keywords for all of the jobs, such as ``attempts=1``; ``CallOptions`` lists them. They do not
-                change what follows.
+                apply to ``then`` and ``on_failure``.
 
         Raises:
-            ValueError: the jobs are all of class ``RawJob``, and no ``batch_queue`` is given.
-            Exception: as in ``enqueue``; what was stored of the batch is cancelled, as far as the server answers.
+            ValueError: all jobs are of class ``RawJob``, and no ``batch_queue`` is given.
+            Exception: as in ``enqueue``; jobs of the batch that were stored are cancelled if a server can be reached.
         """
         children = list(jobs)
         target = queue_of_batch(batch_queue, (then, on_failure), children)
@@ -155,11 +155,11 @@ class AsyncBaseClient(AsyncVerbs):
     def handle(self, descriptor: str, kind: type[Job[R]]) -> AsyncJobHandle[R]: ...
 
     def handle(self, descriptor: str, kind: type[Job[Any]] | None = None) -> AsyncJobHandle[Any]:
-        """Return the handle of a job that this or another program has enqueued; asks no server.
+        """Return the handle of a job that this or another program has enqueued; no server is asked.
 
         Args:
-            descriptor: of the job, as in ``JobHandle.descriptor`` and ``pinlater lookup``.
-            kind: class of the job, whose results the handle returns in their type; None: in JSON's types.
+            descriptor: descriptor of the job, as in ``JobHandle.descriptor`` and ``pinlater lookup``.
+            kind: class of the job; the handle then returns results in the type it declares. None: in JSON's types.
 
         Raises:
             UnknownError: the descriptor is malformed.
@@ -179,11 +179,11 @@ class AsyncBaseClient(AsyncVerbs):
     async def _attempt(self, call: Call[T], deadline: float) -> T:
         connection = await self._pool.borrow(deadline - time.monotonic())
         try:
-            if call.needs_memory:  # ask the very server that is to carry it out
+            if call.needs_memory:  # ask the same server that is to carry it out
                 asking = self._calls.keeps_results()
                 await connection.call(asking.method, asking.arguments, deadline - time.monotonic())
             reply = await connection.call(call.method, call.arguments, deadline - time.monotonic())
-        except (CallTimeout, *STORE_OUT_OF_REACH):  # it stands still, or is cut off from the store
+        except (CallTimeout, *STORE_OUT_OF_REACH):  # the server hangs, or is cut off from its store
             self._pool.leave(connection)
             raise
         finally:
@@ -191,7 +191,7 @@ class AsyncBaseClient(AsyncVerbs):
         return call.convert(reply)
 
     async def _repeat(self, call: Call[T], deadline: float, failure: PinLaterError) -> T:
-        """Retry after the first try has failed; tenacity gets that failure first, and waits before the second try."""
+        """Retry after the first try failed; tenacity is given that failure first, so it waits before the second try."""
         failures = [failure]
         retries = CallRetries(call, self._retries, self._patience, deadline)
 

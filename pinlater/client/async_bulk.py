@@ -1,4 +1,4 @@
-"""``bulk`` for asyncio: batch after batch on one connection, without waiting for each answer."""
+"""``bulk`` for asyncio: enqueues batch after batch on one connection, without waiting for each answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Sent = tuple[Call[list[str]], asyncio.Future[Any] | None]
 
 
 class AsyncBulkEnqueue:
-    """Does what ``BulkEnqueue`` does."""
+    """``BulkEnqueue`` for asyncio."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class AsyncBulkEnqueue:
             error.add_note(f"{self.stored} jobs were stored before this")
 
     async def send(self, batch: Batch) -> None:
-        """Send a batch; wait for the oldest answer first when four are outstanding."""
+        """Send a batch; while four answers are outstanding, wait for the oldest one first."""
         while len(self._window) >= MAX_IN_FLIGHT:
             await self._settle()
         call = self._calls.enqueue_structs(batch.queue, batch.jobs)
@@ -66,7 +66,7 @@ class AsyncBulkEnqueue:
             await self._settle()
 
     async def _settle(self) -> None:
-        """Take the oldest answer; a call that got none is sent again by itself, with retries."""
+        """Take the oldest answer; if that call got none, send it again by itself, with retries."""
         call, reply = self._window[0]
         try:
             descriptors = await self._execute(call) if reply is None else call.convert(await self._answer(reply))
@@ -78,11 +78,11 @@ class AsyncBulkEnqueue:
         self._note(descriptors)
 
     async def _answer(self, reply: asyncio.Future[Any]) -> Any:
-        """Return the reply to a call that was sent; if its connection was given up, it is there, or has failed."""
+        """Return the reply to a call that was sent; if its connection was given up, it has come or failed already."""
         return await (reply if self._connection is None else self._connection.wait_for(reply, self._timeout))
 
     async def _connected(self) -> AsyncConnection:
-        """Return the connection; if it was lost, and so its calls in flight have failed, return a new one."""
+        """Return the connection, or a new one if it was lost; its calls in flight have then failed."""
         if self._connection is not None and not self._connection.is_open:
             self._drop_connection()
         if self._connection is None:
@@ -101,7 +101,7 @@ class AsyncBulkEnqueue:
 
 
 async def each(jobs: Iterable[Job] | AsyncIterable[Job]) -> AsyncIterator[Job]:
-    """Yield the jobs of an iterable of either kind."""
+    """Yield the jobs of an iterable or asynchronous iterable."""
     if isinstance(jobs, AsyncIterable):
         async for job in jobs:
             yield job

@@ -15,7 +15,7 @@ from pinlater.protocol.operations import Calls
 
 
 class AsyncClient(AsyncBaseClient):
-    """The ``Client`` for asyncio: calls of many tasks run concurrently, also in event loops of several threads.
+    """The ``Client`` for asyncio: calls of many tasks run concurrently, even in the event loops of several threads.
 
     ::
 
@@ -25,15 +25,15 @@ class AsyncClient(AsyncBaseClient):
     Cancelling a call closes its connection; then it is unknown whether the server has carried out the call.
 
     Args:
-        servers: see ``Client`` for this and the next four.
+        servers: see ``Client``.
         source: name that is sent with calls; see ``Client``.
         connect_timeout: seconds until a server counts as unreachable.
         timeout: seconds until a call fails with ``CallTimeout``, its retries included.
-        retries: further tries of a call whose answer was lost; see ``Client`` for this and the next.
-        patience: seconds for which a call that was certainly not carried out is retried.
+        retries: further tries of a call whose answer was lost; see ``Client``.
+        patience: seconds for which a call that was certainly not carried out is retried; see ``Client``.
         tls: files for servers at ``tls://host:port``; None: those named by ``PINLATER_TLS_CA``,
             ``PINLATER_TLS_CERT`` and ``PINLATER_TLS_KEY`` in the environment.
-        connections: maximum number of connections of an event loop; further calls wait for one, within their time-out.
+        connections: maximum number of connections per event loop; further calls wait for one, within their time-out.
         tracing: see ``Client``.
     """
 

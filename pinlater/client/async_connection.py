@@ -23,7 +23,7 @@ class AsyncConnection(asyncio.Protocol):
     """A connection of one event loop; several calls may be in flight.
 
     As in ``Connection``, it is closed by any failure after which replies cannot be matched to calls: a time-out, a
-    cancelled call, bytes that are no reply.
+    cancelled call, bytes that are not a reply.
     """
 
     def __init__(self, address: Address) -> None:
@@ -76,7 +76,7 @@ class AsyncConnection(asyncio.Protocol):
         """Send a call; return the future of its reply.
 
         Raises:
-            CallUnsendable: a field has a value its type cannot carry, or all is too large; nothing was sent.
+            CallUnsendable: a field has a value its type cannot carry, or the call is too large; nothing was sent.
             ServerUnavailable: the connection is closed.
         """
         if self._transport is None or self._transport.is_closing():
@@ -95,11 +95,11 @@ class AsyncConnection(asyncio.Protocol):
 
         Raises:
             ServiceError: the server refused the call; the connection stays usable.
-            CallTimeout: it did not come in time; closed.
-            ServerStopping: the server has not carried the call out, and will not; closed.
-            ServerUnavailable: the connection is lost; closed.
+            CallTimeout: it did not come in time; the connection is closed.
+            ServerStopping: the server has not carried the call out, and will not; the connection is closed.
+            ServerUnavailable: the connection was lost.
             CallUnsupported: the server does not know the call; the connection stays usable.
-            ProtocolError: something else than the reply came; closed.
+            ProtocolError: something other than the reply came; the connection is closed.
         """
         try:
             async with asyncio.timeout(timeout):
@@ -162,4 +162,4 @@ class AsyncConnection(asyncio.Protocol):
 def _refuse(reply: asyncio.Future[Any], error: Exception) -> None:
     if not reply.done():
         reply.set_exception(error)
-        reply.exception()  # counts as seen: nobody may be waiting any more
+        reply.exception()  # mark it as retrieved: nobody may be waiting any more

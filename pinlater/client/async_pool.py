@@ -22,7 +22,7 @@ class _Lending:
         self.idle: list[AsyncConnection] = []
 
     def close(self) -> None:
-        """Close the idle ones."""
+        """Close the idle connections."""
         while self.idle:
             with contextlib.suppress(RuntimeError):  # the event loop may be closed
                 self.idle.pop().close()
@@ -31,12 +31,12 @@ class _Lending:
 class AsyncPool:
     """Lends connections to the tasks of the running event loop.
 
-    Each event loop has its own: a program has several if it calls ``asyncio.run`` again, or in several threads.
+    Each event loop has its own; a program has several loops if it calls ``asyncio.run`` again, or in several threads.
 
     Args:
         servers: where to connect to.
         connect_timeout: seconds until a server counts as unreachable.
-        size: maximum number of connections of an event loop; further calls wait for one.
+        size: maximum number of connections per event loop; further calls wait for one.
     """
 
     def __init__(self, servers: ServerSet, connect_timeout: float, size: int) -> None:
@@ -78,7 +78,7 @@ class AsyncPool:
             connection.close()
 
     def leave(self, borrowed: AsyncConnection) -> None:
-        """Let the next calls go to another server, if there is one: this one does not answer, or reaches no store."""
+        """Make the next calls use another server, if any, since this one does not answer or cannot reach its store."""
         if not self._servers.leave(borrowed.address):
             return
         for connection in (borrowed, *self._lending().idle):
@@ -128,7 +128,7 @@ class AsyncPool:
         return self._lendings.get(loop) or self._new_lending(loop)
 
     def _new_lending(self, loop: asyncio.AbstractEventLoop) -> _Lending:
-        """Return the place for the connections of a new event loop; forget those that are closed."""
+        """Return a new place for the connections of an event loop; drop those of closed loops."""
         with self._lock:
             for one in [one for one in self._lendings if one.is_closed()]:
                 self._lendings.pop(one).close()

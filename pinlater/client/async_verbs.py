@@ -1,4 +1,4 @@
-"""What clients ask of a service: its calls, and what is made of several, such as all pages of a scan."""
+"""The calls of the service, and methods that combine several of them, such as a scan of all pages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class AsyncVerbs(AsyncServiceCalls):
         failure_group: int | None = None,
         oldest_first: bool = False,
     ) -> AsyncIterator[JobInfo]:
-        """Yield all jobs in a state, page after page; those that change meanwhile may be missed."""
+        """Yield all jobs in a state, page by page; jobs that change in the meantime may be missed."""
         continuation = None
         while True:
             page = await self.scan(
@@ -50,9 +50,9 @@ class AsyncVerbs(AsyncServiceCalls):
                 return
 
     async def scan_fairly(self, queues: Iterable[str], state: JobState, *, limit: int = 5000) -> FairScan:
-        """Return jobs of several queues in a state, up to ``limit`` in all: of each queue those due latest.
+        """Return up to ``limit`` jobs in a state from several queues: from each queue those that are due latest.
 
-        Deep queues do not hide the others: each gives the same number, as far as it has so many.
+        Deep queues do not crowd out the others: each contributes the same number of jobs, if it has as many.
         """
         parts = [Part(queue, state) for queue in queues]
         return await run_steps_async(fair_scan(self._calls, parts, limit), self._execute)
@@ -60,15 +60,15 @@ class AsyncVerbs(AsyncServiceCalls):
     async def periodic_jobs(self, queues: Iterable[str] = ()) -> PeriodicJobs:
         """Return the periodic jobs of some queues, or of all: when each runs next, and whether its last run failed.
 
-        They are found among the waiting and running jobs, of which 5,000 are looked at, fairly over the queues.
+        They are searched for among the pending and running jobs; up to 5,000 are read, with a fair share of each queue.
         """
         names = list(queues) or sorted(await self.queue_names())
         return await run_steps_async(find_periodic(self._calls, names), self._execute)
 
     async def pause_periodic(self, job: PeriodicJob) -> bool:
-        """Pause a periodic job until it is resumed, whatever restarts or is deployed; False if it runs or has gone.
+        """Pause a periodic job until it is resumed, across restarts and deployments; False if it runs or is gone.
 
-        It is put off to the year 9999. A job of another schedule of the class is another job, which is not paused.
+        It is rescheduled to the year 9999. With another schedule, the class has another job, which is not paused.
 
         Raises:
             ProtocolError: the server is of an older version.
@@ -78,7 +78,7 @@ class AsyncVerbs(AsyncServiceCalls):
     async def resume_periodic(self, job: PeriodicJob) -> bool:
         """Let a paused periodic job run again; return False if it was not paused.
 
-        It goes on with the tick that it was paused before: if that was missed, it runs now, once for all missed ticks.
+        It continues with the tick before which it was paused: if that is past, it runs now, once for all missed ticks.
 
         Raises:
             ProtocolError: the server is of an older version.
@@ -86,10 +86,10 @@ class AsyncVerbs(AsyncServiceCalls):
         return job.is_paused and await self._execute(resume(self._calls, job)) > 0
 
     async def move_these(self, move: Move, descriptors: Sequence[str]) -> int:
-        """Move the given jobs as ``move`` says, in this order; return how many were moved, which it counts, too.
+        """Move the given jobs in this order, as ``move`` says; return how many were moved. ``move`` counts them, too.
 
         Raises:
-            QueueNotFound: there is no queue to move them to, and the server has ``QUEUE_AUTO_CREATE=false``.
-            ProtocolError: the server is one of the original, which cannot do it.
+            QueueNotFound: the target queue does not exist, and the server has ``QUEUE_AUTO_CREATE=false``.
+            ProtocolError: the server is one of the original, which cannot move jobs.
         """
         return await run_steps_async(move.steps(self._calls, descriptors), self._execute)

@@ -1,4 +1,4 @@
-"""Batches: the job that waits for the others, and the calls that enqueue those."""
+"""Batches: the job that waits for the others, and the calls that enqueue the others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def batch_job(size: int, then: Job | None, on_failure: Job | None) -> Batch:
     """Return the job that waits for the jobs of a batch.
 
     Raises:
-        BodyInvalid: a field of a job that follows cannot be written as JSON.
+        BodyInvalid: a field of ``then`` or ``on_failure`` cannot be written as JSON.
     """
     return Batch(size=size, then=_next_job(then), on_failure=_next_job(on_failure))
 
@@ -50,10 +50,10 @@ def _next_job(job: Job | None) -> NextJob | None:
 
 
 def queue_of_batch(queue: str | None, following: Iterable[Job | None], jobs: Sequence[Job]) -> str:
-    """Return the queue of the job that waits for the others: one whose workers read jobs of classes.
+    """Return the queue of the job that waits for the others; raw jobs do not count: their workers may read no other.
 
     Raises:
-        ValueError: none is known.
+        ValueError: there is no such queue.
     """
     if queue is not None:
         return queue

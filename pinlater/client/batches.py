@@ -24,7 +24,7 @@ class Batch(NamedTuple):
 class _WithBody(Protocol):
     @property
     def body(self) -> bytes | None:
-        """Bytes of a job."""
+        """Body of a job."""
 
 
 _J = TypeVar("_J", bound=_WithBody)
@@ -33,12 +33,12 @@ _J = TypeVar("_J", bound=_WithBody)
 def split_by_bytes(
     jobs: Iterable[_J], most_bytes: int = MAX_BATCH_BYTES, most_jobs: float = math.inf
 ) -> Iterator[list[_J]]:
-    """Yield jobs in their order, in lists that fit into a call; one job that is larger is a list of its own.
+    """Yield jobs in order, in lists that fit into a call; a job that is larger gets a list to itself.
 
     Args:
-        jobs: what has a body.
-        most_bytes: of the bodies in a list; a call takes 16 MB.
-        most_jobs: in a list.
+        jobs: jobs, or anything else with a body.
+        most_bytes: maximum size of the bodies in a list; a call takes 16 MB.
+        most_jobs: maximum number of jobs in a list.
     """
     some: list[_J] = []
     size = 0
@@ -54,7 +54,7 @@ def split_by_bytes(
 
 
 class _Group:
-    """What has come for one queue."""
+    """The jobs gathered for one queue."""
 
     __slots__ = ("jobs", "queue", "size")
 
@@ -65,11 +65,11 @@ class _Group:
 
 
 class Batcher:
-    """Gathers jobs by queue until a batch is full; memory stays constant however many jobs come.
+    """Gathers jobs by queue until a batch is full; memory use stays constant, however many jobs come.
 
     Args:
         encoder: makes the structs.
-        batch_size: jobs in a batch, at most; a batch has at most 4 MiB as well, one larger job excepted.
+        batch_size: maximum number of jobs in a batch; a batch also has at most 4 MiB, unless one job is larger.
     """
 
     def __init__(self, encoder: JobEncoder, batch_size: int) -> None:
@@ -82,7 +82,7 @@ class Batcher:
         self._pending_bytes = 0
 
     def add(self, job: Job) -> list[Batch]:
-        """Take a job; return the batches that are complete now, nearly always none."""
+        """Add a job; return the batches that are now complete, usually none."""
         struct = self._encoder.struct(job)
         group = self._group_of.get(type(job))
         if group is None:
@@ -99,11 +99,11 @@ class Batcher:
 
     @property
     def queues(self) -> Collection[str]:
-        """Those of all jobs so far."""
+        """The queues of all jobs so far."""
         return self._groups.keys()
 
     def rest(self) -> list[Batch]:
-        """Return what is left when no more jobs come."""
+        """Return the remaining batches, when no more jobs come."""
         return [self._cut(group) for group in self._groups.values() if group.jobs]
 
     def _cut(self, group: _Group) -> Batch:

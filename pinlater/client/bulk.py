@@ -19,7 +19,7 @@ MAX_IN_FLIGHT = 4
 
 
 class BulkEnqueue:
-    """Up to four enqueue calls in flight on one borrowed connection.
+    """Keeps up to four enqueue calls in flight on one borrowed connection.
 
     If the connection is lost, unanswered calls are sent again, one by one, with the client's usual retries; then a
     new connection is used.
@@ -59,7 +59,7 @@ class BulkEnqueue:
             error.add_note(f"{self.stored} jobs were stored before this")
 
     def send(self, batch: Batch) -> None:
-        """Send a batch; wait for the oldest answer first when four are outstanding."""
+        """Send a batch; while four answers are outstanding, wait for the oldest one first."""
         while len(self._window) >= MAX_IN_FLIGHT:
             self._settle()
         call = self._calls.enqueue_structs(batch.queue, batch.jobs)
@@ -87,7 +87,7 @@ class BulkEnqueue:
         except PinLaterError as error:
             if not is_retryable(call, error):
                 raise
-            self._window.popleft()  # the store was away; the connection is in order
+            self._window.popleft()  # the store was out of reach; the connection is fine
             self._store_alone(call)
         else:
             self._window.popleft()
@@ -106,7 +106,7 @@ class BulkEnqueue:
             self._store_alone(self._window.popleft())
 
     def _store_alone(self, call: Call[list[str]]) -> None:
-        """Send a call again that was sent with others."""
+        """Send a call again by itself that was in flight with others."""
         may_have_been_carried_out(call.arguments)
         self._note(self._execute(call))
 

@@ -8,10 +8,10 @@ from pinlater.client.batches import MAX_BATCH_BYTES
 from pinlater.model.jobs import JobInfo
 
 _FEWEST_AT_ONCE, _MOST_AT_ONCE = 8, 50
-"""How many bodies are looked up at once: before any size is known, and at most. A scan does not tell sizes."""
+"""How many bodies are looked up at once: before any size is known, and at most. Scans do not return sizes."""
 
 _MOST_DESCRIPTOR_CHARACTERS = 170
-"""Of the 200 characters of a unique key. A longer descriptor is cut at its beginning, since the id is at its end."""
+"""How many of a unique key's 200 characters a descriptor may take; a longer one is cut at its start, before the id."""
 
 
 class LookupSizer:
@@ -21,7 +21,7 @@ class LookupSizer:
         self._at_once = _FEWEST_AT_ONCE
 
     def split(self, descriptors: Sequence[str]) -> Iterator[Sequence[str]]:
-        """Yield all descriptors in lists of the size that fits at that moment."""
+        """Yield all descriptors in lists, each of the size that fits by then."""
         start = 0
         while start < len(descriptors):
             some = descriptors[start : start + self._at_once]

@@ -22,13 +22,13 @@ class Client(BaseClient):
         with Client() as client:
             handle = client.enqueue(SendWelcomeEmail(user_id=42), delay=60)
 
-    A call that fails for a passing reason is retried, after growing, jittered waits of at most a quarter of a second.
+    A call that fails for a transient reason is retried, after growing, jittered waits of at most a quarter of a second.
     If the call was certainly not carried out (no server could be reached, the server was stopping, or no shard of the
-    store answered), it is retried until ``timeout`` is over: so a restart of a server fails no call. If that is
-    unknown, it is retried at most ``retries`` times, and only if repeating it is harmless (so never a dequeue) or if
+    store answered), it is retried until ``timeout`` is over, so a restart of a server fails no call. If it may have
+    been carried out, it is retried at most ``retries`` times, and only if a repeat is harmless (so never a dequeue) or
     the server recognizes it: enqueues, imports, retries and deletions carry an idempotency key, under which the store
-    keeps their result for some minutes, so they are carried out once. ``timeout`` limits all tries together, so no call
-    hangs.
+    keeps their result for some minutes, so they are carried out only once. ``timeout`` limits all tries together, so no
+    call hangs.
 
     Args:
         servers: ``"host:port,tls://host:port,unix:/path"``, a list of these, ``"file:/path"`` (one a line, followed
@@ -40,7 +40,7 @@ class Client(BaseClient):
             carried out is not retried.
         patience: seconds for which a call that was certainly not carried out is retried; None: until ``timeout`` is
             over. An interactive program may want to report sooner that no server answers.
-        tracing: make a span of each ``enqueue`` and ``enqueue_many``, and send its context with the jobs; see
+        tracing: create a span for each ``enqueue`` and ``enqueue_many``, and send its context with the jobs; see
             ``pinlater.tracing``.
         tls: files for servers at ``tls://host:port``; None: those named by ``PINLATER_TLS_CA``,
             ``PINLATER_TLS_CERT`` and ``PINLATER_TLS_KEY`` in the environment.

@@ -28,10 +28,10 @@ from pinlater.protocol.guard import MalformedMessage
 from pinlater.protocol.stopping import STOPPING
 
 MAX_REPLY_BYTES = 256 << 20
-"""Largest accepted reply. A dequeue may bring many large bodies; beyond this, the peer is no PinLater server."""
+"""Largest accepted reply. A dequeue may return many large bodies; beyond this, the peer is no PinLater server."""
 
 _READ_BYTES = 64 * 1024
-"""Read at once. Above 128 KiB, malloc may map memory for each reply and unmap it again: three system calls."""
+"""Bytes to read at once. Above 128 KiB, malloc may map and unmap memory for each reply, in three system calls."""
 
 _TLS_ALERT = b"\x15\x03"
 _LAST_SEQUENCE_ID = 2**31 - 1
@@ -78,12 +78,12 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether calls can be sent: it is open, as no fork's copy is, and the server is not stopping."""
+        """Whether calls can be sent: it is open, not inherited by a fork, and the server is not stopping."""
         return self._open and not self._is_stopping
 
     @property
     def in_flight(self) -> int:
-        """Number of calls whose reply was not received yet."""
+        """Number of calls whose reply has not been received yet."""
         return len(self._calls)
 
     @property
@@ -108,7 +108,7 @@ class Connection:
         return False
 
     def fileno(self) -> int:
-        """Return the socket's descriptor, to wait for replies with others; -1 once closed.
+        """Return the file descriptor, to wait for several connections at once; -1 once closed.
 
         Check ``has_buffered_reply`` first: a reply that was already read does not make the descriptor readable.
         """
@@ -118,7 +118,7 @@ class Connection:
         """Close the connection; outstanding replies are lost. After a fork, only this process's copy is closed."""
         self._open = False
         if self._pid == os.getpid():
-            with suppress(OSError):  # whoever has a copy must not keep the server in the belief that we are there
+            with suppress(OSError):  # closes it for the server even if a fork has a copy
                 self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
@@ -136,9 +136,9 @@ class Connection:
             The sequence id.
 
         Raises:
-            CallUnsendable: a field has a value its type cannot carry, or all is too large; nothing was sent.
-            ServerUnavailable: the connection is lost; closed.
-            CallTimeout: the server stopped reading; closed.
+            CallUnsendable: a field has a value its type cannot carry, or the call is too large; nothing was sent.
+            ServerUnavailable: the connection was lost.
+            CallTimeout: the server stopped reading; the connection is closed.
         """
         self._check_open()
         number = self._sequence_id = self._sequence_id + 1 if self._sequence_id < _LAST_SEQUENCE_ID else 1
@@ -159,11 +159,11 @@ class Connection:
 
         Raises:
             ServiceError: the server refused the call; the connection stays usable.
-            CallTimeout: no reply in time; closed.
-            ServerStopping: the server has not carried the call out, and will not; closed.
-            ServerUnavailable: the connection is lost; closed.
+            CallTimeout: it did not come in time; the connection is closed.
+            ServerStopping: the server has not carried the call out, and will not; the connection is closed.
+            ServerUnavailable: the connection was lost.
             CallUnsupported: the server does not know the call; the connection stays usable.
-            ProtocolError: something else than the reply came; closed.
+            ProtocolError: something other than the reply came; the connection is closed.
         """
         if not self._calls:
             raise RuntimeError("receive() without a call in flight")
@@ -205,7 +205,7 @@ class Connection:
             return 0
         except OSError as error:
             with suppress(PinLaterError):
-                self._read()  # the server may have said that it would not take it
+                self._read()  # the server may have announced that it is stopping
             raise self._lost(error) from error
 
     def _write_rest(self, rest: memoryview, deadline: float) -> None:
@@ -272,7 +272,7 @@ _connections: WeakSet[Connection] = WeakSet()
 
 
 def _close_copies() -> None:
-    """Close a fork's copies of its parent's connections: else the server would not notice the parent's death."""
+    """Close a fork's copies of its parent's connections; otherwise the server would not notice the parent's death."""
     for connection in list(_connections):
         connection.close()
     _connections.clear()

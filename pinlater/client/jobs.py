@@ -44,8 +44,8 @@ class JobEncoder:
     """Makes the wire structs of jobs that are enqueued with the same options.
 
     Args:
-        queue: and the next thirteen: see ``EnqueueOptions``.
-        trace: trace context that travels with the job; not with a ``RawJob``.
+        queue: see ``EnqueueOptions`` for this and all up to ``rate_per_key``.
+        trace: trace context to store in the bodies of the jobs, except those of a ``RawJob``.
         policy: backoff and time limits, see ``EnqueueOptions``.
 
     Raises:
@@ -107,14 +107,14 @@ class JobEncoder:
         return queue_of(job, self._queue)
 
     def struct(self, job: Job, parent: Parent | None = None) -> PinLaterJob:
-        """Return what is sent of ``job``, and of the parent that it tells of its end.
+        """Return the wire struct of ``job``, and with it of the parent that is told when the job ends.
 
         Raises:
-            ValueError: it would be due only when its ``give_up_after`` is over; or what is to be its key cannot be one.
+            ValueError: it would become due only after its ``give_up_after`` has passed, or its key is invalid.
             BodyInvalid: a field holds something that JSON cannot carry; or it is a ``RawJob``, whose body has no place
                 for a backoff or time limit.
             BodyTooLarge: it does not fit into any message.
-            TypeError: it is no job; or something else than a text is to be its key.
+            TypeError: it is not a job, or its key is not a text.
         """
         try:
             options = job.job_options
@@ -161,7 +161,7 @@ def queue_of(job: Job, queue: str | None) -> str:
     """Return the queue that ``job`` goes to: that of its class, unless an enqueue names one.
 
     Raises:
-        TypeError: it is no job.
+        TypeError: it is not a job.
     """
     try:
         return queue or job.job_options.queue
@@ -204,13 +204,13 @@ def _run_after_ms(delay: float | None, run_at: datetime | float | None) -> int |
 
 
 _plain_encoder = JobEncoder()
-"""Of the enqueues without options, which are most."""
+"""For enqueues without options, as most are."""
 
 
 def encoder(
     options: EnqueueOptions | EnqueueManyOptions | FollowUpOptions | CallOptions, trace: Mapping[str, str] | None = None
 ) -> JobEncoder:
-    """Return the encoder for the options of an enqueue, and the trace context that its jobs carry.
+    """Return an encoder for the options of an enqueue and the trace context of its jobs.
 
     Raises:
         TypeError: there is no such option, or its value is of another type.
@@ -221,5 +221,5 @@ def encoder(
     try:
         return JobEncoder(**options, trace=trace)
     except TypeError:
-        check_names(options)  # says it better, if it is a name
+        check_names(options)  # raises a better error if a name is wrong
         raise

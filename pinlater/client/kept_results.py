@@ -1,4 +1,4 @@
-"""Jobs on their way to another queue or store that keep results of steps beside their body: they take them along."""
+"""Step results that are stored beside a job's body, brought along when the job moves to another queue or store."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from pinlater.model.messages import ReceivedMessage
 
 
 def kept_name(job: JobInfo) -> str | None:
-    """Return the name of the messages that have results of a job's steps; None if all are in its body."""
+    """Return the name of the messages that hold results of a job's steps; None if all results are in its body."""
     if job.body is None or unmarked(job.body) is None:
         return None
     return steps_name(read_metadata(job.body).run)
 
 
 def with_results(job: JobInfo, messages: Sequence[ReceivedMessage]) -> JobInfo:
-    """Return a job with the results of its steps in its body; a body that gets too large by that is refused later.
+    """Return a job with the results of its steps in its body; if that makes it too large, it is refused later.
 
     Args:
-        job: it.
-        messages: all that have ``kept_name``.
+        job: the job.
+        messages: all of its messages that have the name ``kept_name``.
     """
     if job.body is None:
         return job
@@ -33,7 +33,7 @@ def with_results(job: JobInfo, messages: Sequence[ReceivedMessage]) -> JobInfo:
     for message in messages:
         results.add(read_results(message))
     if len(results.steps) < metadata.kept:
-        return job  # it says so where it runs
+        return job  # some are missing: the job reports it when it runs
     inside = msgspec.structs.replace(
         metadata,
         steps=results.steps | metadata.steps,

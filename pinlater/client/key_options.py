@@ -9,13 +9,13 @@ from pinlater.model.keys import JobKey
 
 
 class KeyOptions:
-    """What an enqueue says about keys, in place of what the class of a job says.
+    """The options of an enqueue about keys, which replace those of the job's class.
 
     Args:
-        key: and the other three: see ``EnqueueOptions``.
+        key: see ``EnqueueOptions`` for this and the other three.
 
     Attributes:
-        are_given: whether it says anything.
+        are_given: whether there are any.
 
     Raises:
         ValueError: an option is out of its range, or two contradict each other.
@@ -34,8 +34,8 @@ class KeyOptions:
         """Return the key of a job.
 
         Raises:
-            ValueError: there is a rule and no key, or a text cannot be a key.
-            TypeError: something else than a text is to be the key.
+            ValueError: there is a rule but no key, or the key is invalid.
+            TypeError: the key is not a text.
         """
         if not self.are_given:
             return key_of_class(job)

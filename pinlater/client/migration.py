@@ -19,18 +19,18 @@ from pinlater.model.state import JobState
 
 PAGE_SIZE = 250
 LEASE_SECONDS = 300.0
-"""A batch that was claimed but not imported, because the program was killed, is due again at the source after this."""
+"""A batch that was claimed but not imported, since the program was killed, is due again at the source after this."""
 
 _MOVED_STATUS = "moved to queue {} of another store\n"
 _POLL_SECONDS = 1.0
 
 
 class SourceKeepsJobs(PinLaterError):
-    """The source does not delete the jobs that it was told to delete: it is a server of the original."""
+    """The source did not delete the given jobs: it is a server of the original, which cannot delete by descriptor."""
 
 
 class SameQueue(PinLaterError):
-    """Source and target are one queue of one store."""
+    """Source and target are the same queue of the same store."""
 
 
 @dataclass(slots=True)
@@ -164,7 +164,7 @@ class Migration:
     # Both
 
     def _refuse_same_queue(self) -> None:
-        """Refuse what would lose jobs: each would be found at the target, and removed at the source as moved."""
+        """Refuse to lose jobs: each would be found at the target already, then removed at the source as moved."""
         if self.queue == self.new_name and have_one_store(self.source, self.target, self.queue):
             raise SameQueue(
                 f"both servers have one store, so queue {self.queue} is there already; name a server of another store "
@@ -172,7 +172,7 @@ class Migration:
             )
 
     def _kinds(self) -> Iterator[tuple[JobState, bool]]:
-        """Yield the states to scan, finished jobs first: people look for these at the target."""
+        """Yield the states to scan, finished jobs first, because people look for these at the target."""
         if self.with_succeeded:
             yield JobState.SUCCEEDED, False
         yield JobState.FAILED, False
@@ -190,14 +190,14 @@ class Migration:
                 return
 
     def _leave_for_the_end(self, info: JobInfo) -> bool:
-        """Tell whether a job is one of an ordered key, which stays for now: scans begin with the job that runs last."""
+        """Set a job of an ordered key aside, since scans begin with the job that runs last; return whether it was."""
         is_left = info.key is not None and info.key.is_ordered and not info.state.is_final
         if is_left:
             self._ordered.append(info.descriptor)
         return is_left
 
     def _in_order(self, *states: JobState) -> Iterator[list[JobInfo]]:
-        """Yield the jobs that were left and are still in one of these states, in lists that fit into one call."""
+        """Yield the jobs set aside that are still in these states, in order and in lists that fit into one call."""
         left, self._ordered = self._ordered[::-1], []
         for jobs in self._batches(left):
             if still := [job for job in jobs if job.state in states]:

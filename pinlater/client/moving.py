@@ -30,7 +30,7 @@ _PAGE_SIZE = 500
 
 
 class _Origin(NamedTuple):
-    """Identifies a job over all stores: a descriptor alone may belong to a job of another store as well."""
+    """Identifies a job across all stores: a descriptor alone may belong to a job of another store as well."""
 
     descriptor: str
     created_at_ms: int | None
@@ -56,8 +56,8 @@ class Move:
     repeated move finds its earlier copies: pending and running ones by unique key, failed ones by the line "moved from"
     in their status, among the latest 10,000.
 
-    Jobs keep their attempts, times, statuses, priorities and keys, and get new descriptors. Those of an ordered key
-    have to come in their order.
+    Jobs keep their attempts, times, statuses, priorities and keys, and get new descriptors. Jobs of an ordered key must
+    be given in their order.
 
     Attributes:
         queue: queue of the jobs.
@@ -122,7 +122,7 @@ class Move:
             raise refusal
 
     def _store(self, calls: Calls, jobs: list[JobInfo]) -> Generator[Call[Any], Any, dict[str, str]]:
-        """Store copies; return descriptor -> descriptor of the copy, without jobs whose unique key exists."""
+        """Store copies; return descriptor -> descriptor of the copy, without jobs whose unique key is taken."""
         if self.state_there is JobState.FAILED and self._failed_there is None:
             self._failed_there = yield from self._find_failed(calls)
         known = self._failed_there or {}
@@ -136,7 +136,7 @@ class Move:
             if is_keyed:
                 there = yield calls.lookup(copies.values())
                 origins = {name: _Origin.before_move(job) for name, job in there.items()}
-                for job in new:  # another one may have the key
+                for job in new:  # another job may have the key
                     if origins.get(copies[job.descriptor]) != _Origin.of(job):
                         del copies[job.descriptor]
         return copies
@@ -144,7 +144,7 @@ class Move:
     def _delete(
         self, calls: Calls, descriptors: list[str]
     ) -> Generator[Call[Any], Any, tuple[int, ServerError | None]]:
-        """Delete the originals; return their least number, and the error if the server refused."""
+        """Delete the originals; return how many at least were deleted, and the error if the server refused."""
         if not descriptors:
             return 0, None
         try:
@@ -177,7 +177,7 @@ class Move:
         if self.attempts is not None:
             allowed = max(job.attempts_allowed, self.attempts)
             copy = copy._replace(attempts_allowed=allowed, attempts_remaining=self.attempts)
-            copy = copy._replace(is_cancelled=False, failure_group=None)  # as of a job that is retried in its queue
+            copy = copy._replace(is_cancelled=False, failure_group=None)  # as for a job that is retried in its queue
         return copy
 
 

@@ -16,10 +16,10 @@ from pinlater.model.status import FailedAttempt
 from pinlater.protocol.operations import Call, Calls
 
 MOST_SCANNED = 5000
-"""Pending and running jobs that are searched for periodic ones."""
+"""How many pending and running jobs are searched for periodic ones."""
 
 PAUSED_UNTIL_MS = 253_370_764_800_000
-"""A periodic job that is due at this time, in the year 9999, is paused. The tick to go on with is in its body."""
+"""A periodic job that is due at this time, in the year 9999, is paused. The tick to continue with is in its body."""
 
 _LOOKUP = 100
 _PERIODIC_KEY = re.compile(PERIODIC_KEY_PATTERN)
@@ -50,7 +50,7 @@ class PeriodicJob(NamedTuple):
 
     @property
     def in_words(self) -> str:
-        """The schedule in words, such as ``every 5 minutes``; as it is where there are no simple words for it."""
+        """The schedule in words, such as ``every 5 minutes``; unchanged if there are no simple words for it."""
         return schedule_in_words(self.schedule)
 
     @property
@@ -70,7 +70,7 @@ class PeriodicJob(NamedTuple):
         return is_tried and self.info.state is JobState.PENDING and not self.is_paused
 
     def late_ms(self, now_ms: int) -> int:
-        """Return for how many milliseconds it has been due without a worker that ran it; 0 if it is not due, or runs.
+        """Return how many milliseconds ago it became due without having been run since; 0 if it is not due, or runs.
 
         Args:
             now_ms: the time, in epoch milliseconds.
@@ -122,7 +122,7 @@ def find_periodic(calls: Calls, queues: Iterable[str]) -> Generator[Call[Any], A
 def _parts(queue: str, *, has_due: bool) -> Iterator[Part]:
     """Yield the parts of a queue that may have periodic jobs.
 
-    Of jobs that are not due, the first ones have those that run soon, and the last ones those that are paused.
+    Among jobs that are not due yet, those due first include jobs that run soon, and those due last include paused jobs.
     """
     yield Part(queue, JobState.PENDING, is_future=True, oldest_first=True)
     yield Part(queue, JobState.PENDING, is_future=True)
@@ -137,7 +137,7 @@ def pause(calls: Calls, job: PeriodicJob) -> Call[int]:
 
 
 def resume(calls: Calls, job: PeriodicJob) -> Call[int]:
-    """Return the call that makes a paused job due at the tick that it was paused before; a tick in the past is now."""
+    """Return the call that makes a paused job due at the tick before which it was paused; at once if that is past."""
     return calls.schedule(job.queue, [job.info.descriptor], job.due_ms)
 
 
@@ -146,7 +146,7 @@ def _is_periodic(info: JobInfo) -> bool:
 
 
 def periodic_job(queue: str, info: JobInfo) -> PeriodicJob | None:
-    """Return what a job, looked up with its body, says as a periodic job; None if it is none."""
+    """Return a job, looked up with its body, as a periodic job; None if it is not one."""
     recurrence = read_recurrence(info.body or b"")
     if recurrence is None or not recurrence.schedule or info.unique is None:
         return None

@@ -15,7 +15,7 @@ _FIRST_POLL_SECONDS = 0.02
 _SLOWEST_POLL_SECONDS = 2.0
 
 _PARKED_SECONDS = 20.0
-"""A call is made anew after this time: what lies between client and server may drop connections that are silent."""
+"""How long one call waits before the next: proxies or firewalls in between may drop silent connections."""
 
 
 def queue_in(descriptor: str) -> str:
@@ -44,12 +44,12 @@ def pauses() -> Iterator[float]:
 
 
 def parked_seconds(deadline: float | None) -> float:
-    """Return for how long one call may wait at the server."""
+    """Return how many seconds one call may wait at the server."""
     return _PARKED_SECONDS if deadline is None else min(max(deadline - time.monotonic(), 0.0), _PARKED_SECONDS)
 
 
 def bounded(pause: float, deadline: float | None, info: JobInfo) -> float:
-    """Return the seconds to sleep, at most until the deadline; None: there is none.
+    """Return the seconds to sleep: ``pause``, but not beyond the deadline, if there is one.
 
     Raises:
         JobUnfinished: the deadline has passed.

@@ -56,7 +56,7 @@ class Pool:
         connection.close()
 
     def leave(self, borrowed: Connection) -> None:
-        """Let the next calls go to another server, if there is one: this one does not answer, or reaches no store."""
+        """Make the next calls use another server, if any, since this one does not answer or cannot reach its store."""
         if not self._servers.leave(borrowed.address):
             return
         with self._lock:
@@ -75,7 +75,7 @@ class Pool:
             return self._idle.pop() if self._idle else None
 
     def _reset_after_fork(self) -> None:
-        """Close a fork's copies of the parent's sockets, and replace the lock: the copy may be locked for ever."""
+        """Close a fork's copies of the parent's sockets, and replace the lock: the copy may be locked forever."""
         inherited = self._idle
         self._reset()
         for connection in inherited:

@@ -48,7 +48,7 @@ class CallRetries:
         call: the call.
         retries: further tries after lost answers; with 0, calls that a server has answered are not retried, either.
         patience: seconds for which a call that was not carried out is retried; None: until ``deadline``.
-        deadline: monotonic seconds; no wait goes beyond.
+        deadline: monotonic seconds; no wait goes beyond it.
     """
 
     def __init__(self, call: Call[Any], retries: int, patience: float | None, deadline: float) -> None:
@@ -93,8 +93,8 @@ class CallRetries:
     def final_error(self, error: PinLaterError) -> PinLaterError:
         """Return the error to raise after the last try has failed with ``error``.
 
-        If an earlier try may have been carried out, the error must not say that nothing was done. A try that the
-        deadline cut off says only "no answer"; the one before it knows why no server, or no store, could be reached.
+        If an earlier try may have been carried out, the error must not say that nothing was done. The error of a try
+        that the deadline cut off says only "no answer"; that of the try before says why no server or store was reached.
         """
         if isinstance(error, NotConnected):
             error = self._reason or error

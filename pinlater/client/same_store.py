@@ -12,15 +12,15 @@ from pinlater.model.state import JobState
 
 
 def have_one_store(one: Client, other: Client, queue: str) -> bool:
-    """Tell whether a job that ``other`` stores is found by ``one``.
+    """Store a job through ``other``, and tell whether ``one`` finds it.
 
-    Addresses would not tell: a server has several, and a store several servers. The job has succeeded already, so it
-    never runs, and it is deleted at once.
+    Comparing addresses would not do: a server may have several, and a store several servers. The job is stored as
+    SUCCEEDED, so it never runs, and it is deleted at once.
 
     Args:
         one: client of a server.
         other: client of a server that knows the call ``importJobs``.
-        queue: name of the queue of that job.
+        queue: queue to store the job in.
     """
     status, now = f"to tell whether two servers have one store: {uuid4().hex}", int(time.time() * 1000)
     ended = JobInfo(f"{queue}:s1:p1:1", JobState.SUCCEEDED, 1, 0, status, now, now, now, body=b"")

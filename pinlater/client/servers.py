@@ -16,7 +16,7 @@ from pinlater.errors import ConfigError, NoHealthyShards, ShardConnectionFailed
 ENVIRONMENT_KEY = "PINLATER_SERVERS"
 
 STORE_OUT_OF_REACH = (NoHealthyShards, ShardConnectionFailed)
-"""What a server answers that does not reach its store: perhaps another one does."""
+"""Errors of a server that cannot reach its store; another one may be able to."""
 
 _FIRST_PENALTY_SECONDS = 0.1
 _LONGEST_PENALTY_SECONDS = 5.0
@@ -27,7 +27,7 @@ class ServerSet:
 
     A client starts with a random server and stays with it as long as it works. A server that could not be reached is
     tried last for 0.1 s, twice as long after each further failure, at most 5 s; it is still tried if no other is left.
-    One that left a call unanswered, or reached no store, is tried last for 5 s at once.
+    One that left a call unanswered, or could not reach its store, is tried last for the full 5 s.
     Each forked process starts with a new random server.
 
     Args:
@@ -148,10 +148,10 @@ class ServerSet:
             self._penalties[address] = (self._clock() + penalty, penalty)
 
     def leave(self, address: Address) -> bool:
-        """Try others first for a while; return whether there are any.
+        """Try other servers first for a while; return whether there are any.
 
-        For a server that left a call unanswered, as one does that stands still, or that does not reach its store. That
-        it takes connections proves nothing: its machine does so for it.
+        This is for a server that left a call unanswered, perhaps because it hangs, or that cannot reach its store. That
+        it accepts connections proves nothing: the kernel does that for it.
         """
         with self._lock:
             if self._current == address:

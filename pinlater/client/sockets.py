@@ -19,7 +19,7 @@ _KEEPALIVE_PROBES = 3
 
 
 def connect(address: Address, timeout: float, tls: TlsFiles) -> socket.socket | SecureSocket:
-    """Return a non-blocking socket to the first of the address's hosts that answers.
+    """Return a non-blocking socket to the first IP address of a server that answers.
 
     Args:
         address: server to reach.
@@ -27,7 +27,7 @@ def connect(address: Address, timeout: float, tls: TlsFiles) -> socket.socket | 
         tls: files for a ``tls://`` address.
 
     Raises:
-        ServerUnavailable: no host answered in time, the name is unknown, or the server is not trusted.
+        ServerUnavailable: it did not answer in time, its name is unknown, or it is not trusted.
         ConfigError: a file of ``tls`` cannot be used.
     """
     deadline = time.monotonic() + timeout

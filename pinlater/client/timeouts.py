@@ -1,4 +1,4 @@
-"""The time-outs of a client, checked."""
+"""Validate the time-outs of a client."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def check_timeouts(**seconds: float) -> None:
 
     Raises:
         ValueError: one is not above 0, or longer than a day.
-        TypeError: one is no number.
+        TypeError: one is not a number.
     """
     for name, value in seconds.items():
         try:

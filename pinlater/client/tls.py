@@ -111,8 +111,9 @@ def _no_passphrase() -> NoReturn:
 class SecureSocket:
     """A non-blocking TLS socket that behaves like a plain one.
 
-    A plain socket that polls as readable has data, and data that was read is gone from it. Neither is true of TLS: so a
-    read here takes all decrypted data, and a read without data raises ``BlockingIOError``.
+    A plain socket polls as readable exactly when it has data left. A TLS socket may poll as readable without data, or
+    have decrypted data without polling as readable. So a read here takes all decrypted data, and a read without data
+    raises ``BlockingIOError``.
 
     Args:
         sock: socket whose handshake is done.
@@ -149,7 +150,7 @@ class SecureSocket:
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             raise BlockingIOError from None
         except ConnectionError:
-            self._sock.recv(1)  # raises what the server said before it hung up, if it said something
+            self._sock.recv(1)  # raises the TLS alert that the server sent before it closed, if any
             raise
 
     def shutdown(self, how: int) -> None:

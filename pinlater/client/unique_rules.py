@@ -1,4 +1,4 @@
-"""The options of an enqueue about its unique key, checked."""
+"""Validate the options of an enqueue about its unique key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def unique_rule(
     on_duplicate: DuplicateAction | None,
     max_delay: float | None,
 ) -> UniqueRule | None:
-    """Return what an enqueue asks for beside its key; None: nothing.
+    """Return the rule that an enqueue sets for its unique key; None if it sets none.
 
     Raises:
         ValueError: an option is out of its range, or given without a key.

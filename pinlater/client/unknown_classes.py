@@ -8,7 +8,7 @@ from pinlater.model.workers import UnknownJobs, WorkerReport
 
 
 def unknown_classes(reports: Iterable[WorkerReport], queue: str | None = None) -> list[UnknownJobs]:
-    """Return each unknown class once, with the releases of all workers summed up, by queue and name.
+    """Return each unknown class once, with the returns of all workers added up, sorted by queue and name.
 
     Args:
         reports: worker reports.

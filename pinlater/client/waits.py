@@ -16,7 +16,7 @@ def waits_text(waits: Iterable[MessageWait]) -> str:
 
 
 def call_text(parent: Parent) -> str:
-    """Return which call of its parent a job is a part of: ``call resize``."""
+    """Return which call of its parent a job belongs to: ``call resize``."""
     return f"call {_call_in(parent.name)}"
 
 
