@@ -1,4 +1,4 @@
-"""Jobs that are enqueued with the commit of your own database: ``Outbox`` stores them there, ``Relay`` delivers them.
+"""Enqueue jobs with a commit of your own database: ``Outbox`` stores them there, ``Relay`` delivers them.
 
 ::
 
@@ -7,8 +7,8 @@
         connection.execute("INSERT INTO orders ...")
         outbox.enqueue(connection, SendInvoice(order=42))
 
-The table is that of ``Outbox.create_table``. ``pinlater outbox-relay URL`` delivers the jobs to a server, each once.
-No database driver is imported before you name a database.
+``Outbox.create_table`` returns the SQL of the table. ``pinlater outbox-relay URL`` delivers the jobs to a server, each
+once. No database driver is imported until you name a database.
 """
 
 from pinlater.outbox.outbox import Outbox

@@ -1,4 +1,4 @@
-"""Rows of an outbox that are delivered by one call."""
+"""Rows of an outbox that one call delivers."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _TIME_BYTES = 6
 
 @dataclass(slots=True)
 class Batch:
-    """Jobs of one queue that are delivered by one call, whose key is stored with them before it is made.
+    """Jobs of one queue that one call delivers; the key of the call is stored with them before it is made.
 
     Attributes:
         key: idempotency key of the call.
         queue: name of the queue.
         is_repeat: whether the call may have been made before, by this relay or another one.
-        rows: how many rows have its key in the table; 0 as long as none has.
-        ids: of the rows, in their order.
-        stored: id -> body and options of a row, as far as they have been read.
+        rows: how many rows of the table have its key; 0 until the key is stored.
+        ids: ids of the rows, in their order.
+        stored: id -> body and options, of the rows that have been read.
     """
 
     key: bytes
@@ -34,13 +34,13 @@ class Batch:
     stored: dict[int, tuple[bytes, str]] = field(default_factory=dict)
 
     def add(self, row_id: int, body: bytes | None, options: str) -> None:
-        """Add the next row; without its body, it is yet to be read."""
+        """Add the next row; if its body is None, it is still to be read."""
         self.ids.append(row_id)
         if body is not None:
             self.stored[row_id] = body, options
 
     def jobs(self) -> list[PinLaterJob]:
-        """Return what is sent.
+        """Return the jobs to send.
 
         Raises:
             BodyInvalid: a newer version has stored a row, or somebody has changed it by hand.

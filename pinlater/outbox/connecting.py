@@ -1,4 +1,4 @@
-"""Connects the relay to a database: by a URL, an engine of SQLAlchemy, or a function of the user."""
+"""Connects the relay to a database: by a URL, a SQLAlchemy engine, a Django connection, or a function of the user."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _KINDS: dict[str, type[Database]] = {
 }
 _PACKAGES = {"psycopg": "psycopg[binary]", "pymysql": "PyMySQL", "MySQLdb": "mysqlclient"}
 _URL_DRIVERS = {"postgresql": ("psycopg", "psycopg2"), "mysql": ("pymysql", "MySQLdb"), "sqlite": ("sqlite3",)}
-"""Drivers that a URL may mean, in the order in which they are looked for."""
+"""Drivers for the URLs of a database, in the order in which they are tried."""
 
 _DRIVER_NAMES = {"mysqldb": "MySQLdb", "pysqlite": "sqlite3"}
-"""Names of drivers in the URLs of SQLAlchemy, where they are others."""
+"""Driver in a SQLAlchemy URL -> its module, where the names differ."""
 
 _EXAMPLES = "postgresql://user:password@host/database, mysql://user:password@host/database or sqlite:////path/of/file"
 
@@ -41,15 +41,15 @@ _POSTGRESQL_OPTIONS = {
 _MYSQL_OPTIONS = {"connect_timeout": 10, "read_timeout": 60, "write_timeout": 60}
 
 Connect = Callable[[], Any]
-"""Returns a new connection of a driver, which nobody else uses."""
+"""Returns a new driver connection that nobody else uses."""
 
 
 def connector(database: Any) -> Connect:
-    """Return what connects to a database.
+    """Return a function that connects to a database.
 
     Args:
-        database: a URL, also as SQLAlchemy writes it; an ``Engine`` of SQLAlchemy; ``connection`` of ``django.db``; or
-            a function without arguments that returns a new connection.
+        database: a URL, also in the form of SQLAlchemy; an ``Engine`` of SQLAlchemy; ``connection`` of ``django.db``;
+            or a function without arguments that returns a new connection.
 
     Raises:
         ConfigError: it is none of these, or no driver for it is installed.
@@ -72,7 +72,7 @@ def open_database(connect: Connect) -> Database:
 
     Raises:
         TypeError: the driver is not known.
-        Exception: of the driver: it cannot connect.
+        Exception: an error of the driver, which cannot connect.
     """
     connection = connect()
     driver = driver_of(connection)
@@ -83,7 +83,7 @@ def open_database(connect: Connect) -> Database:
 
 
 def _taken_from(engine: Any) -> Any:
-    """Take a connection out of a pool for good: nobody else may inherit the locks of its session."""
+    """Take a connection out of the engine's pool for good, so that nobody else inherits the locks of its session."""
     pooled = engine.raw_connection()
     connection = pooled.driver_connection
     pooled.detach()
@@ -91,7 +91,7 @@ def _taken_from(engine: Any) -> Any:
 
 
 def _copy_of(connection: Any) -> Any:
-    """Connect as one of Django's connections does, which itself may be in a transaction, or of another thread."""
+    """Open a copy of a connection of Django; the original may be in a transaction, or belong to another thread."""
     copy = connection.copy()
     copy.ensure_connection()
     return copy.connection

@@ -1,4 +1,4 @@
-"""The relay's connection to the database of an outbox; what differs between databases is in subclasses."""
+"""The relay's connection to the database of an outbox; subclasses handle what differs between databases."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from pinlater.outbox.sessions import is_of_database
 from pinlater.outbox.waker import Waker
 
 POLL_SECONDS = 0.01
-"""How often a database is asked that does not tell of new rows: a part of the 20 ms within which jobs are delivered."""
+"""How often to poll a database that cannot notify of new rows: jobs are to be delivered within 20 ms."""
 
 _FIRST_PAUSE_SECONDS = 0.001
 
 
 def pause_before_commit(since: float) -> float:
-    """Return how long to wait for the commit of what was written so many seconds ago: ever longer."""
+    """Return how long to wait before checking again whether rows written ``since`` seconds ago are committed."""
     return max(since / 4, _FIRST_PAUSE_SECONDS)
 
 
 @contextmanager
 def ignored_database_errors() -> Iterator[None]:
-    """Ignore the errors of drivers: the connection is given up anyway."""
+    """Ignore errors of drivers, because the connection is given up anyway."""
     try:
         yield
     except Exception as error:
@@ -33,11 +33,11 @@ def ignored_database_errors() -> Iterator[None]:
 
 
 class Database(ABC):
-    """One connection, which has no transaction open but in ``transaction``.
+    """One connection; it has an open transaction only within ``transaction``.
 
     Args:
-        connection: of the driver.
-        dialect: of the database.
+        connection: connection of the driver.
+        dialect: SQL of the database.
         paramstyle: how the driver writes parameters.
     """
 
@@ -49,24 +49,24 @@ class Database(ABC):
 
     @abstractmethod
     def commit_by_itself(self) -> None:
-        """Let each statement outside of ``transaction`` be a transaction of its own."""
+        """Make each statement outside of ``transaction`` a separate transaction."""
 
     @abstractmethod
     def lock(self, name: str) -> bool:
-        """Take a lock, unless somebody else has it, until the connection ends; return whether it was taken."""
+        """Try to take a lock, held until the connection ends; return whether it was taken."""
 
     @abstractmethod
     def wait(self, waker: Waker, seconds: float) -> None:
-        """Return when rows may have been committed since ``listen`` or the last ``remember``, or after ``seconds``."""
+        """Wait until rows may have been committed since ``listen`` or the last ``remember``, at most ``seconds``."""
 
-    def listen(self, table: str) -> None:  # noqa: B027 - not all of them need it
-        """Hear of new rows of a table from now on, if the database can tell of them."""
+    def listen(self, table: str) -> None:  # noqa: B027 - not all databases need it
+        """Start to listen for new rows of a table, if the database can notify of them."""
 
-    def remember(self) -> None:  # noqa: B027 - not all of them need it
-        """Note what has been committed so far; called before the table is looked at."""
+    def remember(self) -> None:  # noqa: B027 - not all databases need it
+        """Remember what has been committed so far; called before the table is read."""
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Return what a query finds."""
+        """Return the rows that a query finds."""
         with self._executed(sql, parameters) as cursor:
             found = cursor.fetchall()
         return [tuple(map(plain, row.values() if isinstance(row, dict) else row)) for row in found]
@@ -87,7 +87,7 @@ class Database(ABC):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Commit what is done inside, or nothing if it raises."""
+        """Run the block in a transaction, and commit it; roll it back if the block raises."""
         self.run(self._dialect.begin)
         try:
             yield
@@ -98,6 +98,6 @@ class Database(ABC):
         self.run("COMMIT")
 
     def close(self) -> None:
-        """Close the connection, which gives the lock back."""
+        """Close the connection, which releases the lock."""
         with ignored_database_errors():
             self._connection.close()

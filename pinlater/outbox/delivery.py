@@ -1,4 +1,4 @@
-"""Sends the batches of an outbox to a server, and decides what is to become of them."""
+"""Sends the batches of an outbox to a server, and decides what happens to those that fail."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ log = logging.getLogger("pinlater.outbox")
 
 
 class DeliveryClient(Client):
-    """A client that makes calls under given keys, and repeats them only where a server knows them again."""
+    """A client that makes calls with given idempotency keys, and repeats them only with servers that recognize keys."""
 
     def __init__(self, servers: ServerSet, source: str | None = None) -> None:
         super().__init__(servers, source=source, timeout=_TIMEOUT_SECONDS, patience=_PATIENCE_SECONDS)
 
     def deliver(self, batch: Batch) -> None:
-        """Enqueue the jobs of a batch, unless a call with its key has done so.
+        """Enqueue the jobs of a batch, unless a call with its key has already done so.
 
         Raises:
-            BodyInvalid: a newer version has stored a row.
+            BodyInvalid: a newer version has stored a row, or somebody has changed it by hand.
             PinLaterError: as in ``Client.enqueue``.
         """
         call = self._calls.enqueue_once(
@@ -56,14 +56,14 @@ class DeliveryClient(Client):
 
 
 class Delivery:
-    """Delivers batches in their order, and says what is to be written of them.
+    """Delivers batches in their order, and returns what to write about them into the table.
 
-    A batch that the server refuses is divided, until the bad job is alone; that one is left aside, and tried again
-    later. While no server answers, everything waits. An error of the server is taken for its trouble, unless it
-    meets one batch only.
+    A batch that the server refuses is divided until the bad job is alone; that job is set aside, and tried again later.
+    While no server answers, everything waits. An error of the server is blamed on the server, unless only one batch
+    causes it.
 
     Args:
-        client: of the servers.
+        client: client of the servers.
     """
 
     def __init__(self, client: DeliveryClient) -> None:
@@ -79,7 +79,7 @@ class Delivery:
         divided: set[str] = set()
         for batch in batches:
             if batch.queue in divided:
-                continue  # what comes before it in its queue is to be tried again first
+                continue  # earlier jobs of its queue are to be tried again first
             if not self._send(batch, settlement):
                 break
             if batch in settlement.divided:
@@ -107,7 +107,7 @@ class Delivery:
         return True
 
     def _go_on_after(self, error: PinLaterError, batch: Batch, settlement: Settlement) -> bool:
-        """Wait for the server, or leave the batch aside whose error it is; return whether to send the next one."""
+        """Wait for the server, or set the batch aside if it caused the error; return whether to send the next one."""
         is_outage = isinstance(error, STORE_OUT_OF_REACH) or (
             isinstance(error, CallError) and not isinstance(error, ProtocolError)
         )
@@ -115,7 +115,7 @@ class Delivery:
         if is_outage or self._is_server_suspect or self._tries < _MOST_TRIES:
             self._wait(error, settlement)
             return False
-        # Of several shards, one may have stored its part of jobs with keys: only the same call completes them.
+        # One of several shards may have stored its part of jobs with keys: only the same call can store the rest.
         is_whole = isinstance(error, ServerError) and not any(map(needs_its_shard, batch.jobs()))
         self._refuse(batch, error, settlement, may_divide=is_whole)
         self._is_server_suspect, self._tries = True, 0

@@ -1,4 +1,4 @@
-"""What differs in the SQL of the databases that can have an outbox."""
+"""The SQL that differs between the databases that can have an outbox."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _INSERT_AND_NOTIFY = (
     f"WITH stored AS ({_INSERT} RETURNING id) "  # noqa: S608 - the name of the table is checked
     "SELECT pg_notify('{table}', '') FROM stored LIMIT 1"
 )
-"""The relay hears of it when the transaction is committed, once however many jobs it stores."""
+"""Notifies the relay when the transaction is committed, once however many jobs it stores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Dialect:
         name: ``postgresql``, ``mysql`` (also for MariaDB) or ``sqlite``.
         create: creates the table and its index; with ``{table}``, ``{index}``, and ``{name}`` for the table's name
             without its schema.
-        insert: inserts rows and lets the relay know, if the database can.
+        insert: inserts rows, and notifies the relay if the database can.
         begin: begins a transaction that writes.
     """
 
@@ -114,7 +114,7 @@ def check_table(table: str) -> str:
     """Return the name of a table, which may have a schema before it.
 
     Raises:
-        ConfigError: it cannot be written into SQL as it is.
+        ConfigError: it cannot be written into SQL without quotes.
     """
     if not _TABLE_NAME.fullmatch(table) or len(table) > _LONGEST_NAME:
         raise ConfigError(
@@ -141,7 +141,7 @@ def insert(dialect: Dialect, table: str, rows: int, paramstyle: str, *, notify: 
 
 
 def placeholder(paramstyle: str, number: int) -> str:
-    """Return what stands for a parameter in SQL; the first has the number 1.
+    """Return the placeholder of a parameter in SQL; the first parameter has the number 1.
 
     Raises:
         ConfigError: parameters in this style have no order.
@@ -158,7 +158,7 @@ def placeholder(paramstyle: str, number: int) -> str:
 
 
 def with_placeholders(sql: str, paramstyle: str) -> str:
-    """Return SQL with its ``?`` written as a driver wants its parameters."""
+    """Return SQL with each ``?`` replaced by the placeholder of a driver."""
     if paramstyle == "qmark":
         return sql
     first, *others = sql.split("?")
@@ -166,10 +166,10 @@ def with_placeholders(sql: str, paramstyle: str) -> str:
 
 
 def id_list(ids: Sequence[int]) -> str:
-    """Return ids as they stand in ``IN (...)``."""
+    """Return ids in the form for ``IN (...)``."""
     return ", ".join(str(int(each)) for each in ids)
 
 
 def plain(value: Any) -> Any:
-    """Return a value that a driver has read, as bytes if it is a view on them."""
+    """Return a value that a driver has read; a memoryview or bytearray as bytes."""
     return bytes(value) if isinstance(value, (memoryview, bytearray)) else value

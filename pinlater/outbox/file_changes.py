@@ -1,4 +1,4 @@
-"""Hears of writes to the files of a folder from the kernel (inotify), instead of looking at them all the time."""
+"""Lets the kernel report writes to the files of a folder (inotify), instead of polling them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _READ_BYTES = 64 * 1024
 
 
 class FileChanges:
-    """Tells that something was written into a folder, by whichever process of this machine.
+    """Tells whether any process of this machine has written to a file in a folder.
 
     Args:
         folder: the folder.
 
     Attributes:
-        file: descriptor that can be read when something was written; None if the system cannot tell.
+        file: file descriptor that is readable after a write; None if the system cannot report writes.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -33,7 +33,7 @@ class FileChanges:
         return has_any
 
     def close(self) -> None:
-        """Hear of nothing any more."""
+        """Stop watching."""
         if self.file is not None:
             os.close(self.file)
             self.file = None

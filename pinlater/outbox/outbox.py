@@ -23,7 +23,7 @@ _MOST_BYTES = 1 << 20
 
 
 class _Row(NamedTuple):
-    """What the table has of a job that is stored, in the order of its columns."""
+    """A stored job as the table has it, in the order of the columns."""
 
     queue: str
     body: bytes
@@ -32,9 +32,9 @@ class _Row(NamedTuple):
 
 
 class Outbox:
-    """A table of your own database in which jobs wait for a ``Relay``, which delivers them to a server.
+    """A table in your own database, in which jobs wait for a ``Relay`` that delivers them to a server.
 
-    A job is stored by your transaction: if you commit, the job will be enqueued, once; if you roll back, it never was.
+    A job is stored by your transaction: if you commit, it will be enqueued, once; if you roll back, it never will.
 
     ::
 
@@ -44,18 +44,18 @@ class Outbox:
             outbox.enqueue(connection, SendInvoice(order=42))
 
     Args:
-        table: name of the table, with a schema before it if need be.
-        notify: whether PostgreSQL tells the relay of new jobs when they are committed, by NOTIFY. Transactions that do
-            commit one after the other; without, the relay asks every 10 ms. For a relay of MySQL: whether the database
-            looks for jobs, in statements that sleep between the looks.
-        tracing: make a span of each enqueue, and send its context with the jobs; see ``pinlater.tracing``.
+        table: name of the table, with a schema if needed, as in ``schema.table``.
+        notify: whether PostgreSQL notifies the relay (NOTIFY) when jobs are committed. Transactions that notify commit
+            one after the other; without it, the relay polls every 10 ms. With MySQL: whether the relay lets the
+            database poll, in statements that sleep between polls.
+        tracing: create a span for each enqueue, and send its context with the jobs; see ``pinlater.tracing``.
 
     Attributes:
         table: name of the table.
-        notify: whether the database tells the relay.
+        notify: whether the database notifies the relay.
 
     Raises:
-        ConfigError: the name cannot be that of a table.
+        ConfigError: the table name is invalid.
         ImportError: ``tracing`` needs ``pinlater[otel]``.
     """
 
@@ -68,7 +68,7 @@ class Outbox:
         """Store a job in the transaction of ``connection``, which you commit; ``delay`` counts from this call.
 
         Args:
-            connection: that of a driver (sqlite3, psycopg, psycopg2, PyMySQL, mysqlclient ...); a ``Session`` or
+            connection: a driver's connection (sqlite3, psycopg, psycopg2, PyMySQL, mysqlclient ...); a ``Session`` or
                 ``Connection`` of SQLAlchemy; ``connection`` or ``transaction`` of ``django.db``.
             job: the job.
             options: those of ``Client.enqueue``, such as ``delay=60``.
@@ -80,7 +80,7 @@ class Outbox:
         self._store(open_transaction(connection), [self._row(job, options)])
 
     def enqueue_many(self, connection: Any, jobs: Iterable[Job], **options: Unpack[EnqueueManyOptions]) -> int:
-        """Store many jobs in the transaction of ``connection``, a hundred by one statement; return how many.
+        """Store many jobs in the transaction of ``connection``, up to a hundred per statement; return how many.
 
         Args:
             connection: as in ``enqueue``.
@@ -104,7 +104,7 @@ class Outbox:
     def insert(
         self, job: Job, *, database: str, paramstyle: str = "pyformat", **options: Unpack[EnqueueOptions]
     ) -> tuple[str, list[Any]]:
-        """Return the statement that stores a job and its parameters, for a driver that ``enqueue`` does not know.
+        """Return the statement that stores a job, and its parameters, for a driver that ``enqueue`` does not support.
 
         Args:
             job: the job.

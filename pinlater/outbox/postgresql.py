@@ -9,17 +9,17 @@ from pinlater.outbox.database import POLL_SECONDS, Database
 from pinlater.outbox.waker import Waker
 
 _LONGEST_WAIT_SECONDS = 1.0
-"""Rows that somebody stored without NOTIFY are found after this time."""
+"""Rows that somebody stored without NOTIFY are found within this time."""
 
 _KEEPALIVES = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3"
-"""The server soon notices that the machine of a relay is gone, and gives its lock to another one."""
+"""Make the server notice soon that the machine of a relay is gone, and release its lock."""
 
 
 class PostgresqlDatabase(Database):
-    """A connection of psycopg or psycopg2 (or of pg8000, which is asked again and again)."""
+    """A connection of psycopg or psycopg2 (or of pg8000, through which the relay polls)."""
 
     def commit_by_itself(self) -> None:
-        """Let each statement be a transaction of its own."""
+        """Make each statement a separate transaction."""
         self._connection.autocommit = True
         self._is_listening = self._is_notified = False
 
@@ -30,7 +30,7 @@ class PostgresqlDatabase(Database):
         return bool(self.rows("SELECT pg_try_advisory_lock(?)", (number,))[0][0])
 
     def listen(self, table: str) -> None:
-        """LISTEN for what ``Outbox.enqueue`` notifies of."""
+        """LISTEN for the notifications of ``Outbox.enqueue``."""
         if hasattr(self._connection, "add_notify_handler"):
             self._connection.add_notify_handler(self._note)
         elif not hasattr(self._connection, "notifies"):
@@ -42,7 +42,7 @@ class PostgresqlDatabase(Database):
         self._is_notified = True
 
     def remember(self) -> None:
-        """Forget notifications: what they tell of is seen by the next query."""
+        """Forget notifications: the next query sees the rows that they announce."""
         self._is_notified = False
         if isinstance(getattr(self._connection, "notifies", None), list):  # psycopg2
             del self._connection.notifies[:]

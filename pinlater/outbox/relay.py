@@ -23,7 +23,7 @@ from pinlater.outbox.waker import Waker
 _BATCH_SIZE = 500
 _STANDBY_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
-"""How often rows are looked for that were refused, and whose time has come again."""
+"""How often to look for refused rows that are due to be tried again."""
 
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
@@ -32,10 +32,10 @@ log = logging.getLogger("pinlater.outbox")
 
 
 class Relay:
-    """Delivers the jobs of an outbox to a server, each once, those of a queue in their order, soon after the commit.
+    """Delivers the jobs of an outbox to a server: each job once, in order within its queue, soon after the commit.
 
-    ``pinlater outbox-relay URL`` runs one as a program. Several relays of one table take turns: one delivers, the
-    others wait for its end. In a process of yours, run it in a thread::
+    ``pinlater outbox-relay URL`` runs one as a program. If a table has several relays, one delivers, and the others
+    wait for it to end. In your own process, run it in a thread::
 
         relay = Relay(outbox, "postgresql://shop@db/shop")
         threading.Thread(target=relay.run).start()
@@ -43,13 +43,13 @@ class Relay:
         relay.stop()
 
     Args:
-        outbox: names the table.
+        outbox: the outbox whose jobs to deliver.
         database: a URL; an ``Engine`` of SQLAlchemy; ``connection`` of ``django.db``; or a function that returns a new
             connection of a driver.
         servers: as in ``Client``.
         tls: as in ``Client``.
         source: as in ``Client``.
-        batch_size: jobs that are delivered at once, at most.
+        batch_size: maximum number of jobs to deliver at once.
 
     Raises:
         ConfigError: ``database`` or ``servers`` cannot be read, or there is no driver; the message says what to write.
@@ -76,26 +76,26 @@ class Relay:
         self._delivered = 0
 
     def run(self) -> int:
-        """Deliver jobs until ``stop`` is called, whatever happens to the database and the servers; return how many.
+        """Deliver jobs until ``stop`` is called, despite failures of the database and the servers; return how many.
 
         Raises:
-            ConfigError: the database can have no relay.
-            TypeError: the driver is not known.
+            ConfigError: the database cannot have a relay.
+            TypeError: the driver is not supported.
         """
         return self._run(until_empty=False)
 
     def run_until_empty(self) -> int:
-        """Deliver what is in the outbox now, and return how many jobs that were; refused ones stay in it.
+        """Deliver jobs until the outbox has none left except refused ones; return how many were delivered.
 
         Raises:
-            ConfigError: the database can have no relay.
-            TypeError: the driver is not known.
-            Exception: of the driver: the database could not be used for some seconds, or has no such table.
+            ConfigError: the database cannot have a relay.
+            TypeError: the driver is not supported.
+            Exception: an error of the driver: the database could not be used for some seconds, or has no such table.
         """
         return self._run(until_empty=True)
 
     def stop(self) -> None:
-        """End ``run`` after the present batch; from another thread or a signal handler."""
+        """End ``run`` after the current batches; for another thread or a signal handler."""
         self._waker.set()
 
     def _run(self, *, until_empty: bool) -> int:
@@ -122,7 +122,7 @@ class Relay:
         self._waker.wait(self._pause_seconds)
 
     def _serve(self, database: Database, *, until_empty: bool) -> bool:
-        """Deliver until ``stop`` is called or, if asked for, nothing is left; return whether nothing is."""
+        """Deliver until ``stop`` is called or, with ``until_empty``, nothing is left; return whether that is so."""
         if self._outbox.notify:
             database.listen(self._outbox.table)
         table = Table(database, self._outbox.table, self._batch_size)
@@ -142,13 +142,13 @@ class Relay:
         return is_empty
 
     def _is_at_work(self) -> None:
-        """Note that the table is there and the lock taken."""
+        """Record that the table exists and the lock is taken."""
         if not self._has_begun:
             log.info("delivers the jobs of %s", self._outbox.table)
         self._has_begun, self._pause_seconds = True, 0.0
 
     def _is_locked(self, database: Database, *, until_empty: bool) -> bool:
-        """Wait until no other relay delivers or, if asked for, has left nothing; return whether this one does so."""
+        """Wait for the lock; return False if stopped or, with ``until_empty``, if another relay has left nothing."""
         is_told = False
         while not database.lock(self._outbox.table):
             if not is_told:
@@ -173,7 +173,7 @@ class Relay:
             return batches
 
     def _deliver(self, batches: list[Batch]) -> Settlement:
-        """Deliver batches; return what became of them, after a pause if no server answered."""
+        """Deliver batches; return what became of them, after a pause if the server is to recover."""
         settlement = self._delivery.deliver(batches)
         if settlement.pause_seconds:
             self._waker.wait(settlement.pause_seconds)

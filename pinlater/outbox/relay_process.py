@@ -1,4 +1,4 @@
-"""Runs a relay as the work of a whole process."""
+"""Runs a relay as the main task of a process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pinlater.outbox.relay import Relay
 
 
 def run(relay: Relay, *, until_empty: bool) -> int:
-    """Deliver jobs until TERM or INT, or nothing is left if asked for; return how many. In the main thread only."""
+    """Deliver jobs until SIGTERM, SIGINT or, with ``until_empty``, none is left; return how many. Main thread only."""
     numbers = (signal.SIGTERM, signal.SIGINT)
     before = [signal.signal(number, lambda *_: relay.stop()) for number in numbers]
     try:

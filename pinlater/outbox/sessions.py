@@ -24,11 +24,11 @@ DRIVERS = {
 
 _RAISING = {*DRIVERS, "_mysql_exceptions", "sqlalchemy", "django"}
 _PARAMSTYLES = {"mysql": "pyformat"}
-"""Of drivers whose root module does not say it."""
+"""Parameter styles of drivers whose root module does not declare one."""
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction of a user program that is under way.
+    """An open transaction of a user program.
 
     Attributes:
         dialect: of its database.
@@ -42,7 +42,7 @@ class OpenTransaction(NamedTuple):
 
 
 def open_transaction(given: Any) -> OpenTransaction:
-    """Return the transaction of what a user has: a connection, a session, or Django's ``transaction``.
+    """Return the open transaction of a connection, a session, or Django's ``transaction``.
 
     Raises:
         TypeError: it is none of these, or asynchronous; the message says what to write.
@@ -66,23 +66,23 @@ def open_transaction(given: Any) -> OpenTransaction:
 
 
 def driver_of(connection: Any) -> str | None:
-    """Return the root module of a connection's driver; None if it is not known."""
+    """Return the root module of a connection's driver; None if the driver is not supported."""
     roots = (kind.__module__.partition(".")[0] for kind in connection.__class__.__mro__)
     return next((root for root in roots if root in DRIVERS), None)
 
 
 def is_of_database(error: Exception) -> bool:
-    """Tell whether a driver, or what hands out its connections, has raised an error."""
+    """Tell whether an error comes from a driver, or from the library that hands out its connections."""
     roots = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
     return isinstance(error, OSError) or not roots.isdisjoint(_RAISING)
 
 
 @contextmanager
 def reported_database_errors(report: Callable[[str], Exception], make_table: str) -> Iterator[None]:
-    """Report errors of drivers in the block to people, with what to do.
+    """Replace errors of drivers in the block by one that tells the user what to do.
 
     Args:
-        report: makes the exception that is raised instead, of its text.
+        report: returns the exception to raise instead, with the given text.
         make_table: the command that creates the table.
     """
     try:
@@ -94,7 +94,7 @@ def reported_database_errors(report: Callable[[str], Exception], make_table: str
 
 
 def paramstyle_of(driver: str) -> str:
-    """Return how a driver writes parameters."""
+    """Return how a driver writes parameters, as in the DB-API."""
     return _PARAMSTYLES.get(driver) or str(getattr(sys.modules[driver], "paramstyle", "pyformat"))
 
 

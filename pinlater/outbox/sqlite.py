@@ -13,18 +13,18 @@ from pinlater.outbox.file_changes import FileChanges
 from pinlater.outbox.waker import Waker
 
 _POLL_SECONDS = 0.005
-"""How often the version of the file is read where the system does not tell of writes."""
+"""How often to read the version of the file if the system cannot report writes."""
 
 _LONGEST_WAIT_SECONDS = 1.0
 _COMMIT_SECONDS = 0.5
-"""A write is seen before its commit, which waits for the disk; for so long, the version is read again and again."""
+"""A write is seen before its commit, which waits for the disk; the version is polled for this long after a write."""
 
 
 class SqliteDatabase(Database):
     """A connection of sqlite3."""
 
     def commit_by_itself(self) -> None:
-        """Let each statement be a transaction of its own."""
+        """Make each statement a separate transaction."""
         self._connection.isolation_level = None
         self._version = -1
         self._lock_file = -1
@@ -32,7 +32,7 @@ class SqliteDatabase(Database):
         self._written_at = 0.0
 
     def lock(self, name: str) -> bool:
-        """Lock a file beside the database: SQLite has no locks that outlast a transaction, and end with a process."""
+        """Lock a file beside the database: SQLite has no locks that outlast a transaction and end with the process."""
         path = self.rows("PRAGMA database_list")[0][2]
         if not path:
             raise ConfigError("an outbox in memory has no relay: nobody else can see it; use a file")
@@ -46,14 +46,14 @@ class SqliteDatabase(Database):
         return True
 
     def remember(self) -> None:
-        """Note the version of the file, which the commits of others change."""
+        """Remember the version of the file, which changes with each commit of others."""
         self._version = self._version_of_file()
 
     def _version_of_file(self) -> int:
         return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
 
     def wait(self, waker: Waker, seconds: float) -> None:
-        """Wait until a write is followed by another version of the file, which tells of a commit."""
+        """Wait until the version of the file changes, which means a commit."""
         until = time.monotonic() + min(seconds, _LONGEST_WAIT_SECONDS)
         while self._version_of_file() == self._version and not waker.is_set:
             now = time.monotonic()

@@ -19,10 +19,10 @@ _LONGEST_RETRY_SECONDS = 300.0
 _MOST_ERROR_CHARACTERS = 2000
 _MOST_RETRIED = 1000
 _SMALL_BYTES = 8000
-"""Bodies of at most this size are read along with the other columns; larger ones when it is known how many fit."""
+"""Bodies of at most this size are read along with the other columns; larger ones once it is known how many fit."""
 
-# ``retry_at_ms`` is 0 for rows that are to be delivered now; the index serves them in their order. Rows are locked by
-# their ids alone: a lock on a range of the index would keep users from storing more.
+# ``retry_at_ms`` is 0 for rows that are to be delivered now; the index returns them in their order. Rows are locked by
+# their ids only: a lock on a range of the index would block inserts of users.
 _NEXT = (
     "SELECT id, call_key, call_rows, queue, length(body), CASE WHEN length(body) <= {small} THEN body END, options "
     "FROM {table} WHERE retry_at_ms = 0 ORDER BY id LIMIT {limit}"
@@ -44,19 +44,19 @@ _REFUSED = (
 
 
 class RowsChanged(Exception):
-    """Somebody else has changed or deleted rows; look at them again."""
+    """Somebody else has changed or deleted rows; read them again."""
 
 
 class RefusedRow(NamedTuple):
     """A job that the server has refused.
 
     Attributes:
-        id: of its row.
-        queue: that it is for.
+        id: id of its row.
+        queue: queue that it is for.
         enqueued_at_ms: when it was stored, epoch milliseconds.
         refusals: how often it was refused.
         retry_at_ms: when it is tried again, epoch milliseconds; 0: now.
-        error: why it was refused the last time.
+        error: why it was last refused.
     """
 
     id: int
@@ -86,8 +86,8 @@ class Table:
 
     Args:
         database: the relay's connection.
-        name: of the table.
-        batch_size: rows in a turn, at most.
+        name: name of the table.
+        batch_size: maximum number of rows in a turn.
     """
 
     def __init__(self, database: Database, name: str, batch_size: int) -> None:
@@ -96,14 +96,14 @@ class Table:
         self._batch_size = batch_size
 
     def turn(self, before: Settlement, *, goes_on: bool = True) -> list[Batch]:
-        """Write what became of the batches before, and return the next ones, whose keys are stored when this returns.
+        """Write what became of the last batches, and return the next ones, whose keys are then stored.
 
         Args:
-            before: what became of them.
-            goes_on: return the next ones; otherwise none.
+            before: what became of the last batches.
+            goes_on: whether to return the next ones.
 
         Raises:
-            RowsChanged: rows are not as they were; nothing was written.
+            RowsChanged: rows are not as they were; what became of the last batches was not written.
         """
         if before:
             with self._database.transaction():
@@ -119,7 +119,7 @@ class Table:
         return [batch for batch in batches if batch.ids]
 
     def retry_refused(self) -> None:
-        """Let refused rows be tried again whose time has come."""
+        """Let refused rows whose time has come be tried again."""
         ids = [row[0] for row in self._rows(_DUE_AGAIN, int(time.time() * 1000), limit=_MOST_RETRIED)]
         if ids:
             self._run(_RETRY, ids=ids)
@@ -148,8 +148,8 @@ class Table:
     def _next(self) -> list[Batch]:
         """Gather the first rows into batches, one for each queue.
 
-        A row that has a key was sent with others under it, or was to be: it is sent with these and no others, although
-        they may come later in the table. Without one of them, that one would be taken for delivered.
+        A row that has a key was sent with others under it, or was about to be. It is sent again with just these, even
+        if they come later in the table: a row that is left out would be taken for delivered.
         """
         self._database.remember()
         batches: dict[bytes | str, Batch] = {}  # by key if it has one, else by queue
@@ -171,7 +171,7 @@ class Table:
                 raise RowsChanged
 
     def _load(self, batch: Batch) -> None:
-        """Read the bodies that have not been read yet, and forget rows that are gone by now."""
+        """Read the bodies that have not been read yet, and drop rows that are gone by now."""
         missing = [row_id for row_id in batch.ids if row_id not in batch.stored]
         if missing:
             batch.stored |= {row_id: (body, options) for row_id, body, options in self._rows(_LOAD, ids=missing)}

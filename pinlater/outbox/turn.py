@@ -12,9 +12,9 @@ class Settlement:
     """What is to be written into the table before the next turn.
 
     Attributes:
-        delivered: are stored by the server, and are to be deleted.
-        divided: were refused, and are to be tried in halves.
-        refused: cannot be delivered for now, and why.
+        delivered: batches that the server has stored, to be deleted.
+        divided: batches that were refused, to be tried in halves.
+        refused: batches that cannot be delivered for now, each with the reason.
         pause_seconds: how long to wait before the next turn.
     """
 

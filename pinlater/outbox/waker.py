@@ -1,4 +1,4 @@
-"""Lets a thread wait for time, for sockets and for being woken, all at once."""
+"""Lets a thread wait for a wake-up, a file descriptor or a timeout, whichever comes first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Self
 
 
 class Waker:
-    """A switch that another thread or a signal handler sets, and that ends all waits. It is open as a context."""
+    """A flag that another thread or a signal handler sets to end all waits; a context manager."""
 
     def __init__(self) -> None:
         self.is_set = False
@@ -34,14 +34,14 @@ class Waker:
             self._pipe, self.is_set = None, False
 
     def set(self) -> None:
-        """End the present wait and all later ones."""
+        """End the current wait and all later ones."""
         with self._lock:
             if not self.is_set and self._pipe is not None:
                 os.write(self._pipe[1], b"!")
             self.is_set = True
 
     def wait(self, seconds: float, file: int | None = None) -> bool:
-        """Wait until it is set, or a file descriptor can be read; return whether that was so in time."""
+        """Wait until it is set or ``file`` is readable, at most ``seconds``; return whether either happened."""
         if file is not None:
             self._poll.register(file, select.POLLIN)
         try:

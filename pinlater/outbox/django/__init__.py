@@ -1,7 +1,7 @@
-"""An app of Django with the table of an outbox, and ``manage.py outbox_relay``, which delivers its jobs.
+"""A Django app with the table of an outbox, and ``manage.py outbox_relay``, which delivers its jobs.
 
-Put ``"pinlater.outbox.django"`` into ``INSTALLED_APPS`` and run ``manage.py migrate``. Of the settings it reads
-``PINLATER_OUTBOX_TABLE`` (name of the table) and ``PINLATER_SERVERS`` (as in ``Client``), which need not be there.
+Put ``"pinlater.outbox.django"`` into ``INSTALLED_APPS`` and run ``manage.py migrate``. Optional settings are
+``PINLATER_OUTBOX_TABLE`` (name of the table) and ``PINLATER_SERVERS`` (as in ``Client``).
 
 ::
 
@@ -31,7 +31,7 @@ def outbox() -> Outbox:
 
 
 def enqueue(job: Job, *, using: str | None = None, **options: Unpack[EnqueueOptions]) -> None:
-    """Store a job in the present transaction, or commit it at once if there is none.
+    """Store a job in the current transaction, or commit it at once if there is none.
 
     Args:
         job: the job.

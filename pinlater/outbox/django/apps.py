@@ -1,4 +1,4 @@
-"""What Django wants to know of the app."""
+"""The configuration of the Django app."""
 
 from __future__ import annotations
 

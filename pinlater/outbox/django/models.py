@@ -1,4 +1,4 @@
-"""The table of the outbox as Django knows it, so that ``flush`` and tests empty it with all others."""
+"""The table of the outbox as a Django model, so that ``flush`` and tests empty it with all others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pinlater.outbox.django import outbox
 
 
 class OutboxRow(models.Model):  # type: ignore[misc] # Django has no types
-    """A job that is not delivered yet; written by ``enqueue``, and read and deleted by the relay."""
+    """A job that has not been delivered yet; written by ``enqueue``, and read and deleted by the relay."""
 
     id = models.BigAutoField(primary_key=True)
     queue = models.CharField(max_length=255)
@@ -22,7 +22,7 @@ class OutboxRow(models.Model):  # type: ignore[misc] # Django has no types
     error = models.TextField(null=True)  # noqa: DJ001 - there is none before the first refusal
 
     class Meta:
-        """How the table is called; nobody edits its rows."""
+        """Name of the table; no permissions, since nobody edits its rows."""
 
         db_table = outbox().table
         default_permissions = ()

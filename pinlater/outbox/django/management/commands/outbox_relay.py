@@ -16,7 +16,7 @@ from pinlater.outbox.sessions import reported_database_errors
 
 
 class Command(BaseCommand):  # type: ignore[misc] # Django has no types
-    """Delivers jobs until it is stopped, with the database of the project."""
+    """Delivers jobs from the database of the project until it is stopped."""
 
     help = "Deliver the jobs of the outbox to the PinLater servers of PINLATER_SERVERS, each once and in order."
 
