@@ -26,7 +26,7 @@
     │   │   ├── JobStalled           it has made no progress for its stall_after
     │   │   └── JobExpired           its give_up_after has passed, even if attempts remain
     │   ├── StepTimeout              a step has run longer than its timeout
-    │   ├── SagaUndone               the job has given up, and its sagas are undone
+    │   ├── SagaUndone               the job was given up, and its sagas are undone
     │   ├── UndoFailed               a step of a saga cannot be undone
     │   ├── StepMismatch             the code calls a step differently than was recorded
     │   ├── WaitTimeout              what the job waits for did not come in time
@@ -147,7 +147,7 @@ class Retry(JobError):
         reason: text for the job's status.
 
     Raises:
-        TypeError: ``after`` is a text, such as a reason given in its place.
+        TypeError: ``after`` is not a number, for example a reason given in its place.
         ValueError: ``after`` is negative.
     """
 

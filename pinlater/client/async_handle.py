@@ -51,7 +51,7 @@ class AsyncJobHandle(Generic[Result_co]):
             timeout: seconds to wait; None: forever.
 
         Raises:
-            JobUnfinished: the job did not end in time, and is not affected. It is a ``CallTimeout``.
+            JobUnfinished: the job did not end in time, and is not affected; a kind of ``CallTimeout``.
             LookupError: as in ``status``.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -77,7 +77,7 @@ class AsyncJobHandle(Generic[Result_co]):
         Raises:
             JobFailed: the job failed for good: ``JobWasCancelled`` if it was cancelled, ``JobGone`` if it never existed
                 or no longer exists.
-            JobUnfinished: the job did not end in time, and is not affected. It is a ``CallTimeout``.
+            JobUnfinished: the job did not end in time, and is not affected; a kind of ``CallTimeout``.
             ResultInvalid: the result does not fit the type that the class declares.
         """
         name = "" if self._kind is None else self._kind.job_options.name

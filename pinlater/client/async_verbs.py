@@ -68,7 +68,7 @@ class AsyncVerbs(AsyncServiceCalls):
     async def pause_periodic(self, job: PeriodicJob) -> bool:
         """Pause a periodic job until it is resumed, across restarts and deployments; False if it runs or is gone.
 
-        It is rescheduled to the year 9999. With another schedule, the class has another job, which is not paused.
+        It is rescheduled to the year 9999. If its class gets another schedule, that is a new job, which is not paused.
 
         Raises:
             ProtocolError: the server is of an older version.

@@ -27,7 +27,7 @@ class Part(NamedTuple):
         queue: the queue.
         state: their state.
         is_future: of PENDING jobs, those not due yet instead of due ones.
-        oldest_first: whether to read those due first, first; servers of older versions read those due last.
+        oldest_first: whether to start with jobs due earliest; servers of older versions start with those due latest.
     """
 
     queue: str

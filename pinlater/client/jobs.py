@@ -107,7 +107,7 @@ class JobEncoder:
         return queue_of(job, self._queue)
 
     def struct(self, job: Job, parent: Parent | None = None) -> PinLaterJob:
-        """Return the wire struct of ``job``, and with it of the parent that is told when the job ends.
+        """Return the wire struct of ``job``; ``parent`` is the job that gets a message when it ends.
 
         Raises:
             ValueError: it would become due only after its ``give_up_after`` has passed, or its key is invalid.

@@ -15,7 +15,7 @@ class KeyOptions:
         key: see ``EnqueueOptions`` for this and the other three.
 
     Attributes:
-        are_given: whether there are any.
+        are_given: whether any of them is given.
 
     Raises:
         ValueError: an option is out of its range, or two contradict each other.

@@ -143,7 +143,7 @@ class Migration:
         is_done = False
         while not is_done:
             is_done = True
-            self._ordered.clear()  # found again
+            self._ordered.clear()  # they are found again
             for jobs in self._all(state, future=future):
                 count = self._import(jobs)
                 if not self.source.delete_these(self.queue, [info.descriptor for info in jobs], state):
@@ -161,7 +161,7 @@ class Migration:
                 self.source.ack(self.queue, [Ack(job.descriptor, claims[job.descriptor], status) for job in jobs])
                 self._record(JobState.PENDING, future=False, count=count)
 
-    # Both
+    # Copy and move
 
     def _refuse_same_queue(self) -> None:
         """Refuse to lose jobs: each would be found at the target already, then removed at the source as moved."""

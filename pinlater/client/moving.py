@@ -65,7 +65,7 @@ class Move:
         state: PENDING or FAILED; jobs in any other state are skipped.
         attempts: attempts with which FAILED jobs become PENDING; None leaves them FAILED.
         moved: number of jobs moved so far.
-        left: number of jobs skipped: in another state, deleted, or with a unique key that exists in ``to``.
+        left: number of jobs skipped: in another state, deleted, or with a unique key that is taken in ``to``.
 
     Raises:
         ValueError: the two queues are the same, or the state is neither PENDING nor FAILED.

@@ -70,7 +70,7 @@ class PeriodicJob(NamedTuple):
         return is_tried and self.info.state is JobState.PENDING and not self.is_paused
 
     def late_ms(self, now_ms: int) -> int:
-        """Return how many milliseconds ago it became due without having been run since; 0 if it is not due, or runs.
+        """Return for how many milliseconds it has been due but not running; 0 if it is not due, or is running.
 
         Args:
             now_ms: the time, in epoch milliseconds.

@@ -15,7 +15,7 @@ _FIRST_POLL_SECONDS = 0.02
 _SLOWEST_POLL_SECONDS = 2.0
 
 _PARKED_SECONDS = 20.0
-"""How long one call waits before the next: proxies or firewalls in between may drop silent connections."""
+"""How long one call may wait; then another is made, since proxies or firewalls may drop silent connections."""
 
 
 def queue_in(descriptor: str) -> str:

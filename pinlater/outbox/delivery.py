@@ -74,7 +74,7 @@ class Delivery:
         self._next_warning = 0.0
 
     def deliver(self, batches: list[Batch]) -> Settlement:
-        """Send batches until no server answers; return what became of them."""
+        """Send batches in order, unless they have to wait for the server; return what became of them."""
         settlement = Settlement()
         divided: set[str] = set()
         for batch in batches:

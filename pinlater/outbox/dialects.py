@@ -144,7 +144,7 @@ def placeholder(paramstyle: str, number: int) -> str:
     """Return the placeholder of a parameter in SQL; the first parameter has the number 1.
 
     Raises:
-        ConfigError: parameters in this style have no order.
+        ConfigError: parameters of this style are not positional.
     """
     if paramstyle in {"format", "pyformat"}:
         return "%s"

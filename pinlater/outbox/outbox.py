@@ -23,7 +23,7 @@ _MOST_BYTES = 1 << 20
 
 
 class _Row(NamedTuple):
-    """A stored job as the table has it, in the order of the columns."""
+    """The values of a new row, in the order of its columns."""
 
     queue: str
     body: bytes

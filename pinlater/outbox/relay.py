@@ -95,7 +95,7 @@ class Relay:
         return self._run(until_empty=True)
 
     def stop(self) -> None:
-        """End ``run`` after the current batches; for another thread or a signal handler."""
+        """End ``run`` after the current batches; to be called from another thread or a signal handler."""
         self._waker.set()
 
     def _run(self, *, until_empty: bool) -> int:

@@ -166,7 +166,7 @@ class Codec:
         return with_header(payload)
 
     def encode_struct(self, struct: Any) -> bytes:
-        """Encode a single struct, to be kept in a store."""
+        """Encode a single struct for storage."""
         output = self._output
         output.clean()
         self._writer.write_struct(struct)

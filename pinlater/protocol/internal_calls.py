@@ -72,5 +72,5 @@ def with_stale_claims(checkpoint: Call[None]) -> Call[None]:
 
 
 def for_server_time(dry_run: Call[Any]) -> Call[int | None]:
-    """Make a dry run return the server's time in epoch milliseconds, None with one of the original, and no jobs."""
+    """Make a dry run return the server's time instead of jobs: epoch milliseconds, or None from an original server."""
     return replace(dry_run, convert=job_conversion.server_time_ms)

@@ -186,7 +186,7 @@ struct PinLaterMessageWait {
   2: required i32 count,
 }
 
-// Addition: a message from a job to its later attempts. Name and id: 1 to 200 characters; a second message with both is dropped.
+// Addition: a message from a job to its later attempts. Name and id: 1 to 200 characters; a second one with the same is dropped.
 struct PinLaterKeptMessage {
   1: required string name,
   2: required string id,
@@ -306,7 +306,7 @@ struct PinLaterScanJobsRequest {
 struct PinLaterScanJobsResponse {
   1: required list<PinLaterJobInfo> scannedJobs,
   2: optional string continuation = CONTINUATION_END,
-  // For a search of bodies: how many jobs it examined. It stops after a while, maybe without a job; continue it from there.
+  // For a search of bodies: how many jobs it examined. It stops after a while, perhaps without a job, and can go on from there.
   100: optional i64 lookedAt,
 }
 
@@ -316,7 +316,7 @@ struct PinLaterRetryFailedJobsRequest {
   3: optional i32 attemptsToAllow = 1,
   4: optional i64 runAfterTimestampMillis,
   5: optional i32 limit = 1000,
-  // If given, only those of these jobs that are FAILED, regardless of priority and limit.
+  // If given, only the FAILED ones among these jobs, regardless of priority and limit.
   100: optional list<string> jobDescriptors,
 }
 
@@ -326,17 +326,17 @@ struct PinLaterDeleteJobsRequest {
   3: optional byte priority = 1,
   4: optional string bodyRegexToMatch,
   5: optional i32 limit = 1000,
-  // If given, only those of these jobs that are in jobState, regardless of priority, pattern and limit.
+  // If given, only those among these jobs that are in jobState, regardless of priority, pattern and limit.
   100: optional list<string> jobDescriptors,
 }
 
-// Addition: those of these jobs that are PENDING and not due yet become due now; nothing else about them changes.
+// Addition: makes due now those of the given jobs that are PENDING but not due yet; nothing else about them changes.
 struct PinLaterRunJobsNowRequest {
   1: required string queueName,
   2: required list<string> jobDescriptors,
 }
 
-// Addition: those of these jobs that are PENDING become due at this time, earlier or later; nothing else about them changes.
+// Addition: makes those of the given jobs that are PENDING due at this time, earlier or later; nothing else about them changes.
 struct PinLaterScheduleJobsRequest {
   1: required string queueName,
   2: required list<string> jobDescriptors,
@@ -468,7 +468,7 @@ struct PinLaterWorkerProcess {
   // Jobs that have ended since it started, whatever their outcome.
   7: optional i64 jobsEnded,
   8: optional list<PinLaterRunningJob> runningJobs,
-  // Resident memory without lasting growth: what it gained since its first job ended, as far as it still gains it.
+  // Resident memory minus lasting growth: the part gained since its first job ended that fits its present pace of growth.
   9: optional i64 memoryAtStartBytes,
 }
 

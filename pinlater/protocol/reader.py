@@ -114,5 +114,5 @@ def _fields_of(kind: Any) -> dict[bytes, tuple[str, int, Any]]:
 
 @functools.cache
 def _is_leaf(kind: Any) -> bool:
-    """Return whether structs of a class contain no structs or containers, or hardly ever."""
+    """Return whether structs of a class never, or hardly ever, contain structs or containers."""
     return kind in _RARELY_NESTED or all(field[0] in _PLAIN for field in kind.thrift_spec.values())

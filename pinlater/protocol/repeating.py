@@ -21,5 +21,5 @@ def all_checkpoints_fenced(arguments: Any) -> bool:
 
 
 def claims_nothing(arguments: Any) -> bool:
-    """Tell whether a dequeue changes nothing; any other one, repeated, would claim more jobs after a lost answer."""
+    """Tell whether a dequeue changes nothing: repeating any other would claim more than the jobs of the lost answer."""
     return bool(arguments.request.dryRun) and arguments.request.jobAckRequest is None
