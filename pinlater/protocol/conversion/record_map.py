@@ -44,8 +44,7 @@ ANSWERED = Conversion(write=lambda _: None)
 class RecordMap(Generic[R]):
     """Converts structs to records, and records to structs.
 
-    A field that a struct lacks gets the record's default, else 0 or empty. A record may end with more fields that have
-    defaults.
+    A field that a struct lacks gets the record's default, else 0 or empty. A record may end with more, with defaults.
 
     Args:
         struct: a class of ``messages``.
