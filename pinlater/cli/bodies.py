@@ -21,7 +21,7 @@ class BodyChecker:
 
     Args:
         modules: modules as given to a worker.
-        queue: queue of the jobs; None for that of their classes.
+        queue: queue of the jobs; None for the queue of their classes.
 
     Raises:
         ConfigError: a module cannot be loaded, or two classes share a name.
@@ -58,7 +58,7 @@ class BodyChecker:
         return self._kinds[kind]
 
     def _add_key(self, namespace: dict[str, Any]) -> None:
-        """Give a raw class a property with the key that its body's class finds in the fields."""
+        """Give a raw class a property with the key that the body's class takes from its fields."""
         namespace[_KEY] = property(lambda raw: self._key_in(raw.body))
 
     def _key_in(self, body: bytes) -> str | None:
@@ -67,7 +67,7 @@ class BodyChecker:
 
 
 def _refuse_unknown_fields(kind: type[Job], body: bytes) -> None:
-    """Refuse fields that workers would ignore: in a hand-written body they are typing errors."""
+    """Refuse fields that workers would ignore: in a hand-written body they are probably typos."""
     unknown = unknown_fields(kind, body)
     if unknown:
         known = kind.__struct_encode_fields__

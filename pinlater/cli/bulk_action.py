@@ -71,7 +71,7 @@ class BulkAction(NamedTuple):
             client: client that counts the jobs.
             selection: the jobs; without a priority, all priority levels one after the other.
             limit: maximum number of jobs; None for all.
-            act: acts on up to a number of jobs of a priority, and returns how many; fewer means that none are left.
+            act: acts on up to a given number of jobs of a given priority; returns how many; fewer means none are left.
         """
         counts = selection.counts(client)
         done = 0
@@ -155,14 +155,14 @@ def progress_bar(length: int, label: str) -> Any:
 def _uncounted(left: int) -> int:
     """Return how many jobs are left to process after all counted ones.
 
-    A server counts up to a limit, so there may have been many more from the start. Few are jobs that have come back,
-    for example because they failed again; processing these could go on forever.
+    A server counts up to a limit, so there may have been many more from the start. A small number means jobs that came
+    back, for example because they failed again; processing those could go on forever.
     """
     return left if left >= _MANY else 0
 
 
 def capped(number: int, limit: int | None) -> int:
-    """Return ``number``, or the limit if that is lower; None is no limit."""
+    """Return ``number``, or the limit if that is lower; None for no limit."""
     return number if limit is None else min(number, limit)
 
 

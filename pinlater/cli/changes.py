@@ -29,9 +29,9 @@ _MOST_KNOWN = 20_000
 _AT_ONCE = 500
 _COUNT_SECONDS = 5.0
 _COUNT_REST = 20
-"""Jobs are counted every five seconds at most, for no more than a twentieth of the time."""
+"""Jobs are counted at most every five seconds, and for at most a twentieth of the time."""
 
-_READ_COMPLETELY = frozenset({JobState.IN_PROGRESS})  # few, and those that end next
+_READ_COMPLETELY = frozenset({JobState.IN_PROGRESS})  # there are few, and they end next
 _OPEN = frozenset({JobState.PENDING, JobState.IN_PROGRESS})
 _PLACES = (
     (JobState.PENDING, False),
@@ -64,13 +64,13 @@ class _QueueState:
     """State of one queue between polls.
 
     Attributes:
-        jobs: descriptor -> known state; those that changed last come last.
+        jobs: descriptor -> known state; the most recently read come last.
         begun_ms: epoch milliseconds of the last change before the first poll.
         counted: number of all jobs and of ended jobs at the first poll.
         came: number of new jobs reported.
         ended: number of ended jobs reported.
         unseen: number of new and of ended jobs known to have been missed.
-        count_again: monotonic seconds of the next count.
+        count_again: earliest time of the next count, in monotonic seconds.
     """
 
     jobs: dict[str, _Known] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class ChangeTracker:
         queues: queues to poll; empty for all.
 
     Attributes:
-        unseen: queue -> least number of jobs that the last poll has missed; 0 if unknown.
+        unseen: queue -> minimum number of jobs that the last poll missed; 0 if unknown.
     """
 
     def __init__(self, client: Client, queues: Sequence[str]) -> None:
@@ -122,7 +122,7 @@ class ChangeTracker:
             for info in self._client.scan(queue, state, future=future, limit=FIRST_PAGE).jobs:
                 tracked.jobs[info.descriptor] = _known(info)
                 tracked.begun_ms = max(tracked.begun_ms, info.updated_at_ms or 0)
-        # Counted after the scans here, and before them later: jobs that come in between are found, not missed.
+        # Counted here after the scans, in later polls before them: jobs that arrive in between never count as missed.
         tracked.counted = self._count(queue, tracked)
         return tracked
 
@@ -145,7 +145,7 @@ class ChangeTracker:
             self._count_unseen(queue, tracked, counted)
 
     def _newest(self, queue: str, state: JobState, known: dict[str, _Known], *, future: bool) -> Iterator[JobInfo]:
-        """Yield the jobs of a state page by page until one is known; for running jobs, all of them."""
+        """Yield the jobs of a state page by page, up to the first page with a known one; yield all running jobs."""
         continuation = None
         seen, limit = 0, FIRST_PAGE
         while True:
@@ -176,7 +176,7 @@ class ChangeTracker:
 
     @staticmethod
     def _is_old(info: JobInfo, before: _Known | None, tracked: _QueueState) -> bool:
-        """Whether a job ended before the first poll, and shows up only because others are gone."""
+        """Return whether a job ended before the first poll, and shows up now only because other jobs are gone."""
         return before is None and info.state not in _OPEN and (info.updated_at_ms or 0) <= tracked.begun_ms
 
     def _count(self, queue: str, tracked: _QueueState) -> tuple[int, int]:
@@ -208,5 +208,5 @@ def _is_change(before: _Known | None, after: _Known) -> bool:
 
 
 def _turn(name: str, known: _Known) -> tuple[bool, int, int]:
-    """Return the sort key: running jobs, then those that are handed out first."""
+    """Return the sort key: running jobs first, then pending ones in the order they are handed out."""
     return known.state is JobState.PENDING, JobDescriptor.parse(name).priority, known.run_after_ms

@@ -24,7 +24,7 @@ WITH_TABLE = (*COMMON, "is_wide")
 """The common options of commands that print a table."""
 
 PATIENCE_SECONDS = 1.0
-"""A person waits: an unreachable server is reported soon, not after the timeout."""
+"""How long calls that were not carried out are retried: briefly, because a person is waiting."""
 
 _HURRIED_SECONDS = 1.0
 _CONNECTIONS = 8
@@ -42,7 +42,7 @@ class Session:
         tls_key: PEM file of its key.
         timeout: timeout of a call in seconds.
         as_json: whether to print JSON.
-        is_wide: whether tables are as wide as their texts, also on a terminal.
+        is_wide: whether tables are as wide as their texts even on a terminal.
     """
 
     servers: tuple[str, ...] = ()
@@ -55,19 +55,19 @@ class Session:
 
     @property
     def table_width(self) -> int | None:
-        """Columns that a table may have; None for any number: what is read by programs or a pager is never cut."""
+        """Maximum width of a table in columns; None for no limit: output for programs or a pager is never cut."""
         if self.is_wide or not sys.stdout.isatty():
             return None
         return shutil.get_terminal_size().columns
 
     def client(self, servers: str | None = None) -> Client:
-        """Return a client of the given servers, or of ``servers``. Thrift is loaded only here, so help stays fast."""
+        """Return a client of ``servers``, or else of the session's. Only this imports Thrift, so help stays fast."""
         from pinlater.client.client import Client
 
         return Client(self.server_set(servers), timeout=self.timeout, patience=PATIENCE_SECONDS)
 
     def async_client(self) -> AsyncClient:
-        """Return an asyncio client of the given servers, which makes a few calls at once."""
+        """Return an asyncio client of the session's servers, which makes a few calls at once."""
         from pinlater.client.async_client import AsyncClient
 
         return AsyncClient(self.server_set(), timeout=self.timeout, patience=PATIENCE_SECONDS, connections=_CONNECTIONS)
@@ -80,7 +80,7 @@ class Session:
         return Client(servers, timeout=_HURRIED_SECONDS, connect_timeout=_HURRIED_SECONDS / 2, retries=0, patience=0)
 
     def server_set(self, servers: str | None = None) -> ServerSet:
-        """Return the given servers, or ``servers``, with the TLS files."""
+        """Return ``servers``, or else the session's, with the TLS files."""
         from pinlater.client.servers import ServerSet
         from pinlater.client.tls import TlsFiles
 
@@ -155,7 +155,7 @@ class Command(click.Command):
                 with formatter.section(title):
                     formatter.write_dl(records)
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's API
         """Write the examples."""
         write_examples(self._examples, formatter)
 
@@ -171,11 +171,11 @@ class CommandGroup(click.Group):
         self._examples = examples
         self.params.extend(_common_options())
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
-        """Return the commands in the order of their definition instead of the alphabet."""
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's API
+        """Return the commands in the order of definition, not alphabetically."""
         return list(self.commands)
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's API
         """Write the examples."""
         write_examples(self._examples, formatter)
 

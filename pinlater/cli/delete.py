@@ -95,7 +95,7 @@ def _delete_by_server(
 def _delete_found(
     client: Client, selection: JobSelection, *, limit: int | None, dry_run: bool, yes: bool
 ) -> int | None:
-    """Delete the jobs that the tool itself has found; return as ``_delete_by_server``."""
+    """Find the jobs with the tool's own filters, and delete them; return the same as ``_delete_by_server``."""
     found = selection.find(client, limit)
     if dry_run:
         return len(found)

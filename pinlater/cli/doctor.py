@@ -150,7 +150,7 @@ async def _look_once(session: Session, queues: Sequence[str], admin: str | None,
 
 
 def _print_findings(findings: Sequence[Finding]) -> None:
-    """Print findings, of each kind the first ones."""
+    """Print the first findings of each kind."""
     seen = Counter[str]()
     for finding in findings:
         seen[finding.kind] += 1
@@ -162,7 +162,7 @@ def _print_findings(findings: Sequence[Finding]) -> None:
 
 
 def print_finding(finding: Finding) -> None:
-    """Print a finding as a paragraph of at most 80 columns; what comes from jobs and workers is made visible."""
+    """Print a finding as a paragraph of at most 80 columns, with control characters escaped."""
     since = "" if finding.group_id is None else f" The first failure was at {moment(finding.since_ms)}."
     click.echo(f"{finding.severity.value.upper()}  {visible(finding.title)}")
     for text in (f"{finding.sentence}{since}", finding.advice):

@@ -1,4 +1,4 @@
-"""``pinlater doctor --every``: tells of findings when they come and go."""
+"""``pinlater doctor --every``: reports findings as they come and go."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pinlater.triage.findings import Finding, Severity
 from pinlater.triage.store_rules import server_away
 
 _REST_FACTOR = 9
-"""A look takes at most a tenth of the time, however many queues there are."""
+"""Checks take at most a tenth of the time, however many queues there are."""
 
 
 async def watch(
@@ -33,14 +33,14 @@ async def watch(
     command: Sequence[str],
     webhook: str | None,
 ) -> None:
-    """Look every ``every`` seconds until SIGTERM; print alerts, and deliver them.
+    """Check every ``every`` seconds until SIGTERM; print and deliver alerts.
 
     Args:
         session: common options.
-        queues: queues to look at; none: all.
+        queues: queues to check; empty for all.
         admin: address of a server's admin port; None for none.
-        least: findings that are less severe are not told.
-        every: seconds from one look to the next.
+        least: minimum severity of the findings to report.
+        every: seconds from one check to the next.
         command: command to run for each alert; empty for none.
         webhook: address to post each alert to; None for none.
     """
@@ -63,7 +63,7 @@ async def watch(
 
 
 async def _findings(examination: Examination) -> list[Finding]:
-    """Return what is wrong; that the server cannot be asked is a finding, too."""
+    """Return what is wrong; an unreachable server is a finding, too."""
     try:
         return (await examination.look())[1]
     except QueueNotFound:

@@ -112,7 +112,7 @@ def _enqueue_one(session: Session, queue: str | None, job: RawJob, options: dict
 
 
 def _maker(modules: tuple[str, ...], queue: str | None, policy: Policy | None) -> Callable[[bytes], RawJob]:
-    """Return a function that makes a job of a body, with the given policy."""
+    """Return a function that makes a job from a body, with the given policy."""
     from pinlater.cli.bodies import BodyChecker
     from pinlater.model.body_metadata import with_policy
 

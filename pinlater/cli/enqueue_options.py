@@ -1,4 +1,4 @@
-"""Options of ``pinlater enqueue``, in groups: each group is checked, and is one argument of the command."""
+"""Options of ``pinlater enqueue`` in groups; each group is checked and passed to the command as one argument."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ _SHARED = {
 def _group(
     argument: str, options: Mapping[str, Callable[..., Any]], convert: Callable[[dict[str, Any]], Any]
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds options to a command and passes the converted ones that were given as `argument`."""
+    """Return a decorator that adds options to a command, and passes those given, converted, as ``argument``."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -137,11 +137,11 @@ def check_shared_key(given: Mapping[str, Any], *, has_classes: bool) -> None:
     """Check the options about the key that jobs share.
 
     Args:
-        given: those that were given.
-        has_classes: whether the key may be that of a class.
+        given: the options that were given.
+        has_classes: whether the key may come from a job class.
 
     Raises:
-        UsageError: they contradict each other, or the key is missing.
+        UsageError: the options contradict each other, or the key is missing.
     """
     if not has_classes:
         _require("--key", given, ["running_per_key", "in_order", "rate_per_key"])

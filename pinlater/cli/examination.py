@@ -19,7 +19,7 @@ from pinlater.triage.rules import diagnose
 from pinlater.triage.server_samples import ServerSample, server_reading
 
 BETWEEN_SAMPLES_SECONDS = 2.0
-"""Between the first two samples of the metrics: what happens in that time says how the store does now."""
+"""Wait between the first two samples of the metrics; the activity in between shows how the store is doing now."""
 
 _COST_FACTOR = 10
 
@@ -30,7 +30,7 @@ class Examination:
     Args:
         session: common options.
         client: client of the server.
-        queues: queues to look at; none: all.
+        queues: queues to check; empty for all.
         admin: address of a server's admin port; None for none.
     """
 
@@ -43,7 +43,7 @@ class Examination:
         self._last: ServerSample | None = None
 
     async def look(self) -> tuple[Readings, list[Finding]]:
-        """Return the readings, and what is wrong by them.
+        """Read the service; return the readings and what is wrong.
 
         Raises:
             PinLaterError: the server does not answer.
@@ -58,7 +58,7 @@ class Examination:
         return readings, diagnose(readings)
 
     async def _periodic_jobs(self, queues: Collection[str]) -> PeriodicJobs:
-        """Return the periodic jobs, looked for in a tenth of the time at most: with many queues that is the longest."""
+        """Return the periodic jobs, from a cache so that this slowest read takes at most a tenth of the time."""
         started = time.monotonic()
         if self._periodic is None or started >= self._periodic[0]:
             found = await self._client.periodic_jobs(queues)
@@ -67,7 +67,7 @@ class Examination:
         return self._periodic[1]
 
     async def _read_server(self) -> tuple[ServerReading | None, str]:
-        """Return what the admin port tells, or why it does not."""
+        """Return the figures of the admin port, or None with the reason; that is empty if no port was given."""
         if self._admin is None:
             return None, ""
         try:

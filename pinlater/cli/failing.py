@@ -20,7 +20,7 @@ _NUMBERS = (3, 4)
 _OPTIONAL = ("FIRST", "GROUP")
 
 _MOST_READ = 1000
-"""Groups that are read to find those of a class."""
+"""Maximum number of groups to read to find those of a class."""
 
 
 @command(

@@ -58,7 +58,7 @@ class Filter:
         return None
 
     def matches_body(self, job: JobInfo) -> bool:
-        """Tell whether a job matches for which ``matches`` needed the body."""
+        """Tell whether a job with its body matches, after ``matches`` returned None."""
         from pinlater.model.class_name import name_in
 
         body = job.body or b""

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pinlater.model.jobs import JobInfo
 
 _MOST_WITH_BODIES = 16
-"""Jobs whose bodies are read for progress and policy; the bodies of many jobs can be large."""
+"""Up to this many jobs, bodies are read for progress and policy; the bodies of many jobs can be large."""
 
 _PAGE_SIZE = 100
 

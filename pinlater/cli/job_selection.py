@@ -47,9 +47,9 @@ class JobSelection(NamedTuple):
     key: str | None = None
 
     def count(self, client: Client) -> int:
-        """Count the jobs on the server, without the conditions that only the tool checks, up to ``COUNT_LIMIT``.
+        """Count the jobs on the server, up to its ``COUNT_LIMIT``, ignoring conditions that only the tool checks.
 
-        With a regular expression, they are read instead if there are so many bodies that the server gives up.
+        If there are so many bodies that the server gives up on a regular expression, read the jobs instead.
         """
         try:
             return self.count_at(client, self.job_filter.priority)
@@ -59,7 +59,7 @@ class JobSelection(NamedTuple):
             return sum(len(page.jobs) for page in self._pages(client))
 
     def count_at(self, client: Client, priority: int | None) -> int:
-        """Count the jobs of a priority level, or of all levels if None, as ``count``."""
+        """Count the jobs of a priority level, or of all levels if None, like ``count`` but without reading them."""
         return sum(
             client.count(
                 self.queue,
@@ -103,15 +103,15 @@ class JobSelection(NamedTuple):
         return found[:limit]
 
     def find_in_order(self, client: Client, limit: int | None) -> list[str]:
-        """Return the same descriptors, first come first; those of an ordered key, in the order in which they run."""
+        """Return the descriptors of ``find``, earliest due first; jobs of an ordered key in the order they run."""
         found: list[str] = []
-        for future in self._futures:  # jobs that wait for others of their key count as not due
+        for future in self._futures:  # jobs that wait for their key count as not due
             rest = None if limit is None else limit - len(found)
             found += self._replace(future=future).find(client, rest)[::-1]
         return found
 
     def pages(self, client: Client, page_size: int = BATCH_SIZE) -> Iterator[list[JobInfo]]:
-        """Yield the jobs, page by page, without bodies; on a terminal, say how far a search of bodies has come."""
+        """Yield the jobs, page by page, without bodies; on a terminal, show the progress of a search of bodies."""
         looked_at = 0
         for page in self._pages(client, page_size):
             yield self._matching(client, page.jobs)
@@ -130,9 +130,9 @@ class JobSelection(NamedTuple):
         return (False, True) if self.future is None else (self.future,)
 
     def _pages(self, client: Client, page_size: int = BATCH_SIZE) -> Iterator[Page]:
-        """Yield pages of the jobs, and of others that only the tool tells apart.
+        """Yield pages of the jobs, and of others that only the tool can filter out.
 
-        For a class, the server searches the bodies first, if it can: most jobs are then never read by the tool.
+        For a class, the server searches the bodies first, if it can; the tool then never reads most jobs.
         """
         if self.body_regex is None and self.job_filter.job is not None and knows_retrying(client, self.queue):
             pages, first = self._read(client, page_size, class_pattern(self.job_filter.job)), None

@@ -25,7 +25,7 @@ _PART = re.compile(r"\x1b[\[O]([0-9;]*[A-Za-z~])|(.)", re.DOTALL)
 
 
 def key_names(data: bytes) -> Iterator[str]:
-    """Yield the keys in what was read at once: characters as they are, others by name; unknown ones are left out."""
+    """Yield the keys in one read from a terminal: characters as they are, other keys by name; skip unknown ones."""
     for sequence, letter in _PART.findall(codecs.decode(data, "utf-8", "ignore")):
         if letter:
             yield _SINGLE.get(letter, letter)

@@ -1,4 +1,4 @@
-"""Commands by name, each imported when it is asked for: the others cost a call of the program nothing."""
+"""Commands by name, each imported on first use, so that running one does not pay for importing the others."""
 
 from __future__ import annotations
 

@@ -20,12 +20,12 @@ class AdminPort:
     """Reads pages of a server's admin port.
 
     Args:
-        url: its address, such as ``http://127.0.0.1:9999``.
-        timeout: seconds until a page counts as lost.
+        url: address of the port, such as ``http://127.0.0.1:9999``.
+        timeout: seconds to wait for a page.
         tls_ca: PEM file of trusted certificate authorities; None for those of the system.
 
     Raises:
-        ValueError: the address is not one of HTTP.
+        ValueError: it is not an HTTP address.
     """
 
     def __init__(self, url: str, timeout: float, tls_ca: str | None = None) -> None:
@@ -34,7 +34,7 @@ class AdminPort:
         self._opener = opener(tls_ca)
 
     async def sample(self) -> ServerSample:
-        """Return the metrics at this moment.
+        """Return the current metrics and readiness.
 
         Raises:
             OSError: the port does not answer.
@@ -58,10 +58,10 @@ class AdminPort:
 
 
 def checked_url(url: str) -> str:
-    """Return an address if it is one of HTTP.
+    """Return an HTTP address unchanged.
 
     Raises:
-        ValueError: it is not; the message does not contain it, since it may hold a secret.
+        ValueError: it is not an HTTP address; the message omits it, since it may contain a secret.
     """
     try:
         parts = urlsplit(url)
@@ -74,11 +74,11 @@ def checked_url(url: str) -> str:
 
 
 def opener(tls_ca: str | None = None) -> urllib.request.OpenerDirector:
-    """Return what opens addresses of HTTP, and follows no redirects."""
+    """Return an opener for HTTP addresses that follows no redirects."""
     context = ssl.create_default_context(cafile=tls_ca)
     return urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirects())
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: object) -> None:
-        """Refuse: what was meant for one address goes to no other."""
+        """Refuse: requests must not go to an address other than the given one."""

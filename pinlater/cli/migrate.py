@@ -58,7 +58,7 @@ def migrate_queue(
 
     with session.client() as source, session.client(target) as other:
         migration = Migration(source, other, queue, name, with_succeeded=succeeded)
-        expected = migration.expected()  # first: a queue that does not exist is not to be created
+        expected = migration.expected()  # first, so that no target is created for a queue that does not exist
         other.create_queue(name)
         running = _migrate(migration, expected, copy=copy, patience_seconds=patience)
     _print(session, migration, "copied" if copy else "moved")

@@ -27,20 +27,20 @@ WEBHOOK_SECONDS = 10.0
 """Time limit of a request."""
 
 MOST_AT_ONCE = 20
-"""Alerts of one look that are delivered one by one; a last one says how many more there are."""
+"""Alerts of one check that are delivered one by one; one more says how many others there are."""
 
 _MOST_WAITING = 200
-"""Undelivered alerts that are tried again."""
+"""Maximum number of undelivered alerts to retry; the oldest are dropped."""
 
 
 class AlertSender:
-    """Delivers alerts; what cannot be delivered is tried again with the next ones.
+    """Delivers alerts; those that fail are retried with the next ones.
 
     Args:
         command: command with arguments, run without a shell; empty for none. It gets the text of the alert as its last
-            argument, and the alert as JSON in stdin.
+            argument, and the alert as JSON on stdin.
         webhook: address that the alert is posted to as JSON; None for none.
-        source: who tells, for instance the addresses of the servers.
+        source: where the alerts come from, such as the addresses of the servers.
     """
 
     def __init__(self, command: Sequence[str], webhook: str | None, source: str) -> None:
@@ -51,7 +51,7 @@ class AlertSender:
         self._waiting: list[tuple[str, dict[str, Any]]] = []
 
     async def deliver(self, alerts: Sequence[Alert]) -> None:
-        """Deliver alerts to all places; a failure is a line on stderr."""
+        """Deliver alerts to the command and the webhook; report failures on stderr."""
         messages = [alert.to_json() for alert in alerts[:MOST_AT_ONCE]]
         if more := len(alerts) - len(messages):
             messages.append({"event": "new", "key": "more", "text": f"{more} more findings; see pinlater doctor"})
@@ -63,7 +63,7 @@ class AlertSender:
         failed: set[str] = set()
         for place, message in waiting:
             if place in failed or not await self._try(place, {**message, "source": self._source}):
-                failed.add(place)  # the others would wait as long, one after the other
+                failed.add(place)  # each of the others would wait for the timeout, too
                 self._waiting.append((place, message))
 
     async def _try(self, place: str, message: dict[str, Any]) -> bool:
@@ -80,7 +80,7 @@ class AlertSender:
 
         Raises:
             OSError: it cannot be started, or fails.
-            TimeoutError: it takes too long; it is killed with all that it has started.
+            TimeoutError: it takes too long; its whole process group is killed.
         """
         pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
         process = await asyncio.create_subprocess_exec(
@@ -102,11 +102,11 @@ class AlertSender:
         """Post the message.
 
         Raises:
-            OSError: it is not taken. The reason does not contain the address, which may be a secret.
+            OSError: it was not accepted. The reason omits the address, which may be a secret.
         """
         assert self._webhook is not None
         body = json.dumps({**message, "text": chat_text(message["text"])}).encode()
-        request = urllib.request.Request(  # noqa: S310 - checked to be one of HTTP
+        request = urllib.request.Request(  # noqa: S310 - checked to be an HTTP address
             self._webhook, body, {"Content-Type": "application/json", "User-Agent": "pinlater-doctor"}
         )
         try:
@@ -120,5 +120,5 @@ class AlertSender:
 
 
 def chat_text(text: str) -> str:
-    """Return text in which chat programs see no markup: an error of a job must not call everybody."""
+    """Escape text so that chat programs see no markup: a job's error must not notify a whole channel."""
     return visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

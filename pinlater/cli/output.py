@@ -52,7 +52,7 @@ def body_text(body: bytes | None) -> str:
 
 
 def bytes_json(name: str, value: bytes | None) -> dict[str, str]:
-    """Return bytes as a JSON field, such as ``body`` if they are UTF-8, or else ``body_base64``; None is no field."""
+    """Return bytes as the JSON field ``<name>`` if they are UTF-8, or else ``<name>_base64``; no field for None."""
     if value is None:
         return {}
     try:
@@ -62,7 +62,7 @@ def bytes_json(name: str, value: bytes | None) -> dict[str, str]:
 
 
 def moment(epoch_ms: int | None) -> str:
-    """Format a moment in UTC, as in logs; ``-`` for None."""
+    """Format a moment in UTC, as in logs; ``-`` for None and 0."""
     if not epoch_ms:
         return "-"
     try:
@@ -99,7 +99,7 @@ def state_text(info: JobInfo) -> str:
 
 
 def key_text(info: JobInfo) -> str:
-    """Format the key that a job shares with others, with how those run; ``-`` if it has none."""
+    """Format the key of a job with the rule by which its jobs run; ``-`` if it has none."""
     if info.key is None:
         return "-"
     text, max_running, is_ordered, rate = info.key

@@ -1,4 +1,4 @@
-"""Jobs that retry: pending jobs whose last attempt failed, which are told apart from scheduled ones."""
+"""Jobs that retry: pending jobs whose last attempt failed, as opposed to scheduled ones."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def check_pending(state: JobState | None, *, future: bool, retrying: bool) -> None:
-    """Refuse options that do not go together.
+    """Refuse ``--future`` and ``--retrying`` together, or with a state other than PENDING.
 
     Raises:
-        click.UsageError: they do not.
+        click.UsageError: the options contradict each other.
     """
     if future and retrying:
         raise click.UsageError("--future and --retrying exclude each other: jobs that retry may be due or not.")
@@ -27,7 +27,7 @@ def check_pending(state: JobState | None, *, future: bool, retrying: bool) -> No
 
 
 def knows_retrying(client: Client, queue: str) -> bool:
-    """Return whether the server tells jobs that retry apart: those that do can also group failures."""
+    """Return whether the server distinguishes jobs that retry: servers that do can also group failures."""
     try:
         client.failure_groups([queue], limit=0)
     except ProtocolError:
@@ -36,10 +36,10 @@ def knows_retrying(client: Client, queue: str) -> bool:
 
 
 def need_retrying(client: Client, queue: str) -> None:
-    """Refuse a server of an earlier version, which would return other jobs.
+    """Refuse a server that does not distinguish jobs that retry: it would return other jobs.
 
     Raises:
-        ProtocolError: the server is one.
+        ProtocolError: the server's version is too old.
     """
     if not knows_retrying(client, queue):
         raise ProtocolError("this server cannot tell jobs that retry from others; upgrade it for --retrying")

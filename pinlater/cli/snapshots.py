@@ -23,8 +23,8 @@ class QueueSnapshot(NamedTuple):
         queue: name of the queue.
         due: number of pending jobs that are due; the server counts up to its ``COUNT_LIMIT``.
         scheduled: number of pending jobs that are not due yet.
-        retrying: number of pending jobs whose last attempt failed, which are not among the other two; None if the
-            server cannot tell.
+        retrying: number of pending jobs whose last attempt failed, not included in the other two; None if the server
+            cannot tell.
         running: number of claimed jobs.
         succeeded: number of succeeded jobs that are still stored.
         failed: number of failed jobs that are still stored.
@@ -102,9 +102,9 @@ async def _read_snapshot(
         asyncio.create_task(client.count(queue, state, future=future, retrying=retrying))
         for state, future, retrying in kinds
     ]
-    await asyncio.wait(counting)  # all of them, or their connections would be closed by nobody
+    await asyncio.wait(counting)  # for all of them, or nobody would close their connections
     for task in counting:
-        task.exception()  # seen, or Python would print those of all tasks but the first
+        task.exception()  # retrieved here, or Python would log those of all tasks but the first
     try:
         due, scheduled, running, succeeded, failed, *retrying = (task.result() for task in counting)
         due_ms = await _first_in_line(client, queue) if oldest is None else oldest.get(queue)

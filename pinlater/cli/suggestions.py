@@ -1,4 +1,4 @@
-"""Queues that do not exist: an error, and names that are similar."""
+"""Errors for queues that do not exist, and similar names to suggest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _QUEUE_IN_ERROR = re.compile(r"no queue '(\w+)'", re.ASCII)
 
 
 def refuse_missing(client: Client, queues: Collection[str]) -> None:
-    """Refuse queues that do not exist, of which a list would be empty as if all were well.
+    """Refuse queues that do not exist: an empty list would look as if all were well.
 
     Raises:
         QueueNotFound: there is no such queue.

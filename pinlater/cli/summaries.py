@@ -18,11 +18,11 @@ _NOTHING = BodySummary("", "")
 
 
 class Summaries:
-    """Summarizes jobs, each once; of a body that is not at hand, only the beginning travels.
+    """Summarizes jobs, each once; of a body that is not at hand, only the beginning is fetched.
 
     Args:
         client: client of the server.
-        most: characters of the arguments.
+        most: maximum number of characters of the arguments.
     """
 
     def __init__(self, client: Client, most: int = 100) -> None:
@@ -31,7 +31,7 @@ class Summaries:
         self._known: dict[str, BodySummary] = {}
 
     def of(self, jobs: Iterable[JobInfo]) -> dict[str, BodySummary]:
-        """Return the summaries of jobs by descriptor; empty ones for those that are not there any more."""
+        """Return the summaries of jobs by descriptor; empty ones for jobs that no longer exist."""
         wanted = {info.descriptor: info.body for info in jobs}
         for name, body in wanted.items():
             if body is not None and name not in self._known:

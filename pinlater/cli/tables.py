@@ -10,7 +10,7 @@ import click
 _GAP = "  "
 _CUT = "\N{HORIZONTAL ELLIPSIS}"
 _LEAST = 10
-"""Width below which a text says too little; columns are left out before."""
+"""Width below which a text says too little; optional columns are left out first."""
 
 _FULL_TIME = re.compile(r"\d{4}-(\d\d-\d\d)T(\d\d:\d\d:\d\d)\.\d{3}Z", re.ASCII)
 
@@ -21,7 +21,7 @@ class Table:
     Args:
         headers: names of the columns.
         numbers: positions of right-aligned columns, which are never shortened.
-        whole: positions of other columns that are never shortened, such as those that are copied.
+        whole: positions of other columns that are never shortened, such as those that users copy.
         width: columns of the terminal; None for as many as the texts need.
         optional: names of the columns that are left out if the width is too small, in this order.
     """

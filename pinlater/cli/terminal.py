@@ -1,4 +1,4 @@
-"""Full-screen terminal output in plain ANSI, which adapts to the window size and hears keys."""
+"""Full-screen terminal output in plain ANSI, which adapts to the window size and reads keys."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Terminal:
         self.changed.set()
 
     def _enter(self) -> None:
-        """Take the screen and the keys; also after ``fg``, since shells give neither back."""
+        """Take over the screen and the keyboard; also after ``fg``, since the shell restores neither."""
         self._keyboard.take()
         self._write(_ENTER)
         self.changed.set()
@@ -94,7 +94,7 @@ class Terminal:
         self._keyboard.give_back()
 
     def _suspend(self) -> None:
-        """Stop on ^Z, with a terminal as it was; ``_enter`` follows when the shell continues us."""
+        """Stop on ^Z, with the terminal restored; the shell's SIGCONT then calls ``_enter``."""
         self._leave()
         os.kill(os.getpid(), signal.SIGSTOP)
 
@@ -114,14 +114,14 @@ def _window() -> os.terminal_size:
 
 
 class _Keyboard:
-    """Keys as they are pressed, without Enter, if stdin is a terminal; otherwise there are none."""
+    """Keys as they are pressed, without Enter; none if stdin is not a terminal."""
 
     def __init__(self) -> None:
         self._number = sys.stdin.fileno() if sys.stdin.isatty() else None
         self._before: Any = None
 
     def take(self) -> None:
-        """Let keys be read one by one, and not be shown."""
+        """Make the terminal deliver keys one by one, without echo."""
         if self._number is not None:
             import termios
             import tty
@@ -138,7 +138,7 @@ class _Keyboard:
 
     @contextlib.contextmanager
     def read(self, pressed: Callable[[bytes], None]) -> Iterator[None]:
-        """Call ``pressed`` with each key inside."""
+        """Call ``pressed`` with the bytes of pressed keys while the context is active."""
         if self._number is None:
             yield
             return

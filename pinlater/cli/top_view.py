@@ -1,4 +1,4 @@
-"""The screen of ``pinlater top``: which queues are shown, in which order, and from where on."""
+"""The screen of ``pinlater top``: which queues it shows, in which order, and starting from which."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _HELP = "q quit   left/right column to sort by   r reverse   / filter   up/down/pgup/pgdn scroll"
 _FRAME_LINES = 5
-"""Lines that are no rows: clock, empty line, headers, empty line, help."""
+"""Lines that are not rows: clock, empty line, headers, empty line, help."""
 
 _LONGEST_FILTER = 64
 
@@ -27,8 +27,8 @@ class TopColumn(NamedTuple):
 
     Attributes:
         header: its name.
-        value: value of a queue, now and before; what sorts highest comes first.
-        text: text of a queue, likewise.
+        value: returns what to sort by, from a queue's snapshots now and before; large numbers come first.
+        text: returns the text to show, from the same.
     """
 
     header: str
@@ -93,7 +93,7 @@ def _state(snapshot: QueueSnapshot) -> str:
 
 
 class TopView:
-    """State of the screen, which keys change.
+    """State of the screen, changed by keys.
 
     Args:
         is_wide: whether columns are never shortened or left out.
@@ -112,17 +112,17 @@ class TopView:
         self._message = "loading ..."
 
     def show(self, snapshots: Sequence[QueueSnapshot]) -> None:
-        """Take new snapshots; the last ones become those of before."""
+        """Show new snapshots; keep the last ones as those before."""
         self._before = {snapshot.queue: snapshot for snapshot in self._snapshots}
         self._snapshots = snapshots
         self._message = ""
 
     def fail(self, reason: str) -> None:
-        """Say that there are no new snapshots."""
+        """Show why there are no new snapshots."""
         self._message = f"{visible(reason)}; retrying"
 
     def press(self, key: str) -> bool:
-        """Change the screen; return whether the user quits."""
+        """Handle a key; return whether the user quits."""
         if self._is_typing:
             self._type(key)
         elif key in {"q", "Q"} or (key == "escape" and not self._filter):
@@ -146,7 +146,7 @@ class TopView:
             self._filter = self._filter if key == "enter" else ""
         elif key == "backspace":
             self._filter = self._filter[:-1]
-        elif re.fullmatch(r"\w", key, re.ASCII):  # other characters are in no name
+        elif re.fullmatch(r"\w", key, re.ASCII):  # queue names have no other characters
             self._filter = (self._filter + key)[:_LONGEST_FILTER]
         self._first = 0
 
@@ -160,7 +160,7 @@ class TopView:
             self._first = len(self._snapshots)
 
     def lines(self, columns: int, rows: int) -> list[str]:
-        """Return the lines of a screen of that size."""
+        """Return the lines of a screen of the given size."""
         chosen = self._chosen()
         self._page = max(rows - _FRAME_LINES, 1)
         self._first = max(min(self._first, len(chosen) - self._page), 0)

@@ -52,7 +52,7 @@ async def watch(session: Session, queues: Sequence[str], interval: float) -> Non
 
 
 async def _follow(reading: asyncio.Task[Any], terminal: Terminal, view: TopView) -> None:
-    """Show the view, as keys change it, until a task is done; cancel it when the user quits."""
+    """Show the view, redrawn on each key, until a task is done; cancel the task when the user quits."""
     while not reading.done() and not terminal.ended.is_set():
         _draw(terminal, view)
         change = asyncio.create_task(terminal.rest(_LONG_SECONDS))

@@ -71,7 +71,7 @@ def _no_workers(queue: str | None, *, is_any: bool) -> str:
 
 
 def _of_queue(reports: Sequence[WorkerReport], queue: str) -> Iterator[WorkerReport]:
-    """Yield the workers that serve a queue or run its jobs, with only these processes."""
+    """Yield the workers that serve a queue or run its jobs, with only the processes that do."""
     for report in reports:
         processes = [process for process in report.processes if queue in process.queues or _runs(process, queue)]
         if processes:
