@@ -1,1 +1,1 @@
-"""Says what is wrong with queues, jobs, workers and the store, and what to do about it."""
+"""Diagnosis of queues, jobs, workers and the store: what is wrong, and what to do about it."""

@@ -1,4 +1,4 @@
-"""Alerts: what to tell of findings that come and go, each once, and again after a while."""
+"""Alerts about findings that come and go: once for each, and again if it lasts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 from pinlater.triage.findings import Finding, Severity
 
 REPEAT_SECONDS = 3600.0
-"""A finding that lasts is told again after so long."""
+"""Interval at which a lasting finding is reported again."""
 
 _GONE_AFTER = 2
-"""A finding is over when so many looks in a row have not found it: many come and go with the load."""
+"""Number of checks in a row that must miss a finding before it is over: many come and go with the load."""
 
 
 class Event(StrEnum):
-    """What became of a finding."""
+    """What happened to a finding."""
 
     NEW = "new"
     WORSE = "worse"
@@ -26,11 +26,11 @@ class Event(StrEnum):
 
 
 class Alert(NamedTuple):
-    """Something to tell.
+    """A report of one event of a finding.
 
     Attributes:
-        event: what became of the finding.
-        finding: as it was found last.
+        event: what happened to the finding.
+        finding: the finding as it was last seen.
     """
 
     event: Event
@@ -46,7 +46,7 @@ class Alert(NamedTuple):
         return f"{finding.severity.value}{again}: {finding.title}. {finding.sentence} {finding.advice}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values; ``key`` is the same for all alerts of one finding."""
+        """Return the alert as JSON values; ``key`` is the same for all alerts of one finding."""
         return {
             "event": self.event.value,
             "key": " ".join(self.finding.key),
@@ -57,7 +57,14 @@ class Alert(NamedTuple):
 
 @dataclass(slots=True)
 class _ToldFinding:
-    """A finding that was told of: when, in monotonic seconds, how severe, and how many looks have missed it since."""
+    """A reported finding.
+
+    Attributes:
+        finding: the finding as it was last seen.
+        told_at: monotonic seconds of its last alert.
+        severity: its severity at that time.
+        missed: number of checks in a row that have missed it.
+    """
 
     finding: Finding
     told_at: float
@@ -66,10 +73,10 @@ class _ToldFinding:
 
 
 class AlertBook:
-    """Remembers what was told.
+    """Remembers which findings were reported.
 
     Args:
-        least: findings that are less severe are not told.
+        least: minimum severity of the findings to report.
     """
 
     def __init__(self, least: Severity = Severity.WARNING) -> None:
@@ -77,10 +84,10 @@ class AlertBook:
         self._known: dict[tuple[str, str], _ToldFinding] = {}
 
     def update(self, findings: Iterable[Finding], now: float) -> list[Alert]:
-        """Return what to tell after a look.
+        """Return the alerts due after a check.
 
         Args:
-            findings: all that was found.
+            findings: all findings of the check.
             now: monotonic seconds.
         """
         found = {finding.key: finding for finding in findings if finding.severity.is_at_least(self._least)}

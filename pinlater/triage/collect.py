@@ -1,4 +1,4 @@
-"""Collects readings from a service, by a bounded number of calls, however many queues and jobs there are."""
+"""Collection of readings from a service, in a bounded number of calls however many queues and jobs there are."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from pinlater.triage.readings import Depth, Flow, Readings, ServerReading
 from pinlater.triage.waiting_samples import WaitingSampler
 
 MOST_COUNTED = 10
-"""Queues whose jobs are counted: those that wait for longest."""
+"""Maximum number of queues whose jobs are counted: those whose jobs have waited longest."""
 
 MOST_GROUPS = 200
-"""Groups of failed jobs that are looked at: the largest ones of all queues."""
+"""Maximum number of failure groups to read: the largest ones of all queues."""
 
 RECENT_MINUTES = 5
-"""Full minutes that say how things are now, and the present one."""
+"""Full minutes that, with the current one, count as recent."""
 
 BEFORE_HOURS = 4
-"""Hours that say how things were before."""
+"""Hours that the recent minutes are compared with."""
 
 _HOURS_SECONDS = 300.0
-"""What happened in past hours is asked for once in so many seconds."""
+"""How long the hourly statistics are cached."""
 
 _WAITS_SECONDS = 1.0
 
 _TIMED_AGAIN_SECONDS = 0.1
-"""A small call that took longer is timed once more: the first one connects, and this machine may have stood still."""
+"""A small call that took longer is timed again: the first one connects, and this machine may have stalled."""
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -47,10 +47,10 @@ class Collector:
 
     Args:
         client: client of the server.
-        periodic: returns the periodic jobs of some queues; None for asking the server each time.
-        groups: returns the failure groups of some queues, or of all, the largest first; likewise.
-        workers: returns the worker reports, likewise.
-        clock_ms: epoch milliseconds.
+        periodic: returns the periodic jobs of some queues; None to ask the server each time.
+        groups: returns the failure groups of some queues, or of all, the largest first; None likewise.
+        workers: returns the worker reports; None likewise.
+        clock_ms: returns the current time in epoch milliseconds.
     """
 
     def __init__(
@@ -74,8 +74,8 @@ class Collector:
         """Return readings of some queues, or of all; queues that do not exist are left out.
 
         Args:
-            queues: names of queues; none: all.
-            server: figures of a server, where they are at hand.
+            queues: names of queues; empty for all.
+            server: figures from a server's metrics; None if unavailable.
 
         Raises:
             PinLaterError: the server does not answer.
@@ -127,7 +127,7 @@ class Collector:
     async def _flows(
         self, queues: Collection[str], at_ms: int, not_told: list[str]
     ) -> tuple[dict[str, Flow] | None, dict[str, Flow], dict[str, Flow]]:
-        """Return what happened in the last minutes, in the last minute, and in the hours before."""
+        """Return the flows of the last minutes, of the last minute, and of the hours before."""
         since_ms = at_ms - RECENT_MINUTES * 60_000
         minutes = await _told(self._statistics(queues, MINUTE, since_ms), None, "statistics", not_told)
         if minutes is None:
@@ -150,7 +150,7 @@ class Collector:
         )
 
     async def _depths(self, waiting: Iterable[str]) -> dict[str, Depth]:
-        """Count the jobs of the first of the queues."""
+        """Count the jobs of the first ``MOST_COUNTED`` queues."""
         found: dict[str, Depth] = {}
         for queue in list(waiting)[:MOST_COUNTED]:
             try:
@@ -162,7 +162,7 @@ class Collector:
 
 
 def _flows(statistics: Iterable[Statistics], at_ms: int, since_ms: int) -> dict[str, Flow]:
-    """Return what happened in each queue since the period that a moment is in."""
+    """Return the flow of each queue since the start of the period that contains ``since_ms``."""
     by_queue: defaultdict[str, list[Statistics]] = defaultdict(list)
     for one in statistics:
         by_queue[one.queue].append(one)
@@ -175,7 +175,7 @@ def _flow(one: Statistics, at_ms: int, since_ms: int) -> Flow:
 
 
 def _earlier(flows: Mapping[str, Flow], recent: Mapping[str, Flow]) -> dict[str, Flow]:
-    """Return what happened before the last minutes: what happened in all less what happened in them."""
+    """Return the flows before the last minutes: the whole flows minus the recent ones."""
     nothing = Flow(0.0)
     return {
         queue: Flow(
@@ -187,7 +187,7 @@ def _earlier(flows: Mapping[str, Flow], recent: Mapping[str, Flow]) -> dict[str,
 
 
 async def _told(answer: Awaitable[T], otherwise: D, what: str, not_told: list[str]) -> T | D:
-    """Return an answer; note what a server of an earlier version does not know."""
+    """Return an answer; if the server is too old for the call, add ``what`` to ``not_told``, return ``otherwise``."""
     try:
         return await answer
     except ProtocolError:

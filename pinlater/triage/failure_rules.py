@@ -1,4 +1,4 @@
-"""Rules about failures: jobs that kill their processes, retries, rates that have risen, jobs that were given up."""
+"""Rules about failures: jobs that kill their processes, retries, rising failure rates, jobs that were given up."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pinlater.triage.texts import jobs, share, shortened, span
 from pinlater.triage.thresholds import Thresholds
 
 _CRASH = re.compile(r"crash #|crash \d")
-"""How the error of a job begins whose process died while it ran it."""
+"""Beginning of the error of a job whose process died while running it."""
 
 
 def poison(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
-    """Find job classes whose jobs kill the processes that run them; one finding a queue and class."""
+    """Find job classes whose jobs kill the processes that run them; one finding per queue and class."""
     told: set[tuple[str, str]] = set()
     for group in readings.groups:
         place = group.queue, group.job
@@ -45,7 +45,7 @@ def poison(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
 
 
 def retrying(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
-    """Find queues in which many jobs have failed and wait for another attempt, as in an outage of what they need."""
+    """Find queues in which many jobs have failed and wait for another attempt, as in an outage of a dependency."""
     for queue in readings.settings:
         groups = [
             group
@@ -80,7 +80,7 @@ def retrying(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
 
 
 def failing(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
-    """Find queues of whose attempts more fail than before."""
+    """Find queues in which a larger share of attempts fails than before."""
     for queue in readings.settings:
         flow, before = readings.recently(queue), readings.before.get(queue)
         if (
@@ -143,7 +143,7 @@ def _has_risen(flow: Flow, before: Flow | None, thresholds: Thresholds) -> bool:
 
 
 def _largest(readings: Readings, queue: str, thresholds: Thresholds) -> FailureGroup | None:
-    """Return the largest group of a queue that still grows; None if there is none."""
+    """Return the largest failure group of a queue that has recent failures; None if there is none."""
     return next((group for group in readings.groups_of(queue) if _is_recent(group, readings, thresholds)), None)
 
 
@@ -152,7 +152,7 @@ def _is_recent(group: FailureGroup, readings: Readings, thresholds: Thresholds) 
 
 
 def _with_group(finding: Finding, group: FailureGroup | None) -> Finding:
-    """Return a finding that names the group that most of its failures are in, if there is one."""
+    """Return the finding with the failure group added; unchanged if that is None."""
     if group is None:
         return finding
     sentence = f"{finding.sentence} Most of all with {_error(group)}."

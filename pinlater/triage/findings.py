@@ -1,4 +1,4 @@
-"""Findings: one thing that is wrong, in words, with what to do about it."""
+"""Findings: what is wrong, in words, with what to do about it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class Severity(StrEnum):
     """How bad a finding is; the worst comes first."""
 
     CRITICAL = "critical"
-    """Jobs do not run, or are lost for the moment: act now."""
+    """Jobs do not run, or cannot be reached: act now."""
     WARNING = "warning"
-    """It gets worse, or costs jobs: act today."""
+    """The problem grows, or jobs fail for good: act today."""
     NOTICE = "notice"
     """It may be intended."""
 
@@ -24,7 +24,7 @@ class Severity(StrEnum):
 
 
 class Kind(StrEnum):
-    """What kind of thing is wrong."""
+    """Kind of problem."""
 
     SERVER_AWAY = "server_away"
     SERVER_NOT_READY = "server_not_ready"
@@ -63,28 +63,28 @@ _MEASURES = {
     Kind.MEMORY_GROWS: "grown_bytes",
     Kind.CLOCK_OFF: "ahead_seconds",
 }
-"""Kind -> the number that says which of two findings of the kind is worse, where neither jobs nor time do."""
+"""Kind -> the number that ranks findings of the kind, worst first, if affected jobs and time are equal."""
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong.
+    """One problem.
 
     Attributes:
-        kind: what kind of thing.
+        kind: kind of problem.
         severity: how bad it is.
-        subject: what it is about: a queue, a worker, a shard, or a class in a queue. Text of users, not made safe.
-        title: a few words, without the numbers that change.
+        subject: what it is about: a queue, a worker, a shard, or a class in a queue. Unescaped text of users.
+        title: a few words, without numbers that change.
         sentence: what is wrong, with numbers.
         advice: what to do about it.
         command: a command line that helps; empty for none.
-        since_ms: since when, epoch milliseconds; None if unknown.
-        queue: the queue, None if it is about none.
+        since_ms: when it began, epoch milliseconds; None if unknown.
+        queue: the queue; None if it is not about one.
         job: the job class, likewise.
         group_id: the group of failures, likewise.
         worker: the id of the worker, likewise.
         shard: the shard, likewise.
         numbers: what was measured, by name.
-        affected: number of jobs that it holds up, or has cost; at most that many; 0 if unknown.
+        affected: maximum number of jobs that it delays or has cost; 0 if unknown.
     """
 
     kind: Kind
@@ -105,18 +105,18 @@ class Finding(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Names the finding: as long as it lasts, it has the same key."""
+        """Identity of the finding, which stays the same as long as it lasts."""
         return self.kind.value, self.subject
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
+        """Return the finding as JSON values."""
         return {**self._asdict(), "kind": self.kind.value, "severity": self.severity.value}
 
 
 def sickest_first(findings: Iterable[Finding]) -> list[Finding]:
     """Return findings in the order in which a person should look at them.
 
-    By severity; then those first that affect the most jobs, and those that have lasted longest.
+    By severity, then by the number of affected jobs, largest first, then by age, oldest first.
     """
     return sorted(findings, key=_rank)
 
@@ -133,7 +133,7 @@ def _rank(finding: Finding) -> tuple[int, float, float, int, float, str]:
 
 
 def _measure(finding: Finding) -> float:
-    """Return the less, the worse a finding is among those of its kind."""
+    """Return a sort key among findings of a kind: the worse the finding, the lower."""
     if finding.kind is Kind.STORE_FULL:
         return finding.numbers.get("free_bytes", inf)
     return -abs(finding.numbers.get(_MEASURES.get(finding.kind, ""), 0.0))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def periodic_failed(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
-    """Find periodic jobs whose last run failed, with all its attempts, or whose present run has failed for long."""
+    """Find periodic jobs whose last run failed in all its attempts, or whose current run has kept failing for long."""
     for job in readings.periodic:
         what = _failed(job, readings, thresholds)
         if not what:
@@ -41,7 +41,7 @@ def periodic_failed(readings: Readings, thresholds: Thresholds) -> Iterator[Find
 
 
 def _failed(job: PeriodicJob, readings: Readings, thresholds: Thresholds) -> str:
-    """Return in what a job failed; empty if it did not, or may yet succeed in time."""
+    """Return in which runs or attempts a job failed, in words; empty if in none, or if it may still succeed in time."""
     if job.failures:
         return "its last run" if job.failures == 1 else f"its last {job.failures} runs"
     age = readings.age_seconds(job.due_ms)

@@ -1,4 +1,4 @@
-"""Rules about queues: whether their jobs are taken, and in time."""
+"""Rules about queues: whether their jobs are claimed, and in time."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pinlater.triage.texts import jobs, share, shortened, span
 from pinlater.triage.thresholds import Thresholds
 
 _FEW_JOBS = 10
-"""Growth by fewer jobs is chance."""
+"""Growth by fewer jobs may be chance."""
 
 _CRITICAL_WAIT_SECONDS = 60.0
-"""A job may wait so long for a worker that restarts."""
+"""How long a job may wait because a worker restarts."""
 
 
 def no_worker(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
@@ -49,7 +49,7 @@ def no_worker(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
 
 
 def pool_gone(readings: Readings, _: Thresholds) -> Iterator[Finding]:
-    """Find queues whose workers have all stopped to report."""
+    """Find queues whose workers have all stopped reporting."""
     for queue, reports in sorted(_lost_workers(readings).items()):
         settings = readings.settings.get(queue)
         if settings is None or not reports or readings.serving(queue):
@@ -100,7 +100,7 @@ def paused(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
 
 
 def backlog(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
-    """Find queues that workers serve, whose jobs wait too long all the same."""
+    """Find queues whose jobs wait too long although workers serve them."""
     targets = _targets(readings)
     for queue, settings in readings.settings.items():
         waits, load = readings.waits_seconds(queue), targets.get(queue)
@@ -129,7 +129,7 @@ def backlog(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
 
 
 def key_flood(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
-    """Find queues most of whose waiting jobs have the same key."""
+    """Find queues in which most waiting jobs have the same key."""
     for queue, sample in sorted(readings.keys.items()):
         waiting = sample.waiting + _due(readings, queue)
         if sample.share < thresholds.flood_share or max(waiting, sample.jobs) < thresholds.flood_jobs:
@@ -152,7 +152,7 @@ def key_flood(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
 
 
 def class_flood(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
-    """Find queues most of whose waiting jobs are of one class that usually is a smaller part of them."""
+    """Find queues in which most waiting jobs are of one class that usually has a smaller share."""
     for queue, sample in sorted(readings.classes.items()):
         if (
             sample.share < max(thresholds.flood_share, thresholds.flood_factor * sample.usual_share)
@@ -205,13 +205,13 @@ def _waiting(readings: Readings, queue: str) -> str:
 
 
 def _started_before(readings: Readings, queue: str) -> int:
-    """Return how many jobs were started within the last hours, as far as that is known."""
+    """Return how many jobs were started within the last hours, as far as is known."""
     flows = (readings.before.get(queue), readings.recently(queue))
     return sum(flow.started for flow in flows if flow is not None)
 
 
 def _growth(readings: Readings, queue: str) -> str:
-    """Say that more jobs come than are done; empty if that is not so, or not known."""
+    """Return a sentence that says that the queue grows; empty if it does not, or if that is unknown."""
     flow = readings.recently(queue)
     if flow is None or flow.growth * flow.seconds < _FEW_JOBS:
         return ""

@@ -1,4 +1,4 @@
-"""Readings: what the rules look at, at one moment."""
+"""Readings: the state of a service at one moment, which the rules examine."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Depth(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """What happened in a queue in some time.
+    """What happened in a queue over a period.
 
     Attributes:
-        seconds: length of the time.
+        seconds: length of the period.
         enqueued: number of new jobs.
         started: number of jobs handed out.
         succeeded: number of attempts that succeeded.
@@ -58,7 +58,7 @@ class Flow(NamedTuple):
 
     @property
     def growth(self) -> float:
-        """Jobs a second by which more were enqueued than finished; may be negative."""
+        """Jobs per second enqueued, minus those finished; may be negative."""
         return (self.enqueued - self.succeeded - self.given_up) / self.seconds if self.seconds else 0.0
 
 
@@ -68,7 +68,7 @@ class KeySample(NamedTuple):
     Attributes:
         key: the key.
         jobs: number of jobs with it.
-        sampled: number of jobs that were looked at.
+        sampled: number of jobs in the sample.
         waiting: number of jobs of the queue that wait for their key.
     """
 
@@ -79,7 +79,7 @@ class KeySample(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Share of the looked-at jobs that have the key."""
+        """Share of the sampled jobs that have the key."""
         return self.jobs / self.sampled if self.sampled else 0.0
 
 
@@ -89,7 +89,7 @@ class ClassSample(NamedTuple):
     Attributes:
         job: the class.
         jobs: number of jobs of it.
-        sampled: number of jobs that were looked at.
+        sampled: number of jobs in the sample.
         waiting: number of jobs of the queue that wait.
         usual_share: its share of the queue's attempts in the hours before.
     """
@@ -102,7 +102,7 @@ class ClassSample(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Share of the looked-at jobs that are of the class."""
+        """Share of the sampled jobs that are of the class."""
         return self.jobs / self.sampled if self.sampled else 0.0
 
 
@@ -125,10 +125,10 @@ class ShardReading(NamedTuple):
 
 
 class StoreCalls(NamedTuple):
-    """Calls to the store of one operation, or to one shard.
+    """Calls of one operation to the store, or calls to one shard.
 
     Attributes:
-        name: ``enqueue``, ``dequeue``, ``ack`` or ``checkpoint``; or that of the shard.
+        name: ``enqueue``, ``dequeue``, ``ack`` or ``checkpoint``; or the name of the shard.
         calls: number of calls.
         p95_seconds: time that 95 % of them did not exceed.
         median_seconds: time that half of them did not exceed.
@@ -141,17 +141,17 @@ class StoreCalls(NamedTuple):
 
 
 class ServerReading(NamedTuple):
-    """What the metrics of a server tell.
+    """What a server's metrics show.
 
     Attributes:
         shards: shards of its store.
-        store_calls: calls to the store within the last seconds, or since the reading before, the slowest first.
+        store_calls: calls to the store within the last seconds, or since the previous reading, the slowest first.
         shard_calls: likewise, by shard.
         failed_commits: number of transactions that failed in that time.
         refused_calls: number of calls refused in that time because too many waited for the store.
         waiting_for_key: queue -> number of jobs that wait for their key.
-        thresholds: its settings that say from which numbers on to warn.
-        problem: why it does not take calls; empty if it does, or if that is not known.
+        thresholds: its settings for when to warn, by key.
+        problem: why it does not take calls; empty if it does, or if that is unknown.
     """
 
     shards: Sequence[ShardReading] = ()
@@ -166,24 +166,24 @@ class ServerReading(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Readings:
-    """What was read of a service at one moment; what it does not tell is empty.
+    """What was read from a service at one moment; empty where the service does not know it.
 
     Attributes:
         at_ms: the moment, epoch milliseconds.
-        settings: limits of each queue that is looked at.
-        oldest_due_ms: queue -> since when its oldest due job is due.
-        workers: latest report of each worker; None if the server does not tell.
-        depths: jobs of the queues that wait for longest.
-        recent: queue -> what happened in the last minutes; None if the server does not tell.
-        before: queue -> what happened in the hours before.
-        last_minute: queue -> what happened in the last minute, or the two that it is part of.
+        settings: limits of each examined queue.
+        oldest_due_ms: queue -> when its oldest due job became due, epoch milliseconds.
+        workers: latest report of each worker; None if the server does not store reports.
+        depths: number of jobs of the queues whose jobs have waited longest.
+        recent: queue -> flow of the last minutes; None if the server has no statistics.
+        before: queue -> flow of the hours before.
+        last_minute: queue -> flow of the minute or two by the clock that contain the last 60 seconds.
         groups: groups of failed jobs, the largest first.
         periodic: periodic jobs.
         keys: queue -> its most frequent key, for deep queues.
         classes: queue -> its most frequent class, for deep queues that several classes share.
-        server: figures of a server; None if they are not at hand.
+        server: figures from a server's metrics; None if unavailable.
         answer_seconds: how long a small call took, the shorter of two if the first took long; None if unknown.
-        not_told: what the server cannot tell, in words.
+        not_told: what could not be read, in words.
     """
 
     at_ms: int
@@ -203,7 +203,7 @@ class Readings:
     not_told: Sequence[str] = ()
 
     def age_seconds(self, moment_ms: int) -> float:
-        """Return how long ago a moment was; 0 if it is still to come."""
+        """Return how long ago a moment was; 0 if it is in the future."""
         return max(self.at_ms - moment_ms, 0) / 1000
 
     def waits_seconds(self, queue: str) -> float:
@@ -212,7 +212,7 @@ class Readings:
         return 0.0 if due_ms is None else self.age_seconds(due_ms)
 
     def silent_seconds(self, report: WorkerReport) -> float:
-        """Return how long ago a worker reported last, or its connection ended."""
+        """Return how long ago a worker last reported, or its connection ended; 0 if unknown."""
         since_ms = silent_since_ms(report)
         return 0.0 if since_ms is None else self.age_seconds(since_ms)
 
@@ -221,7 +221,7 @@ class Readings:
         return is_silent(report, self.at_ms)
 
     def recently(self, queue: str) -> Flow | None:
-        """Return what happened in a queue in the last minutes; None if nothing did, or that is not known."""
+        """Return the flow of a queue in the last minutes; None if nothing happened, or if that is unknown."""
         return None if self.recent is None else self.recent.get(queue)
 
     def groups_of(self, queue: str) -> Sequence[FailureGroup]:
@@ -237,22 +237,22 @@ class Readings:
         return found
 
     def is_worked_on(self, queue: str) -> bool:
-        """Return whether jobs of a queue are being run, by whomever, as far as that is known."""
+        """Return whether anyone runs jobs of a queue, as far as is known."""
         depth = self.depths.get(queue)
         if depth is None or not depth.running:
             return False
         if self.recent is None:
             return True
-        flow = self.last_minute.get(queue)  # what a dead worker held is claimed until its leases expire
+        flow = self.last_minute.get(queue)  # a dead worker's jobs stay claimed until their leases expire
         return flow is not None and bool(flow.started or flow.ended)
 
     @cached_property
     def reports(self) -> Sequence[WorkerReport]:
-        """Worker reports, as far as they are known."""
+        """Worker reports; empty if the server does not store them."""
         return self.workers or ()
 
     def serving(self, queue: str) -> Sequence[WorkerProcess]:
-        """Return the job processes that take jobs of a queue."""
+        """Return the job processes that serve a queue, of workers that are neither draining nor silent."""
         return self._serving.get(queue, ())
 
     @cached_property

@@ -1,4 +1,4 @@
-"""All rules, and the diagnosis that they make together."""
+"""All rules, and the diagnosis that they give together."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RULES: tuple[Rule, ...] = (
     worker_rules.memory_grows,
     worker_rules.clock_off,
 )
-"""Each finds one kind of trouble, from readings alone."""
+"""Each finds one kind of problem, from readings alone."""
 
 _EXPLAINED_BY = {
     Kind.WORKER_SILENT: frozenset({Kind.POOL_GONE}),
@@ -42,11 +42,11 @@ _EXPLAINED_BY = {
     Kind.CLASS_FLOOD: frozenset({Kind.KEY_FLOOD}),
     Kind.BACKLOG: frozenset({Kind.KEY_FLOOD, Kind.CLASS_FLOOD}),
 }
-"""Findings that say nothing more beside another one about the same worker or queue."""
+"""Kind of a finding -> kinds that make it superfluous if they are about the same worker or queue."""
 
 
 def diagnose(readings: Readings, thresholds: Thresholds | None = None) -> list[Finding]:
-    """Return what is wrong, sickest first; the server's settings say from which numbers on, if it has told them."""
+    """Return what is wrong, worst first; thresholds are by default those of the server's settings, if known."""
     told = {} if readings.server is None else readings.server.thresholds
     chosen = thresholds or configured(told)
     found = [finding for rule in RULES for finding in rule(readings, chosen)]

@@ -1,4 +1,4 @@
-"""Metrics of a server at one moment, and the reading that two moments make."""
+"""Samples of a server's metrics, and the reading that two samples give."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NAMES = (
 
 
 class ServerSample(NamedTuple):
-    """Metrics of a server at one moment; counts are those since its start.
+    """Metrics of a server at one moment; counts are since its start.
 
     Attributes:
         store: operation -> times of its calls to the store in seconds.
@@ -38,8 +38,8 @@ class ServerSample(NamedTuple):
         refused_calls: number of calls refused because too many waited for the store.
         shards: shards of its store.
         waiting_for_key: queue -> number of jobs that wait for their key.
-        thresholds: setting of the server -> number from which on to warn.
-        problem: why the server does not take calls; empty if it does, or if that is not known.
+        thresholds: setting of the server -> number from which to warn.
+        problem: why the server does not take calls; empty if it does, or if that is unknown.
     """
 
     store: Mapping[str, Histogram] = {}
@@ -53,7 +53,7 @@ class ServerSample(NamedTuple):
 
 
 def server_reading(first: ServerSample | None, last: ServerSample) -> ServerReading:
-    """Return what happened between two samples, and how things are at the last; None: nothing is known to happen."""
+    """Return the activity between two samples and the state at the last; only the state if ``first`` is None."""
     if first is None:
         return ServerReading(
             last.shards, waiting_for_key=last.waiting_for_key, thresholds=last.thresholds, problem=last.problem
@@ -73,7 +73,7 @@ def server_reading(first: ServerSample | None, last: ServerSample) -> ServerRead
 def _store_calls(first: Mapping[str, Histogram], last: Mapping[str, Histogram]) -> list[StoreCalls]:
     """Return the calls between two samples, the slowest operation or shard first.
 
-    Operations stay apart: a dequeue that finds nothing is quick where a commit takes seconds, and there are more.
+    Operations stay apart: dequeues that find nothing are quick and frequent, and would hide commits that take seconds.
     """
     added = {name: times.since(first.get(name)) for name, times in last.items()}
     found = [
@@ -120,7 +120,7 @@ def parse_metrics(text: str) -> ServerSample:
 
 
 def _samples(text: str) -> Iterable[Sample]:
-    """Yield the samples that matter: the page of a server with many queues has a hundred thousand others."""
+    """Yield the samples that matter: with many queues, the page has a hundred thousand others."""
     from prometheus_client.parser import text_string_to_metric_families
 
     lines = [line for line in text.splitlines() if line.startswith(_NAMES)]
@@ -129,7 +129,7 @@ def _samples(text: str) -> Iterable[Sample]:
 
 
 def _histograms(buckets: Sequence[Sample], sums: Sequence[Sample], label: str) -> dict[str, Histogram]:
-    """Return the histograms of cumulative buckets, by a label."""
+    """Return histograms made from cumulative buckets, by the values of a label."""
     up_to: defaultdict[str, dict[float, int]] = defaultdict(dict)
     for sample in buckets:
         up_to[sample.labels.get(label, "")][float(sample.labels["le"])] = int(sample.value)

@@ -13,11 +13,11 @@ _FEWEST_CALLS = 2
 """A single call says nothing about the store."""
 
 _ALMOST_FULL = 0.25
-"""Below this part of the threshold a shard is full any moment."""
+"""Below this fraction of the threshold, a shard may be full at any moment."""
 
 
 def server_away(reason: str) -> Finding:
-    """Return the finding that stands for all others when a server cannot be asked."""
+    """Return the finding that replaces all others when no server can be reached."""
     return Finding(
         Kind.SERVER_AWAY,
         Severity.CRITICAL,
@@ -87,7 +87,7 @@ def store_full(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
 
 
 def store_slow(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
-    """Find a store that takes long for its calls, fails in them, or has so many waiting that calls are refused."""
+    """Find a store whose calls are slow or fail, or that so many calls wait for that the server refuses some."""
     server = readings.server
     if server is None:
         took = readings.answer_seconds
@@ -110,7 +110,7 @@ def store_slow(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
 
 
 def _are_slow(calls: StoreCalls, thresholds: Thresholds) -> bool:
-    """Whether calls are slow: one of some may be, since each may be one of twenty; of two, both have to be."""
+    """Return whether calls are slow: by the 95th percentile, or by the median if there are few."""
     seconds = calls.p95_seconds if calls.calls >= thresholds.store_calls else calls.median_seconds
     return calls.calls >= _FEWEST_CALLS and seconds >= thresholds.store_slow_seconds
 

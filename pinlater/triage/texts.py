@@ -1,4 +1,4 @@
-"""Words of findings: durations, numbers and sizes."""
+"""Texts in findings: durations, numbers and sizes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def size(count: float) -> str:
 
 
 def share(part: float) -> str:
-    """Format a share of 1 in percent."""
+    """Format a share from 0 to 1 in percent."""
     return f"{part * 100:.0f} %"
 
 

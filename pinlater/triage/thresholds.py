@@ -1,4 +1,4 @@
-"""Thresholds: from which number on something counts as wrong."""
+"""Thresholds: the numbers from which something counts as wrong."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from typing import Any, NamedTuple
 
 
 class Thresholds(NamedTuple):
-    """From which numbers on the rules speak up.
+    """Numbers from which the rules report a finding.
 
     Attributes:
-        unserved_seconds: a due job without a worker waits for that long.
-        paused_seconds: a paused queue has made jobs wait for that long, and may be forgotten.
-        backlog_seconds: a due job has waited for that long although workers serve its queue.
-        target_factor: a latency target is missed by that factor.
-        periodic_late_seconds: a periodic job has not started for that long after its time.
-        clock_seconds: a worker's clock is off by more than that; a report may take 2 s.
+        unserved_seconds: a due job has waited this long, and no worker serves its queue.
+        paused_seconds: a job has waited this long in a paused queue; the pause may be forgotten.
+        backlog_seconds: a due job has waited this long although workers serve its queue.
+        target_factor: a due job has waited this many times its latency target.
+        periodic_late_seconds: a periodic job has not started this long after its time.
+        clock_seconds: a worker's clock is off by this much; a report may take 2 s.
         clock_critical_seconds: it is off by so much that times make no sense.
-        leak_bytes: a job process has grown by that much, job by job.
-        leak_factor: and to that many times its size.
-        leak_jobs: and has run that many jobs.
-        retrying_jobs: so many jobs of a queue have failed and wait for another attempt.
-        retrying_critical_jobs: so many that a service seems to be away.
-        failure_seconds: a group of failures whose last one was longer ago is over.
-        failed_share: so many of a queue's attempts fail.
-        failed_factor: and so many times the share of before.
-        failed_attempts: and that many in the last minutes.
-        failed_critical_share: so many fail that hardly anything works.
-        given_up_jobs: so many jobs failed for good in the last minutes.
-        flood_share: so many of the sampled jobs have the same key, or the same class.
-        flood_jobs: and so many jobs wait.
-        flood_factor: and for a class, its share is so many times the usual one.
-        store_slow_seconds: 95 % of the store's calls do not exceed this.
-        store_stalled_seconds: the same, so long that jobs hardly move.
-        store_calls: of fewer calls, most have to be slow.
-        free_bytes: less space is left for a shard.
-        free_share: or a smaller share of all that it may use.
+        leak_bytes: a job process has grown by this much since its start,
+        leak_factor: and to this many times its size then,
+        leak_jobs: and has run this many jobs.
+        retrying_jobs: this many jobs of a queue have failed and wait for another attempt.
+        retrying_critical_jobs: so many that a service they need seems to be down.
+        failure_seconds: a failure group is over if its last failure was this long ago.
+        failed_share: this share of a queue's attempts fails,
+        failed_factor: and this many times the share before,
+        failed_attempts: and this many attempts in the last minutes.
+        failed_critical_share: such a share fails that hardly anything works.
+        given_up_jobs: this many jobs failed for good in the last minutes.
+        flood_share: this share of the sampled jobs has the same key, or the same class,
+        flood_jobs: and this many jobs wait,
+        flood_factor: and, for a class, its share is this many times the usual one.
+        store_slow_seconds: the 95th percentile of calls to the store is this long.
+        store_stalled_seconds: it is so long that jobs hardly move.
+        store_calls: of fewer calls than this, most have to be slow.
+        free_bytes: less space than this is left for a shard,
+        free_share: or a smaller share than this of all that it may use.
     """
 
     unserved_seconds: float = 3.0
@@ -79,14 +79,14 @@ SETTINGS = {
 """Setting of the server -> the threshold that it sets."""
 
 _CRITICAL_RETRYING, _STALLED = 10, 6
-"""What is critical grows with what is worth a warning: by so much."""
+"""Thresholds of critical findings, as multiples of those of warnings."""
 
 
 def configured(settings: Mapping[str, float]) -> Thresholds:
     """Return the thresholds of a server.
 
     Args:
-        settings: its settings by key, as its metrics tell them; those that are not there have their defaults.
+        settings: its settings by key, from its metrics; missing ones have their defaults.
     """
     usual = Thresholds()
     told: dict[str, Any] = {field: settings[key] for key, field in SETTINGS.items() if key in settings}

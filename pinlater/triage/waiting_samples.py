@@ -1,4 +1,4 @@
-"""Samples of waiting jobs: which key, or which class, most of a deep queue's jobs have."""
+"""Samples of waiting jobs: which key and which class most jobs of a deep queue have."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from pinlater.model.statistics import HOUR, StatisticsKind
 from pinlater.triage.readings import ClassSample, Depth, Flow, KeySample, ServerReading
 
 MOST_SAMPLED = 5
-"""Queues whose jobs are sampled: the deepest ones."""
+"""Maximum number of queues to sample: the deepest ones."""
 
 FEW_QUEUES = 20
-"""If no more queues are looked at, jobs that wait for their key are counted in each."""
+"""Up to this many queues, jobs that wait for their key are counted in each."""
 
 USUAL_HOURS = 4
-"""Full hours that say which share of a queue's attempts each class usually has."""
+"""Full hours that show which share of a queue's attempts each class usually has."""
 
 _USUAL_SECONDS = 300.0
 _SAMPLE = 200
@@ -35,7 +35,7 @@ _UsualShares = Mapping[str, float]
 
 
 class WaitingSamples(NamedTuple):
-    """By queue, what most of its waiting jobs have in common."""
+    """By queue, the most frequent key and class of its waiting jobs."""
 
     keys: Mapping[str, KeySample]
     classes: Mapping[str, ClassSample]
@@ -63,10 +63,10 @@ class WaitingSampler:
         """Sample the queues with the most waiting jobs.
 
         Args:
-            settings: the queues that are looked at.
+            settings: the examined queues.
             depths: queues whose due jobs are counted.
-            recent: what happened in the last minutes.
-            server: what the metrics of a server tell.
+            recent: flows of the last minutes; None if unknown.
+            server: figures from a server's metrics; None if unavailable.
             at_ms: now, epoch milliseconds.
         """
         waiting = Counter({queue: depth.due for queue, depth in depths.items()})
@@ -80,7 +80,7 @@ class WaitingSampler:
     async def _waiting_for_key(
         self, settings: Mapping[str, QueueSettings], recent: Mapping[str, Flow], server: ServerReading | None
     ) -> dict[str, int]:
-        """Return how many jobs wait for their key: as metrics tell, and counted where they are few, or may be new."""
+        """Return how many jobs wait for their key: from metrics, and counted if queues are few or have grown."""
         told = {} if server is None else server.waiting_for_key
         found = {queue: number for queue, number in told.items() if queue in settings}
         for queue in settings if len(settings) <= FEW_QUEUES else _grown(settings, recent):
@@ -124,7 +124,7 @@ class WaitingSampler:
         return names
 
     async def _usual_shares(self, queues: Collection[str], at_ms: int) -> dict[str, _UsualShares]:
-        """Return the share that each class had in the full hours before; without queues that had less than two."""
+        """Return the share of each class in the full hours before, for queues with at least two classes."""
         now = time.monotonic()
         self._usual = {queue: known for queue, known in self._usual.items() if now < known[0]}
         missing = [queue for queue in queues if queue not in self._usual]
@@ -152,7 +152,7 @@ class WaitingSampler:
 
 
 def _grown(settings: Collection[str], recent: Mapping[str, Flow]) -> list[str]:
-    """Return the queues to which most jobs more came than were done, those where these make it deep."""
+    """Return the queues that have grown most, if by enough jobs to make a queue deep."""
     grown = Counter({queue: round(flow.growth * flow.seconds) for queue, flow in recent.items() if queue in settings})
     return [queue for queue, number in grown.most_common(MOST_SAMPLED) if number >= _DEEP]
 

@@ -1,4 +1,4 @@
-"""Rules about workers: what they do not know, and whether they and their processes are sound."""
+"""Rules about workers: classes that they do not know, silence, clocks and memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pinlater.triage.thresholds import Thresholds
 
 
 def unknown_class(readings: Readings, _: Thresholds) -> Iterator[Finding]:
-    """Find job classes that workers get and do not know."""
+    """Find job classes that workers receive but do not know."""
     for unknown in unknown_classes(readings.reports):
         if unknown.queue not in readings.settings:
             continue
@@ -38,7 +38,7 @@ def unknown_class(readings: Readings, _: Thresholds) -> Iterator[Finding]:
 
 
 def worker_silent(readings: Readings, _: Thresholds) -> Iterator[Finding]:
-    """Find workers that have stopped to report, without saying that they end."""
+    """Find workers that have stopped reporting without saying that they end."""
     for report in readings.reports:
         if not readings.is_silent(report) or not _concerns(report, readings):
             continue
@@ -61,7 +61,7 @@ def worker_silent(readings: Readings, _: Thresholds) -> Iterator[Finding]:
 
 
 def clock_off(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
-    """Find workers whose clock is not that of the store."""
+    """Find workers whose clock differs from the store's."""
     for report in readings.reports:
         ahead = (report.clock_ahead_ms or 0) / 1000
         if abs(ahead) < thresholds.clock_seconds or not _concerns(report, readings):
@@ -82,7 +82,7 @@ def clock_off(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
 
 
 def memory_grows(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
-    """Find workers with job processes that grow from job to job; one finding a worker, for the largest."""
+    """Find workers with job processes that grow from job to job; one finding per worker, for the largest growth."""
     for report in readings.reports:
         growing = [process for process in report.processes if _growth(process, thresholds) > 0]
         if not growing or readings.is_silent(report) or not _concerns(report, readings):
@@ -121,7 +121,7 @@ def _growth(process: WorkerProcess, thresholds: Thresholds) -> int:
 
 
 def _concerns(report: WorkerReport, readings: Readings) -> bool:
-    """Whether a worker serves a queue that is looked at; one without processes may serve any."""
+    """Return whether a worker serves an examined queue; one whose queues are unknown may serve any."""
     served = {queue for process in report.processes for queue in process.queues}
     return not served or not served.isdisjoint(readings.settings)
 
