@@ -20,7 +20,7 @@ Hook = Callable[[], object]
 
 _STATUS_SECONDS = 1.0
 _KILL_CHECK_SECONDS = 0.001
-"""Between two checks by a child that is being killed: within a few it is dead, or the kill is cancelled."""
+"""Interval of checks by a child that is being killed: within a few, it is dead or the kill is cancelled."""
 
 
 class ChildPosition(NamedTuple):
@@ -32,7 +32,7 @@ class ChildPosition(NamedTuple):
 
 
 class Child:
-    """Handed to `Pool.run` in the forked process.
+    """The child's interface to its master, passed to `Pool.run` in the forked process.
 
     Attributes:
         pool: name of the pool.
@@ -78,8 +78,8 @@ class Child:
     def kill_at(self, moment: float | None) -> None:
         """Ask to be killed, after a dump of the stacks, at `moment` on `time.monotonic()`; None: never.
 
-        The last call counts, so a time-out per task is one call before each task and costs a
-        microsecond: the master is woken only when a moment comes before the one it waits for.
+        Only the last call counts. A time-out per task is one call before each task and costs a
+        microsecond: the master is woken only for a moment before the one it waits for.
 
         When this returns, the earlier moment no longer counts. A child that is being killed for it never
         returns from here, so its next task cannot be killed by mistake.
@@ -90,7 +90,7 @@ class Child:
             time.sleep(_KILL_CHECK_SECONDS)
 
     def wake_master(self) -> None:
-        """Let the master check its children now, since a time-out has moved; see `Pool.kill_at`."""
+        """Make the master check its children now, because a time-out has moved; see `Pool.kill_at`."""
         signals.wake(self._master_wakeup)
 
     def status(self, text: str) -> None:
@@ -108,8 +108,8 @@ class Child:
     def on_drain(self, hook: Hook) -> None:
         """Call `hook` in the main thread when a stop is requested, at once if it already was.
 
-        It runs as a signal handler, between any two instructions: set a flag, wake a loop. What it
-        raises appears in the code that was interrupted.
+        It runs as a signal handler, between any two instructions, so let it only set a flag or wake a loop.
+        Its exceptions are raised in the code that was interrupted.
         """
         self._drain_hook = hook
         if self.draining:
@@ -128,12 +128,12 @@ class Child:
     def on_master_death(self, hook: Hook) -> None:
         """Call `hook` in the main thread when the master was killed, then exit; only on Linux.
 
-        All children end with their master, whatever killed it. One that calls this may first clean up after the
-        others, whose own children nobody else ends.
+        All children are killed with their master, whatever killed it. One that calls this may first clean up after
+        the others, whose own children nobody else kills.
         """
 
         def orphaned(_number: int, _frame: FrameType | None) -> None:
-            signal.signal(linux.PARENT_DEATH_SIGNAL, signals.no_op)  # it is repeated
+            signal.signal(linux.PARENT_DEATH_SIGNAL, signals.no_op)  # the signal is repeated
             try:
                 hook()
             finally:

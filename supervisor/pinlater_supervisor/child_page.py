@@ -15,7 +15,7 @@ _NEVER = 2**64 - 1
 
 
 class ChildPage:
-    """Written by both sides without a lock: every field is one machine word, or only for people to read."""
+    """A page that both sides write without a lock: every field is one machine word, or only shown to people."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, mmap.PAGESIZE)

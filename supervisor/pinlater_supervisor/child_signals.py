@@ -24,7 +24,7 @@ _TIMERS = {
     signal.ITIMER_VIRTUAL: signal.SIGVTALRM,
     signal.ITIMER_PROF: signal.SIGPROF,
 }
-"""A process has one of each, and its signal ends the process unless there is a handler."""
+"""A process has one timer of each kind; its signal ends the process unless there is a handler."""
 
 
 def install_handlers(child: Child) -> None:
@@ -41,20 +41,20 @@ def hear_again(child: Child) -> None:
     for timer in _TIMERS:
         signal.setitimer(timer, 0)
     _install_child_handlers(child)
-    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # `subprocess` would take failed programs for good ones
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # `subprocess` would take failures for successes
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def repeat_once_gone(pid: int, number: int) -> None:
-    """Send this process's main thread a signal, again and again, once another process has ended.
+    """Send a signal to this process's main thread repeatedly once another process has ended.
 
-    A signal that comes only once may be too early: between the interpreter's last look at its signals and a system call
-    that waits, it interrupts nothing, and its handler runs when that call returns, if ever.
+    A single signal may come too early: between the interpreter's last check for signals and a blocking system call, it
+    interrupts nothing, and its handler runs only when that call returns, if ever.
     """
     try:
         process = os.pidfd_open(pid)
-    except OSError:  # an old kernel: the one signal has to do; or the process is gone, which the caller sees
+    except OSError:  # an old kernel, where one signal must do; or the process is gone, which the caller checks
         return
     main_thread = threading.main_thread().ident
     assert main_thread is not None
@@ -69,13 +69,13 @@ def repeat_once_gone(pid: int, number: int) -> None:
 
 
 def _install_child_handlers(child: Child) -> None:
-    # Only the master decides when a child stops, whatever a terminal sends to all. Handlers that do
-    # nothing, since programs that the child starts would inherit the disposition "ignored".
+    # Only the master decides when a child stops, whatever a terminal sends to all. The handlers do nothing
+    # instead of being SIG_IGN, which programs that the child starts would inherit.
     signal.signal(signal.SIGINT, signals.no_op)
     signal.signal(signal.SIGHUP, signals.no_op)
-    for alarm in _TIMERS.values():  # that one piece of work left behind must not end the next
+    for alarm in _TIMERS.values():  # a timer left running by one piece of work must not end the next
         signal.signal(alarm, signals.no_op)
-    # As every Python process: a broken pipe is an OSError. `subprocess` gives programs the default back.
+    # As in every Python process, a broken pipe is an OSError. `subprocess` restores the default for programs.
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, child.heard_term)
     signal.signal(signal.SIGQUIT, child.heard_quit)

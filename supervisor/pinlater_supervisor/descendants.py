@@ -1,6 +1,6 @@
 """Kills the descendants of children: none may outlive the supervisor.
 
-Most are in the process group of their child and die with it. The rest made groups of their own, as
+Most are in the process group of their child and die with it. The rest created their own groups, as
 `subprocess.Popen(start_new_session=True)` does.
 """
 
@@ -29,7 +29,7 @@ def children() -> set[int]:
 
 
 def kill_orphans(spared: Container[int]) -> None:
-    """Kill and reap all children of this process except `spared`, until no orphan of theirs is left."""
+    """Kill and reap all children of this process except `spared`, then the orphans they leave, until none is left."""
     while _have_children():
         found = [process for process in _descendants(os.getpid(), recursive=False) if process.pid not in spared]
         if not found:
@@ -41,7 +41,7 @@ def kill_orphans(spared: Container[int]) -> None:
 
 
 def _have_children() -> bool:
-    # Asks the kernel one question, where psutil reads all of /proc.
+    # One system call, where psutil would read all of /proc.
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -50,7 +50,7 @@ def _have_children() -> bool:
 
 
 def _descendants(pid: int, *, recursive: bool = True) -> list[psutil.Process]:
-    # Imported where it is needed, which in most runs is never.
+    # Imported late, because most runs never need it.
     import psutil
 
     try:

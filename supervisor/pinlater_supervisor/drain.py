@@ -17,8 +17,8 @@ log = logging.getLogger("pinlater_supervisor")
 WARNING_SECONDS = 2.0
 """How long before the kill a child is told to stop now."""
 RESERVE_SECONDS = 2.0
-"""How much of a drain is kept for each stage after the first, to clean up after children that were killed; of a short
-drain, a quarter of it. Such a stage has `quick_seconds` in any case."""
+"""Part of a drain reserved for each stage after the first, to clean up after killed children, but at most a quarter of
+the drain. Such a stage has at least `quick_seconds`."""
 
 
 def warning_seconds(drain_seconds: float) -> float:
@@ -30,7 +30,7 @@ class Drain:
 
     Attributes:
         exit_code: what the supervisor returns after the stop.
-        is_quick: whether children are to drop their work.
+        is_quick: whether children have to drop their work.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Drain:
     def _start_stage(self, now: float) -> None:
         self._is_stage_started = True
         deadline = self._deadline - min(RESERVE_SECONDS, self._seconds / 4) * (len(self._orders) - 1)
-        if self._orders[0] != self._first_order:  # however little time the stages before have left
+        if self._orders[0] != self._first_order:  # even if the earlier stages have used up the time
             deadline = max(deadline, now + self._quick_seconds)
         for process in self._stage():
             process.ask_to_stop("stop", deadline=deadline, warning_seconds=warning_seconds(self._seconds))

@@ -21,17 +21,17 @@ MEMORY_CEILING = "memory ceiling"
 EX_SOFTWARE = 70
 """Exit code when the supervisor itself failed."""
 EX_CONFIG = 78
-"""Exit code of a child that cannot boot, where trying again will not help."""
+"""Exit code of a child that cannot boot, and for which a retry would not help."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildExit:
-    """Describes how one child ended.
+    """How one child ended.
 
     Attributes:
         pool: name of its pool.
         slot: its number in the pool; free again only after `on_exit` returned.
-        pid: its process id, no longer in use by it.
+        pid: its former process id.
         generation: how many reloads the supervisor had seen when it started.
         code: exit code, None if a signal ended it.
         signal: the signal that ended it, None if it exited.
@@ -42,7 +42,8 @@ class ChildExit:
         has_returned: whether its `run` returned; an exit before that, as by `os._exit`, is a crash, whatever the code.
         killed_by_master: why the master killed it, None if it did not.
         kill_detail: what the master had measured then, as text.
-        oom_suspected: whether the kernel's count of out-of-memory kills in our cgroup grew.
+        oom_suspected: whether a SIGKILL ended it that the master did not send, and the kernel's count of out-of-memory
+            kills in our cgroup has grown.
     """
 
     pool: str

@@ -51,11 +51,11 @@ def _native_threads() -> int:
 
 
 def fork(child: Child, run: Run, leave_master: Callable[[], None]) -> int:
-    """Start a child in a process group of its own and return its pid.
+    """Start a child in its own process group and return its pid.
 
     Args:
-        child: what `run` is called with.
-        run: what the child does.
+        child: argument of `run`.
+        run: what the child does; its result is the exit code.
         leave_master: called in the child to close what belongs to the master.
 
     Raises:
@@ -69,7 +69,7 @@ def fork(child: Child, run: Run, leave_master: Callable[[], None]) -> int:
         pid = os.fork()
         if pid == 0:
             _run_and_exit(child, run, leave_master, master)
-    # The child does the same; whoever comes first, the group exists before the master can want to kill it.
+    # The child does the same: whichever is first, the group exists before the master may want to kill it.
     with suppress(OSError):
         os.setpgid(pid, pid)
     return pid
@@ -95,7 +95,7 @@ def _prepare(child: Child, leave_master: Callable[[], None], master: int) -> Non
     _redirect_stdin()
     # Objects of the master are never garbage here: leaving their pages alone keeps them shared.
     gc.freeze()
-    atexit._clear()  # noqa: SLF001 - what the master registered is not the child's to run
+    atexit._clear()  # noqa: SLF001 - the child must not run what the master registered
     if random := sys.modules.get("random"):
         random.seed()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, signals.HANDLED)
@@ -140,7 +140,7 @@ def _exit_code(result: object) -> int:
 
 
 def _exit(code: int) -> NoReturn:
-    # The interpreter's own way out would run what the master registered and wait for threads.
+    # A normal exit of the interpreter would run what the master registered and wait for threads.
     try:
         atexit._run_exitfuncs()  # noqa: SLF001 - os._exit would skip what the job's libraries registered
         logging.shutdown()

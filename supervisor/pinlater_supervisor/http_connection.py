@@ -12,7 +12,7 @@ from typing import NamedTuple
 MOST_REQUEST_BYTES = 4096
 """Limit of request line and headers together; bodies are not read."""
 MOST_IGNORED_BYTES = 65536
-"""What a peer may still send after its request: closing with data unread would reset the connection, reply and all."""
+"""Bytes a peer may send after its request: closing with unread data would reset the connection and lose the reply."""
 _READ_BYTES = 4096
 
 _HEAD = re.compile(rb"\r?\n\r?\n")

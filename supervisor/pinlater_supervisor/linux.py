@@ -1,4 +1,4 @@
-"""Two prctl(2) requests that Python lacks. They do nothing on other systems than Linux."""
+"""Two prctl(2) requests that Python lacks. They do nothing on systems other than Linux."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def has_parent_death_signal() -> bool:
 
 
 def request_parent_death_signal() -> None:
-    """Have the kernel send `PARENT_DEATH_SIGNAL` then, instead of killing this process."""
+    """Have the kernel send `PARENT_DEATH_SIGNAL` when the parent dies, instead of killing this process."""
     _prctl(_PR_SET_PDEATHSIG, PARENT_DEATH_SIGNAL)
 
 

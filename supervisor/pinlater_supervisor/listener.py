@@ -20,7 +20,7 @@ Route = Callable[[], bytes]
 """Returns the text of a page; called on the master's loop, so it has to be quick."""
 
 MOST_CONNECTIONS = 32
-"""A further one closes the oldest: a peer that hoards connections must not lock out health checks, which are quick."""
+"""One more closes the oldest: a peer that hoards connections must not lock out health checks, which are quick."""
 CONNECTION_SECONDS = 5.0
 """Longest life of a connection, whatever the peer does."""
 PAUSE_SECONDS = 1.0

@@ -17,11 +17,11 @@ KillAt = Callable[[int], float]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Pool:
-    """Describes a pool: children that run the same function, kept at `size`.
+    """A pool: children that run the same function, kept at `size`.
 
     Attributes:
         name: the pool's name in logs and in `ChildExit.pool`.
-        run: limit_name in the forked process; its result is the exit code, None means 0.
+        run: called in the forked process; its result is the exit code, None means 0.
         size: how many children there should be.
         most: largest size that SIGTTIN may set; None: no limit.
         title: start of the children's process title; the supervisor's name and `name` if empty.
@@ -31,19 +31,19 @@ class Pool:
         max_age_seconds: a child older than this is drained and replaced.
         max_rss_bytes: a child with more resident memory than this is drained and replaced.
         rss_ceiling_bytes: a ready child with more resident memory than this is killed at once.
-        recycle_seconds: what a child that is replaced for age or memory has to finish its work; inf: as long as that
-            takes. Its replacement starts when it is gone. None: it has what the supervisor gives in all other cases,
-            beside its replacement.
-        kill_at: asked for each child again and again: a time-out that others than the child set, besides its own
-            `Child.kill_at`. Whoever moves it to an earlier time wakes the master.
+        recycle_seconds: time for a child that is replaced for age or memory to finish its work; inf: as long as it
+            takes. Its replacement starts when it is gone. None: it has the `drain_seconds` of the supervisor, as in all
+            other cases, beside its replacement.
+        kill_at: called for each child at every check; returns a time-out that others than the child set, in addition to
+            the child's own `Child.kill_at`. Whoever moves it to an earlier time has to wake the master.
         limit_names: name of a limit above -> its name in the log, such as the option that set it.
         recycle_jitter: limits of age and memory are spread by up to this fraction, so that children
             started together are not replaced together.
         restart: whether a child that ends with 0 is replaced; a crashed one is replaced in any case.
-        awaits_reload: whether a child that cannot boot (exit code 78) ends nothing: the pool starts no more until the
-            next reload. For development.
-        overlap: whether a replacement may run beside the child it replaces. Children that own something
-            exclusively (a file, a port) say no: the old one is gone before the new one starts.
+        awaits_reload: whether a child that cannot boot (exit code 78) stops nothing; the pool then starts no more
+            children until the next reload. For development.
+        overlap: whether a replacement may run beside the child it replaces. False for children that own something
+            exclusively, such as a file or a port: the old one is gone before the new one starts.
     """
 
     name: str

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class PoolState:
-    """Tracks a pool's children and decides how many to start or stop; the supervisor does it.
+    """Tracks a pool's children and decides how many to start or stop; the supervisor does so.
 
     Attributes:
-        size: how many children there should be, less those that finished.
+        size: how many children there should be, including those that finished.
         finished: children that ended with 0 in a pool without restart.
         children: those not reaped yet, by pid, oldest first.
         is_paused: whether no child is started before the next generation.
@@ -119,7 +119,7 @@ class PoolState:
             self.delay_start(now + delay)
 
     def delay_start(self, until: float) -> None:
-        """Start one child less until that moment."""
+        """Start one child fewer until that moment."""
         self.delayed_until.append(until)
 
     def _current(self) -> list[ChildProcess]:

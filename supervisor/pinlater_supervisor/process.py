@@ -30,7 +30,7 @@ class ChildProcess:
 
     Attributes:
         stop_now_at: when it will be told to stop now, on the monotonic clock.
-        resend_at: when it will get its last signal again, should it not have answered.
+        resend_at: when its last signal will be sent again if it has not answered.
         kill_at: when it will be killed, for `kill_reason`.
         limit_factor: the child's own factor on the pool's limits of age and memory, a little below 1.
         keeps_slot: whether it still counts in its pool when asked to stop, so that no replacement is started yet.
@@ -76,7 +76,7 @@ class ChildProcess:
 
     @property
     def counts_in_pool(self) -> bool:
-        """Whether the child counts in its pool."""
+        """Whether the child counts toward the size of its pool."""
         return self.keeps_slot or not self.is_stopping
 
     def ask_to_stop(self, reason: str, *, deadline: float, warning_seconds: float) -> None:

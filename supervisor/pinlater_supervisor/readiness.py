@@ -15,7 +15,7 @@ class Readiness:
     """Follows all pools from their first start to the stop.
 
     Attributes:
-        has_started: whether all wanted children have been ready at the same time once.
+        has_started: whether all wanted children have ever been ready at the same time.
     """
 
     def __init__(self, states: Sequence[PoolState]) -> None:

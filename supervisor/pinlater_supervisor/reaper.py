@@ -20,7 +20,7 @@ def reap(ours: Container[int]) -> Iterator[tuple[int, int, struct_rusage]]:
     """
     while (pid := _next_dead()) is not None:
         if pid in ours:
-            # Before it is reaped: its pid, the number of the group, cannot be in use again yet.
+            # Before it is reaped, so that its pid, which is the number of the group, cannot be in use again yet.
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
         yield os.wait4(pid, 0)

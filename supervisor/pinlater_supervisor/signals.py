@@ -48,7 +48,7 @@ class SignalQueue:
         self.close_pipe()
 
     def close_pipe(self) -> None:
-        """Close the pipe only, for a forked child, which sets handlers of its own."""
+        """Close only the pipe, for a forked child, which sets its own handlers."""
         os.close(self._reader)
         os.close(self._writer)
 

@@ -77,12 +77,12 @@ class Supervisor:
             name: name of the program, for process titles and logs.
             drain_seconds: time for children to finish their work after SIGTERM, and when they are
                 replaced; after that they are killed with all they started.
-            quick_seconds: time for the children of each stop order after SIGINT or SIGQUIT; and the least time after
-                SIGTERM for those of each but the first, which may have used up `drain_seconds`.
+            quick_seconds: time for the children of each stop order after SIGINT or SIGQUIT; after SIGTERM, the minimum
+                for each stop order but the first, since the earlier ones may have used up `drain_seconds`.
             on_exit: called in the master for each child that ended, before its slot is reused.
             on_reload: called in the master on SIGHUP, before the new generation is started.
             on_reopen: called in the master on SIGUSR1, to reopen its log files.
-            on_stop: called in the master once, when the stop begins and before any child is told.
+            on_stop: called in the master once, when the stop begins and before any child is asked to stop.
             listener: HTTP listener that serves its pages, and /livez and /readyz, from the master's loop.
             unready: called for /readyz when all children are ready; returns why the program is not ready yet, or "".
         """
@@ -110,14 +110,14 @@ class Supervisor:
         """Supervise until stopped; return the exit code for the program.
 
         0 after an ordered stop or when all children of pools without restart have finished, 78 if a
-        child cannot boot, 69 if one lacks something at the first start.
+        child cannot boot, 69 if one lacks something at the first start, 70 if threads make a later fork unsafe.
 
         Raises:
             ThreadsRunningError: this process has threads already, so it cannot fork safely.
         """
         fork.refuse_threads()
-        # What the program has made up to here stays until it ends, in the children, too: looking for garbage in it, as
-        # the interpreter does last of all, takes longer than everything else that the master does.
+        # What the program has allocated so far lives until it ends, in the children, too. Searching it for garbage, as
+        # the interpreter does at exit, takes longer than everything else that the master does.
         gc.freeze()
         self._open()
         try:
@@ -157,7 +157,7 @@ class Supervisor:
         }
 
     def _close(self) -> None:
-        # Own children are left only after an error in the master itself; orphans may be left at any time.
+        # Children remain only after an error in the master itself; orphans may remain at any time.
         for process in self._processes():
             process.kill("the master failed")
         descendants.kill_orphans(self._foreign_children)
@@ -174,13 +174,13 @@ class Supervisor:
         os.close(self._wakeup)
 
     def _run_once(self, now: float) -> float:
-        """Do all that is due; return when the next thing is due, inf if only an event can bring it."""
+        """Do everything that is due; return when the next thing is due, inf if that takes an event."""
         for number in self._signals.drain():
             if number in self._signal_actions:
                 self._signal_actions[number]()
         self._reap()
         self._reconcile(now)
-        # After all that can begin a stop or end a child: no event would bring another pass for it.
+        # After everything that can begin a stop or end a child: no event would trigger another pass for it.
         if self._drain is not None:
             self._drain.advance(now)
         due = [self._watch.check(process, now) for process in self._processes()]
@@ -220,7 +220,7 @@ class Supervisor:
             self._call(self.on_exit, ended)
         del state.children[process.pid]
         process.page.close()
-        # A moment from before would let a slow hook or a busy machine use up the delay of a crash loop.
+        # With an earlier time, a slow hook or a busy machine would use up the delay of a crash loop.
         state.record_exit(ended, monotonic())
         self._decide_after_exit(state, ended)
 

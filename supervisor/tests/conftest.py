@@ -1,6 +1,6 @@
 """Runs small programs that use the supervisor, with real processes and real signals.
 
-A program tells what happens in lines on its standard output; tests wait for lines, never for time.
+A program reports what happens as lines on its standard output; tests wait for lines, never for a time.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def supervise(*pools, **options):
 
 
 class Program:
-    """A running master, and the lines that it and its children have said."""
+    """A running master, and the lines that it and its children have printed."""
 
     def __init__(self, text: str, folder: Path, environ: dict[str, str]) -> None:
         self._stderr = folder / "stderr"
@@ -104,7 +104,7 @@ class Program:
         return self._stderr.read_text(errors="replace")
 
     def expect(self, beginning: str) -> list[str]:
-        """The words of the next line with this beginning; lines before it are in `said` too."""
+        """Return the words of the next line with this beginning; lines before it are in `said`, too."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             with suppress(queue.Empty):
@@ -117,7 +117,7 @@ class Program:
             pytest.fail(f"never said {beginning!r}\nsaid: {self.said}\nlog:\n{self.log}")
 
     def expect_all(self, *beginnings: str) -> None:
-        """Wait until each was said, in whatever order."""
+        """Wait until each was printed, in any order."""
         missing = set(beginnings)
         while missing:
             self.expect("")
@@ -127,7 +127,7 @@ class Program:
         until(lambda: self.log.count(text) >= times, f"{text!r} in the log")
 
     def expect_sleep(self) -> None:
-        """Wait for half a second in which the master does not run at all: one that polls or spins never has that."""
+        """Wait for half a second in which the master does not run at all: if it polls or spins, there is none."""
         process = psutil.Process(self.pid)
 
         def has_slept() -> bool:
@@ -141,7 +141,7 @@ class Program:
         os.kill(self.pid, number)
 
     def wait(self) -> int:
-        """Its exit code, once it has ended."""
+        """Wait for the end of the master; return its exit code."""
         code = self._process.wait(PATIENCE_SECONDS)
         self._reader.join(PATIENCE_SECONDS)
         with suppress(queue.Empty):
@@ -154,7 +154,7 @@ class Program:
         return self.wait()
 
     def survivors(self) -> list[int]:
-        """Living processes of its session, the master included."""
+        """Return the living processes of its session, the master included."""
         return [pid for pid in psutil.pids() if is_alive(pid) and _session(pid) == self.pid]
 
     def close(self) -> None:
@@ -181,7 +181,7 @@ def is_alive(pid: int) -> bool:
 
 
 def until(fact: Callable[[], bool], what: str) -> None:
-    """Wait for something that nobody reports."""
+    """Wait for something that no line reports."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not fact():
         assert time.monotonic() < deadline, f"waited in vain for {what}"
@@ -190,7 +190,7 @@ def until(fact: Callable[[], bool], what: str) -> None:
 
 @pytest.fixture
 def gone() -> Callable[[str | int], None]:
-    """Wait until a process is no more."""
+    """Return a function that waits until a process has ended."""
     return lambda pid: until(lambda: not is_alive(int(pid)), f"the end of process {pid}")
 
 

@@ -1,4 +1,4 @@
-"""What children start does not outlive them, or the supervisor at the latest."""
+"""Processes that children start do not outlive them, or at least not the supervisor."""
 
 import os
 import signal

@@ -23,7 +23,7 @@ class Systemd:
             self.expect(text)
 
     def expect(self, text: str) -> str:
-        """The next message with this text in it."""
+        """Return the next message with this text in it."""
         while True:
             self.heard.append(self._socket.recv(4096).decode())
             if text in self.heard[-1]:

@@ -292,7 +292,7 @@ def test_a_signal_that_was_answered_is_not_sent_again(monkeypatch):
 
 
 class TestTimeOut:
-    """Between the last look at what a child wants and its death, the child must not go on to something else."""
+    """Between the last check of a child's time-out and its death, the child must not go on to something else."""
 
     def child_of(self, page):
         return Child(ChildPosition("jobs", 0, 0), page, "test", os.open(os.devnull, os.O_WRONLY))

@@ -1,4 +1,4 @@
-"""SIGHUP, SIGTTIN, SIGTTOU: another generation, another number."""
+"""SIGHUP, SIGTTIN and SIGTTOU: another generation, another number of children."""
 
 import os
 import signal
