@@ -1,10 +1,10 @@
-"""Prints how many functions of ours a server calls for one enqueue of one job, from its frame to its reply.
+"""Prints how many of our functions a server calls for one enqueue of one job, from its frame to its reply.
 
     python tools/enqueue_profile.py           how many
-    python tools/enqueue_profile.py --names   which, in their order, indented under who calls them
+    python tools/enqueue_profile.py --names   which, in order, indented under their callers
 
-The server is one on a SQLite store, without processes around it. Of several enqueues, the one with the fewest calls
-counts, since timers come in between. A coroutine that goes on after a wait counts as called again.
+The server has an SQLite store, and runs in this process. Of several enqueues, the one with the fewest calls counts,
+because timers add calls to others. A coroutine that resumes after a wait counts as called again.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _ENQUEUES = 20
 
 
 class _Profile:
-    """Notes calls, in all threads that begin after it.
+    """Records calls, in this thread and in those started later.
 
     Attributes:
-        calls: of our functions: how deep within each other, and their names.
+        calls: calls of our functions, as nesting depth and name.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ def _is_ours(frame: FrameType) -> bool:
 
 
 def _depth(frame: FrameType) -> int:
-    """Return how many of our functions are above a frame; what the event loop calls is at the top."""
+    """Return how many of our functions are among the callers of a frame; 0 for what the event loop calls."""
     depth, above = 0, frame.f_back
     while above is not None:
         depth += _is_ours(above)

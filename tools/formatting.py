@@ -1,4 +1,4 @@
-"""The form of generated modules: what ``ruff`` makes of a text."""
+"""Formatting of generated modules by ``ruff``."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ ROOT = Path(__file__).parents[1]
 
 
 def formatted(text: str, name: str, *, mend: Sequence[str] = ()) -> str:
-    """Return the text of a module in the form of the project.
+    """Return the text of a module, formatted as the project's code is.
 
     Args:
         text: the module.
-        name: of its file, from which ruff knows the language and its rules.
-        mend: rules whose findings are mended first, such as ``I`` (order of imports) and ``F401`` (unused imports).
+        name: name of its file, from which ruff infers the language and its rules.
+        mend: rules whose findings are fixed first, such as ``I`` (order of imports) and ``F401`` (unused imports).
     """
     steps = [["format", "--quiet"]]
     if mend:

@@ -1,4 +1,4 @@
-"""Writes the blocking client out of the asyncio one: the same code without ``async`` and ``await``.
+"""Generates the blocking client from the asyncio one: the same code without ``async`` and ``await``.
 
     python tools/generate_blocking.py
 
@@ -20,7 +20,7 @@ MODULES = {
     "async_handle.py": "handle.py",
     "async_base_client.py": "base_client.py",
 }
-"""Written by hand -> generated."""
+"""Asyncio module -> the blocking one generated from it."""
 
 _REPLACEMENTS = (
     (r".*# async only\n", ""),
@@ -41,7 +41,7 @@ _REPLACEMENTS = (
 
 
 def generated(source: Path) -> str:
-    """Return the blocking twin of a module, in the form of the project."""
+    """Return the formatted blocking version of a module."""
     text = source.read_text(encoding="utf-8")
     for pattern, replacement in _REPLACEMENTS:
         text = re.sub(pattern, replacement, text)
@@ -51,7 +51,7 @@ def generated(source: Path) -> str:
 
 
 def main() -> None:
-    """Write all of them."""
+    """Write all blocking modules."""
     for source, target in MODULES.items():
         (FOLDER / target).write_text(generated(FOLDER / source), encoding="utf-8")
 

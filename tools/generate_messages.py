@@ -1,4 +1,4 @@
-"""Writes the structs of the wire contract as Python classes, out of the Thrift file."""
+"""Generates Python classes for the structs of the wire contract from the Thrift file."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def result_of(method: str) -> Any:
 
 
 def generated() -> str:
-    """Return the module, in the form of the project."""
+    """Return the formatted module."""
     idl = thriftpy2.load(str(SOURCE), module_name="pinlater_thrift")
     text = "\n".join([_HEAD, *_constants(idl), "", *_structs(idl), *_calls(idl.PinLater), _TAIL])
     return formatted(text, TARGET.name)
@@ -102,7 +102,7 @@ def _fields(kind: Any) -> Iterator[tuple[str, tuple[Any, ...]]]:
 
 
 def _wire(wire_type: int, element: Any = None) -> str:
-    """Return how a type is written as thriftpy2 specifies it."""
+    """Return a type in the notation of thriftpy2."""
     if wire_type == TType.STRUCT:
         return f"(STRUCT, {element.__name__})"
     if wire_type == TType.MAP:
@@ -117,7 +117,7 @@ def _element(spec: Any) -> str:
 
 
 def _python(wire_type: int, element: Any = None) -> str:
-    """Return how a type is written for type checkers."""
+    """Return a type as a Python annotation."""
     if wire_type == TType.STRUCT:
         return str(element.__name__)
     if wire_type in {TType.LIST, TType.SET}:

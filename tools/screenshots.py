@@ -58,9 +58,9 @@ PAST = (
 WINDOWS = {"": (1440, 900), "-phone": (390, 844)}
 THEMES = {"": "light", "-dark": "dark"}
 BUSY_SECONDS = 80
-"""Until there is something on every page."""
+"""How long the shop runs until there is something on every page."""
 PATIENCE_MS = 1500
-"""Until a page has drawn its charts, and has found out what is wrong."""
+"""How long a page takes to draw its charts and to find out what is wrong."""
 
 
 @contextlib.contextmanager
@@ -94,7 +94,7 @@ def shop() -> Iterator[tuple[ServerProcess, Client]]:
 
 
 def _remember(path: Path) -> None:
-    """Give the shop a past of a month, with its days and nights."""
+    """Store statistics of a past month, with its days and nights."""
     now = int(time.time())
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         for resolution, kept in KEPT_SECONDS.items():
@@ -134,7 +134,7 @@ def _worker(folder: Path, server: ServerProcess, *queues: str) -> Worker:
 
 
 def _order(client: Client, ends: threading.Event) -> None:
-    """Order until the end; what cannot be sent is not missed."""
+    """Place orders until the end; ignore those that cannot be sent."""
     client.enqueue_many([ResizePicture(picture=f"p_{number}.jpg", sizes=[80, 240]) for number in range(4)], queue=LONG)
     client.enqueue_many([BuildReport(name="month")])
     client.enqueue_many([_receipt(1)] * 40, queue="newsletter", delay=86_400)
@@ -200,7 +200,7 @@ def _store(picture: bytes, path: Path) -> None:
 
 @contextlib.contextmanager
 def shards() -> Iterator[ServerProcess]:
-    """Run a server whose store has three shards; one of them is away."""
+    """Run a server whose store has three shards, one of which does not answer."""
     folder = Path(tempfile.mkdtemp(prefix="shards"))
     services = [RedisService(folder / str(number)) for number in range(3)]
     settings = {"PINLATER_BACKEND": "redis", "BACKEND_CONFIG": str(shard_file(folder, services))}

@@ -1,9 +1,9 @@
-"""Prints measures of the code's shape: what a change has to touch, what is written twice, what goes in circles.
+"""Prints measures of the code's shape: what a change has to touch, what is written twice, what imports in cycles.
 
     python tools/shape.py [--json]
 
-They say where to look, not what is right. Packages are folders; a cycle is a group of packages that import each other,
-imports for types alone left out.
+They show where to look, not what is right. Packages are folders; a cycle is a group of packages that import each other,
+not counting imports for type checkers only.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ CONTRACT = (
 
 
 def source_files(endings: Iterable[str] = (".py",)) -> Iterator[Path]:
-    """Yield the files of what ships, tests left out."""
+    """Yield the files that ship, without tests."""
     wanted = set(endings)
     for folder in SOURCES:
         yield from sorted(path for path in (ROOT / folder).rglob("*") if path.suffix in wanted)
@@ -73,13 +73,13 @@ def name_of(path: Path) -> str:
 
 @functools.cache
 def tree_of(path: Path) -> ast.Module:
-    """Return the syntax tree of a module; several measures look at each."""
+    """Return the syntax tree of a module; cached, because several measures need it."""
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
 @functools.cache
 def nodes_of(tree: ast.Module) -> tuple[ast.AST, ...]:
-    """Return the nodes of a syntax tree; to walk through one takes longer than to look at what it has."""
+    """Return the nodes of a syntax tree; cached, because walking a tree takes longer than examining its nodes."""
     return tuple(ast.walk(tree))
 
 
@@ -89,7 +89,7 @@ def trees() -> dict[Path, ast.Module]:
 
 
 def files_with(pattern: re.Pattern[str], *, without: str = "") -> int:
-    """Count the files written by hand in which a pattern stands; those of the package `without` do not count."""
+    """Count the hand-written files that a pattern matches, except those of the package `without`."""
     return sum(
         pattern.search(text) is not None
         for path, text in _written_by_hand(_TEXT_ENDINGS)
@@ -107,9 +107,9 @@ def _written_by_hand(endings: Iterable[str]) -> Iterator[tuple[Path, str]]:
 def files_of_ack_field() -> int:
     """Count the files that name the field ``isFinal`` of an ack, as the measure of what any new field touches.
 
-    In Python a file counts that has it as a field, parameter, keyword argument, attribute, or as a variable
-    ``is_final``. That a job's state ``is_final`` is another thing, and so is a local variable ``final``. In SQL, Lua
-    and Thrift files a line counts without its comment. Prose and generated files do not count.
+    A Python file counts if it has it as a field, parameter, keyword argument or attribute, or as a variable
+    ``is_final``; ``is_final`` of a job's state is something else, and so is a local variable ``final``. In SQL, Lua and
+    Thrift files, lines count without their comments. Prose and generated files do not count.
     """
     return sum(
         _names_ack_field(tree_of(path)) if path.suffix == ".py" else _text_names_ack_field(text)
@@ -141,15 +141,15 @@ def _names_ack_field(tree: ast.Module) -> bool:
 def files_of_call() -> int:
     """Count the files that name ``releaseClaims`` on its way from the clients to the stores.
 
-    The worker makes this call, as others make theirs: each place that uses a call is one more, and is not counted.
+    The worker uses this call, as it uses others; places that only use a call are not counted.
     """
     return files_with(_CALL, without="pinlater/worker")
 
 
 def files_of_enqueue_option() -> int:
-    """Count the files that name the option ``give_up_after``: where it is declared, offered, kept and obeyed.
+    """Count the files that name the option ``give_up_after``: where it is declared, offered, stored and obeyed.
 
-    A file counts that has it as a field, parameter, keyword argument or attribute, or that lists it in a docstring
+    A file counts if it has it as a field, parameter, keyword argument or attribute, or lists it in a docstring
     (``give_up_after: ...``). Messages and other prose do not count.
     """
     listed = re.compile(rf"^ +{_ENQUEUE_OPTION}: ", re.MULTILINE)
@@ -169,7 +169,7 @@ def _names(tree: ast.Module, name: str) -> bool:
 
 
 def contract_lines() -> int:
-    """Count the lines of the files in CONTRACT, those that are generated left out."""
+    """Count the lines of the files in CONTRACT, without generated ones."""
     texts = [path.read_text(encoding="utf-8") for pattern in CONTRACT for path in ROOT.glob(pattern)]
     return sum(len(text.splitlines()) for text in texts if _GENERATED not in text.partition("\n")[0])
 
@@ -177,7 +177,7 @@ def contract_lines() -> int:
 def functions_of_enqueue() -> int:
     """Count the Python functions that a server calls for one enqueue: from its frame to its reply, on a SQLite store.
 
-    A call of a function is counted each time, in whatever thread; what the interpreter itself does in C is not.
+    Every call of a function counts, in any thread; what the interpreter does in C does not.
     """
     script = ROOT / "tools" / "enqueue_profile.py"
     done = subprocess.run([sys.executable, script], check=True, capture_output=True, text=True, cwd=ROOT, timeout=60)
@@ -185,7 +185,7 @@ def functions_of_enqueue() -> int:
 
 
 def structs_outside_protocol(modules: dict[Path, ast.Module]) -> int:
-    """Count the places outside the protocol's package where a struct of the wire is made."""
+    """Count the places outside the protocol's package that construct a wire struct."""
     return sum(
         isinstance(node, ast.Call) and _called(node.func).startswith("PinLater")
         for path, tree in modules.items()
@@ -244,7 +244,7 @@ def package_cycles(modules: dict[Path, ast.Module]) -> list[list[str]]:
             module = target if target in names else target.rpartition(".")[0]
             if module in names:
                 there = module if module in packages else module.rpartition(".")[0]
-                # A package and one inside of it are one room and its corner, not two that depend on each other.
+                # A package and one inside it do not count as two that depend on each other.
                 if not (f"{here}.".startswith(f"{there}.") or f"{there}.".startswith(f"{here}.")):
                     edges[here].add(there)
     return [sorted(group) for group in _components(edges) if len(group) > 1]
@@ -316,7 +316,7 @@ def measures() -> dict[str, int]:
 
 
 def main() -> None:
-    """Print them."""
+    """Print the measures."""
     parser = argparse.ArgumentParser(description="Print measures of the code's shape.")
     parser.add_argument("--json", action="store_true", help="as one JSON object")
     found = measures()
