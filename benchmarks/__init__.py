@@ -1,6 +1,6 @@
 """Benchmarks: ``make bench``, or ``python -m benchmarks [NAME...]``.
 
-Real programs on this machine, with the durability they have by default. What a machine can do differs from machine to
-machine, and on a shared one from minute to minute; so beside every figure stands what a bare ``sqlite3`` loop reaches
-with the same rows, measured in turns with it.
+They run the real programs on this machine, with their default durability. Speed differs from machine to machine, and on
+a shared one from minute to minute. So each figure is shown beside that of a bare loop of the store's driver, such as
+``sqlite3``, with the same rows, measured in turns with it.
 """

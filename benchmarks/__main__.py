@@ -96,9 +96,9 @@ def main(  # noqa: PLR0917 - click calls it
     """Measure PinLater beside a bare loop of the store's driver.
 
     NAMES are bulk_enqueue, single_enqueue, single_dequeue, half_load, one_call, worker_drain, latency, depth, parked,
-    recovery, servers, keys, joined, steps, idle_fleet, many_shards, fleet_drain, vain, dashboard and outages (the last
-    ones of a store with servers); without, all. With --waiting, each is measured twice: the second column is without
-    those jobs.
+    recovery, servers, keys, joined, steps, idle_fleet, many_shards, queue_shards, fleet_drain, vain, dashboard and
+    outages; without NAMES, all. idle_fleet to vain, and outages, need a store with servers. With --waiting, each is
+    measured twice; the second column is without those jobs.
     """
     raise_open_files()
     figures: list[Figure] = []
@@ -129,7 +129,7 @@ def main(  # noqa: PLR0917 - click calls it
 
 
 def _beside(name: str, how: _How, filled: FilledStore) -> list[Figure]:
-    """Measure in turns with jobs that wait for events, and without; return the former beside the latter."""
+    """Measure in turns with and without jobs that wait for events; return the former beside the latter."""
     found: dict[str, Figure] = {}
     beside, without = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
     for _ in range(how.rounds):

@@ -1,4 +1,4 @@
-"""What processes do: their processor time, the waits that they were woken from, their system calls."""
+"""Activity of processes: processor time, wake-ups and system calls."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _COUNTED = re.compile(r"^\s*[\d.]+\s+[\d.]+\s+\d+\s+(\d+)\s+(?:\d+\s+)?(\w+)$", 
 
 
 class Activity(NamedTuple):
-    """Of all threads of a process, since it began."""
+    """Activity of all threads of a process since its start: processor time and wake-ups."""
 
     cpu_us: float
     wake_ups: int
 
     def since(self, before: Activity) -> Activity:
-        """Return what has come to it."""
+        """Return the difference to an earlier reading."""
         return Activity(self.cpu_us - before.cpu_us, self.wake_ups - before.wake_ups)
 
 
 def activity_of(pid: int) -> Activity:
-    """Ask the kernel for the processor time of a process, to the nanosecond, and how often its threads waited."""
+    """Read from the kernel the processor time of a process, to the nanosecond, and how often its threads waited."""
     cpu_ns = wake_ups = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
         with suppress(OSError):  # the thread has ended
@@ -41,7 +41,7 @@ def activity_of(pid: int) -> Activity:
 
 
 def can_count_calls() -> bool:
-    """Return whether strace is here and may attach to processes: nothing else counts system calls."""
+    """Return whether strace is installed and may attach to processes; nothing else counts system calls."""
     if shutil.which("strace") is None:
         return False
     with subprocess.Popen(["sleep", "60"]) as process:
@@ -56,7 +56,7 @@ def can_count_calls() -> bool:
 
 @contextmanager
 def system_calls(pids: Sequence[int]) -> Iterator[list[dict[str, int]]]:
-    """Count the system calls of processes within the block; the list is filled at its end, in their order."""
+    """Count the system calls of processes within the block; the list is filled at its end, in the order of ``pids``."""
     found: list[dict[str, int]] = []
     with tempfile.TemporaryDirectory(prefix="pinlater-strace-") as folder:
         files = [Path(folder, str(pid)) for pid in pids]

@@ -1,4 +1,4 @@
-"""The yardstick: the same rows in the same tables with nothing around SQLite, as fast as one loop can go."""
+"""The baseline: the same rows in the same tables with nothing around SQLite, as fast as one loop can go."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CLAIM = """UPDATE jobs SET state = 1, claim = ?4, claim_expires = ?5, claim_lea
 
 
 class BareStore:
-    """A file with our schema, synced as a server's is by default, and no server."""
+    """A file with our schema but no server, synced as a server syncs by default."""
 
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None)
@@ -65,7 +65,7 @@ class BareStore:
         return [row[0] for row in rows]
 
     def succeed(self, ids: Sequence[int]) -> None:
-        """Acknowledge what the last claim brought, in one transaction."""
+        """Acknowledge jobs of the last claim, in one transaction."""
         with self._transaction() as connection:
             parameters = (QUEUE_ID, _now_ms(), f"bare:{self._claims}", PRIORITY, json.dumps(ids))
             connection.execute(QUERIES["succeed_jobs"], parameters)

@@ -1,7 +1,7 @@
-"""The yardstick for MySQL: the same rows in the same table, with the driver and nothing around it.
+"""The baseline for MySQL: the same rows in the same table, with the driver and nothing around it.
 
-What the store asks within its transactions (whether a queue is still there, what other priorities have, when the next
-job is due), this loop takes for granted; and it looks for jobs from the beginning every time.
+This loop skips what the store checks in its transactions (whether a queue still exists, what other priorities have,
+when the next job is due), and searches for jobs from the beginning every time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The yardstick for Redis: the same hashes and sorted sets, with pipelines of the driver and nothing around it.
+"""The baseline for Redis: the same hashes and sorted sets, with pipelines of the driver and nothing around it.
 
-What our scripts check while nobody else can come between (who holds a job, how much fits into an answer), this loop
-takes for granted.
+This loop skips what our scripts check atomically (who holds a job, how much fits into an answer).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One producer that stores many jobs: without a break, with pauses, and right after the start of the server."""
+"""One producer that stores many jobs: without pauses, with pauses, and right after the start of the server."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ BATCH_SIZE = 500
 
 PAUSED_JOBS = 150_000
 PAUSE_SECONDS = 0.02
-"""Before each batch, so that the machine mostly has nothing to do."""
+"""Pause before each batch, so that the machine is mostly idle."""
 
 FRESH_JOBS = 30_000
-"""The first ones after a start."""
+"""Jobs measured right after a start."""
 
 _BATCH = [encode_body(Nothing(number=number)) for number in range(BATCH_SIZE)]
 
 
 def measure(setting: Setting) -> list[Figure]:
-    """Measure the rates, and the server's processor time for a job."""
+    """Measure the rates, and the server's processor time per job."""
     jobs = setting.amount(JOBS, step=BATCH_SIZE)
     paused_jobs = setting.amount(PAUSED_JOBS // setting.rounds, step=BATCH_SIZE)
     cpu_us: list[float] = []
@@ -57,7 +57,7 @@ def measure(setting: Setting) -> list[Figure]:
 def _fresh(setting: Setting, title: str) -> list[Figure]:
     """Measure the first jobs of servers that have just started, each on an empty file."""
     if setting.stores.is_shared:
-        return []  # it would be the start of a database that is measured
+        return []  # the start of the database would be measured
     jobs = setting.amount(FRESH_JOBS, step=BATCH_SIZE)
     names = (f"fresh-{number}" for number in count())
 
@@ -93,7 +93,7 @@ def _rate(jobs: int, store: Callable[[int], object]) -> float:
 
 
 def _paused_rate(jobs: int, store: Callable[[int], object]) -> float:
-    """Return jobs a second of the time that is not paused."""
+    """Return jobs per second, without the pauses."""
     seconds = 0.0
     for _ in range(jobs // BATCH_SIZE):
         time.sleep(PAUSE_SECONDS)

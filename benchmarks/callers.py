@@ -1,6 +1,6 @@
-"""Many connections in one process, each with at most one call under way: clients that do next to nothing.
+"""Many connections in one process, each with at most one call in flight: clients that do next to nothing.
 
-So many processes of Python would measure themselves. These cost the machine least, and leave most to the server.
+As many Python processes would mostly measure themselves. These leave most of the machine to the server.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PATIENCE_SECONDS = 30.0
 
 
 class Caller:
-    """One connection."""
+    """A connection."""
 
     def __init__(self, server: Server) -> None:
         self.socket = socket.create_connection(server.address[:2])
@@ -34,7 +34,7 @@ class Caller:
         self.socket.sendall(frame)
 
     def receive(self) -> list[bytes]:
-        """Return the payload of the answer, as soon as it is complete.
+        """Receive once; return the payloads of the answers that are now complete.
 
         Raises:
             ProgramFailed: the server has closed the connection.
@@ -46,7 +46,7 @@ class Caller:
 
 
 class Callers:
-    """So many connections to a server."""
+    """A number of connections to a server."""
 
     def __init__(self, server: Server, count: int) -> None:
         self._selector = selectors.DefaultSelector()
@@ -66,7 +66,7 @@ class Callers:
         return iter(self._callers)
 
     def answers(self) -> Iterator[tuple[Caller, bytes]]:
-        """Wait for answers; give who got one, and its payload.
+        """Wait for answers; yield each caller that got one, with the payload.
 
         Raises:
             ProgramFailed: none comes, or a connection was closed.
@@ -79,12 +79,12 @@ class Callers:
                 yield key.data, payload
 
     def has_answers(self, seconds: float) -> bool:
-        """Wait for answers at most so long, to the microsecond: a selector counts in milliseconds."""
+        """Wait for answers up to a time in seconds, precise to the microsecond; a selector counts in milliseconds."""
         ready, _, _ = select.select([self._selector], [], [], seconds)  # type: ignore[list-item] # it has a descriptor
         return bool(ready)
 
     def repeat(self, frame: bytes, calls: int) -> None:
-        """Make the same call again and again, on all connections at once, so many times together."""
+        """Make the same call ``calls`` times in total, on all connections at once."""
         to_send = calls
         for caller in self._callers:
             caller.send(frame)

@@ -1,4 +1,4 @@
-"""A consumer as lean as the protocol allows: the next dequeue is under way while a batch is acknowledged."""
+"""A consumer as lean as the protocol allows: the next dequeue is in flight while a batch is acknowledged."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def send_dequeue(
     *,
     wait_ms: int | None = None,
 ) -> None:
-    """Send a dequeue, with acks on board."""
+    """Send a dequeue that carries acks."""
     connection.send("dequeueJobs", dequeue_arguments(queue, limit, acks, wait_ms=wait_ms))
 
 
 def dequeue_arguments(
     queue: str, limit: int, acks: Sequence[wire.PinLaterJobAckInfo] = (), *, wait_ms: int | None = None
 ) -> Any:
-    """Return the arguments of a dequeue, with acks on board."""
+    """Return the arguments of a dequeue that carries acks."""
     riding = wire.PinLaterJobAckRequest(queue, list(acks)) if acks else None
     request = wire.PinLaterDequeueRequest(queue, limit, riding, waitMillis=wait_ms, claimTimeoutMillis=30_000)
     return _arguments(_context, request)

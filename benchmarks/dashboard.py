@@ -1,4 +1,4 @@
-"""The dashboard over a full store: how long its pages take, and what it costs the work that people look on."""
+"""The dashboard over a full store: how long its pages take, and how much its viewers slow down the work."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from pinlater.model.status import format_failure, format_origin, status_space
 from pinlater.protocol.messages import PinLaterJobAckInfo
 
 JOBS = 5_000_000
-"""In all: so many tenths are PENDING, PENDING and scheduled, SUCCEEDED and FAILED."""
+"""Total; ``TENTHS`` has the shares of due, scheduled, succeeded and failed jobs."""
 TENTHS = {"pending": 4, "scheduled": 3, "succeeded": 2, "failed": 1}
 QUEUES = 500
-"""The first has as many jobs as a hundred others."""
+"""The first one has as many jobs as ``DEEP`` others."""
 DEEP = 100
 
 VIEWERS = 10
 DEQUEUES = 2_000
 PAUSE_SECONDS = 0.002
 SETTLE_SECONDS = 8.0
-"""Until all pages are open, and have refreshed themselves."""
+"""How long until all pages are open and have refreshed themselves."""
 BATCH_SIZE = 10
 
 FAILING_QUEUES = 100
 RETRIES = 20
-"""Jobs of each of them whose first attempt has failed."""
+"""Jobs of each failing queue whose first attempt has failed."""
 
 _QUEUE = "nothing"
 _FILL_BATCH_SIZE = 1_000
@@ -47,7 +47,7 @@ _ERRORS = ("ConnectionRefusedError: mail-{}.example.com", "KeyError: 'locale'", 
 
 
 def measure(setting: Setting) -> list[Figure]:
-    """Measure each page over the full store, then the dequeues of a worker without and with people who look on."""
+    """Measure each page over the full store, then the dequeues of a worker without and with viewers."""
     jobs, queues = setting.amount(JOBS), queues_of(setting.amount(QUEUES))
     with setting.server(has_dashboard=True) as server:
         fill(server, queues, jobs)
@@ -55,7 +55,7 @@ def measure(setting: Setting) -> list[Figure]:
 
 
 def measure_filled(setting: Setting, server: Server, queues: list[str], size: str) -> list[Figure]:
-    """Measure the same on a store that is full already."""
+    """Measure the same on a store that is already full."""
     with setting.reporters(server, queues):
         pages = pages_of(server, queues)
         return [*visit(setting, server, pages, size), *_watch(setting, server, [path(0) for path in pages.values()])]
@@ -131,7 +131,7 @@ def _now_ms() -> int:
 
 
 def _watch(setting: Setting, server: Server, paths: list[str]) -> list[Figure]:
-    """Measure dequeues beside nobody, beside people with machines of their own, and beside people who share ours."""
+    """Measure dequeues without viewers, with viewers on other machines, and with viewers on this machine."""
     dequeues = setting.amount(DEQUEUES)
     read: dict[bool, list[float]] = {True: [], False: []}
 
@@ -159,7 +159,7 @@ def _watch(setting: Setting, server: Server, paths: list[str]) -> list[Figure]:
 
 
 def _dequeue(consumer: Connection, count: int) -> list[float]:
-    """Return the milliseconds of so many dequeues, acks on board."""
+    """Return the milliseconds of each of ``count`` dequeues that carry acks."""
     times = []
     acks: list[PinLaterJobAckInfo] = []
     for _ in range(count):
@@ -174,7 +174,7 @@ def _dequeue(consumer: Connection, count: int) -> list[float]:
 
 
 def _dequeue_figure(percent: int, name: str, kind: str, alone: list[list[float]], watched: list[list[float]]) -> Figure:
-    """Compare both; the rounds stand close together, so each has its own comparison."""
+    """Compare both, round by round, since the measurements of a round are close together in time."""
     return Figure(
         f"dashboard_{name}_dequeue_p{percent}",
         f"dequeue p{percent}, {VIEWERS} dashboards open {kind}; beside none",

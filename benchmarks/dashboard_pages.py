@@ -15,15 +15,15 @@ from benchmarks.viewers import Browser
 from pinlater.model.state import JobState
 
 VISITS = 25
-"""Of each page. One follows the other, so that what a page remembers of its last visit has grown old."""
+"""Visits of each page. The pages take turns, so that what a page has cached since its last visit has expired."""
 TURN_SECONDS = 0.1
 
 Pages = dict[str, Callable[[int], str]]
-"""What makes the path of each page for its so many-th visit."""
+"""Page -> function that returns its path for the given number of the visit."""
 
 
 def pages_of(server: Server, queues: Sequence[str]) -> Pages:
-    """Return the pages: of the first queue, and of another one each time."""
+    """Return the pages: of the first queue, and of a different other queue at each visit."""
     first, names = queues[0], queues[1:]
     with server.client() as client:
         failed = client.scan(first, JobState.FAILED, limit=50)
@@ -54,7 +54,7 @@ def pages_of(server: Server, queues: Sequence[str]) -> Pages:
 
 
 def visit(setting: Setting, server: Server, pages: Pages, size: str) -> list[Figure]:
-    """Visit each page; the first visit, when the server has just started, is left out."""
+    """Visit each page; leave out the first visit, when the server has just started."""
     found: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     visits = setting.amount(VISITS)
     with closing(Browser(server.admin_port)) as browser:
@@ -75,19 +75,19 @@ def visit(setting: Setting, server: Server, pages: Pages, size: str) -> list[Fig
 
 
 def _columns(found: dict[str, list[float]]) -> dict[str, float]:
-    """Return what the table shows of the visits of a page."""
+    """Return what the table shows for the visits of a page."""
     times = found.pop("ms")
     shown = {"median ms": percentile(times, 50), "p95 ms": percentile(times, 95)}
-    shown["CPU ms"] = fmean(found.pop("CPU ms"))  # told in steps of 10 ms
+    shown["CPU ms"] = fmean(found.pop("CPU ms"))  # known in steps of 10 ms
     return shown | {what: percentile(counts, 50) for what, counts in found.items()}
 
 
 def _visit_once(setting: Setting, server: Server, browser: Browser, path: str) -> dict[str, float]:
-    """Return what one visit took, what others did meanwhile included."""
+    """Return what one visit took, including what others did meanwhile."""
     counted, used = setting.work(), server.cpu_seconds()
     took = {"ms": browser.time_ms(path)}
     took["CPU ms"] = (server.cpu_seconds() - used) * 1000
-    # Reading the counters counts, too: as much as reading them once more.
+    # Reading the counters is counted, too; reading them again shows how much that is.
     after = setting.work()
     own = setting.work()
     for name, count in after.items():

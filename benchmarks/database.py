@@ -1,4 +1,4 @@
-"""The server of a database as a process of ours: it can be killed, held up, and started again on what it left."""
+"""A database server as our own process: it can be killed, paused, and started again on the data it left."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ START_SECONDS = 60.0
 
 
 class Database:
-    """A server; starts at once.
+    """A database server, started on construction.
 
     Args:
-        command: how it is started.
-        log: where its words go.
-        is_answering: says whether it takes connections.
+        command: command that starts it.
+        log: file for its output.
+        is_answering: returns whether it accepts connections.
     """
 
     def __init__(self, command: Sequence[str], log: Path, is_answering: Callable[[], bool]) -> None:
@@ -29,10 +29,10 @@ class Database:
         self.start()
 
     def start(self) -> None:
-        """Start it, and wait until it answers.
+        """Start the server, and wait until it answers.
 
         Raises:
-            ProgramFailed: it does not.
+            ProgramFailed: it does not answer.
         """
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log, start_new_session=True)
@@ -46,16 +46,16 @@ class Database:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Process id of the server."""
         return self._process.pid
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """Kill the server, like a crash."""
         self._process.kill()
         self._process.wait()
 
     def hold(self) -> None:
-        """Let it keep its connections, and say nothing."""
+        """Pause the server: it keeps its connections, but does not answer."""
         self._process.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:

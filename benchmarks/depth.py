@@ -1,4 +1,4 @@
-"""Whether a dequeue costs more when much is waiting."""
+"""Whether a dequeue costs more when many jobs are waiting."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ FILL_BATCH_SIZE = 1_000
 
 
 class _Pair(NamedTuple):
-    """A server and a bare store that hold the same."""
+    """A server and a bare store with the same jobs."""
 
     server: Server
     bare: Bare
 
 
 def measure(setting: Setting) -> list[Figure]:
-    """Measure the cost of a job with little waiting, and with much waiting and as much scheduled for later."""
+    """Measure the cost of a job with few waiting, and with many waiting and as many scheduled for later."""
     drained = setting.amount(DRAINED, step=BATCH_SIZE)
     shallow_jobs, deep_jobs = setting.amount(SHALLOW, step=2 * BATCH_SIZE), setting.amount(DEEP, step=2 * BATCH_SIZE)
     with ExitStack() as stack:
@@ -99,7 +99,7 @@ def _server_us(server: Server, jobs: int) -> float:
 
 
 def _us_per_job(jobs: int, drain_some: Callable[[], int], fill_up: Callable[[], None]) -> float:
-    """Return the cost over several passes, filled up in between: a single one may or may not meet a checkpoint."""
+    """Return the cost over several passes, refilling in between: a single pass may or may not hit a checkpoint."""
     seconds = 0.0
     for _ in range(PASSES):
         started = time.perf_counter()

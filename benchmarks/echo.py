@@ -1,4 +1,4 @@
-"""A server that sends back what it receives: the floor of a call, with the event loop of PinLater and nothing else."""
+"""A server that sends back what it receives: the minimum cost of a call, with only the event loop of PinLater."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import uvloop
 
 
 class Echo(asyncio.Protocol):
-    """One connection."""
+    """A connection."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
@@ -24,6 +24,6 @@ async def _serve(port: int) -> None:
 
 
 def main() -> None:
-    """Serve at the port of the first argument, until killed."""
+    """Serve on the port given as the first argument, until killed."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(int(sys.argv[1])))

@@ -1,4 +1,4 @@
-"""Figures, and how they are shown."""
+"""Figures, and tables of them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured thing.
+    """One measurement.
 
     Attributes:
         name: short name, for programs.
         title: what it is, for people.
-        unit: of both.
-        ours: PinLater, one number for each round.
-        bare: the bare loop, the same way; empty where there is none to compare with.
-        cell: row and column, of a figure that is shown in the table of its unit; None: it has a row of its own.
+        unit: unit of all numbers.
+        ours: PinLater's numbers, one for each round.
+        bare: the bare loop's numbers, likewise; empty if there is none to compare with.
+        cell: row and column in the table of its unit; None for a separate row.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Figure:
 
     @property
     def ratio(self) -> float | None:
-        """Ours, as a multiple of the bare loop's."""
+        """PinLater's median as a multiple of the bare loop's."""
         return self.value / self.bare_value if self.bare_value else None
 
     def as_dict(self) -> dict[str, Any]:
@@ -58,13 +58,13 @@ class Figure:
 
 
 def percentile(numbers: Sequence[float], percent: float) -> float:
-    """Return the number that ``percent`` of all do not exceed."""
+    """Return the number that ``percent`` of the numbers do not exceed."""
     position = round((len(numbers) - 1) * percent / 100)
     return sorted(numbers)[position]
 
 
 def table(figures: Sequence[Figure], other: str) -> str:
-    """Return figures as aligned text; ``other`` is what they stand beside."""
+    """Return figures as aligned text; ``other`` is the heading of what they are compared with."""
     rows = [("", "unit", "PinLater", other, "ratio")]
     rows += [(f.title, f.unit, _number(f.value), _number(f.bare_value), _number(f.ratio)) for f in figures]
     return aligned(rows, texts=2)

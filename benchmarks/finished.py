@@ -1,4 +1,4 @@
-"""What a store tells of jobs that are done."""
+"""Jobs that a store has recorded as done."""
 
 from __future__ import annotations
 

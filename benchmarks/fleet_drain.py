@@ -1,4 +1,4 @@
-"""A fleet that drains many queues over many shards: five servers beside one on a store like theirs."""
+"""A fleet that drains many queues over many shards: five servers, compared with one on a similar store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WAIT_MS = 2000
 
 
 def measure(setting: Setting) -> list[Figure]:
-    """Measure jobs a second until all are done, with consumers that wait at all servers, and what each server takes."""
+    """Measure jobs per second until all are done, with consumers at all servers, and each server's processor time."""
     if not setting.stores.is_shared:
         return []
     consumers = setting.amount(CONSUMERS // CLIENTS) * CLIENTS
@@ -51,7 +51,7 @@ def _figures(count: int, rounds: Sequence[tuple[float, list[float]]]) -> list[Fi
 def _with(
     setting: Setting, stack: ExitStack, count: int, queues: Sequence[str], consumers: int
 ) -> Callable[[], tuple[float, list[float]]]:
-    """Start so many servers on a store; return what measures one round: jobs a second, and CPU of each in percent."""
+    """Start ``count`` servers on a store; return a function that measures jobs per second and CPU percent of each."""
     servers = [stack.enter_context(server) for server in setting.servers(count, f"fleet-of-{count}", shards=SHARDS)]
     for queue in queues:
         servers[0].create_queue(queue)
@@ -75,7 +75,7 @@ def _with(
 
 
 class Progress:
-    """What the consumers of one process have done, seen by the process that has started it."""
+    """Progress of the consumers of one process, visible to the process that started it."""
 
     def __init__(self) -> None:
         self._values = Array("d", 2)
@@ -98,7 +98,7 @@ class Progress:
 
 
 def _consume(servers: Sequence[Server], queues: Sequence[str], progress: Progress) -> None:
-    """Work with one connection for each queue, until nothing has come for a while."""
+    """Consume over one connection per queue, until no jobs have come for a while."""
     threads = [
         Thread(target=_drain, args=(servers[number % len(servers)], queue, progress))
         for number, queue in enumerate(queues)

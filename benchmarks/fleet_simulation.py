@@ -1,4 +1,4 @@
-"""Sizes a fleet: simulates servers, shards and workers, for each way in which servers may find due jobs.
+"""Sizes a fleet: simulates servers, shards and workers, for each way that servers may find due jobs.
 
 Nothing is started and nothing is measured. ``docs/guides/capacity.md`` says how to read the table.
 """

@@ -1,7 +1,7 @@
-"""How long an enqueue takes while producers offer half of what the server can take; beside one by itself.
+"""How long an enqueue takes while producers offer half of what the server can take, compared with an idle server.
 
-The load is offered at fixed moments, whatever the answers: a call counts from its moment, so one that has to wait for
-another is not forgotten.
+Calls are due at fixed moments, however long the answers take, and are timed from these moments, so that the wait for a
+free connection counts.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ FULL_CALLS = 40_000
 HALF_CALLS = 60_000
 IDLE_CALLS = 900
 PAUSES = {"": 0.005, "_20ms": 0.02}
-"""Seconds between two calls of an idle server, by the end of the figures' names; as in ``latency``."""
+"""Suffix of the figures' names -> seconds between two calls to an idle server; as in ``latency``."""
 
 _FULL, _HALF, _IDLE = _QUEUES = ("full", "half", "idle")
-"""A queue for each load: a count of one of them stays below the server's ``COUNT_LIMIT``."""
+"""A queue for each load, so that each count stays below the server's ``COUNT_LIMIT``."""
 
 
 def measure(setting: Setting) -> list[Figure]:
@@ -63,16 +63,16 @@ def _idle_figures(idle: Sequence[list[list[float]]], half_p99_ms: float) -> list
 
 
 def _figure(name: str, title: str, rounds: list[list[float]], percent: int) -> Figure:
-    """Return a percentile over all rounds, for which there is enough only in all of them together."""
+    """Return a percentile over all rounds; a single one has too few calls."""
     return Figure(name, title, "ms", [percentile([ms for round_ in rounds for ms in round_], percent)])
 
 
 class _Load:
-    """Calls of one process.
+    """Calls from this process.
 
     Attributes:
-        calls: that were answered so far, by queue.
-        late_ms: from the moment of each call at half of the rate until it was sent.
+        calls: number of answered calls, by queue.
+        late_ms: milliseconds by which each call at half of the rate was sent late.
     """
 
     def __init__(self, setting: Setting, callers: Callers) -> None:
@@ -87,7 +87,7 @@ class _Load:
         self.late_ms: list[float] = []
 
     def full(self) -> float:
-        """Return calls a second, each producer waiting for nothing but its answer."""
+        """Return calls per second when each producer waits only for its answers."""
         started = time.perf_counter()
         self._callers.repeat(enqueue_frame(_FULL), self._full_calls)
         self.calls[_FULL] += self._full_calls
@@ -95,7 +95,7 @@ class _Load:
         return self._rate
 
     def half(self) -> list[float]:
-        """Return the milliseconds of calls at half of the rate that was found last."""
+        """Return the milliseconds of calls at half of the last full rate."""
         return self._offer(_HALF, self._half_calls, 2 / self._rate, self.late_ms.append)
 
     def idle(self, pause: float) -> list[float]:
@@ -105,7 +105,7 @@ class _Load:
     def _offer(self, queue: str, calls: int, interval: float, tell_late_ms: Callable[[float], None]) -> list[float]:
         """Make calls at fixed moments; return the milliseconds from the moment of each to its answer."""
         frame, free = enqueue_frame(queue), list(self._callers)
-        moments = dict.fromkeys(free, 0.0)  # of the call that is under way
+        moments = dict.fromkeys(free, 0.0)  # due moment of the call in flight
         sent, found = 0, list[float]()
         first = time.perf_counter() + interval
         while len(found) < calls:
@@ -129,7 +129,7 @@ class _Load:
 
 
 def _check(server: Server, calls: Mapping[str, int]) -> None:
-    """Every answer counts only if its job is there."""
+    """Check that the job of every answered enqueue is stored."""
     with server.client() as client:
         stored = {queue: client.count(queue, JobState.PENDING) for queue in calls}
     if stored != calls:

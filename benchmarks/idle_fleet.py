@@ -1,4 +1,4 @@
-"""Workers that wait at several servers for many idle queues on many shards: what that costs the database."""
+"""Workers that wait at several servers for many idle queues on many shards: how much that costs the database."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ QUEUES = 500
 WORKERS = 40
 SECONDS = 60.0
 SETTLE_SECONDS = 20.0
-"""Until each server has found all queues empty, and looks rarely."""
+"""How long until each server has found all queues empty and polls rarely."""
 
 _WAIT_MS = 300_000
 
 
 def measure(setting: Setting) -> list[Figure]:
-    """Measure statements a second for each shard and server, and the processor time of the servers."""
+    """Measure statements per second for each shard and server, and the processor time of the servers."""
     if not setting.stores.is_shared:
         return []
     queues = [f"idle{number}" for number in range(max(setting.amount(QUEUES), WORKERS))]

@@ -1,4 +1,4 @@
-"""The jobs that are measured."""
+"""The jobs used for measurements."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 from pinlater import Constant, Job, JobContext
 
 STARTED = struct.Struct("=qd")
-"""What jobs tell of their start: a number, and the monotonic clock, which all processes of a machine share."""
+"""What jobs report at their start: a number, and the monotonic clock, which all processes of a machine share."""
 _STAY_SECONDS = 60.0
 _BYTES_ACKED = struct.Struct("=Q")
-"""At this place of ``struct tcp_info`` since Linux 4.1."""
+"""``tcpi_bytes_acked`` of ``struct tcp_info``, which Linux has at offset 120 since 4.1."""
 
 
 class Nothing(Job, queue="nothing"):
-    """Has a field to decode, and nothing to do."""
+    """Has a field to decode, and does nothing."""
 
     number: int
 
@@ -48,13 +48,13 @@ class CallMany(Job[int], queue="callers"):
 
 
 class ManySteps(Job[tuple[float, int]], queue="steps"):
-    """Runs many steps; returns the seconds that took, and the bytes that the process sent meanwhile."""
+    """Runs many steps; returns how many seconds they took, and the bytes that the process sent meanwhile."""
 
     steps: int
     size: int
 
     def run(self, context: JobContext) -> tuple[float, int]:
-        """Return what it took."""
+        """Return the seconds and the bytes."""
         began, sent = time.monotonic(), _sent_bytes()
         for number in range(self.steps):
             context.step("one", _text, number, self.size)
@@ -66,7 +66,7 @@ def _text(_number: int, size: int) -> str:
 
 
 def _sent_bytes() -> int:
-    """Return how many bytes the connections of this process have sent that were confirmed."""
+    """Return how many bytes the connections of this process have sent and had acknowledged."""
     total = 0
     for file in Path("/proc/self/fd").iterdir():
         try:
@@ -80,7 +80,7 @@ def _sent_bytes() -> int:
 
 
 class Tell(Job, queue="tell"):
-    """Tells a datagram socket when it started."""
+    """Reports its start to a datagram socket."""
 
     number: int
     listener: str
@@ -91,12 +91,12 @@ class Tell(Job, queue="tell"):
 
 
 class Stay(Job, queue="stay", backoff=Constant(0)):
-    """Tells its process id, and in the first attempt waits for the end of its process."""
+    """Reports its process id, and in the first attempt waits for its process to be killed."""
 
     listener: str
 
     def run(self, context: JobContext) -> None:
-        """Send the number and the time; stay."""
+        """Send the process id and the time; in the first attempt, stay."""
         _tell(os.getpid(), self.listener)
         if context.attempt == 1:
             time.sleep(_STAY_SECONDS)

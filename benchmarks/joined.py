@@ -1,4 +1,4 @@
-"""One job calls many others and gets all their results, beside as many plain jobs that somebody enqueues."""
+"""One job calls many others and gets all their results, compared with as many plain jobs that a client enqueues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _POLL_SECONDS = 0.05
 
 
 def measure(setting: Setting) -> list[Figure]:
-    """Measure both from the first enqueue to the last end, with a worker that is there already."""
+    """Measure both from the first enqueue to the last end, with a worker that is already running."""
     jobs = setting.amount(JOBS)
     bodies: list[float] = []
     with setting.server() as server, setting.worker(server, processes=PROCESSES):
@@ -37,7 +37,7 @@ def _plain(server: Server, jobs: int) -> float:
     with server.client() as client:
         started = time.monotonic()
         client.enqueue_many(Nothing(number=number) for number in range(jobs))
-        # Those that are left: servers count up to a limit, which the jobs of several rounds pass that have succeeded.
+        # Counts the jobs left: servers count up to a limit, which the succeeded jobs of several rounds exceed.
         while left := sum(client.count("nothing", state) for state in (JobState.PENDING, JobState.IN_PROGRESS)):
             if time.monotonic() - started > PATIENCE_SECONDS:
                 raise ProgramFailed(f"{jobs} jobs were enqueued, but {left} are left")

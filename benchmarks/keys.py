@@ -1,4 +1,4 @@
-"""Jobs with keys: what they cost, and how long the others wait while one key floods its queue."""
+"""Jobs with keys: what they cost, and how long other jobs wait while one key floods the queue."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _KINDS = {
 
 
 def measure(setting: Setting) -> list[Figure]:
-    """Measure rates of enqueue and drain by kind of key, and the waits of others beside a flood."""
+    """Measure rates of enqueue and drain by kind of key, and the waits of other jobs beside a flood."""
     jobs = setting.amount(JOBS, step=ENQUEUED_AT_ONCE)
     figures: list[Figure] = []
     with setting.server() as server:
@@ -59,7 +59,7 @@ def measure(setting: Setting) -> list[Figure]:
 
 
 def _rates(server: Server, kind: str, jobs: int) -> tuple[float, float]:
-    """Return jobs a second, stored and drained."""
+    """Return jobs per second, stored and drained."""
     queue = server.create_queue(f"{kind}_{time.monotonic_ns()}")
     started = time.perf_counter()
     _store(server, queue, kind, jobs)
@@ -77,7 +77,7 @@ def _store(server: Server, queue: str, kind: str, jobs: int) -> None:
 
 
 def _drain(server: Server, queue: str, jobs: int) -> None:
-    """Dequeue and ack on one connection; a dequeue may get fewer than it asks for, since others of a key wait."""
+    """Dequeue and ack on one connection; a dequeue may get fewer jobs than its limit, since some wait for their key."""
     done, until = 0, time.monotonic() + _PATIENCE_SECONDS
     with server.connection() as connection:
         send_dequeue(connection, queue, BATCH_SIZE, wait_ms=_WAIT_MS)
@@ -91,7 +91,7 @@ def _drain(server: Server, queue: str, jobs: int) -> None:
 
 
 def _waits(server: Server, probes: int, flood: int) -> list[float]:
-    """Return how long jobs of other keys wait until they are handed out, in seconds, beside so many jobs of one key."""
+    """Return how many seconds jobs of other keys wait until they are handed out, beside ``flood`` jobs of one key."""
     queue = server.create_queue(f"waits_{time.monotonic_ns()}")
     _store(server, queue, "one_key", flood)
     waits: list[float] = []

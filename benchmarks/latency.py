@@ -1,4 +1,4 @@
-"""From an enqueue to the start of the job, when nothing else goes on."""
+"""Time from an enqueue to the start of the job, on an otherwise idle system."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from pinlater.jobs.body_codec import encode_body
 
 JOBS = 300
 PARK_SECONDS = 0.00125
-"""Within it, a dequeue that was sent is parked."""
+"""Time after which a dequeue that was sent is parked."""
 
 PAUSES = {"": 0.005, "_20ms": 0.02}
-"""Seconds between two jobs, by the end of the figures' names.
+"""Suffix of the figures' names -> seconds between two jobs.
 
-5 ms are long enough for everything to be done with the job before. After 20 ms, one measures how long the machine takes
-to wake, too, as on one that mostly has nothing to do: all figures double, those of the bare commit as well.
+5 ms are long enough to finish everything about the job before. 20 ms also measure how long the machine takes to wake
+up, as a mostly idle one does: all figures double, including those of the bare commit.
 """
 
 
 def measure(setting: Setting) -> list[Figure]:
-    """Measure until a parked dequeue has the job, and until a parked worker runs it; beside one commit of a row."""
+    """Measure until a parked dequeue has the job, and until an idle worker runs it, beside one commit of a row."""
     jobs = setting.amount(JOBS // setting.rounds)
     with (
         setting.bare() as store,
@@ -62,7 +62,7 @@ def measure(setting: Setting) -> list[Figure]:
 def _figures(
     ending: str, pause: float, bare: list[list[float]], lean: list[list[float]], worker: list[list[float]]
 ) -> list[Figure]:
-    """Return percentiles over all rounds, for which there is enough only in all of them together."""
+    """Return percentiles over all rounds; a single one has too few jobs."""
     bare_ms = [ms for round_ in bare for ms in round_]
     found = []
     for name, title, rounds in (
@@ -78,7 +78,7 @@ def _figures(
 
 
 def _repeat(jobs: int, pause: float, measure_one: Callable[[int], float]) -> list[float]:
-    """Return milliseconds; the pauses let everything fall idle in between."""
+    """Return the milliseconds of each job; everything goes idle in the pauses."""
     found = []
     for number in range(jobs):
         time.sleep(pause)
@@ -93,7 +93,7 @@ def _bare_commit(insert: Callable[[list[bytes]], None], body: bytes) -> float:
 
 
 def to_parked_dequeue(producer: Connection, consumer: Connection, queue: str, body: bytes) -> float:
-    """Return the seconds from the enqueue of a job until a dequeue that waits has it; then acknowledge it."""
+    """Return the seconds from the enqueue of a job until a parked dequeue has it; then acknowledge it."""
     send_dequeue(consumer, queue, 1, wait_ms=10_000)
     time.sleep(PARK_SECONDS)  # until it is parked
     started = time.monotonic()

@@ -1,4 +1,4 @@
-"""Where jobs tell that they have started: a datagram socket, since that costs them next to nothing."""
+"""Where jobs report that they have started: a datagram socket, since that costs them next to nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATIENCE_SECONDS = 30.0
 
 @contextmanager
 def listening(path: Path) -> Iterator[socket.socket]:
-    """Make the socket; jobs know it by its path."""
+    """Open the socket at a path that jobs know."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(str(path))
         listener.settimeout(1.0)
@@ -24,7 +24,7 @@ def listening(path: Path) -> Iterator[socket.socket]:
 
 
 def next_start(listener: socket.socket, worker: Worker) -> tuple[int, float]:
-    """Wait for a job's start; return the number that it tells, and the time on the monotonic clock."""
+    """Wait for a job's start; return the number that it reports, and the time on the monotonic clock."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         worker.check()

@@ -1,6 +1,6 @@
-"""One job and one poll on a store of many shards, of which the queue uses all or one, beside the same on one shard.
+"""One job and one poll on a store of many shards, of which the queue uses all or one, compared with one shard.
 
-It measures how long they take, and how many statements.
+It measures how long they take, and how many statements they need.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BATCH_SIZE = 10
 POLLS = 300
 PAUSE_SECONDS = 0.02
 SETTLE_SECONDS = 5.0
-"""Until each server has found the queues empty, and the others are known to it."""
+"""How long until each server has found the queues empty, and knows the other servers."""
 
 
 class _Case(NamedTuple):
@@ -45,7 +45,7 @@ class _Case(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The store, as the table names it."""
+        """The name of the store in the table."""
         return f"{self.shards} shards" + (f", {self.used} used" if self.used else "")
 
 
@@ -81,7 +81,7 @@ def _measure_on(setting: Setting, case: _Case) -> list[Figure]:
 
 
 class Store:
-    """The store of the servers: counts statements, without those that it executes while nothing happens."""
+    """Counts the statements of a store, minus those that it executes while idle."""
 
     def __init__(self, setting: Setting, case: _Case) -> None:
         self.setting, self.name, self.title = setting, case.name, case.title
@@ -91,11 +91,11 @@ class Store:
         self._idle = self.since((before, started)) / (time.perf_counter() - started)
 
     def count(self) -> tuple[int, float]:
-        """Return how many statements were executed until now, and when that is."""
+        """Return how many statements were executed so far, and the current time."""
         return self.setting.statements(self.name), time.perf_counter()
 
     def since(self, before: tuple[int, float]) -> float:
-        """Return how many were executed since then."""
+        """Return how many statements were executed since then, minus those of an idle store."""
         statements, at = self.count()
         return statements - before[0] - self._idle * (at - before[1])
 
@@ -118,7 +118,7 @@ def _jobs(store: Store, producer: Server, consumer: Server, title: str) -> list[
 
 
 def _batches(store: Store, server: Server) -> Figure:
-    """Measure jobs that come one by one, and are taken and acknowledged in batches."""
+    """Measure jobs that are enqueued one by one, and are claimed and acknowledged in batches."""
     acks: Sequence[PinLaterJobAckInfo] = ()
     batches = store.setting.amount(BATCHES)
     with server.client() as client, server.connection() as taking:

@@ -1,4 +1,4 @@
-"""``pinlater-server`` with marks on the way of an enqueue: ``main()``, with the file of marks as the first argument."""
+"""``pinlater-server`` with marks on the path of an enqueue; its first argument is the file of marks."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ STAGES = (
     ENCODE,
     SEND,
 )
-"""In the order of a call."""
+"""Stages in the order of a call."""
 
 STATEMENTS = (BEGIN, STATEMENT, COMMIT)
-"""Each begins once for a statement of SQLite."""
+"""Stages of which one begins for each SQLite statement."""
 
 _CONNECTION = "pinlater.server.net.connection:ClientConnection"
 _BACKENDS = "pinlater.server.backends"
@@ -65,7 +65,7 @@ TARGETS = (
 
 
 def main() -> None:
-    """Run the server; its processes are forks, and have the marks of this one."""
+    """Run the server; its processes are forks of this one, and inherit its marks."""
     marks = Marks(Path(sys.argv.pop(1)), STAGES)
     marks.install(TARGETS)
     _mark_sqlite(marks.mark)

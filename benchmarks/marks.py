@@ -1,8 +1,8 @@
-"""Marks on the way of a call: which stage began when, at how much processor time of the process, in which thread.
+"""Marks on the path of a call: which stage began when, at what processor time of the process, in which thread.
 
-Functions are wrapped when a benchmark's own program starts (``benchmarks.marked_server``), so PinLater has no code for
-this, and a server that is not measured pays nothing. A mark costs about a microsecond. It goes into a file that is
-mapped into memory, in which the benchmark reads while the server runs; all processes share the monotonic clock.
+Functions are wrapped when the benchmark's own server starts (``benchmarks.marked_server``), so PinLater has no code for
+this, and a server that is not measured pays nothing. A mark costs about a microsecond. It is written to a memory-mapped
+file, which the benchmark reads while the server runs; all processes share the monotonic clock.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 CAPACITY = 1_000_000
-"""Marks that a file can take; later ones are lost."""
+"""Maximum number of marks in a file; later ones are lost."""
 
 _RECORD = struct.Struct("=qqqq")
 
 
 class Mark(NamedTuple):
-    """The begin of a stage; nanoseconds of the monotonic clock and of the process's processor time."""
+    """The beginning of a stage, in nanoseconds of the monotonic clock and of the process's processor time."""
 
     stage: str
     wall_ns: int
@@ -41,8 +41,8 @@ class Target(NamedTuple):
 
     Attributes:
         path: ``module:Class.function``.
-        stage: begins when the function is called; empty: none does.
-        then: begins when it has returned; empty: none does.
+        stage: stage that begins when the function is called; empty for none.
+        then: stage that begins when it has returned; empty for none.
     """
 
     path: str
@@ -51,12 +51,12 @@ class Target(NamedTuple):
 
 
 class Marks:
-    """A file of marks, new and empty.
+    """A file of marks.
 
     Args:
-        path: of the file.
-        stages: all that can be marked.
-        is_reader: another process writes it.
+        path: path of the file.
+        stages: all stages that can be marked.
+        is_reader: whether another process writes the file; otherwise it is created empty.
     """
 
     def __init__(self, path: Path, stages: Sequence[str], *, is_reader: bool = False) -> None:
@@ -78,7 +78,7 @@ class Marks:
             _RECORD.pack_into(self._memory, at * _RECORD.size, *numbers)
 
     def read_new(self) -> list[Mark]:
-        """Return the marks since the last call, in the order of time."""
+        """Return the marks since the last call, in order of time."""
         found = []
         while self._read < CAPACITY:
             stage, wall_ns, cpu_ns, thread = _RECORD.unpack_from(self._memory, self._read * _RECORD.size)
@@ -100,7 +100,7 @@ class Marks:
                 setattr(owner, name, function)
 
     def install(self, targets: Sequence[Target]) -> None:
-        """Mark functions for good; one that does not exist is left out, and its time counts to the stage before."""
+        """Mark functions permanently; skip those that do not exist, whose time then counts for the stage before."""
         for target in targets:
             place = _find(target.path)
             if place is not None:
@@ -130,7 +130,7 @@ class Marks:
                 mark(stage)
             result = function(*args, **named)
             if then and asyncio.isfuture(result):
-                result.add_done_callback(lambda _: mark(then))  # before whoever waits for it goes on
+                result.add_done_callback(lambda _: mark(then))  # before those that wait for it resume
             elif then:
                 mark(then)
             return result
@@ -139,12 +139,12 @@ class Marks:
 
 
 def missing(targets: Sequence[Target]) -> list[str]:
-    """Return the paths at which there is no function any more."""
+    """Return the paths of targets that no longer exist."""
     return [target.path for target in targets if _find(target.path) is None]
 
 
 def _find(path: str) -> tuple[Any, str, Callable[..., Any]] | None:
-    """Return the owner of a function, its name there, and the function itself."""
+    """Return the owner of a function, its name there, and the function; None if it does not exist."""
     module, _, dotted = path.partition(":")
     *owners, name = dotted.split(".")
     try:

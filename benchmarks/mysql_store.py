@@ -1,4 +1,4 @@
-"""MariaDB as a store to be measured: a private server for each store, which syncs at every commit."""
+"""MariaDB as a store to measure: a private server for each store, which syncs at every commit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _RESERVE = "UPDATE pinlater_1.settings SET value = LAST_INSERT_ID(value + %s) WH
 
 
 class MysqlStores:
-    """Servers, each in the folder of its store."""
+    """Starts MariaDB servers, each in the folder of its store."""
 
     driver = "asyncmy"
     is_shared = True
@@ -48,7 +48,7 @@ class MysqlStores:
         self.databases: list[Database] = []
 
     def settings(self, folder: Path, *, shards: int = 1, is_safe: bool = False) -> list[str]:
-        """Start a MariaDB, or a safe one for each shard; return what makes a server use them."""
+        """Start a MariaDB, or one for each shard of a safe store; return the settings that make a server use them."""
         folders = [folder, *(folder / f"shard{number}" for number in range(2, shards + 1) if is_safe)]
         ports = [self._start(one) for one in folders]
         masters = [{"host": "127.0.0.1", "port": ports[number % len(ports)]} for number in range(shards)]
@@ -61,19 +61,19 @@ class MysqlStores:
         return ["PINLATER_BACKEND=mysql", f"BACKEND_CONFIG={file}"]
 
     def finished(self, folder: Path, since_ms: int) -> Finished:
-        """Ask the table."""
+        """Query the table."""
         return asyncio.run(_finished(self._ports[folder], since_ms))
 
     def statements(self, folder: Path) -> int:
-        """Return the statements of all clients so far."""
+        """Return the number of statements of all clients so far."""
         return asyncio.run(_statements(self._ports[folder]))
 
     def work(self, folder: Path) -> dict[str, int]:
-        """Return the statements of all clients so far, and the rows that they have read, of indexes and tables."""
+        """Return the statements of all clients so far, and how many rows of indexes and tables they have read."""
         return dict(zip(("statements", "rows"), asyncio.run(_work(self._ports[folder])), strict=True))
 
     def multiply(self, folder: Path, first: int, jobs: int) -> int:
-        """Copy them, under ids that are reserved as a server does; wait until all is written."""
+        """Copy the jobs, under ids reserved as a server does; wait until everything is written to disk."""
         port = self._ports[folder]
         asyncio.run(_multiply(port, first, jobs))
         asyncio.run(_rows(port, "SET GLOBAL innodb_max_dirty_pages_pct = 0"))
@@ -83,11 +83,11 @@ class MysqlStores:
         return jobs
 
     def bare(self, folder: Path) -> BareMysql:
-        """Start a MariaDB; return a bare loop on it."""
+        """Start a MariaDB; return a bare store on it."""
         return BareMysql(self._start(folder), _USER, _PASSWORD)
 
     def close(self) -> None:
-        """End all servers."""
+        """Kill all servers."""
         for database in self.databases:
             database.kill()
 
@@ -111,7 +111,7 @@ class MysqlStores:
 
 
 def _install(data: Path) -> None:
-    """Make the files of an empty server; it takes longer than to copy them for the next one."""
+    """Create the files of an empty server; later servers get copies, which are faster to make."""
     small = ["--innodb-log-file-size=8M", "--skip-test-db"]
     done = subprocess.run(
         [_program("mariadb-install-db"), *_whose(data), *small], capture_output=True, text=True, check=False
@@ -121,9 +121,9 @@ def _install(data: Path) -> None:
 
 
 def _whose(data: Path) -> list[str]:
-    """Return the first options of all programs: whose files these are, and where.
+    """Return the first options of all programs: user and folders of the files.
 
-    Whoever starts in a tmpdir empties it, so that each has its own.
+    A program empties its tmpdir at start, so each has its own.
     """
     temporary = data.with_name(f"{data.name}-tmp")
     temporary.mkdir(exist_ok=True)

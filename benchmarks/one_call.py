@@ -1,8 +1,8 @@
-"""The way of one call: an enqueue of one small job by one producer, stage by stage, back to back and after pauses.
+"""The path of one call: an enqueue of one small job by one producer, stage by stage, back to back and after pauses.
 
 Times are medians. Those of the stages come from a server and a client with marks, each of which costs about a
-microsecond; the whole call is measured without them, too. A stage's processor time is that of the whole process, all
-threads included. What the machine has besides to do changes the times, but hardly the counts.
+microsecond; the whole call is also measured without marks. A stage's processor time is that of the whole process,
+including all threads. Other load on the machine changes the times, but hardly the counts.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from pinlater.jobs.body_codec import encode_body
 
 CALLS = 3000
 PACES = {"hot": 0.0, "20 ms": 0.02}
-"""Seconds between two calls; after 20 ms, processors and processes have fallen asleep."""
+"""Seconds between two calls; after 20 ms, processors and processes are asleep."""
 
 PAUSED_SHARE = 6
-"""Of the calls, one in so many is made with pauses: those take long."""
+"""One in this many calls is made with pauses, because those take long."""
 
 _FRAME_BYTES = 150
 _QUEUE = "nothing"
 
 
 class Measured(NamedTuple):
-    """What one round found: numbers by row and column, of microseconds and of counts."""
+    """Results of one round by row and column: microseconds and counts."""
 
     us: dict[tuple[str, str], float]
     counts: dict[tuple[str, str], float]
@@ -69,7 +69,7 @@ def _name(cell: tuple[str, str]) -> str:
 
 
 class _Path:
-    """The programs, and what measures them."""
+    """The programs, and the means to measure them."""
 
     def __init__(self, setting: Setting, stack: ExitStack) -> None:
         self._setting = setting
@@ -88,7 +88,7 @@ class _Path:
         self._counts_statements = setting.stores.statements(setting.folder / "server") is not None
 
     def _start(self, stack: ExitStack, name: str, *, marks: Path | None = None) -> tuple[Server, dict[str, int]]:
-        """Start a server on a store of its own; return it with the processes of both."""
+        """Start a server on its own store; return it, and the process ids of both by name."""
         server = stack.enter_context(self._setting.server(name, marks=marks))
         server.create_queue(_QUEUE)
         databases = self._setting.stores.databases
@@ -130,7 +130,7 @@ class _Path:
     def _stages(
         self, pace: str, pause: float, calls: int
     ) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], float]]:
-        """Measure calls with marks: the stages, and what the marks count."""
+        """Measure calls with marks: the time of each stage, and the counts that the marks give."""
         job = Nothing(number=1)
         self._server_marks.read_new()
 
@@ -156,7 +156,7 @@ class _Path:
         return us, counts
 
     def _system_calls(self, pace: str, calls: int) -> dict[tuple[str, str], float]:
-        """Count the system calls of enqueues; what a server does anyway in such a time does not count."""
+        """Count the system calls of enqueues, minus those that the processes make in the same time anyway."""
         pids = list(self._pids.values())
         began = time.monotonic()
         with system_calls(pids) as busy:
@@ -170,7 +170,7 @@ class _Path:
         }
 
     def _floors(self, pace: str, pause: float, calls: int) -> dict[tuple[str, str], float]:
-        """Measure an echo, with the processor time of its server, and a bare commit, with that of its program."""
+        """Measure an echo, with the processor time of its server, and a bare commit, with that of this process."""
         frame, body = b"x" * _FRAME_BYTES, encode_body(Nothing(number=1))
 
         def echo() -> None:

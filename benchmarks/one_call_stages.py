@@ -1,4 +1,4 @@
-"""Make stages out of the marks of a client and of a server, call by call."""
+"""Computes the stages of each call from the marks of a client and a server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CLIENT_TARGETS = (
 )
 
 WAY = (START, ENCODE, PREPARE, TO_SERVER, *STAGES, RECEIVED, DECODE, END)
-"""All stages, in their order."""
+"""All stages, in order."""
 
 
 @dataclass(slots=True)
@@ -38,9 +38,9 @@ class Call:
     """One call.
 
     Attributes:
-        wall_us: of each stage; their sum is the time of the call.
-        cpu_us: of each stage, in the process that it is in.
-        hand_overs: how often another thread of the server went on.
+        wall_us: microseconds of each stage; their sum is the time of the call.
+        cpu_us: processor time of each stage in microseconds, in the process that it belongs to.
+        hand_overs: how often another thread of the server continued the call.
     """
 
     wall_us: Counter[str] = field(default_factory=Counter)
@@ -53,17 +53,17 @@ class Call:
         return self._begun[stage]
 
     def add_wall(self, marks: Sequence[Mark]) -> None:
-        """Add the stages that begin with the marks; each ends with the next, and the last one only ends another."""
+        """Add the stages that begin at the marks; each ends at the next mark, and the last mark only ends a stage."""
         for mark, following in pairwise(marks):
             self.wall_us[mark.stage] += (following.wall_ns - mark.wall_ns) / 1000
 
     def add_cpu(self, marks: Sequence[Mark]) -> None:
-        """Add their processor time, likewise; the marks are those of one process."""
+        """Add the processor time of stages, likewise; the marks must be of one process."""
         for mark, following in pairwise(marks):
             self.cpu_us[mark.stage] += (following.cpu_ns - mark.cpu_ns) / 1000
 
     def add_server(self, marks: Sequence[Mark]) -> None:
-        """Count what the server has marked."""
+        """Count the stages and the hand-overs in the server's marks."""
         self._begun.update(mark.stage for mark in marks)
         self.hand_overs += sum(mark.thread != following.thread for mark, following in pairwise(marks))
 
@@ -72,15 +72,15 @@ def split_calls(client: Sequence[Mark], server: Sequence[Mark]) -> list[Call]:
     """Return the calls of one client, one after the other.
 
     Args:
-        client: its marks; each call is between ``START`` and ``ENDED``.
-        server: marks of the server, perhaps with others before and after.
+        client: marks of the client; each call is between ``START`` and ``ENDED``.
+        server: marks of the server, perhaps with others before and after the calls.
     """
     starts, ends = ([at for at, mark in enumerate(client) if mark.stage == stage] for stage in (START, ENDED))
     moments = [mark.wall_ns for mark in server]
     calls = []
     for begin, end in zip(starts, ends, strict=True):
         ours = client[begin : end + 1]
-        # A server may go on after its answer: what it does then is of the last stage.
+        # A server may continue after its answer; that belongs to the last stage.
         theirs = server[bisect_left(moments, ours[0].wall_ns) : bisect_left(moments, ours[-1].wall_ns)]
         after = server[bisect_left(moments, ours[-1].wall_ns) :][:1]
         call = _call(ours, theirs, after)

@@ -1,4 +1,4 @@
-"""Databases that die, stand still and come back under load: what is lost (nothing), and how long everybody waits."""
+"""Databases that die, freeze and come back under load: what is lost (nothing), and how long clients wait."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ DEAD_SECONDS = 60.0
 PROCESSES = 2
 BATCH_SIZE = 10
 LEASE_SECONDS = 5
-"""Of the worker. A claim whose answer was lost costs a whole lease, which is not what is measured."""
+"""Lease of the worker: short, because a claim whose answer was lost costs a whole lease, which is not measured here."""
 PATIENCE_SECONDS = 120.0
-"""For all that was confirmed to be done at the end: what a worker held when a claim was lost waits for its lease."""
+"""How long all confirmed jobs may take to be done at the end: those of a lost claim wait for its lease to expire."""
 
 _LOOKUP_SIZE = 500
 _PAUSE_SECONDS = 0.05
 
 Trouble = Callable[[Setting, Sequence[Database], Client], list[float]]
-"""Makes trouble; returns after how many seconds each time a new job was stored and done."""
+"""Causes an outage; returns how many seconds it took each time until a new job was stored and done."""
 
 
 def measure(setting: Setting) -> list[Figure]:
-    """Measure three kinds of trouble; a store without a server of its own has none."""
+    """Measure three kinds of outage; a store without a database server has none."""
     if not setting.stores.is_shared:
         return []
     return [
@@ -61,7 +61,7 @@ def _hold(setting: Setting, databases: Sequence[Database], client: Client) -> li
 
 
 def _lose_one(setting: Setting, databases: Sequence[Database], client: Client) -> list[float]:
-    """What counts is how long the others are in trouble, not when the dead one is back."""
+    """Measure how long the other shards are affected, not when the dead one is back."""
     databases[0].kill()
     waits = []
     end = time.monotonic() + max(DEAD_SECONDS * setting.scale, AWAY_SECONDS)
@@ -98,7 +98,7 @@ def _figures(setting: Setting, name: str, title: str, shards: int, trouble: Trou
 
 
 def _until_done(client: Client) -> float:
-    """Return after how many seconds a job that is enqueued from now on was stored and done."""
+    """Enqueue a job; return after how many seconds it was stored and done."""
     started = time.monotonic()
     handle, seen = None, "none was stored"
     while time.monotonic() - started < PATIENCE_SECONDS:
@@ -116,7 +116,7 @@ def _until_done(client: Client) -> float:
 
 
 def _lost(server: Server, confirmed: Sequence[str]) -> int:
-    """Return how many of the jobs are not there, or not done in time."""
+    """Return how many of the jobs are missing or not done in time."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     waiting = list(confirmed)
     with server.client() as client:

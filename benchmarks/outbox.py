@@ -1,10 +1,10 @@
-"""Measures an outbox: from the commit to the job in a worker's hands, how fast many rows go, what an idle relay costs.
+"""Measures an outbox: time from a commit to a worker's claim, speed of many rows, cost of an idle relay.
 
     python -m benchmarks.outbox
     python -m benchmarks.outbox postgresql://me@localhost/test
     python -m benchmarks.outbox mysql://me:secret@localhost/test
 
-Without a URL, the database is an SQLite file. The table ``pinlater_outbox`` is made for it, and dropped in the end.
+Without a URL, the database is an SQLite file. The table ``pinlater_outbox`` is created first, and dropped at the end.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LONGEST_GAP_SECONDS = 0.03
 
 
 class Numbered(Job, queue="numbered"):
-    """A job that says when it was committed."""
+    """A job with a number, by which its times are found."""
 
     n: int
 
@@ -52,7 +52,7 @@ class Numbered(Job, queue="numbered"):
 @click.option("--folder", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Where the stores go.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def main(url: str | None, scale: float, folder: Path | None, as_json: bool) -> None:
-    """Measure the outbox of the database at URL; without, of an SQLite file."""
+    """Measure an outbox in the database at URL; without URL, in an SQLite file."""
     with tempfile.TemporaryDirectory(dir=folder or durable_folder()) as name:
         home = Path(name)
         url = url or _sqlite(home / "shop.db")
@@ -95,7 +95,7 @@ def _execute(connection: Any, *statements: str) -> None:
 
 
 def _latencies(url: str, client: Client, number: int) -> list[Figure]:
-    """Enqueue jobs at random moments, each through the outbox and by a call; note when a worker has each."""
+    """Enqueue jobs at random moments, in turns through the outbox and by a call; record when a consumer has each."""
     outbox, began, costs = Outbox(), {}, []
     with closing(connector(url)()) as connection, _consumer(client, 2 * number + 1) as arrived:
         outbox.enqueue(connection, Numbered(n=-1))
@@ -127,7 +127,7 @@ def _latencies(url: str, client: Client, number: int) -> list[Figure]:
 
 @contextmanager
 def _consumer(client: Client, number: int) -> Iterator[dict[int, float]]:
-    """Note when each job arrives at a consumer that waits for them; all have in the end."""
+    """Record when each job arrives at a parked consumer; at the end, wait until all have."""
     arrived: dict[int, float] = {}
     consumer = threading.Thread(target=_consume, args=(client, arrived, number))
     consumer.start()

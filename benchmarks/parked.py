@@ -1,4 +1,4 @@
-"""What consumers cost that only wait."""
+"""What consumers cost that only wait for jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WAIT_MS = 10_000
 
 
 def measure(setting: Setting) -> list[Figure]:
-    """Measure the server's share of a core and its memory while all wait, and ask again when a wait ends."""
+    """Measure the server's share of a core and its memory while all consumers wait, polling again when a wait ends."""
     count = setting.amount(CONNECTIONS)
     with setting.server(has_dashboard=True) as server:
         server.create_queue("nothing")
@@ -43,14 +43,14 @@ def measure(setting: Setting) -> list[Figure]:
 
 
 def _check(answers: int, count: int, seconds: float) -> None:
-    """They really wait: so many answers and no more."""
+    """Check that the consumers really wait: there are no more answers than their waits allow."""
     most = count * (seconds * 1000 / WAIT_MS + 1)
     if answers > most:
         raise ProgramFailed(f"{answers} answers in {seconds:.0f} s; waits of {WAIT_MS} ms allow {most:.0f}")
 
 
 class _Waiters:
-    """Connections with a long poll each, which is sent again when it was answered."""
+    """Connections with a long poll each, which is sent again once it is answered."""
 
     def __init__(self, server: Server) -> None:
         request = PinLaterDequeueRequest("nothing", 1, waitMillis=WAIT_MS)
@@ -82,7 +82,7 @@ class _Waiters:
         self._selector.close()
 
     def serve(self, seconds: float) -> None:
-        """Wait for answers, and ask again."""
+        """Wait for answers, and poll again."""
         until = time.perf_counter() + seconds
         while (left := until - time.perf_counter()) > 0:
             for key, _ in self._selector.select(left):

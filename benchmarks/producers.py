@@ -1,4 +1,4 @@
-"""Producers that go on whatever they are answered, and note what was confirmed to them."""
+"""Producers that continue whatever the answers are, and record what was confirmed to them."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ THREADS = 4
 PAUSE_SECONDS = 0.02
 
 AWAY = (NoHealthyShards, ShardConnectionFailed)
-"""What a client may be told while a database is away."""
+"""Errors that a client may get while a database is down."""
 
 
 class Producers:
     """Threads that enqueue without end.
 
     Args:
-        server: which they call.
-        batch_size: jobs of a call.
+        server: server that they call.
+        batch_size: number of jobs of a call.
 
     Attributes:
-        confirmed: descriptors of what was.
-        refusals: calls that were answered with one of ``AWAY``.
-        longest_seconds: the call that took longest, whatever became of it.
+        confirmed: descriptors of confirmed jobs.
+        refusals: number of calls that were answered with one of ``AWAY``.
+        longest_seconds: duration of the longest call, whatever its outcome.
     """
 
     def __init__(self, server: Server, batch_size: int) -> None:
@@ -67,5 +67,5 @@ class Producers:
                     except AWAY:
                         self.refusals += 1
                     self.longest_seconds = max(self.longest_seconds, time.monotonic() - started)
-        except BaseException as fault:  # noqa: BLE001 - it is raised where somebody looks
+        except BaseException as fault:  # noqa: BLE001 - ``__exit__`` reports it
             self._fault = fault

@@ -1,4 +1,4 @@
-"""The real programs, on free ports, in a folder of their own."""
+"""The real programs, on free ports, in a separate folder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CHECKOUT = Path(__file__).parents[1]
 
 
 class ProgramFailed(Exception):
-    """A program did not do what it was started for; the message has its last words."""
+    """A program did not do what it was started for; the message has the end of its log."""
 
 
 class _Program:
@@ -43,7 +43,7 @@ class _Program:
                 stderr=output,
                 cwd=_CHECKOUT,
                 env=environment(),
-                start_new_session=True,  # ^C is for us, who then stop the programs in order
+                start_new_session=True,  # ^C reaches only this process, which then stops the programs in order
             )
 
     def __enter__(self) -> Self:
@@ -59,26 +59,26 @@ class _Program:
                 self._process.wait()
 
     def wait(self) -> None:
-        """Wait until it has ended."""
+        """Wait until the program has ended."""
         self._process.wait(STOP_SECONDS)
 
     @property
     def pid(self) -> int:
-        """The id of its first process."""
+        """Id of the program's first process."""
         return self._process.pid
 
     def check(self) -> None:
-        """Raise ProgramFailed if it has ended by itself."""
+        """Raise ProgramFailed if the program has ended by itself."""
         if self._process.poll() is not None:
             raise self._failed(f"ended with status {self._process.returncode}")
 
     def cpu_seconds(self) -> float:
-        """Return the processor time used by all its processes so far."""
+        """Return the processor time of all the program's processes so far."""
         times = [process.cpu_times() for process in self._family()]
         return sum(t.user + t.system for t in times)
 
     def memory_mb(self) -> float:
-        """Return the memory of all its processes, what they share counted once."""
+        """Return the memory of all the program's processes in MB, counting shared memory once."""
         return sum(process.memory_full_info().pss for process in self._family()) / 1e6
 
     def _family(self) -> list[psutil.Process]:
@@ -87,7 +87,7 @@ class _Program:
 
     @property
     def last_words(self) -> str:
-        """What it has written last, for a person."""
+        """The end of the program's log, for people."""
         words = "\n".join(self._log.read_text(errors="replace").splitlines()[-5:])
         return f"last words of {self._name}:\n{words}"
 
@@ -96,18 +96,18 @@ class _Program:
 
 
 class Server(_Program):
-    """``pinlater-server`` with default settings, but for those of its store and the dashboard.
+    """``pinlater-server`` with default settings, except for those of its store and the dashboard.
 
     Args:
-        folder: of its data.
-        settings: each ``KEY=VALUE``.
-        marks: file in which it marks the stages of its calls; None: it does not.
-        ports: of the service and of the admin endpoint; None: free ones.
-        has_dashboard: where nobody looks at it, it would only take its time to start.
+        folder: folder of its data.
+        settings: more settings, each ``KEY=VALUE``.
+        marks: file in which it marks the stages of its calls; None for no marks.
+        ports: ports of the service and of the admin endpoint; None for free ones.
+        has_dashboard: whether it serves the dashboard, which makes it start more slowly.
 
     Attributes:
-        address: where it serves.
-        admin_port: where it shows its dashboard.
+        address: address of the service.
+        admin_port: port of the dashboard.
     """
 
     def __init__(
@@ -132,13 +132,13 @@ class Server(_Program):
     def __enter__(self) -> Self:
         try:
             self.await_answer()
-        except BaseException:  # ^C, too: the program must not outlive us
+        except BaseException:  # also for ^C: the program must not outlive this process
             self.__exit__()
             raise
         return self
 
     def await_answer(self) -> None:
-        """Wait until it answers calls."""
+        """Wait until the server answers calls."""
         deadline = time.monotonic() + START_SECONDS
         with Client(str(self.address), retries=0) as client:
             while time.monotonic() < deadline:
@@ -157,15 +157,15 @@ class Server(_Program):
         return found
 
     def client(self, *, retries: int = 3) -> Client:
-        """Return a client with time enough for large things."""
+        """Return a client with a timeout that is long enough for large calls."""
         return Client(str(self.address), timeout=60.0, retries=retries)
 
     def connection(self) -> Connection:
-        """Return a connection, for calls that follow each other closely."""
+        """Return a connection, for calls in quick succession."""
         return Connection(self.address)
 
     def create_queue(self, name: str) -> str:
-        """Make a queue; return its name."""
+        """Create a queue; return its name."""
         with self.client() as client:
             client.create_queue(name)
         return name
@@ -185,7 +185,7 @@ class Worker(_Program):
         return [process for process in self._family() if process.cmdline()[:1] == ["pinlater-worker: jobs"]]
 
     def finish(self, timeout_seconds: float) -> None:
-        """Wait until a ``--burst`` has found no more to do."""
+        """Wait until a ``--burst`` worker has found nothing more to do."""
         try:
             status = self._process.wait(timeout_seconds)
         except subprocess.TimeoutExpired:
@@ -202,7 +202,7 @@ class Echo(_Program):
         super().__init__("benchmarks.echo", [str(self._port)], folder / "echo.log")
 
     def connect(self) -> socket.socket:
-        """Return a connection, as soon as it takes one."""
+        """Return a connection, as soon as the server accepts one."""
         deadline = time.monotonic() + START_SECONDS
         while True:
             self.check()
@@ -218,14 +218,14 @@ class Echo(_Program):
 
 
 class Viewers(_Program):
-    """People who look at a server's dashboard; each page, in turn, has one of them.
+    """Viewers of a server's dashboard, spread over the pages in turns.
 
     Args:
-        folder: of the log.
-        server: whose dashboard it is.
-        paths: of the pages.
-        count: of people.
-        apart: whether they take no processor that somebody else wants, as if they were on other machines.
+        folder: folder of the log.
+        server: server of the dashboard.
+        paths: paths of the pages.
+        count: number of viewers.
+        apart: whether they use only processor time that nobody else wants, as if they were on other machines.
     """
 
     def __init__(self, folder: Path, server: Server, paths: Sequence[str], count: int, *, apart: bool) -> None:
@@ -235,12 +235,12 @@ class Viewers(_Program):
         )
 
     def pages(self) -> int:
-        """Return how many pages they have read so far, half a second ago."""
+        """Return how many pages they have read, up to about half a second ago."""
         return int((self._log.read_text().split() or ["0"])[-1])
 
 
 class Reporters(_Program):
-    """Workers that report for queues to a server, but do nothing."""
+    """Simulated workers that report for queues to a server, but run nothing."""
 
     def __init__(self, folder: Path, server: Server, queues: Sequence[str]) -> None:
         super().__init__("benchmarks.reporters", [str(server.address), *queues], folder / "reporters.log")
@@ -251,9 +251,9 @@ _next_ports = itertools.count(random.randrange(_PORTS))
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on, below those that systems give to whoever asks for any.
+    """Return ports that nobody listens on, below those that systems assign to port 0.
 
-    No port is returned again soon: the program that got it may not listen yet.
+    No port is returned again soon, since the program that got it may not listen yet.
     """
     ports = (_FIRST_PORT + number % _PORTS for number in _next_ports)
     return list(itertools.islice(filter(_is_free, ports), count))
@@ -268,19 +268,19 @@ def _is_free(port: int) -> bool:
 
 
 def environment() -> dict[str, str]:
-    """Return our environment without a person's settings, and with this checkout to import from."""
+    """Return our environment without PinLater's variables, and with this checkout to import from."""
     ours = {key: value for key, value in os.environ.items() if not key.startswith("PINLATER_")}
     path = [str(_CHECKOUT), str(_CHECKOUT / "supervisor"), *filter(None, [ours.get("PYTHONPATH")])]
     return ours | {"PYTHONPATH": os.pathsep.join(path)}
 
 
 class OutboxRelay(_Program):
-    """``pinlater outbox-relay`` of a database.
+    """``pinlater outbox-relay`` for a database.
 
     Args:
-        url: of the database.
-        address: of the server.
-        log: file for what it writes.
+        url: URL of the database.
+        address: address of the server.
+        log: file for its output.
     """
 
     def __init__(self, url: str, address: Address, log: Path) -> None:

@@ -1,4 +1,4 @@
-"""A queue on a store of many shards that is idle at first, then under load: on all shards, on one, or as it needs."""
+"""A queue on a store of many shards, first idle, then under load: on all shards, on one, or on as many as it needs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pinlater.protocol.messages import PinLaterJobAckInfo
 
 SHARDS = 12
 SECONDS = 60.0
-"""Of load; the second half is measured, as it takes a while until all shards are used."""
+"""Time under load; the second half is measured, as it takes a while until all shards are used."""
 ENQUEUE_SIZE = 20
 DEQUEUE_SIZE = 50
 
@@ -28,7 +28,7 @@ _NUMBERS = {"all": 0, "one": 1, "auto": -1}
 
 
 def measure(setting: Setting) -> list[Figure]:
-    """Measure jobs a second that are enqueued faster than they are done, and how many shards the queue then uses."""
+    """Measure jobs done per second while more are enqueued, and how many shards the queue then uses."""
     if not setting.stores.is_shared:
         return []
     with ExitStack() as stack:
@@ -44,7 +44,7 @@ def measure(setting: Setting) -> list[Figure]:
 
 
 def _with(setting: Setting, stack: ExitStack, name: str, shards: int) -> Callable[[], tuple[float, float]]:
-    """Start a server on a store; return what measures one round: jobs a second, and the shards in use."""
+    """Start a server on a store; return a function that measures one round: jobs per second, and the shards in use."""
     [server] = setting.servers(1, f"queue-{name}", shards=SHARDS)
     stack.enter_context(server)
     seconds = max(SECONDS * setting.scale, 4.0)
@@ -67,7 +67,7 @@ def _with(setting: Setting, stack: ExitStack, name: str, shards: int) -> Callabl
 
 
 def _await_used(server: Server, queue: str, shards: int) -> None:
-    """Wait until the queue uses as many shards as it is to, idle as it is."""
+    """Wait until the queue, while idle, uses as many shards as it should."""
     wanted = abs(shards)
     deadline = time.monotonic() + _IDLE_SECONDS
     with server.client() as client:
@@ -84,7 +84,7 @@ def _produce(server: Server, queue: str, ends: float) -> None:
 
 
 def _consume(server: Server, queue: str, begins: float, ends: float, progress: Progress) -> None:
-    """Work until the end; count from the middle on."""
+    """Consume until ``ends``; count the jobs from ``begins`` on."""
     acks: Sequence[PinLaterJobAckInfo] = ()
     with server.connection() as connection:
         while time.monotonic() < ends:

@@ -1,4 +1,4 @@
-"""How soon a worker works, after its start and after the death of a process; and what a process costs that waits."""
+"""How soon a worker runs jobs after its start and after the death of a process, and what an idle process costs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def measure(setting: Setting) -> list[Figure]:
 
 
 def _recovery(client: Client, worker: Worker, listener: socket.socket) -> float:
-    """Return the seconds from the kill of a job's process to the start of the job in another one."""
+    """Return the seconds from the kill of a job's process to the start of the job in another process."""
     client.enqueue(Stay(listener=listener.getsockname()))
     pid, _ = next_start(listener, worker)
     killed = time.monotonic()

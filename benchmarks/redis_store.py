@@ -1,4 +1,4 @@
-"""Redis as a store to be measured: a private server for each store, with its log of writes synced each second."""
+"""Redis as a store to measure: a private server for each store, with its append-only file synced each second."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SUCCEEDED = "pinlater:{1:nothing}:*:S"
 
 
 class StartedRedis(NamedTuple):
-    """A Redis of ours, and a client of it."""
+    """A started Redis, and a client of it."""
 
     database: Database
     client: redis.Redis
@@ -27,7 +27,7 @@ class StartedRedis(NamedTuple):
 
 
 class RedisStores:
-    """Servers, each in the folder of its store."""
+    """Starts Redis servers, each in the folder of its store."""
 
     driver = "redis-py"
     is_shared = True
@@ -37,7 +37,7 @@ class RedisStores:
         self.databases: list[Database] = []
 
     def settings(self, folder: Path, *, shards: int = 1, is_safe: bool = False) -> list[str]:
-        """Start a Redis, or a safe one for each shard; return what makes a server use them."""
+        """Start a Redis, or one for each shard of a safe store; return the settings that make a server use them."""
         sync = "always" if is_safe else "everysec"
         folders = [folder, *(folder / f"shard{number}" for number in range(2, shards + 1) if is_safe)]
         ports = [self._start(one, sync) for one in folders]
@@ -48,7 +48,7 @@ class RedisStores:
         return ["PINLATER_BACKEND=redis", f"BACKEND_CONFIG={file}"]
 
     def finished(self, folder: Path, since_ms: int) -> Finished:
-        """Look into the set of jobs by the time of their success."""
+        """Query the sorted set of succeeded jobs."""
         client = self._clients[folder]
         [key] = client.scan_iter(match=_SUCCEEDED, count=1000)
         count = client.zcount(key, since_ms, "+inf")
@@ -57,27 +57,27 @@ class RedisStores:
         return Finished(first_ms, last_ms, count)
 
     def statements(self, folder: Path) -> int:
-        """Return the commands so far, those of scripts included, without this one."""
+        """Return the number of commands so far, including those of scripts, without this one."""
         return int(self._clients[folder].info("stats")["total_commands_processed"])
 
     def work(self, folder: Path) -> dict[str, int]:
-        """Return the commands so far, those of scripts included, and the microseconds that they took."""
+        """Return the number of commands so far, including those of scripts, and the microseconds of scripts."""
         commands = self._clients[folder].info("commandstats")
         scripts = {"cmdstat_eval", "cmdstat_evalsha", "cmdstat_fcall", "cmdstat_exec"}
         outer = sum(each["usec"] for name, each in commands.items() if name in scripts)
         return {"statements": self.statements(folder), "script µs": int(outer)}
 
     def multiply(self, folder: Path, first: int, jobs: int) -> int:  # noqa: ARG002 - see below
-        """Copy nothing: a job is in several keys, which only the scripts keep in agreement."""
+        """Copy nothing: a job is in several keys, which only the scripts keep consistent."""
         return first
 
     def bare(self, folder: Path) -> BareRedis:
-        """Start a Redis; return a bare loop on it."""
+        """Start a Redis; return a bare store on it."""
         self._start(folder)
         return BareRedis(self._clients[folder])
 
     def close(self) -> None:
-        """End all servers."""
+        """Kill all servers."""
         for database in self.databases:
             database.kill()
 
@@ -93,7 +93,7 @@ class RedisStores:
 
 
 def start_redis(program: str, folder: Path, sync: str = "everysec") -> StartedRedis:
-    """Start a Redis that keeps its files in the folder and syncs its log of writes as ``appendfsync`` says."""
+    """Start a Redis that keeps its files in the folder; ``sync`` is its ``appendfsync``."""
     [port] = free_ports(1)
     options = {**_OPTIONS, "appendfsync": sync, "dir": str(folder), "port": str(port)}
     arguments = [part for key, value in options.items() for part in (f"--{key}", value)]

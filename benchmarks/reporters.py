@@ -1,6 +1,6 @@
-"""Workers that report for queues, as workers do, until told to end.
+"""Simulated workers that report for queues, until terminated.
 
-A program of its own, so that what is measured meanwhile does not wait for it: ``ADDRESS QUEUE...``.
+It is a separate program, so that it does not delay what is measured meanwhile: ``ADDRESS QUEUE...``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pinlater.model.workers import RunningJob, WorkerProcess, WorkerReport
 
 WORKERS = 25
 PROCESSES = 8
-"""Of each worker."""
+"""Job processes of each worker."""
 REPORT_SECONDS = 4.0
 
 _KEPT_SECONDS = 60
@@ -22,7 +22,7 @@ _DAY_MS = 24 * 3600 * 1000
 
 
 def main() -> None:
-    """Report at once of all workers, then of one after the other."""
+    """Report for all workers at once, then for one after the other."""
     address, *queues = sys.argv[1:]
     with Client(address) as client:
         for count in itertools.count():

@@ -1,4 +1,4 @@
-"""Several servers on one store: how many jobs a second all of them together take in, and hand out."""
+"""Several servers on one store: how many jobs per second they accept and hand out together."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _QUEUE = "nothing"
 
 
 def measure(setting: Setting) -> list[Figure]:
-    """Measure rates with four clients, each a process of its own, at one, two and four servers."""
+    """Measure rates with four clients, each a separate process, at one, two and four servers."""
     jobs = setting.amount(JOBS, step=CLIENTS * BATCH_SIZE)
     counts = COUNTS if setting.stores.is_shared else COUNTS[:1]
     figures = []
@@ -41,7 +41,7 @@ def measure(setting: Setting) -> list[Figure]:
 
 
 def _with(setting: Setting, stack: ExitStack, count: int, jobs: int) -> Callable[[], tuple[float, float]]:
-    """Start so many servers on a store; return what measures one round with them."""
+    """Start ``count`` servers on a store; return a function that measures one round with them."""
     name = f"of-{count}"
     servers = [stack.enter_context(server) for server in setting.servers(count, name)]
     servers[0].create_queue(_QUEUE)
@@ -66,7 +66,7 @@ def _enqueue(server: Server, jobs: int) -> None:
 
 
 def _drain(server: Server) -> None:
-    """Work until there is nothing left twice in a row: once may be because others have just claimed it."""
+    """Consume until there is nothing left twice in a row: once may be because others have just claimed it."""
     with server.connection() as connection:
         empty = 0
         while empty < 2:
@@ -74,12 +74,12 @@ def _drain(server: Server) -> None:
 
 
 def _each(servers: Sequence[Server], work: Callable[[Server], None]) -> list[Callable[[], None]]:
-    """Return the work of each client, at the server that is its."""
+    """Return the work of each client, bound to its server."""
     return [partial(work, servers[number % len(servers)]) for number in range(CLIENTS)]
 
 
 def at_once(works: Sequence[Callable[[], None]]) -> None:
-    """Do all of this at once, each in a process of its own."""
+    """Do all works at once, each in a separate process."""
     pids = [_forked(work) for work in works]
     statuses = [os.waitpid(pid, 0)[1] for pid in pids]
     if any(statuses):
@@ -93,7 +93,7 @@ def _forked(work: Callable[[], None]) -> int:
         try:
             work()
             status = 0
-        except Exception:  # noqa: BLE001 - this process ends here; the other one reads its status
+        except Exception:  # noqa: BLE001 - this process ends here; its parent reads its status
             traceback.print_exc()
         finally:
             os._exit(status)

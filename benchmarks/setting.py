@@ -1,4 +1,4 @@
-"""What every benchmark is given: a folder, a kind of store, and how much to do."""
+"""What every benchmark gets: a folder, a kind of store, and how much to do."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Where, on what, and how much.
+    """Where to measure, on what, and how much.
 
     Attributes:
-        folder: one that vanishes afterwards, on the disk to be measured.
+        folder: temporary folder on the disk to measure.
         scale: share of the full work, 0 to 1.
-        stores: makes them.
+        stores: creates stores.
         rounds: how often each figure is measured.
-        filled: what is in the store of each ``server`` at first; None: nothing.
+        filled: jobs that the store of each ``server`` has at first; None for none.
     """
 
     folder: Path
@@ -39,9 +39,9 @@ class Setting:
         return max(round(full * self.scale / step), 2) * step
 
     def in_turns(self, *measures: Callable[[], T]) -> list[list[T]]:
-        """Carry out all measures, one after the other, in each round; return what each of them found.
+        """Run all measures, one after the other, in each round; return the results of each.
 
-        The machine's speed drifts: what is to be compared has to be measured close together.
+        The machine's speed drifts, so things to be compared have to be measured close together.
         """
         numbers: list[list[T]] = [[] for _ in measures]
         for _ in range(self.rounds):
@@ -50,7 +50,7 @@ class Setting:
         return numbers
 
     def server(self, name: str = "server", *, marks: Path | None = None, has_dashboard: bool = False) -> Server:
-        """Start a server with a store where nothing is due; with ``marks``, it marks the stages of its calls there."""
+        """Start a server on a store in which nothing is due; if given, ``marks`` is the file for its calls' stages."""
         folder = self.folder / name
         folder.mkdir()
         if self.filled is not None and not self.stores.is_shared:
@@ -65,13 +65,13 @@ class Setting:
         return Echo(self.folder)
 
     def safe_server(self, name: str, shards: int) -> Server:
-        """Start a server with an empty store of several shards, which keeps on disk whatever it confirms."""
+        """Start a server with an empty store of several shards, which syncs to disk before it confirms."""
         folder = self.folder / name
         folder.mkdir()
         return Server(folder, self.stores.settings(folder, shards=shards, is_safe=True))
 
     def servers(self, count: int, name: str, *, shards: int = 1) -> list[Server]:
-        """Start servers with one empty store that they share; its shards are on one server of a database."""
+        """Start servers that share one empty store; its shards are on one database server."""
         folder = self.folder / name
         folder.mkdir()
         settings = self.stores.settings(folder, shards=shards)
@@ -85,7 +85,7 @@ class Setting:
         return self.stores.statements(self.folder / name) or 0
 
     def finished(self, since_ms: int, name: str = "server") -> Finished:
-        """Look into a server's store: which jobs have succeeded since."""
+        """Return which jobs in a server's store have succeeded since a moment."""
         return self.stores.finished(self.folder / name, since_ms)
 
     def worker(
@@ -95,19 +95,19 @@ class Setting:
         return Worker(self.folder, server, processes=processes, burst=burst, lease_seconds=lease_seconds)
 
     def viewers(self, server: Server, paths: Sequence[str], count: int, *, apart: bool) -> Viewers:
-        """Let people look at the dashboard of a server; ``apart``: they take no processor that somebody else wants."""
+        """Start viewers of a server's dashboard; ``apart``: they use only processor time that nobody else wants."""
         return Viewers(self.folder, server, paths, count, apart=apart)
 
     def reporters(self, server: Server, queues: Sequence[str]) -> Reporters:
-        """Let workers report for queues to a server."""
+        """Start simulated workers that report for queues to a server."""
         return Reporters(self.folder, server, queues)
 
     def work(self, name: str = "server") -> dict[str, int]:
-        """Return what the database of a store has done so far, by name; nothing if it has no server."""
+        """Return what the database of a store has done so far, by name; empty if it has no server."""
         return self.stores.work(self.folder / name)
 
     def bare(self, name: str = "bare") -> AbstractContextManager[Bare]:
-        """Make an empty bare store, on the same disk."""
+        """Create an empty bare store on the same disk."""
         folder = self.folder / f"bare-{name}"
         folder.mkdir()
         return self.stores.bare(folder)

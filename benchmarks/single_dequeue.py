@@ -1,4 +1,4 @@
-"""Many consumers, each claiming one job a call; the call carries the ack of the job before."""
+"""Many consumers, each claiming one job per call; the call carries the ack of the previous job."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _METHOD = "dequeueJobs"
 
 
 def measure(setting: Setting) -> list[Figure]:
-    """Measure the rate, and the processor time of both sides for a job; beside a loop of one claim and its ack."""
+    """Measure the rate, and the processor time of both sides per job, beside a loop of one claim and its ack."""
     jobs = setting.amount(JOBS // setting.rounds, step=CONSUMERS)
     cpu_us: list[float] = []
     own_cpu_us: list[float] = []
     with setting.bare() as store, setting.server() as server:
 
         def bare() -> float:
-            few = jobs // 4  # no consumer beside it, so the rate is soon known
+            few = jobs // 4  # fewer are enough to know the rate, since nothing runs beside it
             store.insert([encode_body(Nothing(number=1))] * few)
             started = time.perf_counter()
             store.drain(1, most=few)
@@ -54,7 +54,7 @@ def measure(setting: Setting) -> list[Figure]:
 
 
 def _filled(server: Server, jobs: int) -> str:
-    """Return a queue with so many jobs."""
+    """Create a queue with ``jobs`` jobs; return its name."""
     queue = server.create_queue(f"nothing_{time.monotonic_ns()}")
     with server.client() as client:
         client.enqueue_many((Nothing(number=number) for number in range(jobs)), queue=queue)
@@ -62,7 +62,7 @@ def _filled(server: Server, jobs: int) -> str:
 
 
 def _drain(server: Server, queue: str, jobs: int) -> None:
-    """Dequeue and ack on all connections at once; a consumer is done when there is nothing left to ack or to claim."""
+    """Dequeue and ack on all connections at once; a consumer is done when nothing is left to ack or to claim."""
     codec = Codec()
     first = codec.encode_call(_METHOD, 1, dequeue_arguments(queue, 1))
     claimed = 0
@@ -77,7 +77,7 @@ def _drain(server: Server, queue: str, jobs: int) -> None:
                 claimed += len(acks)
                 if acks:
                     caller.send(codec.encode_call(_METHOD, 1, dequeue_arguments(queue, 1, acks)))
-                elif claimed < jobs and time.monotonic() < until:  # others have just claimed what it found
+                elif claimed < jobs and time.monotonic() < until:  # others have claimed what it would have got
                     caller.send(first)
                 else:
                     working -= 1

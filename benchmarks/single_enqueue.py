@@ -1,4 +1,4 @@
-"""Many producers, each storing one job a call and waiting for the answer."""
+"""Many producers, each storing one job per call and waiting for the answer."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from pinlater.jobs.body_codec import encode_body
 CALLS = 40_000
 PRODUCERS = 16
 RAW_PRODUCERS = (PRODUCERS, 32)
-"""Of those that do next to nothing, and are all in one process."""
+"""Numbers of producers that do next to nothing, and are all in one process."""
 
 
 def measure(setting: Setting) -> list[Figure]:
-    """Measure the rate with our client, and with one that does next to nothing, which can be more of them."""
+    """Measure the rate with our client, and with producers that do next to nothing, of which there can be more."""
     calls = setting.amount(CALLS // setting.rounds, step=max(RAW_PRODUCERS))
     cpu_us, own_cpu_us = ({producers: list[float]() for producers in RAW_PRODUCERS} for _ in range(2))
     with setting.bare() as store, setting.server() as server:
@@ -31,7 +31,7 @@ def measure(setting: Setting) -> list[Figure]:
         def bare() -> float:
             body = encode_body(Nothing(number=1))
             started = time.perf_counter()
-            for _ in range(calls // 4):  # no producer beside it, so the rate is soon known
+            for _ in range(calls // 4):  # fewer are enough to know the rate, since nothing runs beside it
                 store.insert([body])
             return calls // 4 / (time.perf_counter() - started)
 
@@ -64,7 +64,7 @@ def _title(producers: int) -> str:
 
 
 def _checked(server: Server, calls: int, enqueue: Callable[[Server, str, int], None]) -> float:
-    """Return the rate; every answer counts only if its job is there."""
+    """Return the rate; check that the job of every answer is stored."""
     queue = server.create_queue(f"nothing_{time.monotonic_ns()}")
     started = time.perf_counter()
     enqueue(server, queue, calls)

@@ -1,4 +1,4 @@
-"""SQLite as a store to be measured: one file for each server."""
+"""SQLite as a store to measure: one file for each server."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ class SqliteStores:
     databases: Sequence[Database] = ()
 
     def settings(self, folder: Path, *, shards: int = 1, is_safe: bool = False) -> list[str]:  # noqa: ARG002 - see below
-        """Return nothing: a file at its default place, safe, and never several shards."""
+        """Return no settings: the file is at its default place, safe, and never has several shards."""
         return []
 
     def finished(self, folder: Path, since_ms: int) -> Finished:
-        """Ask the file."""
+        """Query the file."""
         file = folder / "pinlater.db"
         with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as connection:
             return Finished(*connection.execute(_WHEN_DONE, (since_ms,)).fetchone())
 
     def statements(self, folder: Path) -> None:
-        """Return nothing: a file counts none."""
+        """Return None: SQLite does not count statements."""
 
-    def work(self, folder: Path) -> dict[str, int]:  # noqa: ARG002 - a file counts nothing
-        """Return nothing."""
+    def work(self, folder: Path) -> dict[str, int]:  # noqa: ARG002 - SQLite counts nothing
+        """Return no counts."""
         return {}
 
     def multiply(self, folder: Path, first: int, jobs: int) -> int:
-        """Copy them in the file, which no server has open."""
+        """Copy the jobs within the file, which no server has open."""
         with closing(sqlite3.connect(folder / "pinlater.db")) as connection:
             columns = [row[1] for row in connection.execute("PRAGMA table_info(jobs)")]
             others = ", ".join(column for column in columns if column != "id")
@@ -57,8 +57,8 @@ class SqliteStores:
         return jobs
 
     def bare(self, folder: Path) -> BareStore:
-        """Make a file."""
+        """Create a bare store."""
         return BareStore(folder / "bare.db")
 
     def close(self) -> None:
-        """Do nothing: files need no farewell."""
+        """Do nothing: there is no server to stop."""

@@ -13,7 +13,7 @@ PATIENCE_SECONDS = 1200.0
 
 
 def measure(setting: Setting) -> list[Figure]:
-    """Measure one job at a time, with a worker that is there already."""
+    """Measure one job at a time, with a worker that is already running."""
     small, large = ((setting.amount(steps), size) for steps, size in (SMALL, LARGE))
     with setting.server() as server, setting.worker(server, processes=1):
         server.create_queue("steps")
@@ -22,7 +22,7 @@ def measure(setting: Setting) -> list[Figure]:
 
 
 def _run(server: Server, steps: int, size: int) -> tuple[float, float]:
-    """Return seconds and bytes that one job took."""
+    """Run one job; return its seconds and the bytes it sent."""
     with server.client() as client:
         seconds, sent = client.enqueue(ManySteps(steps=steps, size=size)).result(timeout=PATIENCE_SECONDS)
         return seconds, sent

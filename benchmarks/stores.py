@@ -1,4 +1,4 @@
-"""The kinds of stores that can be measured, each beside a bare loop of its driver."""
+"""The kinds of stores that can be measured, each with a bare store of its driver."""
 
 from __future__ import annotations
 
@@ -13,56 +13,56 @@ from benchmarks.finished import Finished
 
 
 class Bare(Protocol):
-    """The yardstick: the same work with nothing around the driver."""
+    """The baseline: the same work with nothing around the driver."""
 
     def insert(self, bodies: Sequence[bytes], *, delay_ms: int = 0) -> None:
-        """Store jobs in one step."""
+        """Store jobs in one transaction or pipeline."""
 
     def drain(self, batch_size: int, *, most: int) -> int:
         """Claim and acknowledge batch after batch, up to ``most`` jobs; return how many."""
 
 
 class Stores(Protocol):
-    """One kind of store; a server's store, and a bare one, has a name and a folder of its own."""
+    """One kind of store; each store, bare ones included, has its own folder."""
 
     driver: str
-    """What the bare loop runs on."""
+    """Driver of the bare store."""
 
     is_shared: bool
     """Whether several servers may use one store."""
 
     databases: Sequence[Database]
-    """The servers of all stores that were made so far, in the order of shards; none where there are no servers."""
+    """Database servers of all stores created so far, in the order of shards; empty for kinds without servers."""
 
     def settings(self, folder: Path, *, shards: int = 1, is_safe: bool = False) -> list[str]:
-        """Make a store; return what its server has to be set to.
+        """Create a store; return the settings of its PinLater server.
 
         Args:
-            folder: where it goes.
-            shards: of a store that can have several.
-            is_safe: what is confirmed shall be on disk, whatever that costs.
+            folder: folder of the store.
+            shards: number of shards, if the kind can have several.
+            is_safe: whether everything is synced to disk before it is confirmed, whatever that costs.
         """
 
     def finished(self, folder: Path, since_ms: int) -> Finished:
-        """Look into a store: which jobs have succeeded since."""
+        """Return which jobs of a store have succeeded since a moment."""
 
     def statements(self, folder: Path) -> int | None:
-        """Return how many statements the server of a store has executed; None where there is none."""
+        """Return how many statements the server of a store has executed; None if there is no server."""
 
     def work(self, folder: Path) -> dict[str, int]:
-        """Return what the server of a store has done so far: statements, and how much these read."""
+        """Return what the server of a store has done so far: statements, and rows read or time spent."""
 
     def multiply(self, folder: Path, first: int, jobs: int) -> int:
-        """Copy the first jobs of a store, which are all that it has, until there are so many; return their number.
+        """Copy the ``first`` jobs, which are all that the store has, until there are ``jobs``; return the final number.
 
-        Where jobs cannot be copied by statements, it is left at the first ones.
+        If statements cannot copy jobs, only the first ones remain.
         """
 
     def bare(self, folder: Path) -> AbstractContextManager[Bare]:
-        """Make a bare store."""
+        """Create a bare store."""
 
     def close(self) -> None:
-        """Let go of all of them."""
+        """Stop all servers."""
 
 
 KINDS = {"sqlite": "SqliteStores", "mysql": "MysqlStores", "redis": "RedisStores"}
@@ -70,7 +70,7 @@ KINDS = {"sqlite": "SqliteStores", "mysql": "MysqlStores", "redis": "RedisStores
 
 
 def make_stores(kind: str) -> Stores:
-    """Make what makes stores of a kind; the drivers of others are not imported, which takes its time."""
+    """Return the creator of stores of a kind; the drivers of other kinds are not imported, since that takes time."""
     module = importlib.import_module(f"benchmarks.{kind}_store")
     stores: Stores = getattr(module, KINDS[kind])()
     return stores

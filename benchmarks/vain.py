@@ -1,4 +1,4 @@
-"""Dequeues that ask the store and find nothing, while jobs come one by one to a fleet where many wait."""
+"""Dequeues that query the store and find nothing, while jobs come one by one to a fleet where many dequeues wait."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from pinlater.protocol.messages import PinLaterJobAckInfo
 SERVERS = (4, 8)
 SHARDS = 4
 WAITING = 40
-"""At all servers together."""
+"""Number of waiting dequeues at all servers together."""
 JOBS = 500
 PAUSE_SECONDS = 0.02
 DELAY_MS = 1000
 SETTLE_SECONDS = 5.0
-"""Until each server has found the queue empty, and the others are known to it."""
+"""How long until each server has found the queue empty, and knows the other servers."""
 
 _PATIENCE_SECONDS = 30.0
 _WAIT_MS = 300_000
@@ -50,7 +50,7 @@ _CASES = (
 
 
 def measure(setting: Setting) -> list[Figure]:
-    """Measure the share of dequeues that find nothing, the statements of a job, and how late its dequeue has it."""
+    """Measure the share of dequeues that find nothing, the statements per job, and how late a dequeue gets it."""
     if not setting.stores.is_shared:
         return []
     return [figure for servers in SERVERS for case in _CASES for figure in _measure_case(setting, servers, case)]
@@ -96,7 +96,7 @@ def _enqueue(client: Client, delay_ms: int) -> float:
 
 
 def _consume(server: Server, got: list[float]) -> None:
-    """Take one job after the other, until the server has gone; record when each came, in epoch seconds."""
+    """Claim one job after the other, until the server is gone; record when each came, in epoch seconds."""
     acks: Sequence[PinLaterJobAckInfo] = ()
     try:
         with server.connection() as connection:
@@ -109,7 +109,7 @@ def _consume(server: Server, got: list[float]) -> None:
 
 
 def _claims(servers: Sequence[Server]) -> float:
-    """Return how often servers have asked the store for jobs."""
+    """Return how often the servers have queried the store for jobs."""
     total = 0.0
     for server in servers:
         with urllib.request.urlopen(f"http://127.0.0.1:{server.admin_port}/metrics") as answer:

@@ -1,8 +1,8 @@
-"""People who look at the dashboard: each has a page open, which refreshes itself as it does in a browser.
+"""Viewers of the dashboard: each has a page open, which refreshes itself as it does in a browser.
 
-A program of its own, so that what is measured meanwhile does not wait for it: ``KIND PORT COUNT PATH...``. KIND is
-``apart`` for people whose browsers run on other machines, and ``sharing`` for those whose browsers run on this one. It
-writes how many pages it has read, again and again.
+It is a separate program, so that it does not delay what is measured meanwhile: ``KIND PORT COUNT PATH...``. KIND is
+``apart`` for viewers whose browsers run on other machines, and ``sharing`` for those whose browsers run on this one.
+It regularly prints how many pages it has read.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ import time
 
 ANSWER_SECONDS = 30.0
 TURN_SECONDS = 3.0
-"""A page that does not refresh itself is read again after this: somebody turns pages."""
+"""A page that does not refresh itself is read again after this time, as if the viewer turned pages."""
 
 TOLD_SECONDS = 0.5
 _read: list[str] = []
-"""The pages that were read."""
+"""Paths of the pages read so far."""
 
 _REFRESHED = re.compile(rb'hx-trigger="every (\d+)s"')
 
 
 class PageFailed(Exception):
-    """There was something else than a page."""
+    """The answer was not a page."""
 
 
 class Browser:
     """Reads pages over one connection.
 
     Args:
-        port: of the dashboard.
+        port: port of the dashboard.
     """
 
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_SECONDS)
 
     def read(self, path: str, *, is_refresh: bool = False) -> bytes:
-        """Return a page, or what takes its place when it refreshes itself.
+        """Return a page, or the part that replaces it when it refreshes itself.
 
         Raises:
-            PageFailed: it is none.
+            PageFailed: the answer is not a page.
         """
         try:
             self._connection.request("GET", path, headers={"HX-Request": "true"} if is_refresh else {})
@@ -57,18 +57,18 @@ class Browser:
         return body
 
     def time_ms(self, path: str) -> float:
-        """Return how long a page takes."""
+        """Return how many milliseconds a page takes."""
         started = time.perf_counter()
         self.read(path)
         return (time.perf_counter() - started) * 1000
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._connection.close()
 
 
 def main() -> None:
-    """Look on until told to end; with status 1 and a line if there is an error to see."""
+    """View the pages until terminated; if a page fails, exit with status 1 and a message."""
     kind, port, count, *paths = sys.argv[1:]
     if kind == "apart":
         _stand_back()
@@ -86,10 +86,10 @@ def main() -> None:
 
 
 def _stand_back() -> None:
-    """Take no processor that somebody else wants.
+    """Use only processor time that nobody else wants.
 
-    What is measured may run with the priority of real time, which keeps others off the processors as well; then the
-    usual one is low enough.
+    What is measured may run with real-time priority, which also takes precedence over the others; then the usual
+    priority is low enough.
     """
     is_usual = os.sched_getscheduler(0) == os.SCHED_OTHER
     os.sched_setscheduler(0, os.SCHED_IDLE if is_usual else os.SCHED_OTHER, os.sched_param(0))

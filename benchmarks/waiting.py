@@ -14,7 +14,7 @@ from pinlater.model.messages import MessageWait
 QUEUE = "waiting"
 _AT_ONCE = 1000
 _FIRST = 1000
-"""Jobs that wait by calls where the others can be copies of theirs."""
+"""Maximum number of jobs that are made to wait by calls; the others are copied if the store can do that."""
 
 _FAR_MS = 32_503_680_000_000
 _WAITS = (MessageWait("event/approval", 1),)
@@ -36,13 +36,13 @@ def _let_wait(client: Client, jobs: int) -> None:
 
 
 class FilledStore:
-    """Jobs that wait. The first ones were given back by a worker; the others are copies, if the store can make them.
+    """Jobs that wait for events. The first ones are made by calls; the others are copies, if the store can make them.
 
-    A file is filled once, and copied for each server: to fill one takes longer than most measurements.
+    A file is filled once and copied for each server, since filling takes longer than most measurements.
 
     Args:
-        folder: where it is kept.
-        jobs: that wait in it.
+        folder: folder of the filled file.
+        jobs: number of waiting jobs.
     """
 
     def __init__(self, folder: Path, jobs: int) -> None:
@@ -60,7 +60,7 @@ class FilledStore:
         shutil.copy(self._folder / _OF_A_FILE, folder / _OF_A_FILE)
 
     def fill(self, server: Server, folder: Path, stores: Stores) -> None:
-        """Let the jobs wait at a server, whose store is in a folder."""
+        """Make the jobs wait at a server whose store is in a folder."""
         first = min(self._jobs, _FIRST)
         self._let_wait(server, first)
         self._let_wait(server, self._jobs - stores.multiply(folder, first, self._jobs))

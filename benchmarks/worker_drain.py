@@ -1,4 +1,4 @@
-"""A full queue is worked off: by a real worker, and by the leanest consumer there can be."""
+"""Drain of a full queue, by a real worker and by the leanest possible consumer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROCESSES = 2
 PATIENCE_SECONDS = 120.0
 
 _APART_SECONDS = 0.5
-"""What ended before is told apart by its time, which a shared store takes from a clock that may be a little ahead."""
+"""Jobs that ended before are told apart by their time, from the store's clock, which may be a little ahead."""
 
 
 def measure(setting: Setting) -> list[Figure]:
@@ -63,10 +63,10 @@ def _with_worker(setting: Setting, server: Server, jobs: int) -> float:
 
 
 def _rate(setting: Setting, started_ms: int, jobs: int) -> float:
-    """Return the rate between the first ack and the last, which the store has kept.
+    """Return the rate between the first and the last ack, whose times the store has recorded.
 
-    So the start of the worker's processes does not count, and nobody has to ask while they work. A worker begins
-    with one job, so that its first ack is next to its first dequeue.
+    So the start of the worker's processes does not count, and nobody has to poll while they work. A worker begins with
+    one job, so that its first ack closely follows its first dequeue.
     """
     first_ms, last_ms, count = setting.finished(started_ms)
     _expect(count, jobs)

@@ -1,1 +1,1 @@
-"""Proof under fire: servers, workers and stores die, freeze and lose each other, and a checker reads what was seen."""
+"""Fault injection: servers, workers and stores die, freeze and lose each other, and a checker examines the journals."""

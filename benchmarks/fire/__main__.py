@@ -1,4 +1,4 @@
-"""Sets fleets on fire and says what broke."""
+"""Injects faults into fleets, and reports what broke."""
 
 from __future__ import annotations
 
@@ -46,13 +46,14 @@ def main(  # noqa: PLR0917 - click calls it
     keep: bool,
     as_json: bool,
 ) -> None:
-    """Prove what holds under fire.
+    """Check which guarantees hold under faults.
 
     Several servers share a store of several shards. Producers, plain consumers and workers use eight queues: without
     keys, first in first out, in order by key, with a limit by key, with a rate. Meanwhile servers are killed, frozen
     for longer than the leases, cut off from the store, added and removed; workers are killed and frozen; the store is
-    killed. All that anybody sees is written down, and checked in the end: no job lost, done twice or held by two, no
-    order broken, no limit passed, no attempt spent on what was never delivered. Exits with 1 if one was.
+    killed and frozen. All that clients see is written to journals, and checked at the end: no job lost, done twice or
+    held by two, no order broken, no limit exceeded, no attempt spent on a job that was never delivered. Exits with 1 if
+    any of that happened.
     """
     raise_open_files()
     is_broken = False

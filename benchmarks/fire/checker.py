@@ -1,4 +1,4 @@
-"""What must not have been, in sentences: jobs lost or done twice, two holders of one claim, broken order and limits."""
+"""Checks for violations, as sentences: jobs lost or done twice, two holders of one job, broken order and limits."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from benchmarks.fire.queues import QUEUES, JobName, QueueRules
 from pinlater import JobState
 
 CONSUMER_LEASE = 3.0
-"""Seconds; plain consumers do not renew their claims."""
+"""Lease of plain consumers in seconds; they do not renew their claims."""
 
 FAULTS_OF_WORKERS = frozenset({"kill_worker", "freeze_worker"})
 
 STORE_AWAY = frozenset({"kill_store", "freeze_store"})
 
 BURST_SECONDS = 1.0
-"""A queue with a rate saves up tokens for so long, as documented."""
+"""For how long a queue with a rate accumulates tokens, as documented."""
 
 SPARE_SECONDS = 0.1
-"""Processes keep tokens of a fiftieth of a second each."""
+"""Allowance in seconds, because each process keeps tokens for a fiftieth of a second."""
 
 
 class Violation(NamedTuple):
-    """Something that must not have been.
+    """A broken guarantee.
 
     Attributes:
         kind: what was broken.
@@ -40,7 +40,7 @@ class Violation(NamedTuple):
 
 
 def violations(evidence: Evidence, queues: Mapping[str, QueueRules] = QUEUES) -> list[Violation]:
-    """Return everything that must not have been."""
+    """Return all violations."""
     return [Violation(kind, text) for kind, check in _CHECKS.items() for text in check(evidence, queues)]
 
 
@@ -57,7 +57,7 @@ def _lost(evidence: Evidence, _queues: Mapping[str, QueueRules]) -> Iterator[str
 
 
 def _stored_twice(evidence: Evidence, _queues: Mapping[str, QueueRules]) -> Iterator[str]:
-    """A call that is sent again has its idempotency key; only if the shard that has it is away, it is stored twice."""
+    """Find jobs stored twice: a repeated call has its idempotency key, so that needs the key's shard to be down."""
     if any(trouble.kind in {*STORE_AWAY, "cut_server"} for trouble in evidence.disturbances):
         return
     by_name = defaultdict(set)
@@ -89,7 +89,7 @@ def _done_again(evidence: Evidence, _queues: Mapping[str, QueueRules]) -> Iterat
 
 
 def _out_of_order(evidence: Evidence, queues: Mapping[str, QueueRules]) -> Iterator[str]:
-    """No job begins before all those have been done that were stored before its enqueue was sent."""
+    """Find jobs of an ordered key that began before all jobs that were enqueued earlier had been done."""
     for (queue, key), holdings in _by_key(evidence).items():
         if not queues[queue].is_ordered:
             continue
@@ -123,9 +123,9 @@ def _over_limit(evidence: Evidence, queues: Mapping[str, QueueRules]) -> Iterato
 
 
 def _over_rate(evidence: Evidence, queues: Mapping[str, QueueRules]) -> Iterator[str]:
-    """Count what was certainly claimed within a window: asked for and received in it.
+    """Find rates exceeded, counting the jobs certainly claimed within a window: asked for and received in it.
 
-    A bucket that nobody could use during an outage is full when the next one makes it the only one.
+    A bucket that nobody could use during an outage is full when the next outage makes it the only one.
     """
     outages = [trouble for trouble in evidence.disturbances if trouble.kind in {*STORE_AWAY, "cut_server"}]
     for rules in queues.values():
@@ -146,7 +146,7 @@ def _over_rate(evidence: Evidence, queues: Mapping[str, QueueRules]) -> Iterator
 
 
 def undelivered(evidence: Evidence) -> dict[str, int]:
-    """Return the jobs that lost more attempts than they were delivered without success, and how many more."""
+    """Return the jobs that spent more attempts than they had deliveries without success, and how many more."""
     holdings = evidence.holdings_by_job()
     found = {}
     for job, ending in evidence.endings.items():
@@ -157,15 +157,16 @@ def undelivered(evidence: Evidence) -> dict[str, int]:
 
 
 def _spent_for_nothing(evidence: Evidence, queues: Mapping[str, QueueRules]) -> Iterator[str]:
-    """Leave out what nobody can know: see ``Evidence``. A worker that is killed or frozen takes what it fetched along.
+    """Find attempts spent on jobs that were never delivered, except those that may be lost unseen: see ``Evidence``.
 
-    A plain consumer whose answer is lost cannot give its claims back; a worker can, since each dequeue has a source.
+    A worker that is killed or frozen takes the jobs it has fetched with it. A plain consumer whose answer is lost
+    cannot give its claims back; a worker can, since each of its dequeues has its own source.
     """
     names = {job: stored.name for job, stored in evidence.stored.items()}
     names |= {one.job: one.name for one in evidence.holdings}
     silent = [trouble for trouble in evidence.disturbances if trouble.kind in {"freeze_store", "cut_server"}]
     if any(trouble.seconds > CONSUMER_LEASE for trouble in silent):
-        return  # nobody could renew, end or give back what was claimed just before
+        return  # nobody could renew, end or give back jobs claimed just before
     are_workers_safe = not any(trouble.kind in FAULTS_OF_WORKERS for trouble in evidence.disturbances)
     spent: dict[str, list[str]] = defaultdict(list)
     for job, count in undelivered(evidence).items():
@@ -201,9 +202,9 @@ _CHECKS: dict[str, Callable[[Evidence, Mapping[str, QueueRules]], Iterator[str]]
 
 
 def longest_wait(evidence: Evidence) -> tuple[float, JobName | None]:
-    """Return how long a job without a key waited until it was handed out, at most, and which one.
+    """Return the longest wait of a job without a key until it was handed out, and which job that was.
 
-    Such a job waits for nobody but servers and workers. While the store was away, no time counts.
+    Such a job waits only for servers and workers. Time while the store was down does not count.
     """
     first: dict[str, float] = {}
     for holding in evidence.holdings:
@@ -223,9 +224,9 @@ def longest_wait(evidence: Evidence) -> tuple[float, JobName | None]:
 
 
 def latest_return(evidence: Evidence) -> float:
-    """Return how long after the end of its lease a job of a dead consumer was handed out again, at most, in seconds.
+    """Return the longest time, in seconds, from the end of a dead consumer's lease until its job was handed out again.
 
-    Jobs with keys and those of queues with a rate do not count: they wait for others.
+    Jobs with keys and those of queues with a rate do not count, since they wait for others.
     """
     latest = 0.0
     away = [trouble for trouble in evidence.disturbances if trouble.kind in STORE_AWAY]

@@ -1,4 +1,4 @@
-"""A way between a server and a database that can be cut: all connections are reset, or they fall silent."""
+"""Proxies between a server and a database that can cut connections: reset them, or let nothing through."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Self
 
 
 class CuttableWays:
-    """Ways of one kind for a server, on an event loop in a thread of their own. Use as a context manager."""
+    """Cuttable proxies, on an event loop in a separate thread. Use as a context manager."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -36,7 +36,7 @@ class CuttableWays:
         return asyncio.run_coroutine_threadsafe(awaitable, self._loop).result()
 
     def add(self, port: int) -> CuttableWay:
-        """Return a new way to a port of this machine."""
+        """Return a new proxy to a port of this machine."""
         way = CuttableWay(port, self._do)
         listener = self._in_loop(self._loop.create_server(lambda: _NearEnd(way), "127.0.0.1", 0))
         self._listeners.append(listener)
@@ -51,14 +51,14 @@ class CuttableWays:
 
 
 class CuttableWay:
-    """One way.
+    """A proxy to one port.
 
     Args:
         target: port of the database.
-        do: carries out something in the loop.
+        do: runs a function in the loop.
 
     Attributes:
-        port: connect to it.
+        port: port to connect to.
     """
 
     def __init__(self, target: int, do: Callable[[Callable[[], None]], None]) -> None:
@@ -70,7 +70,7 @@ class CuttableWay:
         self._do = do
 
     def reset(self) -> None:
-        """Cut all connections, and each that is made from now on."""
+        """Reset all connections, and every new one."""
 
         def cut() -> None:
             self.is_refusing = True
@@ -80,7 +80,7 @@ class CuttableWay:
         self._do(cut)
 
     def silence(self) -> None:
-        """Let nothing pass any more, both ways; all connections stay open."""
+        """Pass on nothing in either direction; all connections stay open."""
 
         def cut() -> None:
             self.is_silent = True
@@ -90,7 +90,7 @@ class CuttableWay:
         self._do(cut)
 
     def heal(self) -> None:
-        """Let everything pass again, what was sent meanwhile included."""
+        """Pass everything on again, including what was sent meanwhile."""
 
         def heal() -> None:
             self.is_silent = self.is_refusing = False
@@ -101,7 +101,7 @@ class CuttableWay:
 
 
 class _End(asyncio.Protocol):
-    """One end of a connection through a way; passes on to the other end."""
+    """One end of a connection through a proxy; passes data on to the other end."""
 
     def __init__(self, way: CuttableWay) -> None:
         self._way = way
@@ -144,7 +144,7 @@ class _End(asyncio.Protocol):
 
 
 class _NearEnd(_End):
-    """The end of the server: it was made first, and makes the other one."""
+    """The end towards the server, which is made first and makes the other one."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)

@@ -1,4 +1,4 @@
-"""What was seen of each job: when it was stored, who held it and how long he could count on it, how it ended."""
+"""What was seen of each job: when it was stored, who held it and until when for certain, how it ended."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pinlater import JobState
 
 
 class Disturbance(NamedTuple):
-    """That something was killed, frozen or cut off.
+    """A time in which something was killed, frozen or cut off.
 
     Attributes:
-        kind: what was done.
-        begins: monotonic seconds.
-        ends: when it was undone.
+        kind: the fault.
+        begins: when it was injected, in monotonic seconds.
+        ends: when it was undone, in monotonic seconds.
     """
 
     kind: str
@@ -27,7 +27,7 @@ class Disturbance(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """How long it lasted."""
+        """Duration in seconds."""
         return self.ends - self.begins
 
 
@@ -40,18 +40,18 @@ class StoredJob(NamedTuple):
 
 
 class Holding(NamedTuple):
-    """That somebody held a job under a claim; times in monotonic seconds.
+    """A time in which a holder held a job under a claim; times in monotonic seconds.
 
     Attributes:
-        job: its descriptor.
-        name: which job it is.
-        holder: who.
-        asked: before this moment it was not claimed.
-        begins: when he had it.
-        ends: when he let go; infinity: he never did.
-        until: he could count on it up to then, whatever happened.
-        is_success: whether it was done.
-        acked: when the ack was answered, if it was answered while he could count on the job.
+        job: descriptor of the job.
+        name: name of the job.
+        holder: who held it.
+        asked: when the holder asked for jobs; it was not claimed before.
+        begins: when the holder received it.
+        ends: when the holder let go of it; infinity if never.
+        until: until when the claim certainly held, whatever happened.
+        is_success: whether the job was done.
+        acked: when the ack was answered, if that was while the claim certainly held.
     """
 
     job: str
@@ -66,17 +66,17 @@ class Holding(NamedTuple):
 
     @property
     def is_of_dead(self) -> bool:
-        """Whether its holder never let go."""
+        """Whether the holder never let go of the job."""
         return self.ends == math.inf
 
     @property
     def sure_end(self) -> float:
-        """Up to when nobody else may hold it."""
+        """Until when nobody else may hold the job."""
         return min(self.ends, self.until)
 
 
 class Ending(NamedTuple):
-    """What the server says of a job in the end."""
+    """What the server says about a job at the end."""
 
     state: JobState
     attempts_spent: int
@@ -84,16 +84,16 @@ class Ending(NamedTuple):
 
 @dataclass(slots=True)
 class Evidence:
-    """All that was seen.
+    """Everything that was seen.
 
     Attributes:
-        stored: by descriptor.
-        holdings: in the order in which they begin.
-        endings: by descriptor; a job that is not there has none.
-        disturbances: what was done to the fleet.
-        unnoted: by queue, how many jobs consumers may have been handed that were killed before they noted it.
-        unanswered: by queue, how many jobs may have been claimed for dequeues whose server died, or stood still, before
-            it answered: whoever does not know of his claim can neither use it nor give it back.
+        stored: stored jobs by descriptor.
+        holdings: all holdings, in the order in which they begin.
+        endings: endings by descriptor; none for a job that does not exist.
+        disturbances: the faults injected.
+        unnoted: queue -> number of jobs that consumers may have been handed before they were killed without noting it.
+        unanswered: queue -> number of jobs that may have been claimed for dequeues whose server died or froze before
+            it answered: a consumer that does not know of its claim can neither use it nor give it back.
     """
 
     stored: dict[str, StoredJob] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class Evidence:
     unanswered: Counter[str] = field(default_factory=Counter)
 
     def holdings_by_job(self) -> dict[str, list[Holding]]:
-        """Return those of each job, in the order in which they begin."""
+        """Return the holdings of each job, in the order in which they begin."""
         found = defaultdict(list)
         for holding in self.holdings:
             found[holding.job].append(holding)
@@ -117,12 +117,12 @@ _Place = tuple[str, str]
 def read_evidence(
     events: Iterable[Mapping[str, Any]], disturbances: Sequence[Disturbance], worker_lease_seconds: float
 ) -> Evidence:
-    """Put together what the journals say.
+    """Combine the journals into evidence.
 
     Args:
-        events: those of one writer in their order.
-        disturbances: what was done to the fleet.
-        worker_lease_seconds: of ``pinlater-worker``, which renews its claims.
+        events: all events; those of one writer in order.
+        disturbances: the faults injected.
+        worker_lease_seconds: lease of ``pinlater-worker``, which renews its claims.
     """
     reader = _Reader(Evidence(disturbances=list(disturbances)), worker_lease_seconds)
     for event in events:
@@ -131,11 +131,11 @@ def read_evidence(
 
 
 class _Reader:
-    """Puts together what the journals say, event by event.
+    """Combines the journals into evidence, event by event.
 
     Args:
-        evidence: to complete.
-        lease_seconds: of the claims of workers.
+        evidence: the evidence to complete.
+        lease_seconds: lease of the workers.
     """
 
     def __init__(self, evidence: Evidence, lease_seconds: float) -> None:
@@ -146,7 +146,7 @@ class _Reader:
         self._holdings: dict[_Place, Holding] = {}  # by job and claim, or run
 
     def add(self, event: Mapping[str, Any]) -> None:
-        """Add the next event of its writer."""
+        """Add an event, the next one of its writer."""
         match event["event"]:
             case "enqueue" | "stored":
                 self._add_of_producer(event)
@@ -158,7 +158,7 @@ class _Reader:
     def finished(self) -> Evidence:
         """Return the evidence, once all events are added."""
         evidence = self._evidence
-        for ask in self._asks.values():  # their consumers were killed: nobody knows what they were handed
+        for ask in self._asks.values():  # their consumers were killed, so nobody knows what they were handed
             evidence.unnoted.update(dict.fromkeys(ask["queues"], ask["limit"]))
         evidence.holdings = sorted(self._holdings.values(), key=lambda one: one.begins)
         return evidence
@@ -207,9 +207,9 @@ class _Reader:
 
 
 def _sure_until(begins: float, disturbances: Sequence[Disturbance], lease_seconds: float) -> float:
-    """Return up to when a job is certainly held that a worker has begun to run, whose keeper renews its claim.
+    """Return until when a worker whose keeper renews its claims certainly holds a job that it began to run.
 
-    A claim is renewed three times in its lease. So when the trouble begins, a third of it is certainly left.
+    A claim is renewed three times per lease. So when a disturbance begins, at least a third of the lease is left.
     """
     for trouble in sorted(disturbances, key=lambda one: one.begins):
         if trouble.ends + lease_seconds < begins:

@@ -1,4 +1,4 @@
-"""What is done to a fleet under load: each fault begins, lasts for a while, and is undone."""
+"""Faults for a fleet under load: each begins, lasts for a while, and is undone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from benchmarks.fire.fleet import FleetOnFire
 
 Fault = Callable[[FleetOnFire, random.Random, float], None]
-"""Takes a fleet, chance, and how many seconds it may last; returns when it is undone."""
+"""Function of a fleet, a random generator and the maximum seconds of the fault; returns when it is undone."""
 
 _LEAST_SECONDS = 0.2
 
@@ -23,7 +23,7 @@ def kill_server(fleet: FleetOnFire, chance: random.Random, _most_seconds: float)
 
 
 def freeze_server(fleet: FleetOnFire, chance: random.Random, most_seconds: float) -> None:
-    """Let a server stand still for longer than the leases."""
+    """Freeze a server, mostly for longer than the leases."""
     server = chance.choice(fleet.servers)
     server.freeze()
     time.sleep(chance.uniform(5.0, 15.0) if most_seconds >= 15.0 else most_seconds)
@@ -31,7 +31,7 @@ def freeze_server(fleet: FleetOnFire, chance: random.Random, most_seconds: float
 
 
 def cut_server(fleet: FleetOnFire, chance: random.Random, most_seconds: float) -> None:
-    """Cut a server off from all shards, or from one of them; connections break, or fall silent."""
+    """Cut a server off from all shards, or from one of them; connections are reset, or fall silent."""
     server = chance.choice(fleet.servers)
     ways = chance.choice([server.ways, [chance.choice(server.ways)]])
     is_silent = chance.random() < 0.6
@@ -43,7 +43,7 @@ def cut_server(fleet: FleetOnFire, chance: random.Random, most_seconds: float) -
 
 
 def resize(fleet: FleetOnFire, chance: random.Random, _most_seconds: float) -> None:
-    """Add a server, then stop the oldest one; either in order, or it dies."""
+    """Add a server, then stop or kill the oldest one."""
     fleet.add_server()
     time.sleep(chance.uniform(_LEAST_SECONDS, 1.0))
     gone = fleet.remove_server()
@@ -51,7 +51,7 @@ def resize(fleet: FleetOnFire, chance: random.Random, _most_seconds: float) -> N
 
 
 def kill_worker(fleet: FleetOnFire, chance: random.Random, _most_seconds: float) -> None:
-    """Kill a process of a worker, a whole worker, or a process of consumers; another one takes its place."""
+    """Kill a process of a worker, a whole worker, or a process of consumers; a new one replaces it."""
     match chance.choice(["process", "worker", "consumers"]):
         case "process":
             chance.choice(fleet.workers).kill_a_child(chance.random())
@@ -64,7 +64,7 @@ def kill_worker(fleet: FleetOnFire, chance: random.Random, _most_seconds: float)
 
 
 def freeze_worker(fleet: FleetOnFire, chance: random.Random, most_seconds: float) -> None:
-    """Let a worker or a process of consumers stand still for longer than its claims last."""
+    """Freeze a worker or a process of consumers, mostly for longer than its lease."""
     member = chance.choice([*fleet.workers, *fleet.consumers])
     member.freeze()
     time.sleep(chance.uniform(min(4.0, most_seconds), min(9.0, most_seconds)))
@@ -72,7 +72,7 @@ def freeze_worker(fleet: FleetOnFire, chance: random.Random, most_seconds: float
 
 
 def kill_store(fleet: FleetOnFire, chance: random.Random, _most_seconds: float) -> None:
-    """Kill a server of the store, and start it on what it left."""
+    """Kill a database server of the store, and start it again on its data."""
     database = chance.choice(list(fleet.databases))
     database.kill()
     time.sleep(chance.uniform(_LEAST_SECONDS, 2.0))
@@ -80,7 +80,7 @@ def kill_store(fleet: FleetOnFire, chance: random.Random, _most_seconds: float) 
 
 
 def freeze_store(fleet: FleetOnFire, chance: random.Random, most_seconds: float) -> None:
-    """Let a server of the store stand still; what was sent to it is carried out late."""
+    """Freeze a database server of the store; it carries out late what was sent to it."""
     database = chance.choice(list(fleet.databases))
     database.hold()
     time.sleep(chance.uniform(1.0, min(8.0, most_seconds)))
@@ -97,4 +97,4 @@ FAULTS_OF_SERVERS: dict[str, Fault] = {
 }
 FAULTS_OF_MEMBERS: dict[str, Fault] = {"kill_worker": kill_worker, "freeze_worker": freeze_worker}
 FAULTS = FAULTS_OF_SERVERS | FAULTS_OF_MEMBERS
-"""By name; one of the servers and one of the workers may happen at the same time."""
+"""Name -> fault; one of servers and one of workers may happen at the same time."""

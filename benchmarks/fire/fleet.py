@@ -1,4 +1,4 @@
-"""The fleet that burns: shards of a store, servers that each reach them by ways of their own, workers, consumers."""
+"""The fleet under faults: shards of a store, servers that each reach them through separate proxies, and clients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STOP_SECONDS = 30.0
 
 
 def family_of(pid: int) -> list[psutil.Process]:
-    """Return a process and all that it has started."""
+    """Return a process and its descendants."""
     with suppress(psutil.NoSuchProcess):
         first = psutil.Process(pid)
         return [first, *first.children(recursive=True)]
@@ -31,20 +31,20 @@ def family_of(pid: int) -> list[psutil.Process]:
 
 
 def send_to_family(pid: int, number: int) -> None:
-    """Send a signal to a process and all that it has started."""
+    """Send a signal to a process and its descendants."""
     for process in family_of(pid):
         with suppress(psutil.NoSuchProcess):
             process.send_signal(number)
 
 
 class ServerOnFire:
-    """One server, with ways of its own to the shards.
+    """A server that reaches the shards through its own proxies.
 
     Args:
-        name: of its folder.
-        folder: where that is.
-        settings: those of its store; the file of shards is replaced by one with the ways.
-        ways: makes the ways.
+        name: name of its folder.
+        folder: parent of its folder.
+        settings: settings of its store; the file of shards is replaced by one with the proxies.
+        ways: creates the proxies.
     """
 
     def __init__(self, name: str, folder: Path, settings: Sequence[str], ways: CuttableWays) -> None:
@@ -67,7 +67,7 @@ class ServerOnFire:
                 yield setting
 
     def _through(self, config: Any, ways: CuttableWays) -> Any:
-        """Return a configuration whose ports are those of new ways."""
+        """Return a configuration whose ports are those of new proxies."""
         if isinstance(config, list):
             return [self._through(part, ways) for part in config]
         if not isinstance(config, dict):
@@ -79,23 +79,23 @@ class ServerOnFire:
         return changed
 
     def start(self) -> None:
-        """Start it, again on the same port, and wait until it answers."""
+        """Start the server, always on the same port, and wait until it answers."""
         self._server = Server(self._folder, self._settings, ports=self._ports)
         self._server.__enter__()
         self._ports = self._server.address.port, self._server.admin_port
 
     @property
     def address(self) -> str:
-        """Where it serves."""
+        """Address of the server."""
         return str(self._server.address)
 
     def kill(self) -> None:
-        """End it and its processes the hard way."""
+        """Kill it and all its processes."""
         send_to_family(self._server.pid, signal.SIGKILL)
         self._server.wait()
 
     def freeze(self) -> None:
-        """Let it and its processes stand still."""
+        """Freeze it and all its processes."""
         send_to_family(self._server.pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
@@ -103,18 +103,18 @@ class ServerOnFire:
         send_to_family(self._server.pid, signal.SIGCONT)
 
     def stop(self) -> None:
-        """End it in order."""
+        """Stop it gracefully."""
         self.thaw()
         self._server.__exit__()
 
 
 class Member:
-    """A process of ours that works for the fleet or with it, and may be replaced by another one.
+    """A worker or client process of the fleet, which may be replaced by another one.
 
     Args:
-        command: what it is started with.
-        log: where its words go.
-        more_environment: beside that of all programs.
+        command: module and arguments that start it.
+        log: file for its output.
+        more_environment: environment variables besides those of all programs.
     """
 
     def __init__(self, command: Sequence[str], log: Path, more_environment: dict[str, str]) -> None:
@@ -129,7 +129,7 @@ class Member:
             )
 
     def freeze(self) -> None:
-        """Let it and its processes stand still."""
+        """Freeze it and all its processes."""
         send_to_family(self._process.pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
@@ -137,19 +137,19 @@ class Member:
         send_to_family(self._process.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """End it and its processes the hard way."""
+        """Kill it and all its processes."""
         send_to_family(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def kill_a_child(self, chance: float) -> None:
-        """End one of the processes that it has started; it starts another one."""
+        """Kill one of its descendants; it starts a new one."""
         children = family_of(self._process.pid)[1:]
         if children:
             with suppress(psutil.NoSuchProcess):
                 children[int(chance * len(children))].kill()
 
     def stop(self) -> None:
-        """End it in order."""
+        """Stop it gracefully."""
         self.thaw()
         if self._process.poll() is None:
             self._process.terminate()
@@ -160,15 +160,15 @@ class Member:
 
 
 class FleetOnFire:
-    """All of it. Use as a context manager.
+    """The whole fleet. Use as a context manager.
 
     Args:
-        folder: an empty one.
+        folder: an empty folder.
         store: kind of the store.
-        seed: of all that is left to chance.
-        servers: how many.
-        shards: how many.
-        pace: of the producers, as a multiple of the usual.
+        seed: seed of everything random.
+        servers: number of servers.
+        shards: number of shards.
+        pace: rate of the producers, as a multiple of the usual one.
     """
 
     def __init__(self, folder: Path, store: str, seed: int, *, servers: int, shards: int, pace: float) -> None:
@@ -206,7 +206,7 @@ class FleetOnFire:
         self._stack.callback(stores.close)
         home = self._folder / "store"
         home.mkdir()
-        # Each Redis is one shard, and syncs whatever it confirms. Shards of MySQL are databases of one server.
+        # Each Redis is one shard, and syncs everything before it confirms. Shards of MySQL are databases of one server.
         self._settings = stores.settings(home, shards=self._counts["shards"], is_safe=self._store == "redis")
         self.databases = stores.databases
         self._ways = self._stack.enter_context(CuttableWays())
@@ -214,7 +214,7 @@ class FleetOnFire:
             self.add_server()
 
     def add_server(self) -> None:
-        """Start one more server, and let the clients know."""
+        """Start another server, and tell the clients."""
         self.servers.append(ServerOnFire(self._name("server"), self._folder, self._settings, self._ways))
         self._tell_clients()
 
@@ -234,7 +234,7 @@ class FleetOnFire:
         return f"{kind}{self._started}"
 
     def start_producers(self) -> Member:
-        """Start the process of all producers."""
+        """Start the process with all producers."""
         return self._member("produce", ["--pace", str(self._pace)])
 
     def add_consumers(self) -> None:

@@ -1,4 +1,4 @@
-"""The jobs that ``pinlater-worker`` runs in a fire; each writes into the journal when it begins and when it ends."""
+"""The jobs that ``pinlater-worker`` runs under faults; each records in a journal when it begins and when it ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.fire.journal import Journal
 from pinlater import Constant, Job, JobContext
 
 JOURNALS = "PINLATER_FIRE_JOURNALS"
-"""In the environment: the folder of the journals."""
+"""Environment variable with the folder of the journals."""
 
 LEASE_SECONDS = 6.0
 FAILING_SHARE = 0.08
@@ -22,7 +22,7 @@ SHORT_SECONDS = 0.03
 
 
 class OnFireError(Exception):
-    """Ends an attempt that shall fail."""
+    """Ends an attempt that is meant to fail."""
 
 
 class Plain(Job, queue="worker_plain", attempts=1000, backoff=Constant(0)):

@@ -1,4 +1,4 @@
-"""What producers, consumers and jobs see, in files that survive the death of whoever writes them."""
+"""What producers, consumers and jobs see, in files that survive the death of their writers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 
 class Journal:
-    """A file with a line for each event; each is written at once, by one system call.
+    """A file with a line for each event; each is written immediately, by one system call.
 
     Args:
-        folder: of all journals.
-        writer: whose it is; each process has one of its own.
+        folder: folder of all journals.
+        writer: name of the writer; each writer has a separate journal.
     """
 
     def __init__(self, folder: Path, writer: str) -> None:
@@ -23,7 +23,7 @@ class Journal:
         self._file = os.open(folder / f"{writer}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def write(self, event: str, *, at: float | None = None, **fields: Any) -> float:
-        """Add an event; return its moment, in monotonic seconds, which all processes of a machine share."""
+        """Add an event; return its time, in monotonic seconds, which all processes of a machine share."""
         moment = time.monotonic() if at is None else at
         line = json.dumps({"event": event, "at": moment, "writer": self._writer, **fields})
         os.write(self._file, f"{line}\n".encode())
@@ -31,7 +31,7 @@ class Journal:
 
 
 def read_journals(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield all events; those of a writer are in their order."""
+    """Yield all events; those of one writer are in order."""
     for file in sorted(folder.glob("*.jsonl")):
         for line in file.read_text().splitlines():
             yield json.loads(line)

@@ -42,7 +42,7 @@ _OTHER_QUEUES_SHARE = 0.2
 def main(  # noqa: PLR0917 - click calls it
     role: str, name: str, servers: Path, journals: Path, seed: int, pace: float
 ) -> None:
-    """Produce or consume until SIGTERM comes; what is held then is brought to its end."""
+    """Produce or consume until SIGTERM, then finish the jobs that are held."""
     is_over = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: is_over.set())
     crew = _Crew(name, servers, journals, seed, is_over)
@@ -60,7 +60,7 @@ def main(  # noqa: PLR0917 - click calls it
 
 
 class _Crew(NamedTuple):
-    """What all threads of a process have in common."""
+    """What all threads of a process share."""
 
     name: str
     servers: Path
@@ -70,7 +70,7 @@ class _Crew(NamedTuple):
 
 
 class _Member(ABC):
-    """One thread, with a client and a journal of its own."""
+    """One thread, with its own client and journal."""
 
     def __init__(self, crew: _Crew, what: str) -> None:
         name = f"{crew.name}-{what}"
@@ -87,7 +87,7 @@ class _Member(ABC):
         return str(self._calls)
 
     def run(self) -> None:
-        """Work until it is over."""
+        """Work until SIGTERM."""
         with self._client:
             while not self._is_over.is_set():
                 self._work()
@@ -97,8 +97,8 @@ class _Member(ABC):
     def _work(self) -> None:
         """Do the next piece of work."""
 
-    def _finish(self) -> None:  # noqa: B027 - most have nothing left to do
-        """Do what is left."""
+    def _finish(self) -> None:  # noqa: B027 - producers have nothing left to do
+        """Do what is left at the end."""
 
 
 class Producer(_Member):
@@ -132,7 +132,7 @@ class Producer(_Member):
 
 
 class Consumer(_Member):
-    """Takes jobs of a queue, sometimes of others as well; holds each for a moment, and says how it ended."""
+    """Claims jobs of a queue, sometimes of others, too; holds each for a moment, and ends it in various ways."""
 
     def __init__(self, crew: _Crew, rules: QueueRules) -> None:
         super().__init__(crew, rules.name)
@@ -188,7 +188,7 @@ class Consumer(_Member):
         try:
             self._client.checkpoint(queue, [Checkpoint(job.descriptor, job.claim, move_to_pending=True)])
         except PinLaterError:
-            time.sleep(_PAUSE_SECONDS)  # its lease will end
+            time.sleep(_PAUSE_SECONDS)  # its lease will expire
 
     def _send(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> None:
         while True:

@@ -1,4 +1,4 @@
-"""The queues of a fire, each with other rules, and the names of their jobs."""
+"""The queues for fault injection, each with different rules, and the names of their jobs."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pinlater.model.keys import JobKey
 
 
 class QueueRules(NamedTuple):
-    """What holds for the jobs of a queue.
+    """The rules for the jobs of a queue.
 
     Attributes:
-        name: of the queue.
-        keys: that its jobs share; none: they have no key.
-        running_per_key: most jobs of a key that run at once.
-        is_ordered: the jobs of a key run one after the other.
-        jobs_per_second: its rate limit; None: it has none.
-        job_class: its jobs are run by ``pinlater-worker``, as this class; None: by plain consumers.
-        pause_seconds: between two enqueues of a producer, on average; each key has a producer of its own.
+        name: name of the queue.
+        keys: keys that its jobs share; empty if they have none.
+        running_per_key: maximum number of jobs of a key that run at once; None for no limit.
+        is_ordered: whether the jobs of a key run one after the other.
+        jobs_per_second: its rate limit; None if it has none.
+        job_class: class as which ``pinlater-worker`` runs its jobs; None if plain consumers take them.
+        pause_seconds: average pause between two enqueues of a producer; each key has its own producer.
     """
 
     name: str
@@ -39,12 +39,12 @@ class QueueRules(NamedTuple):
 
 
 class JobName(NamedTuple):
-    """Which job of a producer it is; part of its body.
+    """Name of a job, which is part of its body.
 
     Attributes:
-        queue: where it was enqueued.
-        key: its key; empty: none.
-        number: counts the jobs of this key; those of an ordered one run in this order.
+        queue: queue that it was enqueued to.
+        key: its key; empty for none.
+        number: its number among the jobs of the key; jobs of an ordered key run in this order.
     """
 
     queue: str
@@ -53,7 +53,7 @@ class JobName(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read what ``str`` has made."""
+        """Parse the output of ``str``."""
         queue, key, number = text.split("|")
         return cls(queue, key, int(number))
 

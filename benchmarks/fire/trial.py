@@ -1,4 +1,4 @@
-"""One trial: a fleet works, faults happen to it, the rest is done, and what was seen is checked."""
+"""One trial: a fleet works under faults, finishes the rest, and what was seen is checked."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from pinlater.errors import PinLaterError
 from pinlater.model.descriptor import JobDescriptor
 
 DRAIN_SECONDS = 90.0
-"""After the faults, for what is left: a job that was forgotten in the last moment, too."""
+"""Time after the faults for the remaining jobs, including one that was forgotten at the last moment."""
 
 _LOOKUP_SIZE = 500
 _WARM_JOBS = 50
 _FEWEST_FAULTS = 2
-"""Of servers, and of workers."""
+"""Minimum number of faults of servers, and of those of workers."""
 _START_SECONDS = 30.0
 
 
 class Plan(NamedTuple):
-    """What is tried.
+    """What to try.
 
     Attributes:
         store: kind of the store.
-        seed: of all that is left to chance.
-        seconds: for which faults happen; longer, if servers or workers have not had two of them by then.
-        faults: their names.
-        servers: how many.
-        shards: how many.
-        pace: of the producers, as a multiple of the usual.
+        seed: seed of everything random.
+        seconds: for how long faults happen; longer if servers or workers have had fewer than two by then.
+        faults: names of the faults.
+        servers: number of servers.
+        shards: number of shards.
+        pace: rate of the producers, as a multiple of the usual one.
         pause_seconds: longest pause between two faults.
     """
 
@@ -59,10 +59,10 @@ class Plan(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of it.
+    """Result of a trial.
 
     Attributes:
-        violations: what must not have been.
+        violations: the broken guarantees.
         figures: what was measured, by name.
     """
 
@@ -74,7 +74,7 @@ def carry_out(plan: Plan, folder: Path) -> Outcome:
     """Carry out a trial in an empty folder.
 
     Raises:
-        ProgramFailed: something does not start.
+        ProgramFailed: something does not start, or the store does not answer at the end.
     """
     with FleetOnFire(
         folder, plan.store, plan.seed, servers=plan.servers, shards=plan.shards, pace=plan.pace
@@ -83,7 +83,7 @@ def carry_out(plan: Plan, folder: Path) -> Outcome:
             client.create_queue(rules.name)
             if rules.jobs_per_second is not None:
                 client.change_queue(rules.name, jobs_per_second=rules.jobs_per_second)
-        time.sleep(1.0)  # within which all servers heed the rate
+        time.sleep(1.0)  # until all servers apply the rate
         for _ in range(2):
             fleet.add_consumers()
             fleet.add_worker()
@@ -120,7 +120,7 @@ def _await_warmth(fleet: FleetOnFire) -> None:
 
 
 def _set_on_fire(fleet: FleetOnFire, plan: Plan) -> list[Disturbance]:
-    """Let faults happen for the time of the plan; return which, and when."""
+    """Inject faults for the time of the plan; return which, and when."""
     of_servers = {name: fault for name, fault in FAULTS_OF_SERVERS.items() if name in plan.faults}
     of_workers = {name: fault for name, fault in FAULTS_OF_MEMBERS.items() if name in plan.faults}
     groups = [group for group in (of_servers, of_workers) if group]
@@ -147,7 +147,7 @@ def _inject(fleet: FleetOnFire, plan: Plan, faults: Mapping[str, Fault], group: 
 
 
 def _drain(fleet: FleetOnFire, client: Client) -> None:
-    """Wait until all that was stored has succeeded, or the time for that is over: the check says what is left."""
+    """Wait until all stored jobs have succeeded, or time is up; the checks report those that are left."""
     deadline = time.monotonic() + DRAIN_SECONDS
     stored = {job for event in read_journals(fleet.journals) if event["event"] == "stored" for job in event["jobs"]}
     while stored and time.monotonic() < deadline:

@@ -13,15 +13,15 @@ from benchmarks.fleet.waiting import Announcer, News, WaitingModel
 from benchmarks.fleet.worker import BATCH, Worker
 
 LOOK_SECONDS = 1.0
-"""Between two looks of a server at a shard: for what nobody announced."""
+"""Interval at which a server polls a shard for jobs that nobody announced."""
 
 
 class Known(WaitingModel):
     """Every server has a map: queue -> shards that are known to have due jobs of it.
 
-    Announcements name queue and shard; one look at each shard and second tells of all queues. A dequeue asks only
-    shards that are in the map. One that is asked leaves the map, and comes back if it gave all that was wanted, or with
-    the next announcement. So of several dequeues at a server, only one asks for the same jobs.
+    Announcements name queue and shard; a poll of each shard per second covers all queues. A dequeue asks only shards in
+    the map. A shard that is asked leaves the map, and returns if it gave as many jobs as were wanted, or with the next
+    announcement or poll. So of several dequeues at a server, only one asks for the same jobs.
     """
 
     def __init__(self, timeline: Timeline, load: Load, shards: Sequence[Shard], random: Random) -> None:
@@ -59,7 +59,7 @@ class Known(WaitingModel):
         return True
 
     def _learn(self, server: int, queue: int, shard: int) -> bool:
-        """Let a server know of a job; return whether a dequeue waited for it."""
+        """Tell a server about a job; return whether a dequeue was waiting for it."""
         self._known[server].setdefault(queue, {})[shard] = None
         return self.lines[server].wake_first(queue)
 
@@ -71,7 +71,7 @@ class Known(WaitingModel):
                 self._learn(server, queue, shard)
 
     def _look(self, server: int, shard: Shard) -> Steps[None]:
-        """Ask a shard every second which queues have due jobs; the map is then right for this shard."""
+        """Poll a shard every second for the queues with due jobs; the map is then right for this shard."""
         yield self.random.random() * LOOK_SECONDS
         while True:
             yield shard.ask(READ_STATEMENTS)
@@ -85,13 +85,13 @@ class Known(WaitingModel):
 
 
 class Homes(Known):
-    """One server for each queue has the map of it and claims its jobs; the others pass dequeues on to it."""
+    """One server for each queue has its map and claims its jobs; the others pass dequeues on to it."""
 
     def __init__(self, timeline: Timeline, load: Load, shards: Sequence[Shard], random: Random) -> None:
         super().__init__(timeline, load, shards, random)
         busy = [0.0] * load.servers
         self._homes: list[int] = []
-        for share in load.shares():  # the busiest queues first, each to the server that has least to do
+        for share in load.shares():  # the busiest queues first, each on the server with the least to do
             home = busy.index(min(busy))
             busy[home] += share
             self._homes.append(home)

@@ -1,4 +1,4 @@
-"""What a fleet has to do: its size, how its jobs are spread over queues, and which workers serve which queues."""
+"""The load of a fleet: its size, how its jobs are spread over queues, and which workers serve which queues."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from itertools import accumulate
 
 SECONDS_A_DAY = 86_400
 EXPONENT = 1.8
-"""The queue of rank n gets a share of the jobs like n to the power of -1.8: of 500 queues, the first gets half of all
-jobs, the last ten get one job in ten thousand together."""
+"""The share of the queue of rank n is proportional to n to the power of -1.8: of 500 queues, the first gets half of all
+jobs, and the last ten together get one job in ten thousand."""
 
 START_SECONDS = 1.0
-"""Workers begin one after the other within this time, and jobs come when all of them wait."""
+"""Workers start one after the other within this time; jobs come when all of them wait."""
 
 WORKER_LOAD = 0.3
-"""Share of their time in which workers run jobs: waits shall tell of the ways to find jobs, not of missing workers."""
+"""Share of their time in which workers run jobs: low, so that jobs wait to be found, not for lack of workers."""
 
 LONGEST_JOB_SECONDS = 1.0
 
@@ -27,15 +27,15 @@ _WARM_UP_SHARE = 0.4
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A fleet, and its jobs.
+    """A fleet and its jobs.
 
     Attributes:
-        queues: their number; most are nearly idle.
-        jobs_a_day: of all queues together.
-        shards: databases.
-        servers: each takes a like share of the enqueues and of the workers.
-        workers: job processes, each with one dequeue under way.
-        seed: of all that is random.
+        queues: number of queues; most are nearly idle.
+        jobs_a_day: number of jobs of all queues together.
+        shards: number of databases.
+        servers: number of servers; each has an equal share of the enqueues and of the workers.
+        workers: number of job processes, each with one dequeue in flight.
+        seed: seed of everything random.
     """
 
     queues: int = 500
@@ -47,17 +47,17 @@ class Load:
 
     @property
     def jobs_a_second(self) -> float:
-        """Return the rate of all queues together."""
+        """Return the number of jobs per second of all queues together."""
         return self.jobs_a_day / SECONDS_A_DAY
 
     @property
     def job_seconds(self) -> float:
-        """Return how long a job runs."""
+        """Return how many seconds a job runs."""
         return min(WORKER_LOAD * self.workers / self.jobs_a_second, LONGEST_JOB_SECONDS) if self.jobs_a_day else 0.0
 
     @property
     def seconds(self) -> float:
-        """Return the time to simulate: the more happens in a second, the fewer seconds.
+        """Return the seconds to simulate: the more happens in a second, the fewer.
 
         Nothing else is scaled: jobs come at their full rate, to all shards, servers and workers.
         """
@@ -66,7 +66,7 @@ class Load:
 
     @property
     def warm_up_seconds(self) -> float:
-        """Return the time before that, in which all workers ask, all servers look, and polls slow down."""
+        """Return the seconds before that, in which all workers ask for jobs, all servers poll, and polls slow down."""
         least = max(self.seconds * _WARM_UP_SHARE, _SHORTEST_WARM_UP_SECONDS)
         return min(least, _LONGEST_WARM_UP_SECONDS)
 
@@ -79,9 +79,9 @@ class Load:
     def queues_of_workers(self) -> list[list[int]]:
         """Return the queues that each worker serves.
 
-        Queues stand in a row, each as wide as its share of the jobs, and the row is cut into a piece for each worker:
-        a busy queue has many workers, one worker has many idle queues. Each queue also has the next worker, which is
-        connected to another server.
+        Queues form a row, each as wide as its share of the jobs, and the row is cut into equal pieces, one per worker:
+        a busy queue has many workers, and one worker may have many idle queues. Each queue is also served by the next
+        worker, which is connected to another server.
         """
         served: list[dict[int, None]] = [{} for _ in range(self.workers)]
         ends = list(accumulate(self.shares()))

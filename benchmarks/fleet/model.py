@@ -1,4 +1,4 @@
-"""What the models have in common: shards, time, and what is counted."""
+"""What the models have in common: shards, time and counts."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from benchmarks.fleet.worker import Worker
 
 @dataclass(slots=True)
 class Counts:
-    """What has happened so far.
+    """Counts so far.
 
     Attributes:
-        calls: dequeues that workers have sent.
-        asked: attempts of a dequeue for a queue in which a shard was asked; one that waits attempts each time it is
-            woken.
-        found_nothing: of these, the ones that got no job.
-        passed_on: calls that went through two servers.
-        messages: that servers have sent to each other of new jobs.
+        calls: number of dequeues that workers have sent.
+        asked: number of attempts of dequeues that asked a shard for jobs of a queue; a waiting dequeue makes an attempt
+            each time it is woken.
+        found_nothing: number of these attempts that got no job.
+        passed_on: number of calls that went through two servers.
+        messages: number of messages about new jobs between servers.
     """
 
     calls: int = 0
@@ -36,17 +36,17 @@ class Counts:
 
 
 class Model(ABC):
-    """A way in which servers find due jobs on shards.
+    """A way for servers to find due jobs on shards.
 
     Attributes:
-        counts: what has happened.
-        handed_out: jobs by the number of the server that has claimed them.
+        counts: counts of what has happened.
+        handed_out: number of the server -> number of jobs that it has claimed.
 
     Args:
-        timeline: for the time.
-        load: the size of the fleet.
-        shards: of the fleet.
-        random: for what is random in it; the jobs do not depend on it, so they are the same for all models.
+        timeline: the simulated time.
+        load: the fleet.
+        shards: shards of the fleet.
+        random: random numbers of the model; jobs do not depend on them, so they are the same for all models.
     """
 
     def __init__(self, timeline: Timeline, load: Load, shards: Sequence[Shard], random: Random) -> None:
@@ -55,16 +55,16 @@ class Model(ABC):
         self.timeline, self.load, self.shards, self.random = timeline, load, shards, random
 
     def background(self) -> Iterable[Steps[None]]:
-        """Return what goes on in servers besides calls."""
+        """Return what servers do in the background."""
         return ()
 
     @abstractmethod
     def dequeue(self, worker: Worker) -> Steps[list[Job]]:
-        """Claim jobs for a worker: one at least, ``BATCH`` at most."""
+        """Claim at least one and at most ``BATCH`` jobs for a worker."""
 
     @abstractmethod
     def stored(self, server: int, queue: int, shard: int) -> None:
-        """Let a server know that it has just stored a job."""
+        """Tell a server that it has just stored a job."""
 
     def count_attempt(self, server: int, found: Sequence[Job]) -> None:
         """Count an attempt in which a shard was asked."""

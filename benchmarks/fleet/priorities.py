@@ -1,6 +1,6 @@
 """Model "priorities": each dequeue first asks all shards which priorities are due, then claims.
 
-As ``docs/design/sharding.md`` describes it. Servers announce new jobs, and poll for those that nobody announced.
+``docs/design/sharding.md`` describes it. Servers announce new jobs, and poll for those that nobody announced.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ FRESH_SECONDS = 0.05
 """As in ``pinlater/server/backends/sharded/due_priorities.py``."""
 
 SHORTEST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.02, 1.5
-"""``FREQUENT_POLLS`` of ``pinlater/server/backends/store.py``."""
+"""``FREQUENT_POLLS`` of ``pinlater/server/backends/poll_intervals.py``."""
 
 POLL_GROWTH, EARLIEST_SHARE = 1.25, 0.5
 """As in ``pinlater/server/broker/polling.py``."""
 
 KNOWN_EMPTY_SECONDS = 2 * LONGEST_POLL_SECONDS
-"""As in ``pinlater/server/broker/broker.py``."""
+"""Twice the longest poll interval; ``pinlater/server/broker/broker.py`` has a larger minimum."""
 
 
 class Due(NamedTuple):
-    """Which shards had due jobs of a queue, and until when that is believed."""
+    """The shards that had due jobs of a queue, and until when that is assumed to hold."""
 
     until: float
     shards: list[Shard]
 
 
 class Knowledge:
-    """What one server knows of queues, as in ``pinlater/server/broker/parking.py``."""
+    """What one server knows about queues, as in ``pinlater/server/broker/parking.py``."""
 
     def __init__(self) -> None:
         self.arrivals: Counter[int] = Counter()
@@ -48,13 +48,13 @@ class Knowledge:
         self.polls: dict[int, Poll] = {}
 
     def jobs_arrived(self, queue: int) -> None:
-        """A queue may have due jobs."""
+        """Record that a queue may have due jobs."""
         self.arrivals[queue] += 1
         self.empty_until.pop(queue, None)
 
 
 class Poll:
-    """How often one queue is polled, and when next."""
+    """How often one queue is polled, and when it is polled next."""
 
     __slots__ = ("next_at", "pause")
 
@@ -62,7 +62,7 @@ class Poll:
         self.poll_soon(now)
 
     def poll_soon(self, now: float) -> None:
-        """Poll as often as can be: jobs come."""
+        """Poll as often as possible, because jobs come."""
         self.pause, self.next_at = SHORTEST_POLL_SECONDS, now + SHORTEST_POLL_SECONDS
 
     def poll_later(self, now: float) -> None:
@@ -72,7 +72,7 @@ class Poll:
 
 
 class Priorities(WaitingModel):
-    """Servers know that a queue is empty, but not on which shards a queue that is not has its jobs."""
+    """Servers know which queues are empty, but not on which shards the others have their jobs."""
 
     def __init__(self, timeline: Timeline, load: Load, shards: Sequence[Shard], random: Random) -> None:
         super().__init__(timeline, load, shards, random)
@@ -135,12 +135,12 @@ class Priorities(WaitingModel):
             claimed += found
             if len(claimed) >= most:
                 break
-            if shard in due.shards:  # or another dequeue has found out, too
+            if shard in due.shards:  # unless another dequeue has also found that out
                 due.shards.remove(shard)
         return claimed
 
     def _jobs_arrived(self, server: int, queue: int) -> bool:
-        """Let a server know of a job; return whether a dequeue waited for it."""
+        """Tell a server about a job; return whether a dequeue was waiting for it."""
         self._knowledge[server].jobs_arrived(queue)
         return self.lines[server].wake_first(queue)
 
@@ -152,7 +152,7 @@ class Priorities(WaitingModel):
                     self._jobs_arrived(server, queue)
 
     def _poll(self, server: int) -> Steps[None]:
-        """Ask all shards for all queues whose turn it is, with one statement each."""
+        """Poll all shards for all queues whose turn it is, with one statement each."""
         knowledge = self._knowledge[server]
         while True:
             yield SHORTEST_POLL_SECONDS
@@ -169,7 +169,7 @@ class Priorities(WaitingModel):
                     knowledge.empty_until[queue] = self.timeline.now + KNOWN_EMPTY_SECONDS
 
     def _turn(self, server: int) -> list[int]:
-        """Return the queues to poll now, those that are nearly due among them."""
+        """Return the queues to poll now, including those whose poll is nearly due."""
         now, polls, queues = self.timeline.now, self._knowledge[server].polls, list[int]()
         if not any(poll.next_at <= now for poll in polls.values()):
             return queues

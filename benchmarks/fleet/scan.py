@@ -1,4 +1,4 @@
-"""Model "scan": as the original PinLater. Workers poll, and each dequeue walks the shards until it has enough."""
+"""Model "scan", like the original PinLater: workers poll, and each dequeue walks the shards until it has enough."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from benchmarks.fleet.timeline import Steps
 from benchmarks.fleet.worker import BATCH, Worker
 
 POLL_SECONDS = 1.0
-"""A worker that has found nothing in all of its queues begins again so long after it began."""
+"""Interval between the starts of two rounds of a worker that finds nothing in any of its queues."""
 
 PRIORITIES = 3
-"""An empty shard is asked once for each: there is a table for each."""
+"""Number of priorities; a shard is asked once for each, since each has a table."""
 
 
 class Scan(Model):
-    """Dequeues do not wait in a server, so servers need not know of new jobs."""
+    """Dequeues do not wait at a server, so servers need not know about new jobs."""
 
     def dequeue(self, worker: Worker) -> Steps[list[Job]]:
         while True:
@@ -34,7 +34,7 @@ class Scan(Model):
         pass
 
     def _walk(self, queue: int) -> Steps[list[Job]]:
-        """Ask one shard after the other, each one time for each priority, and once more for the claimed jobs."""
+        """Ask one shard after the other, each once for each priority, and once more for the claimed jobs."""
         claimed: list[Job] = []
         for shard in self.random.sample(self.shards, len(self.shards)):
             yield shard.ask(PRIORITIES)

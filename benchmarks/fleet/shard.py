@@ -1,4 +1,4 @@
-"""Shards: what they are asked costs them time, one thing after the other."""
+"""Shards: statements take them processor time, one after the other."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from benchmarks.fleet.costs import CALL_STATEMENTS, JOB_DATABASE_US, STATEMENT_D
 from benchmarks.fleet.timeline import Timeline
 
 READ_STATEMENTS = 1
-"""Which priorities a queue has due jobs of, or which of many queues have due jobs: one query."""
+"""One query: which priorities of a queue have due jobs, or which of many queues do."""
 
 ENQUEUE_STATEMENTS = CALL_STATEMENTS
 EMPTY_CLAIM_STATEMENTS = 5
-"""Begin, what there is, candidates, when the next falls due, commit."""
+"""Begin, what is due, candidates, when the next job falls due, commit."""
 
 CLAIM_STATEMENTS = EMPTY_CLAIM_STATEMENTS + 1
 """One more marks the jobs."""
 
 ACK_STATEMENTS = 1
-"""For all jobs of a batch that are on one shard."""
+"""One for all jobs of a batch that are on the same shard."""
 
 
 class Job(NamedTuple):
-    """One job: its number, its queue, the number of its shard, and when its enqueue was answered."""
+    """A job: its number, its queue, the number of its shard, and when its enqueue was answered."""
 
     number: int
     queue: int
@@ -33,15 +33,15 @@ class Job(NamedTuple):
 
 
 class Shard:
-    """One shard, with one processor and the due jobs of all queues, each queue's in their order.
+    """A shard, with one processor and the due jobs of all queues, those of each queue in order.
 
     Attributes:
-        number: its place among the shards.
-        statements: how many it has been asked to carry out.
-        busy_seconds: processor time that it has been asked for.
+        number: its position among the shards.
+        statements: number of statements requested so far.
+        busy_seconds: processor time requested so far.
 
     Args:
-        timeline: for the time.
+        timeline: the simulated time.
         number: as the attribute.
     """
 
@@ -59,7 +59,7 @@ class Shard:
         return sum(map(len, self._due.values()))
 
     def ask(self, statements: int, *, jobs: int = 0) -> float:
-        """Ask for some statements, which settle so many jobs; return the seconds until they are carried out."""
+        """Request statements that claim or acknowledge ``jobs`` jobs; return the seconds until they are carried out."""
         now = self._timeline.now
         seconds = (statements * STATEMENT_DATABASE_US + jobs * JOB_DATABASE_US) / 1e6
         self.statements += statements
@@ -68,11 +68,11 @@ class Shard:
         return self._free_at - now
 
     def add(self, number: int, queue: int) -> None:
-        """Store a job; it is due now."""
+        """Store a job that is due now."""
         self._due.setdefault(queue, deque()).append(Job(number, queue, self.number, self._timeline.now))
 
     def claim(self, queue: int, most: int) -> list[Job]:
-        """Return the first due jobs of a queue, which nobody else gets any more."""
+        """Remove and return the first due jobs of a queue."""
         due = self._due.get(queue)
         if due is None:
             return []

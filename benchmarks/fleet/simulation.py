@@ -1,4 +1,4 @@
-"""One run: jobs come, workers ask for them, and a model says how servers find them."""
+"""One run: jobs come, workers ask for them, and a model determines how servers find them."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from benchmarks.fleet.worker import Worker
 MODELS: dict[str, type[Model]] = {"scan": Scan, "priorities": Priorities, "known": Known, "homes": Homes}
 
 _PATIENCE_SECONDS = 10.0
-"""After the last enqueue, for the jobs that are still due."""
+"""Simulated time after the last enqueue for the jobs that are still due."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run found.
+    """Result of a run.
 
     Attributes:
         seconds: simulated time that counts.
-        jobs: that were enqueued in it.
-        stored, claimed: jobs in all.
-        claimed_twice: jobs that two dequeues got.
-        statements_a_job: on all shards, for everything: enqueues, claims, acks, and what is asked in vain; None: there
-            were no jobs.
-        found_nothing: share of the attempts of dequeues that reached a shard and got no job.
-        statements_a_second: on each shard.
-        busiest_shard: share of its processor's time; 1.0 and more: it cannot keep up.
-        busiest_server: share of all jobs that are handed out by the server that hands out most.
-        messages_a_second: of new jobs, to all servers together.
-        wait_ms: from the answer to the enqueue until a worker has the job, by percentile.
-        cores: that are kept busy.
+        jobs: number of jobs enqueued in that time.
+        stored, claimed: number of jobs in the whole run.
+        claimed_twice: number of jobs that two dequeues got.
+        statements_a_job: statements on all shards for everything: enqueues, claims, acks, and vain queries; None if
+            there were no jobs.
+        found_nothing: share of the attempts of dequeues that asked a shard and got no job.
+        statements_a_second: average number of statements on each shard.
+        busiest_shard: share of its processor's time that the busiest shard needs; from 1.0 it cannot keep up.
+        busiest_server: share of all jobs that the busiest server hands out.
+        messages_a_second: number of messages about new jobs, to all servers together.
+        wait_ms: percentile -> milliseconds from the answer to the enqueue until a worker has the job.
+        cores: processors kept busy.
     """
 
     seconds: float
@@ -68,7 +68,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """What has been counted up to a moment."""
+    """Counts up to a moment."""
 
     at: float
     statements: int
@@ -104,7 +104,7 @@ class Simulation:
         self._ends = self._begins + load.seconds
 
     def run(self) -> Outcome:
-        """Simulate until all jobs are claimed."""
+        """Simulate until all jobs are claimed, or for ``_PATIENCE_SECONDS`` after the last enqueue."""
         for steps in self._model.background():
             self._timeline.start(steps)
         for number, queues in enumerate(self._load.queues_of_workers()):

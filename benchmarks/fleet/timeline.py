@@ -1,4 +1,4 @@
-"""Simulated time: processes that sleep, in the order in which they wake."""
+"""Simulated time: sleeping processes, in the order in which they wake."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Steps = Generator[float | None, None, T]
 
 
 class Process:
-    """One thing that goes on, beside others.
+    """A simulated process.
 
     Args:
-        timeline: on which it goes on.
+        timeline: timeline that it runs on.
         steps: what it does.
     """
 
@@ -28,7 +28,7 @@ class Process:
         self._is_asleep = False
 
     def step(self) -> None:
-        """Go on until the next sleep, or to the end."""
+        """Run until the next sleep, or to the end."""
         try:
             delay = next(self._steps)
         except StopIteration:
@@ -39,14 +39,14 @@ class Process:
             self._timeline.schedule(self, delay)
 
     def wake(self) -> None:
-        """End a sleep without an end; a process that does not sleep so goes on as before."""
+        """Wake the process if it sleeps until woken; otherwise do nothing."""
         if self._is_asleep:
             self._is_asleep = False
             self._timeline.schedule(self, 0.0)
 
 
 class Timeline:
-    """Processes, and the time that it is for them.
+    """Processes and their simulated time.
 
     Attributes:
         now: seconds since the start.
@@ -64,11 +64,11 @@ class Timeline:
         return process
 
     def schedule(self, process: Process, delay: float) -> None:
-        """Let a process take its next step in ``delay`` seconds; of one moment, in the order of these calls."""
+        """Schedule a process's next step in ``delay`` seconds; steps at the same time run in order of these calls."""
         heapq.heappush(self._due, (self.now + delay, next(self._numbers), process))
 
     def run(self, until: float) -> None:
-        """Let time pass."""
+        """Run all steps up to a time."""
         while self._due and self._due[0][0] <= until:
             self.now, _, process = heapq.heappop(self._due)
             process.step()

@@ -1,4 +1,4 @@
-"""Models in which dequeues wait at servers, and servers tell each other of new jobs."""
+"""Models in which dequeues wait at servers, and servers tell each other about new jobs."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from benchmarks.fleet.timeline import Steps, Timeline
 from benchmarks.fleet.worker import BATCH, Line, Worker
 
 ANNOUNCE_SECONDS = 0.005
-"""Between two messages of a server: ``BATCH_SECONDS`` of ``pinlater/server/peer_processes/notification_batch.py``."""
+"""Time between messages of a server: ``BATCH_SECONDS`` of ``pinlater/server/peer_processes/notification_batch.py``."""
 
 News = tuple[int, int]
 """A queue and a shard that has a new job of it."""
 
 
 class Announcer:
-    """Sends news at once, or together with those of the next few milliseconds.
+    """Sends news immediately, or together with those of the next few milliseconds.
 
     Args:
-        timeline: for the time.
-        hear: is given each message when it arrives.
+        timeline: the simulated time.
+        hear: receives each message when it arrives.
     """
 
     def __init__(self, timeline: Timeline, hear: Callable[[Sequence[News]], None]) -> None:
@@ -69,14 +69,14 @@ class WaitingModel(Model):
 
     @abstractmethod
     def may_have(self, server: int, queue: int) -> bool:
-        """Return whether a server would ask a shard for jobs of a queue."""
+        """Return whether a server would ask a shard for jobs of a queue now."""
 
     @abstractmethod
     def claim(self, server: int, queue: int) -> Steps[list[Job]]:
         """Claim due jobs of a queue."""
 
     def parked(self, server: int, queue: int) -> None:
-        """Let a server know that a dequeue begins to wait; by default it is in the line, and that is all."""
+        """Tell a server that a dequeue begins to wait; by default, do nothing: it is already in the line."""
 
     def dequeue(self, worker: Worker) -> Steps[list[Job]]:
         self.counts.calls += 1
@@ -93,14 +93,14 @@ class WaitingModel(Model):
                 yield from self._wait(worker)
 
     def _pass_on(self, worker: Worker) -> Steps[None]:
-        """Pass a dequeue on to the servers that claim jobs for it, if it is not at the only one already."""
+        """Pass a dequeue on to the servers that claim jobs for it, except for the one where it is."""
         others = {self.place(worker, queue) for queue in worker.queues} - {worker.server}
         if others:
             self.counts.passed_on += len(others)
             yield HOP_SECONDS
 
     def _attempt(self, worker: Worker, server: int, queue: int) -> Steps[list[Job]]:
-        """Claim jobs; let another dequeue go on where this one does not."""
+        """Claim jobs; wake another dequeue for jobs that this one leaves."""
         if worker.woken_for == queue:
             worker.woken_for = None
         claimed = yield from self.claim(server, queue)

@@ -1,11 +1,11 @@
-"""Workers: each asks for jobs, runs them, and asks again."""
+"""Workers, which ask for jobs, run them, and ask again."""
 
 from __future__ import annotations
 
 from benchmarks.fleet.timeline import Process
 
 BATCH = 10
-"""Most jobs of a dequeue."""
+"""Maximum number of jobs of a dequeue."""
 
 
 class Worker:
@@ -13,10 +13,10 @@ class Worker:
 
     Attributes:
         server: the number of the server that it is connected to.
-        queues: that it serves.
-        process: what it does; set as soon as it is started.
+        queues: the queues that it serves.
+        process: its simulated process; set when it is started.
         is_parked: whether its dequeue waits at a server.
-        woken_for: the queue that it was woken for, until it has asked for its jobs.
+        woken_for: the queue that it was woken for, until it has asked for jobs of that queue.
     """
 
     def __init__(self, server: int, queues: list[int]) -> None:
@@ -27,15 +27,15 @@ class Worker:
         self._first = 0
 
     def in_turn(self) -> list[int]:
-        """Return the queues that it serves; the one whose jobs it had last comes last."""
+        """Return the queues that it serves; the queue that it got jobs from last comes last."""
         return self.queues[self._first :] + self.queues[: self._first]
 
     def served(self, queue: int) -> None:
-        """Remember whose jobs it has."""
+        """Record the queue that it got jobs from."""
         self._first = (self.queues.index(queue) + 1) % len(self.queues)
 
     def wake(self, queue: int) -> None:
-        """End the wait of its dequeue, for a queue that may have jobs."""
+        """Wake its dequeue for a queue that may have jobs."""
         assert self.process is not None
         self.is_parked, self.woken_for = False, queue
         self.process.wake()
@@ -60,12 +60,12 @@ class Line:
         return any(worker.is_parked for worker in self._waiting.get(queue, ()))
 
     def wake_first(self, queue: int) -> bool:
-        """Wake the dequeue that has waited longest; return whether there is one."""
+        """Wake the dequeue that has waited longest; return whether there was one."""
         waiting = self._waiting.get(queue, {})
         while waiting:
             worker = next(iter(waiting))
             del waiting[worker]
-            if worker.is_parked:  # or it was woken for another queue just now
+            if worker.is_parked:  # otherwise it has just been woken for another queue
                 worker.wake(queue)
                 return True
         return False

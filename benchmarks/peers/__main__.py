@@ -39,9 +39,9 @@ def main(  # noqa: PLR0917 - click calls it
     page: Path | None,
     svg: Path | None,
 ) -> None:
-    """Measure PinLater beside other job queues, each on a server of its own, in turns.
+    """Measure PinLater and other job queues, each on its own server, in turns.
 
-    NAMES are contestants, such as pinlater-sqlite, beanstalkd-sync or celery-reliable; without, all.
+    NAMES are contestants, such as pinlater-sqlite, beanstalkd-sync or celery-reliable; without NAMES, all.
     """
     chosen = list(names or CONTESTANTS)
     others = [name for name in chosen if not CONTESTANTS[name].is_ours]

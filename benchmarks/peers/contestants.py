@@ -1,4 +1,4 @@
-"""Who is compared, in which setting, and what each promises."""
+"""The queues compared, their settings, and what each guarantees."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.peers.services import Service, beanstalkd, pinlater, postgres, redis_server
 
 SYNCED, EACH_SECOND, IN_MEMORY = "power cut", "crash; 1 s of a power cut lost", "nothing"
-"""What an enqueue that was answered survives; a crash is one of its server's process."""
+"""What an answered enqueue survives; a crash is one of the server's process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,17 +20,17 @@ class Contestant:
     """A queue in one setting.
 
     Attributes:
-        title: for people.
-        survives: what an enqueue that was answered survives.
-        when_killed: what becomes of a job whose worker process is killed.
+        title: name for people.
+        survives: what an answered enqueue survives.
+        when_killed: what happens to a job whose worker process is killed.
         serve: starts its server in a folder.
         driver: module in ``drivers`` with its job and its producer.
-        worker: arguments of its worker, after those of the interpreter; ``{url}`` is its server's.
-        workers: how many are started: each contestant works with two processes, unless its default is one.
-        environ: more settings for producer and worker.
-        is_ours: runs with the project's interpreter, not with that of the others.
-        share: of the jobs, for those whose workers are slow.
-        keeps_outstanding: its driver can keep many calls under way in one process.
+        worker: arguments that make an interpreter its worker; ``{url}`` is the server's URL.
+        workers: number of workers to start: each contestant has two processes, unless its default is one.
+        environ: more environment variables of producer and worker.
+        is_ours: whether it runs with the project's interpreter, not with that of the others.
+        share: share of the jobs; below 1 for slow workers.
+        keeps_outstanding: whether its driver can keep many calls in flight in one process.
     """
 
     title: str
@@ -173,4 +173,4 @@ CONTESTANTS = {
     "procrastinate-fast": _procrastinate("16 at once, 2 processes", "--concurrency", "16", workers=2),
     "procrastinate": _procrastinate("default", workers=1),
 }
-"""Name -> setting; for each the fastest one that loses no job where it has one, and its default."""
+"""Name -> contestant; for each queue its default, and the fastest setting that loses no job, if it has one."""

@@ -17,7 +17,7 @@ def default_folder() -> Path:
 
 
 def python_of(folder: Path) -> Path:
-    """Return the interpreter of the environment; make it first, or anew if other versions are required."""
+    """Return the interpreter of the environment; create it if it is missing or the required versions have changed."""
     python, made = folder / "bin" / "python", folder / "requirements.txt"
     if not made.exists() or made.read_text() != REQUIREMENTS.read_text():
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)

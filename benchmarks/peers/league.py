@@ -1,4 +1,4 @@
-"""Measure one contestant for one round."""
+"""Measurement of one contestant for one round."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ CALLS, PAUSED_CALLS, DRAINED = 3000, 150, 20_000
 PAUSE_SECONDS = 0.02
 PRODUCERS = 8
 FILL, OUTSTANDING = "fill", "outstanding"
-"""Instead of a pause between two calls: all jobs in as few calls as can be, and many calls under way."""
+"""Alternatives to a pause between two calls: all jobs in as few calls as possible, or many calls in flight."""
 
 LEAST_SHARE = 0.1
-"""Of the calls, however slow the workers are that get their jobs."""
+"""Minimum share of the calls, however slow the workers are that run the jobs."""
 
 PATIENCE_SECONDS = 180.0
 _POLL_SECONDS = 0.01
@@ -40,7 +40,7 @@ _STOP_SECONDS = 10.0
 
 
 class Round(NamedTuple):
-    """What one round found; None: the contestant cannot do that."""
+    """Results of one round; None for what the contestant cannot do."""
 
     calls_a_second: float
     call_server_us: float
@@ -65,7 +65,7 @@ class Amounts(NamedTuple):
 
     @classmethod
     def scaled(cls, scale: float, share: float) -> Amounts:
-        """Return a share of the full amounts; of those that a slow contestant has to work off, only its share."""
+        """Return the scaled amounts; the jobs that a slow contestant has to run are also reduced by its share."""
         shares = max(share, LEAST_SHARE), 1.0, share
         full = zip((CALLS, PAUSED_CALLS, DRAINED), shares, strict=True)
         return cls(*(max(round(amount * scale * part), 10) for amount, part in full))
@@ -81,7 +81,7 @@ def measure(contestant: Contestant, python: Path, folder: Path, amounts: Amounts
     with ExitStack() as stack:
         service = stack.enter_context(contestant.serve(folder))
         match = _Match(contestant, python, service, folder, most=3 * sum(amounts) + 10 * PRODUCERS)
-        match.produce(1, 0.0)  # makes what is missing, such as tables
+        match.produce(1, 0.0)  # creates what is missing, such as tables
         with match.workers() as workers:
             match.wait_until_done(workers)
             started = match.produce(amounts.paused, PAUSE_SECONDS)
@@ -124,11 +124,11 @@ class _Match:
         self._log_numbers = count()
 
     def produce(self, jobs: int, pause: float | str) -> Produced:
-        """Enqueue jobs in a process of their own; ``pause`` may be ``FILL`` or ``OUTSTANDING``, too."""
+        """Enqueue jobs in a separate process; ``pause`` is seconds, ``FILL`` or ``OUTSTANDING``."""
         return self.produce_at_once(1, jobs, pause)[0]
 
     def produce_at_once(self, producers: int, jobs: int, pause: float | str = 0.0) -> list[Produced]:
-        """Let several processes enqueue so many jobs each."""
+        """Let several processes enqueue ``jobs`` jobs each."""
         own = sys.executable if self._contestant.is_ours else str(self._python)
         firsts = range(self.next, self.next + producers * jobs, jobs)
         self.next += producers * jobs
@@ -176,14 +176,14 @@ class _Match:
         self._wait(workers, 0)
 
     def starts_after(self, produced: Produced) -> list[int]:
-        """Return the nanoseconds from the begin of each call to the start of its job."""
+        """Return the nanoseconds from the beginning of each call to the start of its job."""
         starts = self._read()
         return [starts[produced.first + at] - began for at, (began, _) in enumerate(produced.calls)]
 
     def drain(self, workers: Sequence[subprocess.Popen[bytes]], first: int) -> tuple[float, float, float]:
-        """Wait until the jobs from a number on are done; return jobs a second, and processor time of both sides a job.
+        """Wait until the jobs from a number on are done; return their rate, and both sides' processor time per job.
 
-        Counts from the first jobs on, so that the start of the workers is left out.
+        Counting begins with the first jobs, so that the start of the workers is left out.
         """
         begun = self._wait(workers, first, 1)
         before = self._spent(workers)
@@ -198,7 +198,7 @@ class _Match:
         return cpu_us_of(self._service.pids), cpu_us_of([worker.pid for worker in workers])
 
     def _wait(self, workers: Sequence[subprocess.Popen[bytes]], first: int, least: int | None = None) -> int:
-        """Wait until so many jobs from a number on have started, or all; return how many have."""
+        """Wait until ``least`` jobs (None for all) from a number on have started; return how many have."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             begun = 0
@@ -235,14 +235,14 @@ class _Match:
 
 
 def _rate(producers: Sequence[Produced]) -> float:
-    """Return calls a second of producers that ran at once."""
+    """Return calls per second of producers that ran at the same time."""
     calls = [call for producer in producers for call in producer.calls]
     begin, end = min(began for began, _ in calls), max(began + took for began, took in calls)
     return len(calls) / ((end - begin) / 1e9)
 
 
 def cpu_us_of(pids: Sequence[int]) -> float:
-    """Return the processor time of processes and all of their children, those that have ended included."""
+    """Return the processor time of processes and all of their children, including those that have ended."""
     spent = 0.0
     for pid in pids:
         with suppress(psutil.NoSuchProcess):
@@ -255,7 +255,7 @@ def cpu_us_of(pids: Sequence[int]) -> float:
 
 
 def _end(workers: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Ask workers to stop, then kill what is left of their processes."""
+    """Ask workers to stop, then kill those of their processes that are left."""
     families = [worker.pid for worker in workers]
     with suppress(psutil.NoSuchProcess):
         families += [child.pid for worker in workers for child in psutil.Process(worker.pid).children(recursive=True)]

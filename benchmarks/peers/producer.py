@@ -1,4 +1,4 @@
-"""A producer in a process of its own, which waits for a word before it begins."""
+"""A producer in a separate process, which waits for a signal before it begins."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Produced(NamedTuple):
 
     Attributes:
         first: number of its first measured job.
-        calls: begin and length of each call, in nanoseconds.
-        producer_us: its processor time.
-        server_us: that of the server meanwhile, other producers' calls included.
+        calls: beginning and length of each call, in nanoseconds.
+        producer_us: processor time of the producer, in microseconds.
+        server_us: processor time of the server meanwhile, including other producers' calls.
     """
 
     first: int
@@ -31,9 +31,9 @@ class Producer:
     """A process of ``produce.py``.
 
     Args:
-        command: how it is started.
-        environ: of the process.
-        log: where its words go.
+        command: command that starts it.
+        environ: environment of the process.
+        log: file for its stderr.
     """
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str], log: Path) -> None:
@@ -47,7 +47,7 @@ class Producer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()  # it has said all, or failed
+        self._process.kill()  # it has printed everything, or failed
         self._process.communicate()
 
     def wait_until_ready(self) -> None:
@@ -55,7 +55,7 @@ class Producer:
         self._line()
 
     def begin(self) -> None:
-        """Let it enqueue."""
+        """Tell it to enqueue."""
         assert self._process.stdin is not None
         self._process.stdin.write("go\n")
         self._process.stdin.flush()

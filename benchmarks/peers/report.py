@@ -1,4 +1,4 @@
-"""Show the league: as text, as Markdown, in a page, and as a drawing."""
+"""Formats of the league: text, Markdown, a part of a page, and a drawing."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ HEADINGS = (
 )
 _PROMISES = ("survives", "job of a killed worker")
 _TEXTS = 1 + len(_PROMISES)
-"""Columns of words: the name and the promises; the others are numbers."""
+"""Number of columns with text: the name and the guarantees; the others are numbers."""
 
 
 def rows_of(found: Mapping[str, Sequence[Round]]) -> list[tuple[str, ...]]:
-    """Return the medians of all rounds, a row for each contestant, beneath the headings."""
+    """Return the headings, then a row for each contestant with the medians of all rounds."""
     rows = [("", *_PROMISES, *HEADINGS)]
     for name, rounds in found.items():
         contestant = CONTESTANTS[name]
@@ -49,7 +49,7 @@ def as_text(rows: Sequence[Sequence[str]]) -> str:
 
 
 def as_markdown(rows: Sequence[Sequence[str]], machine: str) -> str:
-    """Return a table for a page, under the machine that it is of."""
+    """Return a table for a page, below the description of the machine."""
     heading, *others = rows
     marks = ["---"] * _TEXTS + ["---:"] * (len(heading) - _TEXTS)
     lines = [" | ".join(row) for row in (heading, marks, *others)]
@@ -66,7 +66,7 @@ def write_into(page: Path, table: str) -> None:
 
 
 def as_svg(found: Mapping[str, Sequence[Round]]) -> str:
-    """Draw bars: calls a second, and jobs a second; on a logarithmic scale."""
+    """Draw bars of calls per second and jobs per second on a logarithmic scale."""
     width, left, height = 1000, 330, 22
     parts = []
     for at, (name, rounds) in enumerate(found.items()):

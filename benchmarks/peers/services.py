@@ -1,4 +1,4 @@
-"""The servers of the contestants: private ones, on free ports, in folders of their own."""
+"""Private servers of the contestants, on free ports, each in its own folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchmarks.stores import make_stores
 
 
 class Service(NamedTuple):
-    """A running server: how its clients find it, and its first processes."""
+    """A running server: the URL for its clients, and the ids of its main processes."""
 
     url: str
     pids: list[int]
@@ -30,7 +30,7 @@ class NotInstalled(Exception):
 
 @contextmanager
 def redis_server(folder: Path) -> Iterator[Service]:
-    """Start a Redis whose log of writes is synced each second, as PinLater's in this comparison."""
+    """Start a Redis whose append-only file is synced each second, as PinLater's in this comparison."""
     database, client, port = start_redis(_program("redis-server", "valkey-server"), folder)
     with client, _killed_at_end(database):
         yield Service(f"redis://127.0.0.1:{port}/0", [database.pid])
@@ -38,7 +38,7 @@ def redis_server(folder: Path) -> Iterator[Service]:
 
 @contextmanager
 def beanstalkd(folder: Path, *, is_synced: bool) -> Iterator[Service]:
-    """Start a beanstalkd: with a log that is synced at each write, or, as it is by default, in memory alone."""
+    """Start a beanstalkd: with a log that is synced at each write, or, as by default, only in memory."""
     program = _program("beanstalkd")
     [port] = free_ports(1)
     log = ["-b", str(folder), "-f", "0"] if is_synced else []
@@ -50,7 +50,7 @@ def beanstalkd(folder: Path, *, is_synced: bool) -> Iterator[Service]:
 
 @contextmanager
 def postgres(folder: Path) -> Iterator[Service]:
-    """Start a PostgreSQL as it is by default: each commit is synced."""
+    """Start a PostgreSQL with its defaults: each commit is synced."""
     folders = [str(path) for path in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)]
     path = os.pathsep.join([*folders, os.environ.get("PATH", "")])
     program, initdb = (shutil.which(name, path=path) for name in ("postgres", "initdb"))
@@ -74,7 +74,7 @@ def postgres(folder: Path) -> Iterator[Service]:
 
 @contextmanager
 def pinlater(folder: Path, *, store: str) -> Iterator[Service]:
-    """Start a PinLater server with default settings on a store of this kind."""
+    """Start a PinLater server with default settings on a store of the given kind."""
     with closing(make_stores(store)) as stores:
         try:
             settings = stores.settings(folder)

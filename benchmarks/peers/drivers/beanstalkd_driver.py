@@ -1,4 +1,4 @@
-"""beanstalkd with greenstalk; it has no worker of its own, so this is the simplest loop: reserve, run, delete."""
+"""beanstalkd with greenstalk; it comes without a worker, so this is the simplest loop: reserve, run, delete."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def enqueue(number: int) -> None:
 
 
 def enqueue_outstanding(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Send what ``put`` sends."""
+    """Send the bytes that ``put`` sends."""
     bodies = [b"%d" % number for number in numbers]
     requests = [
         b"put %d 0 %d %d\r\n%b\r\n" % (greenstalk.DEFAULT_PRIORITY, greenstalk.DEFAULT_TTR, len(body), body)

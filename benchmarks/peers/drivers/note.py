@@ -1,4 +1,4 @@
-"""What every job does: tell when it started, in a file that is mapped into memory, at the place of its number."""
+"""What every job does: record when it started, in a memory-mapped file, at the position of its number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ START = struct.Struct("=q")
 
 
 def note(number: int) -> None:
-    """Note the start of a job, in nanoseconds of the monotonic clock, which all processes of a machine share."""
+    """Record the start of a job, in nanoseconds of the monotonic clock, which all processes of a machine share."""
     START.pack_into(_starts(), number * START.size, time.monotonic_ns())
 
 

@@ -1,6 +1,6 @@
-"""Keep 32 calls outstanding from one process, each on a connection of its own: 32 processes would measure themselves.
+"""Keeps 32 calls outstanding from one process, each on its own connection: 32 processes would measure themselves.
 
-For queues whose server is spoken to directly; most clients have one call at a time.
+For drivers that speak the protocol of the server directly; most clients make one call at a time.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ CONNECTIONS = 32
 def keep_outstanding(
     address: tuple[str, int], requests: Sequence[bytes], is_answer: Callable[[bytes], bool]
 ) -> list[tuple[int, int]]:
-    """Send all requests, on each connection one after the answer to the one before.
+    """Send all requests; on each connection, each after the answer to the previous one.
 
     Args:
-        address: of the server.
-        requests: one for each job.
-        is_answer: says whether bytes are a whole answer, and raises if it is a refusal.
+        address: address of the server.
+        requests: one request for each job.
+        is_answer: returns whether bytes are a whole answer; raises if the answer is a refusal.
 
     Returns:
-        Begin and length of each call, in nanoseconds.
+        Beginning and length of each call, in nanoseconds.
     """
     calls: list[tuple[int, int]] = []
     left = iter(requests)
@@ -46,7 +46,7 @@ def keep_outstanding(
 
 
 class _Caller:
-    """A connection with a call under way, which began at ``began``."""
+    """A connection with a call in flight, which began at ``began``."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection

@@ -20,7 +20,7 @@ _METHOD = "enqueueJobs"
 
 
 class Note(Job, queue="peers"):
-    """Note its start."""
+    """Records its start."""
 
     number: int
 

@@ -23,7 +23,7 @@ def note_start(number: int) -> None:
 
 @functools.cache
 def _open() -> None:
-    """Connect the application; make the tables if they are missing."""
+    """Connect the application; create the tables if they are missing."""
     app.open()
     with psycopg.connect(os.environ["PEERS_URL"]) as connection:
         row = connection.execute("SELECT to_regclass('procrastinate_jobs') IS NULL").fetchone()

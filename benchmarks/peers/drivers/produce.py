@@ -1,9 +1,9 @@
-"""Enqueue jobs through a driver, one a call: ``produce.py DRIVER FIRST COUNT PAUSE``.
+"""Enqueues jobs through a driver, one per call: ``produce.py DRIVER FIRST COUNT PAUSE``.
 
-Instead of a pause, ``fill`` is all at once, and ``outstanding`` is many calls under way.
+Instead of a pause, ``fill`` enqueues all at once, and ``outstanding`` keeps many calls in flight.
 
-Says "ready" after a first job, starts at a line of its input, and prints JSON: the begin of each call in nanoseconds,
-how long it took, and the processor time of all.
+Prints "ready" after a first job, starts when it reads a line from stdin, and prints JSON: the beginning of each call in
+nanoseconds, how long it took, and the processor time of all calls.
 """
 
 from __future__ import annotations
