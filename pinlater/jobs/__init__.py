@@ -1,1 +1,1 @@
-"""What people use who write jobs: job classes, their options, context, steps, schedules, bodies and middleware."""
+"""What authors of jobs use: job classes, options, context, steps, schedules, bodies and middleware."""

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from pinlater.jobs.workflow_context import WorkflowContext
 
 MESSAGE_NAME = "call/0/batch"
-"""Name of the messages that tell of the ends of a batch's jobs."""
+"""Name of the messages by which the jobs of a batch report that they have ended."""
 
 
 class BatchOutcome(NamedTuple):
     """How the jobs of a batch have ended.
 
     Attributes:
-        succeeded: number of those that succeeded.
-        failed: number of the others: failed for good, cancelled or deleted.
+        succeeded: number of jobs that succeeded.
+        failed: number of jobs that failed for good, were cancelled or were deleted.
     """
 
     succeeded: int
@@ -33,14 +33,14 @@ class NextJob(msgspec.Struct, omit_defaults=True):
     """A job that a batch enqueues at its end, as it was given to the client.
 
     Attributes:
-        queue: to enqueue it to.
-        body: its bytes.
-        priority: of its class.
-        attempts: of its class.
-        key: that it shares with other jobs; None: it has none.
+        queue: queue to enqueue it to.
+        body: its body.
+        priority: priority of its class.
+        attempts: number of attempts of its class.
+        key: key that it shares with other jobs; None: it has none.
         running_per_key: how many jobs of the key may run at once; None: no limit.
         in_order: whether the jobs of the key run in order.
-        rate_per_key: how many jobs of the key are started in a time; None: no limit.
+        rate_per_key: maximum rate at which jobs of the key are started, such as ``10/s``; None: no limit.
     """
 
     queue: str
@@ -60,9 +60,9 @@ class NextJob(msgspec.Struct, omit_defaults=True):
 
 
 class Batch(Job[BatchOutcome], name="pinlater.batch", queue="pinlater_batch", attempts=20):
-    """Waits for the jobs of a batch, whose parent it is, without a process, and enqueues the one that follows.
+    """The parent of a batch's jobs: sleeps until all have ended, then enqueues the job that follows.
 
-    Every worker knows this class, and no worker serves its queue: a batch is enqueued to that of the job that follows.
+    Every worker knows this class, but none serves its queue: a batch is enqueued to the queue of the job that follows.
     """
 
     size: int

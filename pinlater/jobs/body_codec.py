@@ -1,7 +1,7 @@
-"""Jobs <-> bodies on the queue.
+"""Encoding of jobs as bodies, and decoding.
 
-A body is a JSON object: the record's fields, its class under ``"job"``, and what else is kept of the job, such as,
-of a workflow, what its steps returned::
+A body is a JSON object with the job's fields, the name of its class under ``"job"``, and metadata, such as the results
+of a workflow's steps::
 
     {"job": "ImportCatalog", "url": "https://…", "$steps": {"download": "/tmp/catalog.csv"}}
 
@@ -33,17 +33,17 @@ _encode = msgspec.json.encode
 
 
 def encode_body(job: Job, kept: BodyMetadata | None = None, unknown: bytes = b"") -> bytes:
-    """Return the body of ``job``, with what is kept of it; a worker with the same class can read it.
+    """Return the body of ``job``, with its metadata; a worker with the same class can read it.
 
     Args:
-        job: the record.
-        kept: of it.
+        job: the job.
+        kept: its metadata.
         unknown: fields of another version of its class, see ``encoded_unknown_fields``.
 
     Raises:
         BodyInvalid: a field or result holds something that JSON cannot carry, or that does not fit its type.
         ConfigError: the types of the class's fields cannot be read from JSON.
-        TypeError: it is a class.
+        TypeError: ``job`` is a class.
     """
     kind = type(job)
     read = _readers.get(kind)
@@ -68,9 +68,9 @@ def encode_body(job: Job, kept: BodyMetadata | None = None, unknown: bytes = b""
 
 
 def encoded_unknown_fields(job: Job, body: bytes) -> bytes:
-    """Return the fields in the body of ``job`` that its class does not have: JSON, a comma before each.
+    """Return the fields in the body of ``job`` that its class does not have, as JSON with a comma before each.
 
-    While a new version of a class is rolled out, workers of the old one save and give back jobs that have its fields.
+    While a new version of a class is rolled out, workers with the old one save and give back jobs that have new fields.
     """
     if isinstance(job, RawJob):
         return b""
@@ -85,11 +85,11 @@ def unknown_fields(kind: type[Job], body: bytes) -> dict[str, msgspec.Raw]:
 
 
 _readers: dict[type[Job], Callable[[bytes], Job]] = {}
-"""Class -> reads its bodies; a body is read once before it is sent, as the worker will read it."""
+"""Class -> decoder of its bodies. A body is decoded before it is sent, as a worker will do it."""
 
 
 def _misfit(error: msgspec.ValidationError) -> str:
-    """Return what does not fit, the field first: ``user_id: expected int, got str``."""
+    """Return what does not fit, beginning with the field: ``user_id: expected int, got str``."""
     text, _, place = str(error).partition(" - at `$")
     text = text.replace("`", "")
     field = place.rstrip("`").lstrip(".")
@@ -151,7 +151,7 @@ class JobCodec:
         return sorted({kind.job_options.queue for kind in self._kinds.values()})
 
     def latency_targets(self, queues: Iterable[str]) -> dict[str, float]:
-        """Return the smallest ``latency_target`` of the classes of each queue, in seconds; none for those without."""
+        """Return the smallest ``latency_target`` of each queue's classes in seconds, without queues that have none."""
         served, found = frozenset(queues), dict[str, float]()
         for kind in self._kinds.values():
             options = kind.job_options
@@ -161,7 +161,7 @@ class JobCodec:
 
     @property
     def cancel_patience(self) -> list[float]:
-        """Of each class, in the order of ``names``: seconds that a cancelled job has until its process is killed."""
+        """Seconds that a cancelled job of each class has before its process is killed, in the order of ``names``."""
         return [self._kinds[name].job_options.cancel_patience for name in self.names]
 
     @property
@@ -177,7 +177,7 @@ class JobCodec:
         """Return the job that a body of ``queue`` holds.
 
         Raises:
-            BodyInvalid: it holds none of the known classes; the message says why and what to do.
+            BodyInvalid: it holds no job of a known class; the message says why and what to do.
         """
         raw = self._raw.get(queue)
         if raw is not None:
@@ -190,7 +190,7 @@ class JobCodec:
             if (plain := unmarked(body)) is not None:
                 return self.decode(queue, plain)
             raise BodyInvalid(self._why(queue, body, error)) from error
-        except Exception as error:  # what a __post_init__ raises is that of the job, not of the process
+        except Exception as error:  # raised by the __post_init__ of a job; it must fail the job, not the process
             raise BodyInvalid(self._why(queue, body, f"{type(error).__name__}: {error}")) from error
         raise BodyInvalid(f"queue {queue!r} has a job, but this worker knows no job class for it")
 
@@ -211,7 +211,7 @@ class JobCodec:
 
 
 def _hint_for_missing(kind: type[Job], body: bytes) -> str:
-    """Return what to do about a body without a field of its class; it may have it under a former name."""
+    """Return a hint for a body that lacks a field of its class; it may have it under a former name."""
     former = next(iter(unknown_fields(kind, body)), None)
     hint = "; give it a default if older jobs lack it"
     return hint if former is None else f"{hint}, or msgspec.field(name={former!r}) if that is what it was called"
@@ -222,7 +222,7 @@ def _where(kind: type) -> str:
 
 
 def options_of(job: Job, body: bytes) -> JobOptions:
-    """Return the options of a job: those of its class, and above them the policy in its body.
+    """Return the options of a job: those of its class, as changed by the policy in its body.
 
     Raises:
         BodyInvalid: see ``read_policy``.

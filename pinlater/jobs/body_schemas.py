@@ -12,13 +12,13 @@ from pinlater.model.workers import JobClass
 
 
 def job_class(kind: type[Job]) -> JobClass:
-    """Return what is told of a job class; a ``RawJob``, or a class of which no schema can be made, has none."""
+    """Return the description of a job class for reports; without a schema for a ``RawJob``, or if none can be made."""
     options = kind.job_options
     return JobClass(options.name, options.queue, options.priority, options.attempts, _schema(kind))
 
 
 def bounded_classes(kinds: Iterable[type[Job]], most_bytes: int) -> list[JobClass]:
-    """Return what is told of job classes, in at most so many bytes: the shortest schemas first, then names alone."""
+    """Return descriptions of job classes in at most ``most_bytes``: the longest schemas are left out, then classes."""
     found, left = list[JobClass](), most_bytes
     for one in sorted(map(job_class, kinds), key=lambda one: (len(one.schema), one.name)):
         for told in (one, one._replace(schema="")):
@@ -31,7 +31,7 @@ def bounded_classes(kinds: Iterable[type[Job]], most_bytes: int) -> list[JobClas
 
 
 _OVERHEAD_BYTES = 60
-"""Of a class in a report, beside its texts."""
+"""Bytes of a class in a report, besides its texts."""
 
 
 def _schema(kind: type[Job]) -> str:

@@ -1,7 +1,7 @@
-"""Fingerprints of calls of other jobs: by them, changed code notices that a call was recorded for other jobs.
+"""Fingerprints of calls of other jobs, by which changed code detects that a call was recorded for different jobs.
 
-One has, as that of a step, two characters of the classes' names and four of the fields, however many jobs there are. It
-stands behind the names: ``Resize/Ab3xQ9``.
+Like that of a step, a fingerprint has two characters for the names of the classes and four for the fields, however many
+jobs there are. It is stored behind the names: ``Resize/Ab3xQ9``.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def call_fingerprint(jobs: Sequence[Job]) -> str:
 
 
 def _given(job: Job, compared: Iterable[tuple[str, str, Any]]) -> dict[str, Any]:
-    """Return the fields of a job that say what it is to do.
+    """Return the fields of a job that identify its work.
 
-    Those that have the default of their class are left out, so that a class may get new ones; and those whose default
-    is made anew for each job, such as a moment or an id, since each attempt makes another one.
+    Fields that have their default are left out, so that a class can get new ones. So are fields whose default is
+    created for each job, such as a time or an id, because it differs in each attempt.
     """
     return {encoded: value for name, encoded, default in compared if (value := getattr(job, name)) != default}
 
@@ -64,13 +64,13 @@ def _joined(names: Iterable[str]) -> str:
 
 
 def call_difference(use: str, jobs: Sequence[Job], calls: Mapping[str, CallRecord], found: str) -> str:
-    """Return in what a recorded call of jobs differs from the present one; empty if in nothing, as far as known.
+    """Return how a recorded call of jobs differs from the present one; empty if it does not, as far as known.
 
     Args:
-        use: what it is recorded under.
-        jobs: of the present one.
-        calls: all that are recorded.
-        found: fingerprint of the present one.
+        use: key under which it is recorded.
+        jobs: jobs of the present call.
+        calls: all recorded calls.
+        found: fingerprint of the present call.
     """
     recorded = calls[use].fingerprint
     if recorded in {"", found}:
@@ -84,6 +84,6 @@ def call_difference(use: str, jobs: Sequence[Job], calls: Mapping[str, CallRecor
 
 
 def _text(jobs: Sequence[Job]) -> str:
-    """Return the jobs of a call as people write them, the first of them if they are many."""
+    """Return the jobs of a call as readable text, only the first ones if there are many."""
     shown = ", ".join(map(shortened, jobs[:_MOST_SHOWN]))
     return shown if len(jobs) <= _MOST_SHOWN else f"{shown}, … ({len(jobs)} jobs)"

@@ -1,4 +1,4 @@
-"""The jobs that a job calls: enqueued once, and waited for without a process until all have ended."""
+"""The jobs that a job calls: it enqueues them once, and waits without a process until all have ended."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from pinlater.model.wait_records import CallRecord
 
 _PAGE = 1000
 DEFAULT_BATCH = 1000
-"""Children that are enqueued at once."""
+"""Number of children to enqueue at a time."""
 _SAVE_SECONDS = 1.0
-"""How long the record of what was enqueued may be unsaved: a later attempt repeats so much of it, by the same keys."""
+"""How long the number of enqueued children may be unsaved; a later attempt repeats what is missing, with equal keys."""
 _SUCCEEDED = int(MessageKind.SUCCEEDED)
 
 _parent: Callable[[tuple[str, str, int]], Parent] = partial(tuple.__new__, Parent)
-"""Makes a record without a call in Python: there is one for each child."""
+"""Creates a ``Parent`` without running Python code, since there is one for each child."""
 
 
 class Joined(NamedTuple):
-    """The ends of all children of a call, in the order of the jobs that were given: results and failures."""
+    """The results and failures of all children of a call, in the order of the jobs."""
 
     name: str
     ends: list[Any]
@@ -44,7 +44,7 @@ class Joined(NamedTuple):
         """Return the results.
 
         Raises:
-            JobFailed: some have failed; it is the first of them.
+            JobFailed: some children have failed; this is the failure of the first.
         """
         failures = [end for end in self.ends if isinstance(end, JobFailed)]
         if not failures:
@@ -56,7 +56,7 @@ class Joined(NamedTuple):
 
 
 class _Call(NamedTuple):
-    """What a call says: the jobs that it was given, and what holds for all of them."""
+    """The arguments of a call: the jobs, and what applies to all of them."""
 
     name: str
     jobs: Sequence[Job]
@@ -65,7 +65,7 @@ class _Call(NamedTuple):
 
 
 class _Ended(NamedTuple):
-    """What children tell, by position; and the descriptors of those that have failed, as far as they are known."""
+    """The last messages of children, and if some have failed, the known descriptors; both by position."""
 
     messages: dict[int, ReceivedMessage]
     descriptors: dict[int, str]
@@ -75,11 +75,11 @@ class ChildCalls:
     """Calls other jobs in one attempt.
 
     Args:
-        context: of the attempt.
-        metadata: where it is recorded what was called.
-        link: enqueues the children and reads what they tell.
+        context: context of the attempt.
+        metadata: records what was called.
+        link: enqueues the children and reads their messages.
         save: saves the record.
-        settled: is told of what calls have ended with.
+        settled: collects the errors with which calls have ended.
 
     Attributes:
         names: counts the uses of names.
@@ -127,9 +127,9 @@ class ChildCalls:
         return Joined(name, ends)
 
     def _ended(self, call: _Call, use: str, positions: Sequence[int], record: CallRecord) -> _Ended:
-        """Enqueue the jobs at some positions; return what they tell, once all have ended.
+        """Enqueue the jobs at some positions; return their messages once all have ended.
 
-        Those that have failed are called again if a person has retried the job that was given up for that.
+        Failed ones are called again if this job was given up because of them and then retried by hand.
         """
         if call.timeout is not None and not record.until_ms:
             record.until_ms = self._link.now_ms() + int(call.timeout * 1000)
@@ -149,11 +149,11 @@ class ChildCalls:
         return _Ended(messages, self._descriptors(call, use, positions, record))
 
     def ends(self, name: str, count: int) -> list[ReceivedMessage]:
-        """Return what children tell that somebody else has enqueued, once all have ended.
+        """Return the messages of children that somebody else has enqueued, once all have ended.
 
         Args:
-            name: of their messages.
-            count: how many there are, or will be.
+            name: name of their messages.
+            count: number of children, including those that are yet to be enqueued.
         """
         self._context.go_on_to_wait()
         messages = self._messages_if_complete(name, count) if count else []
@@ -164,7 +164,7 @@ class ChildCalls:
     def _result(self, job: Job, message: ReceivedMessage, use: str) -> Any:
         try:
             return decode_result(type(job), message.payload or None)
-        except ResultInvalid as error:  # the job has ended: no attempt of this one would find another result
+        except ResultInvalid as error:  # the child has ended: every attempt of this job would get the same result
             mismatch = StepMismatch(
                 f"call {use!r}: {error}. Let the result type of the class allow what jobs of the code before returned: "
                 "give new fields a default, or name both types"
@@ -196,10 +196,10 @@ class ChildCalls:
     # Enqueueing
 
     def _enqueue_rest(self, call: _Call, use: str, positions: Sequence[int], record: CallRecord) -> None:
-        """Enqueue the children that were not enqueued yet, batch by batch, and save how far that has come.
+        """Enqueue the remaining children batch by batch, and save how many were enqueued.
 
-        It is saved after the first batch, so that every attempt makes the same batches of them; then each second, since
-        servers forget the key of a call after a day; and after the last.
+        This is saved after the first batch, so that every attempt makes the same batches; then every second, since
+        servers forget the idempotency key of a call after a day; and after the last batch.
         """
         saved_at = -math.inf
         while record.enqueued < len(positions):
@@ -233,7 +233,7 @@ class ChildCalls:
         try:
             return self._link.enqueue(children)
         except EnqueueRejected:
-            self._save()  # if that is because this job was cancelled, it hears so now
+            self._save()  # if the reason is that this job was cancelled, this raises JobCancelled
             raise
 
     # Waiting
@@ -241,7 +241,8 @@ class ChildCalls:
     def _messages_if_complete(self, name: str, count: int) -> list[ReceivedMessage] | None:
         """Return the messages of all children; None if some have not ended.
 
-        To be called before children are enqueued: servers that know no messages would enqueue them without a parent.
+        Call this before children are enqueued: it fails if the server does not know messages, and such a server would
+        enqueue them without a parent.
         """
         last = self._link.read(name, count - 1, 1)
         if not last:
@@ -264,7 +265,7 @@ class ChildCalls:
         return self._settled.add(JoinTimeout(f"not all jobs of call {name!r} have ended in time"), record.restart)
 
     def _descriptors(self, call: _Call, use: str, positions: Sequence[int], record: CallRecord) -> dict[int, str]:
-        """Return the descriptors of the children that are known, by position."""
+        """Return the known descriptors of the children, by position."""
         enqueued = [
             parent.position
             for start in range(0, len(positions), record.batch)
@@ -275,7 +276,7 @@ class ChildCalls:
 
 
 def _results_of(use: str) -> str:
-    """Return how the results of a call are named where a job waits for code that fits them."""
+    """Return the key under which a job waits for code that fits the results of a call."""
     return f"results of call {use}"
 
 

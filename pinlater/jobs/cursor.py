@@ -1,4 +1,4 @@
-"""Goes through many things, and remembers in the job's record how far it has come."""
+"""Iteration over many items that stores its position in a field of the job."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def iterate(
     """Return the items from the job's cursor on; see ``JobContext.iterate``.
 
     Args:
-        job: whose.
-        items: all of them.
+        job: the running job.
+        items: all items.
         cursor: name of the field.
-        go_on: raises, instead of the first item, if the attempt was ended before.
-        checkpoint: called after each.
+        go_on: called before the first item; raises if the attempt was already interrupted.
+        checkpoint: called after each item.
 
     Raises:
         TypeError: the job has no field ``cursor`` that holds a whole number.
@@ -46,11 +46,11 @@ def _walk(
     go_on()
     for finished, item in rest:
         yield item
-        setattr(job, cursor, finished)  # not reached for an item whose work was broken off
+        setattr(job, cursor, finished)  # not reached if the loop was left during this item
         checkpoint()
 
 
 def _from(items: Iterable[_T], start: int) -> Iterable[_T]:
-    if isinstance(items, Sequence):  # the finished ones need not be walked past
+    if isinstance(items, Sequence):  # finished items need not be read
         return map(items.__getitem__, range(start, len(items)))
     return islice(items, start, None)

@@ -21,9 +21,9 @@ DuplicateAction = Literal["keep", "replace", "debounce"]
 
 
 class CallOptions(TypedDict, total=False):
-    """Options of ``JobContext.call`` and ``call_all``, for each of the called jobs: as in ``EnqueueOptions``.
+    """Options of ``JobContext.call`` and ``call_all``, for each of the called jobs; as in ``EnqueueOptions``.
 
-    ``timeout`` of a call limits the wait; that of a job's run is an option of its class.
+    The ``timeout`` of a call limits the wait. That of a job's run is an option of its class.
     """
 
     queue: str | None
@@ -62,34 +62,35 @@ class FollowUpOptions(_CommonOptions, total=False):
 
 
 class EnqueueOptions(FollowUpOptions, total=False):
-    """Options of ``Client.enqueue`` and ``AsyncClient.enqueue``; left out or None, those of the job class apply.
+    """Options of ``Client.enqueue`` and ``AsyncClient.enqueue``; the job class decides those left out or None.
 
     Attributes:
         queue: name of the queue.
         priority: 1 is served first.
-        attempts: number of attempts in all.
+        attempts: total number of attempts, including the first.
         delay: seconds from now until the job is due.
-        run_at: or the time at which it is due: epoch seconds, or a datetime (a naive one is local time).
+        run_at: time at which it is due, instead of ``delay``: epoch seconds, or a datetime (a naive one is local time).
         backoff: delay before further attempts: ``Constant``, ``Linear`` or ``Exponential``. This option and the next
-            three are sent in the body of the job.
+            three are stored in the body of the job.
         timeout: seconds after which ``JobTimeout`` is raised in the running job.
         stall_after: seconds without progress after which ``JobStalled`` is raised in the running job.
         give_up_after: seconds from now after which no attempt begins.
         unique: a key of at most 200 characters. While another job of the queue with the same key waits or runs, this
             job is not stored, and the handle is that of the other job. Servers of the original service ignore keys.
-        unique_until: when the key is free again: ``"finished"`` (the default), or ``"started"``, as soon as the other
-            job's first attempt has started. Servers that do not know this option wait for the end.
-        unique_for: seconds from now for which the key stays taken at least, even if the job finishes earlier. So no
-            more than one job is stored in that time. Older servers do not know this option either.
+        unique_until: when the key becomes free: ``"finished"`` (the default) when the other job has ended, or
+            ``"started"`` as soon as its first attempt has started. Servers that do not know this option wait for the
+            end.
+        unique_for: minimum seconds from now for which the key stays taken, even if the job finishes earlier. So at most
+            one job is stored in that time. Older servers do not know this option either.
         on_duplicate: what to do with the other job, if it has not started: ``"keep"`` (the default) leaves it as it is;
-            ``"replace"`` gives it the record, attempts and status of this job; ``"debounce"`` also puts it off to the
+            ``"replace"`` gives it the record, attempts and status of this job; ``"debounce"`` also postpones it to the
             time of this job, so that it runs when ``delay`` has passed without another enqueue.
-        max_delay: with ``"debounce"``, seconds from its own enqueue after which the job is due at the latest.
-        key: a text of at most 200 characters that jobs of the queue share, such as a customer. Jobs of different keys
-            take turns: one key with many jobs does not hold up the others. Servers of the original service ignore it.
+        max_delay: with ``"debounce"``, the job is due at the latest this many seconds after it was first enqueued.
+        key: a text of at most 200 characters that jobs of the queue share, such as a customer. Keys take turns: one
+            with many jobs does not hold up the others. Servers of the original service ignore it.
         running_per_key: maximum number of jobs of the key that run at once; the others stay pending.
-        in_order: whether the jobs of the key run one after the other, in the order of their enqueues. A failed job
-            holds up the jobs behind it until its last attempt has ended.
+        in_order: whether the jobs of the key run one at a time, in the order in which they were enqueued. A failed job
+            holds up those behind it until it has succeeded or is given up.
         rate_per_key: maximum rate at which jobs of the key are started: ``"10/s"``, ``"100/m"``, ``"1000/h"``. The rate
             of the last enqueue counts. If one of these three options is given, it replaces all three of the class.
         status: text at the beginning of the job's custom status.
@@ -104,7 +105,7 @@ class EnqueueManyOptions(_CommonOptions, total=False):
     Attributes:
         unique: a function that returns the unique key of a job, or None: ``lambda job: f"bill {job.number}"``. Jobs
             that exist already count as stored.
-        key: the key of all jobs, or a function that returns that of a job, or None: ``lambda job: job.customer``.
+        key: the key of all jobs, or a function that returns the key of a job or None: ``lambda job: job.customer``.
         status: text at the beginning of each job's custom status.
     """
 

@@ -27,11 +27,11 @@ class EventWaits:
     """Waits for events in one attempt.
 
     Args:
-        context: of the attempt.
-        metadata: where it is recorded what has come.
+        context: context of the attempt.
+        metadata: records which events have arrived.
         link: reads messages.
         save: saves the record.
-        settled: is told of what waits have ended with.
+        settled: collects the errors with which waits have ended.
     """
 
     def __init__(
@@ -71,14 +71,14 @@ class EventWaits:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether earlier attempts came further: they have got, or awaited, more events than this one has asked for."""
+        """Whether earlier attempts have got further: they have got, or awaited, more events than this one asked for."""
         return any(
             self._uses[name] < max(record.here + len(record.timeouts), *record.until_ms, 0)
             for name, record in self._records.items()
         )
 
     def _message(self, name: str, wanted: int, before: int) -> ReceivedMessage | None:
-        """Return a message by its number, from 1; those that earlier runs got are never read again."""
+        """Return the message with a number, from 1; None if it has not come. Those of earlier runs are not read."""
         received = self._received[name]
         while wanted > before + len(received):
             page = self._link.read(event_name(name), before + len(received), _PAGE)
@@ -88,10 +88,10 @@ class EventWaits:
         return received[wanted - before - 1]
 
     def _until_ms(self, name: str, record: EventRecord, use: int, timeout: float | None) -> int:
-        """Return when a wait ends that nothing has ended yet.
+        """Return the epoch milliseconds at which a wait times out.
 
         Raises:
-            EventTimeout: it has ended.
+            EventTimeout: it has timed out.
         """
         if timeout is None:
             return ENDLESS_MS
@@ -103,7 +103,7 @@ class EventWaits:
             return until_ms
         del record.until_ms[use]
         record.timeouts.append(use)
-        self._save()  # first: whatever the job does now must not be undone by an event that comes late
+        self._save()  # first: the job will act on the timeout, and a late event must not change that
         raise self._timed_out(name, record, use)
 
     def _timed_out(self, name: str, record: EventRecord, use: int) -> EventTimeout:

@@ -1,4 +1,4 @@
-"""Events: what is sent to a job, which waits for it by name."""
+"""Events: values that are sent to a job, which waits for them by name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def event_name(event: str) -> str:
 
 
 def check_event(event: str) -> None:
-    """Refuse the name of an event that nobody can send.
+    """Refuse a name that no event can have.
 
     Raises:
         ValueError: it is too long, or has a NUL.
@@ -41,7 +41,7 @@ def event_message(event: str, value: Any, event_id: str | None = None) -> Messag
     Args:
         event: its name.
         value: anything that JSON can carry.
-        event_id: of two events with the same name and id, only the first is kept; None: this one differs from others.
+        event_id: of two events with the same name and id, only the first is kept; None: a new id.
 
     Raises:
         BodyInvalid: JSON cannot carry the value.

@@ -1,4 +1,4 @@
-"""The types of a job's fields: whether JSON can carry them to a worker, found out before a job is there."""
+"""Checks whether JSON can carry the types of a job's fields to a worker, before any job is enqueued."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pinlater.errors import ConfigError
 from pinlater.jobs.job import Job
 
 _DECODED = (str, int, float, bool, list, dict, type(None))
-"""What JSON becomes without anybody's help: a field may also be of a class that is above one of these."""
+"""What JSON decodes to by itself; the type of a field may also be a base class of one of these."""
 
 
 def check_fields(kind: type[Job]) -> None:
-    """Return if the fields of a job class can be read from JSON.
+    """Check that the fields of a job class can be read from JSON.
 
     Raises:
         ConfigError: they cannot; the message says which, and what to write instead.
@@ -35,7 +35,7 @@ def check_fields(kind: type[Job]) -> None:
 
 
 def check_result_type(kind: type[Job], declared: Any) -> None:
-    """Return if the declared result of a job class can be read from JSON.
+    """Check that the declared result of a job class can be read from JSON.
 
     Raises:
         ConfigError: it cannot; the message says what to write instead.
@@ -57,16 +57,16 @@ def _refuse_foreign(name: str, info: Any, what: str) -> None:
 
 
 def is_foreign(kind: Any) -> bool:
-    """Whether a type has, however deep, a class in it that JSON knows nothing of.
+    """Return whether a type contains, at any depth, a class that JSON cannot carry.
 
     Raises:
-        TypeError, NameError: it is no type that could be read from JSON, for another reason.
+        TypeError, NameError: it cannot be read from JSON for another reason.
     """
     return any(True for _ in _foreign_in(msgspec.inspect.type_info(kind), set()))
 
 
 def _foreign_in(info: Any, seen: set[int]) -> Iterator[type]:
-    """Yield the classes in a type, however deep, that JSON knows nothing of; types may contain themselves."""
+    """Yield the classes in a type, at any depth, that JSON cannot carry; types may contain themselves."""
     if id(info) in seen:
         return
     seen.add(id(info))

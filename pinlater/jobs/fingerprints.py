@@ -1,7 +1,8 @@
-"""Fingerprints of calls: by them, changed code notices that a result was recorded for another call than its own.
+"""Fingerprints of calls, by which changed code detects that a result was recorded for a different call.
 
-A fingerprint has six characters: two of the function's name, four of the arguments. Those of all uses of a step's name
-are kept in one text, in the order of the uses, behind the name of the first use's function: ``resize/Ab3xQ9Zk01...``
+A fingerprint has six characters: two for the function's name, four for the arguments. Those of all uses of a step's
+name are stored in one text, in the order of the uses, behind the name of the first use's function:
+``resize/Ab3xQ9Zk01...``
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pinlater.jobs.outside_steps import StepResults
 from pinlater.jobs.step_functions import name_of
 
 FUNCTION_WIDTH, WIDTH = 2, 6
-"""Characters of a fingerprint: those of the function, and all."""
+"""Characters of a fingerprint: those for the function, and all of them."""
 _UNKNOWN = "." * WIDTH
 _MOST_NAME = 60
 _MOST_ARGUMENT, _MOST_ARGUMENTS = 60, 200
@@ -30,8 +31,8 @@ encode_stable = msgspec.json.Encoder(order="deterministic").encode
 def fingerprint(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
     """Return the fingerprint of a call.
 
-    Arguments that differ from attempt to attempt although they mean the same are left out: the job, and what has no
-    form in JSON, such as connections and functions.
+    Arguments that may differ between attempts although they mean the same are left out: the job, and what JSON cannot
+    carry, such as connections and functions.
     """
     stable = [[_stable(value) for value in args], {name: _stable(value) for name, value in kwargs.items()}]
     return _of_name(name_of(function)) + characters(encode_stable(stable), WIDTH - FUNCTION_WIDTH)
@@ -47,7 +48,7 @@ def _stable(value: Any) -> Any:
 
 
 def _without_form(_: object) -> None:
-    """Stand in for what has no form in JSON."""
+    """Replace what JSON cannot carry by None."""
 
 
 @lru_cache(1024)
@@ -64,10 +65,10 @@ class Fingerprints:
     """The fingerprints of a run's steps.
 
     Args:
-        texts: where they are kept: name of the steps -> see above.
-        prints: where they are kept if some results are outside of the body: name of the step -> its fingerprint; the
-            texts then only have names of functions.
-        outside: those of results outside of the body.
+        texts: name of a step, without the number of a use -> its text, see above.
+        prints: name of a step -> its fingerprint; used if some results are outside the body, and then the texts have
+            only the names of functions.
+        outside: results outside the body, with their fingerprints.
     """
 
     def __init__(self, texts: dict[str, str], prints: dict[str, str], outside: StepResults) -> None:
@@ -76,7 +77,7 @@ class Fingerprints:
         self._outside = outside
 
     def record(self, key: str, function: Callable[..., Any], found: str) -> None:
-        """Keep the fingerprint of a step that has finished."""
+        """Record the fingerprint of a step that has finished."""
         name, number = use_of(key)
         if self._outside.steps:
             self._prints[key] = found
@@ -88,7 +89,7 @@ class Fingerprints:
         self._texts[name] = f"{head}/{cells[: (number - 1) * WIDTH]}{found}{cells[number * WIDTH :]}"
 
     def recorded(self, key: str) -> str:
-        """Return the fingerprint of a step; empty if none is known, as of steps of an older version."""
+        """Return the fingerprint of a step; empty if unknown, as for steps recorded by an older version."""
         name, number = use_of(key)
         cells = self._texts.get(name, "").partition("/")[2]
         found = cells[(number - 1) * WIDTH : number * WIDTH] or self._prints.get(key, "")
@@ -96,15 +97,15 @@ class Fingerprints:
         return "" if found == _UNKNOWN else found
 
     def all_recorded(self, keys: Iterable[str]) -> dict[str, str]:
-        """Return the fingerprints of steps, without those that are not known."""
+        """Return the known fingerprints of steps."""
         return {key: found for key in keys if (found := self.recorded(key))}
 
     def forget(self, moved: Iterable[str], all_keys: Iterable[str]) -> None:
-        """Forget the fingerprints of steps whose results have moved out of the body; these are outside, too.
+        """Remove the fingerprints of steps whose results have moved out of the body; they have moved, too.
 
         Args:
             moved: names of these steps.
-            all_keys: names of all steps of which the body had results.
+            all_keys: names of all steps that had results in the body.
         """
         moved = set(moved)
         rest, functions = self.all_recorded(key for key in all_keys if key not in moved), self.functions()
@@ -115,11 +116,11 @@ class Fingerprints:
             self._texts[name] = f"{functions.get(name, '')}/"
 
     def functions(self) -> dict[str, str]:
-        """Return the names of functions that the body has, by the names of the steps."""
+        """Return the function names in the body, by step name."""
         return {name: text.partition("/")[0] for name, text in self._texts.copy().items()}
 
     def difference(self, key: str, function: Callable[..., Any], found: str) -> str:
-        """Return in what a recorded call differs from the present one; empty if in nothing, as far as known."""
+        """Return how a recorded call differs from the present one; empty if it does not, as far as known."""
         recorded = self.recorded(key)
         if recorded in {"", found}:
             return ""
@@ -129,7 +130,7 @@ class Fingerprints:
         return f"{text}; this call was recorded as {other!r}" if other else text
 
     def _use_with(self, key: str, found: str) -> str:
-        """Return the use of the step's name that has a fingerprint; empty if none."""
+        """Return the use of a step's name that was recorded with the fingerprint ``found``; empty if there is none."""
         name = use_of(key)[0]
         for other, known in (self._outside.prints | self._prints).items():
             if known == found and use_of(other)[0] == name:
@@ -142,13 +143,13 @@ class Fingerprints:
 
 
 def difference(recorded: str, found: str, name: str, head: str) -> str:
-    """Return in what a recorded call differs from the present one, given their fingerprints.
+    """Return how a recorded call differs from the present one, given their fingerprints.
 
     Args:
-        recorded: fingerprint of the recorded one.
-        found: that of the present one.
-        name: of what is called now.
-        head: name under which the recorded one is kept.
+        recorded: fingerprint of the recorded call.
+        found: fingerprint of the present call.
+        name: name of what is called now.
+        head: name that is stored before the recorded fingerprint.
     """
     if recorded[:FUNCTION_WIDTH] == found[:FUNCTION_WIDTH]:
         return f"the recorded one is a call of {name} with other arguments"
@@ -161,14 +162,14 @@ def _head_of(function: Callable[..., Any]) -> str:
 
 
 def call_text(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-    """Return a call as people write it, shortened."""
+    """Return a call as it would stand in source code, shortened."""
     given = [shortened(value) for value in args] + [f"{name}={shortened(value)}" for name, value in kwargs.items()]
     text = ", ".join(given)
     return f"{name_of(function)}({text if len(text) <= _MOST_ARGUMENTS else text[:_MOST_ARGUMENTS] + '…'})"
 
 
 def shortened(value: Any) -> str:
-    """Return a value as Python writes it, or the beginning of that."""
+    """Return the ``repr`` of a value, or its beginning."""
     try:
         text = repr(value)
     except Exception as error:  # noqa: BLE001 - it is the job's own code

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 NULL = b"null"
-"""Where a text of JSON does not have this, there is nothing to look for."""
+"""What NaN and infinity become in JSON; without it, there is nothing to look for."""
 
 
 NO_JSON = (TypeError, ValueError, OverflowError, RecursionError)
@@ -20,7 +20,7 @@ def encode_finite(value: object) -> bytes:
     """Return a value as JSON.
 
     Raises:
-        TypeError, ValueError, OverflowError, RecursionError: it cannot carry the value; see ``NO_JSON``.
+        TypeError, ValueError, OverflowError, RecursionError: JSON cannot carry the value; see ``NO_JSON``.
     """
     text = msgspec.json.encode(value)
     if NULL in text:
@@ -29,10 +29,10 @@ def encode_finite(value: object) -> bytes:
 
 
 def refuse_non_finite(value: object) -> None:
-    """Return if no number in a value, however deep, is NaN or infinite; to be called when its JSON has a null.
+    """Check that no number in a value, at any depth, is NaN or infinite; needed only if its JSON has a null.
 
     Raises:
-        ValueError: one is; the message says where.
+        ValueError: a number is; the message says where.
     """
     for place, number in _floats_in(msgspec.to_builtins(value, str_keys=True, enc_hook=_as_none), ""):
         if not isfinite(number):
@@ -40,7 +40,7 @@ def refuse_non_finite(value: object) -> None:
 
 
 def has_hidden_null(job: msgspec.Struct, body: bytes) -> bool:
-    """Tell whether the JSON of a record may have a null that none of its fields explains by being None."""
+    """Return whether the JSON of a job may have a null that does not stand for a field that is None."""
     if job.__struct_config__.omit_defaults:
         return True
     return body.count(NULL) != msgspec.structs.astuple(job).count(None)
@@ -58,4 +58,4 @@ def _floats_in(value: Any, place: str) -> Iterator[tuple[str, float]]:
 
 
 def _as_none(_: object) -> None:
-    """Stand in for JSON text that a value holds as it is."""
+    """Replace what contains no number to check, such as ready-made JSON text, by None."""

@@ -1,4 +1,4 @@
-"""Follow-up jobs: each is enqueued once in a run of the job that wants it."""
+"""Follow-up jobs: each is enqueued once per run of the job that enqueues it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def follow_up_key(descriptor: str, run: int, use: str) -> str:
     """Return the unique key of a follow-up: a second one is not stored while the first waits or runs.
 
     Args:
-        descriptor: of the job that wants it.
+        descriptor: address of the job that enqueues it.
         run: number of earlier runs of that job; each run has separate follow-ups.
-        use: what this one is kept under.
+        use: name under which the follow-up is recorded, such as ``mail#2``.
 
     Raises:
         ValueError: the name is too long.
@@ -34,7 +34,7 @@ def set_unique_key(options: FollowUpOptions, key: str) -> None:
     """Give a follow-up its unique key, unless it was enqueued with one.
 
     Raises:
-        ValueError: it was enqueued with an option about a key, and without a key.
+        ValueError: it has an option about a unique key, but no unique key.
     """
     if options.get("unique") is not None:
         return
@@ -48,8 +48,8 @@ def idempotency_key(key: str, created_at_ms: int | None) -> bytes:
     """Return the idempotency key of a follow-up, which identifies it even after it has ended.
 
     Args:
-        key: of ``follow_up_key``.
-        created_at_ms: when the job that wants it was enqueued: stores begin their descriptors anew.
+        key: the key that ``follow_up_key`` returned.
+        created_at_ms: when the job that enqueues it was enqueued: a new store assigns the same descriptors again.
     """
     moment = min(max(created_at_ms or 0, 0), _MOST_TIME)
     return moment.to_bytes(6, "big") + hashlib.blake2b(key.encode(), digest_size=10).digest()

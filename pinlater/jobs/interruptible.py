@@ -16,20 +16,20 @@ from pinlater.jobs.waiting import JobWaits
 from pinlater.model.body_metadata import SagaMark
 
 _lock = Lock()
-"""Of all contexts, since it is taken where an attempt ends, and never for long."""
+"""One for all contexts, since it is taken only when an attempt ends, and briefly."""
 
 
 class InterruptibleContext(JobContext):
     """A context that remembers its interruption, and raises it again at every later call.
 
-    A job may swallow it: ``gather(..., return_exceptions=True)``, ``suppress(BaseException)``, ``return`` in a
-    ``finally``, a pool whose futures nobody asks.
+    A job may swallow it: by ``gather(..., return_exceptions=True)``, by ``suppress(BaseException)``, by ``return`` in a
+    ``finally``, or in a pool whose futures nobody checks.
 
     Attributes:
         thread: identifies the thread that runs the job.
-        saga_failure: what has left a saga that is neither finished nor undone: the attempt fails of it, even if the job
-            catches it.
-        reached_to_undo: finished steps of sagas that this attempt has come past.
+        saga_failure: the exception that has left a saga which is neither finished nor undone; it fails the attempt even
+            if the job catches it.
+        reached_to_undo: finished steps of sagas that this attempt has passed.
     """
 
     thread: int
@@ -62,7 +62,7 @@ class InterruptibleContext(JobContext):
         return why
 
     def go_on_to_wait(self) -> None:
-        """Raise the interruption again, unless it is that another task or thread of the job waits."""
+        """Raise the interruption again, unless it only says that another task or thread of the job waits."""
         if not isinstance(self.interruption, JobWaits) or _task_id() in self._waiting:
             self.go_on()
 
@@ -79,21 +79,21 @@ class InterruptibleContext(JobContext):
 
     @abstractmethod
     def begin(self) -> None:
-        """Allow that something new is begun whose end will be recorded.
+        """Check that the job may begin something new whose end will be recorded.
 
         Raises:
-            SagaUndone: the job has given up, and begins nothing any more.
+            SagaUndone: the job has given up, and begins nothing new.
         """
 
     @abstractmethod
     def limit_step(self, deadline: StepDeadline) -> AbstractContextManager[None]:
-        """Return a block in which ``StepTimeout`` is raised when the deadline of a step comes."""
+        """Return a context manager in which ``StepTimeout`` is raised when the deadline of a step comes."""
 
     def refuse_record(self, step: str, error: StepMismatch) -> NoReturn:
         """End the attempt because the code does not fit a recorded step.
 
         Args:
-            step: what it is kept under.
+            step: key of the record.
             error: says what does not fit.
         """
         del step
@@ -103,7 +103,7 @@ class InterruptibleContext(JobContext):
         """Mark the steps around this call as cut off."""
         run = StepRun.current(self)
         if run is None and get_ident() != self.thread:
-            self._unattributed += 1  # of a pool, which may be one that a step has started
+            self._unattributed += 1  # a thread of a pool, which a step may have started
         while run is not None:
             run.is_cut, run = True, run.outer
 
@@ -112,10 +112,10 @@ class StepRun:
     """A running step, entered around its function.
 
     A step whose function was cut off by an interruption is not finished, even if the function returns as if nothing
-    had been, or raises something else: then the interruption is raised again.
+    had happened, or raises something else: the interruption is raised again in its place.
 
     Attributes:
-        outer: the step that this one is a part of.
+        outer: the step that runs this one; None if there is none.
         is_cut: whether the context has raised an interruption within the function.
     """
 
@@ -127,13 +127,14 @@ class StepRun:
         self._context = context
         self.outer = StepRun.current(context)
         self.is_cut = False
-        # A thread that cannot be told from those that a step has started may have been: rather once too often.
+        # An interruption in an unknown thread counts as one in this step, which may have started the thread: it is
+        # better to run a step once too often.
         is_in_thread_of_job = get_ident() == context.thread
         self._unattributed = context._unattributed if is_in_thread_of_job else None  # noqa: SLF001 - they are a pair
 
     @staticmethod
     def current(context: InterruptibleContext) -> StepRun | None:
-        """Return the innermost step that surrounds the caller."""
+        """Return the innermost step that the caller runs in; None if there is none."""
         found = _running.get()
         return found if found is not None and found._context is context else None  # noqa: SLF001
 
@@ -157,8 +158,8 @@ _running: ContextVar[StepRun | None] = ContextVar("step that runs", default=None
 
 
 def _task_id() -> tuple[int, int]:
-    """Return what identifies the thread and the task that call."""
-    import asyncio  # here: test suites without jobs load this module with the plugin, and need not load that
+    """Return the ids of the calling thread and task."""
+    import asyncio  # here: test suites without jobs load this module with the plugin, but need no asyncio
 
     try:
         return get_ident(), id(asyncio.current_task())
@@ -167,11 +168,11 @@ def _task_id() -> tuple[int, int]:
 
 
 def swallowed_interruption(context: JobContext, error: BaseException | None) -> JobInterrupted | None:
-    """Return the interruption that a job has swallowed; None if it has not.
+    """Return the interruption that a job has swallowed; None if it has not swallowed any.
 
     Args:
-        context: of the attempt.
-        error: what the job has raised in its place; None: nothing.
+        context: context of the attempt.
+        error: what the job raised instead; None: nothing.
     """
     found = context.interruption
     if found is None or (error is not None and interruption_in(error) is not None):

@@ -1,4 +1,4 @@
-"""Job classes: a job is a typed record whose fields are its arguments, and its body on the queue.
+"""Job classes: a job is a typed record; its fields are its arguments, and are stored as its body.
 
 The options of a class are in its header::
 
@@ -24,7 +24,7 @@ from pinlater.jobs.options import JobOptions
 from pinlater.model.kept_mark import KEPT_MARK
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # in Python itself, it has a default only from 3.13 on
+    from typing_extensions import TypeVar  # that of the standard library accepts no default before Python 3.13
 
     from pinlater.jobs.context import JobContext
 
@@ -41,13 +41,13 @@ _IMPOSSIBLE = {
     "tag": "it says which class a body is for; write name= instead",
     "tag_field": "a body has its class under job",
 }
-"""Options of msgspec with which no worker could read a body, and why."""
+"""Options of msgspec that would leave bodies unreadable for workers, and why."""
 _TAKEN = {
     "job": "names the class in the body",
     "run": "is the method that does the work",
     "job_options": "holds the options of the class",
 }
-"""What cannot be the name of a field, and why."""
+"""Names that no field can have, and why."""
 _STRUCT_OPTIONS = frozenset({*dir(msgspec.Struct.__struct_config__), "kw_only", "rename"})
 
 
@@ -57,7 +57,7 @@ def _default_queue(name: str) -> str:
 
 
 class _JobType(msgspec.StructMeta):  # its instances are Job and all subclasses
-    """Takes the job's options out of the class header; the rest is msgspec's."""
+    """Takes the job options out of the class header and leaves the rest to msgspec."""
 
     job_options: JobOptions
 
@@ -93,7 +93,7 @@ def _check_names(kind_name: str, header: Mapping[str, Any]) -> None:
     """Check the remaining options of a class header.
 
     Raises:
-        TypeError: it has an option that nobody knows, or a name that is no text or means something else in bodies.
+        TypeError: an option is unknown, or the name is not text, is empty or ends in a reserved suffix.
     """
     job_name = header.get("tag", kind_name)
     if not (job_name and isinstance(job_name, str)):
@@ -107,10 +107,10 @@ def _check_names(kind_name: str, header: Mapping[str, Any]) -> None:
 
 
 def _options_of(inherited: JobOptions | None, options: dict[str, Any]) -> JobOptions:
-    """Return the options of a class: its own, then those of the class that it inherits from.
+    """Return the options of a class: those in its header, then those that it inherits.
 
-    Its name is its own. Its queue is inherited only if a class above it names one. A class is periodic only if it says
-    so itself: two classes with one schedule would do the work twice.
+    The name is never inherited, and the queue only if a base class names one. Nor is the schedule: two classes with
+    one schedule would do the work twice.
     """
     if inherited is None:
         return JobOptions(**{"queue": _default_queue(options["name"]), **options})
@@ -120,11 +120,11 @@ def _options_of(inherited: JobOptions | None, options: dict[str, Any]) -> JobOpt
 
 
 def _check_fields(kind_name: str, namespace: Mapping[str, Any]) -> None:
-    """Check that what a class body assigns is a field, a method or a constant.
+    """Check that everything a class body assigns is a field, a method or a constant.
 
     Raises:
-        TypeError: a field is called as what every job has, a value has no annotation and would be lost, or the default
-            is a ``dataclasses.field``.
+        TypeError: a field has a reserved name, a value has no annotation and would be lost, or a default is a
+            ``dataclasses.field``.
     """
     annotated = namespace.get("__annotations__") or {}
     for name in _TAKEN.keys() & annotated.keys():
@@ -144,7 +144,7 @@ def _check_fields(kind_name: str, namespace: Mapping[str, Any]) -> None:
 
 
 def _refuse(kind_name: str, options: Iterable[str]) -> None:
-    """Raise ``TypeError`` if there are such options, with the reason for the first."""
+    """Raise ``TypeError`` for the first of some impossible options, if there are any."""
     for option in options:
         raise TypeError(f"job class {kind_name}: {option} is not possible: {_IMPOSSIBLE[option]}")
 
@@ -153,7 +153,7 @@ def _check_body(kind: Any) -> None:
     """Check that workers can read bodies of a class.
 
     Raises:
-        TypeError: it has not, by an option of a class that it inherits from, or by the name of a field.
+        TypeError: they cannot, because of an inherited option or the name of a field.
     """
     config = kind.__struct_config__
     _refuse(kind.__name__, [option for option in ("array_like", "forbid_unknown_fields") if getattr(config, option)])
@@ -166,7 +166,7 @@ def _check_run(kind: Any) -> None:
     """Check that ``run`` of a class can be called with a context.
 
     Raises:
-        TypeError: it takes other arguments; or it is a generator, of which a call does nothing at all.
+        TypeError: it takes other arguments, or it is a generator function, of which a call runs nothing.
     """
     run = kind.run
     if not inspect.isfunction(run):
@@ -182,10 +182,10 @@ def _check_run(kind: Any) -> None:
 
 
 def _check_key(kind: Any, name: str | None) -> None:
-    """Check that jobs of a class have what is to be their key.
+    """Check that a class has the field or property that holds the key of its jobs.
 
     Raises:
-        TypeError: they have no such field or property.
+        TypeError: it has none of this name.
     """
     if name is None or name in kind.__struct_fields__ or isinstance(getattr(kind, name, None), property):
         return
@@ -198,7 +198,7 @@ def _check_has_defaults(kind: Any) -> None:
     """Check that workers can create the job of a periodic class without arguments.
 
     Raises:
-        TypeError: they would not know what to put into its fields, or where to keep its schedule.
+        TypeError: a field has no default, or the class is a ``RawJob``, whose body cannot hold a schedule.
     """
     if issubclass(kind, RawJob):
         raise TypeError(f"job {kind.__name__}: the body of a RawJob has no place for a schedule; use a Job")
@@ -212,39 +212,39 @@ def _check_has_defaults(kind: Any) -> None:
         )
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field,))  # for mypy: fields are named
+@dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field,))  # for type checkers
 class Job(msgspec.Struct, Generic[Result_co], kw_only=True, metaclass=_JobType):
-    """Base of all job classes.
+    """Base class of all jobs.
 
-    The fields of a subclass are the job's arguments, in types that JSON can carry (msgspec checks them when
-    a body is decoded). Class options: see ``JobOptions``; the queue's name is made from the class name when
-    none is given. ``class Resize(Job[Size])`` says what ``run`` returns: it is kept with the job, for
+    The fields of a subclass are the job's arguments. JSON must be able to carry their types; the values are checked
+    when a job is enqueued, and again when a worker decodes it. Options go into the class header, see ``JobOptions``.
+    ``class Resize(Job[Size])`` declares that ``run`` returns a ``Size``, which is stored with the job for
     ``JobHandle.result`` and ``JobContext.call``.
     """
 
     job_options: ClassVar[JobOptions]
 
     def run(self, context: JobContext) -> Result_co | Coroutine[Any, Any, Result_co]:  # noqa: ARG002 - see below
-        """Do the work; ``async def`` is welcome, too.
+        """Do the work; can be ``async def``.
 
-        Returning means success. What is returned is kept only if the class says of which type it is, and not by a
-        periodic job. Raising means
-        that the attempt failed and, as long as attempts remain, that the job runs again after the class's backoff.
-        ``Retry``, ``Discard`` and ``give_up_on`` say otherwise.
+        If it returns, the job has succeeded. The return value is stored if the class declares its type, unless the
+        job runs again, as a periodic one does. If it raises an exception, the attempt has failed and, while attempts
+        remain, the job runs again after the backoff of its class. ``Retry``, ``Discard`` and the options
+        ``give_up_on`` and ``backoff_on`` change that.
         """
         raise TypeError(f"job class {type(self).__name__} does not define run(self, context)")
 
 
 class RawJob(Job[bytes | None]):
-    """Base of job classes whose body is bytes of some other program's making, not our JSON.
+    """Base class of jobs whose body is raw bytes, such as those of a program in another language.
 
-    A queue that is fed in another language has one such class, and no other: nothing in the body says
-    which class it is for. If ``run`` returns bytes, these are its result as they are.
+    Nothing in such a body says which class it is for, so a queue has one ``RawJob`` class and no other class. If
+    ``run`` returns bytes, they are stored as the result, unchanged.
     """
 
     body: bytes
 
 
 def is_concrete(kind: object) -> bool:
-    """Whether ``kind`` is a job class that defines ``run`` itself or inherits it from one that does."""
+    """Return whether ``kind`` is a job class with a ``run`` method, its own or an inherited one."""
     return isinstance(kind, type) and issubclass(kind, Job) and kind.run is not Job.run

@@ -27,7 +27,7 @@ NO_RULE = KeyRule()
 
 
 def key_rule(running_per_key: int | None, in_order: bool | None, rate_per_key: str | None = None) -> KeyRule | None:
-    """Return the rule that three options make; None if they say nothing.
+    """Return the rule that the options define; None if all are left out.
 
     Raises:
         ValueError: an option is out of its range, or they contradict each other.
@@ -52,15 +52,15 @@ def key_rule(running_per_key: int | None, in_order: bool | None, rate_per_key: s
 
 
 def checked_key(value: object, name: str = "key") -> str:
-    """Return a key if it can be one.
+    """Return a key, after checking that it is valid.
 
     Args:
         value: the key.
-        name: where it was given, for messages.
+        name: where it was given, for error messages.
 
     Raises:
         ValueError: it is empty, too long, or has a NUL.
-        TypeError: it is no text.
+        TypeError: it is not text.
     """
     if not isinstance(value, str):
         raise TypeError(f"{name}={value!r:.80} is no key; a key is a text")
@@ -77,7 +77,7 @@ def checked_key(value: object, name: str = "key") -> str:
 
 
 def key_of_class(job: Job) -> JobKey | None:
-    """Return the key that a job has by the options of its class; None if it has none.
+    """Return the key that the options of its class give a job; None if it has none.
 
     Raises:
         ValueError: the value of its field cannot be a key.

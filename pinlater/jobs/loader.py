@@ -35,10 +35,10 @@ def load_job_classes(names: Sequence[str]) -> list[type[Job]]:
     """Import modules, packages with all their modules, and ``.py`` files; return the job classes they define.
 
     Args:
-        names: dotted names, looked up in the current directory, too, or paths of files.
+        names: dotted names, which are also looked up in the current directory, or paths of files.
 
     Raises:
-        ModulesInvalid: some cannot be imported, all of them listed; or there is no job class.
+        ModulesInvalid: some cannot be imported (it lists all of them), or there is no job class.
     """
     _add_current_folder()
     problems: list[str] = []
@@ -95,7 +95,7 @@ def make_codec(kinds: Sequence[type[Job]], queues: Sequence[str]) -> JobCodec:
 
 
 def unnamed_queues(codec: JobCodec, queues: Iterable[str]) -> list[str]:
-    """Return the queues that no class has as its own."""
+    """Return the queues that no class names as its queue."""
     return [queue for queue in queues if queue not in codec.queues]
 
 
@@ -115,20 +115,20 @@ def refuse_blocking(kinds: Iterable[type[Job]], queues: Container[str]) -> None:
 
 
 def load_middleware(names: Sequence[str]) -> list[Middleware]:
-    """Return the middleware that texts such as ``my_project.surroundings:in_transaction`` name.
+    """Import middleware by names such as ``my_project.surroundings:in_transaction``.
 
     Raises:
-        ModulesInvalid: some cannot be had, all of them listed.
+        ModulesInvalid: some cannot be loaded; it lists all of them.
     """
     what = "a callable that takes a job and its context, and returns a context manager"
     return _load_named("--middleware", names, what)
 
 
 def load_hooks(option: str, names: Sequence[str]) -> list[Callable[[], object]]:
-    """Return the functions that texts such as ``my_project.process:open_pool`` name, for an option.
+    """Import the functions that ``option`` names, such as ``my_project.process:open_pool``.
 
     Raises:
-        ModulesInvalid: some cannot be had, all of them listed.
+        ModulesInvalid: some cannot be loaded; it lists all of them.
     """
     return _load_named(option, names, "a function without arguments")
 
@@ -248,7 +248,7 @@ def _place(error: BaseException) -> str:
 def _kinds_in(module: ModuleType, own: set[str]) -> Iterator[type[Job]]:
     """Yield the job classes of a module: those it defines, and those in its ``__all__``.
 
-    Not all that it imports: a job may enqueue jobs that are for other workers to run.
+    Other imported classes are left out: a job may enqueue jobs that other workers are to run.
     """
     offered = getattr(module, "__all__", ())
     for name, value in vars(module).items():

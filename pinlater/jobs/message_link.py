@@ -1,4 +1,4 @@
-"""What a context needs of a server to call other jobs and to wait for messages."""
+"""What a context needs from a server to call other jobs and to wait for messages."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pinlater.model.messages import Parent, ReceivedMessage
 
 
 class Children(NamedTuple):
-    """Jobs to enqueue, which tell their parent of their end; large ones are enqueued by several calls.
+    """Jobs to enqueue that notify their parent when they end; several calls enqueue them if they are large.
 
     Attributes:
-        queue: queue of them all.
+        queue: the queue of all of them.
         jobs: the jobs, each with its parent.
-        options: of their enqueue.
-        key: by which a second enqueue of them is known.
+        options: options of their enqueue.
+        key: identifies this enqueue, so that it is carried out once.
     """
 
     queue: str
@@ -30,22 +30,22 @@ class MessageLink(Protocol):
     """Reads the messages of a job, and enqueues its children."""
 
     def read(self, name: str, after: int, limit: int) -> Sequence[ReceivedMessage]:
-        """Return messages of a name with a larger number than ``after``, in their order; perhaps fewer than there are.
+        """Return up to ``limit`` messages of a name with numbers above ``after``, in order; there may be more.
 
         Raises:
             CallError, ServiceError: no server has answered.
         """
 
     def enqueue(self, children: Children) -> list[str]:
-        """Enqueue children, once however often it is done; return their descriptors in the same order.
+        """Enqueue children, once even if this is repeated; return their descriptors in the same order.
 
         Raises:
-            ClientError: they are refused.
-            CallError, ServerError: no server took them, as far as we know.
+            ClientError: the server refuses them.
+            CallError, ServerError: no server has stored them, as far as known.
         """
 
     def now_ms(self) -> int:
-        """Return epoch milliseconds, as the server has them."""
+        """Return the server's time, in epoch milliseconds."""
 
     def is_over(self, name: str, until_ms: int) -> bool:
-        """Tell whether a wait for messages of a name is over that lasts until epoch milliseconds ``until_ms``."""
+        """Return whether a wait for messages of a name has timed out; it ends at epoch milliseconds ``until_ms``."""

@@ -21,12 +21,12 @@ A middleware is called with the job and its context, and returns a context manag
 ``pinlater-worker my_jobs --middleware my_project.middleware:in_transaction`` uses it for all jobs of a worker.
 
 Code before the ``yield`` runs before the job, code after it when the job has succeeded. Exceptions of the job are
-raised at the ``yield``: a failure; ``Retry`` and ``Discard``; ``JobInterrupted`` and ``JobSleeps`` when the job goes
-back to its queue, to be continued; ``JobCancelled``. A middleware that swallows a failure turns it into a success;
+raised at the ``yield``: failures, ``Retry`` and ``Discard``; ``JobInterrupted`` and ``JobSleeps`` when the job goes
+back to its queue and continues later; ``JobCancelled``. A middleware that swallows a failure turns it into a success;
 swallowing an interruption, a sleep or a cancellation changes nothing. An exception that the middleware itself raises,
 before or after the job, is a failed attempt.
 
-It is entered and left in the thread of a plain job and in the task of an ``async def`` job, so the job sees context
+A middleware runs in the thread of a plain job and in the task of an ``async def`` job, so the job sees context
 variables that it sets. The class's time limits apply to job and middleware together. All jobs of a process share a
 middleware, and several may run at once: store data of a single job in local variables only.
 """
@@ -47,7 +47,7 @@ Middleware = Callable[[Job, JobContext], AbstractContextManager[object]]
 
 @contextmanager
 def within(middleware: Sequence[Middleware], job: Job, context: JobContext) -> Iterator[None]:
-    """Enter all ``middleware``, the first of which is the outermost.
+    """Enter all ``middleware``, the first one outermost.
 
     Raises:
         TypeError: one of them returned no context manager.
@@ -62,13 +62,13 @@ def within(middleware: Sequence[Middleware], job: Job, context: JobContext) -> I
         except BaseException as error:
             given_back = interruption_in(error)
             raise
-    if given_back is not None:  # one has swallowed it: the job would be taken for done, though it is not
+    if given_back is not None:  # a middleware has swallowed it: the unfinished job would count as succeeded
         raise given_back
 
 
 @contextmanager
 def _raising_swallowed(context: JobContext) -> Iterator[None]:
-    """Raise an interruption that the job has swallowed, or middleware would count it as a success."""
+    """Raise an interruption that the job has swallowed, so that middleware does not see a success."""
     try:
         yield
     except BaseException as error:
@@ -82,7 +82,7 @@ def _raising_swallowed(context: JobContext) -> Iterator[None]:
 async def run_within(
     middleware: Sequence[Middleware], job: Job, context: JobContext, record: Callable[[object], object]
 ) -> None:
-    """Run an ``async def`` job inside all ``middleware``, in one task; tell ``record`` what it returned."""
+    """Run an ``async def`` job inside all ``middleware``, in one task; pass what it returned to ``record``."""
     with within(middleware, job, context):
         record(await job.run(context))
 

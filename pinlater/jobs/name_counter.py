@@ -10,11 +10,11 @@ _COUNTED = re.compile(r"(.*)#(\d+)", re.ASCII | re.DOTALL)
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that is none, or that looks like one that was counted.
+    """Refuse a name that is not text, or that ends in ``#`` and a number.
 
     Raises:
-        TypeError: it is no text, as when ``step`` is called with a function alone.
-        ValueError: it looks like one that was counted.
+        TypeError: it is not text, as when ``step`` is called with only a function.
+        ValueError: it ends in ``#`` and a number.
     """
     if not isinstance(name, str):
         raise TypeError(f"{name!r:.80} is no name; the name of a step, sleep, event or job is a text, and comes first")
@@ -29,20 +29,20 @@ class NameCounter:
         self._counts: defaultdict[str, int] = defaultdict(int)
 
     def next(self, name: str) -> str:
-        """Return what this use of ``name`` is kept under.
+        """Return the key under which this use of ``name`` is recorded.
 
         Raises:
-            ValueError: ``name`` looks like one that was counted.
+            TypeError, ValueError: see ``check_name``.
         """
         check_name(name)
         self._counts[name] = number = self._counts[name] + 1
         return name if number == 1 else f"{name}#{number}"
 
     def is_ahead(self, last_first: Iterable[str]) -> bool:
-        """Whether earlier attempts came further: the last thing that they have recorded was not used here yet.
+        """Return whether earlier attempts have got further: this one has not used the last key that they recorded.
 
         Args:
-            last_first: what they have recorded, the last first.
+            last_first: the keys that they recorded, the last one first.
         """
         for key in last_first:
             name, number = use_of(key)
@@ -51,6 +51,6 @@ class NameCounter:
 
 
 def use_of(key: str) -> tuple[str, int]:
-    """Return the name in ``load#2``, and which use of it this is, from 1."""
+    """Return the name in a key such as ``load#2``, and which use of it this is, from 1."""
     found = _COUNTED.fullmatch(key)
     return (key, 1) if found is None else (found[1], int(found[2]))

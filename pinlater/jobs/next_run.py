@@ -1,4 +1,4 @@
-"""When a job that comes again runs next."""
+"""When a rescheduled or periodic job runs next."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 _END_OF_TIME = 1e11
-"""Epoch seconds, of the year 5138."""
+"""Epoch seconds, in the year 5138."""
 
 
 class NextRunPlan(Protocol):
     """Knows when a job runs next."""
 
     def due_ms(self, now_seconds: float) -> int:
-        """Return the epoch milliseconds of the run, when the attempt ends at ``now_seconds``."""
+        """Return the epoch milliseconds of the next run, given that the attempt ends at ``now_seconds``."""
 
 
 class NextRun(NamedTuple):
-    """What ``JobContext.reschedule`` was asked for; one of the two.
+    """The arguments of ``JobContext.reschedule``; exactly one is not None.
 
     Attributes:
         after: seconds, counted from the end of the attempt.
@@ -30,10 +30,10 @@ class NextRun(NamedTuple):
 
     @classmethod
     def of(cls, after: float | None, at: datetime | float | None) -> NextRun:
-        """Check what was asked for.
+        """Check the arguments.
 
         Raises:
-            ValueError: both or neither are given, or one is no time that can come.
+            ValueError: both or neither are given, or the time is out of range.
         """
         if (after is None) == (at is None):
             raise ValueError("reschedule() takes after=seconds or at=moment; give one of them")
@@ -47,7 +47,7 @@ class NextRun(NamedTuple):
         return cls(None, float(moment))
 
     def due_ms(self, now_seconds: float) -> int:
-        """Return the epoch milliseconds of the run, when the attempt ends at ``now_seconds``."""
+        """Return the epoch milliseconds of the next run, given that the attempt ends at ``now_seconds``."""
         if self.at is not None:
             return math.ceil(self.at * 1000)
         return math.ceil((now_seconds + (self.after or 0)) * 1000)

@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from pinlater.jobs.schedule import Schedule
 
 QUEUE_NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
-"""What a queue may be called (wire contract §6.1)."""
+"""Pattern of a queue's name (wire contract §6.1)."""
 
 DEFAULT_ATTEMPTS = 20
-"""With the default backoff they last about a day, so a job survives an outage or a broken deployment."""
+"""With the default backoff, these take about a day, so a job survives an outage or a broken deployment."""
 
 DEFAULT_MAX_RESULT = 65_536
-"""Bytes: results are kept in the store with the jobs, and read from there by those who wait for them."""
+"""Bytes; small, because the store keeps each result with its job and sends it to whoever waits for it."""
 
 _LONGEST_KEY = 200
 CANCEL_PATIENCE_SECONDS = 60.0
-"""After so long the process of a cancelled job that does not stop is killed, unless its class says otherwise."""
+"""How long a cancelled job may take to stop before its process is killed, unless its class says otherwise."""
 
 KILL_SLACK_SECONDS = 10.0
-"""Seconds between the exception of a limit and the kill of a job that goes on nevertheless."""
+"""Seconds between the exception for an exceeded time limit and the kill of a job that continues all the same."""
 
 
 _SECONDS = ((int, float), "a number of seconds")
@@ -55,46 +55,48 @@ class JobOptions:
     """The options of a job class; raises ``TypeError`` if one is invalid.
 
     Attributes:
-        name: name of the class on the wire; moving or renaming the Python class does not change it.
-        queue: queue of the jobs, unless an enqueue names another.
+        name: name of the class in bodies, by default that of the Python class. When you rename a class, set this to its
+            old name, which stored jobs have in their bodies.
+        queue: queue of the jobs, unless an enqueue names another; by default made of the name: ``SendMail`` has
+            ``send_mail``.
         attempts: total number of attempts, including the first.
         backoff: delay before the next attempt of a failed job.
-        priority: 1 is served first.
-        heartbeat: minimum seconds between two checkpoints that are sent; see ``JobContext.checkpoint``.
+        priority: 1 to 127; 1 is served first.
+        heartbeat: minimum seconds between two checkpoints that are sent to the server; see ``JobContext.checkpoint``.
         timeout: seconds after which ``JobTimeout`` is raised in a running job, in the thread that runs it. With
             ``--threads``, it does not interrupt a blocking call; with ``--concurrency``, it interrupts only what the
             job awaits.
-        kill_after: seconds after which the process of a running job is killed; by default 10 more than ``timeout``.
-            Reaching either limit is a failed attempt. A job that is cancelled has 60 seconds to stop before its process
-            is killed; if both limits are set, it has the time between them.
+        kill_after: seconds after which the process of a running job is killed; by default 10 more than ``timeout``, or
+            never without one. Exceeding either limit fails the attempt. A cancelled job has 60 seconds to stop before
+            its process is killed; if both limits are set, it has the time between them.
         stall_after: seconds without progress after which ``JobStalled`` is raised in a running job, as ``JobTimeout``
-            is. This is a failed attempt. 10 seconds later the process is killed. These calls of the context count as
-            progress: ``checkpoint``, ``progress``, ``step``, each item of ``iterate``.
-        give_up_after: seconds from the enqueue, over all attempts, waits and sleeps, after which no attempt begins and
-            the job becomes FAILED. In a running job ``JobExpired`` is raised, as for ``timeout``. A failure is final if
-            its retry would come later. A job that is handed out later is not run. For a job that runs again
-            (``reschedule``, ``cron``, ``every``), the limit applies to each run, from the time that the run was planned
-            for.
-        give_up_on: exceptions that are not retried: a job that raises one of them, or a subclass of one, becomes FAILED
-            whatever attempts remain. A ``Retry`` is still retried.
-        backoff_on: exceptions, including their subclasses, with a backoff of their own: ``backoff_on={RateLimited:
-            Constant(60)}``. If several classes match, here and in ``give_up_on``, the most specific one wins. After the
-            death of a process, ``backoff`` applies.
-        cron: makes the class periodic: workers ensure that there is one job of the class, which runs at the ticks of
-            this expression (minute, hour, day of the month, month, day of the week). If you also enqueue a job of the
-            class, that job runs once.
-        timezone: time zone of ``cron``.
-        every: makes the class periodic, too: seconds between two ticks, which are whole multiples of it since 1970
-            (UTC).
-        latency_target: within how many seconds of being due a job should start. It does not change how jobs run. The
+            is, and the attempt fails. 10 seconds later the process is killed. These calls of the context count as
+            progress: ``checkpoint``, each item of ``iterate``, ``progress``, ``publish``, ``step``, ``call``,
+            ``call_all`` and ``wait_for``.
+        give_up_after: seconds from the enqueue after which the job becomes FAILED, including all attempts, waits and
+            sleeps. A job that is dequeued later is not run; ``JobExpired`` is raised in a running job, as
+            ``JobTimeout`` is; a failure whose retry would come later is final. For a job that runs again
+            (``reschedule``, ``cron``, ``every``), the limit applies to each run, from the time for which the run was
+            scheduled.
+        give_up_on: exceptions that are not retried: a job that raises one of them, or a subclass, becomes FAILED even
+            if attempts remain. A ``Retry`` is retried all the same.
+        backoff_on: separate backoffs for some exceptions and their subclasses: ``backoff_on={RateLimited:
+            Constant(60)}``. If several classes match, here and in ``give_up_on``, the most specific one wins. After its
+            process died, a job waits for ``backoff``.
+        cron: makes the class periodic: workers make sure that one job of the class exists, which runs whenever this
+            expression matches (minute, hour, day of the month, month, day of the week). A job of the class that you
+            enqueue yourself runs once.
+        timezone: time zone of ``cron``, such as ``Europe/Berlin``.
+        every: makes the class periodic with a fixed period in seconds. It runs at multiples of the period since 1970
+            (UTC), so with 3600 on the hour.
+        latency_target: seconds after becoming due within which a job should start. It does not change how jobs run:
             servers compute the metric ``pinlater_queue_workers_needed`` of the class's queue from it, for an
             autoscaler. If the classes of a queue differ, the smallest target counts.
-        key: name of the field or property that has the key of a job: ``key="customer"``. A key is a text or a whole
-            number; if it is None, the job has no key. Jobs of different keys take turns: one key with many jobs does
-            not hold up the others.
+        key: name of the field or property that holds the key of a job: ``key="customer"``. A key is text or a whole
+            number; None means that the job has no key. Keys take turns: one with many jobs does not hold up the others.
         running_per_key: maximum number of jobs of a key that run at once; the others stay pending.
-        in_order: whether the jobs of a key run one after the other, in the order of their enqueues. A failed job holds
-            up the jobs behind it until its last attempt has ended.
+        in_order: whether the jobs of a key run one at a time, in the order in which they were enqueued. A failed job
+            holds up those behind it until it has succeeded or is given up.
         rate_per_key: maximum rate at which jobs of a key are started: ``"10/s"``, ``"100/m"``, ``"1000/h"``.
         max_result: maximum size of a job's result in bytes, as JSON; a job that returns more is given up.
     """
@@ -195,11 +197,11 @@ class JobOptions:
 
     @property
     def key_rule(self) -> KeyRule | None:
-        """How jobs that share a key run; None if nothing is said about it."""
+        """The rule for jobs that share a key; None if no option sets one."""
         return key_rule(self.running_per_key, self.in_order or None, self.rate_per_key)
 
     def gives_up_on(self, error: BaseException) -> bool:
-        """Tell whether the job is given up after ``error``, whatever attempts remain."""
+        """Return whether ``error`` gives up the job even if attempts remain."""
         if isinstance(error, Discard | Retry):
             return isinstance(error, Discard)
         return any(self._nearest(error) is kind for kind in self.give_up_on)
@@ -218,7 +220,7 @@ class JobOptions:
         """The schedule of a periodic class; None for an ordinary class."""
         if self.cron is None and self.every is None and self.timezone == "UTC":
             return None
-        from pinlater.jobs.schedule import schedule_of  # for those who have one: it brings time zones and cronsim along
+        from pinlater.jobs.schedule import schedule_of  # here: only periodic classes need time zones and cronsim
 
         return schedule_of(self.cron, self.every, self.timezone)
 
@@ -235,7 +237,7 @@ class JobOptions:
             )
 
     def with_policy(self, policy: Policy) -> JobOptions:
-        """Return the options of a job whose enqueue set a policy: that replaces those of the class."""
+        """Return a copy of the options in which the policy of one job replaces what its class says."""
         changes: dict[str, Any] = dict(policy.limits)
         if policy.backoff is not None:
             changes["backoff"] = policy.backoff
@@ -257,10 +259,10 @@ class JobOptions:
 
     @property
     def cancel_patience(self) -> float:
-        """Seconds until the process of a job that was cancelled and does not stop is killed.
+        """Seconds that a cancelled job has to stop before its process is killed.
 
-        A class may say how long its jobs have to stop once they are asked to: between ``timeout`` and ``kill_after``.
-        ``kill_after`` alone limits the run, and says nothing of that.
+        Between ``timeout`` and ``kill_after``, a job has time to stop, so a class that sets both says how long its jobs
+        need. ``kill_after`` alone limits the run, and says nothing about that.
         """
         if self.kill_after is None or self.timeout is None:
             return CANCEL_PATIENCE_SECONDS

@@ -1,10 +1,10 @@
-"""Results of finished steps that are kept beside the body, as messages of the job to its later attempts.
+"""Results of finished steps that are stored beside the body, as messages from the job to its later attempts.
 
-A body is sent whole with every step that finishes. So once the results in it are large, they move out, all at once and
-in the transaction that saves the body without them. From then on a step costs what it adds.
+Each finished step sends the whole body. So once the results in it are large, all of them move out, in the transaction
+that saves the body without them. From then on, saving a step costs only as much as its own result.
 
-A job with results outside has another class name in its body, see ``pinlater.model.kept_mark``: a worker of an older
-version, which would run finished steps again, gives it back as a job of a class that it does not know.
+A job with results outside has another class name in its body, see ``pinlater.model.kept_mark``. A worker of an older
+version would run finished steps again; since it does not know a class of that name, it gives the job back instead.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from pinlater.model.body_metadata import BodyMetadata
 from pinlater.model.messages import Message, ReceivedMessage
 
 MOST_IN_BODY = 16 * 1024
-"""Bytes of results that a body holds before any of them move out: most jobs never have so many."""
+"""Bytes of results that a body holds before they move out; most jobs never have that many."""
 MOST_AFTER_MOVE = 2 * 1024
-"""The same in a job some of whose results are outside already."""
+"""The same for a job that already has results outside."""
 
 _PAGE = 1000
 _MOST_MOVES = 8
-"""Moves whose end is still looked for; what has moved by an older one is also part of each later one."""
+"""Unconfirmed moves that are remembered; each move also contains the results of the unconfirmed ones before it."""
 
 Read = Callable[[str, int, int], Sequence[ReceivedMessage]]
 """Returns messages of the job: see ``MessageLink.read``."""
 
 
 class StepResults(msgspec.Struct, omit_defaults=True):
-    """Results of steps as one message holds them.
+    """The results of steps in one message.
 
     Attributes:
         steps: name of a finished step -> its result, as JSON values.
         prints: name of a step -> the fingerprint of its call.
-        functions: name of steps -> name of the first use's function.
+        functions: name of a step, without the number of a use -> name of the function of its first use.
         untyped: see ``BodyMetadata``.
         times: likewise.
     """
@@ -62,8 +62,8 @@ class StepsMove(NamedTuple):
     """Results that are about to move out of a body.
 
     Attributes:
-        metadata: of the body without them.
-        message: that holds them.
+        metadata: metadata of the body without them.
+        message: the message that holds them.
     """
 
     metadata: BodyMetadata
@@ -84,19 +84,19 @@ def steps_name(run: int) -> str:
 
 
 class OutsideSteps:
-    """The results of a run that are kept beside the body.
+    """The results of a run that are stored beside the body.
 
     Args:
-        metadata: of the body.
+        metadata: metadata of the body.
         read: reads messages of the job.
 
     Raises:
-        StepMismatch: some of the results that the body speaks of are not there, or the server, which is of an older
-            version, cannot tell.
+        StepMismatch: some of the results that the body counts are missing, or the server is of an older version and
+            cannot read them.
 
     Attributes:
-        results: what is outside.
-        has_moved: whether something was sent there by this attempt.
+        results: the results outside the body.
+        has_moved: whether this attempt has sent results to be stored there.
     """
 
     has_moved = False
@@ -108,7 +108,7 @@ class OutsideSteps:
         if metadata.kept:
             try:
                 self._load(read)
-            except CallUnsupported as error:  # no fault of the job: it waits until it comes by way of another server
+            except CallUnsupported as error:  # not the job's fault: it waits until another server hands it out
                 raise StepMismatch(
                     f"the results of {metadata.kept} finished steps are kept beside the body, where this server cannot "
                     f"read them: {error}"
@@ -129,10 +129,10 @@ class OutsideSteps:
         self._metadata.kept = there
 
     def move(self, descriptor: str, inside: StepResults) -> StepsMove:
-        """Return how all results that are in the body move out of it.
+        """Return the move of all results in the body out of it.
 
         Args:
-            descriptor: of the job.
+            descriptor: address of the job.
             inside: the results in the body.
         """
         payload = msgspec.json.encode(inside)
@@ -153,10 +153,10 @@ class OutsideSteps:
         return StepsMove(metadata, Message(steps_name(metadata.run), message_id, payload))
 
     def settle(self, is_stored: Callable[[str], bool]) -> StepResults | None:
-        """Find out whether a move is done; return what has moved, which is to be taken out of the body, or None.
+        """Find out whether a move was stored; return the moved results, to be removed from the body, or None.
 
         Args:
-            is_stored: tells by its id whether a message is stored.
+            is_stored: tells whether the message with a given id is stored.
         """
         if not self._moves:
             return None

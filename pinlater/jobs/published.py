@@ -1,4 +1,4 @@
-"""What a running job shows of itself: a few small fields."""
+"""Fields that a running job publishes."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pinlater.errors import BodyInvalid
 from pinlater.jobs.finite import NO_JSON, encode_finite
 
 MOST_BYTES = 4096
-"""Of all published fields of a job, as JSON: they travel with each save."""
+"""Limit of all published fields of a job together, as JSON; every save sends them."""
 
 
 def publish(published: dict[str, Any], fields: Mapping[str, Any]) -> None:
-    """Change what a job has published.
+    """Update the fields that a job has published.
 
     Args:
         published: the fields so far; changed unless an error is raised.
-        fields: new ones; one that is None is removed.
+        fields: new values; None removes a field.
 
     Raises:
         BodyInvalid: JSON cannot carry a field.
-        ValueError: all together are too large.
+        ValueError: all fields together are too large.
     """
     try:
         new = published | msgspec.json.decode(encode_finite(fields), type=dict[str, Any])

@@ -1,4 +1,4 @@
-"""What jobs return <-> the results that are kept with them: JSON, or bytes as they are of a ``RawJob``."""
+"""Encoding and decoding of job results: JSON, or for a ``RawJob`` the bytes as they are."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ log = logging.getLogger(__name__)
 
 
 _WORK = CoroutineType, GeneratorType, AsyncGeneratorType
-"""Types of what may be work that is still to be done."""
+"""Types of values that may be work which was never run."""
 
 
 def encode_result(job: Job, returned: object) -> bytes | None:
-    """Return what is kept of what ``run`` of a job returned; None: nothing.
+    """Return the result to store for what ``run`` of a job returned; None: there is none.
 
-    A class that does not declare its result type keeps nothing; if it returns something, that is logged once.
+    A class that declares no result type stores none; if its jobs return something, a warning is logged once.
 
     Raises:
-        ResultInvalid: it does not fit the result type; or the work is still to be done, by whoever awaits it.
+        ResultInvalid: the value does not fit the result type, or is a coroutine or generator that was never run.
         ResultTooLarge: it is larger than ``max_result`` of the class.
-        ConfigError: the result type is not there at run time, or cannot be read from JSON.
+        ConfigError: the result type does not exist at run time, or cannot be read from JSON.
     """
     kind = type(job)
     if isinstance(returned, _WORK):
@@ -54,7 +54,7 @@ def encode_result(job: Job, returned: object) -> bytes | None:
 
 @cache
 def _result_writer(kind: type[Job]) -> Callable[[Any], bytes | None]:
-    """Return what makes a result of what jobs of a class return."""
+    """Return the encoder for what jobs of a class return."""
     if issubclass(kind, RawJob):
         return partial(_raw_result, kind)
     if not has_typed_result(kind):
@@ -91,7 +91,7 @@ def _drop(kind: type[Job], returned: Any) -> None:
 
 
 def _refuse_work_to_do(kind: type[Job], returned: object) -> None:
-    """Raise ``ResultInvalid`` if the job has returned what it should have run: as a success, that would be lost."""
+    """Raise ``ResultInvalid`` if the job returned a coroutine or generator that it should have run itself."""
     if isinstance(returned, CoroutineType) and inspect.getcoroutinestate(returned) == inspect.CORO_CREATED:
         returned.close()  # else Python warns of it, too
         what, hint = "a coroutine", "await it in run"
@@ -103,8 +103,8 @@ def _refuse_work_to_do(kind: type[Job], returned: object) -> None:
 
 
 def _is_value(generator: GeneratorType[Any, Any, Any] | AsyncGeneratorType[Any, Any]) -> bool:
-    """Whether it is a value, as a generator expression is, or one of which somebody has run some already."""
-    if isinstance(generator, AsyncGeneratorType):  # before Python 3.12, it does not tell whether it has begun
+    """Return whether a generator is a value: a generator expression, or one that has been started."""
+    if isinstance(generator, AsyncGeneratorType):  # before Python 3.12, there is no way to see whether it has started
         return generator.ag_code.co_name == "<genexpr>"
     has_begun = inspect.getgeneratorstate(generator) != inspect.GEN_CREATED
     return has_begun or generator.gi_code.co_name == "<genexpr>"
@@ -118,7 +118,7 @@ def _decoder(kind: type[Job]) -> msgspec.json.Decoder[Any]:
 
 
 _warned: set[type[Job]] = set()
-"""Classes whose jobs have returned what is not kept."""
+"""Classes whose dropped return values were already warned about."""
 
 
 def _warn_dropped(kind: type[Job], returned: object, hint: str) -> None:
@@ -129,7 +129,7 @@ def _warn_dropped(kind: type[Job], returned: object, hint: str) -> None:
 
 
 def check_result(kind: type[Job]) -> None:
-    """Return if results of a class can be read from JSON, or if it declares none.
+    """Check that results of a class can be read from JSON, if it declares any.
 
     Raises:
         ConfigError: they cannot; the message says what to do.
@@ -150,12 +150,12 @@ def decode_result(kind: type[Job[Any]] | None, data: bytes | None) -> Any:
     """Return what a job has returned.
 
     Args:
-        kind: its class; None: it is not known, so that the result consists of JSON's types.
-        data: what is kept of it; None: nothing.
+        kind: its class; None: unknown, so the result is what JSON decodes to.
+        data: the stored result; None: there is none.
 
     Raises:
         ResultInvalid: it does not fit the result type of the class.
-        ConfigError: the result type is not there at run time, or cannot be read from JSON.
+        ConfigError: the result type does not exist at run time, or cannot be read from JSON.
     """
     try:
         return _result_reader(kind)(data)
@@ -165,7 +165,7 @@ def decode_result(kind: type[Job[Any]] | None, data: bytes | None) -> Any:
 
 @cache
 def _result_reader(kind: type[Job[Any]] | None) -> Callable[[bytes | None], Any]:
-    """Return what reads the results of a class; a job that has called many others reads one of each."""
+    """Return the decoder for results of a class; cached, since a job that calls many others decodes one of each."""
     if kind is None or not has_typed_result(kind):
         decode_any = msgspec.json.decode
         is_raw = kind is not None and issubclass(kind, RawJob)
@@ -189,12 +189,12 @@ def _why_unreadable(kind: type[Job] | None, data: bytes | None, error: Exception
 def job_failed(
     descriptor: str, status: str, *, name: str = "", is_cancelled: bool = False, is_gone: bool = False
 ) -> JobFailed:
-    """Return the error of a job that has failed for good, to be raised where its result is asked for.
+    """Return the error to raise for the result of a job that has failed for good.
 
     Args:
-        descriptor: of the job; empty if it is not known.
+        descriptor: address of the job; empty if unknown.
         status: its custom status, or the end of it.
-        name: of its class; empty if it is not known.
+        name: name of its class; empty if unknown.
         is_cancelled: whether it was cancelled.
         is_gone: whether it was deleted, or is unknown.
     """

@@ -21,10 +21,10 @@ UNDECLARED: Final = _Undeclared()
 
 @cache
 def result_type(kind: type[Job]) -> Any:
-    """Return the type of what ``run`` of a class returns; ``UNDECLARED`` if the class does not say.
+    """Return the type that a class declares for what ``run`` returns; ``UNDECLARED`` if it declares none.
 
     Raises:
-        ConfigError: the type is not there at run time.
+        ConfigError: the type does not exist at run time.
     """
     declared = _declared(kind)
     return UNDECLARED if isinstance(declared, TypeVar) else declared
@@ -32,7 +32,7 @@ def result_type(kind: type[Job]) -> Any:
 
 @cache
 def has_typed_result(kind: type[Job]) -> bool:
-    """Whether what jobs of a class return has to fit a type, and is sent as JSON."""
+    """Return whether results of a class must fit a type, and are sent as JSON."""
     return not issubclass(kind, RawJob) and result_type(kind) is not UNDECLARED
 
 
@@ -50,7 +50,7 @@ def _declared(kind: type[Job]) -> Any:
 
 
 def _substituted(declared: Any, arguments: dict[Any, Any]) -> Any:
-    """Return a type with arguments in place of the variables in it."""
+    """Return a type in which arguments replace its type variables."""
     if isinstance(declared, TypeVar):
         return arguments.get(declared, declared)
     names = getattr(declared, "__parameters__", ())
@@ -58,7 +58,7 @@ def _substituted(declared: Any, arguments: dict[Any, Any]) -> Any:
 
 
 def _resolved(kind: type[Job], argument: Any) -> Any:
-    """Return the type that an argument of ``Job[...]`` names: it may be a text, of a class further down."""
+    """Return the type that an argument of ``Job[...]`` names; it may be text, for a class that is defined later."""
 
     def hinted() -> None: ...
 

@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Timed(Generic[_P, _T]):
-    """A step function with a time limit, made by ``timed``; called outside ``JobContext.step``, it has none.
+    """A step function with a time limit, made by ``timed``; called outside ``JobContext.step``, it has no limit.
 
     Attributes:
         function: what the step does.
@@ -42,18 +42,18 @@ def timed(function: Callable[_P, _T], *, timeout: float) -> Timed[_P, _T]:
         context.step("download", timed(download, timeout=60), url)
 
     After ``timeout`` seconds ``StepTimeout`` is raised in the function, as ``JobTimeout`` is in a job; a coroutine
-    function gets ``asyncio.CancelledError`` at its ``await``. The step has failed then. To retry it, see ``retrying``.
+    function gets ``asyncio.CancelledError`` at its ``await``. The step has then failed. To retry it, see ``retrying``.
 
-    In the main thread of a process that runs one job at a time, calls that block are cut short. In other threads, as
-    with ``--threads``, the exception is raised when the call that blocks returns. A function that heeds neither goes
-    on; the limits of the job end it.
+    In the main thread of a process that runs one job at a time, blocking calls are interrupted. In other threads, as
+    with ``--threads``, the exception is raised when the blocking call returns. A function that ignores the exception
+    continues until the job's own time limits end it.
 
     Args:
         function: what the step does.
         timeout: seconds.
 
     Raises:
-        ValueError: ``timeout`` is not more than 0.
+        ValueError: ``timeout`` is not more than 0, or not finite.
     """
     return Timed(function, timeout)
 
@@ -91,7 +91,7 @@ class Retrying(Generic[_P, _T]):
 def retrying(
     function: Callable[_P, _T], *, attempts: int, backoff: Backoff = DEFAULT_BACKOFF, timeout: float | None = None
 ) -> Retrying[_P, _T]:
-    """Return a function that ``JobContext.step`` retries by itself.
+    """Return a function that ``JobContext.step`` retries without spending attempts of the job.
 
     ::
 
@@ -112,10 +112,10 @@ def retrying(
         function: what the step does.
         attempts: attempts of the step, the first included.
         backoff: delay before the next attempt of the step.
-        timeout: seconds that each attempt of the step may take, as in ``timed``; None: any time.
+        timeout: seconds that each attempt of the step may take, as in ``timed``; None: no limit.
 
     Raises:
-        ValueError: ``attempts`` is less than 1, or ``timeout`` is not more than 0.
+        ValueError: ``attempts`` is less than 1, or ``timeout`` is not more than 0, or not finite.
     """
     limited = function if timeout is None else timed(function, timeout=timeout)
     return Retrying(limited, attempts, backoff)

@@ -21,8 +21,8 @@ class Saga:
     """A part of a workflow whose steps are undone if the job gives up; see ``JobContext.saga``.
 
     Args:
-        context: of the attempt.
-        metadata: where is kept what is to be undone.
+        context: context of the attempt.
+        metadata: records what is to be undone.
         steps: runs the steps.
     """
 
@@ -64,19 +64,19 @@ class Saga:
         undo: Callable[[Any], object] | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Run a step as ``JobContext.step`` does, which is undone if the job gives up before the saga ends.
+        """Run a step like ``JobContext.step``; it is undone if the job gives up before the saga ends.
 
         Args:
-            name: of the step.
+            name: name of the step.
             function: what to run.
             *args: arguments of the function.
             undo: called with the step's result to undo it; may be ``retrying`` or ``timed``. None: there is nothing
                 to undo.
-            **kwargs: keyword arguments of the function; one called ``undo`` has to be bound, by ``functools.partial``.
+            **kwargs: keyword arguments of the function; one called ``undo`` must be bound, by ``functools.partial``.
 
         Raises:
-            TypeError: ``undo`` is a coroutine function, and the saga was not entered by ``async with``.
-            SagaUndone: the job has given up, and undoes its sagas; this step had not finished.
+            TypeError: ``undo`` is a coroutine function, but the saga was not entered by ``async with``.
+            SagaUndone: the job has given up and undoes its sagas, and this step had not finished.
         """
         if undo is None:
             return self._steps.run(name, function, args, kwargs)
@@ -92,7 +92,7 @@ class Saga:
         return self._steps.run(name, function, args, kwargs, remember)
 
     def _remember(self, key: str) -> None:
-        """Note that a step has finished, to be saved with its result."""
+        """Record that a step has finished; this is saved with its result."""
         mark = self._metadata.saga
         if mark is None:
             mark = self._metadata.saga = self._context.new_saga_mark()
@@ -135,19 +135,19 @@ class Saga:
             await self._steps.save_awaited()
 
     def _is_to_undo(self, error: BaseException | None) -> bool:
-        """Note how the block was left; return whether its steps are undone now."""
+        """Record how the block was left; return whether its steps are to be undone now."""
         if self._context.interruption is not None or (error is not None and not _is_of_job(error)):
             return False
         mark = self._metadata.saga
         if mark is not None and mark.why:
-            # When the time of the attempt is over, the next one has its whole time for that.
+            # After a timeout, the next attempt has its full time to undo.
             return bool(self._keys()) and not isinstance(error, JobTimeout)
         if error is not None:
             self._context.saga_failure = error
         return False
 
     def _close(self) -> bool:
-        """End the saga well; return whether there was something that is not to be undone any more."""
+        """End a saga that succeeded; return whether there are steps that need not be undone any more."""
         mark = self._metadata.saga
         keys = self._keys()
         if self._context.interruption is not None or mark is None or mark.why or not keys:
@@ -156,7 +156,7 @@ class Saga:
         return True
 
     def _keys(self) -> list[str]:
-        """Return what is to be undone: the step that finished last comes first."""
+        """Return the steps to undo, the one that finished last first."""
         mark = self._metadata.saga
         return [] if mark is None else [key for key in reversed(mark.steps) if key in self._undos]
 
@@ -171,7 +171,7 @@ class Saga:
     def _end_undoing(self, error: BaseException | None, failures: _Failures) -> None:
         failures.raise_last()
         if error is None:
-            self._context.begin()  # it raises: the job has given up
+            self._context.begin()  # raises SagaUndone: the job has given up
 
 
 def _is_of_job(error: BaseException) -> bool:
@@ -179,10 +179,10 @@ def _is_of_job(error: BaseException) -> bool:
 
 
 class _Failures:
-    """What could not be undone.
+    """Failures to undo steps.
 
     Args:
-        context: of the attempt; in its last one, a failure does not keep other steps from being undone.
+        context: context of the attempt; in the last attempt, a failure does not stop the undoing of other steps.
     """
 
     def __init__(self, context: InterruptibleContext) -> None:
@@ -190,17 +190,17 @@ class _Failures:
         self._failed: dict[str, Exception] = {}
 
     def of(self, key: str) -> _FailureOf:
-        """Return a block that notes the failure of one."""
+        """Return a context manager that records a failure to undo a step."""
         return _FailureOf(self, key)
 
     def note(self, key: str, error: Exception) -> None:
-        """Note a failure; raise it unless this is the last attempt."""
+        """Record a failure; raise it unless this is the last attempt."""
         self._failed[key] = error
         if not self._context.is_last_attempt:
             raise self._error() from error
 
     def raise_last(self) -> None:
-        """Raise what was noted in the last attempt."""
+        """Raise the failures of the last attempt, if there are any."""
         if self._failed:
             raise self._error() from next(iter(self._failed.values()))
 

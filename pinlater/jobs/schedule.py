@@ -12,17 +12,17 @@ from cronsim import CronSim, CronSimError
 _SHORTEST_SECONDS = 1.0
 _LONGEST_SECONDS = 366 * 86400.0
 _DAY = 86400
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - of the wall clock, wherever that is
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - wall clock time, in any zone
 _NEVER_MS = 10**14
-"""Of the year 5138; cronsim looks fifty years ahead."""
+"""In the year 5138: the next tick of an expression for which cronsim finds none within fifty years."""
 
 
 class Schedule(ABC):
     """An endless series of ticks, the same for every process.
 
     Attributes:
-        text: of the schedule; a job that was planted with another one is not of this schedule.
-        zone: whose wall clock the ticks are told in.
+        text: the schedule as text; a stored job with another text does not belong to this schedule.
+        zone: time zone in which ticks are shown.
     """
 
     text: str
@@ -50,10 +50,10 @@ class Every(Schedule):
 class Cron(Schedule):
     """The ticks of a cron expression on the wall clock of a time zone.
 
-    ``cronsim`` finds the times of the wall clock; here is decided when these are. An expression that is for each of the
-    24 hours goes by the time that passes: it has ticks in both runs of an hour that comes twice, and none in one that
-    the clock leaves out. Any other names times of the day, and each comes once: in the first run of an hour that comes
-    twice, and at the moment at which the clock goes on, where it leaves the time out.
+    ``cronsim`` finds wall clock times; this class converts them to moments. An expression for all 24 hours follows
+    elapsed time: when clocks are set back, it ticks in both runs of the repeated hour; when they are set forward, it
+    has no ticks in the skipped hour. Any other expression names times of day, each of which comes once: in the first
+    run of a repeated hour, and at the moment of the change if the change skips that time.
     """
 
     def __init__(self, expression: str, timezone: str) -> None:
@@ -78,18 +78,18 @@ class Cron(Schedule):
             return _NEVER_MS
 
     def _ticks(self, local: int) -> CronSim:
-        """Return the ticks after a time, as wall clock times."""
+        """Return the ticks after ``local``, in seconds of the wall clock, as wall clock times."""
         return CronSim(self._expression, _EPOCH + timedelta(seconds=local))
 
     def _next_of_day(self, after: int) -> int:
         for tick in self._ticks(after + self._offset(after)):
             moment = self._first(tick)
-            if moment > after:  # in the second run of an hour, its times have been there
+            if moment > after:  # in the second run of a repeated hour, its times have passed already
                 return moment
         raise StopIteration
 
     def _first(self, tick: datetime) -> int:
-        """Return the first moment at which the wall clock shows a time, or goes beyond it."""
+        """Return the first moment at which the wall clock shows a time, or has skipped it."""
         local = round((tick - _EPOCH).total_seconds())
         found = round(tick.replace(tzinfo=self.zone).timestamp())
         if found + self._offset(found) == local:
@@ -116,7 +116,7 @@ class Cron(Schedule):
         return 0 if shift is None else round(shift.total_seconds())
 
     def _change(self, before: int, after: int, local: int | None = None) -> int:
-        """Return the first moment with another offset than ``before``; or with a wall clock beyond ``local``."""
+        """Return the first moment with another offset than ``before`` or, given ``local``, a wall clock beyond that."""
         offset = self._offset(before)
         while after - before > 1:
             middle = (before + after) // 2
@@ -145,7 +145,7 @@ def schedule_of(cron: str | None, every: float | None, timezone: str) -> Schedul
     """Return the schedule of a job class's options.
 
     Raises:
-        ValueError: there is no such schedule; the message says why.
+        ValueError: the options make no valid schedule; the message says why.
     """
     if cron is not None and every is not None:
         raise ValueError("cron= and every= are two schedules; give one of them")

@@ -11,7 +11,7 @@ from pinlater.errors import JobSleeps
 from pinlater.jobs.interruptible import InterruptibleContext
 
 _END_OF_TIME = 1e11
-"""Epoch seconds, of the year 5138."""
+"""Epoch seconds, in the year 5138."""
 
 
 def sleep_until(
@@ -24,20 +24,20 @@ def sleep_until(
     """Return if the sleep is over, otherwise begin it; see ``JobContext.sleep_until``.
 
     Args:
-        context: of the attempt.
-        sleeps: those that are over or about to begin, and the epoch milliseconds at which they end.
-        name: of this one.
+        context: context of the attempt.
+        sleeps: name of a sleep that is over or about to begin -> epoch milliseconds at which it ends.
+        name: name of this sleep.
         moment: its end.
-        save: saves the record, before the sleep begins.
+        save: saves the record before the sleep begins.
 
     Raises:
-        JobSleeps: it begins.
-        JobInterrupted: the attempt was ended before.
+        JobSleeps: the sleep begins.
+        JobInterrupted: the attempt was already interrupted.
         SagaUndone: the job has given up.
-        ValueError: the moment is no number, or more than 3000 years away, such as one in milliseconds.
+        ValueError: the moment is not a number, or more than 3000 years away, such as one in milliseconds.
     """
     context.go_on_to_wait()
-    if name in sleeps:  # a server hands the job out when it is due, so it need not be asked whose clock is right
+    if name in sleeps:  # the server has handed the job out, so the sleep is over by its clock
         return
     context.begin()
     wake_seconds = moment.timestamp() if isinstance(moment, datetime) else moment
@@ -52,10 +52,10 @@ def sleep_until(
 
 
 def moment_after(seconds: float) -> float:
-    """Return the epoch seconds of a moment so many seconds from now.
+    """Return the epoch seconds of the moment ``seconds`` from now.
 
     Raises:
-        ValueError: ``seconds`` is negative, or no number.
+        ValueError: ``seconds`` is negative or not finite.
     """
     if not 0 <= seconds < float("inf"):
         raise ValueError(f"sleep_for({seconds}) takes seconds; they cannot be negative or endless")

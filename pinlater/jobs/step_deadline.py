@@ -11,7 +11,7 @@ class StepDeadline:
     """When a running step has to end.
 
     Args:
-        step: what it is kept under.
+        step: name under which the step is recorded.
         seconds: its time limit, from now on.
 
     Attributes:
@@ -26,7 +26,7 @@ class StepDeadline:
         self.has_come = False
 
     def comes(self, now: float) -> bool:
-        """Tell whether the deadline comes now, on the monotonic clock; it comes once."""
+        """Return whether the deadline comes at ``now``, on the monotonic clock; it comes only once."""
         if self.has_come or now < self._at:
             return False
         self.has_come = True
@@ -37,7 +37,7 @@ class StepDeadline:
         return None if self.has_come else max(self._at - now, 0.0)
 
     def error(self) -> StepTimeout:
-        """Return what the job gets."""
+        """Return the exception to raise in the job."""
         error = StepTimeout(f"step {self._step!r} ran for longer than its timeout of {self._seconds:g} s")
         error.step = self._step
         return error

@@ -1,4 +1,4 @@
-"""What is known of a step's function: its name, and the type of its result."""
+"""The name of a step's function, and the type of its result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_TYPES = 4096
 
 
 def plain_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what a step calls in the end, without ``retrying``, ``timed`` and ``functools.partial`` around it."""
+    """Return the function that a step calls, without ``retrying``, ``timed`` and ``functools.partial`` around it."""
     while True:
         if isinstance(function, Retrying | Timed):
             function = function.function
@@ -30,7 +30,7 @@ def plain_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether a call of the function returns a coroutine."""
+    """Return whether a call of the function returns a coroutine."""
     function = plain_function(function)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(type(function), "__call__", None)  # noqa: B004 - not whether it can be called, but how
@@ -44,9 +44,9 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def result_decoder(function: Callable[..., Any]) -> msgspec.json.Decoder[Any] | None:
-    """Return what reads a result of the function from JSON.
+    """Return the decoder for results of the function.
 
-    None if the function does not say what it returns, or says something that JSON knows nothing of.
+    None if the function has no return annotation, or one that JSON cannot carry.
     """
     function = plain_function(function)
     if isinstance(function, type):
@@ -55,7 +55,7 @@ def result_decoder(function: Callable[..., Any]) -> msgspec.json.Decoder[Any] | 
         function = type(function).__call__
     try:
         annotation = _return_annotation(function)
-    except Exception:  # noqa: BLE001 - on Python 3.14 annotations are code, which may not work
+    except Exception:  # noqa: BLE001 - from Python 3.14 on, annotations are code, which may fail
         return None
     if annotation is inspect.Signature.empty or annotation is Any:
         return None
@@ -63,7 +63,7 @@ def result_decoder(function: Callable[..., Any]) -> msgspec.json.Decoder[Any] | 
         annotation = _evaluated(annotation, getattr(inspect.unwrap(function), "__module__", ""))
     try:
         return _decoder(annotation)
-    except TypeError:  # it has no hash
+    except TypeError:  # the annotation is not hashable
         return None
 
 
@@ -79,7 +79,7 @@ def _return_annotation(function: Callable[..., Any]) -> Any:
 
 @lru_cache(_MOST_TYPES)
 def _evaluated(annotation: str, module: str) -> Any:
-    """Return the type that an annotation in a module names; ``Any`` if it names none there."""
+    """Return the type that a text annotation in a module names; ``Any`` if it names none there."""
 
     def stand_in() -> None: ...
 

@@ -1,4 +1,4 @@
-"""What is recorded of the finished steps of a run: their results, and which calls these were."""
+"""Records of the finished steps of a run: their results, and fingerprints of their calls."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class StepCall(NamedTuple):
     """One step of a run.
 
     Attributes:
-        key: what its result is kept under.
+        key: name under which its result is recorded, such as ``load#2``.
         function: what it does.
         args: arguments of the function.
         kwargs: its keyword arguments.
-        fingerprint: of function and arguments, as they were before the call.
+        fingerprint: fingerprint of function and arguments, as they were before the call.
         on_finished: called when it has finished.
         is_undo: whether it undoes another step.
     """
@@ -46,7 +46,7 @@ class StepCall(NamedTuple):
 
 
 OnFinished = Callable[[StepCall, bool], object]
-"""Called when a step has finished, and whether that was just now: otherwise it was in an earlier attempt."""
+"""Called with a finished step, and whether it has finished just now rather than in an earlier attempt."""
 
 
 def ignore_finished(_call: StepCall, _is_news: bool) -> None:
@@ -54,11 +54,11 @@ def ignore_finished(_call: StepCall, _is_news: bool) -> None:
 
 
 class StepRecords:
-    """Keeps what is recorded of steps: in a job's metadata, and beside the body.
+    """Records finished steps, in a job's metadata and beside its body.
 
     Args:
-        metadata: of the body.
-        outside: what is kept beside it.
+        metadata: metadata of the body.
+        outside: results that are stored beside it.
 
     Attributes:
         tries: see ``BodyMetadata``.
@@ -75,8 +75,8 @@ class StepRecords:
         """Return the result of a finished step as the job gets it; ``MISSING`` if the step has not finished.
 
         Raises:
-            StepMismatch: another call has finished under this key, or the result does not fit the type that the
-                function returns by now.
+            StepMismatch: another call was recorded under this key, or the result does not fit the function's return
+                type any more.
         """
         kept = self._kept(call.key)
         if kept is MISSING:
@@ -113,7 +113,7 @@ class StepRecords:
         except StepMismatch:
             if self._fingerprints.recorded(key):
                 raise
-            return copied(kept)  # an older version gave it to the job like this
+            return copied(kept)  # recorded by an older version, which returned it untyped
 
     def finish(self, call: StepCall, result: Any, times: tuple[int, int, int], log: LoggerAdapter[Any]) -> Any:
         """Record a result; return it as a later attempt will get it, with the same types.
@@ -122,7 +122,7 @@ class StepRecords:
             call: the step.
             result: what it returned.
             times: see ``BodyMetadata.times``.
-            log: where a result that does not fit is told.
+            log: gets a warning about a result that does not fit its type.
 
         Raises:
             BodyInvalid: JSON cannot carry it.
@@ -150,7 +150,7 @@ class StepRecords:
         return self._result(call, kept)
 
     def move(self, descriptor: str) -> StepsMove | None:
-        """Return how the results in the body move out of it, if they are large; None if they stay."""
+        """Return the move of the results in the body out of it, if they are large; None if they stay."""
         if self._bytes < (MOST_AFTER_MOVE if self._metadata.kept else MOST_IN_BODY):
             return None
         steps = self._metadata.steps.copy()  # other threads may add some
@@ -160,10 +160,10 @@ class StepRecords:
         return self._outside.move(descriptor, inside)
 
     def settle(self, is_stored: Callable[[str], bool]) -> None:
-        """Take results out of the body that have moved, as far as that is known.
+        """Remove results from the body that are known to have moved.
 
         Args:
-            is_stored: tells by its id whether a message is stored.
+            is_stored: tells whether the message with a given id is stored.
         """
         moved = self._outside.settle(is_stored)
         if moved is None:

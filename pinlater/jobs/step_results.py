@@ -1,4 +1,4 @@
-"""Results of steps: kept as JSON, and given to the job in the type that the step's function returns."""
+"""Results of steps: stored as JSON, and returned to the job as the type that the step's function returns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _encode = msgspec.json.encode
 
 
 def as_json(key: str, result: Any) -> tuple[Any, int]:
-    """Return a result after a round trip through JSON, and how many bytes it has there.
+    """Return a result after a round trip through JSON, and its size as JSON in bytes.
 
     Raises:
         BodyInvalid: JSON cannot carry it.
@@ -28,7 +28,7 @@ def as_json(key: str, result: Any) -> tuple[Any, int]:
 
 
 def misfit(kept: Any, function: Callable[..., Any]) -> str:
-    """Return why a result, as it is kept, cannot be given in the type that the function says; empty if it can."""
+    """Return why a stored result cannot be converted to the function's return type and back; empty if it can."""
     decoder = result_decoder(function)
     if decoder is None:
         return ""
@@ -48,17 +48,17 @@ def _unordered(value: Any) -> Any:
 
 
 def copied(kept: Any) -> Any:
-    """Return a copy of a kept result: what the job does to it must not change what is kept."""
+    """Return a copy of a stored result, so that the job cannot change what is stored."""
     return msgspec.json.decode(_encode(kept))
 
 
 def typed_result(key: str, kept: Any, function: Callable[..., Any]) -> Any:
-    """Return a kept result in the type that the function says; a copy.
+    """Return a copy of a stored result, in the function's return type.
 
     Args:
-        key: what the result is kept under.
+        key: name under which the result is recorded.
         kept: the result, as JSON values.
-        function: of the step; its return annotation says the type.
+        function: function of the step; its return annotation is the type.
 
     Raises:
         StepMismatch: it does not fit that type.

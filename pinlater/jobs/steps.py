@@ -25,17 +25,17 @@ class Steps:
     """Runs the steps of one attempt.
 
     Args:
-        context: of the attempt.
-        records: what is recorded of finished steps.
-        options: returns those of the job.
-        save: saves the record and what is kept.
+        context: context of the attempt.
+        records: records of finished steps.
+        options: returns the options of the job.
+        save: saves the job's fields and metadata.
         save_awaited: the same, from a coroutine.
 
     Attributes:
-        ran: names of the steps that were finished here, in order.
+        ran: names of the steps that finished in this attempt, in order.
         names: counts the uses of names.
-        records: what is recorded of finished steps.
-        save: saves the record and what is kept.
+        records: records of finished steps.
+        save: saves the job's fields and metadata.
         save_awaited: the same, from a coroutine.
     """
 
@@ -70,23 +70,23 @@ class Steps:
         """Run a step; see ``JobContext.step``. Return an awaitable for a coroutine function.
 
         Args:
-            name: of the step.
+            name: name of the step.
             function: what it does.
             args: arguments of the function.
             kwargs: its keyword arguments.
             on_finished: called when the step has finished, before that is saved.
         """
-        key = self.names.next(name)  # now: several awaited at once end in any order, but they are named in one
+        key = self.names.next(name)  # before it is awaited: steps that run at once are named in the order of the calls
         call = StepCall(key, function, args, kwargs, fingerprint(function, args, kwargs), on_finished)
         return self._run(call)
 
     def run_undo(self, key: str, undo: Callable[[Any], object], result: Any) -> Any:
-        """Run what undoes a step, as a step; return an awaitable for a coroutine function.
+        """Run the undo of a step, as a step; return an awaitable for a coroutine function.
 
         Args:
-            key: what it is kept under.
+            key: name under which it is recorded.
             undo: what to call.
-            result: of the step that is undone.
+            result: result of the step to undo.
         """
         found = fingerprint(undo, (result,), {})
         return self._run(StepCall(key, undo, (result,), {}, found, ignore_finished, is_undo=True))
@@ -175,7 +175,7 @@ class Steps:
                 with self._context.limit_step(deadline):
                     return call.function(*call.args, **call.kwargs)
             except StepTimeout as error:
-                if not deadline.has_come:  # that of a step around this one
+                if not deadline.has_come:  # raised for a step around this one
                     raise
                 raise deadline.error().with_traceback(error.__traceback__) from None
 
@@ -190,12 +190,12 @@ class Steps:
                 async with timeout:
                     return await call.function(*call.args, **call.kwargs)
             except TimeoutError as error:
-                if not timeout.expired():  # the function's own
+                if not timeout.expired():  # raised by the function itself
                     raise
                 raise StepDeadline(call.key, seconds).error().with_traceback(error.__traceback__) from None
 
     def _recall(self, call: StepCall) -> Any:
-        """Return the result of a finished step, ``MISSING`` of another one."""
+        """Return the result of a step; ``MISSING`` if it has not finished."""
         try:
             result = self.records.recall(call)
         except StepMismatch as error:
@@ -205,7 +205,7 @@ class Steps:
         return result
 
     def _failed(self, key: str, step: Retrying[..., Any], error: Exception) -> int | None:
-        """Count a failed attempt of a step; return when it is retried, None for never."""
+        """Count a failed attempt of a step; return the epoch milliseconds of its retry, None if there is none."""
         attempt, failures = self._tries.pop(key, (0, 0))
         spent = failures + 1 if attempt == self._context.attempt else 1
         if spent >= step.attempts or isinstance(error, JobTimeout) or self._options().gives_up_on(error):
@@ -223,15 +223,15 @@ class Steps:
     def _gave_up(self, key: str, step: Retrying[..., Any]) -> None:
         """Record that a step's last attempt has failed, for the rest of this attempt of the job.
 
-        Only now, when the count was saved without it: a job that fails of it begins anew, also when its attempts are
-        counted from somewhere else because a person retries it.
+        The body was saved before that, without it: a job that fails because of the step gets all attempts of the step
+        again, even if a retry by hand makes the numbers of the job's attempts repeat.
         """
         self._tries[key] = (self._context.attempt, step.attempts)
 
     async def _others_ended(self) -> None:
-        """Wait for the steps that run beside this one: an exception that ends the attempt would cut them off.
+        """Wait for the steps that run at the same time: an exception that ends the attempt would cut them off.
 
-        A step within a step does not wait: the outer one cannot end before it.
+        A step inside a step does not wait, because the outer one cannot end before it.
         """
         while self._under_way and StepRun.current(self._context) is None:
             self._one_ended.clear()
@@ -260,5 +260,5 @@ def _now_ms() -> int:
 
 
 def _is_of_outer_step(error: Exception, call: StepCall) -> bool:
-    """Whether the time of a step around this one is over: then this one has not failed."""
+    """Return whether a step around this one has timed out; then this one has not failed."""
     return isinstance(error, StepTimeout) and error.step != call.key

@@ -8,7 +8,7 @@ from pinlater.errors import JobSleeps
 from pinlater.model.messages import MessageWait
 
 ENDLESS_MS = 32_503_680_000_000
-"""Epoch milliseconds, of the year 3000: when a job that waits without a limit is due at the latest."""
+"""Epoch milliseconds in the year 3000, when a job that waits without a limit becomes due."""
 
 
 class JobWaits(JobSleeps):
@@ -27,7 +27,7 @@ class JobWaits(JobSleeps):
 
     @property
     def weight(self) -> float:
-        """A sleep wins: a job that continues earlier would take it for over."""
+        """A sleep wins: a job that continued earlier would treat the sleep as over."""
         return 0.5
 
     def again(self) -> JobWaits:
@@ -35,5 +35,5 @@ class JobWaits(JobSleeps):
         return JobWaits(self.waits, self.until_ms)
 
     def joined(self, other: JobWaits) -> JobWaits:
-        """Return the interruption of a job that waits for this or the other."""
+        """Return the interruption of a job that waits for either of the two."""
         return JobWaits((*self.waits, *other.waits), min(self.until_ms, other.until_ms))

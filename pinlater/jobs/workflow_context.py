@@ -31,11 +31,11 @@ from pinlater.model.body_metadata import BodyMetadata, SagaMark
 _T = TypeVar("_T")
 
 _RESULTS = "results outside the body"
-"""Stands for no step: what a job waits for if some of these are not there."""
+"""Key under which a job waits if some of these are missing; it is not the name of a step."""
 
 
 class WorkflowContext(InterruptibleContext):
-    """A context that keeps what a run has done in the metadata of the job's body."""
+    """A context that records what a run has done in the metadata of the job's body."""
 
     _metadata: BodyMetadata
 
@@ -88,7 +88,7 @@ class WorkflowContext(InterruptibleContext):
 
     @abstractmethod
     def _new_run_id(self) -> str:
-        """Return the identity of this run."""
+        """Return the id of this run."""
 
     # Other jobs and events
 
@@ -127,11 +127,11 @@ class WorkflowContext(InterruptibleContext):
         return self._calls.join(jobs, name, timeout=timeout, batch_size=batch_size, options=options)
 
     def ends_of_children(self, name: str, count: int) -> list[int]:
-        """Return how the children have ended that were enqueued with this job as parent, once all have.
+        """Return how the children that a client enqueued for this job have ended, once all have.
 
         Args:
-            name: of the messages by which they tell it.
-            count: how many there are, or will be.
+            name: name of their messages.
+            count: number of children, including those that are yet to be enqueued.
 
         Returns:
             A ``MessageKind`` for each.
@@ -157,19 +157,19 @@ class WorkflowContext(InterruptibleContext):
         return SettledErrors()
 
     def gives_up_after(self, error: BaseException) -> bool:
-        """Whether an attempt has failed of what a call or a wait has ended with: each further one would fail alike.
+        """Return whether ``error`` is what a call or a wait has ended with, so that every attempt would fail alike.
 
-        A person who retries the job wants to try that anew: this is saved here, unless there are sagas to undo.
+        If so, save a record with which a retry by hand tries again, unless there are sagas to undo.
         """
         if "_settled" not in self.__dict__ or not self._settled.reopen(error):
             return False
         if self.saga_mark is None:
-            with suppress(JobInterrupted, JobError):  # it can only be that the claim was lost, or that the body is full
+            with suppress(JobInterrupted, JobError):  # the claim was lost, or the body is too large
                 self._save_surely()
         return True
 
     def since(self, patch: str) -> bool:
-        """Tell whether this run follows a patch; see ``JobContext.since``."""
+        """Return whether this run follows a patch; see ``JobContext.since``."""
         self._refuse_raw("patches")
         self.go_on()
         patches, metadata = self._metadata.patches, self._metadata
@@ -185,7 +185,7 @@ class WorkflowContext(InterruptibleContext):
         return patches[patch]
 
     def publish(self, **fields: Any) -> None:
-        """Show fields; see ``JobContext.publish``."""
+        """Publish fields; see ``JobContext.publish``."""
         self._refuse_raw("published fields")
         publish(self._metadata.published, fields)
 
@@ -200,13 +200,13 @@ class WorkflowContext(InterruptibleContext):
         return self._metadata.saga
 
     def begin(self) -> None:
-        """Raise ``SagaUndone`` if the job has given up; what is undone may be done by steps of its own."""
+        """Raise ``SagaUndone`` if the job has given up, except in a step: an undo may itself begin something."""
         mark = self.saga_mark
         if mark is not None and mark.why and StepRun.current(self) is None:
             raise SagaUndone(f"the job gave up, and its sagas are undone: {mark.why}")
 
     def begin_unless_something_to_undo_is_ahead(self) -> None:
-        """Raise ``SagaUndone`` if the job has given up, and has come past all that it is to undo."""
+        """Raise ``SagaUndone`` if the job has given up, and this attempt has passed all steps that it is to undo."""
         mark = self.saga_mark
         if mark is not None and mark.why and self.reached_to_undo.issuperset(mark.steps):
             self.begin()
