@@ -1,1 +1,1 @@
-"""The records of the domain, each once: states, descriptors, jobs, claims, acks, checkpoints, settings, reports."""
+"""The records of the domain, each defined once: states, descriptors, jobs, claims, acks, checkpoints, reports."""

@@ -1,7 +1,6 @@
-"""Attempts: the jobs of a dequeue, and what ends an attempt or saves its progress.
+"""Attempts: claimed jobs, and the acks and checkpoints that end an attempt or save its progress.
 
-Twice where the two ends differ on purpose: clients think in seconds and text, stores in milliseconds and parsed
-descriptors.
+Some records exist twice on purpose: clients use seconds and text, stores use milliseconds and parsed descriptors.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from pinlater.model.messages import Message, MessageWait
 class ClaimedJob(NamedTuple):
     """A job handed out by a dequeue.
 
-    What a server of the original does not tell is None.
+    What a server of the original does not send is None.
 
     Attributes:
         descriptor: address of the job.
-        body: its bytes.
+        body: its body.
         attempts_allowed: attempts in all.
         attempts_remaining: attempts left, this one included.
         claim: token to send back with acks and checkpoints.
@@ -54,14 +53,14 @@ class Ack(NamedTuple):
 
     Attributes:
         descriptor: address of the job.
-        claim: its claim; given, the ack only counts if the job is still claimed so.
+        claim: its claim; the ack counts only if the job still has this claim. None: matched by state alone.
         status: text to append to the job's custom status.
         retry_delay: seconds until the next attempt of a failed job.
-        final: a failed job is given up now, whatever attempts remain.
+        final: whether a failed job is given up now, even if attempts remain.
         result: of a success: what the job returned; None: nothing.
-        cancelled: a failed job is given up, and was cancelled.
+        cancelled: whether a failed job is given up because it was cancelled.
         job: of a failure: the job's class, by which failures are grouped.
-        run_ms: of a success: how long the attempt ran; None: that is not kept.
+        run_ms: of a success: how long the attempt ran; None: not recorded.
     """
 
     descriptor: str
@@ -93,7 +92,7 @@ class StoredAck(NamedTuple):
 
 
 class Acks(NamedTuple):
-    """Acks that ride on a dequeue.
+    """Acks that are sent with a dequeue.
 
     Attributes:
         succeeded: jobs that are done.
@@ -107,19 +106,19 @@ class Acks(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """What to save of a claimed job; None leaves a thing as it is.
+    """What to change in a claimed job; None leaves a value unchanged.
 
     Attributes:
         descriptor: address of the job.
-        claim: its claim; without, the job must have been claimed by the same source.
+        claim: its claim; without one, the job must have been claimed by the same source.
         body: new body.
-        move_to_pending: give the job back, no attempt spent.
+        move_to_pending: whether to give the job back, without spending an attempt.
         run_after_ms: epoch milliseconds before which it does not run (again).
         attempts: attempts allowed and remaining from now on.
         status: text to prepend to the job's custom status.
-        waits_for: with ``move_to_pending``: it is due as soon as one of these is fulfilled.
+        waits_for: with ``move_to_pending``: the job is due as soon as one of these is fulfilled.
         keeps: messages that the job leaves for its later attempts; for servers that know ``checkpointAndKeep``.
-        drops: names of messages that it needs no more.
+        drops: names of messages that the job no longer needs.
     """
 
     descriptor: str
@@ -135,11 +134,11 @@ class Checkpoint(NamedTuple):
 
 
 class StoredCheckpoint(NamedTuple):
-    """A sign of life of one claimed job, with what it wants changed.
+    """A checkpoint as stores take it: a sign of life of one claimed job, with the changes that it asks for.
 
-    Matched by ``claim`` when given, otherwise by ``source``, the source part of the present claim.
-    ``waits_for`` is only there with ``move_to_pending``. ``run_after_ms`` None leaves a job its place in the queue, if
-    there is a claim; without one it means now, as in the original. ``keeps`` and ``drops``: see ``Checkpoint``.
+    It is matched by ``claim`` if given, otherwise by ``source``, the source part of the current claim. ``waits_for`` is
+    set only with ``move_to_pending``. ``run_after_ms`` None leaves the job at its place in the queue if there is a
+    claim; without one it means now, as in the original. ``keeps`` and ``drops``: see ``Checkpoint``.
     """
 
     job: JobDescriptor
@@ -156,7 +155,7 @@ class StoredCheckpoint(NamedTuple):
 
     @property
     def is_renewal(self) -> bool:
-        """Whether it only says that its job is alive: a store may do all of those with one statement."""
+        """Whether it only renews the lease; a store can carry out all such checkpoints by one statement."""
         return (
             self.body is None
             and not self.move_to_pending
@@ -166,10 +165,10 @@ class StoredCheckpoint(NamedTuple):
         )
 
     def new_run_after_ms(self, now_ms: int) -> int | None:
-        """Return what the job's moment becomes; None: it stays as it is."""
+        """Return the new ``run_after_ms`` of the job; None: it stays unchanged."""
         return now_ms if self.run_after_ms is None and self.claim is None else self.run_after_ms
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether it may be done twice: a status would stand there twice, a job be taken from its next holder."""
+        """Whether it may be carried out twice: that would add a status twice, or take a job from its next holder."""
         return not self.status and (self.claim is not None or not self.move_to_pending)

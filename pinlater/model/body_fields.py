@@ -1,4 +1,4 @@
-"""The fields of a JSON body, each as JSON: those of the class, and those that are kept beside them."""
+"""The fields of a JSON body, each as JSON: those of the class, and metadata."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ def read_fields(body: bytes) -> dict[str, msgspec.Raw]:
     """Return all fields of a body by name; their values are not checked.
 
     Raises:
-        msgspec.DecodeError: the body is no JSON object.
+        msgspec.DecodeError: the body is not a JSON object.
     """
     return _decoder.decode(body)

@@ -29,7 +29,7 @@ class LastRun(msgspec.Struct, frozen=True, omit_defaults=True):
         started_ms: when its last attempt started, in epoch milliseconds.
         ended_ms: when it ended, in epoch milliseconds.
         result: ``succeeded``, ``failed`` (with all its attempts) or ``discarded``.
-        attempts: attempts that it took.
+        attempts: number of attempts that it took.
     """
 
     due_ms: int
@@ -51,7 +51,7 @@ class Recurrence(msgspec.Struct, frozen=True, omit_defaults=True):
         due_ms: epoch milliseconds for which the current run is scheduled.
         run: number of earlier runs.
         schedule: text of a periodic job's schedule; empty for other jobs.
-        failures: number of a periodic job's runs that have failed in a row.
+        failures: number of a periodic job's latest runs that have failed in a row.
         last: how the last run of a periodic job went; None before the first, and after a run on a
             worker of a version that did not record it.
         has_begun: whether an attempt of a periodic job's current run was interrupted, or has saved something.
@@ -68,30 +68,30 @@ class Recurrence(msgspec.Struct, frozen=True, omit_defaults=True):
 _MOST_WHY = 500
 """Characters that are kept of the reason why a job gave up."""
 UNDO_ATTEMPTS = 5
-"""Attempts to undo, at least: also for a class that allows fewer to do."""
+"""Minimum number of attempts to undo, even if the class allows fewer attempts."""
 PERIODIC_SPARE_ATTEMPTS = 16
-"""Attempts that the server is given on top of those of a periodic job's run. So a last attempt whose process or machine
-died leaves the job pending, and the next worker can move it to the next tick."""
+"""Attempts that the server is given on top of those of a periodic job's run. So if its process or machine dies in the
+last attempt, the job stays pending, and the next worker can move it to the next tick."""
 
 
 def call_name(run: int, use: str) -> str:
-    """Return the name of the messages by which the jobs of a call tell of their end."""
+    """Return the name of the messages by which the jobs of a call report that they have ended."""
     return f"call/{run}/{use}"
 
 
 class SagaMark(msgspec.Struct, omit_defaults=True):
     """What has to be undone if the job gives up.
 
-    The server is given spare attempts with the first step, so that a job whose process dies in its last attempt is not
-    FAILED before its sagas are undone. From then on, attempts are counted by what is kept here.
+    With the first step, the server is given spare attempts, so that a job whose process dies in its last attempt does
+    not become FAILED before its sagas are undone. From then on, its attempts are counted from the numbers here.
 
     Attributes:
-        steps: names of finished steps, the first one to finish first.
-        why: why the job gave up; empty as long as it has not.
+        steps: names of finished steps, in the order in which they finished.
+        why: why the job gave up; empty if it has not.
         allowed: attempts of the job, without spare ones.
         attempt: number of the attempt that got the spare ones.
-        given: attempts that the server allows since then, that one included; 0: no spare ones.
-        is_cancelled: it gave up because it was cancelled.
+        given: attempts that the server allows since then, including that one; 0: no spare ones.
+        is_cancelled: whether the job gave up because it was cancelled.
     """
 
     steps: list[str] = []
@@ -102,17 +102,17 @@ class SagaMark(msgspec.Struct, omit_defaults=True):
     is_cancelled: bool = False
 
     def give_up(self, why: str, *, is_cancelled: bool = False) -> None:
-        """Note why the job gave up, unless it did before; its attempts are counted anew."""
+        """Record why the job gave up, unless it had before; its attempts are counted anew."""
         self.why, self.given = self.why or why[:_MOST_WHY], 0
         self.is_cancelled = self.is_cancelled or is_cancelled
 
 
 class MismatchMark(msgspec.Struct, frozen=True):
-    """Mark on a job that waits for code which fits its recorded steps, or for a queue in which it enqueues others.
+    """Mark on a job that waits for code which fits its recorded steps, or for a queue to which it enqueues other jobs.
 
     Attributes:
-        step: what the step, or call, is kept under that did not fit; ``queue`` and a name for a queue.
-        since_ms: epoch milliseconds since which it does not.
+        step: key of the step or call that did not fit; for a queue, ``queue`` and its name.
+        since_ms: epoch milliseconds of the first time that it did not fit, or the queue was missing.
     """
 
     step: str
@@ -120,10 +120,10 @@ class MismatchMark(msgspec.Struct, frozen=True):
 
 
 MOST_TIMES = 100
-"""Steps whose times a body keeps."""
+"""Number of steps of a run whose times are stored."""
 
 PERIODIC_KEY_PATTERN = r"\S+ (?:every|cron) "
-"""Pattern of the beginning of a periodic job's unique key: class name and schedule."""
+"""Pattern of the beginning of a periodic job's unique key: class name, and kind of the schedule."""
 
 
 def periodic_key(name: str, schedule: str) -> str:
@@ -144,22 +144,23 @@ class BodyMetadata(msgspec.Struct, omit_defaults=True):
         recurrence: position in a series of runs, if the job was rescheduled or is periodic.
         trace: trace context of the enqueue; not validated, because no job may fail for it.
         previous: trace context of the previous run; not validated either.
-        fingerprints: name of steps -> the fingerprints of their calls, see ``pinlater.jobs.fingerprints``.
-        untyped: names of finished steps whose result does not fit what their function says that it returns.
+        fingerprints: name of a step, without the number of a use -> the fingerprints of its calls; see
+            ``pinlater.jobs.fingerprints``.
+        untyped: names of finished steps whose result did not fit the return annotation of their function.
         mismatch: the recorded step that the code did not fit, or the missing queue, when the job last ran.
-        run_id: identity of this run, from which its keys are made; empty if none was asked for.
+        run_id: id of this run, from which its idempotency keys are derived; empty if the run has asked for none.
         patches: name of a patch -> whether this run follows it.
         saga: what has to be undone if the job gives up.
-        calls: name of a call -> what is recorded of the jobs that it has called.
-        events: name of events -> which of them the job has got.
-        published: fields that the job shows of itself.
+        calls: name of a call -> record of the jobs that were called.
+        events: name of an event -> record of those that the job has got.
+        published: fields that the job has published.
         times: name of a finished step -> epoch milliseconds of its start, milliseconds that it took, and the job's
             attempt number; of the first ``MOST_TIMES`` steps.
-        kept: number of finished steps whose results are kept beside the body; ``steps``, ``fingerprints`` and
+        kept: number of finished steps whose results are stored beside the body; ``steps``, ``fingerprints`` and
             ``untyped`` are about the others.
-        prints: name of a finished step -> the fingerprint of its call; in place of ``fingerprints``, if others are
-            kept beside the body.
-        unneeded: name of messages that earlier runs have read -> how many of them may be left.
+        prints: name of a finished step -> the fingerprint of its call; used instead of ``fingerprints`` if the results
+            of other steps are stored beside the body.
+        unneeded: name of messages that only earlier runs needed -> how many of them may still be stored.
     """
 
     steps: dict[str, Any] = msgspec.field(name=f"{_PREFIX}steps", default_factory=dict)
@@ -191,7 +192,7 @@ class BodyMetadata(msgspec.Struct, omit_defaults=True):
         return 0 if self.recurrence is None else self.recurrence.run
 
     def accept_record(self, key: str) -> None:
-        """Note that the code fits what is recorded under ``key``, or that this queue is there."""
+        """Record that the code fits the record under ``key``, or that the queue named there exists."""
         if self.mismatch is not None and self.mismatch.step == key:
             self.mismatch = None
 
@@ -223,7 +224,7 @@ class BodyMetadata(msgspec.Struct, omit_defaults=True):
         )
 
     def droppable(self) -> dict[str, int]:
-        """Return the names of messages that the next run does not need, and how many there may be: of called jobs."""
+        """Return the names of messages from called jobs that the next run does not need, and how many there may be."""
         return self.unneeded | {
             call_name(self.run, use) + "/again" * times: count
             for use, record in self.calls.items()
@@ -231,17 +232,18 @@ class BodyMetadata(msgspec.Struct, omit_defaults=True):
         }
 
     def _events_of_next_run(self) -> dict[str, EventRecord]:
-        """Return which events this run has got: the next one gets those after them."""
+        """Return how many events of each name the job has got; the next run gets those after them."""
         got = {name: record.before + record.here for name, record in self.events.items()}
         return {name: EventRecord(number) for name, number in got.items() if number}
 
 
 class UnreadableMark(msgspec.Struct, frozen=True):
-    """Mark on a job that a worker released because no job class of its own reads the body.
+    """Mark on a job that a worker gave back because none of its job classes can read the body.
 
     Attributes:
-        since_ms: epoch milliseconds of the first such release.
-        until_ms: when the job is due again; if it became due at another time, the mark is out of date.
+        since_ms: epoch milliseconds of the first time.
+        until_ms: epoch milliseconds at which the job is due again; if it became due at another time, the mark is out of
+            date.
     """
 
     since_ms: int
@@ -259,8 +261,8 @@ _mark_decoder = msgspec.json.Decoder(_MarkOnly)
 _RECURRENCE_NAME = b'"$again"'
 _SAGA_NAME = b'"$saga"'
 OPEN_SAGA = _SAGA_NAME + b':{"steps":["'
-"""Is in the body of a job that has something to undo, and in no other one. Stores look for it: a cancelled job ends
-only when there is nothing left to undo."""
+"""The body of a job that has something to undo contains this, and no other body does. Stores search for it, because a
+cancelled job ends only when nothing is left to undo."""
 
 _metadata_decoder = msgspec.json.Decoder(BodyMetadata)
 
@@ -293,7 +295,7 @@ def read_recurrence(body: bytes) -> Recurrence | None:
 
 
 def read_saga(body: bytes) -> SagaMark | None:
-    """Return what a body says of sagas; None if it says nothing that can be read."""
+    """Return the saga mark in a body; None if it has none, or cannot be read."""
     return _read_leniently(body).saga if _SAGA_NAME in body else None  # cheaper than decoding
 
 
@@ -313,12 +315,12 @@ def replace_metadata(body: bytes, metadata: BodyMetadata) -> bytes:
 def body_to_undo(body: bytes, why: str, *, is_cancelled: bool = False) -> bytes | None:
     """Return the body with which a job that has given up undoes its sagas.
 
-    None if there is nothing to undo, or the job gave up before for another reason.
+    None if there is nothing to undo, or the job had already given up for another reason.
 
     Args:
-        body: of the job.
+        body: body of the job.
         why: why it gave up.
-        is_cancelled: it was cancelled.
+        is_cancelled: whether it was cancelled.
     """
     metadata = _read_leniently(body) if _SAGA_NAME in body else BodyMetadata()
     if metadata.saga is None or not metadata.saga.steps or metadata.saga.why not in {"", why[:_MOST_WHY]}:

@@ -13,7 +13,7 @@ _COLON = r"\s*:\s*"
 
 
 def class_pattern(name: str) -> str:
-    """Return the pattern of the bodies of a job class, those included that keep results of steps elsewhere."""
+    """Return the pattern of the bodies of a job class, including those whose step results are stored elsewhere."""
     return f'"job"{_COLON}(?:{_string(name)}|{_string(name + KEPT_MARK)})'
 
 

@@ -40,7 +40,7 @@ def summarize(body: bytes | None, most: int = _MOST_CHARACTERS) -> BodySummary:
 
     Args:
         body: the body; None if it is unknown.
-        most: characters of the arguments.
+        most: maximum number of characters of the arguments.
     """
     begin = (body or b"")[:SUMMARY_BYTES]
     try:
@@ -75,7 +75,7 @@ def _members(text: str) -> Iterator[tuple[str, Any, str]]:
             value, stop = _scan_value(text, place)
         except _NO_JSON:
             stop = end
-        if stop == end:  # a whole object ends with its brace
+        if stop == end:  # cut off: a complete object ends with its brace
             yield name, None, text[place:].rstrip() + _CUT
             return
         yield name, value, ""
@@ -90,7 +90,7 @@ def _after(text: str, place: int, letters: str) -> int:
 
 def _shown(value: Any, source: str) -> str:
     text = source or json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return _shortened(text.encode("utf-8", "replace").decode(), _MOST_OF_VALUE)  # without halves of characters
+    return _shortened(text.encode("utf-8", "replace").decode(), _MOST_OF_VALUE)  # without lone surrogates
 
 
 def _shortened(text: str, most: int) -> str:

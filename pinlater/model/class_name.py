@@ -15,7 +15,7 @@ _decoder = msgspec.json.Decoder(_Tag)
 
 
 def name_in(body: bytes) -> str | None:
-    """Return the name of the class that a body is for; None if it is no body of ours."""
+    """Return the name of the class that a body is for; None if the body names none."""
     try:
         return class_in(_decoder.decode(body).job)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -39,9 +39,9 @@ class JobDescriptor(NamedTuple):
 
         Raises:
             UnknownError: ``text`` is not a descriptor (the original also answers UNKNOWN).
-            TypeError: it is no text at all.
+            TypeError: it is not text.
         """
-        try:  # costs nothing where all is well: each ack of a server comes along here
+        try:  # free unless it fails; a server parses a descriptor for each ack
             head, _, number = text.rpartition(":")
         except (AttributeError, TypeError):
             raise TypeError(f"a job descriptor is a text, such as handle.descriptor; got {text!r:.200}") from None

@@ -1,7 +1,7 @@
-"""Failure groups: what failed attempts of one queue have in common, so that thousands of them are a few lines.
+"""Failure groups: what failed attempts of one queue have in common, so that a few lines describe thousands of them.
 
-A group is the class of the job and the line of its error, with what varies in it left out. Its id follows from both,
-so all servers, shards and clients know a group by the same number.
+A group is a job class and an error line without the parts that vary. Its id is a hash of both, so all servers, shards
+and clients use the same number for a group.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ _VARYING = re.compile(
 _VERDICT = re.compile(
     r" \(final: no retry would help\)| \(too late to try again: [^()]{1,100}\)|, poison: given up for it", re.ASCII
 )
-"""What workers add when they give a job up: the error is the same as before."""
+"""What workers append when they give a job up; it does not make a different error."""
 
 
 class FailureGroup(NamedTuple):
     """Jobs of one queue whose last attempt failed in the same way, and that were neither retried by hand nor cancelled.
 
     Attributes:
-        queue: of the jobs.
-        id: of the group; the same in all queues.
-        job: name of the class; empty if nobody named it.
-        error: their error line, with ``#`` in the place of what varies.
+        queue: queue of the jobs.
+        id: id of the group; the same in all queues.
+        job: name of the class; empty if unknown.
+        error: their error line, with ``#`` in place of what varies.
         example: the error line of one of them.
         first_ms: when the first of them failed, epoch milliseconds.
         last_ms: when the last of them failed.
-        given_up: how many are FAILED, counted to 10,000 on each shard.
+        given_up: how many are FAILED, counted up to 10,000 on each shard.
         retrying: how many are PENDING and will be tried again, counted likewise.
     """
 
@@ -70,8 +70,8 @@ class JobFailure(NamedTuple):
 
     Attributes:
         group: id of the group that it belongs to.
-        job: name of the job's class; empty if nobody named it.
-        error: its error line, with ``#`` in the place of what varies.
+        job: name of the job's class; empty if unknown.
+        error: its error line, with ``#`` in place of what varies.
         example: the error line.
     """
 
@@ -85,14 +85,14 @@ def failure_of(job: str, status: str) -> JobFailure:
     """Return how an attempt failed.
 
     Args:
-        job: name of the job's class; empty if it is not known.
-        status: what the failure has left in the job's status, or the whole status.
+        job: name of the job's class; empty if unknown.
+        status: what the failure has added to the job's status, or the whole status.
     """
     return _failure(job[:LONGEST_CLASS].replace("\0", "\N{REPLACEMENT CHARACTER}"), error_line(status) or NO_ERROR)
 
 
 def failure_in(job: JobRecord) -> JobFailure | None:
-    """Return how the last attempt of a job of another store failed, with body and status; None if it did not."""
+    """Return how the last attempt of a job from another store failed, by its body and status; None if it did not."""
     if job.is_cancelled or not (job.state == JobState.FAILED or job.failure_group is not None):
         return None
     return failure_of(name_in(job.body or b"") or "", job.status)
@@ -106,7 +106,7 @@ def error_line(status: str) -> str:
 
 
 def normalised(line: str) -> str:
-    """Return an error line without what varies between failures of one kind."""
+    """Return an error line with ``#`` in place of what varies between failures of one kind."""
     return _VARYING.sub("#", _VERDICT.sub("", line))
 
 
@@ -117,7 +117,7 @@ def _failure(job: str, line: str) -> JobFailure:
 
 
 CLAIM_EXPIRED = _failure("", "claim expired")
-"""Of attempts whose worker has not been heard of until their lease was over."""
+"""Failure of an attempt whose lease expired because its worker was not heard from."""
 
 OTHER_ERRORS = _failure("", "other errors")
-"""Of failures in a queue that has too many groups to keep another one."""
+"""Stands for failures in a queue that has too many groups to add another one."""

@@ -24,7 +24,7 @@ class Histogram(NamedTuple):
 
     def since(self, older: Histogram | None) -> Histogram:
         """Return the values added since an older state of the same histogram."""
-        if older is None or older.size > self.size:  # all processes were replaced
+        if older is None or older.size > self.size:  # the counts began anew, since all processes were replaced
             return self
         added = tuple(now - then for now, then in zip(self.counts, older.counts, strict=True))
         return Histogram(self.bounds, added, self.sum - older.sum)

@@ -24,11 +24,11 @@ class NewJob(NamedTuple):
         body: any bytes.
         priority: 1 is served first.
         run_after_ms: epoch milliseconds before which it does not run; None is now.
-        attempts: attempts in all, the first included.
-        status: free text to begin the job's custom status with.
-        unique: while a job of the queue with the same text is PENDING or IN_PROGRESS, nothing is stored.
-        unique_rule: what else is asked for with the key; None: nothing.
-        key: that it shares with other jobs of the queue, and how those run; None: it has none.
+        attempts: total number of attempts, including the first.
+        status: text at the beginning of the job's custom status.
+        unique: its unique key: while a job of the queue with the same key is PENDING or IN_PROGRESS, nothing is stored.
+        unique_rule: further rules for the unique key; None: there are none.
+        key: key that it shares with other jobs of the queue, and how those run; None: it has none.
         parent: the job that waits for its end; None: it has none.
     """
 
@@ -44,28 +44,29 @@ class NewJob(NamedTuple):
 
 
 class JobInfo(NamedTuple):
-    """What the server knows of a job; times are epoch milliseconds.
+    """What the server knows about a job; times are epoch milliseconds.
 
     Attributes:
         descriptor: address of the job.
-        state: where it stands.
-        attempts_allowed: attempts in all.
+        state: its state.
+        attempts_allowed: total number of attempts.
         attempts_remaining: attempts left.
         status: custom status.
         created_at_ms: when it was enqueued.
         run_after_ms: when it became or becomes due.
         updated_at_ms: when it last changed.
         claim: its claim, once it was handed out.
-        body: its bytes, where asked for.
+        body: its body, if requested.
         unique: its unique key, as long as it is not finished.
-        key: that it shares with other jobs of the queue; None: it has none.
+        key: key that it shares with other jobs of the queue; None: it has none.
         waits_for_key: whether it waits until other jobs of its key have run.
-        result: of a SUCCEEDED job: what it returned, where asked for; None: nothing.
-        is_cancelled: FAILED: it was cancelled; IN_PROGRESS, or PENDING with something to undo: it is asked to stop.
+        result: of a SUCCEEDED job: what it returned, if requested; None: nothing.
+        is_cancelled: FAILED: whether it was cancelled; IN_PROGRESS, or PENDING with something to undo: whether it is
+            asked to stop.
         parent: the job that waits for its end; None: it has none.
         waits_for: of a sleeping job: the messages that it waits for.
-        failure_group: its last attempt failed: the group of that failure, see ``FailureGroup``.
-        run_ms: of a SUCCEEDED job: how long its last attempt ran; None: less than 50 ms, or its worker did not tell.
+        failure_group: group of its last attempt's failure, see ``FailureGroup``; None: that attempt did not fail.
+        run_ms: of a SUCCEEDED job: how long its last attempt ran; None: less than 50 ms, or its worker did not say.
     """
 
     descriptor: str
@@ -95,19 +96,19 @@ class JobInfo(NamedTuple):
 
     @property
     def progress(self) -> Progress | None:
-        """How far the job said that it is; None if it said nothing, is done, or the body was not asked for."""
+        """The progress that the job reported; None if it has none, has succeeded, or the body was not requested."""
         return None if self.state is JobState.SUCCEEDED else read_progress(self.body)
 
     @property
     def published(self) -> dict[str, Any]:
-        """What the job has published; nothing if it is done, or the body was not asked for."""
+        """What the job has published; empty if it has succeeded, or the body was not requested."""
         return {} if self.state is JobState.SUCCEEDED else read_published(self.body)
 
     @property
     def attempts_text(self) -> str:
-        """How many attempts are left, in words; as the job's worker counts them if the body was asked for.
+        """How many attempts are left, in words; as the job's worker counts them if the body was requested.
 
-        The server is given more of them for a job with something to undo.
+        The server counts spare attempts, too, for a job with something to undo.
         """
         allowed, left = self.attempts_allowed, self.attempts_remaining
         mark = read_saga(self.body) if self.body is not None else None
@@ -120,17 +121,17 @@ class JobInfo(NamedTuple):
 
     @property
     def failed_attempts(self) -> list[FailedAttempt]:
-        """The attempts that failed, the oldest first, as far as our workers have written them into the status."""
+        """The failed attempts, the oldest first, as far as workers of PinLater have written them into the status."""
         return parse_status(self.status)[1]
 
     @property
     def remark(self) -> str:
-        """What the status says beside that: the text of the enqueue, or all that others have written."""
+        """The rest of the status: the text of the enqueue, or all of it if other workers have written it."""
         return parse_status(self.status)[0]
 
     @property
     def policy(self) -> Policy | None:
-        """What its enqueue said about its attempts; None if it said nothing, or the body was not asked for."""
+        """The policy that its enqueue set; None if it set none, or the body was not requested."""
         try:
             return None if self.body is None else read_policy(self.body)
         except BodyInvalid:
@@ -138,12 +139,13 @@ class JobInfo(NamedTuple):
 
 
 class Page(NamedTuple):
-    """One answer to a scan.
+    """One page of a scan.
 
     Attributes:
-        jobs: some of the jobs.
-        continuation: to be given to the next scan; None when there are no more.
-        looked_at: jobs whose bodies were searched for these; None: none were, or the server is of an older version.
+        jobs: the jobs of this page.
+        continuation: to be passed to the next scan; None on the last page.
+        looked_at: number of jobs whose bodies were searched for these; None: none, or the server is of an older
+            version.
     """
 
     jobs: list[JobInfo]
@@ -152,7 +154,7 @@ class Page(NamedTuple):
 
 
 class JobRecord(NamedTuple):
-    """All that a store knows of a job; ``state`` is a number of the wire.
+    """All that a store knows about a job; ``state`` is its number on the wire.
 
     While other jobs of its key have to run first, ``run_after_ms`` has ``WAITS_FOR_KEY_MS`` added to it.
     """
@@ -178,7 +180,7 @@ class JobRecord(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Where a scan goes on: behind this job. ``shard`` is empty where a store has but one."""
+    """Where a scan continues: after this job. ``shard`` is empty if the store has only one."""
 
     run_after_ms: int
     local_id: int
@@ -186,7 +188,7 @@ class Position(NamedTuple):
 
 
 class RecordPage(NamedTuple):
-    """One page of a scan, as a store has it; ``position`` resumes it, None at the end; the rest: of body searches."""
+    """One page of a scan in a store; ``position`` resumes it, None at the end. Searches of bodies set the rest."""
 
     jobs: list[JobRecord]
     position: Position | None

@@ -1,7 +1,7 @@
-"""The mark on a job that keeps results of steps beside its body: the end of its class's name, as the body has it.
+"""The mark of a job with results of steps beside its body: a suffix of the class name in the body.
 
-Workers of versions that know no such results do not know a class of that name. So they give the job back, without
-spending an attempt, instead of running its finished steps again.
+Workers of versions that do not know such results do not know a class of that name either. So they give the job back,
+without spending an attempt, instead of running its finished steps again.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ _TAG = "job"
 
 
 def class_in(tag: str) -> str:
-    """Return the name of a class, given what a body says in its place."""
+    """Return the name of a class, given the name in a body, which may have the mark."""
     return tag.removesuffix(KEPT_MARK)
 
 
 def with_mark(body: bytes, *, is_kept: bool) -> bytes:
-    """Return a body with the mark, or without it; costs nothing if that is how it is.
+    """Return a body with the mark, or without it; cheap for a body that has none and needs none.
 
     Raises:
-        msgspec.DecodeError: the body is no JSON object, or names no class.
+        msgspec.DecodeError: the body is not a JSON object, or its class is not text.
     """
     if not is_kept and _MARK_END not in body:
         return body

@@ -9,7 +9,7 @@ MAX_MESSAGE_NAME_CHARACTERS = 200
 """Longest name or id of a message that every store can index."""
 
 MAX_DROPPED = 10_000
-"""Messages of one name that a checkpoint deletes at most; if there are more, the first ones."""
+"""Maximum number of messages of one name that a checkpoint deletes; if there are more, the first ones go."""
 
 
 class MessageKind(IntEnum):
@@ -28,7 +28,7 @@ class Message(NamedTuple):
     Attributes:
         name: 1 to 200 characters; a job waits for messages of a name.
         id: 1 to 200 characters; of several messages with the same name and id, only the first is kept.
-        payload: any bytes: of an event, as it was sent; of a child, its result, or the end of its custom status.
+        payload: any bytes: the value of an event; of a child, its result or the end of its custom status.
         kind: what it says.
     """
 
@@ -42,8 +42,8 @@ class ReceivedMessage(NamedTuple):
     """A message as its job reads it.
 
     Attributes:
-        number: from 1, in the order of arrival among those of one name.
-        id: see ``Message``, like the others.
+        number: from 1, counts the messages of its name in the order of their arrival.
+        id: see ``Message``.
         payload: its content.
         kind: what it says.
     """
@@ -55,10 +55,10 @@ class ReceivedMessage(NamedTuple):
 
 
 class MessageWait(NamedTuple):
-    """Ends a sleep: so many messages of a name have arrived, those included that the job has read.
+    """Condition that ends a sleep: ``number`` messages of a name have arrived, including those that the job has read.
 
     Attributes:
-        name: of the messages.
+        name: name of the messages.
         number: how many, since the job was enqueued.
     """
 
@@ -70,9 +70,9 @@ class Parent(NamedTuple):
     """The job that waits for the end of another one, its child, which may be in another queue and on another shard.
 
     Attributes:
-        descriptor: of the parent.
-        name: of the message that it gets when the child has finished.
-        position: the id of that message: which of the children with this name it is, from 0.
+        descriptor: address of the parent.
+        name: name of the message that it gets when the child has finished.
+        position: id of that message: the number of the child among those with this name, from 0.
     """
 
     descriptor: str
@@ -81,11 +81,11 @@ class Parent(NamedTuple):
 
 
 class CancelledJobs(NamedTuple):
-    """Jobs that were asked to stop of late, while they were IN_PROGRESS.
+    """Jobs that were recently asked to stop while they were IN_PROGRESS.
 
     Attributes:
-        descriptors: of the jobs.
-        asked_ms: epoch milliseconds of the server: up to then they were asked.
+        descriptors: addresses of the jobs.
+        asked_ms: server time up to which such requests are included, epoch milliseconds.
     """
 
     descriptors: list[str]

@@ -1,4 +1,4 @@
-"""Progress of a job: amounts of work that are finite, and can be read again from a body."""
+"""Progress of a job: finite amounts of work that can be stored in a body and read again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Progress(msgspec.Struct, frozen=True):
                 raise ValueError(
                     f"progress({self.done}, {self.total}): amounts of work must be finite and not negative"
                 )
-        # As JSON can carry them and they are read again: else no later attempt could read its body.
+        # Stored in a form that JSON can carry: otherwise no later attempt could read its body.
         force_setattr(self, "done", _plain_number(self.done))
         force_setattr(self, "total", None if self.total is None else _plain_number(self.total))
         note = "" if self.note is None else str(self.note)

@@ -1,4 +1,4 @@
-"""Queues: what holds their jobs back, and where new ones go."""
+"""Queues: limits on handing out their jobs, and the shards that new jobs go to."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 FOLLOWS_LOAD = -1
-"""As a number of shards: as many as the load of the queue needs."""
+"""Used as a number of shards: as many as the load of the queue needs."""
 
 
 class QueueSettings(NamedTuple):
-    """What holds a queue's jobs back, and where new ones go.
+    """Limits on handing out a queue's jobs, and the shards that new jobs go to.
 
     Attributes:
-        is_paused: nothing is handed out.
-        jobs_per_second: most jobs handed out a second, by all servers together; None: no limit.
-        max_running: most jobs claimed at once; None: no limit.
+        is_paused: whether no jobs are handed out.
+        jobs_per_second: maximum number of jobs handed out per second, by all servers together; None: no limit.
+        max_running: maximum number of jobs claimed at once; None: no limit.
         shards: how many shards new jobs go to; ``FOLLOWS_LOAD`` (-1): as many as the load needs; None: all.
-        shards_by_load: how many the load needs, as the servers have found; None: they have not looked yet.
-        is_from_file: the server's file of rate limits names the queue; what it says of the first two wins.
-        active_shards: the names of the shards that new jobs go to; none: all.
+        shards_by_load: how many the load needs, as the servers have measured; None: not measured yet.
+        is_from_file: whether ``is_paused`` and ``jobs_per_second`` come from the server's file of rate limits.
+        active_shards: names of the shards that new jobs go to; empty: all.
     """
 
     is_paused: bool = False
@@ -37,7 +37,7 @@ class QueueSettings(NamedTuple):
 
 
 class QueueChange(NamedTuple):
-    """A change of queue settings: None leaves a thing as it is, a limit of 0 takes it away."""
+    """A change of queue settings: None leaves a setting unchanged, 0 removes a limit."""
 
     is_paused: bool | None = None
     jobs_per_second: float | None = None

@@ -1,4 +1,4 @@
-"""Rates: so many in a second, a minute, an hour or a day."""
+"""Rates: jobs per second, minute, hour or day."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _PERIODS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _RATE = re.compile(r"([1-9]\d{0,5})/([smhd])", re.ASCII)
 
 LONGEST_RATE = 8
-"""Most characters of the text of a rate."""
+"""Maximum number of characters of a rate as text."""
 
 
 class Rate(NamedTuple):
@@ -23,7 +23,7 @@ def parse_rate(text: str) -> Rate:
     """Return the rate of a text such as ``10/s``, ``100/m``, ``1000/h`` or ``5/d``.
 
     Raises:
-        ValueError: the text is no rate.
+        ValueError: the text is not a rate.
     """
     found = _RATE.fullmatch(text)
     if found is None:

@@ -13,16 +13,16 @@ _MONTHS = (
 _UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 _STEP = re.compile(r"\*/(\d+)")
 _MOST_TIMES = 6
-"""Times of a day that are listed; more are told as hours and minutes."""
+"""Times of a day that are listed; more are described as hours and minutes."""
 
 _Name = Callable[[str], str]
 
 
 def schedule_in_words(text: str) -> str:
-    """Return a schedule in words; the text itself where there are no simple words for it.
+    """Return a schedule in words; the text itself if there are no simple words for it.
 
     Args:
-        text: of the schedule, as in ``PeriodicJob.schedule``: ``every 60.0`` or ``cron 0 3 * * * Europe/Berlin``.
+        text: the schedule as in ``PeriodicJob.schedule``: ``every 60.0`` or ``cron 0 3 * * * Europe/Berlin``.
     """
     kind, _, rest = text.partition(" ")
     if kind == "every":

@@ -1,4 +1,4 @@
-"""How many shards a queue uses, as people write and read it: ``all``, ``auto`` or a number."""
+"""The number of shards that a queue uses, as people write and read it: ``all``, ``auto`` or a number."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _WORDS = {"all": 0, "auto": FOLLOWS_LOAD}
 
 
 def parse_shard_count(text: str) -> int:
-    """Return what to change ``shards`` of a queue to.
+    """Return the ``QueueChange.shards`` that a text means.
 
     Raises:
         ValueError: the text is neither ``all`` nor ``auto`` nor a number above 0.

@@ -15,5 +15,5 @@ class JobState(IntEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether the job has ended: it succeeded, or failed with all its attempts."""
+        """Whether the job has ended: it succeeded, or failed for good."""
         return self >= JobState.SUCCEEDED

@@ -1,4 +1,4 @@
-"""Statistics: what happened in a minute or an hour, to a queue, a job class or a failure group."""
+"""Statistics: what happened to a queue, a job class or a failure group in a minute or an hour."""
 
 from __future__ import annotations
 
@@ -13,25 +13,28 @@ MINUTE = 60
 HOUR = 3600
 
 KEPT_SECONDS = {MINUTE: 26 * HOUR, HOUR: 38 * 24 * HOUR}
-"""Resolution in seconds -> for how long its periods are kept: a day and 30 days, and some more to compare with."""
+"""Resolution -> how long its periods are kept, in seconds: for a day and 30 days, and some more to compare with."""
 
 FLEET = ""
-"""In the place of a queue: all queues together."""
+"""Used as the name of a queue: all queues together."""
 
 OTHER = "other"
-"""In the place of a class: those beyond the first ``MOST_CLASSES`` of a queue."""
+"""Used as the name of a class: all classes beyond the first ``MOST_CLASSES`` of a queue."""
 
 MOST_CLASSES = 200
 
 MAX_NAME_CHARACTERS = 200
 
 _MOST_RUNS = 10**9
-"""Of a few seconds: more than any process can have run."""
+"""Upper bound of a count in one report, which is about a few seconds: more than any worker can run."""
 
 _STEPS = (1.0, 1.5, 2.2, 3.3, 4.7, 6.8)
 
 BOUNDS_MS = (*(float(f"{step}e{decade}") for decade in range(-1, 8) for step in _STEPS), 1e8)
-"""Upper bounds of the buckets of a ``Spread`` in milliseconds: six a decade, 0.1 ms to 28 hours. One more is above."""
+"""Upper bounds of the buckets of a ``Spread`` in milliseconds: six a decade, 0.1 ms to 28 hours.
+
+There is one more bucket above.
+"""
 
 
 class StatisticsKind(IntEnum):
@@ -49,7 +52,7 @@ def bucket_of(milliseconds: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How durations are spread.
+    """Distribution of durations.
 
     Attributes:
         counts: how many durations fell into each bucket of ``BOUNDS_MS``; empty ones are left out.
@@ -66,9 +69,9 @@ class Spread:
         return Spread(Counter(self.counts) + Counter(other.counts))
 
     def quantile(self, share: float) -> float | None:
-        """Return the duration in milliseconds that ``share`` of all do not exceed; None if there is none.
+        """Return the duration in milliseconds that ``share`` of all do not exceed; None if there are none.
 
-        It is estimated within its bucket, so it may be a fifth too long or too short.
+        It is interpolated within its bucket, so it may be a fifth too long or too short.
         """
         rank, passed = share * self.count, 0
         for bucket in sorted(self.counts):
@@ -90,8 +93,8 @@ def _between(bucket: int, share: float) -> float:
 class Statistics:
     """What happened in one period.
 
-    Which numbers are there depends on what it is about: ``enqueued`` and ``started`` of queues only, ``run`` of
-    classes only; of failure groups ``failed`` only.
+    Which numbers are set depends on what it is about: ``enqueued`` and ``started`` only for queues, ``run`` only for
+    classes, and nothing but ``failed`` for failure groups.
 
     Attributes:
         queue: name of the queue; empty: all queues together.
@@ -100,7 +103,7 @@ class Statistics:
         enqueued: new jobs.
         started: jobs handed out to workers.
         succeeded: attempts that succeeded.
-        failed: attempts that failed, those included that gave a job up or whose lease expired.
+        failed: attempts that failed, including those that gave up a job or whose lease expired.
         given_up: jobs that failed for good.
         wait: how long jobs waited, from when they were due to their start.
         run: how long attempts ran.
@@ -124,10 +127,10 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class RunStatistics:
-    """What a worker tells of the attempts of a class that have ended since it last told.
+    """What a worker reports about the attempts of a class that have ended since its previous report.
 
     Attributes:
-        name: of the class.
+        name: name of the class.
         succeeded, failed, given_up: see ``Statistics``.
         wait, run: likewise; waits may be a sample.
     """
@@ -141,7 +144,7 @@ class RunStatistics:
 
     @property
     def is_valid(self) -> bool:
-        """Whether it says what can be."""
+        """Whether its values are possible."""
         counts = self.succeeded, self.failed, self.given_up, *self.wait.counts.values(), *self.run.counts.values()
         return (
             1 <= len(self.name) <= MAX_NAME_CHARACTERS
@@ -170,7 +173,7 @@ def total(statistics: Iterable[Statistics]) -> Statistics:
 
 
 def _merged(spreads: Iterable[Spread]) -> Spread:
-    """Return the sum of spreads, of very many in little time."""
+    """Return the sum of spreads; fast even for very many."""
     counts: dict[int, int] = {}
     for spread in spreads:
         for bucket, count in spread.counts.items():

@@ -8,10 +8,10 @@
       in step "send"
     [2026-11-21T12:31:07Z web1 4243] crash 1: the process died while it ran SendMail for 3.10 s: killed by SIGSEGV
 
-The first line has the number of the attempt, the time and place of the failure, and the run time; the last one, of a
-workflow, the step in which it failed. The keeper writes the
-second block; it does not know the number of the attempt. Servers append to a status and truncate it at 5000 characters,
-so each attempt gets a share of the space that depends on the number of attempts.
+The first line has the number of the attempt, the time and place of the failure, and the run time; in a workflow, the
+last one has the step in which it failed. The second block is from the keeper, which does not know the number of the
+attempt. Servers append to a status and truncate it at 5000 characters, so each attempt gets a share of the space that
+depends on the number of attempts.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class FailedAttempt:
         host: host that ran it.
         pid: process that ran it.
         at_ms: epoch milliseconds of the failure, to the second; None if the date is invalid.
-        attempt: number of the attempt, from 1; None if its process died, like the next two.
+        attempt: number of the attempt, from 1; None if its process died, as are the next two.
         attempts_allowed: total number of attempts.
         seconds: run time.
-        step: name of the step in which it failed; empty if that is not told.
+        step: name of the step in which it failed; empty if unknown.
     """
 
     error: str
@@ -140,7 +140,7 @@ def parse_status(status: str) -> tuple[str, list[FailedAttempt]]:
     A status in any other format is all text.
     """
     headers = list(_HEADED_LINE.finditer(status))
-    first = _HEADER.search(status)  # the text of an enqueue need not end its line
+    first = _HEADER.search(status)  # the text of an enqueue may lack a line end
     if first is not None and (not headers or first.start() < headers[0].start()):
         headers.insert(0, first)
     if not headers:

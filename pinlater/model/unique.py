@@ -15,15 +15,15 @@ class OnDuplicate(IntEnum):
 
 
 class UniqueRule(NamedTuple):
-    """What an enqueue with a unique key asks for beside the key; without a rule, a key is taken until its job finishes.
+    """Further rules of an enqueue with a unique key; without them, a key is taken until its job finishes.
 
     Attributes:
-        until_started: take the key over from a job that was claimed before, instead of storing nothing.
-        period_ms: for so long from the enqueue the key stays taken, also when the job has started, finished or was
-            removed after its end.
-        on_duplicate: ``REPLACE``: the job that waits gets body, attempts and status of the new one; ``DEBOUNCE``: also
+        until_started: whether to take the key over from a job that has been claimed, instead of storing nothing.
+        period_ms: how long from the enqueue the key stays taken, even if the job has started, finished or was deleted
+            after its end.
+        on_duplicate: ``REPLACE``: the waiting job gets body, attempts and status of the new one; ``DEBOUNCE``: also
             its time, but none in the past.
-        max_delay_ms: with ``DEBOUNCE``, so long after its enqueue the job is due at the latest; None: no limit.
+        max_delay_ms: with ``DEBOUNCE``: how long after its enqueue the job is due at the latest; None: no limit.
     """
 
     until_started: bool = False

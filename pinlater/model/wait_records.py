@@ -1,4 +1,4 @@
-"""What a job's body records of the jobs that it has called, and of the events that it waits for."""
+"""Records in a job's body of the jobs that it has called, and of the events that it waits for."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from collections.abc import Iterator
 import msgspec
 
 MOST_RANGES = 128
-"""Of descriptors that a body keeps of one call; with more, those of the later children are not known any more."""
+"""Maximum number of ranges of descriptors that a body stores for one call; descriptors beyond them are unknown."""
 
 
 class CallRecord(msgspec.Struct, omit_defaults=True):
-    """A call of other jobs, the children. Their number does not change the size of this.
+    """A call of other jobs, its children; the size of the record does not grow with their number.
 
     Attributes:
         count: number of children.
-        batch: most of them that were enqueued at once.
-        enqueued: number of those that were enqueued; the rest follows.
-        ranges: descriptors of those: the first of a row of consecutive ones, and their number.
-        until_ms: epoch milliseconds after which nobody waits for them any more; 0: no limit.
-        has_timed_out: that time came first.
-        again: call of those that have failed, if a person has retried the job that was given up for that.
-        fingerprint: of the jobs, see ``pinlater.jobs.call_fingerprints``; empty in records of older versions.
+        batch: number of children to enqueue at a time.
+        enqueued: number of children that were enqueued so far.
+        ranges: their descriptors, in ranges of consecutive ones: the first one, and their number.
+        until_ms: epoch milliseconds at which the wait for them times out; 0: no limit.
+        has_timed_out: whether it timed out before all had ended.
+        again: call of the failed children, if the job was given up because of them and then retried by hand.
+        fingerprint: fingerprint of the jobs, see ``pinlater.jobs.call_fingerprints``; empty in records of older
+            versions.
     """
 
     count: int
@@ -35,11 +36,11 @@ class CallRecord(msgspec.Struct, omit_defaults=True):
     fingerprint: str = ""
 
     def call_again(self, failed: int) -> None:
-        """Let so many children that have failed be called again."""
+        """Let the failed children, ``failed`` in number, be called again."""
         self.again = CallRecord(failed, self.batch)
 
     def latest(self) -> CallRecord:
-        """Return the record of the last call of those that have failed; this one, if none were called again."""
+        """Return the record of the latest call of failed children; this one, if none were called again."""
         return self if self.again is None else self.again.latest()
 
     def counts(self) -> Iterator[int]:
@@ -49,13 +50,13 @@ class CallRecord(msgspec.Struct, omit_defaults=True):
             yield from self.again.counts()
 
     def restart(self) -> None:
-        """Let the time begin anew."""
+        """Let the timeout begin anew."""
         self.until_ms, self.has_timed_out = 0, False
 
     def add(self, descriptors: list[str]) -> None:
         """Record the descriptors of children, in the order of their enqueues."""
         if not descriptors or sum(length for _, length in self.ranges) < self.enqueued:
-            return  # some before these are not known
+            return  # some descriptors before these are unknown
         first, length = self.ranges.pop() if self.ranges else (descriptors[0], 0)
         following = _consecutive(first, length)
         for descriptor in descriptors:
@@ -68,13 +69,13 @@ class CallRecord(msgspec.Struct, omit_defaults=True):
         self.ranges.append((first, length))
 
     def descriptors(self, most: int | None = None) -> list[str]:
-        """Return the descriptors of the children as far as they are known, in the order of their enqueues."""
+        """Return the known descriptors of the children, at most ``most``, in the order of their enqueues."""
         every = (one for first, length in self.ranges for one in itertools.islice(_consecutive(first), length))
         return list(itertools.islice(every, most))
 
 
 def _consecutive(descriptor: str, skipped: int = 0) -> Iterator[str]:
-    """Yield a descriptor and those that follow it, but for the first ones."""
+    """Yield a descriptor and those that follow it, without the first ``skipped``."""
     head, _, local_id = descriptor.rpartition(":")
     return (f"{head}:{number}" for number in itertools.count(int(local_id) + skipped))
 
@@ -83,10 +84,10 @@ class EventRecord(msgspec.Struct, omit_defaults=True):
     """The events of one name.
 
     Attributes:
-        before: number of those that earlier runs of the job got.
-        here: number of those that this run got.
-        until_ms: which use of the name in this run -> epoch milliseconds after which it waits no longer.
-        timeouts: uses of the name that have waited in vain.
+        before: number of events that earlier runs of the job got.
+        here: number of events that this run got.
+        until_ms: number of a use of the name in this run -> epoch milliseconds at which its wait times out.
+        timeouts: numbers of the uses whose wait has timed out.
     """
 
     before: int = 0

@@ -7,10 +7,10 @@ from bisect import bisect_right
 
 
 class WalkedJobs:
-    """The jobs that a walk has looked at, in its order, as numbers: there may be many.
+    """The jobs that a search has looked at, in its order; stored as arrays of numbers, since there may be many.
 
     Args:
-        is_oldest_first: whether run_after and id rise.
+        is_oldest_first: whether run_after and id are ascending.
     """
 
     def __init__(self, *, is_oldest_first: bool = False) -> None:
@@ -23,7 +23,7 @@ class WalkedJobs:
         self._ids.append(local_id)
 
     def count_until(self, run_after_ms: int, local_id: int) -> int:
-        """Return how many of them stand in the order up to a place, the one at this place included."""
+        """Return how many of them come up to a place in the order, including one at this place."""
         return bisect_right(range(len(self)), self._rank(run_after_ms, local_id), key=self._rank_at)
 
     def _rank_at(self, index: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Workers: what they report of themselves."""
+"""Workers: what they report about themselves."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class RunningJob(NamedTuple):
-    """A job that a worker says it runs.
+    """A job that a worker reports to be running.
 
     Attributes:
         descriptor: address of the job.
@@ -19,18 +19,18 @@ class RunningJob(NamedTuple):
 
 
 class WorkerProcess(NamedTuple):
-    """A job process, as its worker tells of it; what it does not tell is None.
+    """A job process, as its worker reports it; what is not reported is None.
 
     Attributes:
         pid: its process id.
         pool: name of its pool.
-        queues: that it takes jobs from.
+        queues: queues that it takes jobs from.
         started_ms: when it started, epoch milliseconds by the worker's clock.
         memory_bytes: its resident memory.
         slots: how many jobs it can run at the same time.
         ended: how many jobs have ended in it, whatever their outcome.
-        jobs: those that it runs.
-        memory_at_start_bytes: its resident memory without what it gains from job to job.
+        jobs: the jobs that it runs.
+        memory_at_start_bytes: its resident memory without what it steadily gains from job to job.
     """
 
     pid: int
@@ -45,13 +45,13 @@ class WorkerProcess(NamedTuple):
 
 
 class UnknownJobs(NamedTuple):
-    """Jobs that a worker has given back within the last minutes, since no class of its own reads them.
+    """Jobs that a worker has given back within the last minutes because none of its classes can read them.
 
     Attributes:
-        queue: where they are.
-        name: of their class, as their bodies say; ``(unreadable)`` if they name none.
-        returned: how often the worker has given one back; the same job comes again and again.
-        last_ms: when it did so last, epoch milliseconds by the worker's clock.
+        queue: their queue.
+        name: name of their class in their bodies; ``(unreadable)`` if they name none.
+        returned: how often the worker has given one back, counting the same job each time.
+        last_ms: when it last did so, epoch milliseconds by the worker's clock.
     """
 
     queue: str
@@ -61,16 +61,16 @@ class UnknownJobs(NamedTuple):
 
 
 class QueueLoad(NamedTuple):
-    """What a worker has run of a queue of late, for queues with a ``latency_target``.
+    """What a worker has recently run of a queue with a ``latency_target``.
 
     Attributes:
         queue: its name.
         target_ms: the smallest ``latency_target`` of its classes.
         slots: how many of its jobs the worker can run at the same time.
         running: how many it runs now.
-        window_ms: the time that ``runs`` and ``busy_ms`` are about, up to now.
-        runs: how many runs ended in that time, whatever their outcome.
-        busy_ms: how long slots ran its jobs in that time, all slots together.
+        window_ms: length of the period up to now that ``runs`` and ``busy_ms`` are about.
+        runs: how many runs ended in that period, whatever their outcome.
+        busy_ms: how long slots ran its jobs in that period, summed over all slots.
     """
 
     queue: str
@@ -86,11 +86,11 @@ class JobClass(NamedTuple):
     """A job class that a worker knows.
 
     Attributes:
-        name: its name, as bodies have it.
-        queue: that its jobs are enqueued to by default.
-        priority: of its jobs, by default; None if unknown.
-        attempts: of its jobs, by default; None if unknown.
-        schema: JSON schema of its bodies; empty if it has none, or the report no space for it.
+        name: its name in bodies.
+        queue: queue that its jobs are enqueued to by default.
+        priority: default priority of its jobs; None if unknown.
+        attempts: default number of attempts of its jobs; None if unknown.
+        schema: JSON schema of its bodies; empty if it has none, or if the report has no space for it.
     """
 
     name: str
@@ -101,23 +101,24 @@ class JobClass(NamedTuple):
 
 
 class WorkerReport(NamedTuple):
-    """What a worker, one supervisor with its job processes, tells of itself; what it does not tell is None.
+    """What a worker, a master with its job processes, reports about itself; what is not reported is None.
 
     Attributes:
-        id: tells it from all others, also from those before it on the same host.
+        id: identifies the worker among all others, including earlier ones on the same host.
         host: where it runs.
-        pid: process id of the supervisor.
-        version: of PinLater.
+        pid: process id of the master.
+        version: version of PinLater.
         python: version of Python.
         started_ms: when it started, epoch milliseconds by its own clock.
-        is_draining: it takes no more jobs, and ends when those that run have ended.
+        is_draining: whether it takes no more jobs, and exits when the running ones have ended.
         processes: its job processes.
-        reported_ms: when the report came, epoch milliseconds by the store's clock; None in one that is to be sent.
-        unknown: jobs that it gets and does not know.
-        loads: what it has run of late of queues with a ``latency_target``.
+        reported_ms: when the report arrived, epoch milliseconds by the store's clock; None in one that is to be sent.
+        unknown: jobs that it gets but cannot read.
+        loads: what it has recently run of queues with a ``latency_target``.
         sent_ms: when the report was sent, epoch milliseconds by the worker's clock.
         classes: job classes that it knows, as far as the report has space for them.
-        lost_ms: when its connection ended without a word, epoch milliseconds by the store's clock; None if it did not.
+        lost_ms: when its connection was lost without a last report, epoch milliseconds by the store's clock; None if it
+            was not.
     """
 
     id: str
