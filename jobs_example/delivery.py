@@ -1,7 +1,7 @@
 """Deliver an event to an HTTP endpoint that sometimes fails.
 
-This example shows retries. An exception is a failed attempt, and ``backoff`` sets the delay before the next one. When
-the endpoint says how long to wait, ``Retry(after=...)`` does so. An event that it will never accept is discarded.
+This example shows retries. An exception is a failed attempt, and ``backoff`` sets the delay before the next one. If the
+endpoint says how long to wait, the job raises ``Retry(after=...)``. An event that it will never accept is discarded.
 """
 
 import json

@@ -25,7 +25,7 @@ INSERT = "INSERT OR REPLACE INTO source (rowid, path, names, comments, code, att
 
 
 class IndexStandardLibrary(Job, queue="source_index", attempts=5, backoff=Constant(0.5), heartbeat=0.25):
-    """Index every Python source file of the running interpreter's standard library, but its tests.
+    """Index every Python source file of the running interpreter's standard library, except its tests.
 
     Attributes:
         database: path of the SQLite file that holds the index.
@@ -44,7 +44,7 @@ class IndexStandardLibrary(Job, queue="source_index", attempts=5, backoff=Consta
                 rows = [(row, *read(path), context.attempt) for row, path in enumerate(batch, start=self.cursor)]
                 with index:  # one transaction
                     index.executemany(INSERT, rows)
-                self.cursor += len(batch)  # only after the work is safe
+                self.cursor += len(batch)  # only after the commit
                 context.checkpoint()
 
 
@@ -84,6 +84,6 @@ def _names(source: bytes) -> list[str]:
 def _comments(text: str) -> list[str]:
     comments: list[str] = []
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    with suppress(SyntaxError, tokenize.TokenError):  # broken on purpose; comments before that are kept
+    with suppress(SyntaxError, tokenize.TokenError):  # broken on purpose; keep the comments before the error
         comments.extend(token.string for token in tokens if token.type == tokenize.COMMENT)
     return comments

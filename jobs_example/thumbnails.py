@@ -1,7 +1,7 @@
 """Make thumbnails of photographs: a plain job.
 
-This example shows the basics. The fields are the arguments. Running it twice does no harm. A file that is not a picture
-is given up at once instead of being retried.
+This example shows the basics. The fields are the arguments. Running it twice does no harm. If the file is not a
+picture, the job is given up at once instead of being retried.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ class MakeThumbnails(Job, queue="thumbnails", attempts=3, latency_target=30):
 
     Attributes:
         photo: path of the photograph.
-        folder: for the thumbnails, named ``<name>-<size>.jpg``.
+        folder: folder for the thumbnails, which are named ``<name>-<size>.jpg``.
         sizes: lengths of the longer side, in pixels.
     """
 

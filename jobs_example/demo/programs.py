@@ -1,4 +1,4 @@
-"""Start the server and the worker as a user would, but in a folder of their own and on free ports."""
+"""Start the server and the worker as a user would, but in a separate folder and on free ports."""
 
 import os
 import signal
@@ -38,7 +38,7 @@ class Program:
     """A program that runs while the ``with`` block lasts.
 
     Args:
-        name: its name in the folder of this Python's programs.
+        name: name of its script, beside the running Python.
         arguments: its command-line arguments.
         folder: where its output goes, as ``<name>.log``.
     """

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, Self
 
 LOST = 10
-"""Number of the event that is accepted, but whose connection breaks before the response."""
+"""Number of the event that is accepted, although its connection breaks before the response."""
 
 REFUSED = 20
 """Number of the event that is permanently refused."""
@@ -60,7 +60,7 @@ class Receiver:
     Attributes:
         taken: accepted deliveries by idempotency key.
         first_seen: time of the first try by idempotency key (epoch seconds).
-        repeats: number of events that were sent again after they were accepted, as their key shows.
+        repeats: number of deliveries that were recognized, by their key, as repeats of accepted ones.
         answers: number of responses by status.
     """
 

@@ -28,7 +28,7 @@ class Scenario:
 
     Args:
         screen: where to print.
-        folder: for data, results and logs.
+        folder: folder for data, results and logs.
     """
 
     def __init__(self, screen: Screen, folder: Path) -> None:

@@ -22,7 +22,7 @@ class Work:
     """The jobs that were enqueued.
 
     Attributes:
-        folder: for the results.
+        folder: folder for the results.
         thumbnails: one job for each photograph.
         events: one job for each event, numbered from 1.
         delayed: one more event, to be delivered after DELAY_SECONDS.

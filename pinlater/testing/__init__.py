@@ -8,7 +8,7 @@ There are three ways to test, each more realistic than the one before:
 3. ``pinlater_server``: a pytest fixture with a real server, and a worker that runs in the test's thread. It comes with
    PinLater; ``LocalServer`` is the same without pytest.
 
-Names are imported when first used: pytest loads this plugin even for tests that have nothing to do with jobs.
+Names are imported on first use: pytest loads this package even for tests that have nothing to do with jobs.
 """
 
 from importlib import import_module

@@ -30,20 +30,20 @@ from pinlater.worker.session.outcome import Outcome as RunnersOutcome
 from pinlater.worker.session.saver import Encode, FollowUps, Saver
 
 MOST_RUNS = 1000
-"""Most attempts in a test; more count as an endless loop."""
+"""Maximum number of attempts in a test; more count as an endless loop."""
 
 _OF_A_JOB = (Exception, JobInterrupted, SystemExit, asyncio.CancelledError)
 """Exceptions of a job. Others, such as Ctrl-C and ``pytest.fail``, are meant for the test and pass through."""
 
 
 class ServerCalls(Protocol):
-    """What running jobs need of a server."""
+    """What running jobs need from a server."""
 
     def save(self, claimed: ClaimedJob, body: bytes, attempts: int | None) -> object:
-        """Save the body of a running job; a number are the attempts that it gets."""
+        """Save the body of a running job and, unless None, the attempts allowed and remaining from now on."""
 
     def is_cancelled(self, claimed: ClaimedJob) -> bool:
-        """Tell whether a running job was cancelled."""
+        """Return whether a running job was cancelled."""
 
     def enqueue(self, queue: str, jobs: list[PinLaterJob], key: bytes) -> list[str]:
         """Enqueue jobs, once for each key; return their descriptors."""
@@ -67,21 +67,21 @@ class Outcome:
     """One attempt of one job.
 
     Attributes:
-        job: the record as the attempt left it; None if its body could not be read.
-        descriptor: its address, the same for all its attempts.
+        job: the job with its fields as the attempt left them; None if its body could not be read.
+        descriptor: its address, the same in all its attempts.
         attempt: number of the attempt, 1 for the first.
-        attempts_allowed: attempts in all.
+        attempts_allowed: total number of attempts.
         ending: how it ended; can be compared with a text: ``outcome.ending == "failed"``.
-        error: what the job raised, or what decoding its body raised.
+        error: what the job raised, or what decoding its body raised; None: nothing.
         status: what a worker would add to the job's custom status.
         retry_delay: seconds until the next attempt.
         body: the body from which an interrupted job continues, or with which a rescheduled one starts its next run.
         run_after_ms: when a sleeping or rescheduled job is due again; epoch milliseconds.
-        waits_for: messages with which a sleeping job is due earlier.
+        waits_for: messages that make a sleeping job due earlier.
         next_attempts: number of attempts of the next run; None if there is none.
         undoes: whether the job has given up, and has ``next_attempts`` to undo its sagas.
-        result: what the job returned, if its class says of which type that is.
-        result_bytes: the same as a worker sends it.
+        result: what the job returned, if its class declares a result type.
+        result_bytes: the result as a worker sends it.
     """
 
     job: Job | None
@@ -118,7 +118,7 @@ class Attempts:
 
     Args:
         kinds: the known job classes.
-        calls: what jobs need of a server.
+        calls: what jobs need from a server.
         now: returns epoch seconds by the server's clock.
         middleware: middleware of each run, outermost first.
 
@@ -161,14 +161,14 @@ class Attempts:
 
     def _batch(self, claimed: ClaimedJob) -> DequeuedBatch:
         area = self._row.acquire_area()
-        assert area is not None  # there is one job at a time
+        assert area is not None  # only one job runs at a time
         return DequeuedBatch(claimed_reply(claimed), area)
 
     def _outcome(self, claimed: ClaimedJob, ended: RunnersOutcome | None) -> Outcome:
         allowed, remaining = claimed.attempts_allowed or 1, claimed.attempts_remaining or 1
         job, error = self._watched.job, self._runner.error or self._watched.error
         attempt = allowed - remaining + 1
-        if self._runner.context is not None:  # the server may be told of more than there are
+        if self._runner.context is not None:  # the server may count spare attempts, too
             attempt, allowed = self._runner.context.attempt, self._runner.context.attempts_allowed
         facts = (job, claimed.descriptor, attempt, allowed)
         if isinstance(ended, Failure):
@@ -212,7 +212,7 @@ class _WatchedCodec(JobCodec):
         except Exception as error:
             self.error = error
             raise
-        self.error = None  # a periodic job may have begun anew
+        self.error = None  # the first try failed if the runner has reset the body of a periodic job
         return self.job
 
 

@@ -47,42 +47,43 @@ class FakeContext(WorkflowContext):
 
     For an ``async def run``, use ``asyncio.run(job.run(context))``.
 
-    A real worker sends at most one checkpoint per ``heartbeat`` seconds; here every checkpoint is recorded, and decoded
-    again at once, so a field of the wrong type fails where it was saved.
+    A real worker sends at most one checkpoint per ``heartbeat`` seconds. Here every checkpoint is recorded and decoded
+    at once, so a field of the wrong type raises an error where it is saved.
 
     Attributes:
-        checkpoints: the job as saved, oldest first, by ``checkpoint`` and by each step that was run.
+        checkpoints: the job as it was saved each time, oldest first: by ``checkpoint``, by each step that was run, and
+            by other calls that save it, such as ``enqueue`` and ``sleep_for``.
         steps: name of a finished step -> its result, as decoded from JSON; the second use of a name is ``name#2``.
         progress_reports: progress that the job has reported, oldest first.
         sleeps: name of a sleep -> epoch milliseconds at which it ends.
         enqueued: name of a follow-up job -> the job.
         next_run: ``after`` or ``at`` of the last ``reschedule``; None without one.
         published: fields that the job has published.
-        tries: name of a ``retrying`` step that failed -> attempt of the job, and how often the step has failed in it.
+        tries: name of a failed ``retrying`` step -> attempt of the job, and how often the step has failed in it.
         patches: name of a patch -> whether this run follows it.
         called: name of a call -> the jobs that were called; the second use of a name is ``name#2``.
-        interruption: what was raised to end the attempt; a worker ends it even if ``run`` swallows that and returns.
+        interruption: what was raised to end the attempt; a worker ends it even if ``run`` catches that and returns.
 
     Args:
         job: the job that runs; needed only if ``run`` passes the context to another thread.
         attempt: number of this attempt, 1 for the first.
-        attempts_allowed: attempts in all.
+        attempts_allowed: total number of attempts.
         queue: queue that the job came from.
-        descriptor: its address; None makes one up.
+        descriptor: its address; None: one is made up.
         steps: results of steps that earlier attempts have finished.
         sleeps: finished sleeps, as in ``sleeps`` of the previous context.
         enqueued: follow-up jobs that earlier attempts have enqueued.
-        scheduled_for: the time that this run was planned for.
+        scheduled_for: the time for which this run was scheduled.
         tries: attempts that steps have spent, as in ``tries`` of the previous context.
         patches: name of a patch -> whether this run follows it, for ``since``.
         results: name of a call -> what its jobs have returned, in their order; a ``JobFailed`` stands for one that has
-            failed. Without results, the job begins to wait: ``JobSleeps`` is raised.
-        events: name of events -> their values in the order of their arrival, for ``wait_for``.
-        timed_out: names of calls and events whose timeout is over; what is given of them has come before.
-        draining_after: number of the checkpoint at which a drain interrupts the job; each step that is run is one.
-        cancelled_after: number of the checkpoint that raises ``JobCancelled``; each step that is run is one.
-        previous: context of the attempt before: all that it has recorded is there, what is given beside it counts more.
-        gave_up: why the job gave up after ``previous``: this attempt undoes its sagas; empty if it did not.
+            failed. If a call has no results, the job begins to wait: ``JobSleeps`` is raised.
+        events: name of an event -> the values sent under it, in the order of their arrival, for ``wait_for``.
+        timed_out: names of calls and events whose timeout is over; their ``results`` and ``events`` came before that.
+        draining_after: number of the checkpoint at which a drain interrupts the job; counted as in ``checkpoints``.
+        cancelled_after: number of the checkpoint that raises ``JobCancelled``; counted as in ``checkpoints``.
+        previous: context of the previous attempt, whose records this attempt continues; other arguments override them.
+        gave_up: why the job gave up after ``previous``, so that this attempt undoes its sagas; empty if it did not.
     """
 
     def __init__(
@@ -154,7 +155,7 @@ class FakeContext(WorkflowContext):
             self.note_interruption(JobCancelled("the job was cancelled"))
         super().go_on()
 
-    def checkpoint(self, *, flush: bool = False) -> None:  # noqa: ARG002 - each one is as good as sent
+    def checkpoint(self, *, flush: bool = False) -> None:  # noqa: ARG002 - every checkpoint is recorded
         """Save the record; see ``JobContext.checkpoint``."""
         self.go_on()
         is_draining = self.is_draining
@@ -164,7 +165,7 @@ class FakeContext(WorkflowContext):
 
     @property
     def ran(self) -> list[str]:
-        """Names of the steps that were run with this context, in order; without steps that were finished before."""
+        """Names of the steps that were run with this context, in order; without those finished before."""
         return self._steps.ran
 
     @property
@@ -208,15 +209,15 @@ class FakeContext(WorkflowContext):
 
     @property
     def scheduled_for(self) -> datetime | None:
-        """Return the time that this run was planned for."""
+        """The time for which this run was scheduled; see ``JobContext.scheduled_for``."""
         return self._scheduled_for
 
     def recorded(self) -> BodyMetadata:
-        """Return a copy of what the next attempt gets, besides the job."""
+        """Return a copy of the metadata that the next attempt gets."""
         return copy.deepcopy(self._metadata)
 
     def resume(self, job: _J) -> _J:
-        """Return ``job`` as its next attempt gets it: decoded from the last saved record.
+        """Return ``job`` as its next attempt gets it, decoded from the last saved record.
 
         Raises:
             LookupError: nothing was saved; the next attempt starts with the job as it was enqueued.
@@ -234,7 +235,7 @@ class FakeContext(WorkflowContext):
     _save_surely = _save
 
     def limit_step(self, deadline: StepDeadline) -> AbstractContextManager[None]:
-        """Return a block in which the deadline of a step is enforced, as in a worker."""
+        """Return a context manager in which the deadline of a step is enforced, as in a worker."""
         return StepLimits().limit(deadline)
 
     def _new_run_id(self) -> str:
@@ -248,7 +249,7 @@ class FakeContext(WorkflowContext):
         return self._running_job().job_options
 
     def _running_job(self) -> Job:
-        """Return the job that was given this context: unless it was passed, find it among the callers."""
+        """Return the job that runs with this context; if it was not given, find it among the callers."""
         frame = sys._getframe(1)  # noqa: SLF001 - the documented way to one's caller
         while self._job is None:
             if frame.f_back is None:

@@ -1,4 +1,4 @@
-"""Ends of called jobs and events that a test gives to a ``FakeContext``."""
+"""Results of called jobs, and events, that a test gives to a ``FakeContext``."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class FakeLink:
 
     Args:
         results: name of a call -> what its jobs have returned; a ``JobFailed`` stands for a job that has failed.
-        events: name of events -> their values, in the order of their arrival.
-        timed_out: names of calls and events for which nothing more comes before their timeout is over.
+        events: name of an event -> the values sent under it, in the order of their arrival.
+        timed_out: names of calls and events whose timeout is over; what is given for them came before that.
 
     Attributes:
         called: name of a call -> the jobs that were called.
@@ -45,11 +45,11 @@ class FakeLink:
         self._numbers = count(2)
 
     def read(self, name: str, after: int, limit: int) -> list[ReceivedMessage]:
-        """Return what the test gave; see ``MessageLink``."""
+        """Return what the test gave; see ``MessageLink.read``."""
         return self._messages.get(name, [])[after : after + limit]
 
     def enqueue(self, children: Children) -> list[str]:
-        """Record what was called; see ``MessageLink``."""
+        """Record the called jobs; see ``MessageLink.enqueue``."""
         encoding, stored = encoder(children.options), []
         for job, parent in children.jobs:
             body = encoding.struct(job, parent).body or b""
@@ -62,12 +62,12 @@ class FakeLink:
         return int(time.time() * 1000)
 
     def is_over(self, name: str, until_ms: int) -> bool:  # noqa: ARG002 - the test says what is over
-        """Tell whether the test wants a wait to be over; see ``MessageLink``."""
+        """Return whether the test lets a wait time out; see ``MessageLink.is_over``."""
         return name in self._timed_out
 
 
 def decoded(job: _J, body: bytes) -> _J:
-    """Return the job that a worker would read from the body of a job."""
+    """Return the job that a worker would decode from the body of ``job``."""
     read = _codec(type(job)).decode(job.job_options.queue, body)
     assert isinstance(read, type(job))
     return read

@@ -43,7 +43,7 @@ def run_inline(
             client.assert_succeeded()
             assert [outcome.job.user_id for outcome in client.outcomes] == [42]
 
-    Nothing waits: delays, run times, backoffs and sleeps are only recorded. A failed job is retried at once while
+    Nothing waits: ``delay``, ``run_at``, backoffs and sleeps are only recorded. A failed job is retried at once while
     attempts remain; a rescheduled one stays pending (to test its next runs, use ``pinlater_server``). Jobs that a job
     enqueues or calls run after it, in order, before the outermost ``enqueue`` returns. A job that waits for an event
     stays pending until ``handle.send`` sends one, or until ``client.advance`` reaches the end of its timeout.
@@ -53,7 +53,7 @@ def run_inline(
 
     Args:
         kinds: job classes that may be enqueued.
-        most_runs: most attempts; more count as an endless loop.
+        most_runs: maximum number of attempts; more count as an endless loop.
         middleware: middleware of each run, outermost first.
 
     Raises:
@@ -98,10 +98,10 @@ class InlineClient(Client):
         super().close()
 
     def assert_succeeded(self) -> None:
-        """Assert that jobs were enqueued and all of them succeeded in the end; rescheduled ones, in their first run.
+        """Assert that jobs were enqueued, and that all have succeeded; for a rescheduled one, its first run counts.
 
         Raises:
-            AssertionError: some did not; the message says which and why, its cause is their last exception.
+            AssertionError: some have not; the message says which and why, and its cause is their last exception.
         """
         assert self._jobs, "no job was enqueued"
         failed = {job.descriptor: job for job in self._jobs.values() if not job.has_succeeded}
@@ -119,7 +119,7 @@ class InlineClient(Client):
         progress: Callable[[int], object] | None = None,
         **options: Unpack[EnqueueManyOptions],
     ) -> int:
-        """Run many jobs, one after the other; return how many."""
+        """Run many jobs, one after the other; return their number."""
         count = 0
         for count, job in enumerate(jobs, 1):
             own = {name: value(job) if callable(value) else value for name, value in options.items()}
@@ -170,7 +170,7 @@ class InlineClient(Client):
         return enqueue_reply([job.descriptor for job in stored])
 
     def _duplicate(self, queue: str, job: PinLaterJob) -> InlineJob | None:
-        """Return the job that has the same unique key and keeps it."""
+        """Return the job that holds the same unique key; None if there is none."""
         keyed = self._keyed.get((queue, job.uniqueKey)) if job.uniqueKey else None
         if keyed is None:
             return None
@@ -231,7 +231,7 @@ class InlineClient(Client):
         return len(gone)
 
     def _cancel(self, arguments: Any) -> int:
-        """Cancel jobs and their children; one that runs can only succeed any more."""
+        """Cancel jobs and their children; a running one can still succeed, but is not retried."""
         request = arguments.request
         found = [self._jobs[name] for name in request.jobDescriptors if name in self._jobs]
         asked = [job for job in found if not job.state.is_final]
@@ -301,7 +301,7 @@ class InlineClient(Client):
     # What a worker would do
 
     def _run_due(self) -> None:
-        if self._is_running:  # a job enqueues; it comes to its end first
+        if self._is_running:  # called by a running job, which ends first
             return
         self._is_running = True
         try:
@@ -333,7 +333,7 @@ class InlineClient(Client):
 
 
 class _InlineCalls:
-    """What running jobs need of a server."""
+    """The ``ServerCalls`` of jobs that run inline."""
 
     def __init__(self, client: InlineClient) -> None:
         self._client = client

@@ -37,11 +37,11 @@ class InlineJob:
 
     @property
     def has_succeeded(self) -> bool:
-        """Whether it has, at least in its first run."""
+        """Whether the job, or at least its first run, has succeeded."""
         return self.was_rescheduled or self.state is JobState.SUCCEEDED
 
     def record(self, outcome: Outcome) -> None:
-        """Change as a server would after an attempt."""
+        """Record the outcome of an attempt as a server would."""
         self.status += outcome.status
         if outcome.body is not None:
             self.body = outcome.body
@@ -64,7 +64,7 @@ class InlineJob:
             self.state = JobState.PENDING if goes_on else JobState.FAILED
 
     def info(self, *, include_body: bool, include_result: bool = False, body_bytes: int | None = None) -> JobInfo:
-        """Return what a lookup tells."""
+        """Return what a lookup returns."""
         return JobInfo(
             self.descriptor,
             self.state,
@@ -83,7 +83,7 @@ class InlineJob:
         )
 
     def end_message(self) -> tuple[str, Message] | None:
-        """Return the descriptor of the parent, and what tells it of the end of this job; None if there is none."""
+        """Return the descriptor of the parent, and the message that this job has ended; None if it has no parent."""
         if self.parent is None:
             return None
         is_good = self.state is JobState.SUCCEEDED
@@ -94,5 +94,5 @@ class InlineJob:
 
     @property
     def waits_text(self) -> str:
-        """What it waits for, in words; empty if that is nothing."""
+        """What it waits for, in words; empty if it does not wait."""
         return f"waits for {waits_text(self.waits_for)}" if self.waits_for else ""

@@ -26,9 +26,9 @@ def killed_everywhere(*kinds: type[Job]) -> Iterator[DoomedClient]:
 
     The points are all those at which a kill makes a difference: before and after each save of a step or a checkpoint,
     before and after each enqueue of follow-ups and called jobs, and at the end of each attempt, before its ack. The
-    last client kills nothing. A kill spends an attempt, so the job needs one more than it would otherwise. The clients
-    are those of ``run_inline``. An exception simulates the kill, so the job's ``finally`` blocks run, unlike in a real
-    kill.
+    last client kills nothing. A kill spends an attempt, so the job needs one more than it would otherwise. Apart from
+    that, the clients are like that of ``run_inline``. The kill is simulated by an exception, so the job's ``finally``
+    blocks run, which they would not in a real kill.
 
     Args:
         kinds: job classes that may be enqueued.
@@ -99,5 +99,5 @@ class DoomedClient(InlineClient):
         self._points_left -= 1
         if self._points_left == 0:
             self.killed_at, self._is_dead = where, True
-        if self._is_dead:  # still so: a job may have caught it
+        if self._is_dead:  # raised again if the job has caught it
             raise _Killed

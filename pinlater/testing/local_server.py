@@ -38,14 +38,13 @@ class LocalServer:
             [outcome] = pinlater_server.run_worker(SendReminder)
             assert outcome.ending == "succeeded"
 
-    It is the server of production except for its clock: leases expire, and finished jobs are deleted, only in
-    ``advance``.
+    It is a production server except for its clock: leases expire, and finished jobs are deleted, only in ``advance``.
 
     Attributes:
         address: ``127.0.0.1:<port>``.
 
     Args:
-        folder: for its store.
+        folder: folder for its store.
 
     Raises:
         ConfigError: the folder cannot be used.
@@ -74,13 +73,13 @@ class LocalServer:
 
     @property
     def now(self) -> datetime:
-        """The present time of the server's clock, in UTC."""
+        """The current time of the server's clock, in UTC."""
         return datetime.fromtimestamp(self._clock.now_seconds(), UTC)
 
     def client(self, *kinds: type[Job]) -> _ClientInTime:
         """Create the queues of ``kinds`` if needed, and return a client of this server.
 
-        Its delays count from the time of the server's clock; those of other clients, from real time.
+        Its delays count from the server's time, those of other clients from real time.
         """
         client = self._stack.enter_context(_ClientInTime(self.address, self._clock))
         for queue in sorted({kind.job_options.queue for kind in kinds}):
@@ -105,14 +104,14 @@ class LocalServer:
     ) -> list[Outcome]:
         """Run all due jobs in this thread, one after another; return how each attempt ended.
 
-        Jobs are dequeued, acked and saved by real calls. A retry with a delay, or a sleeping job, is not due before
+        Jobs are dequeued, acked and saved by real calls. Retries with a delay and sleeping jobs are due only after
         ``advance``. Periodic jobs are enqueued first, as by a worker, and run when ``advance`` reaches their next tick.
 
         Args:
             kinds: job classes that the worker knows.
             queues: queues that it serves; None: those of ``kinds``.
-            until_empty: run until no job is due; otherwise run one attempt.
-            most_runs: most attempts; more count as an endless loop.
+            until_empty: whether to run until no job is due; otherwise, run one attempt.
+            most_runs: maximum number of attempts; more count as an endless loop.
 
         Raises:
             ConfigError: two classes share a name.
@@ -150,7 +149,7 @@ class _ClientInTime(Client):
 
 
 class _ClientCalls:
-    """What running jobs need of a server, as its client does it."""
+    """The ``ServerCalls`` of running jobs, made by a client."""
 
     def __init__(self, client: _ClientInTime) -> None:
         self._client = client
@@ -200,7 +199,7 @@ def _report(client: Client, job: ClaimedJob, outcome: Outcome, ahead_ms: int) ->
         client.ack(queue, succeeded=[Ack(job.descriptor, job.claim, result=outcome.result_bytes)])
     elif ending is Ending.INTERRUPTED:
         run_after_ms = job.run_after_ms
-        if outcome.run_after_ms is not None:  # a wait counts from the time of the server's clock, a sleep does not
+        if outcome.run_after_ms is not None:  # waits end by the server's clock, sleeps by real time
             run_after_ms = outcome.run_after_ms + (0 if outcome.waits_for else ahead_ms)
         told = outcome.body, True, run_after_ms, None, outcome.status or None
         client.checkpoint(queue, [Checkpoint(job.descriptor, job.claim, *told, outcome.waits_for)])

@@ -17,7 +17,7 @@ class LoopThread:
     """Runs coroutines from another thread, between ``__enter__`` and ``__exit__``.
 
     Args:
-        name: of the thread.
+        name: name of the thread.
     """
 
     def __init__(self, name: str) -> None:

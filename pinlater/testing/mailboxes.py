@@ -21,9 +21,9 @@ class Mailboxes:
             received.append(ReceivedMessage(len(received) + 1, message.id, message.payload, message.kind))
 
     def read(self, descriptor: str, name: str, after: int, limit: int) -> list[ReceivedMessage]:
-        """Return messages of a job; see ``MessageLink``."""
+        """Return messages of a job; see ``MessageLink.read``."""
         return self._received[descriptor, name][after : after + limit]
 
     def is_fulfilled(self, descriptor: str, waits: Iterable[MessageWait]) -> bool:
-        """Whether one of a job's waits is over."""
+        """Return whether one of a job's waits is over."""
         return any(len(self._received[descriptor, name]) >= number for name, number in waits)

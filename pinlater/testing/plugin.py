@@ -18,11 +18,11 @@ def pinlater_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
     The code under test may call ``Client()`` without an address: ``PINLATER_SERVERS`` is set to this server.
     """
-    from pinlater.client.tls import CA_KEY, CERT_KEY, KEY_KEY  # most tests have nothing to do with jobs
+    from pinlater.client.tls import CA_KEY, CERT_KEY, KEY_KEY  # here: most tests have nothing to do with jobs
     from pinlater.testing.local_server import LocalServer
 
     with LocalServer(tmp_path / "pinlater") as server:
         monkeypatch.setenv("PINLATER_SERVERS", server.address)
-        for key in (CA_KEY, CERT_KEY, KEY_KEY):  # it speaks no TLS
+        for key in (CA_KEY, CERT_KEY, KEY_KEY):  # the server has no TLS
             monkeypatch.delenv(key, raising=False)
         yield server

@@ -34,7 +34,7 @@ class ServerParts:
         address: ``host:port``.
 
     Args:
-        settings: of the server.
+        settings: settings of the server.
         now_ms: its clock.
 
     Raises:
@@ -93,7 +93,7 @@ class ServerParts:
         await self._backend.close()
 
     async def catch_up(self) -> None:
-        """After the clock was moved: do the monitor's work at once, and let waiting dequeues try again."""
+        """Do the monitor's work at once, after the clock was moved, and let waiting dequeues try again."""
         settings = self._settings
         await self._broker.reap(_ALL, server_age_ms=0, quiet_ms=0)  # even though the server has just started
         await self._backend.collect_finished(
