@@ -31,7 +31,7 @@ class Outcome(NamedTuple):
 
     Attributes:
         work: the enqueued jobs.
-        infos: what the server knows of them, by descriptor.
+        infos: what the server knows about them, by descriptor.
         receiver: the endpoint of the deliveries.
         crash: the process that was killed; None if the index was done too early.
     """

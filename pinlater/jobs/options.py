@@ -73,16 +73,16 @@ class JobOptions:
             is, and the attempt fails. 10 seconds later the process is killed. These calls of the context count as
             progress: ``checkpoint``, each item of ``iterate``, ``progress``, ``publish``, ``step``, ``call``,
             ``call_all`` and ``wait_for``.
-        give_up_after: seconds from the enqueue after which the job becomes FAILED, including all attempts, waits and
-            sleeps. A job that is dequeued later is not run; ``JobExpired`` is raised in a running job, as
+        give_up_after: seconds from the enqueue, including all attempts, waits and sleeps, after which the job becomes
+            FAILED. A job that is dequeued later is not run; ``JobExpired`` is raised in a running job, as
             ``JobTimeout`` is; a failure whose retry would come later is final. For a job that runs again
             (``reschedule``, ``cron``, ``every``), the limit applies to each run, from the time for which the run was
             scheduled.
         give_up_on: exceptions that are not retried: a job that raises one of them, or a subclass, becomes FAILED even
             if attempts remain. A ``Retry`` is retried all the same.
         backoff_on: separate backoffs for some exceptions and their subclasses: ``backoff_on={RateLimited:
-            Constant(60)}``. If several classes match, here and in ``give_up_on``, the most specific one wins. After its
-            process died, a job waits for ``backoff``.
+            Constant(60)}``. If several classes match, here and in ``give_up_on``, the most specific one wins. If the
+            process of a job dies, ``backoff`` applies.
         cron: makes the class periodic: workers make sure that one job of the class exists, which runs whenever this
             expression matches (minute, hour, day of the month, month, day of the week). A job of the class that you
             enqueue yourself runs once.

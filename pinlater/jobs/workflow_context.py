@@ -1,4 +1,4 @@
-"""What a context records of a run, alike in workers and in tests: steps, sleeps, keys and patches."""
+"""What a context records of a run, in workers and in tests alike: steps, sleeps, keys and patches."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class BodySummary(NamedTuple):
 
     Attributes:
         job: name of the job class; empty if the body names none.
-        arguments: the fields as ``user_id=42, name="ada"``; the text of a body that is no JSON object, or its first
+        arguments: the fields as ``user_id=42, name="ada"``; the text of a body that is not a JSON object, or its first
             bytes in hexadecimal digits.
     """
 
