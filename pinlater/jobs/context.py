@@ -121,6 +121,7 @@ class JobContext(StepContext):
         Raises:
             ValueError: together they are larger.
             BodyInvalid: JSON cannot carry a value, or the job is a ``RawJob``, whose body cannot hold the fields.
+            BodyTooLarge: as in ``checkpoint``.
         """
 
     @abstractmethod
@@ -181,6 +182,7 @@ class JobContext(StepContext):
             ValueError: an option is out of its range, or the name is too long.
             BodyInvalid: a field of ``job`` cannot be written as JSON, or this job is a ``RawJob``, whose body cannot
                 record the follow-up.
+            BodyTooLarge: as in ``checkpoint``.
             QueueNotFound: the job has waited that long for the queue.
             CallError, ServerError: no server has stored it. Do not catch this; the next attempt tries again.
         """
