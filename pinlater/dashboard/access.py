@@ -1,7 +1,7 @@
 """Access control: every request is checked here, before any page is rendered.
 
-Without a password only this machine reaches the port, and its users may do what the Thrift port allows them anyway. Web
-pages from elsewhere in their browsers may not: the host name of a request must be this machine's, which prevents DNS
+Without a password only this machine reaches the port, and its users may do here what the Thrift port allows anyway. But
+other sites' pages in their browsers may not: the host name of a request must be this machine's, which prevents DNS
 rebinding, and every change carries a CSRF token that only the dashboard's pages know. Requests that a proxy forwards
 from other machines are refused.
 """
@@ -37,7 +37,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST"})
 
 
 class AccessMiddleware:
-    """ASGI middleware that authorizes requests; stores ``session`` and ``form`` in the request's state.
+    """ASGI middleware that authorizes requests, and stores ``session`` and ``form`` in the request's state.
 
     Args:
         app: the protected application.
@@ -68,7 +68,7 @@ class AccessMiddleware:
         await (answer or self._app)(scope, receive, send)
 
     async def _refuse(self, request: Request, refusal: RequestRefused) -> Response:
-        """Return the reason: as a page if the request sent a form, as a line of text otherwise."""
+        """Return a response with the reason: a page if the request sent a form, a line of text otherwise."""
         if hasattr(request.state, "form") and "text/html" in request.headers.get("accept", ""):
             return await self._render_refusal(request, refusal)
         return PlainTextResponse(f"{refusal}\n", refusal.status, {"Connection": "close"})  # the form may be unread
@@ -124,7 +124,7 @@ class Cookie(NamedTuple):
 
     @classmethod
     def of(cls, request: Request, options: DashboardOptions) -> Cookie:
-        """Return the cookie of a request's server; its name has the port: browsers share cookies between ports."""
+        """Return the cookie for a request's server, with the port in its name: browsers share cookies between ports."""
         is_secure = options.tls is not None or request.url.scheme == "https"
         prefix = "" if not is_secure else "__Secure-" if options.base_path else "__Host-"
         server = request.scope.get("server") or ("", 0)
@@ -158,14 +158,14 @@ def _check_origin(request: Request) -> None:
     origin = request.headers.get("origin")
     if origin is None:
         if request.headers.get("sec-fetch-site", "same-origin") == "same-origin":
-            return  # not a browser, or a very old one: the token is checked anyway
+            return  # not a browser, or a very old one; the token is checked anyway
     elif urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower() != "":
         return
     raise RequestRefused(403, "this form was sent from another site")
 
 
 def _page_before(request: Request, base: str) -> str:
-    """Return the path of the page with the form, if the browser sent it; never another host."""
+    """Return the path of the page with the form if the browser sent it, else empty; never another host."""
     before = urlsplit(request.headers.get("referer", ""))
     path = before.path.removeprefix(base) + (f"?{before.query}" if before.query else "")
     return path if _OWN_PATH.fullmatch(path) else ""

@@ -56,10 +56,10 @@ log = logging.getLogger(__name__)
 _CALL_SECONDS = 5.0
 _SEARCH_SECONDS = 10.0
 _PATIENCE_SECONDS = 1.0
-"""A person waits: the page says soon that the server is unreachable."""
+"""Short, since a person waits: the page soon says that the server is unreachable."""
 
 _NO_SHARD = "there is no shard"
-"""What servers say of a descriptor from another store; the contract has no code of its own for that."""
+"""What servers say about a descriptor from another store; the contract has no separate code for that."""
 
 _CONNECTIONS = 4
 """Concurrent calls of the dashboard to the server, for all users together."""
@@ -137,7 +137,7 @@ def make_app(options: DashboardOptions) -> Starlette:
         },
         lifespan=lifespan,
     )
-    app.router.redirect_slashes = False  # it would redirect to any host that the request names
+    app.router.redirect_slashes = False  # such redirects would lead to any host that the request names
     app.state.dashboard = app_state
     return app
 

@@ -28,13 +28,13 @@ from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.workers import JobClass, WorkerReport
 
 _STALE_SECONDS = 60.0
-"""For so long, answers that take long are shown while new ones are loaded."""
+"""How long old answers to slow calls are shown while new ones are loaded."""
 
 _COUNTING_FACTOR = 50.0
-"""How many times as long as it took to count the jobs of failure groups they are not counted again."""
+"""How many times as long as the count took the counts of failure groups are cached."""
 
 _SHORTLY_STALE_SECONDS = 10.0
-"""For so long, the others are."""
+"""The same for other calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class AppState:
     Attributes:
         options: options of the dashboard.
         client: client of the server.
-        searcher: client for body searches: one at a time, never retried, since each may cost the server seconds.
+        searcher: client for body searches, one at a time and never retried, since each may cost the server seconds.
         counts: cached job counts.
         history: metrics of the last hour.
         bulk_actions: planned and running bulk actions.
@@ -53,14 +53,14 @@ class AppState:
         sessions: open login sessions.
         passwords: checks passwords.
         failure_groups: cached failure groups by queue; the empty name stands for all queues.
-        failure_trends: cached failed attempts by hour of the groups of some queues, whose names are the key.
-        periodic: cached periodic jobs, by queue likewise.
-        classes: cached figures of job classes, by time and queue.
-        queues_of_class: cached figures of a class in each queue, by time and class.
-        claims: cached claims of running jobs, by queue likewise.
-        reports: cached worker reports, whatever the key.
-        oldest_due: cached moments since when the oldest due job of each queue is due, whatever the key.
-        search: lock held by the one body search that may run.
+        failure_trends: cached failed attempts per hour of the failure groups of some queues; the key is their names.
+        periodic: cached periodic jobs by queue, likewise.
+        classes: cached figures of job classes, by span and queue.
+        queues_of_class: cached figures of a class in each queue, by span and class.
+        claims: cached claims of running jobs by queue, likewise.
+        reports: cached worker reports; the key is ignored.
+        oldest_due: cached times since when the oldest due job of each queue has been due; the key is ignored.
+        search: lock held by a search; only one may run.
         triage: finds what is wrong.
         charts: reads charts of queues.
     """
@@ -88,7 +88,7 @@ class AppState:
     charts: QueueCharts
 
     async def close(self) -> None:
-        """End what runs in the background."""
+        """Stop the background work."""
         for part in (self.bulk_actions, self.triage, self.counts, self.charts):
             await part.close()
         for one in fields(self):
@@ -105,7 +105,7 @@ class AppState:
         return sorted(found.values())
 
     def changed(self, queue: str) -> None:
-        """Drop cached data of a changed queue."""
+        """Drop cached data that a change of a queue has made wrong."""
         self.counts.forget(queue)
         self.failure_groups.forget()
         self.claims.forget()

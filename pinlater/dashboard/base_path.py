@@ -1,4 +1,4 @@
-"""Base path of the dashboard on its site. Only this module and the templates know it; all other code uses own paths."""
+"""Base path of the dashboard on its site. Only this module and the templates use it; other code uses paths without."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class BodyView(NamedTuple):
     Attributes:
         kind: ``JSON``, ``text`` or ``bytes``.
         text: the displayed text.
-        size: bytes of the whole body.
+        size: size of the whole body in bytes.
         is_cut: whether the text is truncated.
         job_class: name of the job class; empty if the body names none.
         metadata: PinLater's metadata in the body; None if there is none.

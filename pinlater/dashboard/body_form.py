@@ -1,4 +1,4 @@
-"""Forms for bodies: one input for each field of a job, made of its class's JSON schema or of the values it has."""
+"""Forms for bodies: one input for each field of a job, made from its class's JSON schema or from the job's values."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class BodyField(NamedTuple):
 
 
 def fields_of(schema: str, values: Mapping[str, Any] | None = None) -> list[BodyField] | None:
-    """Return the inputs of a job; None if there is nothing to make them of, or too much.
+    """Return the inputs of a job; None if neither schema nor values are known, or there are too many fields.
 
     Args:
         schema: JSON schema of its class; empty if unknown.
-        values: values of its fields; None for a new job.
+        values: values of the job's fields; None for a new job.
     """
     declared, required = _properties(schema)
     names = [*declared, *(name for name in values or {} if name not in declared)]
@@ -55,7 +55,7 @@ def read_body(form: Form, job: str, fields: list[BodyField]) -> bytes:
     """Return the body that a form describes.
 
     Args:
-        form: the sent form.
+        form: the submitted form.
         job: name of the job's class; empty for a body without one.
         fields: the inputs.
 
@@ -76,7 +76,7 @@ def read_body(form: Form, job: str, fields: list[BodyField]) -> bytes:
 
 
 def own_fields(body: bytes | None) -> tuple[str, dict[str, Any], dict[str, Any]] | None:
-    """Return the class, the fields and PinLater's own fields of a body; None if it is no JSON object."""
+    """Return the class, the fields and PinLater's own fields of a body; None if it is not a JSON object."""
     try:
         found = json.loads(body or b"")
     except _NO_JSON:

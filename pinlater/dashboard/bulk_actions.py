@@ -20,10 +20,10 @@ from pinlater.model.status import cancelled_status
 
 MAX_ACTIONS = 20
 _STOP_SECONDS = 6.0
-"""A little longer than a call: a move that is cut short might leave copies of jobs."""
+"""A little longer than a call, since a move that is cut short might leave copies of jobs."""
 
 _PAUSE_SECONDS = 0.01
-"""Pause between two batches, which leaves the store to others."""
+"""Pause between two batches, so that other calls get their share of the store."""
 
 
 class Action(StrEnum):
@@ -46,7 +46,7 @@ class PlannedAction:
         jobs: the jobs, listed or selected by a query.
         reason: how the jobs were selected.
         back: path of the page where they were selected.
-        attempts: attempts that the jobs get; None leaves moved jobs failed.
+        attempts: attempts that failed jobs get; None leaves moved jobs failed.
         to: target queue of a move.
         processed: number of jobs processed so far.
         changed: number of jobs changed so far.
@@ -69,7 +69,7 @@ class PlannedAction:
 
     @property
     def total(self) -> int | None:
-        """Number of jobs, at least; None if they could not be counted."""
+        """Number of jobs, or a lower bound; None if they could not be counted."""
         return self.jobs.total
 
     @property
@@ -79,12 +79,12 @@ class PlannedAction:
 
     @property
     def is_started(self) -> bool:
-        """Whether the user has confirmed it."""
+        """Whether the user has confirmed the action."""
         return self.task is not None
 
     @property
     def is_done(self) -> bool:
-        """Whether it has ended, successfully or not."""
+        """Whether the action has ended, successfully or not."""
         return self.task is not None and self.task.done()
 
 
@@ -102,7 +102,7 @@ class BulkActions:
         self._actions: OrderedDict[str, PlannedAction] = OrderedDict()
 
     def add(self, planned: PlannedAction) -> None:
-        """Store a planned action, in place of the oldest one that is not running if there are too many.
+        """Store a planned action; if there are too many, it replaces the oldest one that is not running.
 
         Raises:
             RequestRefused: too many are running.
@@ -148,7 +148,7 @@ class BulkActions:
         except PinLaterError as error:
             planned.error = str(error)
         finally:
-            if moves:  # includes a batch that was not finished
+            if moves:  # the moves also count a batch that was not finished
                 planned.changed = sum(move.moved for move in moves.values())
             action = f"{planned.action}-many" + (f"(to={planned.to})" if planned.to else "")
             audit.write(name, action, ",".join(planned.queues)[:200], planned.changed)
@@ -164,7 +164,7 @@ class BulkActions:
             return await self._client.run_now(queue, descriptors)
         if planned.action is Action.CANCEL:
             cancelled = await self._client.cancel_jobs(queue, descriptors, status=cancelled_status("on the dashboard"))
-            return min(cancelled, len(descriptors))  # children are counted, too
+            return min(cancelled, len(descriptors))  # the server also counts cancelled children
         return await self._client.delete_these(queue, descriptors, planned.state)
 
 

@@ -1,4 +1,4 @@
-"""Jobs of a bulk action: listed one by one, or all that match a query when the action runs."""
+"""Jobs of a bulk action: listed ones, or all that match a query when the action runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.dashboard.job_query import JobQuery
 
 MOST_MATCHING = 1_000_000
-"""Jobs that match; the remaining ones take another action."""
+"""Most jobs that one action reads; the remaining ones need another action."""
 
 _BATCH_SIZE = 100
 _PAGE_SIZE = 500
@@ -44,14 +44,14 @@ class ListedJobs(NamedTuple):
 class MatchingJobs(NamedTuple):
     """All jobs that match a query when they are read, page by page.
 
-    They are read in the order of the list, the latest due first: jobs that the action itself puts back into the state,
-    such as those that fail again, are due later than the pages that follow, so they are not read a second time.
+    They are read latest due first. So jobs that return to the state because of the action, such as those that fail
+    again, are due later than the remaining pages, and are not read a second time.
 
     Attributes:
         query: the query.
-        total: number of jobs when the action was planned, as far as the server counts; None if it could not count.
-        in_order: whether they are read in the order in which they are due, which jobs of an ordered key have to keep
-            when they are moved.
+        total: number of jobs when the action was planned, up to the server's count limit; None if unknown.
+        in_order: whether they are read earliest due first instead, since moved jobs of an ordered key have to keep
+            their order.
     """
 
     query: JobQuery
@@ -67,7 +67,7 @@ class MatchingJobs(NamedTuple):
         """Yield queue and descriptors, batch by batch.
 
         Raises:
-            PinLaterError: the server cannot read on, such as a search that takes too long.
+            PinLaterError: the server cannot go on, for instance because a search takes too long.
         """
         query, continuation = self.query, None
         for _ in range(MOST_MATCHING // _PAGE_SIZE):

@@ -1,4 +1,4 @@
-"""Data of the charts of queues: what happened in a range of time, and a day or a week before."""
+"""Data of the charts of queues: what happened in a range of time, and a day or a week earlier."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class ChartRange(NamedTuple):
         name: name in URLs.
         label: name in pages.
         seconds: its length.
-        resolution: seconds of a point.
-        before_seconds: how much earlier the values are that it is compared with.
-        before_resolution: seconds of a point of those.
-        before_label: name of those in the legend.
+        resolution: seconds per point.
+        before_seconds: how much earlier the values for comparison are.
+        before_resolution: seconds per point of these values.
+        before_label: name of these values in the legend.
     """
 
     name: str
@@ -50,7 +50,7 @@ RANGES = {
 
 
 class ChartLines(NamedTuple):
-    """Lines of a queue: rates per second, and the time in milliseconds that 95 % of the jobs waited at most.
+    """Lines of a queue: rates per second, and the 95th percentile of waiting times in milliseconds.
 
     Attributes:
         times: epoch seconds of the points.
@@ -64,7 +64,7 @@ class ChartLines(NamedTuple):
 
 
 class ChartData(NamedTuple):
-    """Lines of a range, and those of before, moved to the same times."""
+    """Lines of a range, and those of the earlier values, shifted to the same times."""
 
     lines: ChartLines
     before: ChartLines
@@ -75,11 +75,11 @@ class ChartData(NamedTuple):
 
 
 class QueueCharts:
-    """Reads charts of queues, once for all who look.
+    """Reads charts of queues, once for all users.
 
     Args:
         client: client of the server.
-        history: metrics of the last hour, finer than those of the store.
+        history: metrics of the last hour, with a finer resolution than the store's.
         clock: epoch seconds.
     """
 
@@ -114,7 +114,7 @@ class QueueCharts:
         )
 
     async def _lines(self, queue: str, start: float, end: float, resolution: int, shift: float = 0.0) -> ChartLines:
-        """Return the lines between two moments; the period that is not over yet is left out."""
+        """Return the lines between two moments, without the current, incomplete period."""
         first, last = int(start // resolution) * resolution, int(end // resolution) * resolution
         rows = await self._client.statistics(
             StatisticsKind.QUEUE,
@@ -126,7 +126,7 @@ class QueueCharts:
         return lines_of(rows, range(first, last, resolution), shift)
 
     def _refined(self, queue: str, stored: ChartLines) -> ChartLines:
-        """Replace what the admin process has seen itself by its own samples."""
+        """Replace points that the admin process has sampled itself by its finer samples."""
         history = self._history
         times = history.moments()
         if not queue or len(times) < 2 or not history.line(queue, "enqueued", LENGTH):
@@ -140,7 +140,7 @@ class QueueCharts:
 
 
 def lines_of(rows: Iterable[Statistics], periods: range, shift: float = 0.0) -> ChartLines:
-    """Return the lines of some statistics, a point in the middle of each period.
+    """Return the lines of some statistics, with a point in the middle of each period.
 
     Args:
         rows: statistics of one queue.

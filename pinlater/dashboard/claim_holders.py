@@ -24,7 +24,7 @@ class JobClaim(NamedTuple):
     Attributes:
         queue: its queue.
         descriptor: its descriptor.
-        since_ms: epoch milliseconds of its start, or an upper bound unless ``is_exact``; None if unknown.
+        since_ms: epoch milliseconds of its start, an upper bound unless ``is_exact``; None if unknown.
         is_exact: whether its worker has reported the start.
         info: the job as stored; None if it was not among the claims that were read.
     """
@@ -50,7 +50,7 @@ class HolderClaims:
 
 
 class ClaimScan(NamedTuple):
-    """Claims by holder; ``has_more`` tells that not all running jobs were read."""
+    """Claims by holder; ``has_more`` says that some running jobs were not read."""
 
     by_holder: dict[ClaimHolder, HolderClaims]
     scanned: int
@@ -60,8 +60,8 @@ class ClaimScan(NamedTuple):
 class ClaimDirectory:
     """Finds the running jobs of queues.
 
-    Of many queues, most have none. So after the first time only those are read that may have some: those that had some
-    before, or have handed out jobs since, or of which the metrics say so.
+    If there are many queues, most have none. So after the first time, only queues that may have some are read: those
+    that had some before, have handed out jobs since, or have running jobs according to the metrics.
 
     Args:
         client: client of the server.
@@ -73,7 +73,7 @@ class ClaimDirectory:
         self._client = client
         self._history = history
         self._first_seen = first_seen
-        self._dequeued: dict[str, int] | None = None  # when all were read last
+        self._dequeued: dict[str, int] | None = None  # counters at the last read of all queues
         self._busy: set[str] = set()
 
     async def find(self, queue: str = "") -> ClaimScan:
@@ -92,7 +92,7 @@ class ClaimDirectory:
     def _may_run(self, queue: str, dequeued: Mapping[str, int]) -> bool:
         if self._dequeued is None or queue in self._busy or dequeued.get(queue) != self._dequeued.get(queue):
             return True
-        return self._history.level(STATE_GAUGES["running"], queue) != 0  # also None: nobody knows
+        return self._history.level(STATE_GAUGES["running"], queue) != 0  # None: unknown, so it may
 
     async def _scan(self, queues: Iterable[str]) -> FairScan:
         return await self._client.scan_fairly(queues, JobState.IN_PROGRESS, limit=MOST_JOBS)
@@ -108,5 +108,5 @@ class ClaimDirectory:
 
 
 def _process_of(holder: ClaimHolder) -> ClaimHolder:
-    """Drop the number of the dequeue, of which one process has many."""
+    """Drop the number of the dequeue from the source, which differs for each dequeue of a process."""
     return holder._replace(source=holder.source.rpartition(".")[0]) if holder.host else holder

@@ -13,7 +13,7 @@ _MOST_BYTES = 20_000
 
 
 def enqueue_command(info: JobInfo) -> str:
-    """Return the ``pinlater enqueue`` that stores a copy of a job; empty if its body is too long, or is no text."""
+    """Return the ``pinlater enqueue`` that stores a copy of a job; empty if its body is too long or not text."""
     body = info.body or b""
     if len(body) > _MOST_BYTES or not body:
         return ""

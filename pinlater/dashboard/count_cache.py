@@ -16,17 +16,17 @@ from pinlater.model.state import JobState
 
 _MIN_TTL_SECONDS = 2.0
 _COST_FACTOR = 20
-"""Counting takes at most a twentieth of the time, however many users there are."""
+"""With this factor, counting takes at most a twentieth of the time, however many users there are."""
 _MOST_KEPT = 2000
 
 _PATIENCE_SECONDS = 0.03
-"""How long a page waits for new counts if it can show those it has."""
+"""How long a page waits for new counts if it has old ones to show."""
 _OLD_SECONDS = 60.0
-"""Counts that are older are shown only if new ones take longer than ``_LONG_PATIENCE_SECONDS``."""
+"""Older counts are shown only if new ones take longer than ``_LONG_PATIENCE_SECONDS``."""
 _LONG_PATIENCE_SECONDS = 2.0
 
 _QUIET_SECONDS = 30.0
-"""So long, the jobs of a queue in which nothing happens are not counted again."""
+"""How long a queue in which nothing happens is not counted again."""
 
 
 class StateFilter(TypedDict, total=False):
@@ -42,7 +42,7 @@ class DisplayState(NamedTuple):
     Attributes:
         name: name in pages and URLs.
         state: stored state of the jobs.
-        filters: arguments of ``count`` and ``scan`` beside the state.
+        filters: arguments of ``count`` and ``scan`` besides the state.
     """
 
     name: str
@@ -60,7 +60,7 @@ DISPLAY_STATES = (
 )
 DISPLAY_STATES_BY_NAME = {display_state.name: display_state for display_state in DISPLAY_STATES}
 OPEN_STATES = DISPLAY_STATES[:-1]
-"""Without the succeeded jobs: there may be very many, and whoever looks after queues has nothing to do for them."""
+"""Without the succeeded jobs: there may be very many, and operators have nothing to do about them."""
 
 
 class StateCounts(NamedTuple):
@@ -80,7 +80,7 @@ class StateCounts(NamedTuple):
 
 
 class _Key(NamedTuple):
-    """What is counted: a queue, one or all of its priorities, all states or the open ones."""
+    """What is counted: the jobs of a queue, of one or all of its priorities, in all states or the open ones."""
 
     queue: str
     priority: int | None = None
@@ -97,12 +97,12 @@ class _Known(NamedTuple):
 class CountCache:
     """Counts jobs for all pages, one queue at a time.
 
-    Counts that have aged are shown while new ones are made, so that no page waits for a deep store.
+    Aged counts are shown while new ones are made, so that no page waits for a store with many jobs.
 
     Args:
         client: client of the server.
         clock: monotonic seconds.
-        signs: returns what changes when something happens in a queue; None: that cannot be told.
+        signs: returns a value that changes when something happens in a queue; None if that is unknown.
     """
 
     def __init__(
@@ -126,8 +126,8 @@ class CountCache:
 
         Args:
             queues: names of queues.
-            is_open: count open jobs alone.
-            is_urgent: leave out what is not counted at once; whoever asks has other numbers to show.
+            is_open: count only open jobs.
+            is_urgent: leave out queues that are not counted at once; the caller has other numbers to show.
 
         Raises:
             PinLaterError: the server does not answer.
@@ -177,7 +177,7 @@ class CountCache:
         return task
 
     async def _count_all(self, keys: Iterable[_Key]) -> None:
-        """Count, one key in a turn: the page of one queue does not wait until hundreds of others are counted."""
+        """Count one key per turn, so that the page of one queue does not wait for the counts of hundreds of others."""
         counted: list[_Key] = []
         cost = 0.0
         try:
@@ -196,7 +196,7 @@ class CountCache:
                     self._known[key] = self._known[key]._replace(good_until=good_until)
 
     async def _count_one(self, key: _Key) -> bool:
-        """Count, unless somebody else has done so in the meantime; return whether it was necessary."""
+        """Count, unless another task has done so meanwhile; return whether it was necessary and succeeded."""
         known, now = self._known.get(key), self._clock()
         if known is not None and now < known.good_until:
             return False
@@ -207,7 +207,7 @@ class CountCache:
         except QueueNotFound:
             self.forget(key.queue)
             return False
-        self._known[key] = _Known(now, math.inf, counts, signs)  # until all that are counted with it are
+        self._known[key] = _Known(now, math.inf, counts, signs)  # ``_count_all`` sets when it ages
         self._known.move_to_end(key)
         if len(self._known) > _MOST_KEPT:
             self._known.popitem(last=False)

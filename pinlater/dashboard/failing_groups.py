@@ -1,4 +1,4 @@
-"""What fails now: failure groups with their trend, the largest first."""
+"""What is failing now: failure groups with their trends, largest first."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.statistics import HOUR, Statistics, StatisticsKind
 
 MOST_GROUPS = 1000
-"""Groups that are read; the largest ones."""
+"""Groups that are read: the largest ones."""
 
 COUNTED_TO = 10_000
 """Jobs of a group are counted to this number on each shard."""
 
 TREND_HOURS = 24
 _QUEUES_AT_ONCE = 4
-"""Queues of one call: each has up to 201 groups an hour, and an answer at most 20,000 rows."""
+"""Queues per call: each has up to 201 groups an hour, and an answer at most 20,000 rows."""
 _HOUR_MS = HOUR * 1000
 
 Trends = dict[tuple[str, int], list[float | None]]
@@ -39,14 +39,14 @@ class FailingGroup(NamedTuple):
 
     @property
     def is_new(self) -> str:
-        """``hour`` or ``day`` if it was first seen within the last one, else empty."""
+        """``hour`` or ``day`` if the group was first seen within the last hour or day, else empty."""
         if self.age_seconds < HOUR:
             return "hour"
         return "day" if self.age_seconds < 24 * HOUR else ""
 
 
 class Order(NamedTuple):
-    """An order of groups: its name in addresses, its words, and what to sort by."""
+    """An order of groups: its name in addresses, its text in pages, and the sort key."""
 
     name: str
     words: str
@@ -64,7 +64,7 @@ ORDERS = {
 
 
 class Selection(NamedTuple):
-    """Which of the groups are shown: the name in addresses, its words, and what belongs to it."""
+    """Which groups are shown: the name in addresses, the text in pages, and the condition."""
 
     name: str
     words: str
@@ -83,7 +83,7 @@ SELECTIONS = {
 
 
 def failing_groups(groups: Iterable[FailureGroup], job: str, now_seconds: float) -> list[FailingGroup]:
-    """Return the groups with jobs in them, of the classes whose name contains ``job``."""
+    """Return the groups that have jobs and whose class name contains ``job``."""
     wanted = job.lower()
     return [
         FailingGroup(group, max(now_seconds - group.first_ms / 1000, 0.0))
@@ -93,7 +93,7 @@ def failing_groups(groups: Iterable[FailureGroup], job: str, now_seconds: float)
 
 
 async def read_trends(client: AsyncVerbs, queues: Collection[str]) -> Trends:
-    """Return the failed attempts of all groups of some queues in each of the last 24 hours; none if that is unknown."""
+    """Return the failed attempts of all groups of some queues in each of the last 24 hours; empty if unknown."""
     now_ms = int(time.time() * 1000)
     first_ms = now_ms // _HOUR_MS * _HOUR_MS - (TREND_HOURS - 1) * _HOUR_MS
     trends: Trends = {}
@@ -103,7 +103,7 @@ async def read_trends(client: AsyncVerbs, queues: Collection[str]) -> Trends:
             some = names[start : start + _QUEUES_AT_ONCE]
             found = await client.statistics(StatisticsKind.FAILURE, resolution=HOUR, since_ms=first_ms, queues=some)
             _add(trends, found, first_ms)
-    except PinLaterError:  # the groups are worth showing without
+    except PinLaterError:  # the groups are worth showing without trends
         return {}
     return trends
 

@@ -93,7 +93,7 @@ DEQUEUED = "pinlater_jobs_dequeued_total"
 SUCCEEDED = "pinlater_acks_succeeded_total"
 FAILED = "pinlater_acks_failed_total"
 WAITED_MS = "pinlater_dequeue_delay_seconds"
-"""Recorded in milliseconds."""
+"""Its values are recorded in milliseconds, whatever the name says."""
 CALL_SECONDS = "pinlater_call_seconds"
 ERRORS = "pinlater_errors_total"
 COMMIT_REQUESTS = "pinlater_commit_requests"
@@ -119,9 +119,9 @@ STATE_GAUGES = {
     "running": "pinlater_queue_running_jobs",
     "failed": "pinlater_queue_failed_jobs",
 }
-"""Display state -> number of its jobs in each queue, as the server samples it.
+"""Display state -> number of its jobs in each queue, as sampled by the server.
 
-Of pending ones, those that are retried are not taken off; of scheduled ones, those that wait for their key are missing.
+Pending includes due jobs that are retrying; scheduled leaves out jobs that wait for their key.
 """
 
 NAMES = (

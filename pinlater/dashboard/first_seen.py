@@ -32,7 +32,7 @@ class ClaimHolder(NamedTuple):
 
 
 def parse_holder(claim: str) -> ClaimHolder:
-    """Parse the holder out of a claim: ``<server host>:<port>:<start>:<source>:<counter>``."""
+    """Parse the holder from a claim, ``<server host>:<port>:<start>:<source>:<counter>``."""
     source = claim.split(":", 3)[-1].rpartition(":")[0]
     match = _WORKER.fullmatch(source)
     return ClaimHolder(source, match["host"], int(match["pid"])) if match else ClaimHolder(source)
@@ -41,8 +41,8 @@ def parse_holder(claim: str) -> ClaimHolder:
 class FirstSeen:
     """Records when claims were first seen.
 
-    The server reports when a claimed job last changed, and workers renew their claims every few seconds. So the start
-    of a claim is not known; the earliest change that the dashboard has seen is an upper bound.
+    The server reports only when a claimed job last changed, and workers renew their claims every few seconds. So the
+    start of a claim is unknown; the earliest change that the dashboard has seen is an upper bound.
     """
 
     def __init__(self) -> None:

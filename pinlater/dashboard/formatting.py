@@ -17,9 +17,9 @@ NOTHING = "\u2013"
 
 
 def visible(text: str) -> str:
-    """Return text with all invisible characters escaped.
+    """Return text with invisible characters escaped, except for newlines and tabs; unusual spaces become plain ones.
 
-    These are control characters, direction changes, zero-width characters and lone surrogates.
+    Invisible are control characters, direction changes, zero-width characters and lone surrogates.
     """
     if text.isprintable():
         return text
@@ -43,7 +43,7 @@ def number(value: float | None, digits: int = 0) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Format a rate per second with two significant digits."""
+    """Format a rate per second; the larger it is, the fewer decimals."""
     if value is None:
         return NOTHING
     if value == 0:
@@ -114,7 +114,7 @@ def plural(count: int, noun: str = "job") -> str:
 
 
 def shortened(text: str, most: int = 40) -> Markup | str:
-    """Shorten a long name in its middle; the whole one is there for screen readers, for the pointer and on focus."""
+    """Shorten a long name in its middle; screen readers get the full one, the page shows it on hover and on focus."""
     text = visible(text)
     if len(text) <= most:
         return text
@@ -127,7 +127,7 @@ def shortened(text: str, most: int = 40) -> Markup | str:
 
 
 def sparkline(values: Sequence[float | None], width: int = 96, height: int = 22, samples: int = 120) -> Markup:
-    """Return a small line chart, scaled to its own maximum, with gaps for missing values."""
+    """Return a small line chart, scaled to its maximum, with gaps for missing values."""
     values = [*[None] * (samples - len(values)), *values]
     known = [value for value in values if value is not None]
     top = max(known, default=0.0)

@@ -40,10 +40,10 @@ LENGTH = 720
 """Number of stored samples: an hour."""
 
 MOST_QUEUES = 200
-"""Queues with a history; if there are more, those that were active last."""
+"""Queues with a history; if there are more, the most recently active ones."""
 
 _RECENT = 13
-"""Samples whose histograms are stored: a minute."""
+"""Samples whose histograms are kept: a minute."""
 
 _RECENT_SPREADS = (CALL_SECONDS, COMMIT_REQUESTS, COMMIT_SECONDS, SHARD_SECONDS, STORE_SECONDS)
 _RECENT_COUNTERS = (ERRORS, SHARD_FAILURES, FAILED_COMMITS, CALLS_SHED)
@@ -65,7 +65,7 @@ class Rates(NamedTuple):
 
 
 class _QueueSeries:
-    """Ring buffers of one queue or the server, by field; they share the history's position."""
+    """Ring buffers of one queue, of all queues or of the server, by field; they share the history's position."""
 
     def __init__(self, fields: tuple[str, ...]) -> None:
         self.values = {name: array("f", [math.nan]) * LENGTH for name in fields}
@@ -101,7 +101,7 @@ class History:
             with contextlib.suppress(OSError):
                 await self.sample()
             cost = time.perf_counter() - started
-            # At most twice as long as before: a single sample that took long must not hide half a minute of trouble.
+            # At most twice the last pause: a single slow sample must not hide half a minute of trouble.
             pause = min(max(PERIOD_SECONDS - cost, cost * _COST_FACTOR), 2 * pause)
             await asyncio.sleep(pause)
 
@@ -160,7 +160,7 @@ class History:
         seconds: float,
         queue: str | None = None,
     ) -> None:
-        """Store how much the counters of a queue, or of all queues, have grown."""
+        """Store the rates at which the counters of a queue, or of all queues, have grown."""
         for name, counter in _COUNTERS.items():
             added = math.nan if before is None else now.total(counter, queue) - before.total(counter, queue)
             series.values[name][position] = added / seconds if added >= 0 and seconds > 0 else math.nan
@@ -188,19 +188,19 @@ class History:
     # Reading
 
     def rates(self, queue: str, samples: int = 4) -> Rates:
-        """Return a queue's mean rates over the last samples."""
+        """Return a queue's mean rates over the last samples; zero for a queue without a history."""
         series = self._queues.get(queue)
         if series is None:
             return Rates(0.0, 0.0, 0.0) if self._count > 1 else Rates()
         return Rates(*(_mean(self._tail(series.values[name], samples)) for name in Rates._fields))
 
     def line(self, queue: str, name: str, samples: int = 120) -> list[float | None]:
-        """Return the last values of a queue's field, the oldest first; None for missing values."""
+        """Return the last values of a queue's field, oldest first; None for missing values."""
         series = self._queues.get(queue)
         return [] if series is None else self._tail(series.values[name], samples)
 
     def total_line(self, name: str, queues: Collection[str] | None = None, samples: int = 120) -> list[float | None]:
-        """Return the last values of a field, summed over some queues; None: over all, also those without a history."""
+        """Return the last values of a field, summed over queues; None: over all, including those without a history."""
         if queues is None:
             return self._tail(self._fleet.values[name], samples)
         lines = [self._tail(self._queues[queue].values[name], samples) for queue in queues if queue in self._queues]
@@ -218,7 +218,7 @@ class History:
         return None if self._last is None else self._last[1].level(name, queue)
 
     def signs(self, queue: str) -> tuple[float | None, ...] | None:
-        """Return figures of the last sample that change when something happens in a queue; None if they are unknown."""
+        """Return figures of the last sample that change when something happens in a queue; None if unknown."""
         if self._last is None:
             return None
         now = self._last[1]
@@ -246,7 +246,7 @@ class History:
         return end - start, first, last
 
     def earlier(self, samples: int) -> ServerFigures | None:
-        """Return the metrics of so many samples ago, or the first ones; None: there is no sample yet."""
+        """Return the metrics of ``samples`` samples ago, or the oldest kept; None if there is no sample yet."""
         return self._recent[-min(samples, len(self._recent))][1] if self._recent else None
 
     def _tail(self, values: array[float], samples: int) -> list[float | None]:

@@ -1,4 +1,4 @@
-"""What a job is linked with: the jobs that it has called or enqueued, and the events that it has got."""
+"""Links of a job: the jobs that it has called or enqueued, and the events that it has received."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_EVENT_NAMES, _MOST_EVENTS = 5, 10
 
 
 class LinkedJob(NamedTuple):
-    """A job that a job has called or enqueued; ``info`` is None if it is gone."""
+    """A called or enqueued job; ``info`` is None if it no longer exists."""
 
     call: str
     descriptor: str
@@ -31,11 +31,11 @@ class GotEvent(NamedTuple):
 
 
 class JobLinks(NamedTuple):
-    """What a job is linked with.
+    """Links of a job.
 
     Attributes:
         jobs: called and enqueued jobs.
-        more: number of further jobs, not listed.
+        more: number of further jobs that are not listed.
         events: events that were sent to it, the oldest first.
     """
 
@@ -45,7 +45,7 @@ class JobLinks(NamedTuple):
 
 
 async def links_of(client: AsyncVerbs, descriptor: str, metadata: BodyMetadata) -> JobLinks:
-    """Read what a job is linked with, as far as its body names it.
+    """Read the links of a job, as far as its body names them.
 
     Raises:
         PinLaterError: the server does not answer.

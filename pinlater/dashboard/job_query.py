@@ -1,4 +1,4 @@
-"""Query of a list of jobs: a queue, a state, and filters; the same in addresses, forms and bulk actions."""
+"""Query for a list of jobs: a queue, a state, and filters; the same in addresses, forms and bulk actions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pinlater.model.jobs import Page
 MAX_KEY_CHARACTERS = 200
 _LOOKED_AT_SEPARATOR = "!"
 _MOST_TEXT = 1022
-"""Characters of a filter: with its slashes, a pattern of 1024."""
+"""Characters of a filter; with its slashes, a pattern has 1024."""
 
 
 class JobQuery(NamedTuple):
@@ -26,8 +26,8 @@ class JobQuery(NamedTuple):
         priority: their priority; None: any.
         job: name of their class; empty: any.
         argument: argument in their bodies, see ``argument_pattern``; empty: any.
-        group: failure group that their last attempt belongs to, of any priority; None: any.
-        key: their key, shared or unique, of any priority, due or not; empty: any. Without the filters above.
+        group: failure group of their last attempt; ``priority`` is ignored then; None: any.
+        key: their key, shared or unique; ``group`` is ignored then, and whether jobs are due; empty: any.
         is_oldest_first: whether the list begins with the job that is due first.
     """
 
@@ -47,12 +47,12 @@ class JobQuery(NamedTuple):
 
     @property
     def is_filtered(self) -> bool:
-        """Whether it selects only some of the jobs in the state."""
+        """Whether the query selects only some of the jobs in the state."""
         return any((self.priority, self.job, self.argument, self.group, self.key))
 
     @property
     def filters(self) -> dict[str, Any]:
-        """Arguments of ``scan``, and of ``count`` unless there is a key, beside queue and state."""
+        """Arguments of ``scan`` besides queue and state; without a key, also of ``count``."""
         if self.key:
             return {"key": self.key, "priority": self.priority, "body_regex": self.regex}
         if self.group is not None:
@@ -61,7 +61,7 @@ class JobQuery(NamedTuple):
 
     @property
     def parameters(self) -> dict[str, str]:
-        """Parameters of its address, without those that select nothing."""
+        """Parameters of the list's address, without those that select nothing."""
         given = {
             "queue": self.queue,
             "state": self.display_state.name,
@@ -75,7 +75,7 @@ class JobQuery(NamedTuple):
         return {name: value for name, value in given.items() if value}
 
     def link(self, **changes: str) -> str:
-        """Return the path of the list, with other parameters."""
+        """Return the path of the list, with some parameters changed."""
         return address("/jobs", self.parameters | changes)
 
     def __str__(self) -> str:
@@ -91,16 +91,16 @@ class JobQuery(NamedTuple):
 
 
 def from_text(page: Page, looked_before: int) -> str:
-    """Return the parameter "from" of the page that follows: its continuation, and how many bodies were searched."""
+    """Return the parameter "from" of the next page: the continuation, and how many bodies have been searched."""
     searched = "" if page.looked_at is None else f"{_LOOKED_AT_SEPARATOR}{looked_before + page.looked_at}"
     return f"{page.continuation}{searched}"
 
 
 def read_from(text: str) -> tuple[str, int]:
-    """Return what ``from_text`` has put together: the continuation, empty at the beginning, and that number.
+    """Split the text of ``from_text`` into the continuation (empty for the first page) and the number.
 
     Raises:
-        RequestRefused: the number is none.
+        RequestRefused: the number is not a number.
     """
     continuation, _, looked_before = text.partition(_LOOKED_AT_SEPARATOR)
     return continuation, int(number("from", looked_before or "0", 0, 2**53, int))
@@ -110,7 +110,7 @@ def read_query(read: Callable[[str, int], str], priority_levels: int) -> JobQuer
     """Read a query from an address or a form.
 
     Args:
-        read: returns a parameter of at most so many characters.
+        read: returns a parameter, given its name and the most characters that it may have.
         priority_levels: number of priorities.
 
     Raises:
@@ -120,7 +120,7 @@ def read_query(read: Callable[[str, int], str], priority_levels: int) -> JobQuer
     display_state = DISPLAY_STATES_BY_NAME.get(state)
     if display_state is None:
         raise RequestRefused(400, f"there is no state {state}; use one of {', '.join(DISPLAY_STATES_BY_NAME)}")
-    pattern = read("body", _MOST_TEXT)  # the filter of older versions, in links that people keep
+    pattern = read("body", _MOST_TEXT)  # the filter of older versions, which may be in saved links
     return JobQuery(
         read("queue", 200),
         display_state,

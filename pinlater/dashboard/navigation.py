@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class NavigationPage(NamedTuple):
-    """A page of the navigation bar; ``g`` and then ``key`` open it."""
+    """A page of the navigation bar; pressing ``g`` and then ``key`` opens it."""
 
     path: str
     name: str

@@ -1,4 +1,4 @@
-"""Pages of lists whose rows are all known: which one an address asks for, and what is on it."""
+"""Pages of lists whose rows are all in memory: which page an address asks for, and its rows."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class ListPage(NamedTuple, Generic[T]):
     """A page of a list.
 
     Attributes:
-        rows: what is on it.
-        number: its number; the first one is 1.
+        rows: its rows.
+        number: its number, from 1.
         pages: number of pages of the list; at least 1.
     """
 
@@ -32,7 +32,7 @@ def page_of(request: Request, rows: Sequence[T]) -> ListPage[T]:
     """Return the page of a list that a request asks for.
 
     Raises:
-        RequestRefused: there can be no such page.
+        RequestRefused: the page is not a valid number.
     """
     which = int(number("page", query_text(request, "page", 9) or "1", 1, 10**6, int))
     start = (which - 1) * PER_PAGE

@@ -1,4 +1,4 @@
-"""Which periodic jobs there are: found little by little where there are very many queues, and remembered."""
+"""Directory of periodic jobs: found in steps if there are very many queues, and remembered."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.periodic import PeriodicJob, PeriodicJobs, periodic_job
 
 _MOST_KNOWN = 2000
-"""Jobs that are remembered; the lookups of a search stay few."""
+"""Jobs that are remembered, so that a search needs few lookups."""
 _LOOKUP = 100
 _SEARCHED_AGAIN = 50
-"""Queues that are searched again at a time. Each takes several calls, which would delay those of the workers."""
+"""Queues that are searched again at a time. Each takes several calls, which delay those of the workers."""
 _REST_FACTOR = 50
-"""How many times as long as a search of all queues took no queue is searched again: that is a fiftieth of the time."""
+"""Rest after a search for this many times as long as it took: searching takes at most a fiftieth of the time."""
 
 
 class PeriodicDirectory:
     """Finds periodic jobs.
 
-    A search reads some jobs of each queue. If there are many queues, it reads those that are new, and of the others
-    those whose turn it is. Jobs that were found before and not this time are looked up, which is cheap.
+    A search reads some jobs of each queue. If there are many queues, it reads the new ones, and in turn some of the
+    others. Jobs that were found earlier but not this time are looked up, which is cheap.
 
     Args:
         client: client of the server.
@@ -33,8 +33,8 @@ class PeriodicDirectory:
         self._clock = clock
         self._rests_until = clock()
         self._queue_by_job: dict[str, str] = {}
-        self._searched: dict[str, None] = {}  # queues, the one that was searched longest ago first
-        self._read: set[str] = set()  # those of them that were read completely, be it once
+        self._searched: dict[str, None] = {}  # queues, least recently searched first
+        self._read: set[str] = set()  # those that have been read completely at least once
 
     async def find(self, queue: str = "") -> PeriodicJobs:
         """Return the periodic jobs of a queue, or of all.
@@ -60,7 +60,7 @@ class PeriodicDirectory:
         return PeriodicJobs(jobs, self._searched.keys() & names - self._read)
 
     def _next_of(self, names: Collection[str], now: float) -> list[str]:
-        """Return the queues to search now, of those that there are."""
+        """Return which of the existing queues to search now."""
         new = [name for name in names if name not in self._searched]
         again = [name for name in self._searched if name in names] if now >= self._rests_until else []
         return new + again[:_SEARCHED_AGAIN]

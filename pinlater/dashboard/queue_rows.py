@@ -1,4 +1,4 @@
-"""Rows of the queues table: what is known of each queue without asking for it one by one."""
+"""Rows of the queues table, from data that needs no call for each queue."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Column(NamedTuple):
     Attributes:
         name: name in URLs, and of the value in ``QueueRow.value``.
         label: header.
-        help: what the values are; empty if the header says it.
-        is_extra: whether narrow windows leave it out.
+        help: what the values are; empty if the label says it.
+        is_extra: whether narrow windows hide it.
     """
 
     name: str
@@ -54,9 +54,9 @@ class QueueRow:
 
     Attributes:
         name: name of the queue.
-        settings: its limits.
+        settings: its settings.
         counts: its open jobs, sampled by the server or counted now; None if neither has happened yet.
-        values: what else is known, by column; None for unknown.
+        values: the other values, by column; None if unknown.
     """
 
     name: str
@@ -108,12 +108,12 @@ def _sampled(history: History, queue: str) -> StateCounts | None:
 
 
 def waiting_for_key(history: History, queue: str) -> int:
-    """Return how many of the scheduled jobs of a queue wait for others of their key, as the server samples it."""
+    """Return how many jobs of a queue wait for others of their key, as sampled by the server."""
     return int(history.level(WAITING_FOR_KEY, queue) or 0)
 
 
 def sort_rows(rows: Iterable[QueueRow], column: str, *, is_descending: bool) -> list[QueueRow]:
-    """Sort rows, given by name; queues whose value is unknown come last."""
+    """Sort rows, which are given in the order of their names; queues whose value is unknown come last."""
     if column == "queue":
         return sorted(rows, key=lambda row: row.name, reverse=is_descending)
     known = [(value, row) for row in rows if (value := row.value(column)) is not None]
@@ -122,13 +122,13 @@ def sort_rows(rows: Iterable[QueueRow], column: str, *, is_descending: bool) -> 
 
 
 def total_of(rows: Collection[QueueRow]) -> StateCounts:
-    """Return the sums over the rows whose counts are known."""
+    """Return the sums over rows with known counts."""
     columns = list(zip(*(row.counts for row in rows if row.counts is not None), strict=True))
     return StateCounts(*map(sum, columns)) if columns else StateCounts()
 
 
 def has_more(rows: Collection[QueueRow], count_limit: int) -> list[bool]:
-    """Return for each open state whether some queue was not counted to its end."""
+    """Return for each open state whether the count of some queue stopped at the limit."""
     return [
         any(row.counts is not None and row.counts[index] >= count_limit for row in rows)
         for index in range(len(OPEN_STATES))
@@ -152,7 +152,7 @@ class ServingWorker(NamedTuple):
     Attributes:
         report: its latest report.
         processes: number of its processes that serve the queue.
-        busy: number of those that run jobs, of any queue.
+        busy: number of these that run jobs, of any queue.
         is_silent: whether its reports have stopped, or its connection has ended.
     """
 

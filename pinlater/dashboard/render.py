@@ -1,4 +1,4 @@
-"""Rendering of templates: every value is escaped, invisible characters included; only own markup is not."""
+"""Rendering of templates: every value is escaped, including invisible characters; only our own markup is not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pinlater.dashboard.privacy import may_search
 from pinlater.dashboard.sessions import Role
 
 SESSION_HEADER = "PinLater-Page"
-"""Tells a page that refreshes itself that its session has changed, so that its forms are invalid."""
+"""Tells a page that refreshes itself that its session has changed, which makes its forms invalid."""
 
 _environment = jinja2.Environment(
     loader=jinja2.PackageLoader("pinlater.dashboard"),

@@ -17,7 +17,7 @@ _KEY = "replaces {}"
 
 
 def why_not(info: JobInfo, priority: int | None = None) -> str:
-    """Return why a job cannot be replaced by one of this priority (None: of the same); empty if it can."""
+    """Return why a job cannot be replaced by one of this priority (None: the same priority); empty if it can."""
     own = JobDescriptor.parse(info.descriptor).priority
     if info.unique is not None and info.state is JobState.PENDING and priority not in {None, own}:
         return "a job with a unique key keeps its priority as long as it waits"
@@ -35,15 +35,15 @@ def why_not(info: JobInfo, priority: int | None = None) -> str:
 async def replace_job(client: AsyncVerbs, old: JobInfo, new: NewJob) -> str | None:
     """Store ``new`` and delete ``old``; return the new descriptor, or None if the old job has changed meanwhile.
 
-    Until the old job is gone, the new one is not due, for ``HOLD_SECONDS`` at most. If a worker has taken the old one
-    in the meantime, the new one is deleted. A pending job with a unique key is replaced by the store itself, in one
-    step; one of which only the time changes is made due at another time, and stays the job that it is.
+    Until the old job is gone, for at most ``HOLD_SECONDS``, the new one is not due. If a worker has claimed the old one
+    meanwhile, the new one is deleted. The store itself replaces a pending job with a unique key, in one step. If only
+    the time of a pending job changes, the job stays, and is made due at the new time.
 
-    All of this may be repeated: the new job has a unique key that names the old one, or that of the old one.
+    All of this may be repeated: the unique key of the new job either names the old one or is the same as the old one's.
 
     Raises:
-        PinLaterError: the server refused the new job, and nothing was changed; or it does not answer any more, and
-            both jobs may be there.
+        PinLaterError: the server refused the new job, and nothing was changed; or it no longer answers, and both jobs
+            may exist.
     """
     queue = JobDescriptor.parse(old.descriptor).queue
     due_ms = new.run_after_ms or 0
@@ -71,7 +71,7 @@ async def replace_job(client: AsyncVerbs, old: JobInfo, new: NewJob) -> str | No
 
 
 def _has_same_work(old: JobInfo, new: NewJob) -> bool:
-    """Tell whether a new job differs from the old one by its time at most."""
+    """Tell whether a new job differs from the old one at most in its time."""
     was, will = own_fields(old.body), own_fields(new.body)
     is_same = old.body == new.body if was is None or will is None else was[:2] == will[:2]
     described = JobDescriptor.parse(old.descriptor)
@@ -82,7 +82,7 @@ async def _replace_keyed(client: AsyncVerbs, queue: str, old: JobInfo, new: NewJ
     rule = UniqueRule(on_duplicate=OnDuplicate.REPLACE)
     [name] = await client.enqueue_jobs(queue, [new._replace(unique=old.unique, unique_rule=rule)])
     stored = (await client.lookup([name], include_body=True)).get(name)
-    if stored is None or stored.body != new.body:  # a worker had claimed the job before, and it was left alone
+    if stored is None or stored.body != new.body:  # the store does not replace a job that was ever claimed
         return None
     if name == old.descriptor and new.run_after_ms is not None:
         await client.schedule(queue, [name], new.run_after_ms)

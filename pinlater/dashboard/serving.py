@@ -1,4 +1,4 @@
-"""uvicorn under a supervisor: serves on a given socket and stops on request."""
+"""uvicorn under a supervisor: it serves on a given socket and stops on request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_CONNECTIONS = 128
 MAX_HEAD_BYTES = 16 * 1024
 READ_SECONDS = 20.0
 _ENDING = 32
-"""Requests of closed connections that have not ended yet."""
+"""Most unfinished requests of closed connections."""
 
 _KEEP_ALIVE_SECONDS = 15
 _STOP_SECONDS = 3
@@ -37,7 +37,7 @@ async def serve(
     Args:
         options: options of the dashboard.
         listener: listening socket.
-        until: returns when the dashboard has to stop.
+        until: returns when the dashboard is to stop.
         read_seconds: time limit for receiving a request.
     """
     config = uvicorn.Config(
@@ -69,7 +69,7 @@ async def serve(
 
 
 class _Protocol(H11Protocol):
-    """A connection; if there are too many, the one that has been idle for longest is closed.
+    """A connection; if there are too many, the longest idle one is closed.
 
     Otherwise a few idle connections could lock everybody out, health checks included.
     """

@@ -79,7 +79,7 @@ class Sessions:
 
         Args:
             token: token of the session.
-            is_used: whether the user acts, which restarts the idle time.
+            is_used: whether the user acted, which restarts the idle time.
         """
         session = self._open.get(token or "")
         if session is None or token is None:
@@ -122,7 +122,7 @@ class PasswordChecker:
         self._clock = clock
         self._turn = asyncio.Semaphore(1)
         self._waiting = 0
-        self._penalties: OrderedDict[str, tuple[float, float]] = OrderedDict()  # peer -> end, length
+        self._penalties: OrderedDict[str, tuple[float, float]] = OrderedDict()  # peer -> end and length in seconds
         self._known: OrderedDict[str, None] = OrderedDict()  # peers that have logged in, the latest last
 
     async def role_of(self, password: str, peer: str) -> Role | None:

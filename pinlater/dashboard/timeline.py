@@ -1,7 +1,7 @@
-"""Timeline of a job: how long it waited, its attempts, steps and sleeps, as bars over the time they took.
+"""Timeline of a job: its wait, attempts, steps and sleeps, as bars over the time they took.
 
-What is known comes from the job's status (failed attempts) and its body (steps). Times of waiting and sleeping are
-drawn shorter than they are if the bars of the work would be too small to be seen.
+The data comes from the job's status (failed attempts) and its body (steps). Waits and sleeps are drawn shorter than
+they were if the bars of the work would otherwise be too small to see.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ WIDTH = 1000.0
 
 _LEAST_WIDTH = 3.0
 _IDLE_SHARE = 0.15
-"""Each idle time takes at most this share of the work's width."""
+"""Each idle time is drawn at most this share of the work's width."""
 
 _IDLE = frozenset({"waited", "sleep", "retry"})
 
 
 class TimelineRow(NamedTuple):
-    """Something that happened to a job, or will.
+    """Something that happened to a job, or will happen.
 
     Attributes:
         kind: ``waited``, ``attempt``, ``step``, ``sleep`` or ``retry``.
         name: name of the attempt, step or sleep.
         state: display state, which chooses its color.
         start_ms: epoch milliseconds of its start; None if unknown.
-        end_ms: epoch milliseconds of its end; None if unknown or if it goes on.
+        end_ms: epoch milliseconds of its end; None if unknown.
         attempt: number of the attempt; None if unknown or if it belongs to none.
-        note: what else is known, such as an error.
+        note: further information, such as an error.
         x: left end of its bar.
-        width: width of its bar; 0: it has none.
+        width: width of its bar; 0 if it has none.
     """
 
     kind: str
@@ -64,7 +64,7 @@ class Timeline(NamedTuple):
 
     Attributes:
         rows: what happened, in the order of time.
-        is_shortened: whether some time in which the job did not run is drawn shorter than it was.
+        is_shortened: whether some idle time is drawn shorter than it was.
     """
 
     rows: list[TimelineRow]
@@ -76,9 +76,9 @@ def timeline_of(info: JobInfo, metadata: BodyMetadata | None, now_ms: int, *, si
 
     Args:
         info: the job.
-        metadata: what its body keeps; None if it is hidden, or keeps nothing.
+        metadata: metadata in its body; None if the body is hidden, or there is none.
         now_ms: epoch milliseconds.
-        since_ms: since when it runs; None if unknown, or if it does not run.
+        since_ms: epoch milliseconds since which it has been running; None if unknown, or if it does not run.
     """
     kept = metadata or BodyMetadata()
     rows = [*_attempts(info), *_succeeded(info), *_steps(kept, info)]
@@ -98,7 +98,7 @@ def _attempts(info: JobInfo) -> Iterator[TimelineRow]:
         start_ms, end_ms = None, failed.at_ms
         if end_ms is not None and failed.seconds is not None:
             took_ms = int(failed.seconds * 1000)
-            # The time of a failure is cut to the second, which may have begun before the attempt, or the job.
+            # The time of a failure is truncated to the second, which may have begun before the attempt, or the job.
             start_ms = max(end_ms - took_ms, since_ms)
             since_ms = end_ms = start_ms + took_ms
         note = f"in step {failed.step}: {failed.error}" if failed.step else failed.error
@@ -106,7 +106,7 @@ def _attempts(info: JobInfo) -> Iterator[TimelineRow]:
 
 
 def _succeeded(info: JobInfo) -> Iterator[TimelineRow]:
-    """Yield the attempt that has succeeded, if it is known when it began."""
+    """Yield the attempt that succeeded, if its start is known."""
     if info.state is JobState.SUCCEEDED and info.run_ms is not None and info.updated_at_ms is not None:
         number = info.attempts_allowed - info.attempts_remaining + 1
         start_ms = info.updated_at_ms - info.run_ms
@@ -129,7 +129,7 @@ def _steps(kept: BodyMetadata, info: JobInfo) -> Iterator[TimelineRow]:
 
 
 def _sleeps(kept: BodyMetadata, rows: list[TimelineRow], now_ms: int) -> list[TimelineRow]:
-    """Return the sleeps; each began when the last thing before it had ended."""
+    """Return the sleeps; each began when the last success before its end had ended."""
     ends = [row.end_ms for row in rows if row.end_ms is not None and row.state == "succeeded"]
     found = []
     for name, until_ms in kept.sleeps.items():
@@ -173,10 +173,10 @@ def _with_bars(rows: list[TimelineRow]) -> Timeline:
 
 
 def _axis(rows: list[TimelineRow]) -> tuple[dict[int, float], bool]:
-    """Return the place of each start and end on the axis, and whether idle times are shortened on it."""
+    """Return the position of each start and end on the axis, and whether idle times are shortened on it."""
     moments = sorted({moment for row in rows for moment in (row.start_ms, row.end_ms) if moment is not None})
     spans = list(itertools.pairwise(moments))
-    begun = Counter[int]()  # how many things begin at a moment, less those that end then
+    begun = Counter[int]()  # how many begin at a moment, minus how many end then
     for row in rows:
         if row.kind not in _IDLE and (row.start_ms or 0) < (row.end_ms or 0):
             begun.update({row.start_ms or 0: 1, row.end_ms or 0: -1})

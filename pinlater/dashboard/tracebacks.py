@@ -1,4 +1,4 @@
-"""Tracebacks for people: the frames of their own code first, those of libraries folded."""
+"""Tracebacks for display: the frames of the user's code first, those of libraries folded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FOREIGN = re.compile(
     r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\]python\d|^<frozen |"
     r"[/\\]pinlater[/\\](?:jobs|worker|client|model)[/\\]"
 )
-"""Paths of installed packages, of Python and of ours."""
+"""Paths of installed packages, of Python and of PinLater."""
 
 
 class TracebackView(NamedTuple):
@@ -19,7 +19,7 @@ class TracebackView(NamedTuple):
 
     Attributes:
         own: frames of the user's code; all frames if there are none.
-        whole: all frames; empty if ``own`` has them all.
+        whole: all frames; empty if ``own`` already has them all.
         folded: number of frames that only ``whole`` has.
     """
 

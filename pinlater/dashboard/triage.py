@@ -1,4 +1,4 @@
-"""Findings for the pages: what is wrong, from the service and the metrics of its processes."""
+"""Findings for the pages: problems, found in readings of the service and the metrics of its processes."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ from pinlater.triage.rules import diagnose
 from pinlater.triage.server_samples import ServerSample, server_reading
 
 _SAMPLES = 3
-"""The store is judged by what happened since so many samples ago: 10 to 15 seconds."""
+"""The store is judged by what happened in the last three samples: 10 to 15 seconds."""
 
 _STALE_SECONDS = 60.0
-"""For so long, a page shows the findings of before while new ones are looked for."""
+"""How long a page shows old findings while new ones are looked for."""
 
 _COST_FACTOR = 3.0
-"""While someone looks, a look takes a quarter of the time at most: trouble has to be told soon, and it is one call at a
-time."""
+"""While someone watches, readings take at most a quarter of the time. The factor is low, since problems should be shown
+soon, and a reading makes only one call at a time."""
 
 
 class Triage:
-    """Finds what is wrong, once for all who look.
+    """Finds problems, once for all users.
 
     Args:
         client: client of the server.
         history: metrics of the last minute.
         read_figures: returns the current metrics.
-        periodic: cached periodic jobs; the empty name stands for all queues.
+        periodic: cached periodic jobs by queue; the empty name stands for all queues.
         groups: cached failure groups, likewise.
-        reports: cached worker reports, whatever the key.
+        reports: cached worker reports; the key is ignored.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Triage:
         self._findings = TtlCache(self._find, stale_seconds=_STALE_SECONDS, cost_factor=_COST_FACTOR)
 
     async def get(self, queue: str = "") -> list[Finding]:
-        """Return what is wrong with a queue, or with all and the store, sickest first.
+        """Return the findings about a queue, or about all queues and the store, most severe first.
 
         Raises:
             PinLaterError: the server does not answer.
@@ -87,7 +87,7 @@ class Triage:
     async def get_within(
         self, seconds: float, queue: str = "", *, seconds_beside_old: float = 0.0
     ) -> list[Finding] | None:
-        """Return the same; None if it takes longer, as when nobody has looked for a while. Raises as ``get``."""
+        """Return the same; None if it takes longer, as when nobody has asked for a while. Raises as ``get``."""
         return await self._findings.get_within(queue, seconds, seconds_beside_old=seconds_beside_old)
 
     def forget(self) -> None:
@@ -95,7 +95,7 @@ class Triage:
         self._findings.forget()
 
     async def close(self) -> None:
-        """End what runs in the background."""
+        """Cancel the background work."""
         await self._findings.close()
 
     async def _find(self, queue: str) -> list[Finding]:
@@ -105,7 +105,7 @@ class Triage:
 
 
 def sample_of(figures: ServerFigures) -> ServerSample:
-    """Return what triage needs of the metrics."""
+    """Return the part of the metrics that triage needs."""
     return ServerSample(
         {labels[0]: times for labels, times in figures.histograms.get(STORE_SECONDS, {}).items()},
         {labels[0]: times for labels, times in figures.histograms.get(SHARD_SECONDS, {}).items()},
@@ -119,12 +119,12 @@ def sample_of(figures: ServerFigures) -> ServerSample:
 
 
 def _only(queues: Collection[str]) -> str:
-    """Return the name of the only queue; the empty one, which stands for all, if there are more, or none is named."""
+    """Return the name of the only queue; the empty name, which stands for all, if there are none or several."""
     return next(iter(queues)) if len(queues) == 1 else ""
 
 
 def _problem(figures: ServerFigures) -> str:
-    """Return why no server process takes calls; empty if one does."""
+    """Return why no server process accepts calls; empty if one does."""
     reasons = [process.reason for process in figures.processes]
     return "" if None in reasons or not reasons else reasons[0] or ""
 

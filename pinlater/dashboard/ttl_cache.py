@@ -1,4 +1,4 @@
-"""Cache for expensive answers, shared by all requests for a while."""
+"""Cache for expensive answers, which all requests share for a while."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class TtlCache(Generic[K, T]):
     Args:
         load: returns the answer for a key.
         clock: monotonic seconds.
-        stale_seconds: for how long after that it is still given, while the next one is loaded in the background.
-        cost_factor: an answer is cached for so many times as long as loading took.
+        stale_seconds: how long after that the answer is still returned while a new one is loaded in the background.
+        cost_factor: how many times as long as loading took an answer is cached.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class TtlCache(Generic[K, T]):
         self._stale_seconds = stale_seconds
         self._cost_factor = cost_factor
         self._turn = asyncio.Lock()
-        self._known: OrderedDict[K, tuple[float, T, float]] = OrderedDict()  # good until, answer, what it took
+        self._known: OrderedDict[K, tuple[float, T, float]] = OrderedDict()  # good until, answer, seconds to load
         self._loading: dict[K, asyncio.Task[None]] = {}
         self._failed: dict[K, PinLaterError] = {}
 
@@ -59,13 +59,13 @@ class TtlCache(Generic[K, T]):
         return await self.get_fresh(key)
 
     async def get_within(self, key: K, seconds: float, *, seconds_beside_old: float = 0.0) -> T | None:
-        """Return the answer for a key, also an old one; None if it takes longer: then it is loaded in the background.
+        """Return the answer for a key, even an old one; None if loading takes longer and goes on in the background.
 
         Args:
-            key: of the answer.
-            seconds: how long to wait for it.
-            seconds_beside_old: how long to wait for a new one where there is an old one; if that took longer to load,
-                there is no point in waiting.
+            key: key of the answer.
+            seconds: how long to wait if there is no answer, or only one that is too old.
+            seconds_beside_old: how long to wait for a new answer if there is an old one; if the old one took longer to
+                load, there is no wait.
 
         Raises:
             PinLaterError: it could not be loaded.
@@ -83,7 +83,7 @@ class TtlCache(Generic[K, T]):
         return self._known.get(key, _NONE)[1]
 
     async def get_fresh(self, key: K) -> T:
-        """Return the answer for a key, never one that is too old; raises what ``load`` raises."""
+        """Return the answer for a key, never a stale one; raises what ``load`` raises."""
         async with self._turn:
             until, known, _ = self._known.get(key, _NONE)
             if known is not None and self._clock() < until:
@@ -102,7 +102,7 @@ class TtlCache(Generic[K, T]):
     async def _reload(self, key: K) -> None:
         try:
             await self.get_fresh(key)
-        except PinLaterError as error:  # whoever asks next is told
+        except PinLaterError as error:  # the next ``get_within`` raises it
             log.debug("cannot load what the pages show: %s", error)
             self._known.pop(key, None)
             self._failed[key] = error
@@ -116,7 +116,7 @@ class TtlCache(Generic[K, T]):
         self._known.clear()
 
     async def close(self) -> None:
-        """End what is loaded in the background."""
+        """Cancel loading in the background."""
         tasks = list(self._loading.values())
         for task in tasks:
             task.cancel()

@@ -22,7 +22,7 @@ _MOST_JOBS = 200
 
 
 class ClaimWatcher:
-    """Scans the queues whose jobs were handed out since the last scan; an idle store is not scanned.
+    """Scans queues that have handed out jobs since the last scan; an idle store is not scanned.
 
     Args:
         client: client of the server.

@@ -1,4 +1,4 @@
-"""Jobs with all results of their steps, also those that are kept beside their bodies."""
+"""Jobs with all results of their steps, including those that are stored outside their bodies."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pinlater.client.kept_results import kept_name, with_results
 from pinlater.model.jobs import JobInfo
 
 _MOST_MESSAGES = 1000
-"""Messages with results that are read; a job with more of them is shown without."""
+"""Most messages with results that are read; a job with more of them is shown without these results."""
 
 
 async def find_whole(client: AsyncVerbs, descriptor: str, *, include_result: bool = False) -> JobInfo | None:
-    """Look up a job with its body, and the results of its steps in it; return None if there is none.
+    """Look up a job with its body and all results of its steps in it; return None if there is no such job.
 
     Raises:
         PinLaterError: the server does not answer.
