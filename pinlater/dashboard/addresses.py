@@ -1,4 +1,4 @@
-"""Addresses of pages with what they show."""
+"""Addresses of pages, with their parameters."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 def address(path: str, fields: Mapping[str, object], defaults: Mapping[str, str] = _NONE) -> str:
-    """Return the path of a page with parameters, without those that are empty.
+    """Return the path of a page with its non-empty parameters.
 
     Args:
         path: the path.
         fields: name of a parameter -> value.
-        defaults: values that the page takes for missing parameters; they are left out as well.
+        defaults: values that the page assumes for missing parameters; these are left out as well.
     """
     given = {name: value for name, value in fields.items() if value and value != defaults.get(name)}
     return f"{path}?{urlencode(given)}" if given else path

@@ -35,5 +35,5 @@ def who(request: Request) -> str:
 def write(name: str, action: str, subject: str, jobs: int | None = None) -> None:
     """Log an action of the user ``name``."""
     count = "" if jobs is None else f" jobs={jobs}"
-    shown = subject if _PLAIN.fullmatch(subject) else json.dumps(subject)  # so that no subject looks like another field
+    shown = subject if _PLAIN.fullmatch(subject) else json.dumps(subject)  # no subject may look like another field
     log.info("who=%s action=%s subject=%s%s", name, action, shown, count)

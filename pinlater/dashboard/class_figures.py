@@ -1,4 +1,4 @@
-"""Figures of job classes over time, from the statistics that the store keeps."""
+"""Figures of job classes over time, from the statistics in the store."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from pinlater.model.statistics import FLEET, HOUR, MINUTE, Statistics, Statistic
 
 _DAY = 24 * HOUR
 _MOST_QUEUES = 50
-"""Queues of one class that are told apart."""
+"""Queues of one class whose figures are shown separately."""
 
 _MOST_READ = 10_000
-"""Statistics of one view, about: what is missing of long times is read by the next ones."""
+"""About how many rows one view reads; later views read the rest of a long span."""
 _QUEUES_OF_A_CALL = 500
 _MOST_KEPT = 8
-"""Histories; of a class or a queue, over a time."""
+"""Histories that are cached; each is of one class or queue, over one span."""
 
 _UNSETTLED_SECONDS = 180.0
-"""For so long after the end of a period, servers and workers may add to it."""
+"""How long after the end of a period servers and workers may still add to it."""
 
 
 class Span(NamedTuple):
-    """A time to look back.
+    """A span of time up to now.
 
     Attributes:
         name: name in addresses.
-        words: the time in words.
+        words: the span in words.
         periods: number of its periods; the last one is not over.
         period: seconds of a period.
         resolution: seconds of the statistics that a period is made of.
@@ -47,7 +47,7 @@ class Span(NamedTuple):
         return {MINUTE: "minute", HOUR: "hour", _DAY: "day"}[self.period]
 
     def starts(self, now_seconds: float) -> range:
-        """Return when its periods began, in epoch milliseconds."""
+        """Return the starts of its periods, in epoch milliseconds."""
         step = self.period * 1000
         last = int(now_seconds * 1000) // step * step
         return range(last - (self.periods - 1) * step, last + 1, step)
@@ -64,12 +64,12 @@ SPANS = {
 
 
 class ClassFigures(NamedTuple):
-    """What the attempts of a class did, in one queue or in all.
+    """What happened to the jobs of a class, in one queue or in all.
 
     Attributes:
         name: the class.
         queue: the queue; empty: all.
-        total: the sum over the whole time.
+        total: the sum over the whole span.
         periods: what happened in each period; None: nothing.
     """
 
@@ -85,7 +85,7 @@ class ClassFigures(NamedTuple):
 
     @property
     def failure_rate(self) -> float | None:
-        """Share of attempts that failed; None without any."""
+        """Share of attempts that failed; None if there were no attempts."""
         return self.total.failed / self.runs if self.runs else None
 
     def line(self, value: Callable[[Statistics], float | None]) -> list[float | None]:
@@ -103,11 +103,11 @@ class ClassFigures(NamedTuple):
         return self.line(lambda one: one.failed)
 
     def run_seconds(self, share: float) -> float | None:
-        """Return for how long that share of the attempts ran at most; None if that is not known."""
+        """Return the quantile ``share`` of run times, in seconds; None if unknown."""
         return _seconds(self.total.run.quantile(share))
 
     def wait_seconds(self, share: float) -> float | None:
-        """Return for how long that share of the jobs waited at most; None if that is not known."""
+        """Return the quantile ``share`` of waiting times, in seconds; None if unknown."""
         return _seconds(self.total.wait.quantile(share))
 
 
@@ -115,8 +115,8 @@ class ClassHistory(NamedTuple):
     """Figures of classes.
 
     Attributes:
-        figures: of each class, or of each queue of one class.
-        unread: how many periods have not been read yet; the next views read them.
+        figures: figures of each class, or of each queue of one class.
+        unread: how many periods have not been read yet; later views read them.
     """
 
     figures: list[ClassFigures]
@@ -124,10 +124,10 @@ class ClassHistory(NamedTuple):
 
 
 class _Period(NamedTuple):
-    """What happened in a period: by class, or by queue.
+    """What happened in a period, by class or by queue.
 
     Attributes:
-        read_at: epoch seconds at which it was read.
+        read_at: when it was read, epoch seconds.
         by_name: class or queue -> what happened.
     """
 
@@ -136,7 +136,7 @@ class _Period(NamedTuple):
 
 
 class ClassHistories:
-    """Reads figures of classes: each period once, as soon as nothing is added to it any more.
+    """Reads figures of classes; a period is not read again once nothing is added to it any more.
 
     Args:
         client: client of the server.
@@ -157,7 +157,7 @@ class ClassHistories:
         return await self._read(span, [queue], None, lambda one: one.name)
 
     async def of_class(self, span: Span, name: str) -> ClassHistory:
-        """Return the figures of a class in each queue in which it ran within the last day; in at most 50.
+        """Return the figures of a class in each queue in which it ran within the last day, at most 50 queues.
 
         Raises:
             PinLaterError: the server does not answer, or is of an older version.

@@ -1,4 +1,4 @@
-"""Where each finding is mended: the page that its link opens."""
+"""Links from findings to the pages where they can be fixed."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pinlater.triage.findings import Finding, Kind
 
 
 class FindingLink(NamedTuple):
-    """A path of the dashboard, and what is there."""
+    """A path of the dashboard, and the text of its link."""
 
     path: str
     label: str
 
 
 _NO_CLASS = "(unreadable)"
-"""What workers report instead of a class for bodies that name none."""
+"""What workers report as the class of bodies that name none."""
 
 STORE_KINDS = {Kind.SERVER_AWAY, Kind.SERVER_NOT_READY, Kind.SHARD_AWAY, Kind.STORE_FULL, Kind.STORE_SLOW}
-"""Findings about the server and its store, which the page of the server shows as well."""
+"""Findings about the server and its store, which the Server page shows, too."""
 
 _FAILURES = {Kind.POISON, Kind.FAILING, Kind.GIVEN_UP}
 _WORKER = {Kind.WORKER_SILENT, Kind.MEMORY_GROWS, Kind.CLOCK_OFF}
@@ -28,11 +28,11 @@ _PERIODIC = {Kind.PERIODIC_FAILED, Kind.PERIODIC_LATE}
 
 
 def link_of(finding: Finding, *, can_search: bool = True) -> FindingLink:
-    """Return where a finding is mended.
+    """Return the link to the page where a finding can be fixed.
 
     Args:
         finding: the finding.
-        can_search: whether the bodies of jobs may be searched, for those of a class.
+        can_search: whether bodies may be searched, which a list of the jobs of a class requires.
     """
     queue, kind = finding.queue or "", finding.kind
     if kind is Kind.STORE_FULL:

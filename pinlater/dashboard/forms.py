@@ -19,7 +19,7 @@ class RequestRefused(Exception):
 
     Attributes:
         status: HTTP status.
-        back: path of the page to go back to; empty for the first page.
+        back: path of the page to return to; empty for the first page.
     """
 
     def __init__(self, status: int, message: str, back: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Rows of lists of jobs: what each job is, and the one time that matters in its state."""
+"""Rows of lists of jobs: class, arguments and error of each job, and the times that matter in its state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pinlater.model.progress import Progress
 from pinlater.model.state import JobState
 
 _PROGRESS_BYTES = 8192
-"""Bytes of a running job's body: its progress is at the end."""
+"""Bytes that are read of a running job's body, since its progress is at the end."""
 
 
 class JobRow(NamedTuple):
@@ -25,9 +25,9 @@ class JobRow(NamedTuple):
         info: the job, with the beginning of its body.
         summary: its class and arguments; the arguments are empty where bodies are hidden.
         error: error line of its last failure, or else its status.
-        holder: who has claimed it; None: nobody.
-        since_ms: epoch milliseconds since which it runs; None if unknown, or if it does not run.
-        is_exact: whether its worker has reported that; otherwise it may be earlier.
+        holder: holder of its claim; None if it is not claimed.
+        since_ms: epoch milliseconds since which it has been running; None if unknown, or if it does not run.
+        is_exact: whether its worker has reported ``since_ms``; otherwise it may have started earlier.
     """
 
     info: JobInfo
@@ -39,23 +39,23 @@ class JobRow(NamedTuple):
 
     @property
     def is_retry(self) -> bool:
-        """Whether the job waits for an attempt after a failed one."""
+        """Whether the job waits for another attempt after a failed one."""
         return self.info.state is JobState.PENDING and bool(self.info.failed_attempts)
 
     @property
     def attempts(self) -> int:
-        """Number of attempts, the present or successful one included."""
+        """Number of attempts, including the current or successful one."""
         failed = self.info.attempts_allowed - self.info.attempts_remaining
         return max(failed, 0) + (self.info.state in {JobState.IN_PROGRESS, JobState.SUCCEEDED})
 
     @property
     def progress(self) -> Progress | None:
-        """How far the job says that it is; None if it says nothing, or does not run."""
+        """Progress that the job reports; None if it reports none, or does not run."""
         return self.info.progress if self.info.state is JobState.IN_PROGRESS else None
 
 
 async def read_rows(app: AppState, jobs: Sequence[JobInfo]) -> list[JobRow]:
-    """Return the rows of jobs, reading the beginnings of their bodies; those that are gone by now are left out.
+    """Return the rows of jobs, reading the beginnings of their bodies; jobs that no longer exist are left out.
 
     Raises:
         PinLaterError: the server does not answer.

@@ -19,7 +19,7 @@ from pinlater.model.jobs import JobInfo
 BODY_SECONDS = 8.0
 KEY_SECONDS = 3.0
 KEY_JOBS = 200
-"""Jobs of each state of a queue whose keys and statuses are looked at."""
+"""Jobs of each state of a queue whose keys and statuses are searched."""
 
 _PER_STATE = 10
 _MOST_FOUND = 100
@@ -29,11 +29,11 @@ _PREFIX = re.compile(r"(class|error|key|text):\s*(.*)", re.DOTALL)
 
 
 class Wanted(NamedTuple):
-    """What is searched for: ``class:``, ``error:``, ``key:`` or ``text:`` before it narrows the search.
+    """What is searched for; a prefix ``class:``, ``error:``, ``key:`` or ``text:`` narrows the search.
 
     Attributes:
-        text: the text.
-        kind: the word before the colon; empty for all.
+        text: the text without the prefix.
+        kind: the word before the colon; empty to search for all kinds.
     """
 
     text: str
@@ -41,12 +41,12 @@ class Wanted(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Wanted:
-        """Split the word before a colon off a text."""
+        """Split the prefix off a text."""
         match = _PREFIX.fullmatch(text)
         return cls(match[2], match[1]) if match and match[2] else cls(text)
 
     def has(self, kind: str) -> bool:
-        """Tell whether things of this kind are searched for."""
+        """Tell whether this kind is searched for."""
         return self.kind in {"", kind}
 
 
@@ -57,7 +57,7 @@ class FoundJobs(NamedTuple):
         queue: name of the queue.
         display_state: state of the jobs.
         rows: some of the jobs.
-        link: path of the list of all of them; empty if ``rows`` are all.
+        link: path of the list of all these jobs; empty if there is none, or ``rows`` are all.
     """
 
     queue: str
@@ -67,12 +67,12 @@ class FoundJobs(NamedTuple):
 
 
 class JobSearchResult(NamedTuple):
-    """Jobs that were found, and what was left.
+    """Jobs that were found, and queues that were not searched completely.
 
     Attributes:
         found: the jobs.
-        unsearched: queues that were not searched completely -> path where the search of bodies goes on, or empty.
-        unasked: queues that were not asked for jobs with the key, because the time was up.
+        unsearched: queue that was not searched completely -> path where the search of bodies goes on, or empty.
+        unasked: queues that were not asked for jobs with the key, because time ran out.
     """
 
     found: list[FoundJobs]
@@ -81,17 +81,17 @@ class JobSearchResult(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Number of jobs that were found; there may be more if there is a link or a queue left out."""
+        """Number of jobs that were found; unless ``is_whole``, there may be more."""
         return sum(len(one.rows) for one in self.found)
 
     @property
     def is_whole(self) -> bool:
-        """Whether these are all."""
+        """Whether all matching jobs were found."""
         return not self.unsearched and not any(one.link for one in self.found)
 
 
 async def find_groups(app: AppState, text: str) -> list[FailureGroup]:
-    """Return failure groups with a text in their error or class, the largest first."""
+    """Return failure groups with a text in their error or class, largest first."""
     wanted = text.lower()
     groups = await app.failure_groups.get("")
     found = [one for one in groups if wanted in f"{one.error} {one.example} {one.job}".lower()]
@@ -99,17 +99,17 @@ async def find_groups(app: AppState, text: str) -> list[FailureGroup]:
 
 
 async def find_classes(app: AppState, text: str) -> list[str]:
-    """Return names of job classes with a text in them, as workers and failures name them."""
+    """Return names of job classes that contain a text, from worker reports and failure groups."""
     names = {one.name for report in await app.reports.get("") for one in report.classes}
     names |= {one.job for one in await app.failure_groups.get("") if one.job}
     return sorted(name for name in names if text.lower() in name.lower())[:_MOST_CLASSES]
 
 
 async def find_by_key(app: AppState, queues: Sequence[str], text: str) -> JobSearchResult:
-    """Find the waiting and running jobs with a key, shared or unique, and open ones that have it as part of a text.
+    """Find waiting and running jobs with a key, shared or unique, and open jobs that contain the text.
 
-    The first are found by the stores' indexes of keys, however many jobs there are. A text within keys, unique keys and
-    statuses is looked for in the latest jobs of each open state alone.
+    The stores find the former by their indexes of keys, however many jobs there are. Keys, unique keys and statuses
+    that contain the text are searched only in the latest jobs of each open state.
     """
     found, unsearched, unasked = list[FoundJobs](), dict.fromkeys(queues, ""), dict.fromkeys(queues)
     try:
@@ -141,7 +141,7 @@ async def _find_holders(app: AppState, queue: str, text: str) -> list[FoundJobs]
 
 
 async def _search_latest(app: AppState, queue: str, text: str, names: Collection[str], found: list[FoundJobs]) -> bool:
-    """Add the jobs of a queue, beside those with these names; return whether all its open jobs were looked at."""
+    """Add the jobs of a queue except those in ``names``; return whether all its open jobs were searched."""
     is_whole = True
     for display_state in OPEN_STATES:
         try:
@@ -156,7 +156,7 @@ async def _search_latest(app: AppState, queue: str, text: str, names: Collection
 
 
 async def find_by_body(app: AppState, queues: Sequence[str], text: str) -> JobSearchResult:
-    """Search one queue after the other; the server gives each call two seconds, and the whole search has eight."""
+    """Search one queue after the other; the server limits each call to two seconds, the whole search has eight."""
     found, unsearched = list[FoundJobs](), dict.fromkeys(queues, "")
     try:
         async with asyncio.timeout(BODY_SECONDS):
@@ -174,7 +174,7 @@ async def find_by_body(app: AppState, queues: Sequence[str], text: str) -> JobSe
 
 
 async def _search_bodies(app: AppState, queue: str, text: str, found: list[FoundJobs]) -> str | None:
-    """Add the jobs of a queue; return the path of a list that goes on, maybe empty; None: all bodies were searched."""
+    """Add the jobs of a queue; return the path where the search goes on, or empty; None: all bodies were searched."""
     more: str | None = None
     for display_state in DISPLAY_STATES:
         try:
@@ -187,7 +187,7 @@ async def _search_bodies(app: AppState, queue: str, text: str, found: list[Found
             )
         except QueueNotFound:
             return None
-        except ServerError:  # the search took too long there, or the pattern is none
+        except ServerError:  # the search took too long there, or the pattern is invalid
             more = more or ""
             continue
         query = JobQuery(queue, display_state, argument=text)

@@ -1,4 +1,4 @@
-"""DashboardOptions of the dashboard."""
+"""Options of the dashboard."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class PlainPage(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DashboardOptions:
-    """DashboardOptions of the dashboard.
+    """Options of the dashboard.
 
     Attributes:
         server: address of the service.
-        name: name of the service for people.
+        name: display name of the service.
         read_figures: returns the metrics of the server processes.
         plain_pages: path -> renderer of a page for machines.
-        admin_hash: hash of the admin password; None lets everybody who reaches the port change things.
+        admin_hash: hash of the admin password; with None, anybody who reaches the port may change things.
         reader_hash: hash of the read-only password.
         is_loopback: whether only this machine reaches the port.
         is_metrics_open: whether other machines may read metrics without a session.

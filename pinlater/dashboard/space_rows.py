@@ -1,4 +1,4 @@
-"""What takes the space of the store: the queues and states with most jobs, and how their jobs are deleted."""
+"""What takes the space of the store: the queues and states with most jobs, and how to delete these jobs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pinlater.dashboard.figures import STATE_GAUGES, SUCCEEDED
 from pinlater.dashboard.history import History
 
 _MOST_QUEUES = 5
-"""Queues that are counted: those with most jobs that have not succeeded, and as many that have run most."""
+"""Queues that are counted: the five with most jobs that have not succeeded, and the five with most successes."""
 
 _MOST_ROWS = 12
 _FINISHED = {"failed", "succeeded"}
@@ -26,8 +26,8 @@ class SpaceRow(NamedTuple):
         queue: name of the queue.
         state: the state.
         jobs: their number; the server counts up to its ``COUNT_LIMIT``.
-        path: page that lists them, the oldest first, and deletes them.
-        command: command that deletes those that finished a day ago; empty if they have not finished.
+        path: page that lists them, oldest first, and can delete them.
+        command: command that deletes those that finished more than a day ago; empty for states that are not final.
     """
 
     queue: str
@@ -38,12 +38,12 @@ class SpaceRow(NamedTuple):
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing is lost but their records if they are deleted."""
+        """Whether deleting them loses only their records."""
         return bool(self.command)
 
 
 async def space_rows(queues: Collection[str], counts: CountCache, history: History) -> list[SpaceRow]:
-    """Return the queues and states with most jobs, finished ones first.
+    """Return the queues and states with most jobs, final states first.
 
     Raises:
         PinLaterError: the server does not answer.

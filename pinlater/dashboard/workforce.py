@@ -27,7 +27,7 @@ class WorkerView:
 
     Attributes:
         report: its latest report.
-        processes: its job processes: busy ones first, the longest-running first.
+        processes: its job processes, busy ones first; among these, those with the longest-running jobs first.
         shown: number of processes to show.
     """
 
@@ -47,7 +47,7 @@ class WorkerView:
 
     @property
     def memory_bytes(self) -> int | None:
-        """Memory of its processes; None if unknown."""
+        """Memory of its processes in bytes; None if unknown."""
         known = [process.about.memory_bytes for process in self.processes if process.about.memory_bytes is not None]
         return sum(known) if known else None
 
@@ -103,7 +103,7 @@ class WorkerOverview:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory of all processes, as far as it is known."""
+        """Memory of all processes in bytes, as far as it is known."""
         return sum(worker.memory_bytes or 0 for worker in self.workers)
 
     def keep_only(self, worker_id: str) -> None:
@@ -114,9 +114,9 @@ class WorkerOverview:
         self.others = []
 
     def fit_page(self, most_workers: int, most_processes: int) -> int:
-        """Limit the workers and processes to those of one page; return the number of workers left out.
+        """Limit the workers and processes to one page; return the number of workers left out.
 
-        Each worker gets the same number of processes; what it does not need goes to the others.
+        Each worker gets the same share of the processes; what it does not need goes to the others.
         """
         every, room = len(self.workers), most_workers
         for host in self.hosts:
@@ -133,17 +133,17 @@ class WorkerOverview:
 def worker_overview(reports: Iterable[WorkerReport], claims: ClaimScan, queue: str = "") -> WorkerOverview:
     """Merge worker reports and claims.
 
-    Claims are current, reports are some seconds old. So the claims decide which jobs a process runs, and the report
-    when they started; only if not all claims were read, jobs of the report are added. The start of a job that no report
-    names yet is when its claim was first seen.
+    Claims are current; reports are some seconds old. So the claims determine which jobs a process runs, and the report
+    when they started. Jobs of the report are added only if not all claims were read. A job that is in no report yet
+    counts from when its claim was first seen.
 
     Args:
         reports: reports of all workers.
         claims: claims of all running jobs, or those of one queue.
-        queue: keep only those who serve this queue or hold a job of it; empty for all.
+        queue: keep only workers and processes that serve this queue or hold a job of it; empty for all.
     """
     by_holder = {(held.holder.host, held.holder.pid): held for held in claims.by_holder.values() if held.holder.host}
-    # A process may have the id of one that has ended, whose claims have not.
+    # A process may have the id of an earlier one whose claims have not ended yet.
     unreported = [
         held for held in claims.by_holder.values() if by_holder.get((held.holder.host, held.holder.pid)) is not held
     ]
@@ -197,7 +197,7 @@ def _start(job: JobClaim) -> int:
 
 
 class ReportedRun(NamedTuple):
-    """A run as its worker reports it: start in epoch milliseconds, process, and id of the worker."""
+    """A run as reported by its worker: start in epoch milliseconds, process, and id of the worker."""
 
     since_ms: int
     process: WorkerProcess

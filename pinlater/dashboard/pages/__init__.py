@@ -1,1 +1,1 @@
-"""One module a page: it reads from the server and renders a template."""
+"""One module per page: it reads from the server and renders a template."""

@@ -1,4 +1,4 @@
-"""Bulk action page: the number of jobs, a confirmation, then the progress."""
+"""Bulk action page: the number of jobs and a confirmation, then the progress."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pinlater.model.state import JobState
 
 
 async def make(request: Request) -> Response:
-    """Plan an action on selected jobs, or on all that match; nothing is changed yet."""
+    """Plan an action on selected jobs, or on all that match a query; nothing is changed yet."""
     app, form = get_app_state(request), form_of(request)
     query = read_query(form.text, app.options.priority_levels) if form.text("matching", 4) else None
     try:
@@ -34,7 +34,7 @@ async def make(request: Request) -> Response:
     jobs: ListedJobs | MatchingJobs
     if query is not None:
         jobs, reason = await _matching(request, query, in_order=action is Action.MOVE), str(query)
-    else:  # lists begin with the job that is due last, and those of a key are to be in order
+    else:  # lists begin with the latest due job, but moved jobs of an ordered key have to keep their order
         names = form.all("id")
         jobs, reason = _selected(names if form.text("order", 10) == "oldest" else names[::-1]), "manual selection"
     if jobs.total == 0:
@@ -83,7 +83,7 @@ async def start(request: Request) -> Response:
 
 
 async def stop(request: Request) -> Response:
-    """Stop a running action; jobs already changed stay changed."""
+    """Stop a running action; jobs that were changed stay changed."""
     planned = _find_action(request)
     await get_app_state(request).bulk_actions.stop(planned)
     return RedirectResponse(f"/plans/{planned.key}", 303)
@@ -120,7 +120,7 @@ async def _matching(request: Request, query: JobQuery, *, in_order: bool) -> Mat
         return MatchingJobs(query, None, in_order)
     try:
         total = await client.count(query.queue, query.display_state.state, **query.filters)
-    except (UnknownError, CallTimeout):  # the search takes too long to count, though not to read page by page
+    except (UnknownError, CallTimeout):  # counting takes too long, though reading page by page does not
         total = None
     return MatchingJobs(query, total, in_order)
 

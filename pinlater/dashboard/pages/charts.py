@@ -12,7 +12,7 @@ from pinlater.dashboard.history import SERVER_FIELDS
 
 
 async def charts(request: Request) -> Response:
-    """Return a range of a queue, of all queues, or the last hour of the server: epoch seconds, and the fields."""
+    """Return the lines of a queue, of all queues, or of the server's last hour, with their times in epoch seconds."""
     app = get_app_state(request)
     queue = request.query_params.get("queue")
     if queue is None:

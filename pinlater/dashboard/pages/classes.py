@@ -1,4 +1,4 @@
-"""Classes page: how often each job class runs and fails, how long its jobs run and wait."""
+"""Classes page: how often each job class runs and fails, and how long its jobs run and wait."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Chart(NamedTuple):
 
     Attributes:
         label: name on the page.
-        state: the state whose color it has.
+        state: the display state whose color it has.
         unit: ``jobs`` or ``seconds``.
         value: its value in one period.
     """
@@ -141,7 +141,7 @@ def _span(request: Request) -> Span:
 
 
 def _sorted(rows: list[ClassFigures], sort: str, *, is_descending: bool) -> list[ClassFigures]:
-    """Return rows by a column, those without a value last; those that are equal by runs, then by name."""
+    """Sort rows by a column, those without a value last; equal rows by runs, then by name."""
     rows = sorted(rows, key=lambda one: (-one.runs, one.name, one.queue))
     if sort == "class":
         return sorted(rows, key=lambda one: one.name.lower(), reverse=is_descending)

@@ -1,4 +1,4 @@
-"""Edit page: a job with other fields, another priority or another time; and the page that enqueues a job."""
+"""Edit page, which changes a job's fields, priority, attempts or time; and the page that enqueues a job."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from pinlater.model.workers import JobClass
 _DEFAULT_ATTEMPTS = 20
 _UNITS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86_400}
 _OF_ALL_RUNS = frozenset({"$policy", "$again", "$trace", "$previous"})
-"""What a job keeps of PinLater's own fields if it begins anew; the others are about what it has done."""
+"""PinLater's own fields that a job keeps if it begins anew; the others record what it has done."""
 
 
 class _Settings(NamedTuple):
-    """What a form says of a job beside its body."""
+    """What a form says about a job besides its body."""
 
     priority: int
     attempts: int
@@ -98,7 +98,7 @@ async def replace(request: Request) -> Response:
 
 
 async def show_new(request: Request) -> Response:
-    """Show the form for a new job of a queue: of a class that workers have reported, or of any JSON."""
+    """Show the form for a new job of a queue, for a class that workers have reported or for any JSON."""
     app, queue = get_app_state(request), query_text(request, "queue", 200)
     await known_queue(app, queue)
     classes = await app.job_classes(queue)
@@ -132,7 +132,7 @@ async def show_new(request: Request) -> Response:
 
 
 async def enqueue(request: Request) -> Response:
-    """Enqueue the job of a form."""
+    """Enqueue the job that a form describes."""
     app, form = get_app_state(request), form_of(request)
     queue = await known_queue(app, form.text("queue", 200))
     settings, job = _settings(form, app), form.text("class", 200)
@@ -164,7 +164,7 @@ async def _found(app: AppState, descriptor: str) -> JobInfo:
 
 
 def _admit(request: Request, descriptor: str) -> None:
-    """Allow showing a body in a form; where bodies are hidden, that is logged.
+    """Allow a form to show a body; if bodies are hidden, this is logged.
 
     Raises:
         RequestRefused: the read-only password allows no changes.
@@ -197,7 +197,7 @@ async def _edited_body(app: AppState, form: Form, queue: str, info: JobInfo) -> 
 
 
 def _sent_fields(form: Form, schema: str) -> list[BodyField]:
-    """Return the inputs that a form has: their kinds are told in it, and the schema says which may be empty."""
+    """Return the inputs of a submitted form: it has their kinds, and the schema says which may be empty."""
     optional = {field.name for field in fields_of(schema, {}) or () if not field.is_required}
     kinds = [one.partition(":") for one in form.all("kind")]
     return [BodyField(name, kind, is_required=name not in optional) for kind, _, name in kinds if name]
@@ -228,7 +228,7 @@ def _is_text(body: bytes | None) -> bool:
 
 
 def _text_of(body: bytes | None) -> str:
-    """Return a body as a form shows it: JSON indented, without PinLater's own fields."""
+    """Return a body as a form shows it: indented JSON without PinLater's own fields, or other text as it is."""
     own = own_fields(body)
     if own is None:
         return (body or b"").decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Failing now: what was given up, what is retrying, and which periodic jobs fail, by error and class."""
+"""Failing page: failed and retrying jobs by error and class, and failing periodic jobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pinlater.dashboard.paging import page_of
 from pinlater.dashboard.render import page
 
 _PATIENCE_SECONDS = 0.3
-"""Time that trends and periodic jobs may take; what takes longer is there when the page refreshes itself."""
+"""How long the page waits for trends and periodic jobs; what takes longer appears at a later refresh."""
 _MOST_PERIODIC = 5
 _MOST_QUEUES = 100
 """Queues that the filter suggests."""
@@ -25,7 +25,7 @@ _DEFAULTS = {"show": "all", "sort": "jobs"}
 
 
 async def failing(request: Request) -> Response:
-    """Show the failure groups of a queue or of all, the largest first, and periodic jobs whose last run failed."""
+    """Show the failure groups of a queue or of all queues, and periodic jobs whose last run failed."""
     app = get_app_state(request)
     queue, job = query_text(request, "queue", 200), query_text(request, "class", 200)
     selection = SELECTIONS.get(query_text(request, "show", 20) or "all")
@@ -70,6 +70,6 @@ async def failing(request: Request) -> Response:
 
 
 async def failed(request: Request) -> Response:
-    """Redirect from the address of this page in older versions."""
+    """Redirect from the address that this page had in older versions."""
     queue = query_text(request, "queue", 200)
     return RedirectResponse(address("/failing", {"queue": queue}), 308)

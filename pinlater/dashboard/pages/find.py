@@ -27,7 +27,7 @@ from pinlater.model.descriptor import JobDescriptor
 
 
 async def find(request: Request) -> Response:
-    """Redirect to the job or queue, or list what was found."""
+    """Redirect to the job or queue that the text names, or list what was found."""
     app, text = get_app_state(request), query_text(request, "q", MOST_DESCRIPTOR)
     if not text:
         return RedirectResponse("/", 303)

@@ -1,4 +1,4 @@
-"""Job page: details of one job, with retry, run now and delete; what tells it something is in ``job_messages``."""
+"""Job page: details of one job, with retry, run now and delete; ``job_messages`` has cancel and send."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def parsed(descriptor: str) -> JobDescriptor:
     """Parse a descriptor from a request.
 
     Raises:
-        RequestRefused: it is none.
+        RequestRefused: it is not a descriptor.
     """
     try:
         return JobDescriptor.parse(descriptor)

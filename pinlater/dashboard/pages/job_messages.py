@@ -1,4 +1,4 @@
-"""What the job page tells a job: that it is cancelled, and events that it waits for."""
+"""Actions of the job page that notify a job: cancel it, and send it events."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def send(request: Request) -> Response:
     try:
         value = json.loads(form.text("value", _MOST_VALUE) or "null")
         is_sent = await AsyncJobHandle(app.client, name).send(event, value)
-    except (ValueError, BodyInvalid) as error:  # also of NaN, which Python reads and nobody else
+    except (ValueError, BodyInvalid) as error:  # also for NaN, which only Python's JSON accepts
         raise RequestRefused(400, f"the value is not JSON: {error}; a text needs quotes", path_of(name)) from None
     audit(request, f"send(event={event})", name, int(is_sent))
     return RedirectResponse(f"{path_of(name)}&done={'send' if is_sent else 'unchanged'}", 303)

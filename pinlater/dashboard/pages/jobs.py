@@ -20,7 +20,7 @@ from pinlater.model.jobs import Page
 
 PER_PAGE = 50
 _MOST_TRAIL = 20
-"""Pages that one can go back."""
+"""Pages that users can go back."""
 
 _MOST_CONTINUATION = 200
 _TRAIL_SEPARATOR = "~"
@@ -29,13 +29,13 @@ _TOO_LONG = "the search took too long; use a simpler pattern or choose a priorit
 
 
 class SearchProgress(NamedTuple):
-    """How far a search of bodies has come.
+    """How far a search of bodies has got.
 
     Attributes:
-        looked_at: jobs that it has looked at, on this page and those before.
-        total: jobs there are, about.
-        is_over: whether these are all.
-        is_cut: whether it ended before the page was full.
+        looked_at: jobs that it has searched, for this page and those before.
+        total: approximate number of all jobs.
+        is_over: whether it has searched all jobs.
+        is_cut: whether it stopped before the page was full.
     """
 
     looked_at: int
@@ -45,7 +45,7 @@ class SearchProgress(NamedTuple):
 
 
 async def jobs(request: Request) -> Response:
-    """Show one page of jobs; a continuation leads to the next page, and a trail of them to the pages before."""
+    """Show one page of jobs; a continuation leads to the next page, and a trail of them to the previous pages."""
     app = get_app_state(request)
     query = read_query(lambda name, most: query_text(request, name, most), app.options.priority_levels)
     counts = (await app.counts.get([query.queue])).get(query.queue) if query.queue else None
@@ -104,7 +104,7 @@ async def _scan(app: AppState, query: JobQuery, continuation: str | None) -> Pag
 
 
 def _previous(query: JobQuery, trail: str) -> str:
-    """Return the path of the page before, which is the first one if the trail is lost."""
+    """Return the path of the previous page; the first page if the trail is lost."""
     before, _, start = trail.rpartition(_TRAIL_SEPARATOR)
     return query.link(**{"from": start, "trail": before})
 
@@ -120,11 +120,11 @@ def _following(query: JobQuery, start: str, trail: str, found: Page, looked_befo
 async def _progress(
     app: AppState, query: JobQuery, found: Page, looked_before: int, count: int
 ) -> SearchProgress | None:
-    """Return how far a search of bodies has come; None if bodies are not searched, or the server does not say."""
+    """Return how far a search of bodies has got; None if bodies are not searched, or the server does not say."""
     if found.looked_at is None:
         return None
     looked_at = looked_before + found.looked_at
-    if query.priority or query.group:  # the counts of the page are of all jobs in the state
+    if query.priority or query.group:  # the page's counts are of all jobs in the state
         count = await app.client.count(query.queue, query.display_state.state, **query.filters | {"body_regex": None})
     is_over = found.continuation is None
     return SearchProgress(looked_at, max(count, looked_at), is_over, not is_over and len(found.jobs) < PER_PAGE)

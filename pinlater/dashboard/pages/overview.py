@@ -33,17 +33,17 @@ from pinlater.triage.findings import Finding
 
 _MOST_FINDINGS = 8
 _PATIENCE_SECONDS = 0.3
-"""How long the page waits for findings before it is shown without."""
+"""How long the page waits for findings before it is shown without them."""
 _PATIENCE_BESIDE_OLD_SECONDS = 0.08
-"""How long it waits for newer ones where there are old ones: with few queues, a look takes less."""
+"""How long it waits for new findings if it has old ones; with few queues, a reading takes less."""
 
 
 class _Query(NamedTuple):
     """What an address of the page asks for.
 
     Attributes:
-        wanted: part of the names of the queues; empty: all queues.
-        column: by which the queues are sorted.
+        wanted: text that the names of the queues contain; empty: all queues.
+        column: column by which the queues are sorted.
         is_descending: whether the largest come first.
         has_all_findings: whether all findings are shown.
         chart_range: range of the charts.
@@ -58,12 +58,12 @@ class _Query(NamedTuple):
     parameters: dict[str, str]
 
     def link(self, **changes: object) -> str:
-        """Return the path of the page, with other parameters."""
+        """Return the path of the page, with some parameters changed."""
         return address("/", self.parameters | changes)
 
 
 async def overview(request: Request) -> Response:
-    """Show job counts and rates of the queues: all figures are of the queues that match the filter."""
+    """Show job counts and rates of the queues; all figures are of the queues that match the filter."""
     app, query = get_app_state(request), _read_query(request)
     every = await _rows(app)
     found = [row for row in every if query.wanted.lower() in row.name.lower()]
@@ -120,10 +120,10 @@ def _read_query(request: Request) -> _Query:
 
 
 async def _findings(app: AppState) -> tuple[list[Finding] | None, str]:
-    """Return what is wrong, sickest first; None if that is not known yet, or why it is not."""
+    """Return the findings, most severe first, or None while they are unknown; and the problem if there was one."""
     try:
         return await app.triage.get_within(_PATIENCE_SECONDS, seconds_beside_old=_PATIENCE_BESIDE_OLD_SECONDS), ""
-    except PinLaterError as error:  # the rest of the page is worth showing
+    except PinLaterError as error:  # the rest of the page is still worth showing
         return None, f"What is wrong could not be found out: {str(error)[:300]}"
 
 
@@ -134,7 +134,7 @@ async def _rows(app: AppState) -> list[QueueRow]:
 
 
 async def _count(app: AppState, shown: Iterable[QueueRow]) -> None:
-    """Count the queues of one page now; what cannot be counted in time keeps the counts that it had, or none."""
+    """Count the queues of one page now; those that cannot be counted in time keep the counts that they had, or none."""
     is_sampled = all(row.counts is not None for row in shown)
     counted = await app.counts.get([row.name for row in shown], is_open=True, is_urgent=is_sampled)
     for row in shown:
@@ -142,7 +142,7 @@ async def _count(app: AppState, shown: Iterable[QueueRow]) -> None:
 
 
 async def _workers(app: AppState, queues: set[str] | None) -> int:
-    """Return the number of job processes that serve any of the queues, or of all if there is no filter."""
+    """Return the number of job processes that serve any of the queues; None: the number of all job processes."""
     return sum(
         queues is None or not queues.isdisjoint(process.queues)
         for report in await app.reports.get("")

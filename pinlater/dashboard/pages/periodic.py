@@ -1,4 +1,4 @@
-"""Periodic page: schedule, next and last run of periodic jobs, with run now, pause and resume."""
+"""Periodic page: schedule, next and last run of periodic jobs; actions to run now, pause and resume."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pinlater.dashboard.paging import page_of
 from pinlater.dashboard.render import page
 
 _PATIENCE_SECONDS = 1.0
-"""Time to look for periodic jobs; with very many queues, the page says that they are being looked for."""
+"""How long the page waits for the search of periodic jobs; after that it says that the search is still running."""
 _LATE_MS = 10_000
 """A periodic job that has been due for longer without a worker is shown as late."""
 
@@ -34,7 +34,7 @@ _NOTES = {
 
 
 class _Shown(NamedTuple):
-    """Which periodic jobs are shown: the name in addresses, and in the tab."""
+    """Which periodic jobs are shown: name in addresses, and title of the tab."""
 
     name: str
     title: str
@@ -44,14 +44,14 @@ _SHOWN = (_Shown("all", "all"), _Shown("failing", "failing"), _Shown("late", "la
 
 
 class _Row(NamedTuple):
-    """A periodic job, and for how many seconds it has been due without a worker; None if it is not late."""
+    """A periodic job, and how many seconds it has been due without a worker; None if it is not late."""
 
     job: PeriodicJob
     late_seconds: float | None
 
 
 async def periodic(request: Request) -> Response:
-    """Show periodic jobs: failing and late ones first."""
+    """Show periodic jobs, failing ones first, then late ones."""
     app = get_app_state(request)
     queue, wanted = query_text(request, "queue", 200), query_text(request, "q", 200)
     which = query_text(request, "show", 20) or "all"
@@ -60,7 +60,7 @@ async def periodic(request: Request) -> Response:
     if queue:
         await known_queue(app, queue)
     known = await app.periodic.get_within(queue, _PATIENCE_SECONDS)
-    if known is None:  # because there is much to read, or because the server is away: then the page says so
+    if known is None:  # the search takes long, or the server is away: then this call raises, and the page says so
         await app.client.queue_names()
     found = known or PeriodicJobs([], set())
     now_ms = int(time.time() * 1000)
@@ -138,7 +138,7 @@ def _place(row: _Row) -> tuple[int, float, str, str]:
 
 
 async def _refreshed(app: AppState, rows: Sequence[_Row]) -> list[_Row]:
-    """Return rows as their jobs are now: which jobs there are is known for longer than what they do."""
+    """Return the rows with the current state of their jobs, since the list of jobs is cached for longer."""
     names = [row.job.info.descriptor for row in rows]
     known = await app.client.lookup(names, include_body=True) if names else {}
     now_ms = int(time.time() * 1000)

@@ -1,4 +1,4 @@
-"""Queue page: job counts, throughput and limits of one queue."""
+"""Queue page: job counts, throughput, limits, failures and workers of one queue."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_PRIORITIES = 9
 _MOST_WORKERS = 12
 _MOST_GROUPS = 5
 _PATIENCE_SECONDS = 0.03
-"""How long the page waits for findings of its queue before it shows those of the first page."""
+"""How long the page waits for findings about its queue before it uses those of the first page."""
 _NOTES = {
     "paused": "The queue is paused: no jobs are handed out until you resume it.",
     "resumed": "The queue is resumed.",
@@ -49,7 +49,7 @@ async def queue(request: Request) -> Response:
         raise CallTimeout(f"counting the jobs of queue {name} takes long")
     counts = StateCounts(
         *map(sum, zip(*(each for _, each in priorities), strict=True))
-    )  # not counted separately: the sums would not agree
+    )  # summed, since separate counts would not add up
     if levels > _MOST_PRIORITIES:
         counts = (await app.counts.get([name])).get(name, counts)
     due_ms = (await app.oldest_due.get("")).get(name)
@@ -118,7 +118,7 @@ async def change(request: Request) -> Response:
 
 
 async def _changed_shards(app: AppState, name: str, form: Form) -> int | None:
-    """Return the number of shards in a form; None if it is the present one: a change lets the load be found anew."""
+    """Return the number of shards in a form; None if it is the current one: setting it again would restart ``auto``."""
     if not form.all("shards"):
         return None
     try:
@@ -130,7 +130,7 @@ async def _changed_shards(app: AppState, name: str, form: Form) -> int | None:
 
 
 async def delete(request: Request) -> Response:
-    """Delete a queue with all its jobs; needs its name typed in, and the admin password again."""
+    """Delete a queue with all its jobs; the user has to type its name, and the admin password again."""
     app, form, name = get_app_state(request), form_of(request), request.path_params["queue"]
     if app.options.admin_hash is None:
         raise RequestRefused(403, "queues can be deleted only if ADMIN_PASSWORD_HASH is set")

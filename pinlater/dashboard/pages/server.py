@@ -70,7 +70,7 @@ class Commits(NamedTuple):
 
 
 class ShardRow(NamedTuple):
-    """A shard, its calls in the last minute (rate, times in seconds, number of failures), and its space."""
+    """A shard, its calls in the last minute (rate, times in seconds, number of failures), and its space in bytes."""
 
     shard: ShardHealth
     rate: float | None = None
@@ -82,7 +82,7 @@ class ShardRow(NamedTuple):
 
 
 async def server(request: Request) -> Response:
-    """Show the server, and what takes the space of its store if that is asked for: jobs are counted for it."""
+    """Show the server and, only if requested since it counts jobs, what takes the space of its store."""
     app, with_space = get_app_state(request), bool(query_text(request, "space", 3))
     now = await app.options.read_figures()
     seconds, first, last = app.history.recent() or (0.0, ServerFigures(), ServerFigures())
@@ -111,7 +111,7 @@ async def server(request: Request) -> Response:
 
 
 async def _findings(app: AppState) -> list[Finding]:
-    """Return what is wrong with the server and its store; nothing while it does not answer, which the page shows."""
+    """Return the findings about the server and its store; none while it does not answer, which the page shows."""
     try:
         found = await app.triage.get_within(_PATIENCE_SECONDS) or ()
     except PinLaterError:
@@ -131,7 +131,7 @@ def _methods(seconds: float, first: ServerFigures, last: ServerFigures) -> list[
 
 
 def _operations(seconds: float, first: ServerFigures, last: ServerFigures) -> list[StoreOperation]:
-    """Return the calls to the store, the operation first that took most time in all."""
+    """Return the calls to the store, with the operation that took most time in total first."""
     found = []
     for (name,), histogram in last.histograms.get(STORE_SECONDS, {}).items():
         added = histogram.since(first.histogram(STORE_SECONDS, name))
@@ -157,7 +157,7 @@ def _commits(seconds: float, first: ServerFigures, last: ServerFigures) -> Commi
 
 
 def _shard(shard: ShardHealth, seconds: float, first: ServerFigures, last: ServerFigures) -> ShardRow:
-    """Return a shard with its calls; for a store in one file, with its commits."""
+    """Return a shard with its calls, or with its commits if the store is one file."""
     if not seconds:
         return ShardRow(shard)
     if shard.connections is None:

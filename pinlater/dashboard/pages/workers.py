@@ -37,7 +37,7 @@ class _Total(NamedTuple):
 
 
 async def _findings(app: AppState, worker: str) -> list[Finding]:
-    """Return what is wrong with a worker."""
+    """Return the findings about a worker."""
     found = await app.triage.get_within(_PATIENCE_SECONDS) or ()
     return [finding for finding in found if finding.worker == worker]
 
