@@ -1,1 +1,1 @@
-"""The stores: one contract, one conformance suite, one package per store."""
+"""The stores: one contract, one conformance suite, one package for each store."""

@@ -1,4 +1,4 @@
-"""How many of the jobs or messages that were found go into one answer."""
+"""How many of the jobs or messages that were found fit into one answer."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ def end_of_answer(sizes: Sequence[int], start: int, limit: int, max_bytes: int) 
     """Return where the jobs of one answer end, and whether there may be more for it.
 
     Args:
-        sizes: of the bodies of all jobs that were found, in their order, in bytes.
-        start: the first job of this answer.
-        limit: most jobs of the answer.
-        max_bytes: most bytes of the answer; a first job is handed out even if it does not fit.
+        sizes: body sizes in bytes of all jobs that were found, in their order.
+        start: index of the first job of this answer.
+        limit: most jobs in the answer.
+        max_bytes: most bytes of the answer; its first job is handed out even if it does not fit.
     """
     end, room = start, max_bytes
     while end < len(sizes) and end - start < limit:
@@ -27,7 +27,7 @@ def end_of_answer(sizes: Sequence[int], start: int, limit: int, max_bytes: int) 
 
 
 def fitting_messages(found: Iterable[ReceivedMessage], max_bytes: int) -> list[ReceivedMessage]:
-    """Return the first messages that fit into so many bytes, but at least one; no more are taken than one too many."""
+    """Return the first messages that fit into ``max_bytes``, but at least one; read at most one more than that."""
     messages: list[ReceivedMessage] = []
     room = max_bytes
     for message in found:

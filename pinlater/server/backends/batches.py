@@ -1,4 +1,4 @@
-"""Changes of many jobs in steps, each a transaction of its own, so that no other call waits long."""
+"""Changes of many jobs in steps, each in its own transaction, so that no other call waits long."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 from pinlater.server.backends.body_pattern import BodyPattern
 
 STEP_JOBS = 500
-"""Most jobs that one step reads, and changes."""
+"""Most jobs that one step reads and changes."""
 
 _T = TypeVar("_T")
 
@@ -22,17 +22,18 @@ async def change_in_steps(
     nothing: _T,
     pattern: BodyPattern | None = None,
 ) -> int:
-    """Change jobs page by page until there are enough; return how many.
+    """Change jobs page by page until ``limit`` are changed; return how many.
 
-    Jobs of a page that other calls change meanwhile are replaced by the next page: less than the limit means no more.
+    If other calls change jobs of a page meanwhile, the next page makes up for them, so a result below the limit means
+    that no more jobs match.
 
     Args:
-        pages: of jobs that match.
-        change: changes some of the jobs of a page, given how many were changed before; returns how many are then.
-        limit: most jobs.
-        nothing: a page without jobs. If there is no other, ``change`` is given that: the call may have been carried out
+        pages: pages of jobs that match.
+        change: changes jobs of a page; takes and returns the number of jobs changed so far.
+        limit: most jobs to change.
+        nothing: a page without jobs. ``change`` gets it if there are no pages: the call may have been carried out
             before.
-        pattern: that bodies are searched for; the time for that is not spent on changes.
+        pattern: what bodies are searched for, if they are; its time does not run during changes.
     """
     changed: int | None = None
     async for page in pages:

@@ -1,7 +1,7 @@
 """Regular expressions over bodies: bounded in memory and time, whatever the pattern.
 
 RE2 compiles within the memory it is given, searches in time linear in the length of the body, and releases the
-interpreter lock in both. What it does not know (look-ahead, references to groups) is refused.
+interpreter lock during both. Syntax that it does not support (look-ahead, references to groups) is refused.
 """
 
 from __future__ import annotations
@@ -19,40 +19,41 @@ from pinlater.errors import UnknownError
 MAX_PATTERN_CHARACTERS = 1024
 
 _MEMORY_BYTES = 1 << 18
-"""Of a compiled pattern. With this, no pattern of the length above takes a second to compile."""
+"""Memory for a compiled pattern. With this, no pattern of the length above takes a second to compile."""
 
 _STEPS = 500_000_000
-"""Instructions of the program times bytes of one body: a search takes up to 20 ns for each, and cannot be stopped."""
+"""Most instructions of the program times bytes of one body: each step takes up to 20 ns, and no search can be stopped.
+"""
 
 _LEAST_INSTRUCTIONS = 64
-"""Programs of this size are searched for in a body of any size."""
+"""Programs with up to this many instructions may search a body of any size."""
 
 _UNICODE_CLASS = re.compile(r"(?<!\\)(?:\\\\)*\\[pP]")
-"""Bodies are searched byte by byte, where these mean nothing; in RE2 each costs milliseconds to read."""
+"""Bodies are searched byte by byte, so these classes mean nothing; parsing each costs RE2 milliseconds."""
 
 _ODD_NUMBER = re.compile(r"(?<!\\)(?:\\\\)*\{(?:\d+,)?(?:0\d|\d{5})", re.ASCII)
-"""RE2 would take braces with such a number for text, and find nothing."""
+"""RE2 would take braces with such a number for literal text, and find nothing."""
 
 _SYNTAX = "patterns are those of RE2: no look-ahead or look-behind, no references to groups, at most 1000 in {}"
 
 
 def check_pattern(pattern: str) -> None:
-    """Return if ``pattern`` may be searched for. This may take tenths of a second: call it in a thread.
+    """Check that ``pattern`` may be searched for. This may take tenths of a second: call it in a thread.
 
     Raises:
-        UnknownError: it is too long, too large when its repetitions are written out, or nothing that RE2 knows.
+        UnknownError: it is too long, too large when its repetitions are written out, or not valid in RE2.
     """
     BodyPattern(pattern, 1.0)
 
 
 class BodyPattern:
-    """A pattern to be found anywhere in a body, case-sensitively; UTF-8, byte by byte.
+    """A pattern to find anywhere in a body, case-sensitively, as UTF-8 byte by byte.
 
-    Made and used in threads: compiling may take tenths of a second.
+    Create and use it in a thread: compiling may take tenths of a second.
 
     Args:
         pattern: the regular expression.
-        seconds: for all searches together.
+        seconds: time limit for all searches together.
     """
 
     def __init__(self, pattern: str, seconds: float) -> None:
@@ -62,7 +63,7 @@ class BodyPattern:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Let the time that passes within count for nothing."""
+        """Stop the clock of the time limit within the block."""
         began = time.monotonic()
         try:
             yield
@@ -70,7 +71,7 @@ class BodyPattern:
             self._deadline += time.monotonic() - began
 
     def matches(self, body: bytes) -> bool:
-        """Whether the pattern occurs in ``body``.
+        """Return whether the pattern occurs in ``body``.
 
         Raises:
             UnknownError: the time is up, or the pattern is too large for a body of this size.
@@ -88,7 +89,7 @@ class BodyPattern:
         return time.monotonic() >= self._deadline
 
     def occurs_in(self, body: bytes) -> bool:
-        """Whether the pattern occurs in ``body``, whatever time is left.
+        """Return whether the pattern occurs in ``body``, even if the time is up.
 
         Raises:
             UnknownError: the pattern is too large for a body of this size.
@@ -114,7 +115,7 @@ def _compiled(pattern: str) -> Any:
     except (re2.error, UnicodeEncodeError) as error:
         raise UnknownError(f"the body pattern is refused: {_said(error)}; {_SYNTAX}") from error
     finally:
-        re2.purge()  # it keeps the last 128 patterns, each with its memory
+        re2.purge()  # it caches the last 128 patterns, each with its memory
 
 
 def _options() -> re2.Options:

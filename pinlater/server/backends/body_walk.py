@@ -1,7 +1,7 @@
 """Walks over jobs whose bodies are searched: all priorities in one order, and no longer than one call may take.
 
-A walk that ends early has found what it has found, knows how many jobs it has looked at, and where to go on. So a
-search of any number of bodies is a number of calls, each with a bounded number of statements.
+A walk that ends early returns what it has found, how many jobs it has looked at, and where to continue. So a search of
+any number of bodies takes several calls, each with a bounded number of statements.
 """
 
 from __future__ import annotations
@@ -16,24 +16,25 @@ from pinlater.model.walked_jobs import WalkedJobs
 from pinlater.server.backends.body_pattern import BodyPattern
 
 MAX_PAGES = 200
-"""Pages of jobs that one walk reads."""
+"""Most pages of jobs that one walk reads."""
 
 FIRST_PAGE_JOBS, NEXT_PAGE_JOBS = 50, 500
-"""Bodies may be large: the first page of a priority has few, and so have those after it unless its bodies are small."""
+"""Bodies may be large: the first page of a priority has few, and so has each page after one whose bodies are not small.
+"""
 
 _SMALL_PAGE_BYTES = 2000
-"""Bytes for each job of a page that let the next one be long."""
+"""Average bytes per body up to which the next page may be long."""
 
 T = TypeVar("T")
 
 
 class SearchedJob(NamedTuple, Generic[T]):
-    """A job that was read to be searched.
+    """A job whose body is to be searched.
 
     Attributes:
         position: its place in the order.
-        body: its body; None if it has gone meanwhile.
-        row: what its record is made of.
+        body: its body; None if the job is gone by now.
+        row: the row that its record is made from.
     """
 
     position: Position
@@ -43,11 +44,12 @@ class SearchedJob(NamedTuple, Generic[T]):
 
 @dataclass(slots=True)
 class _PrioritySearch(Generic[T]):
-    """What was read of one priority and is not yet walked over: place and row, None if the body does not match.
+    """The search of one priority.
 
     Attributes:
-        position: of the last job that was read.
-        is_read: whether there are no more jobs.
+        position: position of the last job that was read.
+        ahead: jobs that were read but not walked over yet: position and row, None if the body does not match.
+        is_read: whether all jobs were read.
         is_small: whether the bodies of the last page were small.
     """
 
@@ -58,16 +60,16 @@ class _PrioritySearch(Generic[T]):
 
 
 class BodyWalk(Generic[T]):
-    """One walk. Its owner reads the pages that it wants, until it wants none. Used in threads: bodies are searched.
+    """One walk. Its owner adds the pages that it wants, until it wants none. Use it in a thread: it searches bodies.
 
-    The time of the pattern ends it, but not before it has looked at a job of each priority: each walk gets on.
+    It ends when the pattern's time is up, but only after it has looked at a job of each priority, so it always gets on.
 
     Args:
-        pattern: that bodies match.
-        priorities: of the jobs.
-        limit: ends the walk when so many are found.
+        pattern: what bodies have to match.
+        priorities: priorities of the jobs.
+        limit: the walk ends when this many are found.
         start: position behind which it begins; None: at the beginning.
-        is_oldest_first: the earliest run_after first, instead of the latest.
+        is_oldest_first: whether the earliest run_after comes first, instead of the latest.
     """
 
     def __init__(
@@ -89,7 +91,7 @@ class BodyWalk(Generic[T]):
 
     @property
     def wanted(self) -> int | None:
-        """The priority whose next page is to be added; None: the walk is over."""
+        """The priority whose next page to add; None: the walk is over."""
         is_enough = self._pages >= MAX_PAGES or self._pattern.is_late
         if len(self._found) >= self._limit or (is_enough and self._last is not None):
             return None
@@ -100,11 +102,11 @@ class BodyWalk(Generic[T]):
         return self._searches[priority].position
 
     def page_size(self, priority: int) -> int:
-        """Return how many jobs the next page of a priority has."""
+        """Return how many jobs to read for the next page of a priority."""
         return NEXT_PAGE_JOBS if self._searches[priority].is_small else FIRST_PAGE_JOBS
 
     def add(self, priority: int, jobs: Iterable[SearchedJob[T]], *, is_last: bool) -> None:
-        """Search the bodies of the page of a priority, one by one.
+        """Add the next page of a priority and search its bodies, one by one.
 
         Raises:
             UnknownError: the pattern is too large for one of them.
@@ -124,7 +126,7 @@ class BodyWalk(Generic[T]):
         self._advance()
 
     def _advance(self) -> None:
-        """Walk over what is read, as far as the next job in the order is known."""
+        """Walk over the jobs read so far, as long as it is known which one is next in the order."""
         while len(self._found) < self._limit and all(one.ahead or one.is_read for one in self._searches.values()):
             search = min((one for one in self._searches.values() if one.ahead), key=self._rank, default=None)
             if search is None:
@@ -139,7 +141,7 @@ class BodyWalk(Generic[T]):
         return self._sign * position.run_after_ms, self._sign * position.local_id
 
     def page(self, record: Callable[[T], JobRecord]) -> RecordPage:
-        """Return what was found, made into records by ``record``, and how far the walk came."""
+        """Return the jobs found, as records made by ``record``, and how far the walk got."""
         is_whole = all(one.is_read and not one.ahead for one in self._searches.values())
         end, walked = None if is_whole else self._last, self._walked
         return RecordPage([record(row) for row in self._found], end, len(walked), walked)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from itertools import count
 
 _COUNTS_A_SLOT = 10**12
-"""No process makes so many claims."""
+"""More claims than any process makes."""
 
 
 class ClaimNames:
     """Makes claim descriptors; each is unique as long as host, port and start differ between servers.
 
     Args:
-        host: of this server; colons in it are replaced, so that the parts can be told apart.
+        host: this server's host; colons in it are replaced, so that the parts can be told apart.
         port: its Thrift port.
-        start_ms: when it started.
-        slot: tells server processes that share a port, and may have started together, from each other.
+        start_ms: when it started, epoch milliseconds.
+        slot: tells apart server processes that share a port and may have started at the same time.
     """
 
     def __init__(self, host: str, port: int, start_ms: int, slot: int = 0) -> None:
@@ -28,5 +28,5 @@ class ClaimNames:
 
 
 def source_of(claim: str) -> str:
-    """Return the source part of a claim descriptor; it may have colons of its own."""
+    """Return the source part of a claim descriptor; it may contain colons."""
     return claim.split(":", 3)[-1].rpartition(":")[0]

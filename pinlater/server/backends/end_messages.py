@@ -1,4 +1,4 @@
-"""What the parent of a job is told when the job ends; for stores that decide in Python."""
+"""The message that a job's end sends to its parent; for stores that decide in Python."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pinlater.protocol.messages import FAILED, SUCCEEDED
 
 
 def end_kind(state: int, *, is_cancelled: bool) -> MessageKind:
-    """Return the kind of message that tells of the end of a job.
+    """Return the kind of message that reports the end of a job.
 
     Args:
-        state: of the job; one that has not finished is about to be deleted.
+        state: the job's state; a job that has not finished is about to be deleted.
         is_cancelled: whether it is marked as cancelled.
     """
     if state == SUCCEEDED:

@@ -1,4 +1,4 @@
-"""How much of failures a store keeps and counts, whichever it is."""
+"""How many failure groups and jobs of them a store keeps and counts; the same for all stores."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from collections.abc import Collection, Iterable
 from pinlater.model.failure_groups import CLAIM_EXPIRED, OTHER_ERRORS, FailureGroup, JobFailure
 
 MOST_GROUPS = 200
-"""Groups of one queue; a further failure counts as one of the other errors."""
+"""Most groups of one queue; failures that belong to none of them count as other errors."""
 
 ALWAYS_KEPT = frozenset({CLAIM_EXPIRED.group, OTHER_ERRORS.group})
-"""Groups that are kept beside these."""
+"""Groups that are kept in addition to these."""
 
 NOTED_EVERY_MS = 1000
-"""How exactly it is known when a group failed last: it is written so often, however many jobs fail."""
+"""The time of a group's last failure is written at most this often, however many jobs fail."""
 
 MOST_READ = 2000
-"""Groups that one call reads: those that failed last."""
+"""Most groups that one call reads: those with the latest failures."""
 
 MOST_COUNTED = 10_000
-"""Jobs of a group that are counted, of those that are FAILED and of those that are PENDING."""
+"""Most jobs of a group that are counted, of the FAILED and of the PENDING ones each."""
 
 _COUNTED_IN_ALL = 1_000_000
 _COUNTED_BEYOND = 500
 
 FIRST_LOOK_MS = 3_600_000
-"""A group is looked at for the first time after so long, to see whether it is empty, and then again and again."""
+"""Time until a group is first checked for being empty, and between two such checks."""
 
 MOST_CHECKED = 50
-"""Of a group that is looked at, so many PENDING and FAILED jobs are compared with what the store has of them, the first
-ones: servers of version 0.1 do not know of groups, and leave jobs in them."""
+"""How many of the first PENDING and FAILED jobs of a checked group are compared with the jobs themselves: servers of
+version 0.1 do not know of groups, and leave jobs in them."""
 
 KEPT_EMPTY_MS = 7 * 86_400_000
-"""An empty group is forgotten so long after its last failure; earlier, if its queue has many."""
+"""An empty group is deleted this long after its last failure; earlier if its queue has many."""
 
 MANY_GROUPS = MOST_GROUPS // 2
 
 
 def is_forgotten(idle_ms: int, kept: int) -> bool:
-    """Tell whether an empty group is forgotten.
+    """Return whether to delete an empty group.
 
     Args:
         idle_ms: how long ago its last failure was.
@@ -48,7 +48,7 @@ def is_forgotten(idle_ms: int, kept: int) -> bool:
 
 
 def next_look_ms(now_ms: int) -> int:
-    """Return when a group that has just begun, or was just looked at and is not forgotten, is looked at next."""
+    """Return when to check a group next that has just begun, or was just checked and kept."""
     return now_ms + FIRST_LOOK_MS
 
 
@@ -56,8 +56,8 @@ def begun(failures: Iterable[JobFailure], known: Collection[int], kept: int) -> 
     """Return the groups to keep from now on, as far as there is room for them.
 
     Args:
-        failures: that have happened in one queue.
-        known: ids of those of their groups that are kept already, and that of the other errors if it is.
+        failures: failures in one queue.
+        known: ids of their groups that are already kept, and the id of ``OTHER_ERRORS`` if it is.
         kept: how many groups of the queue are kept.
     """
     free = max(MOST_GROUPS - kept, 0)
@@ -76,7 +76,7 @@ def begun(failures: Iterable[JobFailure], known: Collection[int], kept: int) -> 
 
 
 def kept_group(failure: JobFailure | None, kept: Collection[int]) -> int | None:
-    """Return the group that a job is stored in, given those that are kept; None: it has not failed."""
+    """Return the group to store a job in, given the groups that are kept; None: it has not failed."""
     if failure is None:
         return None
     return failure.group if failure.group in kept else OTHER_ERRORS.group
@@ -90,7 +90,7 @@ class CountBudget:
 
     @property
     def cap(self) -> int:
-        """To how many the next jobs are counted."""
+        """Up to how many the jobs of the next group are counted."""
         return MOST_COUNTED if self._left > 0 else _COUNTED_BEYOND
 
     def spend(self, counted: int) -> None:

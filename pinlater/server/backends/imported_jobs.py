@@ -1,4 +1,4 @@
-"""What becomes of a job of another store that is stored here."""
+"""How a job of another store is stored here."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING
 def as_imported(job: JobRecord) -> JobRecord:
     """Return a job as it is stored: nobody holds it, and it has its unique key only if it is PENDING.
 
-    One that is asked to stop stays so if it has something to undo. Otherwise it is FAILED if it ran, since it must not
-    run again; if it is PENDING, whoever imports it retries it.
+    A job that is asked to stop remains so if it has something to undo. Otherwise it becomes FAILED if it was running,
+    since it must not run again; if it was PENDING, importing it retries it.
     """
     has_to_undo = job.is_cancelled and OPEN_SAGA in (job.body or b"")
     state = job.state

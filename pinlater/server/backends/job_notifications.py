@@ -1,4 +1,4 @@
-"""Notifications of a store: other servers have made jobs claimable."""
+"""Notifications of a store, such as: other servers have made jobs claimable."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class JobLocation(NamedTuple):
 
     Attributes:
         shard: name of their shard.
-        priority: of the jobs; None: it is unknown.
+        priority: their priority; None: unknown.
     """
 
     shard: str
@@ -24,7 +24,7 @@ class JobLocation(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> JobLocation:
-        """Return what ``str`` has made text of; raises ``ValueError`` for other text."""
+        """Read what ``str`` has written; raise ``ValueError`` for any other text."""
         shard, separator, priority = text.partition(":")
         if not (shard and separator):
             raise ValueError(f"{text!r} names no shard")
@@ -39,24 +39,27 @@ def locations_of(descriptors: Iterable[str]) -> set[JobLocation]:
 
 
 def later_ms(job: NewJob, now_ms: int) -> int | None:
-    """Return when a new job falls due; None: it is due, or may replace another one, so only the store knows."""
+    """Return when a new job falls due later than now; None: it is due, or it may replace another one.
+
+    In the last case, only the store knows when that one is due.
+    """
     if job.run_after_ms is None or job.run_after_ms <= now_ms:
         return None
     return None if job.unique_rule and job.unique_rule.on_duplicate else job.run_after_ms
 
 
 OnJobs = Callable[[str, int | None, Collection[JobLocation]], None]
-"""Receives a queue that has new jobs; when they fall due, in epoch milliseconds (None: now); and where they are, if
-that is known."""
+"""Receives the name of a queue that has new jobs, when they fall due in epoch milliseconds (None: now), and where they
+are, if that is known."""
 
 
 NotifyOfJobs = Callable[[str, int | None, Callable[[], Collection[JobLocation]], int], None]
-"""Notifies others of a queue that has new jobs, when they fall due (None: now), and how many there are; the argument
-before the number tells where they are, for those who have to know."""
+"""Notifies others of new jobs; takes the queue, when they fall due in epoch milliseconds (None: now), a function that
+returns where they are, for those who need to know, and how many there are."""
 
 
 OnWoken = Callable[[str, int, Collection[JobLocation]], None]
-"""Receives a queue, how many of its sleeping jobs are due now, and where they are."""
+"""Receives the name of a queue, how many of its sleeping jobs have become due, and where they are."""
 
 
 OnCancelled = Callable[[Sequence[str]], None]
@@ -67,12 +70,12 @@ class JobNotifications:
     """Passes notifications of a store on to its listeners; without listeners, they are dropped.
 
     Attributes:
-        on_jobs: called with new jobs that other servers have stored.
+        on_jobs: called when other servers have stored jobs.
         on_gap: called when notifications may have been lost.
-        on_woken: called, in the event loop, with jobs that messages of this server's own changes have made due.
-        on_cancelled: called with descriptors of jobs that other servers have asked to stop.
-        publishers: by the shard that passes notifications on, while other servers listen there; each is called with a
-            queue that has new jobs, and when they fall due.
+        on_woken: called, in the event loop, when messages that this server has stored have made jobs due.
+        on_cancelled: called with the descriptors of jobs that other servers have asked to stop.
+        publishers: publish functions by the name of the shard that passes notifications on, only while other servers
+            listen there; each takes a queue that has new jobs, and when they fall due.
     """
 
     def __init__(self) -> None:
@@ -89,7 +92,7 @@ class JobNotifications:
         locations: Callable[[], Collection[JobLocation]],
         _count: int = 1,
     ) -> None:
-        """Have other servers notified by the shards of these jobs; see ``NotifyOfJobs``."""
+        """Have the shards of new jobs notify other servers of them; see ``NotifyOfJobs``."""
         if not self.publishers:
             return
         for shard in {location.shard for location in locations()}:

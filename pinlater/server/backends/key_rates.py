@@ -1,7 +1,7 @@
 """When the next job of a key with a rate may be started, for stores that decide in Python.
 
-At most one job of such a key is let through at a time, and it is due when it may be started. So a claim need not know
-of rates: it takes what is due, and lets the next job through for the time that is then right.
+At most one job of such a key is let through at a time, and it falls due when it may be started. So a claim need not
+know about rates: it takes what is due, and lets the next job through for the time at which that may be started.
 """
 
 from __future__ import annotations
@@ -15,20 +15,26 @@ from pinlater.model.rates import parse_rate
 from pinlater.server.backends.key_turns import KeyedJob
 
 SOON_MS = 1000
-"""A job that is due so soon stays where it is, unless the transaction has changed it: another may be claiming it."""
+"""A job that is due this soon is not moved, unless the transaction has changed it: another may be claiming it."""
 
 MOST_THROUGH = 100
-"""Jobs of a key that are let through, looked at by one decision."""
+"""Most jobs of a key already let through that one decision looks at."""
 
 IDLE_MS = 3_600_000
-"""The state of a key is looked at, and forgotten if no job needs it, when it has not changed for so long."""
+"""When the state of a key has not changed for this long, it is checked, and deleted if no job needs it."""
 
 _TOGETHER_US = 50_000
-"""Jobs that may be started within this time may be started at once, so that high rates are kept in few steps."""
+"""Jobs that may be started within this time may be started together, so that high rates take few steps."""
 
 
 class _Pace(NamedTuple):
-    """A rate in microseconds: between two starts, ahead of the pace, and its period."""
+    """A rate, in microseconds.
+
+    Attributes:
+        interval: time between two starts.
+        ahead: how far starts may be ahead of an even pace.
+        period: the period of the rate.
+    """
 
     interval: int
     ahead: int
@@ -37,7 +43,7 @@ class _Pace(NamedTuple):
 
 @lru_cache(maxsize=1000)
 def _pace(text: str) -> _Pace:
-    """Return the pace that keeps a rate in any period, although up to ``together`` jobs may start at once."""
+    """Return the pace that keeps to a rate in any period, although up to ``together`` jobs may start at once."""
     count, seconds = parse_rate(text)
     period = seconds * 1_000_000
     together = min(1 + count * _TOGETHER_US // period, count)
@@ -49,38 +55,38 @@ class KeyRate(NamedTuple):
     """The state of a key with a rate.
 
     Attributes:
-        text: the rate.
-        next_us: when the next job would be started at an even pace, in epoch microseconds.
+        text: the rate, such as ``10/s``.
+        next_us: when the next job would be started at an even pace, in epoch microseconds; 0: none was started yet.
     """
 
     text: str
     next_us: int = 0
 
     def starts_at(self, now: int) -> int:
-        """Return when the next job may be started, in epoch milliseconds; no later than a period from now."""
+        """Return when the next job may be started, in epoch milliseconds; no later than one period after ``now``."""
         pace = _pace(self.text)
         return -(-min(self.next_us - pace.ahead, now * 1000 + pace.period) // 1000)
 
     def after(self, started: int, now: int) -> KeyRate:
-        """Return the state after so many jobs were started."""
+        """Return the state after ``started`` jobs were started."""
         return self._replace(next_us=max(self.next_us, now * 1000) + started * _pace(self.text).interval)
 
     def changed_to(self, text: str) -> KeyRate:
-        """Return the state with another rate: the last start counts, as if this rate had held for it."""
+        """Return the state with another rate, as if that had applied at the last start."""
         if not self.next_us:
             return KeyRate(text)
         return KeyRate(text, self.next_us - _pace(self.text).interval + _pace(text).interval)
 
 
 class PacedKey(NamedTuple):
-    """What is decided by about a key with a rate.
+    """The facts by which to decide about the jobs of a key with a rate; times are epoch milliseconds.
 
     Attributes:
         through: its jobs that are let through and not claimed.
-        waiting: the first that waits, with the time that it is due; None: none does.
-        running: how many are claimed; 0 unless the one that waits has a limit.
-        starts_at: when the next may be started.
-        held_until: jobs that are due at this time were held until then by the rate before.
+        waiting: the first job that waits, with the time at which it is due; None: none waits.
+        running: how many of its jobs are claimed; 0 unless the one that waits has a limit.
+        starts_at: when the next job may be started.
+        held_until: jobs that are due at this time are due then only because the previous rate held them back.
     """
 
     through: Sequence[KeyedJob]
@@ -91,15 +97,15 @@ class PacedKey(NamedTuple):
 
 
 def paced_turns(key: PacedKey, now: int, ours: Collection[int] | None = None) -> dict[int, int]:
-    """Return what ``run_after`` has to become of some jobs of a key with a rate, by id.
+    """Return the new ``run_after`` of jobs of a key with a rate, by id; the others stay as they are.
 
-    One job is let through, for when it may be started. If there are more, since jobs have come back, all but one wait
-    again, before the others.
+    One job is let through, due when it may be started. If more than one is through, since jobs have come back, all but
+    one wait again, in front of the others.
 
     Args:
-        key: what is through, and what waits.
+        key: the jobs that are through, and the first one that waits.
         now: the time of the store.
-        ours: jobs that the transaction has changed; None: no other transaction can change any.
+        ours: ids of jobs that the transaction has changed; None: no other transaction can change any job.
     """
     earliest = max(key.starts_at, now)
     front = now if key.waiting is None else min(key.waiting.run_after, now)
@@ -121,7 +127,7 @@ def paced_turns(key: PacedKey, now: int, ours: Collection[int] | None = None) ->
 
 
 def _next_through(first: KeyedJob, kept: Sequence[KeyedJob], due: int, running: int) -> dict[int, int]:
-    """Return what becomes of the first job that waits: it is let through, perhaps in place of one that is due later."""
+    """Return the changes that let the first waiting job through, perhaps in place of one that is due later."""
     if not kept:
         return {first.local_id: due} if first.limit is None or running < max(first.limit, 1) else {}
     other = kept[0]
@@ -133,7 +139,7 @@ def _next_through(first: KeyedJob, kept: Sequence[KeyedJob], due: int, running: 
 def _divide(
     through: Iterable[KeyedJob], now: int, ours: Collection[int] | None
 ) -> tuple[list[KeyedJob], list[KeyedJob]]:
-    """Return the jobs that have to stay as they are, and the others, first come first."""
+    """Return the jobs that have to stay as they are, and the others, each in the order (run_after, id)."""
     stays: list[KeyedJob] = []
     may_move: list[KeyedJob] = []
     for job in sorted(through, key=lambda job: (job.run_after, job.local_id)):

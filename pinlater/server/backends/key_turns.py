@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey
 
 TURN_JOBS = 1
-"""So many jobs of a key without a limit are let through at once, before it is the next key's turn."""
+"""How many jobs of a key without a limit are let through at once, before it is the next key's turn."""
 
 ORDERED = 0
 """Stands for the limit of an ordered key in the stores."""
@@ -30,7 +30,7 @@ class KeyedJob(NamedTuple):
     Attributes:
         local_id: its id on the shard.
         run_after: when it is due, in epoch milliseconds, without what is added while it waits for its key.
-        limit: of its key, as it is stored.
+        limit: the limit of its key, as it is stored.
     """
 
     local_id: int
@@ -39,17 +39,17 @@ class KeyedJob(NamedTuple):
 
     @property
     def is_ordered(self) -> bool:
-        """Whether it holds up the jobs of its key behind it."""
+        """Whether it holds up the jobs of its key that come after it."""
         return self.limit == ORDERED
 
 
 class KeyState(NamedTuple):
-    """What is let through of one key.
+    """The jobs of one key that are let through or running.
 
     Attributes:
-        running: how many of its jobs are claimed.
+        running: how many are claimed.
         pending: how many are let through and not claimed.
-        scheduled: those of them that are not due yet.
+        scheduled: those that are let through but not due yet.
     """
 
     running: int
@@ -58,16 +58,16 @@ class KeyState(NamedTuple):
 
 
 def turns(state: KeyState, waiting: Iterable[KeyedJob], now: int, turn_jobs: int = TURN_JOBS) -> dict[int, int]:
-    """Return what ``run_after`` has to become of some jobs of a key, by id, to let those through whose turn it is.
+    """Return the new ``run_after`` of jobs of a key, by id, that lets through those whose turn it is.
 
     A job that is let through stands behind the jobs of other keys that are due now. One that is let through but not due
     makes way for one that is due earlier, unless the key is ordered.
 
     Args:
-        state: what is through.
-        waiting: the jobs that wait, first come first, in the order (run_after, id).
+        state: the jobs that are let through or running.
+        waiting: the jobs that wait, in the order (run_after, id).
         now: the time of the store.
-        turn_jobs: how many are let through at once without a limit; more for a dequeue that finds nothing else.
+        turn_jobs: how many to let through at once without a limit; more for a dequeue that finds nothing else.
     """
     changed: dict[int, int] = {}
     pending = state.pending
@@ -86,7 +86,7 @@ def turns(state: KeyState, waiting: Iterable[KeyedJob], now: int, turn_jobs: int
 
 
 def let_through(changed: dict[int, int]) -> int:
-    """Return how many jobs such changes let through."""
+    """Return how many jobs are let through by changes that ``turns`` has returned."""
     return sum(run_after < WAITS_FOR_KEY_MS for run_after in changed.values())
 
 

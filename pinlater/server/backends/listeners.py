@@ -1,4 +1,4 @@
-"""Where the servers of a store listen for notifications of one another."""
+"""Where the servers of a store listen for each other's notifications."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ class Listener(NamedTuple):
     """A process of a server, and where it listens.
 
     Attributes:
-        id: a part that all processes of a server have in common, and a random one.
-        host: address.
-        port: of datagrams.
-        secret: what they are signed with.
+        id: a part that all processes of a server share, and a random part.
+        host: the address at which it listens.
+        port: the UDP port at which it receives datagrams.
+        secret: the key with which datagrams are signed.
     """
 
     id: bytes
@@ -27,7 +27,7 @@ class StoreListeners(NamedTuple):
 
     Attributes:
         database: host and port of a database: servers listen at the address from which they reach it.
-        meet: puts a listener into the list for a time in milliseconds, and returns the others that are in it.
+        meet: puts a listener into the list for a number of milliseconds, and returns the others in it.
     """
 
     database: tuple[str, int]

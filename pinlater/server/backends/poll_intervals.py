@@ -9,8 +9,8 @@ class PollIntervals(NamedTuple):
     """Seconds between two polls of a queue that dequeues wait for.
 
     Attributes:
-        shortest: while jobs come.
-        longest: when none has come for long.
+        shortest: the interval while jobs arrive.
+        longest: the interval after none has arrived for long.
         leeway: jobs that have been due for less are left to the dequeues that were woken for them, until the next poll.
     """
 
@@ -20,10 +20,10 @@ class PollIntervals(NamedTuple):
 
 
 FREQUENT_POLLS = PollIntervals(0.02, 1.5)
-"""For stores whose servers do not hear of new jobs."""
+"""For stores whose servers are not notified of new jobs."""
 
 POLLS_BESIDE_DATAGRAMS = PollIntervals(0.1, 1.5, leeway=0.1)
-"""For stores whose servers tell each other of new jobs by datagrams, some of which may be lost."""
+"""For stores whose servers notify each other of new jobs by datagrams, some of which may be lost."""
 
 POLLS_BESIDE_MESSAGES = PollIntervals(2.0, 5.0, leeway=0.1)
-"""For stores that pass on what their servers tell each other."""
+"""For stores that themselves pass on their servers' notifications."""

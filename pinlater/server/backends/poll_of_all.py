@@ -1,4 +1,4 @@
-"""Polls of all queues of a store, which one server makes for all, and what it tells the others of them."""
+"""Polls of all queues of a store, which one server makes for all servers, and what it tells the others about them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from zlib import crc32
 
 
 class PollOfAll(NamedTuple):
-    """What a poll of all queues has found.
+    """The result of a poll of all queues.
 
     Attributes:
-        asked_at: when it began, in ``elapsed_seconds``.
-        first_due_ms: when the first job of a queue fell due, or does, of those queues where that is soon.
-        shards: names of those that answered.
-        is_whole: whether all that this server takes for healthy did.
+        asked_at: when the poll began, in ``elapsed_seconds``.
+        first_due_ms: when the first job of a queue falls or fell due; only for queues where that is soon.
+        shards: names of the shards that answered.
+        is_whole: whether all shards that this server considers healthy answered.
     """
 
     asked_at: float
@@ -25,7 +25,7 @@ class PollOfAll(NamedTuple):
 
 
 PollAll = Callable[[int], Awaitable[PollOfAll]]
-"""Polls all queues; is given within how many milliseconds first jobs fall due that are of interest."""
+"""Polls all queues for jobs that are due, or fall due within the given number of milliseconds."""
 
 NotifyOfPoll = Callable[[PollOfAll, int], None]
 """Notifies others of a poll, given the present time in epoch milliseconds by the clock of the store."""
@@ -34,23 +34,23 @@ LAST_NUMBER = 2**32 - 1
 
 
 def queue_number(queue: str) -> int:
-    """Return a number that stands for a queue; several may have the same, which are polled together then."""
+    """Return a number that stands for a queue; queues that share a number are polled together."""
     return crc32(queue.encode())
 
 
 def digest_of_shards(names: Iterable[str]) -> str:
-    """Return what stands for a set of shards."""
+    """Return a digest of a set of shard names."""
     return blake2b(" ".join(sorted(names)).encode(), digest_size=8).hexdigest()
 
 
 class PollNews(NamedTuple):
-    """What a server tells others of a poll of all queues: which of them have no job that is due, or will be soon.
+    """What a server tells others about a poll of all queues: which of them have no job that is due or will be soon.
 
     Attributes:
         asked_ms: when the poll began, in epoch milliseconds by the clock of the store.
         age_ms: how long ago that was when this was sent.
-        shards: digest of the shards that answered.
-        first, last: it is about the queues with these numbers, and those between them.
+        shards: digest of the names of the shards that answered.
+        first, last: the lowest and the highest number of the queues that this is about.
         due: numbers of the queues that may have such a job.
     """
 
@@ -62,7 +62,7 @@ class PollNews(NamedTuple):
     due: frozenset[int]
 
     def tells_empty(self, queue: str) -> bool:
-        """Return whether a queue has no job that is due, or will be soon."""
+        """Return whether this says that a queue has no job that is due or will be soon."""
         number = queue_number(queue)
         return self.first <= number <= self.last and number not in self.due
 

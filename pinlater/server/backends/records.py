@@ -9,34 +9,35 @@ from pinlater.model.attempts import DequeuedJob
 from pinlater.model.descriptor import JobDescriptor
 
 MAX_STATUS_CHARACTERS = 5000
-"""Custom status is cut to this, on every store; to 1600 of a job that is given back with all attempts."""
+"""Every store cuts custom statuses to this; to 1600 when a job is given back with all its attempts."""
 
 MAX_QUEUE_NAME_CHARACTERS = 58
 """Longest queue name that every store can keep (MySQL: ``plq_<shard>_<name>`` has to fit into 64)."""
 
 MAX_ANSWER_BYTES = 16_000_000
-"""Most bytes of jobs that a dequeue hands out by default, so that its answer fits into a frame."""
+"""Default for the most bytes of jobs that a dequeue hands out, so that its answer fits into a frame."""
 
 MAX_UNIQUE_KEY_CHARACTERS = 200
 """Longest unique key that every store can index."""
 
 MAX_UNIQUE_PERIOD_MS = 366 * 86_400_000
-"""Longest time that a unique key stays taken whatever becomes of its job."""
+"""Longest period for which a unique key can stay taken whatever becomes of its job."""
 
 JOB_OVERHEAD_BYTES = 300
-"""Of a job in a dequeue's answer, beside its body: descriptor twice, claim, numbers."""
+"""What a job takes in a dequeue's answer besides its body: its descriptor twice, the claim, numbers."""
 
 MESSAGE_OVERHEAD_BYTES = 50
-"""Of a message in an answer, beside its id and payload: number, kind, heads of fields."""
+"""What a message takes in an answer besides its id and payload: number, kind, field headers."""
 
 IDEMPOTENCY_KEY_BYTES = 16
-"""Length of an idempotency key. Keys that begin with the time are appended to an index, which is cheap."""
+"""Length of an idempotency key. Keys that begin with the time are always added at the end of an index, which is cheap.
+"""
 
 MAX_WORKER_ID_CHARACTERS = 200
-"""Longest id of a worker that every store can index."""
+"""Longest worker id that every store can index."""
 
 MAX_REPORTS = 10_000
-"""Reports of so many workers are read at most."""
+"""Most workers whose reports are read."""
 
 WHOLE_BODY = 2**31 - 1
 """More bytes than any body has."""
@@ -46,10 +47,10 @@ class CommitStats(NamedTuple):
     """What became of one transaction.
 
     Attributes:
-        requests: that it carried.
+        requests: how many requests it carried.
         seconds: how long it took.
-        is_failed: it was not committed, or that is unknown. Conflicts with other transactions do not count.
-        claims_undone: claimed jobs that were made pending again, because the dequeue could not be answered.
+        is_failed: whether it was not committed, or may not have been. Conflicts with other transactions do not count.
+        claims_undone: how many claimed jobs were made pending again, because the dequeue could not be answered.
     """
 
     requests: int
@@ -63,8 +64,8 @@ class IdempotencyKey(NamedTuple):
 
     Attributes:
         value: ``IDEMPOTENCY_KEY_BYTES`` bytes that no other call has.
-        keep_ms: how long its result is kept.
-        is_repeat: the call was sent before, so it may have been carried out, on any shard.
+        keep_ms: how long to keep the call's result.
+        is_repeat: whether the call was sent before, so that it may have been carried out already, on any shard.
     """
 
     value: bytes
@@ -81,9 +82,9 @@ class Claim(NamedTuple):
 
     Attributes:
         descriptor: the claim's token.
-        lease_ms: how long it lasts without a sign of life.
-        coverage: share of the shards that are asked, taken at random; rounded half up.
-        held: jobs that the shard has handed out under this claim already, when the same dequeue asks it again. If the
+        lease_ms: how long the claim lasts unless it is renewed.
+        coverage: share of the shards to ask, chosen at random; their number is rounded half up.
+        held: jobs that the shard has already handed out under this claim, when the same dequeue asks it again. If the
             second answer is lost, these are not given back.
     """
 
@@ -102,11 +103,11 @@ class Dequeued(NamedTuple):
     """What a dequeue claimed.
 
     Attributes:
-        jobs: in the order (priority, run_after, id); behind them those that were let through by their claims.
+        jobs: in the order (priority, run_after, id), followed by those that their claims have let through.
         next_due_ms: when the next job falls due, if that was asked for and no more are due now.
         has_more: whether more may be due now than were claimed.
-        is_held: whether more may be due now, but as many are claimed as may be at once.
-        lets_through: whether the claims have let other jobs through, by their keys, which nobody else knows of.
+        is_held: whether more may be due now, but the queue's limit of running jobs is reached.
+        lets_through: whether the claims have let other jobs of the same keys through; nobody else knows of these yet.
     """
 
     jobs: list[DequeuedJob]
@@ -119,11 +120,11 @@ class Dequeued(NamedTuple):
 class Settled(NamedTuple):
     """How many of the given acks or checkpoints changed a job, and when the next retry falls due.
 
-    ``lost``: jobs of checkpoints which do not give back, that are not held as these say, and so were left alone.
-    ``failed``: jobs of acks that are FAILED now, for good.
-    ``let_through``: other jobs that waited for a key, and may be claimed now, or when they are due.
-    ``cancelled``: jobs of checkpoints that are held as these say, and asked to stop. One that was given back is FAILED
-    now, and not among them.
+    ``lost``: jobs that are not held as their checkpoints say, and so were left alone; without those to be given back.
+    ``failed``: how many jobs of acks are now FAILED for good.
+    ``let_through``: how many other jobs waited for a key and may now be claimed, at once or when they fall due.
+    ``cancelled``: jobs that are held as their checkpoints say, and are asked to stop. Jobs that were given back are not
+    held any more, so they are not among them.
     """
 
     changed: int
@@ -138,8 +139,8 @@ class Settled(NamedTuple):
 class Cancelled(NamedTuple):
     """Which of the given jobs were cancelled, by this call or an earlier one; the others had finished, or are gone.
 
-    ``ended``: they are FAILED, and marked as cancelled.
-    ``asked``: they are IN_PROGRESS, and asked to stop.
+    ``ended``: jobs that are FAILED and marked as cancelled.
+    ``asked``: jobs that are asked to stop: IN_PROGRESS, or PENDING with something to undo.
     ``let_through``: as in ``Settled``.
     """
 
@@ -149,29 +150,29 @@ class Cancelled(NamedTuple):
 
 
 class StoreSize(NamedTuple):
-    """How much a shard takes, in bytes, and how much is left for it; None if that is not known."""
+    """How many bytes a shard takes, and how many are left for it; None if that is not known."""
 
     used_bytes: int
     free_bytes: int | None = None
 
 
 RETRYING_COUNTED = 10
-"""Where PENDING jobs are counted without those that are retrying, so many times more of these are counted at most."""
+"""To count the PENDING jobs that are not retrying, stores count the retrying ones up to this many times the cap."""
 
 ALL_PRIORITIES = 0
-"""What stands for the priority where the jobs of all of them are in one order."""
+"""Stands for the priority where the jobs of all priorities are in one order."""
 
 
 class JobFilter(NamedTuple):
     """Which jobs of a queue: one state, one or all priorities, due or future ones (None: both), a body pattern.
 
-    ``waits_for_key``, for counts of PENDING jobs alone: those that wait for others of their key; they are also future
-    ones.
-    ``is_retrying``, with PENDING alone: those that are in a failure group, so their last attempt has failed.
-    ``skips_retrying``, for counts of PENDING jobs alone: those that are not in a failure group. The count is right
-    unless more than ``RETRYING_COUNTED`` times as many jobs are retrying as a count tells.
-    ``failure_group``, with PENDING and FAILED alone, and all priorities: those that are in this group.
-    ``key``, for scans of PENDING and IN_PROGRESS jobs of all priorities: those that have this key, shared or unique.
+    ``waits_for_key``, only for counts of PENDING jobs: those that wait for others of their key, which are also future
+    jobs.
+    ``is_retrying``, only with PENDING: those in a failure group, so their last attempt failed.
+    ``skips_retrying``, only for counts of PENDING jobs: those not in a failure group. The count is exact unless more
+    jobs are retrying than ``RETRYING_COUNTED`` times its cap.
+    ``failure_group``, only with PENDING or FAILED, and all priorities: those in this group.
+    ``key``, for scans of PENDING and IN_PROGRESS jobs of all priorities: those with this key, shared or unique.
     """
 
     state: int
@@ -186,7 +187,7 @@ class JobFilter(NamedTuple):
 
 
 class Expired(NamedTuple):
-    """How many expired claims of one queue went which way."""
+    """How many jobs of one queue were retried, and how many failed, because their claims had expired."""
 
     queue: str
     retried: int
@@ -202,7 +203,7 @@ class Collected(NamedTuple):
 
 
 class KeptReport(NamedTuple):
-    """What a worker has reported of itself: bytes that mean nothing to a store."""
+    """A worker's report about itself: bytes that mean nothing to a store."""
 
     worker_id: str
     report: bytes

@@ -14,7 +14,7 @@ _BEGIN, _END = -(2**63), 2**63 - 1
 
 
 class Queue(NamedTuple):
-    """A queue as a store keeps it. ``prefixes`` are the heads of its descriptors, of priority 1 first."""
+    """A queue as a store keeps it. ``prefixes`` are what its descriptors begin with, one for each priority from 1."""
 
     id: int
     name: str
@@ -35,11 +35,11 @@ class JobSearch(NamedTuple):
     """The jobs that a count, scan or deletion searches for.
 
     Attributes:
-        queue: in this queue.
-        which: these jobs.
-        now: what "due" and "future" are measured by.
-        seconds: for searching bodies, all in all.
-        is_oldest_first: a scan returns the earliest run_after first, instead of the latest.
+        queue: the queue to search.
+        which: which of its jobs to find.
+        now: the time by which jobs are due or future, epoch milliseconds.
+        seconds: total time for searching bodies.
+        is_oldest_first: whether a scan returns the earliest run_after first, instead of the latest.
     """
 
     queue: Queue
@@ -57,7 +57,7 @@ class JobSearch(NamedTuple):
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The first and the last run_after that match."""
+        """The smallest and the largest run_after that match."""
         if self.which.waits_for_key:
             return WAITS_FOR_KEY_MS, _END
         if self.which.is_future is None:
@@ -65,7 +65,7 @@ class JobSearch(NamedTuple):
         return (self.now + 1, _END) if self.which.is_future else (_BEGIN, self.now)
 
     def start(self, position: Position | None) -> tuple[int, int]:
-        """Return behind which run_after and id a scan goes on; None: it begins."""
+        """Return the run_after and id behind which a scan continues; ``position`` None: it begins."""
         first, last = self.bounds
         begin = Position(first, _BEGIN) if self.is_oldest_first else Position(last, _END)
         run_after, local_id, _ = (max if self.is_oldest_first else min)(position or begin, begin)
@@ -73,10 +73,10 @@ class JobSearch(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The run_after with which a scan ends."""
+        """The last run_after of a scan."""
         first, last = self.bounds
         return last if self.is_oldest_first else first
 
     def pattern(self) -> BodyPattern | None:
-        """Return what bodies have to match. Compiling takes a while: call this in a thread."""
+        """Return the pattern that bodies have to match, if any. Compiling it takes a while: call this in a thread."""
         return BodyPattern(self.which.body_regex, self.seconds) if self.which.body_regex else None

@@ -13,7 +13,7 @@ from pinlater.server.metrics.shard_state import ShardState
 
 
 class ServerStore(Store, Protocol):
-    """The store of a server: the verbs, and what the server needs to know of it or shows of it."""
+    """The store of a server: the verbs, and what else the server needs to know or shows about it."""
 
     capabilities: Capabilities
 
@@ -23,7 +23,7 @@ class ServerStore(Store, Protocol):
 
     @property
     def waiting(self) -> int:
-        """Write requests that have no result yet."""
+        """How many write requests have no result yet."""
 
     @property
     def unhealthy_shards(self) -> int:
@@ -34,32 +34,32 @@ class ServerStore(Store, Protocol):
         """Why no new jobs are taken; None if they are."""
 
     async def changed_queue_settings(self) -> dict[str, QueueSettings] | None:
-        """Return the settings of all queues if they may differ from those that were applied last; None: they do not."""
+        """Return the settings of all queues; None if they are surely those that were applied last."""
 
     def apply_settings(self, settings: Mapping[str, QueueSettings]) -> None:
-        """Let new jobs go to as many shards as the settings of all queues say; these are those that apply now."""
+        """Adopt the present settings of all queues: new jobs go to as many shards as these say."""
 
     def active_shards(self, queue: str) -> Sequence[str]:
-        """Return the names of the shards that new jobs of a queue go to; none: all."""
+        """Return the names of the shards that new jobs of a queue go to; empty means all."""
 
     async def adjust_shards(self, is_limited: Callable[[str], bool]) -> None:
-        """Change how many shards queues use that follow their load, where it has changed; see ``QueueSizer``.
+        """Adjust the number of shards of queues whose number follows their load; see ``QueueSizer``.
 
         Jobs of a queue for which ``is_limited`` returns True wait for its limit, not for a shard.
 
         State: jobs unchanged.
-        Fence: none; it has no effect on a queue whose number is fixed.
+        Fence: none; it has no effect on a queue with a fixed number of shards.
         Repeat: safe.
         """
 
     def jobs_arrived(self, queue: str, due_ms: int | None, locations: Collection[JobLocation]) -> None:
-        """Take note of jobs that another server or process has made claimable; see ``OnJobs``."""
+        """Record that another server or process has made jobs claimable; see ``OnJobs``."""
 
     def notifications_lost(self) -> None:
-        """Take note that there may have been others."""
+        """Record that such notifications may have been lost."""
 
     async def relay_messages(self) -> None:
-        """Begin to deliver the messages that jobs have left for jobs of other shards, as far as that was not done.
+        """Start delivering the messages to jobs of other shards that have not been delivered yet.
 
         State: as for ``send_message``.
         Fence: name and id of each message.
@@ -70,7 +70,7 @@ class ServerStore(Store, Protocol):
         """Return the state of each shard."""
 
     async def sizes(self) -> dict[str, StoreSize]:
-        """Return the size of each shard that answers; raise what the store raises if none does."""
+        """Return the size of each shard that answers; raise the store's error if none does."""
 
     async def ping_shards(self) -> dict[str, str]:
-        """Ping every shard; return why it failed, by name, for those that do not answer."""
+        """Ping every shard; for those that do not answer, return the reason by the shard's name."""

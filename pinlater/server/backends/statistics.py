@@ -1,4 +1,4 @@
-"""Statistics as stores keep them: counts by position, as one line of text for each period, queue and name."""
+"""Statistics as stores keep them: counts by position, one line of text for each period, queue and name."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ _T = TypeVar("_T")
 ENQUEUED, STARTED, SUCCEEDED, FAILED, GIVEN_UP = range(5)
 """Positions of the plain counts."""
 WAIT, RUN = 100, 200
-"""Positions of the first buckets."""
+"""Positions of the first buckets of the wait and run times."""
 
 MOST_ENTRIES = 200
-"""Entries of one call; a transaction merges no more of them."""
+"""Most entries of one call, since a transaction merges them."""
 
 PAGE_PERIODS = 60
-"""Periods that are read at once."""
+"""How many periods one query reads."""
 
 Counts = Mapping[int, int]
-"""Position -> count; positions that are not there have 0."""
+"""Position -> count; missing positions have 0."""
 
 
 class StatisticsKey(NamedTuple):
     """What counts are about.
 
     Attributes:
-        resolution: seconds of the period.
-        start_ms: when it began.
+        resolution: length of the period in seconds.
+        start_ms: when the period began.
         kind: see ``StatisticsKind``.
-        queue: its name; empty: all queues.
+        queue: name of the queue; empty: all queues.
         name: class or failure group; empty: the queue as a whole.
     """
 
@@ -44,20 +44,20 @@ class StatisticsKey(NamedTuple):
 
 
 class StatisticsEntry(NamedTuple):
-    """Counts to be added to those that are stored, or read from there."""
+    """Counts to add to the stored ones, or read from the store."""
 
     key: StatisticsKey
     counts: Counts
 
 
 class StatisticsQuery(NamedTuple):
-    """Which statistics are wanted.
+    """Which statistics to read.
 
     Attributes:
         kind: see ``StatisticsKind``.
-        resolution: seconds of a period.
+        resolution: length of a period in seconds.
         first_ms, end_ms: periods that began at or after ``first_ms``, which is the start of one, and before ``end_ms``.
-        queues: names; none: all queues, without the one that stands for all of them.
+        queues: names of queues; empty: all queues, without the sums over all queues.
         name: class or failure group; None: any.
     """
 
@@ -74,7 +74,7 @@ class StatisticsQuery(NamedTuple):
         return range(self.first_ms, self.end_ms, self.resolution * 1000)
 
     def entry(self, start_ms: int, queue: str, name: str, counts: str) -> StatisticsEntry:
-        """Return what is stored of one of these periods as an entry; ``counts`` as ``encode`` has written it."""
+        """Return the entry of a stored row; ``counts`` is what ``encode`` has written."""
         return StatisticsEntry(StatisticsKey(self.resolution, start_ms, self.kind, queue, name), decode(counts))
 
 
@@ -89,7 +89,7 @@ def decode(text: str) -> dict[int, int]:
 
 
 def merged(some: Counts, others: Counts) -> dict[int, int]:
-    """Return the sums of both."""
+    """Return the sums of two sets of counts."""
     found = dict(some)
     for position, count in others.items():
         found[position] = found.get(position, 0) + count
@@ -119,7 +119,7 @@ def _spread(counts: Counts, first: int) -> Spread:
 
 
 def expired_before_ms(now_ms: int, resolution: int) -> int:
-    """Return the time before which periods began that are no longer kept."""
+    """Return the time before which a period must have begun to be expired, in epoch milliseconds."""
     return now_ms - KEPT_SECONDS[resolution] * 1000
 
 
@@ -134,25 +134,25 @@ class StatisticsStore(Protocol):
     """The part of a store that keeps statistics; see ``Store`` for what holds for every verb."""
 
     async def add_statistics(self, entries: Sequence[StatisticsEntry]) -> None:
-        """Add counts to those that are stored; all keys differ, and there are at most ``MOST_ENTRIES``.
+        """Add counts to the stored ones; all keys differ, and there are at most ``MOST_ENTRIES``.
 
-        Names have no NUL. If the outcome of a commit is unknown, the call returns, so that nothing counts twice; if it
-        raises, nothing was added.
+        Names contain no NUL. If it is unknown whether the commit succeeded, the call returns, so that nothing counts
+        twice; if it raises, nothing was added.
 
         State: jobs unchanged.
-        Repeat: not safe; all counts add up.
+        Repeat: not safe; the counts would be added again.
         """
 
     async def read_statistics(self, which: StatisticsQuery, limit: int) -> list[StatisticsEntry]:
-        """Return up to ``limit`` entries, in the order of periods, queues and names.
+        """Return up to ``limit`` entries, ordered by period, queue and name.
 
-        What has expired may be there for some more time.
+        Expired entries may be among them until they are deleted.
         """
 
     async def forget_statistics(self, limit: int) -> int:
-        """Delete up to ``limit`` entries of each resolution that have expired; see ``KEPT_SECONDS``.
+        """Delete up to ``limit`` expired entries of each resolution; see ``KEPT_SECONDS``.
 
-        Return how many; 0 where the store expires them by itself.
+        Return how many; 0 if the store itself expires them.
 
         State: jobs unchanged.
         Repeat: safe.

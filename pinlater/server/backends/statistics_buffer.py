@@ -12,16 +12,17 @@ Subject = tuple[StatisticsKind, str, str]
 
 
 _MOST_SUBJECTS = 20_000
-"""Between two writes; what comes beyond is dropped."""
+"""Most subjects between two writes; the counts of others are dropped."""
 
 _MOST_NAMES = 100_000
-"""Of all queues together, between two calls of ``forget_names``."""
+"""Most names of all queues together, between two calls of ``forget_names``."""
 
 
 class StatisticsBuffer:
-    """Adds up what comes with acks, until it is taken.
+    """Adds up the counts that come with acks, until they are taken.
 
-    A queue has at most ``MOST_CLASSES`` names of a kind between two calls of ``forget_names``; others count as one.
+    Between two calls of ``forget_names``, a queue has at most ``MOST_CLASSES`` names of a kind; further names are
+    counted together as ``OTHER``.
     """
 
     def __init__(self) -> None:
@@ -30,7 +31,7 @@ class StatisticsBuffer:
         self._name_count = 0
 
     def add_runs(self, queue: str, runs: Iterable[RunStatistics]) -> None:
-        """Add what a worker tells of the classes of a queue."""
+        """Add what a worker reports about the classes of a queue."""
         for one in runs:
             counts = {SUCCEEDED: one.succeeded, FAILED: one.failed, GIVEN_UP: one.given_up}
             for first, spread in ((WAIT, one.wait), (RUN, one.run)):
@@ -49,7 +50,7 @@ class StatisticsBuffer:
         self._counts[subject] = merged(self._counts.get(subject, {}), counts)
 
     def _name_of(self, kind: StatisticsKind, queue: str, name: str) -> str:
-        """Return the name that a name counts as: itself, or ``OTHER``."""
+        """Return the name under which to count: the given one, or ``OTHER`` if there are too many."""
         names = self._names.get((kind, queue), set())
         if name in names:
             return name
@@ -61,11 +62,11 @@ class StatisticsBuffer:
         return name
 
     def take(self) -> dict[Subject, Counts]:
-        """Return what was added since this was called last."""
+        """Return and clear the counts added since the last call."""
         taken, self._counts = self._counts, {}
         return taken
 
     def forget_names(self) -> None:
-        """Let other names count by themselves from now on."""
+        """Forget which names were counted, so that others get their own counts from now on."""
         self._names.clear()
         self._name_count = 0

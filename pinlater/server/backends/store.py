@@ -1,19 +1,19 @@
-"""What a store has to do: one verb for each call that reads or changes jobs, in batches.
+"""The contract of a store: one verb for each call that reads or changes jobs, in batches.
 
-The rules of the calls (validation, limits, defaults, rate limits) are applied by the service, above; a store relies on
+The service, one layer up, applies the rules of the calls (validation, limits, defaults, rate limits); a store relies on
 them. These hold for every verb:
 
-- It is atomic: done whole or not at all. Whatever it returns is committed.
+- It is atomic: it takes effect as a whole or not at all. Whatever it returns is committed.
 - It raises ``QueueNotFound`` if the queue that it names does not exist.
 - Times are epoch milliseconds by the store's own clock.
 - A docstring says what becomes of a job (**State**: before -> after), what keeps a late or foreign caller from changing
   it (**Fence**), and whether the same call may be made again when its answer was lost (**Repeat**). A verb whose
-  docstring says nothing of these only reads: no job changes, and it may be made again.
+  docstring has none of these only reads: it changes no job and may be repeated.
 
-``once`` is an idempotency key. The store saves the call's result under it, in the transaction of the change. The same
-call with the same key, sent again, to another server or at the same time, returns that result and changes nothing; one
-with a limit does what the first left undone, and returns how many jobs both have changed. Without a key, such a call is
-not safe to repeat.
+``once`` is an idempotency key. The store saves the call's result under it, in the transaction of the change. If the
+call is sent again with the same key, even to another server or at the same time, it returns that result and changes
+nothing; a call with a limit does what the first one left undone, and returns how many jobs both have changed. Without a
+key, such a call is not safe to repeat.
 
 A job may have a ``key``, which says how many of the queue's jobs with this key may run at once. Some of them are *let
 through*; the others are PENDING, with ``WAITS_FOR_KEY_MS`` added to their ``run_after``, so no claim finds them. Each
@@ -21,21 +21,21 @@ verb that adds, claims, ends or removes jobs of a key lets through those whose t
 ``key_turns.turns`` says which. All jobs of a key are on one shard. Only stores with ``capabilities.has_keys`` are given
 such jobs.
 
-A job has messages: those that were sent to it, and one from each *child* that has ended, a job that was stored with it
-as ``parent``. They are kept with the job and deleted with it, and never change its state but for this: one that
-*sleeps* (PENDING, with ``waits_for``, which a claim takes away) is due when one of its waits is fulfilled. Whatever
-ends a child, be it an ack, the end of its lease, a cancellation or its deletion, stores the message to its parent in
-the same transaction, once for each name and id; a parent that is not there or has finished gets none.
-``notifications.on_woken`` is told of jobs that messages have made due, after the commit.
+A job has messages: those that were sent to it, and one from each *child* that has ended. A child is a job that was
+stored with this job as its ``parent``. Messages are stored and deleted with their job. They change its state only if it
+*sleeps* (PENDING with ``waits_for``, which a claim clears): it falls due when one of its waits is fulfilled. Whatever
+ends a child (an ack, the end of its lease, a cancellation, its deletion) stores the message to its parent in the same
+transaction, once for each name and id; a parent that does not exist or has finished gets none. After the commit, the
+store passes the jobs that messages have made due to ``notifications.on_woken``.
 
-A job whose attempt has failed, by an ack that says how or by the end of its lease, belongs to the *failure group* of
-that failure until it succeeds, is cancelled, is retried by hand, or a checkpoint gives it new attempts. A store keeps
-what the failures of a group have in common, of at most ``MOST_GROUPS`` groups a queue; what fails otherwise is in the
-group ``OTHER_ERRORS``. It forgets groups that have been empty for long.
+A job whose attempt failed, by an ack that says how or because its lease expired, belongs to the *failure group* of that
+failure until it succeeds, is cancelled or retried by hand, or a checkpoint gives it new attempts. A store keeps what
+the failures of a group have in common, for at most ``MOST_GROUPS`` groups per queue; all other failures are in the
+group ``OTHER_ERRORS``. It deletes groups that have been empty for long.
 
-A job that is IN_PROGRESS may be *asked to stop*. From then on it never becomes PENDING again: what would make it so, an
-ack, a checkpoint, the end of its lease, a release of its claim, makes it FAILED and marked as cancelled. It can still
-succeed. A job that is retried by hand has no mark any more.
+A job that is IN_PROGRESS may be *asked to stop*. From then on, whatever would make it PENDING (an ack, a checkpoint,
+the end of its lease, the release of its claim) makes it FAILED and marked as cancelled instead, unless its body shows
+that it has something to undo. It can still succeed. Retrying the job by hand removes the mark.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def queue_not_found(queue: str) -> QueueNotFound:
 
 
 def parent_refused(parent: str) -> EnqueueRejected:
-    """Return the error for a job whose parent gets no more children."""
+    """Return the error for a job whose parent cannot get any more children."""
     return EnqueueRejected(
         f"job {parent}, the parent of a new job, is not there, has finished or is asked to stop, so nothing was stored"
     )
@@ -84,7 +84,7 @@ class Capabilities:
     """What a store does beyond, or short of, the common contract.
 
     Attributes:
-        name: of the store, for people.
+        name: the store's name, for people.
         is_serial: claims see every enqueue that was submitted before them, so that a waiting dequeue can be
             served in the transaction that stores the job; no other server writes to the store.
         poll_intervals: how often to poll for jobs that were not announced.
@@ -98,7 +98,7 @@ class Capabilities:
 
 
 class Store(ReportStore, StatisticsStore, Protocol):
-    """A store of jobs: the verbs, each declared once. A shard is one, and so are all shards together."""
+    """A store of jobs: the verbs, each declared once. A single shard is a store, and so are all shards together."""
 
     # Queues
 
@@ -112,7 +112,7 @@ class Store(ReportStore, StatisticsStore, Protocol):
     async def delete_queue(self, queue: str) -> None:
         """Delete a queue with all its jobs.
 
-        State: any -> gone, IN_PROGRESS included.
+        State: any, IN_PROGRESS included -> gone.
         Fence: none.
         Repeat: safe; no queue -> no queue.
         """
@@ -137,19 +137,19 @@ class Store(ReportStore, StatisticsStore, Protocol):
         """Store new jobs; return their descriptors in the order of ``jobs``.
 
         State: none -> PENDING.
-        Fence: ``parent``. If it is not there, has finished or is asked to stop, nothing is stored, and the call raises
-            ``EnqueueRejected``.
-            ``unique_key``. While a job of the queue with the same key is PENDING or IN_PROGRESS, be it stored by
-            this very call, a job is not stored, and the descriptor of that one is returned. A job holds its key until
-            it is SUCCEEDED or FAILED, then the key is forgotten: retried by hand, it is a job without a key. Keys are
+        Fence: ``parent``. If it does not exist, has finished or is asked to stop, nothing is stored, and the call
+            raises ``EnqueueRejected``.
+            ``unique_key``. While a job of the queue with the same key is PENDING or IN_PROGRESS, even one stored by
+            this very call, the new job is not stored, and the descriptor of the existing one is returned. A job holds
+            its key until it is SUCCEEDED or FAILED; if it is then retried by hand, it has no key any more. Keys are
             1 to ``MAX_UNIQUE_KEY_CHARACTERS`` characters without NUL, and compared character by character.
             ``unique_rule.until_started``: a job that was ever claimed gives up its key to the new one, for good.
-            ``unique_rule.period_ms``: the key also stays taken for so long from the enqueue, and the descriptor of the
-            job is returned although it has started, has finished or was collected; unless it is deleted before it
-            finishes.
-            ``unique_rule.on_duplicate``: a job with the key that was never claimed gets body, attempts and status of
-            the new one; ``DEBOUNCE``: also its time, at most ``max_delay_ms`` after the job was stored, and none in the
-            past.
+            ``unique_rule.period_ms``: the key also stays taken for this long from the enqueue: the descriptor of the
+            job is returned even if it has started, finished or been collected, but not if it was deleted before it
+            finished.
+            ``unique_rule.on_duplicate``: a job with the key that was never claimed gets the body, attempts and status
+            of the new one; with ``DEBOUNCE`` also its time, but not one in the past, and at most ``max_delay_ms`` after
+            the existing job was stored.
         Repeat: safe with ``once``.
         """
 
@@ -184,17 +184,17 @@ class Store(ReportStore, StatisticsStore, Protocol):
         """
 
     async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[DequeuedJob]:
-        """Return the jobs that a dequeue would claim."""
+        """Return the jobs that a dequeue would claim, without claiming them."""
 
     async def ack_dequeued_jobs(
         self, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]
     ) -> Settled:
         """End the attempt of claimed jobs; return how many were changed, and how many acks were stale.
 
-        State: IN_PROGRESS -> SUCCEEDED with the result; or PENDING after the retry delay, with one attempt less; or
-            FAILED if that was the last attempt or the ack is final, and marked as cancelled if the ack says so; in the
-            group of ``failure``.
-        Fence: the ack's claim, where it has one; else the state alone. A stale ack changes nothing.
+        State: IN_PROGRESS -> SUCCEEDED with the result; or PENDING, due after the retry delay, with one attempt less;
+            or FAILED if that was the last attempt or the ack is final, and marked as cancelled if the ack says so.
+            A failed job is in the group of ``failure``.
+        Fence: the ack's claim, if it has one; otherwise only the state. A stale ack changes nothing.
         Repeat: safe, except for failures without a claim: those would end the attempt of the next holder.
         """
 
@@ -202,23 +202,25 @@ class Store(ReportStore, StatisticsStore, Protocol):
         """Renew the leases of claimed jobs, save progress, or give jobs back.
 
         State: IN_PROGRESS -> IN_PROGRESS with a new lease; or PENDING, without spending an attempt; with ``waits_for``,
-            it sleeps until ``run_after_ms`` or one of these is fulfilled, and is due at once if one is. ``keeps`` are
-            stored as messages to it; up to ``MAX_DROPPED`` of each name in ``drops`` are deleted.
-        Fence: the checkpoint's claim, else the source of the present claim. Jobs that another claim holds are
-            returned as ``lost``.
-        Repeat: safe, where each of them ``is_repeatable``.
+            it sleeps until ``run_after_ms`` or until one of these waits is fulfilled, and is due at once if one already
+            is. ``keeps`` are stored as messages to the job; up to ``MAX_DROPPED`` messages of each name in ``drops``
+            are deleted.
+        Fence: the checkpoint's claim, or without one, the source of the present claim. Jobs that another claim holds
+            are returned as ``lost``, unless they were to be given back.
+        Repeat: safe if each of the checkpoints ``is_repeatable``.
         """
 
     async def cancel_jobs(self, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
-        """Cancel jobs; return which were cancelled or asked to stop, and append ``status`` to theirs.
+        """Cancel jobs and append ``status`` to theirs; return which were cancelled or asked to stop.
 
-        State: PENDING -> FAILED, marked as cancelled; IN_PROGRESS -> IN_PROGRESS, asked to stop; finished -> unchanged.
-        Fence: the state. A status is appended once: by the call that cancels or asks first.
+        State: PENDING -> FAILED, marked as cancelled, or if the job has something to undo -> PENDING and due, asked to
+            stop; IN_PROGRESS -> IN_PROGRESS, asked to stop; finished -> unchanged.
+        Fence: the state. The status is appended once, by the first call that cancels the job or asks it to stop.
         Repeat: safe.
         """
 
     async def release_claims(self, queue: str, source: str) -> int:
-        """Give back all jobs that a source has claimed; return how many.
+        """Give back all jobs of the queue that a source has claimed; return how many.
 
         State: IN_PROGRESS -> PENDING, without spending an attempt.
         Fence: the source of the present claim.
@@ -228,10 +230,10 @@ class Store(ReportStore, StatisticsStore, Protocol):
     # Messages
 
     async def send_message(self, job: JobDescriptor, message: Message) -> bool:
-        """Store a message to a job; return False if it is not there or has finished.
+        """Store a message to a job; return False if the job does not exist or has finished.
 
-        State: asleep and one of its waits is now fulfilled -> PENDING and due; else unchanged.
-        Fence: name and id; a second message with both changes nothing.
+        State: asleep and one of its waits is now fulfilled -> PENDING and due; otherwise unchanged.
+        Fence: name and id; a second message with the same two changes nothing.
         Repeat: safe.
         """
 
@@ -240,33 +242,36 @@ class Store(ReportStore, StatisticsStore, Protocol):
     ) -> list[ReceivedMessage]:
         """Return up to ``limit`` messages of a job with that name whose number is larger than ``after``, in order.
 
-        They fit into ``max_bytes``, but for the first.
+        All fit into ``max_bytes`` together, except that the first is always returned.
         """
 
     async def unfinished_children(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
-        """Return up to ``limit`` jobs of these parents, in any queue, that run or wait and were not asked to stop."""
+        """Return up to ``limit`` children of these jobs, in any queue, that run or wait and were not asked to stop."""
 
     # Reads
 
     async def lookup_jobs(
         self, jobs: Sequence[JobDescriptor], *, body_bytes: int = 0, include_result: bool = False
     ) -> list[JobRecord | None]:
-        """Return the records of jobs in the order of ``jobs``, with ``body_bytes`` of bodies; None: there is none."""
+        """Return the records of jobs in the order of ``jobs``, None for those that do not exist.
+
+        Each has up to ``body_bytes`` bytes of the body; with 0, the body is None.
+        """
 
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
         """Count the jobs that match, up to a limit for each priority."""
 
     async def states_in_use(self) -> dict[str, set[int]]:
-        """Return in which states each queue has jobs; nothing is counted.
+        """Return in which states each queue has jobs, without counting them.
 
-        All queues are named, those without jobs too. It is one query, however many queues there are.
+        The result has all queues, including those without jobs. It is one query, however many queues there are.
         """
 
     async def oldest_due_ms(self, queue: str) -> int | None:
-        """Return since when the longest-waiting due job is due, whatever its priority; None if none is due."""
+        """Return when the longest-waiting due job fell due, whatever its priority; None if none is due."""
 
     async def first_due(self, queues: Sequence[str]) -> dict[str, int | None]:
-        """Return when the first PENDING job of each queue falls due, or did; None if none is PENDING.
+        """Return when the first PENDING job of each queue falls or fell due; None if none is PENDING.
 
         Queues that do not exist are left out. It is one query, however many queues there are.
         """
@@ -274,12 +279,15 @@ class Store(ReportStore, StatisticsStore, Protocol):
     async def scan_jobs(
         self, queue: str, which: JobFilter, limit: int, position: Position | None, *, oldest_first: bool = False
     ) -> RecordPage:
-        """Return the next page of jobs that match, latest run_after first or as asked, without bodies; see BodyWalk."""
+        """Return the next page of matching jobs, without bodies, latest run_after first unless ``oldest_first``.
+
+        For searches of bodies, see ``BodyWalk``.
+        """
 
     async def failure_groups(self, queues: Sequence[str], limit: int) -> list[FailureGroup]:
-        """Return up to ``limit`` failure groups of queues that have jobs, the largest first; no names: of all queues.
+        """Return up to ``limit`` failure groups that have jobs, the largest first; without names, of all queues.
 
-        Of the ``MOST_READ`` groups that failed last; jobs are counted to ``MOST_COUNTED``.
+        Only the ``MOST_READ`` groups with the latest failures are considered; jobs are counted up to ``MOST_COUNTED``.
         """
 
     # Changes by operators
@@ -289,16 +297,16 @@ class Store(ReportStore, StatisticsStore, Protocol):
     ) -> int:
         """Retry up to ``limit`` failed jobs of a priority, the oldest first; return how many.
 
-        It is done in steps, each a transaction of its own, so that other calls are served in between. Less than the
-        limit means that no more jobs match.
+        This is done in steps, each in its own transaction, so that other calls are served in between. A result below
+        the limit means that no more jobs match.
 
-        State: FAILED -> PENDING with ``attempts`` attempts, no longer marked.
+        State: FAILED -> PENDING with ``attempts`` attempts, no longer marked as cancelled.
         Fence: the state; a job is changed by one call only.
         Repeat: safe with ``once``.
         """
 
     async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: Once = None) -> int:
-        """Delete up to ``limit`` jobs that match, in steps as ``retry_failed_jobs``; return how many.
+        """Delete up to ``limit`` jobs that match, in steps like ``retry_failed_jobs``; return how many.
 
         State: the filter's state -> gone.
         Fence: the state; a job is deleted by one call only.
@@ -310,7 +318,7 @@ class Store(ReportStore, StatisticsStore, Protocol):
     ) -> int:
         """Retry those of ``jobs`` that have failed; return how many.
 
-        State: FAILED -> PENDING with ``attempts`` attempts, no longer marked.
+        State: FAILED -> PENDING with ``attempts`` attempts, no longer marked as cancelled.
         Fence: the state.
         Repeat: safe with ``once``.
         """
@@ -318,10 +326,10 @@ class Store(ReportStore, StatisticsStore, Protocol):
     async def schedule_jobs(
         self, queue: str, jobs: Sequence[JobDescriptor], run_after_ms: int | None, *, once: Once = None
     ) -> int:
-        """Make those of ``jobs`` that are PENDING due at another time; return how many.
+        """Change when those of ``jobs`` that are PENDING fall due; return how many were changed.
 
-        State: PENDING -> PENDING, due at ``run_after_ms``; None: PENDING and not due -> due. All else is as it was; a
-            job that waits for its ordered key keeps its place.
+        State: PENDING -> PENDING, due at ``run_after_ms``; with None, PENDING and not due -> due. Nothing else changes;
+            a job that waits for its ordered key keeps its place.
         Fence: the state.
         Repeat: safe with ``once``.
         """
@@ -345,9 +353,9 @@ class Store(ReportStore, StatisticsStore, Protocol):
 
         State: IN_PROGRESS -> PENDING with one attempt less, or FAILED if that was the last.
         Fence: the lease. While the server is younger than ``quiet_ms``, claims whose lease is longer than its age are
-            left alone: their holders had no time yet to renew them. So is what expires after ``asked_at`` (seconds, see
-            ``clock.elapsed_seconds``; None: when the call was made), however late it is carried out: this server may
-            have stood still meanwhile.
+            left alone: their holders have not had time to renew them. So are claims that expire after ``asked_at``
+            (seconds, see ``clock.elapsed_seconds``; None: when the call was made), however late the call is carried
+            out: this server may have stood still meanwhile.
         Repeat: safe.
         """
 
@@ -360,13 +368,13 @@ class Store(ReportStore, StatisticsStore, Protocol):
         """
 
     async def forget_results(self, limit: int) -> int:
-        """Delete expired results of calls with an idempotency key, periods of unique keys, and empty failure groups.
+        """Delete expired results of calls with an idempotency key, ended periods of unique keys, empty failure groups.
 
-        Up to ``limit`` of each; return how many, without those that the store expires by itself.
+        Up to ``limit`` of each kind are deleted. Return how many, not counting those that the store itself expires.
 
         State: jobs unchanged.
         Repeat: safe.
         """
 
     async def close(self) -> None:
-        """Finish what was submitted, and close the store."""
+        """Wait until all submitted requests are done, then close the store."""

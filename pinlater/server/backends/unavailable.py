@@ -1,4 +1,4 @@
-"""The error of a store that cannot be opened at present."""
+"""The error for a store that cannot be opened at present."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who has a unique key, and whether a new job gets it; for stores that decide in Python."""
+"""Which job has a unique key, and whether a new job gets it; for stores that decide in Python."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class KeyHolder(NamedTuple):
     """A job that has a unique key.
 
     Attributes:
-        priority: of the job.
+        priority: the job's priority.
         local_id: its id on the shard.
         created_at: when it was enqueued, in epoch milliseconds.
         is_started: whether it was ever claimed.
-        has_period: whether the key is taken for a time that is not over.
-        is_finished: whether it has the key for that alone, and may be gone.
+        has_period: whether the key is taken for a period that is not over.
+        is_finished: whether it has the key only because of that period; the job itself may be gone.
     """
 
     priority: int
@@ -33,11 +33,11 @@ class KeyHolder(NamedTuple):
         return self.is_started and not self.has_period and rule is not None and rule.until_started
 
     def is_replaced_by(self, job: NewJob) -> bool:
-        """Return whether the holder gets the body of a new job with its key."""
+        """Return whether the holder gets the body of a new job that has the same key."""
         return job.unique_rule is not None and job.unique_rule.on_duplicate > OnDuplicate.KEEP and not self.is_started
 
     def replaced_due(self, job: NewJob, now: int) -> int | None:
-        """Return when the holder is due after it was replaced by a job; None: as before."""
+        """Return when the holder is due after it got the content of a new job; None: as before."""
         rule = job.unique_rule
         if rule is None or rule.on_duplicate != OnDuplicate.DEBOUNCE:
             return None
@@ -48,7 +48,7 @@ class KeyHolder(NamedTuple):
 
 
 def replaced(stored: NewJob, job: NewJob, due: int | None) -> NewJob:
-    """Return a job that is stored in the same call as the job that replaces it."""
+    """Return a new job with the content of a later one of the same call that replaces it."""
     run_after = stored.run_after_ms if due is None else due
     return stored._replace(body=job.body, attempts=job.attempts, status=job.status, run_after_ms=run_after)
 
@@ -56,11 +56,11 @@ def replaced(stored: NewJob, job: NewJob, due: int | None) -> NewJob:
 def key_holders(
     jobs: Iterable[tuple[str, int, int, int, int]], periods: Iterable[tuple[str, int, int]]
 ) -> dict[str, KeyHolder]:
-    """Return who has which key.
+    """Return the holder of each key.
 
     Args:
-        jobs: unfinished ones: key, priority, id, time of the enqueue, and whether each was ever claimed.
-        periods: that are not over: key, and priority and id of the job that began each.
+        jobs: unfinished jobs: key, priority, id, time of the enqueue, and whether it was ever claimed.
+        periods: periods that are not over: key, and priority and id of the job that began it.
     """
     holders = {key: KeyHolder(priority, at, created, bool(started)) for key, priority, at, created, started in jobs}
     for key, priority, local_id in periods:
