@@ -1,4 +1,4 @@
-"""The embedded store: one SQLite file, one writer thread with group commit, readers apart."""
+"""The embedded store: one SQLite file, one writer thread with group commit, separate readers."""
 
 from pinlater.server.backends.sqlite.store import SqliteStore
 

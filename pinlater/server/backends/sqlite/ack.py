@@ -29,10 +29,10 @@ _SUCCEED_WITH_RESULTS = QUERIES["succeed_jobs_with_results"]
 _LAST_MS = 2**63 - 1
 
 _MAX_GROUPED_ACKS = 10
-"""A call with more acks pays for statements of its own."""
+"""A call with more acks gets its own statements."""
 
 _LongRun = tuple[int, int, str | None]
-"""A job that took long: its id, how many milliseconds, and the claim of its ack."""
+"""A job whose run time is kept: its id, its run time in milliseconds, and the claim of its ack."""
 
 _held_jobs = msgspec.json.Decoder(list[tuple[int, int, str | None]]).decode
 
@@ -46,9 +46,9 @@ class SqliteAckRequest(NamedTuple):
 
 
 def ack_jobs(transaction: SqliteTransaction, requests: Sequence[SqliteAckRequest]) -> list[Settled]:
-    """Ack the jobs of each call; those that are not in progress, or under another claim, stay as they are."""
+    """Ack the jobs of each call; jobs that are not in progress, or are under another claim, stay as they are."""
     settled = [_ack_call(transaction, requests[0])] if len(requests) == 1 else _ack_calls(transaction, requests)
-    if transaction.queues.with_parents:  # after all acks: many children of one parent may be among them
+    if transaction.queues.with_parents:  # once after all acks: they may end many children of one parent
         ended: defaultdict[int, list[int]] = defaultdict(list)
         for queue_id, *acks in requests:
             ended[queue_id] += (ack.job.local_id for some in acks for ack in some)
@@ -69,7 +69,7 @@ def _ack_calls(transaction: SqliteTransaction, requests: Sequence[SqliteAckReque
 
 
 def _group_of(request: SqliteAckRequest) -> int | None:
-    """Return the queue of a call that only has a few success acks without a status text; None of any other."""
+    """Return the queue of a call that has only a few success acks without a status text, None for any other."""
     queue_id, succeeded, failed = request
     if failed or not 0 < len(succeeded) <= _MAX_GROUPED_ACKS:
         return None
@@ -78,7 +78,7 @@ def _group_of(request: SqliteAckRequest) -> int | None:
 
 
 def _succeed_calls(transaction: SqliteTransaction, calls: Sequence[SqliteAckRequest]) -> list[Settled]:
-    """Mark jobs of several calls for one queue SUCCEEDED, with two statements for all of them, and one for results."""
+    """Mark jobs of several calls for one queue SUCCEEDED, with two statements for all calls, and one for results."""
     wanted = id_list(ack.job.local_id for call in calls for ack in call.succeeded)
     [(rows,)] = transaction.rows(_CLAIMS, (calls[0].queue_id, wanted))
     held = {local_id: (priority, claim) for local_id, priority, claim in _held_jobs(rows)}
@@ -125,7 +125,7 @@ def _retry_at(now: int, delay_ms: int) -> int:
 
 
 def _succeed(transaction: SqliteTransaction, queue_id: int, acks: Sequence[StoredAck]) -> int:
-    """Mark jobs SUCCEEDED; acks without a status text that share a claim go in one statement, or two with results."""
+    """Mark jobs SUCCEEDED; acks without a status text that share a claim take one statement, or two with results."""
     alike: defaultdict[tuple[str | None, int], list[int]] = defaultdict(list)
     with_results: defaultdict[tuple[str | None, int], dict[int, bytes]] = defaultdict(dict)
     apart: list[tuple[object, ...]] = []
@@ -152,7 +152,7 @@ def _succeed(transaction: SqliteTransaction, queue_id: int, acks: Sequence[Store
 
 
 def _keep_run_times(transaction: SqliteTransaction, queue_id: int, long_runs: Sequence[_LongRun]) -> None:
-    """Keep how long those jobs ran that have succeeded just now."""
+    """Store how long jobs ran that this transaction has marked SUCCEEDED."""
     if long_runs:
         listed = msgspec.json.encode(long_runs).decode()
         transaction.run(_KEEP_RUN_TIMES, (queue_id, transaction.now, listed))
@@ -165,7 +165,7 @@ def _succeed_with(
     claim: str | None = None,
     priority: int | None = None,
 ) -> int:
-    """Mark jobs SUCCEEDED that have results; return how many."""
+    """Mark jobs SUCCEEDED and store their results; return how many."""
     places, blob = joined(results.values())
     placed = {local_id: start << 31 | size for local_id, (start, size) in zip(results, places, strict=True)}
     listed = msgspec.json.encode(placed).decode()

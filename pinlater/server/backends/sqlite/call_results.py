@@ -1,4 +1,4 @@
-"""Results of calls with an idempotency key, saved in the transaction of the call, for when it is sent again."""
+"""Results of calls with an idempotency key: saved in the call's transaction, returned if it is sent again."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ Place = tuple[int, int]
 
 
 def save_new(transaction: SqliteTransaction, given: Sequence[tuple[IdempotencyKey, int]]) -> dict[bytes, int]:
-    """Save numbers under keys that are new, as nearly all are; of each other key, return the number that was saved.
+    """Save numbers under their keys; if some keys already exist, which is rare, return the saved number by key.
 
-    It costs one statement; only if some of the keys exist already are they looked up.
+    A key that is not in the result has the number given. This takes one statement per 100 keys, and a look-up of each
+    key only if one of these already exists.
     """
     numbers: dict[bytes, int] = {}
     for start in range(0, len(given), _ROWS_PER_STATEMENT):
@@ -33,7 +34,7 @@ def save_new(transaction: SqliteTransaction, given: Sequence[tuple[IdempotencyKe
 
 
 def _saved_or_replaced(transaction: SqliteTransaction, once: IdempotencyKey, number: int) -> int:
-    """Return the number that is saved under a key; one that has expired is replaced."""
+    """Return the number that is saved under a key; replace it by ``number`` if it has expired."""
     saved = find_number(transaction, once)
     if saved is not None:
         return saved
@@ -42,13 +43,13 @@ def _saved_or_replaced(transaction: SqliteTransaction, once: IdempotencyKey, num
 
 
 def find_number(transaction: SqliteTransaction, once: Once) -> int | None:
-    """Return the saved number of a call; None if it was not carried out."""
+    """Return the saved number of a call; None if the call was not carried out."""
     rows = [] if once is None else transaction.rows(QUERIES["call_result"], (once.value, transaction.now))
     return rows[0][0] if rows else None
 
 
 def find_places(transaction: SqliteTransaction, once: Once, count: int) -> list[Place] | None:
-    """Return the places that a call has stored its ``count`` jobs at; None if it was not carried out."""
+    """Return the places of the ``count`` jobs that a call has stored; None if the call was not carried out."""
     rows = [] if once is None else transaction.rows(QUERIES["call_result"], (once.value, transaction.now))
     if not rows or rows[0][1] is None:
         return None
@@ -57,14 +58,14 @@ def find_places(transaction: SqliteTransaction, once: Once, count: int) -> list[
 
 
 def save(transaction: SqliteTransaction, once: Once, number: int, places: Sequence[Place] | None = None) -> None:
-    """Save the result of a call; without a key, nothing."""
+    """Save the result of a call, if it has a key."""
     if once is not None:
         text = None if places is None else json.dumps(places, separators=(",", ":"))
         transaction.run(QUERIES["keep_result"], (once.value, number, text, transaction.now + once.keep_ms))
 
 
 class ExpiredResults(NamedTuple):
-    """The results of calls with keys from ``first`` to ``last`` that had expired at ``before_ms``."""
+    """The results with keys from ``first`` to ``last`` that had expired at ``before_ms``."""
 
     first: bytes
     last: bytes
@@ -72,5 +73,5 @@ class ExpiredResults(NamedTuple):
 
 
 def forget(transaction: SqliteTransaction, requests: Sequence[ExpiredResults]) -> list[int]:
-    """Delete expired results; return how many of each request."""
+    """Delete expired results; return how many for each request."""
     return [transaction.run(QUERIES["forget_results"], request) for request in requests]

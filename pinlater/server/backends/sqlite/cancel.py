@@ -26,7 +26,7 @@ class CancelRequest(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """A job to cancel; ``has_to_undo`` if it is PENDING."""
+    """A job to cancel; ``has_to_undo`` is only looked up for PENDING jobs."""
 
     state: int
     is_marked: int
@@ -56,16 +56,16 @@ def _cancel(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[JobDes
 
 
 def _end(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int], status: str) -> int:
-    """Make PENDING jobs FAILED and marked; return how many others are let through for them."""
+    """Make PENDING jobs FAILED and mark them as cancelled; return how many others are let through in their place."""
     transaction.run(QUERIES["cancel_pending"], (transaction.now, id_list(ids), status))
     tell_ended(transaction, queue_id, ids)
     return let_next_through(transaction, keys_of(transaction, queue_id, ids))
 
 
 def asked_of(transaction: SqliteTransaction, queue_id: int, ids: Iterable[int]) -> dict[int, str]:
-    """Return those of some jobs that run and are asked to stop, with their claims.
+    """Return those of these jobs that run and are asked to stop, with their claims.
 
-    It costs nothing in a queue where nobody ever was.
+    It costs nothing in a queue of which no job ever was.
     """
     if queue_id not in transaction.queues.with_cancelled:
         return {}

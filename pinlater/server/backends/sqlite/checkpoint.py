@@ -1,4 +1,4 @@
-"""Checkpoints: lease renewals, progress, and jobs given back."""
+"""Checkpoints: renew leases, save progress, give jobs back."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ class SqliteCheckpointRequest(NamedTuple):
 
 
 class ReleaseRequest(NamedTuple):
-    """Gives back all that one source holds in a queue."""
+    """Gives back all jobs of a queue that one source holds."""
 
     queue_id: int
     source: str
 
 
 def checkpoint(transaction: SqliteTransaction, requests: Sequence[SqliteCheckpointRequest]) -> list[Settled]:
-    """Apply each call's checkpoints to the jobs that its claims, or its source, hold."""
+    """Apply each call's checkpoints to those jobs that its claims, or its source, hold."""
     return [_checkpoint_call(transaction, request) for request in requests]
 
 
 def release(transaction: SqliteTransaction, requests: Sequence[ReleaseRequest]) -> list[int]:
-    """Give back all claims of each source, no attempt spent; return how many."""
+    """Give back all claims of each source without spending an attempt; return how many."""
     return [_release_one(transaction, request) for request in requests]
 
 
@@ -76,16 +76,16 @@ def _checkpoint_call(transaction: SqliteTransaction, request: SqliteCheckpointRe
 
 
 def _ended(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int]) -> int:
-    """Tell the parents of jobs that were to be given back, if they ended so; return how many of a key are let through.
+    """Report those jobs to their parents that ended instead of going back, since they were asked to stop.
 
-    Those that are asked to stop are FAILED.
+    Return how many jobs of their keys are let through.
     """
     tell_ended(transaction, queue_id, ids)
     return let_next_through(transaction, keys_of(transaction, queue_id, ids))
 
 
 def _asked(transaction: SqliteTransaction, request: SqliteCheckpointRequest) -> tuple[JobDescriptor, ...]:
-    """Return the jobs that are held as their checkpoints say, and asked to stop."""
+    """Return the jobs that are held as their checkpoints say, and are asked to stop."""
     queue_id, items = request
     asked = asked_of(transaction, queue_id, (item.job.local_id for item in items))
     if not asked:
@@ -94,7 +94,7 @@ def _asked(transaction: SqliteTransaction, request: SqliteCheckpointRequest) -> 
 
 
 def _lost(transaction: SqliteTransaction, request: SqliteCheckpointRequest) -> tuple[JobDescriptor, ...]:
-    """Return the jobs that are not held as their checkpoints say, except those given back."""
+    """Return the jobs that are not held as their checkpoints say, except those that were to be given back."""
     return tuple(
         item.job
         for item in request.checkpoints
@@ -103,7 +103,7 @@ def _lost(transaction: SqliteTransaction, request: SqliteCheckpointRequest) -> t
 
 
 def _apply(transaction: SqliteTransaction, queue_id: int, item: StoredCheckpoint) -> int | None:
-    """Change a job that is held; return when it is due, None if it keeps its place."""
+    """Apply a checkpoint to a job that is held; return when the job is due, None if its run_after stays."""
     now, local_id = transaction.now, item.job.local_id
     due = item.new_run_after_ms(now)
     if item.waits_for and is_fulfilled(transaction, local_id, item.waits_for):

@@ -1,4 +1,4 @@
-"""Children: their parents are checked when they are stored, and told of their end in the transaction of that end."""
+"""Children: storing one checks its parent, and the transaction that ends it stores a message to the parent."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _FIRST_ENDED = QUERIES["first_ended_child"]
 _COUNT_ENDED = QUERIES["count_ended_children"]
 
 _TOLD_CHARACTERS = 4000
-"""So much of the end of a child's custom status is told."""
+"""How much of the end of a child's custom status goes into the message to the parent."""
 
 NO_PARENT = None, None
-"""What is stored of a job without a parent."""
+"""The parent columns of a job without a parent."""
 
 _parent = msgspec.json.Decoder(Parent).decode
 
 
 def parent_columns(job: NewJob) -> tuple[int | None, str | None]:
-    """Return what is stored of a job's parent."""
+    """Return the parent columns of a new job."""
     if job.parent is None:
         return NO_PARENT
     descriptor, name, position = job.parent
@@ -46,17 +46,20 @@ def parent_columns(job: NewJob) -> tuple[int | None, str | None]:
 
 @lru_cache(maxsize=256)  # few parents, many children
 def _stored_parent(descriptor: str, name: str) -> tuple[int, str]:
-    """Return the id of a parent, and the JSON list of what a child stores of it, up to the child's position."""
+    """Return a parent's id, and the JSON list that a child stores about it, up to the child's position."""
     return JobDescriptor.parse(descriptor).local_id, msgspec.json.encode([descriptor, name])[:-1].decode()
 
 
 def parent_of(column: str | None) -> Parent | None:
-    """Return the parent of a stored job."""
+    """Decode the parent of a stored job."""
     return None if column is None else _parent(column)
 
 
 def refusal(transaction: SqliteTransaction, jobs: Iterable[NewJob]) -> EnqueueRejected | None:
-    """Return why jobs cannot be stored: one has a parent that is not there, or is to run no more; else None."""
+    """Return why jobs cannot be stored, None if they can.
+
+    They cannot if the parent of one does not exist, has finished or is asked to stop.
+    """
     for descriptor in {job.parent.descriptor for job in jobs if job.parent is not None}:
         queue, shard, priority, local_id = JobDescriptor.parse(descriptor)
         if shard != SHARD or not transaction.rows(_PARENT_TO_BE, (queue, local_id, priority)):
@@ -65,19 +68,19 @@ def refusal(transaction: SqliteTransaction, jobs: Iterable[NewJob]) -> EnqueueRe
 
 
 def tell_ended(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int]) -> None:
-    """Tell the parents of those of some jobs that are SUCCEEDED or FAILED; costs nothing in a queue without children.
+    """Store messages to the parents of those jobs that are SUCCEEDED or FAILED; costs nothing without children.
 
-    Once for each child: a second message would have the same id.
+    Each child is reported once, since a second message would have the same id.
     """
     if ids and queue_id in transaction.queues.with_parents and not _tell_as_one(transaction, queue_id, ids):
         _tell(transaction, queue_id, ids, SUCCEEDED, FAILED)
 
 
 def _tell_as_one(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int]) -> bool:
-    """Tell the parent of the first child of all those that are SUCCEEDED and send it messages of the same name.
+    """Report SUCCEEDED jobs to the parent of the first finished child, as far as they have its parent and name.
 
-    Return whether all is told: mostly, the children of one call have one parent. The database copies the results, so
-    Python does not see each of them.
+    Return whether that reported everything. Usually all jobs in a batch are children of one parent; then the database
+    copies their results without passing each through Python.
     """
     listed = id_list(ids)
     found = transaction.rows(_FIRST_ENDED, (queue_id, listed))
@@ -96,7 +99,7 @@ def _tell_as_one(transaction: SqliteTransaction, queue_id: int, ids: Sequence[in
 
 
 def tell_deleted(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int], state: int) -> None:
-    """Tell the parents of jobs that are to be deleted in a state; nothing, if they have finished."""
+    """Store messages to the parents of jobs that are to be deleted, unless ``state`` says that they have finished."""
     if ids and state < SUCCEEDED and queue_id in transaction.queues.with_parents:
         _tell(transaction, queue_id, ids, state, state)
 
@@ -114,7 +117,7 @@ def _tell(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int], fir
 
 
 def unfinished(connection: sqlite3.Connection, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
-    """Return up to ``limit`` children that run or wait, and were not asked to stop."""
+    """Return up to ``limit`` children of these parents that run or wait and were not asked to stop."""
     wanted = id_list(parent.local_id for parent in parents)
     rows = connection.execute(QUERIES["unfinished_children"], (wanted, limit)).fetchall()
     return [JobDescriptor(queue, SHARD, priority, local_id) for queue, priority, local_id in rows]

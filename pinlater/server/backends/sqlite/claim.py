@@ -26,11 +26,11 @@ _BEGINNING_OF_TIME = -(2**63)
 
 _MAX_GROUPED_JOBS = 10
 _MAX_GROUPED_BYTES = 1 << 20
-"""A dequeue that asks for more jobs, or large jobs, pay for statements of their own."""
+"""A dequeue that asks for more jobs, or finds larger ones, gets its own statements."""
 
 
 class SqliteClaimRequest(NamedTuple):
-    """One dequeue. ``prefixes`` are the heads of descriptors, of priority 1 first."""
+    """One dequeue. ``prefixes`` are what descriptors begin with, one for each priority from 1."""
 
     queue_id: int
     prefixes: Sequence[str]
@@ -66,13 +66,16 @@ def _claim_many(
 
 
 def _group_of(request: SqliteClaimRequest) -> int | None:
-    """Return the queue of a dequeue that may share statements; None of any other."""
+    """Return the queue of a dequeue that may share statements, None for any other."""
     is_small = request.max_running is None and request.limit <= _MAX_GROUPED_JOBS
     return request.queue_id if is_small and "\0" not in request.claim else None  # SQLite's JSON ends text at NUL
 
 
 def _claim_shared(transaction: SqliteTransaction, requests: Sequence[SqliteClaimRequest]) -> list[Dequeued] | None:
-    """Claim for several dequeues of a queue, each what it would get in its turn; None: the bodies are too large."""
+    """Claim for several dequeues of a queue, for each what it would get in its turn.
+
+    Return None, and claim nothing, if the bodies are too large.
+    """
     queue_id, prefixes = requests[0][:2]
     limit = sum(request.limit for request in requests)
     found = list(
@@ -129,7 +132,10 @@ def _claim_one(transaction: SqliteTransaction, request: SqliteClaimRequest, turn
 def _claim_due(
     transaction: SqliteTransaction, request: SqliteClaimRequest, limit: int, turns: _Turns
 ) -> tuple[list[DequeuedJob], bool]:
-    """Claim up to ``limit`` due jobs, also those that are let through meanwhile; return whether one found no room."""
+    """Claim up to ``limit`` due jobs, including those that are let through meanwhile.
+
+    Return them, and whether another one did not fit into the answer.
+    """
     now, queue_id, lease_ms = transaction.now, request.queue_id, request.lease_ms
     jobs: list[DequeuedJob] = []
     room, is_cut = request.max_bytes, False
@@ -154,10 +160,10 @@ def _claim_due(
 
 
 class _Turns:
-    """Lets the next jobs of those keys through of which the dequeues of a transaction have claimed some.
+    """Lets the next jobs of the keys through of which the dequeues of a transaction have claimed jobs.
 
-    That is done when a dequeue finds too few jobs, and at the end. If it were done after each dequeue, the next job of
-    the key with the oldest jobs would be the first of all that are due in this millisecond, again and again.
+    It does so when a dequeue finds too few jobs, and at the end. After each dequeue would be too early: the next job of
+    the key with the oldest jobs would be first among those that are due in this millisecond, again and again.
     """
 
     __slots__ = ("_claimed", "_transaction")
@@ -167,7 +173,7 @@ class _Turns:
         self._claimed: dict[int, list[int]] = {}
 
     def record(self, queue_id: int, ids: Sequence[int]) -> None:
-        """Record that jobs of a queue were claimed; costs nothing in a queue whose jobs never had a key."""
+        """Record that jobs of a queue were claimed; costs nothing if no job of the queue ever had a key."""
         if queue_id in self._transaction.queues.keyed:
             self._claimed.setdefault(queue_id, []).extend(ids)
 
@@ -175,8 +181,8 @@ class _Turns:
         """Let those jobs of a queue through whose turn it is; return how many.
 
         Args:
-            queue_id: of the queue.
-            wanted: how many a dequeue could still take, and found no other job for.
+            queue_id: the queue's id.
+            wanted: how many more jobs a dequeue could take than it has found.
         """
         claimed = self._claimed.pop(queue_id, None)
         if claimed is None:
@@ -197,7 +203,7 @@ def _next_due(transaction: SqliteTransaction, request: SqliteClaimRequest) -> in
 
 
 def first_pending(transaction: SqliteTransaction, request: SqliteClaimRequest) -> int | None:
-    """Return when the first PENDING job of a dequeue's queue falls due, or did; None if none is PENDING."""
+    """Return when the first PENDING job of a dequeue's queue falls or fell due; None if none is PENDING."""
     return _first_after(transaction, request, _BEGINNING_OF_TIME)
 
 

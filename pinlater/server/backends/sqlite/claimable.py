@@ -1,4 +1,4 @@
-"""Jobs that a dequeue may claim: as many as are wanted and fit into the answer, with their bodies."""
+"""The jobs that a dequeue may claim: as many as it wants and fit into its answer, with their bodies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CLAIMABLE = QUERIES["claimable_jobs"]
 _BODIES = QUERIES["bodies_of_jobs"]
 
 _dequeued_job: Callable[[tuple[Any, ...]], DequeuedJob] = partial(tuple.__new__, DequeuedJob)
-"""Makes a record without a call in Python: every job that is claimed passes here."""
+"""Makes a record without running Python code, since it is called for every claimed job."""
 
 _numbers = msgspec.json.Decoder(list[int]).decode
 
@@ -27,10 +27,10 @@ Rows = Callable[[str, Iterable[Any]], list[Any]]
 
 
 class Claimable(NamedTuple):
-    """Jobs of one priority, in their order; a column each.
+    """Jobs of one priority in their order, one list per column.
 
     Attributes:
-        is_cut: whether there was no room for the next one.
+        is_cut: whether the next job did not fit into the answer.
     """
 
     ids: list[int]
@@ -43,11 +43,11 @@ class Claimable(NamedTuple):
 
     @property
     def bytes_taken(self) -> int:
-        """What the jobs take of an answer."""
+        """How many bytes of an answer the jobs take."""
         return sum(self.sizes) + JOB_OVERHEAD_BYTES * len(self.sizes)
 
     def with_bodies(self, rows: Rows, prefix: str) -> list[DequeuedJob]:
-        """Return the jobs as they are handed out; ``prefix`` is the head of their descriptors."""
+        """Return the jobs as they are handed out; ``prefix`` is what their descriptors begin with."""
         [(joined,)] = rows(_BODIES, (id_list(self.ids),))
         descriptors = [f"{prefix}{local_id}" for local_id in self.ids]
         bodies = [joined[end - size : end] for size, end in zip(self.sizes, accumulate(self.sizes), strict=True)]
@@ -58,17 +58,17 @@ class Claimable(NamedTuple):
 def walk_claimable(
     rows: Rows, queue_id: int, prefixes: Sequence[str], now: int, *, limit: int, max_bytes: int, is_first: bool = True
 ) -> Iterator[tuple[str, Claimable]]:
-    """Yield what a dequeue may hand out, priority by priority, each with the head of its descriptors.
+    """Yield the jobs that a dequeue may claim, priority by priority, each with what its descriptors begin with.
 
     Args:
-        rows: runs queries.
-        queue_id: of this queue.
-        prefixes: heads of descriptors, of priority 1 first.
-        now: what "due" is measured by.
+        rows: runs a query and returns its rows.
+        queue_id: the queue's id.
+        prefixes: what descriptors begin with, one for each priority from 1.
+        now: the time by which jobs are due.
         limit: most jobs in all.
         max_bytes: most bytes of the answer.
-        is_first: whether these are the first jobs of the answer; then the first of them is yielded even if it does not
-            fit.
+        is_first: whether these are the first jobs of the answer; if so, the first of them is yielded even if it does
+            not fit.
     """
     wanted, room, at_least = limit, max_bytes, int(is_first)
     for priority, prefix in enumerate(prefixes, 1):

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 SCHEMA_VERSION = 13
 
 CHECKPOINT_PAGES = 4000
-"""The log is copied to the database when it has so many, 16 MB: pages that change often are copied once."""
+"""The log is copied to the database when it has this many pages, 16 MB: pages that change often are copied once."""
 
 BUSY_TIMEOUT_MS = 30_000
 """How long a connection waits for another program's lock."""
@@ -39,11 +39,11 @@ _NETWORK_FILE_SYSTEMS = frozenset(
 
 
 class SqliteDatabase:
-    """The open database file and its lock; makes its connections.
+    """The open database file and its lock; opens its connections.
 
     Attributes:
-        path: of the database file.
-        files: knows whether the files are still there.
+        path: path of the database file.
+        files: checks whether the files are still there.
 
     Args:
         path: the database file; it is created when missing.
@@ -53,7 +53,7 @@ class SqliteDatabase:
     Raises:
         ConfigError: the file cannot be used: held by another server, on a network file system, not writable,
             not a PinLater store, damaged, or made by a newer version.
-        StoreUnavailable: it cannot be used at present: its disk is full, for instance.
+        StoreUnavailable: the file cannot be used at present, for instance because its disk is full.
     """
 
     def __init__(self, path: Path, synchronous: str = "FULL") -> None:
@@ -97,7 +97,7 @@ class SqliteDatabase:
     def size(self) -> StoreSize:
         """Return the size of the files, and the free space of their disk for this user; call it in a thread.
 
-        What is preallocated counts, as it does for the disk.
+        Preallocated space counts as used.
         """
         files = (self.path, self._log_path)
         disk = os.statvfs(self.path.parent)
@@ -122,7 +122,7 @@ class SqliteDatabase:
         return connection
 
     def _migrate(self) -> None:
-        connection = self._connect(str(self.path))  # unchanged: a file of another program must not be touched
+        connection = self._connect(str(self.path))  # changes nothing yet: it may be a file of another program
         try:
             version = int(connection.execute("PRAGMA user_version").fetchone()[0])
             if version > SCHEMA_VERSION:
@@ -142,7 +142,7 @@ class SqliteDatabase:
 
 @contextmanager
 def opening(path: Path) -> Iterator[None]:
-    """Say what to do about errors of the block, which opens the file.
+    """Translate errors of the block, which opens the file, into errors that say what to do.
 
     Raises:
         ConfigError, StoreUnavailable: see ``SqliteDatabase``.
@@ -172,7 +172,7 @@ def _lock(path: Path) -> int:
             f"the store {path} is held by another pinlater-server (process {holder}); "
             "stop that one, or choose another place with --data-dir"
         )
-    with suppress(OSError):  # there may be no room for it on the disk, and it is for people
+    with suppress(OSError):  # the disk may be full, and the number is only for people
         os.truncate(descriptor, os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0))
     return descriptor
 
@@ -186,7 +186,7 @@ def _is_locked(descriptor: int) -> bool:
 
 
 def _is_locked_in_time(descriptor: int, path: Path) -> bool:
-    """Wait for the lock for a few seconds; a server that was just killed may still be exiting."""
+    """Wait a few seconds for the lock: a server that was just killed may still be exiting."""
     seconds = _LOCK_PATIENCE_SECONDS
     log.warning("process %s holds the store %s; waiting for its end, %g s at most", _holder(descriptor), path, seconds)
     deadline = time.monotonic() + seconds

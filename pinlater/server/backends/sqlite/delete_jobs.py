@@ -1,4 +1,4 @@
-"""Deletion by operators: the readers find jobs that match, the writer deletes them, some at a time."""
+"""Deletion by operators: the readers find matching jobs, the writer deletes them, some at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pinlater.server.backends.sqlite.writer import Writer
 
 
 class _DeletionCursor(NamedTuple):
-    """Where the readers continue; ``position`` is None at the start of a priority."""
+    """Where the readers continue; ``position`` None is the start of a priority."""
 
     search: JobSearch
     pattern: BodyPattern | None
@@ -54,7 +54,7 @@ async def _found(
 
 
 def _look(connection: sqlite3.Connection, walk: _DeletionCursor) -> tuple[list[int], _DeletionCursor | None]:
-    """Return which of the next jobs match, and where to continue; None at the end."""
+    """Return the ids of those of the next jobs that match, and where to continue; None at the end."""
     search, pattern, priority, at_once, position = walk
     rows = page(connection, search, priority, at_once, position)
     ids = [row[0] for row in rows if pattern is None or pattern.matches(row[10])]

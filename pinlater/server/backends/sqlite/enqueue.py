@@ -20,7 +20,7 @@ from pinlater.server.backends.unique_keys import KeyHolder, key_holders, replace
 
 ROWS_PER_STATEMENT = 100
 COLUMNS = 6
-"""Parameters of a job without keys, see ``insert_jobs``."""
+"""Parameters per job without keys, see ``insert_jobs``."""
 
 _parent_of = attrgetter("parent")
 
@@ -34,9 +34,9 @@ class EnqueueRequest(NamedTuple):
 
 
 def enqueue(transaction: SqliteTransaction, requests: Sequence[EnqueueRequest]) -> list[int]:
-    """Store jobs without keys, at least one a request; return each request's first id, the others follow it.
+    """Store jobs without keys or parents, at least one per request; return each request's first id.
 
-    All jobs of a queue are inserted together, whoever has sent them.
+    A request's other ids follow its first one. All jobs of a queue are inserted together, whoever sent them.
     """
     first_ids, wanted = [], []
     for _, jobs, once in requests:
@@ -45,7 +45,7 @@ def enqueue(transaction: SqliteTransaction, requests: Sequence[EnqueueRequest]) 
             wanted.append((once, first_id))
     known = save_new(transaction, wanted) if wanted else {}
     now = transaction.now
-    to_insert: dict[int, list[object]] = {}  # of each queue, the parameters of ``insert_jobs``
+    to_insert: dict[int, list[object]] = {}  # by queue, the parameters of ``insert_jobs``
     for position, (queue_id, jobs, once) in enumerate(requests):
         first_id = first_ids[position]
         if known and once is not None and known.get(once.value, first_id) != first_id:
@@ -69,7 +69,7 @@ def enqueue_keyed(
 ) -> list[list[Place] | EnqueueRejected]:
     """Store jobs of which some have keys, unique or shared, or parents.
 
-    Return their places, or those of who holds their unique keys; or why a call is refused.
+    Return for each call the places of its jobs, or of the jobs that hold their unique keys; or why it is refused.
     """
     return [_enqueue_keyed_one(transaction, request) for request in requests]
 
@@ -82,7 +82,7 @@ def _enqueue_keyed_one(transaction: SqliteTransaction, request: EnqueueRequest) 
     if not any(job.unique is not None or job.key is not None for job in jobs):
         return _enqueue_children(transaction, request)
     holders = holders_of_keys(transaction, queue_id, {job.unique for job in jobs if job.unique is not None})
-    first_id = transaction.take_ids(len(jobs))  # those of jobs that exist already are never used
+    first_id = transaction.take_ids(len(jobs))  # ids that are left over, since jobs already exist, are never used
     fresh: list[NewJob] = []
     freed: list[int] = []
     places: list[Place] = []
@@ -110,7 +110,7 @@ def _enqueue_keyed_one(transaction: SqliteTransaction, request: EnqueueRequest) 
 
 
 def _enqueue_children(transaction: SqliteTransaction, request: EnqueueRequest) -> list[Place]:
-    """Store jobs that have parents and no keys, after all that may refuse them."""
+    """Store jobs that have parents and no keys, and that nothing refuses any more."""
     queue_id, jobs, once = request
     now, first_id = transaction.now, transaction.take_ids(len(jobs))
     transaction.mark_with_parents(queue_id)
@@ -130,7 +130,7 @@ def _enqueue_children(transaction: SqliteTransaction, request: EnqueueRequest) -
 def _replace(
     transaction: SqliteTransaction, holder: KeyHolder, job: NewJob, fresh: list[NewJob], first_id: int
 ) -> None:
-    """Give the job that has the key body, attempts and status of another one, and its time if that is asked for."""
+    """Give the holder of a key the body, attempts and status of a new job, and its time if the rule says so."""
     due = holder.replaced_due(job, transaction.now)
     if holder.local_id >= first_id:
         index = holder.local_id - first_id
@@ -142,7 +142,7 @@ def _replace(
 
 
 def holders_of_keys(transaction: SqliteTransaction, queue_id: int, keys: Collection[str]) -> dict[str, KeyHolder]:
-    """Return the unique keys that are taken, and the jobs that have them."""
+    """Return those of these unique keys that are taken, with the jobs that have them."""
     wanted = json.dumps(list(keys))
     rows = transaction.rows(QUERIES["unique_jobs"], (queue_id, wanted))
     return key_holders(rows, transaction.rows(QUERIES["unique_periods"], (queue_id, wanted, transaction.now)))
@@ -156,7 +156,7 @@ def _keep_periods(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[
 
 
 def _insert_keyed(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[NewJob], first_id: int) -> Keys:
-    """Insert jobs; return the keys that they wait for."""
+    """Insert jobs; return their keys, behind which they wait until ``let_next_through``."""
     now, line = transaction.now, KeyLine(transaction, queue_id)
     has_parents = any(map(_parent_of, jobs))
     if has_parents:

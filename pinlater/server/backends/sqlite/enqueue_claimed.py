@@ -1,4 +1,4 @@
-"""Enqueue a job and claim it at once, for a dequeue that waits for it: nothing -> IN_PROGRESS."""
+"""Enqueue a job and claim it at once for a waiting dequeue: nothing -> IN_PROGRESS."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _INSERT_CLAIMED = QUERIES["insert_claimed_job"]
 
 
 def enqueue_and_claim(transaction: SqliteTransaction, requests: Sequence[Any]) -> list[Any]:
-    """Carry out one enqueue and one dequeue; a job that the dequeue gets anyhow is stored as claimed.
+    """Carry out one enqueue and one dequeue; a job that the dequeue would get anyway is stored as claimed.
 
-    That takes one insertion instead of an insertion, a search, an update and a look at the body. The results are those
-    of ``enqueue`` and ``claim_jobs``, but that a dequeue which gets all it wants is told if there is no more.
+    That takes one insertion instead of an insertion, a search, an update and a read of the body. The results are those
+    of ``enqueue`` and ``claim_jobs``, except that a dequeue that gets all it wants also learns that there are no more.
     """
     enqueuing, dequeue = requests
     if _may_be_claimed(enqueuing, dequeue):
         next_due = first_pending(transaction, dequeue)
-        if next_due is None or next_due > transaction.now:  # otherwise jobs stand before it, or beside it
+        if next_due is None or next_due > transaction.now:  # otherwise, other jobs are due as well
             told = next_due if dequeue.want_next_due else None
             return _store_claimed(transaction, enqueuing, dequeue, told)
     return [*enqueue(transaction, [enqueuing]), *claim_jobs(transaction, [dequeue])]
 
 
 def _may_be_claimed(enqueuing: EnqueueRequest, dequeue: SqliteClaimRequest) -> bool:
-    """Return whether the dequeue takes any job of the queue; a delayed one takes the usual way."""
+    """Return whether the dequeue takes any due job of the queue, and the only new job is not delayed."""
     return (
         enqueuing.queue_id == dequeue.queue_id
         and len(enqueuing.jobs) == 1

@@ -1,4 +1,4 @@
-"""Failure groups: kept in the transaction of the failure, counted by the index of their jobs."""
+"""Failure groups: stored in the transaction of the failure, counted by the index of their jobs."""
 
 from __future__ import annotations
 
@@ -25,11 +25,14 @@ _NOTE = QUERIES["note_failure"]
 _COUNT_JOBS = QUERIES["count_failed_so"]
 
 _GROUPS_AT_ONCE = 50
-"""Groups whose jobs one statement counts, without a wait for the interpreter between them."""
+"""Groups whose jobs one statement counts, without waiting for the interpreter lock in between."""
 
 
 def note(transaction: SqliteTransaction, queue_id: int, failures: Sequence[JobFailure]) -> set[int]:
-    """Keep the groups of failures, as far as there is room; return which are kept."""
+    """Record failures of a queue in their groups, as far as there is room for these.
+
+    Return the ids of those groups that are kept, and that of ``OTHER_ERRORS`` if it is.
+    """
     if not failures:
         return set()
     by_group = {failure.group: failure for failure in failures}
@@ -48,7 +51,7 @@ def note(transaction: SqliteTransaction, queue_id: int, failures: Sequence[JobFa
 
 
 def read(connection: sqlite3.Connection, queues: Mapping[int, Queue], limit: int) -> list[FailureGroup]:
-    """Return the largest failure groups of queues, which are given by their ids."""
+    """Return the largest failure groups of these queues, which are given by id."""
     rows = connection.execute(QUERIES["failure_groups"], (id_list(queues), MOST_READ)).fetchall()
     budget = CountBudget()
     found: list[FailureGroup] = []
@@ -64,7 +67,7 @@ def read(connection: sqlite3.Connection, queues: Mapping[int, Queue], limit: int
 
 
 def forget(transaction: SqliteTransaction, limit: int) -> int:
-    """Delete groups that have been empty for long, of up to ``limit`` that it looks at; return how many."""
+    """Check up to ``limit`` groups, and delete those that have been empty for long; return how many were deleted."""
     now, deleted = transaction.now, 0
     for queue_id, group, last_ms, is_empty, kept in transaction.rows(
         QUERIES["failure_groups_to_look_at"], (now, limit)

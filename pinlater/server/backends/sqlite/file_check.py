@@ -15,8 +15,8 @@ _ADVICE = "jobs that are stored now would be lost; stop the server, bring the fi
 class FileCheck:
     """Compares the file at a path with the one that was opened there.
 
-    Its descriptor stays open until ``close``: closing any descriptor of a file ends all locks that this process has on
-    it, SQLite's included.
+    Its file descriptor stays open until ``close``: closing any descriptor of a file drops all locks that this process
+    has on it, including SQLite's.
 
     Args:
         path: the database file; it is created when missing, for this user alone.
@@ -40,17 +40,17 @@ class FileCheck:
         if self._is_truncated:
             return f"the store file {self._path} was truncated while the server uses it; {_ADVICE}"
         log_inode = self._inode(self._log_path)
-        self._log_inode = self._log_inode or log_inode  # made by SQLite with the first change
+        self._log_inode = self._log_inode or log_inode  # SQLite creates the log with the first change
         if log_inode != self._log_inode:
             return f"{self._log_path} was deleted or replaced while the server uses it; {_ADVICE}"
         return None
 
     def close(self) -> None:
-        """Close the files that are compared."""
+        """Close the file descriptor of the database file."""
         os.close(self._descriptor)
 
     def _expected_size(self) -> int:
-        """Return the least size of the file according to its header, which VACUUM updates."""
+        """Return the size of the database according to the file's header, which VACUUM updates."""
         header = os.pread(self._descriptor, _HEADER_BYTES, 0)
         if len(header) < _HEADER_BYTES:
             return 1 << 62

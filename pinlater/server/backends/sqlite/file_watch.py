@@ -15,15 +15,15 @@ _PAUSE_SECONDS = 1.0
 
 
 class FileWatch:
-    """Whether the files of the store are intact.
+    """Watches whether the files of the store are intact.
 
     Args:
-        check: of the files.
+        check: checks the files.
         now_ms: the clock of the store.
 
     Attributes:
         fault: what is wrong with the files; None if nothing is.
-        since_ms: how long it has been so, epoch milliseconds.
+        since_ms: since when ``fault`` has been so, epoch milliseconds.
     """
 
     def __init__(self, check: FileCheck, now_ms: Callable[[], int]) -> None:
@@ -45,7 +45,7 @@ class FileWatch:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     def admit(self) -> None:
-        """Return if new jobs are accepted.
+        """Check that new jobs may be stored.
 
         Raises:
             UnknownError: they would be lost.

@@ -1,4 +1,4 @@
-"""Import: nothing -> the state that a job had in another store."""
+"""Import: nothing -> the state that a job had in another store, see ``as_imported``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _import(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[JobRec
     holders = holders_of_keys(transaction, queue_id, keys)
     taken = {key: holder[:2] for key, holder in holders.items() if not holder.is_finished}
     places, rows, line = [], [], KeyLine(transaction, queue_id)
-    if any(job.key is not None for job in jobs):  # one that has failed needs its key when it is retried
+    if any(job.key is not None for job in jobs):  # also for finished jobs: a failed one needs its key when retried
         transaction.mark_keyed(queue_id)
     if any(job.is_cancelled and job.state == PENDING for job in jobs):
         transaction.mark_with_cancelled(queue_id)
@@ -68,7 +68,7 @@ def _import(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[JobRec
 
 
 def _row(queue_id: int, place: Place, job: JobRecord, line: KeyLine) -> tuple[tuple[object, ...], str | None]:
-    """Return what is stored of a job, and the rate of its key."""
+    """Return the first columns of an imported job, and the rate of its key."""
     priority, local_id = place
     times = line.run_after(job) if job.state == PENDING else job.run_after_ms, job.created_at_ms, job.updated_at_ms
     key, limit, rate = key_columns(job)

@@ -14,30 +14,30 @@ from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue
 from pinlater.server.backends.sqlite.messages import SendRequest, send
 
 SLOW_SECONDS = 0.01
-"""A commit in the event loop that takes longer has stopped it for too long."""
+"""A commit in the event loop that takes longer has blocked the loop for too long."""
 
 STALL_SECONDS = 0.25
-"""The same of a commit in the thread: it may carry many requests, and copy the log to the database."""
+"""The same for a commit in the thread, which may carry many requests and copy the log to the database."""
 
 PAUSE_FACTOR = 1000
-"""After a slow commit, the thread takes over for so many times as long: the loop loses a thousandth of its time."""
+"""After a slow commit, the thread takes over for this many times as long: the loop loses a thousandth of its time."""
 
 FAILURE_PAUSE_SECONDS = 10.0
 
 MAX_RUN = 100
-"""After so many commits in the loop, the thread carries out one: only there, the log is copied to the database."""
+"""After this many commits in the loop, the thread carries out one: only there is the log copied to the database."""
 
 MAX_REQUESTS = 2
-"""So many requests of one turn of the loop may share a commit in it, such as an enqueue and the dequeue it wakes."""
+"""Most requests of one turn of the loop that share a commit in it, such as an enqueue and the dequeue that it wakes."""
 
 _MAX_JOBS = 10
 _MAX_BYTES = 16 << 10
 
 
 class InlineCommits:
-    """Decides by the commits before whether the next one may run in the event loop.
+    """Decides by the previous commits whether the next one may run in the event loop.
 
-    A disk that stalls so stops the loop once; then it has to be fast for long in the thread.
+    So a disk that stalls blocks the loop only once; after that, all commits run in the thread for a while.
 
     Args:
         clock: monotonic seconds.
@@ -45,11 +45,11 @@ class InlineCommits:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._run = MAX_RUN  # the first commit shows in the thread how fast the disk is
+        self._run = MAX_RUN  # the first commit runs in the thread, to show how fast the disk is
         self._paused_until = clock()
 
     def are_allowed(self) -> bool:
-        """Return whether the last commit was fast, none has stalled lately, and the thread had its turn."""
+        """Return whether the last commit was fast, none has stalled lately, and no commit in the thread is due."""
         return self._run < MAX_RUN and self._clock() >= self._paused_until
 
     def record(self, stats: CommitStats, *, is_inline: bool) -> None:
@@ -97,4 +97,4 @@ SMALL: Mapping[Callable[..., Any], Callable[[Any], bool]] = {
     checkpoint: _is_small_checkpoint,
     send: _is_small_message,
 }
-"""Which requests may be carried out in the event loop, by verb; those of other verbs may not."""
+"""By verb, which requests may be carried out in the event loop; those of other verbs may not."""

@@ -1,4 +1,4 @@
-"""Keys with a rate: what is kept of them, and which of their jobs is let through."""
+"""Keys with a rate: their state, and which of their jobs is let through."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rate_of(transaction: SqliteTransaction, queue_id: int, key: str) -> KeyRate 
 
 
 def count_starts(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int]) -> None:
-    """Note that jobs were claimed, before the next ones are let through."""
+    """Record in the rates of their keys that jobs were claimed; call it before the next ones are let through."""
     if queue_id not in transaction.queues.rated:
         return
     for key, text, next_us, started in transaction.rows(_STARTED, (queue_id, id_list(ids))):
@@ -37,14 +37,14 @@ def count_starts(transaction: SqliteTransaction, queue_id: int, ids: Sequence[in
 def let_paced_through(
     transaction: SqliteTransaction, queue_id: int, key: str, rate: KeyRate, held_until: int | None = None
 ) -> int:
-    """Let the next job of a key with a rate through, for when it may be started; return how many are.
+    """Let the next job of a key with a rate through, due when it may be started; return how many are let through.
 
     Args:
-        transaction: does it.
-        queue_id: of the queue.
-        key: its text.
-        rate: its state.
-        held_until: jobs due then were held by the rate before.
+        transaction: the transaction.
+        queue_id: the queue's id.
+        key: the key's text.
+        rate: the key's state.
+        held_until: jobs due at this time were held until then by the previous rate.
     """
     first = [KeyedJob(*row) for row in transaction.rows(QUERIES["waiting_for_key"], (queue_id, key, 1))]
     through = [
@@ -60,7 +60,7 @@ def let_paced_through(
 
 
 def set_rates(transaction: SqliteTransaction, queue_id: int, jobs: Iterable[NewJob]) -> None:
-    """Set the rates of keys to those of new jobs; of several of a key, the last counts."""
+    """Set the rates of keys to those of new jobs; if several jobs have a key, the last one counts."""
     for key, text in _rates_of(jobs).items():
         transaction.queues.rated.add(queue_id)
         before = rate_of(transaction, queue_id, key)
@@ -76,7 +76,7 @@ def _rates_of(jobs: Iterable[NewJob | JobRecord]) -> Mapping[str, str]:
 
 
 def keep_rates(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int]) -> None:
-    """See that keys have a rate whose jobs have come back or were imported with one; a newer one stays."""
+    """Give keys the rates of jobs that have come back or were imported, unless a key already has a rate."""
     if queue_id in transaction.queues.keyed and transaction.run(
         QUERIES["keep_rates_of_jobs"], (queue_id, id_list(ids))
     ):
@@ -84,7 +84,7 @@ def keep_rates(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int]
 
 
 def forget_rates(transaction: SqliteTransaction) -> None:
-    """Forget some of the keys that have no unfinished job, and whose rates hold back none."""
+    """Delete the rates of some keys that have no unfinished job and were idle for long."""
     if not transaction.queues.rated:
         return
     now_us = transaction.now * 1000

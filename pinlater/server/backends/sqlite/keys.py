@@ -20,14 +20,14 @@ _SCHEDULED = QUERIES["scheduled_of_key"]
 _SET_RUN_AFTER = QUERIES["set_run_after"]
 
 _AT_ONCE = 10
-"""Jobs that wait for a key, looked at by one query."""
+"""How many jobs that wait for a key one query reads."""
 
 Keys = dict[int, set[str]]
-"""Keys of jobs, by the queue's id."""
+"""Keys of jobs, by queue id."""
 
 
 def keys_of(transaction: SqliteTransaction, queue_id: int, ids: Iterable[int]) -> Keys:
-    """Return the keys of these jobs of a queue; costs nothing in a queue whose jobs never had any."""
+    """Return the keys of these jobs of a queue; costs nothing if no job of the queue ever had one."""
     return keys_of_all(transaction, ids) if queue_id in transaction.queues.keyed else {}
 
 
@@ -41,12 +41,12 @@ def keys_of_all(transaction: SqliteTransaction, ids: Iterable[int]) -> Keys:
 
 
 def let_next_through(transaction: SqliteTransaction, keys: Keys, wanted: int = 0) -> int:
-    """Let those jobs of keys through whose turn it is; return how many.
+    """Let those jobs of these keys through whose turn it is; return how many.
 
     Args:
-        transaction: does it.
-        keys: of jobs that it has changed.
-        wanted: how many a dequeue could still take, and found no other job for.
+        transaction: the transaction.
+        keys: keys of jobs that it has changed.
+        wanted: how many more jobs a dequeue could take than it has found.
     """
     turn_jobs = max(TURN_JOBS, wanted // max(sum(map(len, keys.values())), 1))
     return sum(_let_through(transaction, queue_id, key, turn_jobs) for queue_id, some in keys.items() for key in some)
@@ -63,13 +63,13 @@ def _let_through(transaction: SqliteTransaction, queue_id: int, key: str, turn_j
         if changed:
             transaction.run_many(_SET_RUN_AFTER, changed.items())
             count += let_through(changed)
-        if len(changed) < _AT_ONCE:  # not all that were looked at
+        if len(changed) < _AT_ONCE:  # some of the jobs that were read have to go on waiting
             break
     return count
 
 
 def _state(transaction: SqliteTransaction, queue_id: int, key: str, waiting: Sequence[KeyedJob]) -> KeyState:
-    """Return what is let through of a key; without a limit, nobody asks how many run, which may be many."""
+    """Return the state of a key; without a limit, the jobs that run, which may be many, are not counted."""
     is_limited = any(job.limit is not None for job in waiting)
     [(running,)] = transaction.rows(_RUNNING, (queue_id, key)) if is_limited else [(0,)]
     [(pending,)] = transaction.rows(_THROUGH, (queue_id, key))
@@ -81,8 +81,8 @@ class KeyLine:
     """Gives new jobs of one queue their place behind those of their keys.
 
     Args:
-        transaction: the jobs are stored in this.
-        queue_id: of the queue.
+        transaction: the transaction that stores the jobs.
+        queue_id: the queue's id.
     """
 
     def __init__(self, transaction: SqliteTransaction, queue_id: int) -> None:
@@ -97,7 +97,7 @@ class KeyLine:
         return {self._queue_id: self._keys}
 
     def run_after(self, job: NewJob | JobRecord) -> int:
-        """Return the ``run_after`` to store a job with; one with a key waits for it, until ``let_next_through``."""
+        """Return the ``run_after`` to store a job with; a job with a key waits for it until ``let_next_through``."""
         due = self._transaction.now if job.run_after_ms is None else job.run_after_ms
         if job.key is None:
             return due
@@ -117,5 +117,5 @@ class KeyLine:
 
 
 def key_columns(job: NewJob | JobRecord) -> tuple[str | None, int | None, str | None]:
-    """Return what is stored of a job's key."""
+    """Return the key columns of a job: text, limit and rate."""
     return (None, None, None) if job.key is None else (job.key.text, stored_limit(job.key), job.key.rate)

@@ -1,4 +1,4 @@
-"""Changes of jobs without a worker: retries and deletions by operators, expiry, collection."""
+"""Changes of jobs by others than workers: retries and deletions by operators, expiry, collection."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_li
 
 
 class SqliteRetryRequest(NamedTuple):
-    """FAILED -> PENDING, one step of up to ``limit`` jobs of a priority; ``so_far`` were changed by earlier steps."""
+    """FAILED -> PENDING: one step towards ``limit`` jobs of a priority; earlier steps changed ``so_far``."""
 
     queue_id: int
     priority: int
@@ -34,7 +34,7 @@ class SqliteRetryRequest(NamedTuple):
 
 
 class DeleteRequest(NamedTuple):
-    """Given jobs that are still in a state -> gone, up to ``limit``; ``so_far`` were deleted by earlier steps."""
+    """Given jobs that are still in a state -> gone: one step towards ``limit``; earlier steps deleted ``so_far``."""
 
     queue_id: int
     state: int
@@ -73,7 +73,7 @@ class DeleteTheseRequest(NamedTuple):
 
 
 class ReapRequest(NamedTuple):
-    """Ends up to ``limit`` claims that had expired at ``asked_ms``; the others are as in ``Store.reap_expired``."""
+    """Ends up to ``limit`` claims that had expired at ``asked_ms``; the other fields: see ``Store.reap_expired``."""
 
     asked_ms: int
     limit: int
@@ -82,7 +82,7 @@ class ReapRequest(NamedTuple):
 
 
 class CollectRequest(NamedTuple):
-    """Deletes jobs that have been finished for longer than the times given, up to ``limit`` of each state."""
+    """Deletes jobs that have been finished for longer than the given times, up to ``limit`` of each state."""
 
     succeeded_ttl_ms: int
     failed_ttl_ms: int
@@ -90,7 +90,7 @@ class CollectRequest(NamedTuple):
 
 
 def retry(transaction: SqliteTransaction, requests: Sequence[SqliteRetryRequest]) -> list[tuple[int, bool]]:
-    """Retry jobs, one step of each request; return how many it has changed in all, and whether that was the last."""
+    """Carry out one step of each request; return how many jobs its call has retried in all, and whether it is done."""
     return [_retry_one(transaction, request) for request in requests]
 
 
@@ -107,13 +107,13 @@ def _retry_one(transaction: SqliteTransaction, request: SqliteRetryRequest) -> t
 
 
 def _save_total(transaction: SqliteTransaction, once: Once, number: int) -> int:
-    """Save how many jobs a call has changed in all, for when it is sent again; return the number."""
+    """Save how many jobs a call has changed in all, in case it is sent again; return the number."""
     save(transaction, once, number)
     return number
 
 
 def delete(transaction: SqliteTransaction, requests: Sequence[DeleteRequest]) -> list[int]:
-    """Carry out each request; return how many jobs it removed."""
+    """Carry out each request; return how many jobs its call has deleted in all."""
     return [_delete_one(transaction, request) for request in requests]
 
 
@@ -131,7 +131,7 @@ def _delete_one(transaction: SqliteTransaction, request: DeleteRequest) -> int:
 
 
 def retry_these(transaction: SqliteTransaction, requests: Sequence[RetryTheseRequest]) -> list[int]:
-    """Carry out each request; return how many jobs it moved."""
+    """Carry out each request; return how many jobs it retried."""
     return [_retry_these(transaction, request) for request in requests]
 
 
@@ -149,13 +149,13 @@ def _retry_these(transaction: SqliteTransaction, request: RetryTheseRequest) -> 
 
 
 def _let_through(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int]) -> None:
-    """Let those through whose turn it is, after jobs of a queue were retried."""
+    """Let those jobs of the keys of retried jobs through whose turn it is."""
     keep_rates(transaction, queue_id, ids)
     let_next_through(transaction, keys_of(transaction, queue_id, ids))
 
 
 def schedule(transaction: SqliteTransaction, requests: Sequence[ScheduleRequest]) -> list[int]:
-    """Carry out each request; return how many jobs it made due at another time."""
+    """Carry out each request; return for how many jobs it changed when they are due."""
     return [_schedule(transaction, request) for request in requests]
 
 
@@ -173,7 +173,7 @@ def _schedule(transaction: SqliteTransaction, request: ScheduleRequest) -> int:
 
 
 def delete_these(transaction: SqliteTransaction, requests: Sequence[DeleteTheseRequest]) -> list[int]:
-    """Carry out each request; return how many jobs it removed."""
+    """Carry out each request; return how many jobs it deleted."""
     return [_delete_these(transaction, *request) for request in requests]
 
 
@@ -198,9 +198,9 @@ def _ids_of(jobs: Sequence[JobDescriptor]) -> list[int]:
 
 
 def _before_deletion(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int], state: int) -> Keys:
-    """Prepare the deletion of those of some jobs that are in a state; return their keys.
+    """Prepare the deletion of those of these jobs that are in ``state``; return the keys of the jobs.
 
-    If they have not finished, the periods of their unique keys end, and their parents are told.
+    If they have not finished, end the periods of their unique keys and send messages to their parents.
     """
     if state in {PENDING, IN_PROGRESS}:
         transaction.run(QUERIES["end_periods"], (queue_id, id_list(ids), state))
@@ -209,7 +209,7 @@ def _before_deletion(transaction: SqliteTransaction, queue_id: int, ids: Sequenc
 
 
 def reap(transaction: SqliteTransaction, requests: Sequence[ReapRequest]) -> list[list[tuple[int, int, int]]]:
-    """End expired claims; return (queue id, back to PENDING, FAILED) of each queue that had any."""
+    """End expired claims; return for each queue that had any (queue id, count of PENDING, count of FAILED)."""
     return [_reap_one(transaction, request) for request in requests]
 
 
@@ -231,7 +231,7 @@ def _reap_one(transaction: SqliteTransaction, request: ReapRequest) -> list[tupl
 
 
 def _by_queue(rows: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
-    """Return the ids of jobs by their queues' ids."""
+    """Return the ids of jobs by queue id."""
     found: defaultdict[int, list[int]] = defaultdict(list)
     for queue_id, local_id in rows:
         found[queue_id].append(local_id)
@@ -241,7 +241,7 @@ def _by_queue(rows: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
 def collect(transaction: SqliteTransaction, requests: Sequence[CollectRequest]) -> list[list[tuple[int, int, int]]]:
     """Delete jobs that have been finished for long enough, and some jobs of deleted queues.
 
-    Return (queue id, SUCCEEDED, FAILED) of each queue that had any.
+    Return for each queue that had any (queue id, count of SUCCEEDED, count of FAILED).
     """
     return [_collect_one(transaction, request) for request in requests]
 
@@ -280,7 +280,7 @@ def _sweep(transaction: SqliteTransaction, queue_id: int, limit: int) -> None:
 
 
 def forget(transaction: SqliteTransaction, limits: Sequence[int]) -> list[int]:
-    """Delete periods of unique keys that are over, and empty failure groups, up to each limit; return how many."""
+    """Delete ended periods of unique keys and empty failure groups, up to each limit; return how many."""
     return [
         transaction.run(QUERIES["forget_periods"], (transaction.now, limit)) + failure_groups.forget(transaction, limit)
         for limit in limits

@@ -1,4 +1,4 @@
-"""Messages to jobs: stored, and a sleeping job that waits for them made due, in one transaction."""
+"""Messages to jobs: one transaction stores them and makes the sleeping jobs due that wait for them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SendRequest(NamedTuple):
 
 
 class MessagePage(NamedTuple):
-    """Which messages are read: up to ``limit`` with a larger number than ``after``."""
+    """Which messages to read: up to ``limit`` with a larger number than ``after``, and ``max_bytes`` of them."""
 
     after: int
     limit: int
@@ -48,7 +48,7 @@ class MessagePage(NamedTuple):
 
 
 class Receiver(NamedTuple):
-    """A job that has not finished; ``waits_for`` as it is stored."""
+    """A job that can get messages, since it has not finished; ``waits_for`` is the encoded column."""
 
     job_id: int
     queue_id: int
@@ -57,11 +57,11 @@ class Receiver(NamedTuple):
 
 
 Mail = dict[int, list[Message]]
-"""Messages by the ids of the jobs that get them."""
+"""Messages by the id of the job that gets them."""
 
 
 def send(transaction: SqliteTransaction, requests: Sequence[SendRequest]) -> list[bool]:
-    """Store messages; return of each whether its job has it."""
+    """Store messages; return for each whether its job has it now."""
     receivers = {one.job_id: one for one in receivers_of(transaction, {request.job_id for request in requests})}
     mail: defaultdict[int, list[Message]] = defaultdict(list)
     results: list[bool] = []
@@ -76,12 +76,12 @@ def send(transaction: SqliteTransaction, requests: Sequence[SendRequest]) -> lis
 
 
 def receivers_of(transaction: SqliteTransaction, job_ids: Iterable[int]) -> list[Receiver]:
-    """Return those of some jobs that take messages."""
+    """Return those of these jobs that can get messages."""
     return [Receiver(*row) for row in transaction.rows(_RECEIVERS, (id_list(job_ids),))]
 
 
 def deliver(transaction: SqliteTransaction, mail: Mail, receivers: Iterable[Receiver]) -> None:
-    """Store messages for those jobs that take them, and make those due whose sleep they end."""
+    """Store the messages of jobs that can get them, and make those jobs due whose sleep ends by that."""
     reached = [receiver for receiver in receivers if receiver.job_id in mail]
     counts = _store(transaction, {receiver.job_id: mail[receiver.job_id] for receiver in reached})
     _after_storing(transaction, reached, counts)
@@ -90,7 +90,7 @@ def deliver(transaction: SqliteTransaction, mail: Mail, receivers: Iterable[Rece
 def _after_storing(
     transaction: SqliteTransaction, reached: Sequence[Receiver], counts: Mapping[tuple[int, str], int]
 ) -> None:
-    """Make those due whose sleep ends now that they have so many messages of each name."""
+    """Make those jobs due whose sleep ends; ``counts`` says how many messages they have now of each new name."""
     for queue_id in {receiver.queue_id for receiver in reached}:
         transaction.mark_with_messages(queue_id)
     woken: defaultdict[int, list[Receiver]] = defaultdict(list)
@@ -105,17 +105,17 @@ def _after_storing(
 def deliver_results(
     transaction: SqliteTransaction, receiver: Receiver, name: str, children: tuple[int, str, str]
 ) -> int:
-    """Store the messages of those jobs that are children of one parent and have succeeded.
+    """Store the messages to a parent from those of these jobs that are its children and have succeeded.
 
     Args:
-        transaction: of their end.
+        transaction: the transaction in which they succeed.
         receiver: their parent.
-        name: of the messages.
-        children: the queue of the jobs, their ids as a JSON list, and what the children among them have stored of their
-            parent up to their position.
+        name: name of the messages.
+        children: queue id of the jobs, their ids as a JSON list, and what the parent's children have in their parent
+            column up to their position.
 
     Returns:
-        How many were stored: none, if some of them are there already.
+        How many messages were stored: none if some of them already exist.
     """
     queue_id, listed, head = children
     before = _count(transaction, receiver.job_id, name)
@@ -128,9 +128,9 @@ def deliver_results(
 
 
 def _store(transaction: SqliteTransaction, mail: Mail) -> dict[tuple[int, str], int]:
-    """Store messages, of those with one name and id only the first.
+    """Store messages, only the first of those with the same name and id.
 
-    Return how many each job now has of each name that it got some of.
+    Return by job and name how many messages the job has now, for the names of which it got new ones.
     """
     new: dict[tuple[int, str, str], Message] = {}
     for job_id, messages in mail.items():
@@ -157,24 +157,24 @@ def _count(transaction: SqliteTransaction, job_id: int, name: str) -> int:
 
 
 def is_fulfilled(transaction: SqliteTransaction, job_id: int, waits: Iterable[MessageWait]) -> bool:
-    """Return whether as many messages have arrived for a job as one of its waits says."""
+    """Return whether a job has got as many messages as one of its waits says."""
     return any(_count(transaction, job_id, name) >= number for name, number in waits)
 
 
 def keep(transaction: SqliteTransaction, queue_id: int, job_id: int, messages: Sequence[Message]) -> None:
-    """Store what a claimed job leaves for its later attempts."""
+    """Store the messages that a claimed job leaves for its later attempts."""
     transaction.mark_with_messages(queue_id)
     _store(transaction, {job_id: list(messages)})
 
 
 def drop(transaction: SqliteTransaction, job_id: int, names: Iterable[str]) -> None:
-    """Delete messages of a claimed job by their names; of very many, the first ones."""
+    """Delete messages of a claimed job by name; only the first ``MAX_DROPPED`` of each name."""
     for name in names:
         transaction.run(QUERIES["drop_messages"], (job_id, name, MAX_DROPPED))
 
 
 def wake(transaction: SqliteTransaction, queue_id: int, sleepers: Sequence[Receiver]) -> None:
-    """Make sleeping jobs of one queue due, except those that are already."""
+    """Make sleeping jobs of one queue due, except those that already are."""
     for job_id, _, priority, _ in sleepers:
         now = transaction.now
         is_woken = transaction.run(_SCHEDULE, (queue_id, now, job_id, priority, now, False))
@@ -183,17 +183,17 @@ def wake(transaction: SqliteTransaction, queue_id: int, sleepers: Sequence[Recei
 
 
 def waits_column(waits: Sequence[MessageWait]) -> str | None:
-    """Return what is stored of what a job waits for."""
+    """Encode the waits of a job for its column."""
     return msgspec.json.encode(waits).decode() if waits else None
 
 
 def waits_of(column: str | None) -> tuple[MessageWait, ...]:
-    """Return what a stored job waits for."""
+    """Decode the waits of a job from its column."""
     return () if column is None else tuple(_waits(column))
 
 
 def forget_messages(transaction: SqliteTransaction, queue_id: int, job_ids: Sequence[int]) -> None:
-    """Delete the messages of those of these jobs that are gone; of jobs with many, the monitor deletes the rest."""
+    """Delete the messages of those of these jobs that are gone; if there are many, the monitor deletes the rest."""
     if queue_id in transaction.queues.with_messages and job_ids:
         transaction.run(QUERIES["note_deleted_receivers"], (id_list(job_ids),))
         forget_more(transaction)
@@ -208,7 +208,7 @@ def forget_more(transaction: SqliteTransaction) -> None:
 def read(
     connection: sqlite3.Connection, queue: Queue, job: JobDescriptor, name: str, page: MessagePage
 ) -> list[ReceivedMessage]:
-    """Return messages of a job, in the order of their numbers."""
+    """Return messages of a job, in order of their numbers."""
     parameters = (queue.id, job.local_id, job.priority, name, page.after, page.limit)
     rows = connection.execute(QUERIES["messages"], parameters)
     return fitting_messages(map(ReceivedMessage._make, rows), page.max_bytes)

@@ -1,4 +1,4 @@
-"""The one shard of this store, as descriptors name it, and its one server."""
+"""The only shard of this store, as descriptors name it, and its only server."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ SHARD = "1"
 
 
 class OnlyServer:
-    """A store that no other server uses, with one shard: nobody announces jobs, and all go there."""
+    """A store with one shard and one server: no other server announces jobs, and all jobs go to the one shard."""
 
     def apply_settings(self, settings: Mapping[str, QueueSettings]) -> None:
         """Do nothing: there are no shards to choose from."""
 
     def active_shards(self, queue: str) -> Sequence[str]:  # noqa: ARG002 - all queues use the one shard
-        """Return no names: all shards, which is one."""
+        """Return no names, which means all shards: the only one."""
         return ()
 
     async def adjust_shards(self, is_limited: Callable[[str], bool]) -> None:
-        """Do nothing: one is what any load needs."""
+        """Do nothing: there is only one shard, whatever the load."""
 
     def jobs_arrived(self, queue: str, due_ms: int | None, locations: Collection[JobLocation]) -> None:
-        """Do nothing: what is known of a queue is never out of date."""
+        """Do nothing: no other server stores jobs here."""
 
     def notifications_lost(self) -> None:
-        """Do nothing: there are none."""
+        """Do nothing: there are no notifications."""
 
 
 def ours(acks: Sequence[StoredAck]) -> list[StoredAck]:
@@ -39,10 +39,10 @@ def ours(acks: Sequence[StoredAck]) -> list[StoredAck]:
 
 
 def checked(jobs: Sequence[JobDescriptor]) -> Sequence[JobDescriptor]:
-    """Return jobs that all name this shard.
+    """Return ``jobs`` if all of them name this shard.
 
     Raises:
-        UnknownError: one names another.
+        UnknownError: one names another shard.
     """
     for job in jobs:
         check_shard(job)
@@ -53,7 +53,7 @@ def check_shard(job: JobDescriptor) -> None:
     """Check that a job names this shard.
 
     Raises:
-        UnknownError: it names another.
+        UnknownError: it names another shard.
     """
     if job.shard != SHARD:
         raise UnknownError(f"job descriptor {job}: there is no shard {job.shard!r} here, only {SHARD!r}")

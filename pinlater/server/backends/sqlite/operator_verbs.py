@@ -1,4 +1,4 @@
-"""Verbs that change jobs without a worker: by operators, and by the monitor."""
+"""The verbs by which operators and the monitor change jobs."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class OperatorVerbs(OnlyServer):
         self, limit: int, *, server_age_ms: int, quiet_ms: int, asked_at: float | None = None
     ) -> list[Expired]:
         asked_ms = self._now_ms() - milliseconds_since(asked_at)
-        # While the disk was full, no claim could be renewed: as after a start of the server, their holders get time to.
+        # While the disk was full, no claim could be renewed: as after a start of the server, give their holders time.
         age_ms = int(min(server_age_ms, (time.monotonic() - self._renewals_failed_at) * 1000))
         reaped = await self._writer.submit(maintenance.reap, maintenance.ReapRequest(asked_ms, limit, age_ms, quiet_ms))
         names = self._names_by_id()

@@ -1,4 +1,4 @@
-"""Preallocation of SQLite's write-ahead log, so that a sync while it grows has no file size to write."""
+"""Preallocation of SQLite's write-ahead log, so that its syncs need not write a new file size while it fills up."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 PREALLOCATED_BYTES = 18 << 20
-"""What the log takes until it is copied to the database (``CHECKPOINT_PAGES``) and begun again, and a little more."""
+"""A little more than the log's size when it is copied to the database (``CHECKPOINT_PAGES``) and begun again."""
 
 _FREE_SPACE_FACTOR = 16
-"""The free space must be so many times what is preallocated; the rest of a disk is for jobs."""
+"""The free space must be this many times what is still to be preallocated; the rest of the disk is for jobs."""
 
 _CHUNK = bytes(1 << 20)
 
 
 def preallocate(log_file: Path) -> bool:
-    """Write zeros up to ``PREALLOCATED_BYTES`` behind what is in the log; return whether that was possible.
+    """Extend the log with zeros to ``PREALLOCATED_BYTES``; return whether it has that size now.
 
-    SQLite takes zeros for the end of the log: the checksum of a frame of zeros is wrong. They have to be written: space
-    that is only reserved costs a change of metadata when it is first used. No other connection may write meanwhile.
-    Closing the file is safe: SQLite has no locks on it, only on its neighbours.
+    SQLite takes zeros for the end of the log, since the checksum of a frame of zeros is wrong. The zeros have to be
+    written: space that is only reserved costs a change of metadata when it is first used. No other connection may write
+    meanwhile. Closing the file is safe: SQLite has no locks on the log, only on the files beside it.
     """
     try:
         descriptor = os.open(log_file, os.O_RDWR | os.O_CLOEXEC)
@@ -48,7 +48,7 @@ def _extend(descriptor: int) -> bool:
         os.fsync(descriptor)
     except OSError as error:
         with contextlib.suppress(OSError):
-            os.ftruncate(descriptor, size)  # what was written of it is of no use
+            os.ftruncate(descriptor, size)  # a part of the zeros is of no use
         return _not_done(str(error))
     return True
 

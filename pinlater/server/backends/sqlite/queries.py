@@ -48,7 +48,7 @@ _PARTS = {
     "{is_to_end}": _IS_TO_END.format(body="body"),
     "{is_to_end_then}": _IS_TO_END.format(body="coalesce(?4, body)"),
 }
-"""What several queries have: among it, whether a job has to undo what it did, by its body, and whether one that is
+"""Parts that several queries share, such as whether a job has something to undo, by its body, and whether a job that is
 asked to stop ends now, since it has nothing to undo."""
 
 
@@ -63,12 +63,12 @@ QUERIES = {name: _completed(text) for name, text in _texts.items()}
 
 
 class ByIds(NamedTuple):
-    """A statement about the jobs with some ids, in two forms.
+    """A statement about the jobs with certain ids, in two forms.
 
     Attributes:
         listed: its last parameter is a JSON list of the ids.
-        in_a_row: its last two are the first and the last of ids without gaps, as those of jobs that were stored
-            together: there is no list to be read and sorted, which saves 5 to 10 % of a claim or an ack.
+        in_a_row: its last two parameters are the first and the last of ids without gaps, which jobs that were stored
+            together have. There is no list to read and sort, which saves 5 to 10 % of a claim or an ack.
     """
 
     listed: str
@@ -76,7 +76,7 @@ class ByIds(NamedTuple):
 
 
 def by_ids(name: str) -> ByIds:
-    """Return a query whose last parameter is a list of ids in both forms."""
+    """Return both forms of a query whose last parameter is a list of ids."""
     listed = QUERIES[name]
     in_a_row, count = _ID_LIST.subn(lambda found: f"id BETWEEN ?{found[1]} AND ?{int(found[1]) + 1}", listed)
     assert count == 1
@@ -90,10 +90,10 @@ def schema(version: int) -> str:
 
 @lru_cache(maxsize=128)
 def insert_jobs(rows: int) -> str:
-    """Return the insertion of that many jobs at once: ?1 queue id, ?2 now, then six parameters a row.
+    """Return the insertion of that many jobs at once: ?1 queue id, ?2 now, then six parameters per row.
 
-    One statement for many rows, because Python releases its interpreter lock and takes it back
-    around each statement, and taking it back can mean waiting for the event loop.
+    One statement inserts many rows, because Python releases its interpreter lock around each statement, and taking it
+    back can mean waiting for the event loop.
     """
     values = ", ".join(
         f"(?{n}, ?1, 0, ?{n + 1}, ?{n + 2}, ?2, ?2, ?{n + 3}, ?{n + 3}, ?{n + 4}, ?{n + 5})"
@@ -104,13 +104,13 @@ def insert_jobs(rows: int) -> str:
 
 @lru_cache(maxsize=128)
 def insert_results(rows: int) -> str:
-    """Return the insertion of so many results of calls, three parameters a row; those with a known key are left out."""
+    """Return the insertion of that many results of calls, three parameters per row; it skips keys that exist."""
     return QUERIES["insert_results"] + " " + ", ".join(["(?, ?, ?)"] * rows)
 
 
 @lru_cache(maxsize=128)
 def insert_children(rows: int) -> str:
-    """Return the same as ``insert_jobs`` for jobs with parents and without keys, with eight parameters a row."""
+    """Return the same as ``insert_jobs`` for jobs with parents and without keys, with eight parameters per row."""
     values = ", ".join(
         f"(?{n}, ?1, 0, ?{n + 1}, ?{n + 2}, ?2, ?2, ?{n + 3}, ?{n + 3}, ?{n + 4}, ?{n + 5}, ?{n + 6}, ?{n + 7})"
         for n in range(3, 3 + 8 * rows, 8)
@@ -120,7 +120,7 @@ def insert_children(rows: int) -> str:
 
 @lru_cache(maxsize=128)
 def insert_keyed_jobs(rows: int) -> str:
-    """Return the same for jobs of which some have keys or parents, with twelve parameters a row."""
+    """Return the same for jobs of which some have keys or parents, with twelve parameters per row."""
     values = ", ".join(
         f"(?{n}, ?1, 0, ?{n + 1}, ?{n + 2}, ?2, ?2, ?{n + 3}, ?{n + 3}, ?{n + 4}, ?{n + 5}, "
         f"?{n + 6}, ?{n + 7}, ?{n + 8}, ?{n + 9}, ?{n + 10}, ?{n + 11})"

@@ -1,13 +1,13 @@
--- Every statement that the SQLite store runs. Parameters are numbered: ?1 queue id and ?2 now where they occur.
--- 4503599627370496 is WAITS_FOR_KEY_MS: a job with a key whose `run_after` is not below it waits for its key.
--- `state` is compared with literals so that SQLite sees that a partial index applies; NOT INDEXED where jobs are
--- addressed by id, so that it never walks an index instead; unlikely() so that it narrows by `state = …` and not by
--- the `state >= 2` that only tells which index applies.
+-- Every statement that the SQLite store runs. Parameters are numbered: unless a comment says otherwise, ?1 is the queue
+-- id and ?2 is now. 4503599627370496 is WAITS_FOR_KEY_MS: a job with a key waits for it if its `run_after` is at least
+-- that. `state` is compared with literals so that SQLite sees that a partial index applies; NOT INDEXED where jobs are
+-- addressed by id, so that it never walks an index instead; unlikely() so that it narrows by `state = …` and not by the
+-- `state >= 2` that only shows which index applies.
 
 -- {record_columns} stands for the piece of that name.
 
 -- name: record_columns
--- What a record is made of, but for the result: ?4 how many bytes of the body are wanted.
+-- The columns of a record except the result: ?4 most bytes of the body.
 -- substr() of an empty body is NULL.
 id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
        claim, iif(?4, coalesce(substr(body, 1, ?4), body), NULL), unique_key, job_key, key_limit, key_rate, is_cancelled, parent, waits_for, failure_group,
@@ -20,7 +20,7 @@ INSERT INTO jobs (id, queue_id, state, priority, run_after, created_at, updated_
 VALUES
 
 -- name: insert_keyed_jobs
--- Completed by queries.insert_keyed_jobs(). Apart from the one above, since NULL is not worth a parameter.
+-- Completed by queries.insert_keyed_jobs(). Separate from the one above, to spare most jobs parameters for NULL.
 INSERT INTO jobs (id, queue_id, state, priority, run_after, created_at, updated_at,
                   attempts_allowed, attempts_remaining, custom_status, body, unique_key, job_key, key_limit,
                   key_rate, parent_id, parent)
@@ -33,28 +33,28 @@ INSERT INTO jobs (id, queue_id, state, priority, run_after, created_at, updated_
 VALUES
 
 -- name: insert_claimed_job
--- A job for a dequeue that waits: ?3 id, ?4 priority, ?5 attempts, ?6 status, ?7 body, ?8 claim, ?9 expires, ?10 lease.
+-- A job for a waiting dequeue: ?3 id, ?4 priority, ?5 attempts, ?6 status, ?7 body, ?8 claim, ?9 expires, ?10 lease.
 INSERT INTO jobs (id, queue_id, state, priority, run_after, created_at, updated_at,
                   attempts_allowed, attempts_remaining, custom_status, body, claim, claim_expires, claim_lease)
 VALUES (?3, ?1, 1, ?4, ?2, ?2, ?2, ?5, ?5, ?6, ?7, ?8, ?9, ?10)
 
 -- name: import_job
--- A job with a past: ?2 id, ?3 state, ?4 priority, ?5 run after, ?6 created at, ?7 updated at, ?8 attempts allowed,
--- ?9 attempts remaining, ?10 status, ?11 body, ?12 unique key, ?13 key, ?14 its limit, ?15 result, ?16 is cancelled,
--- ?17 failure group, ?18 run time or NULL, ?19 rate of its key.
+-- A job with its history: ?2 id, ?3 state, ?4 priority, ?5 run after, ?6 created at, ?7 updated at, ?8 attempts
+-- allowed, ?9 attempts remaining, ?10 status, ?11 body, ?12 unique key, ?13 key, ?14 its limit, ?15 result,
+-- ?16 is cancelled, ?17 failure group, ?18 run time or NULL, ?19 rate of its key.
 INSERT INTO jobs (queue_id, id, state, priority, run_after, created_at, updated_at,
                   attempts_allowed, attempts_remaining, custom_status, body, unique_key, job_key, key_limit,
                   result, is_cancelled, failure_group, run_ms, key_rate)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
 
 -- name: unique_jobs
--- The jobs that have these keys: ?2 keys as a JSON list. A job that was ever claimed has a lease.
+-- The jobs that have these unique keys: ?2 keys as a JSON list. A job that was ever claimed has a lease.
 SELECT jobs.unique_key, jobs.priority, jobs.id, jobs.created_at, jobs.claim_lease IS NOT NULL
 FROM json_each(?2) CROSS JOIN jobs INDEXED BY jobs_unique
 ON jobs.queue_id = ?1 AND jobs.unique_key = json_each.value
 
 -- name: unique_periods
--- The keys that are taken for a time that is not over: ?2 keys as a JSON list, ?3 now.
+-- Those of these unique keys whose period is not over: ?2 keys as a JSON list, ?3 now.
 SELECT unique_periods.unique_key, unique_periods.priority, unique_periods.job_id
 FROM json_each(?2) CROSS JOIN unique_periods
 ON unique_periods.queue_id = ?1 AND unique_periods.unique_key = json_each.value AND unique_periods.ends_at > ?3
@@ -64,7 +64,7 @@ ON unique_periods.queue_id = ?1 AND unique_periods.unique_key = json_each.value 
 INSERT OR REPLACE INTO unique_periods (queue_id, unique_key, priority, job_id, ends_at) VALUES (?1, ?2, ?3, ?4, ?5)
 
 -- name: end_periods
--- Of jobs that are to be deleted before they finish: ?2 ids as a JSON list, ?3 state.
+-- The periods of jobs that are going to be deleted before they finish: ?2 ids as a JSON list, ?3 state.
 DELETE FROM unique_periods WHERE (queue_id, unique_key) IN (
     SELECT jobs.queue_id, jobs.unique_key FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
     WHERE jobs.state = ?3 AND jobs.queue_id = ?1 AND jobs.unique_key IS NOT NULL
@@ -104,18 +104,18 @@ UPDATE queues SET has_messages = 1 WHERE id = ?1 AND NOT has_messages
 UPDATE queues SET has_cancelled = 1 WHERE id = ?1 AND NOT has_cancelled
 
 -- name: keys_of_jobs
--- Queues and keys: ?1 ids as a JSON list.
+-- The queues and keys of jobs: ?1 ids as a JSON list.
 SELECT DISTINCT jobs.queue_id, jobs.job_key FROM json_each(?1) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
 WHERE jobs.job_key IS NOT NULL
 
 -- name: waiting_for_key
--- The first jobs that wait for a key, with the time that they are due: ?2 key, ?3 limit.
+-- The first jobs that wait for a key, with the time at which they are due: ?2 key, ?3 limit.
 SELECT id, run_after - 4503599627370496, key_limit FROM jobs INDEXED BY jobs_keyed
 WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?2 AND unlikely(state = 0) AND run_after >= 4503599627370496
 ORDER BY run_after, id LIMIT ?3
 
 -- name: last_of_key
--- `run_after` of the one that waits last: ?2 key.
+-- The largest `run_after` of the jobs that wait: ?2 key.
 SELECT max(run_after) FROM jobs INDEXED BY jobs_keyed
 WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?2 AND unlikely(state = 0)
 
@@ -125,19 +125,19 @@ SELECT count(*) FROM jobs INDEXED BY jobs_keyed
 WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?2 AND unlikely(state = 1)
 
 -- name: through_of_key
--- How many wait to be claimed: ?2 key.
+-- How many are let through and not claimed: ?2 key.
 SELECT count(*) FROM jobs INDEXED BY jobs_keyed
 WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?2 AND unlikely(state = 0)
   AND run_after < 4503599627370496
 
 -- name: scheduled_of_key
--- Those that are let through and not due: ?3 key.
+-- Those that are let through and not due yet: ?3 key.
 SELECT id, run_after, key_limit FROM jobs INDEXED BY jobs_keyed
 WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?3 AND unlikely(state = 0)
   AND run_after > ?2 AND run_after < 4503599627370496
 
 -- name: jobs_through_of_key
--- The first that wait to be claimed: ?2 key, ?3 limit.
+-- The first that are let through and not claimed: ?2 key, ?3 limit.
 SELECT id, run_after, key_limit FROM jobs INDEXED BY jobs_keyed
 WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?2 AND unlikely(state = 0)
   AND run_after < 4503599627370496
@@ -152,20 +152,20 @@ SELECT rate, next_us FROM key_rates WHERE queue_id = ?1 AND job_key = ?2
 REPLACE INTO key_rates (queue_id, job_key, rate, next_us) VALUES (?1, ?2, ?3, ?4)
 
 -- name: started_of_keys
--- Keys with a rate, and how many of some jobs they have: ?2 ids as a JSON list.
+-- The keys with a rate of some jobs, and how many of these each has: ?2 ids as a JSON list.
 SELECT key_rates.job_key, rate, next_us, count(*)
 FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
 CROSS JOIN key_rates ON key_rates.queue_id = ?1 AND key_rates.job_key = jobs.job_key
 GROUP BY key_rates.job_key
 
 -- name: keep_rates_of_jobs
--- Of PENDING jobs: ?2 ids as a JSON list.
+-- Only of jobs that are PENDING: ?2 ids as a JSON list.
 INSERT OR IGNORE INTO key_rates (queue_id, job_key, rate, next_us)
 SELECT jobs.queue_id, jobs.job_key, jobs.key_rate, 0 FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
 WHERE jobs.queue_id = ?1 AND jobs.key_rate IS NOT NULL AND jobs.state = 0
 
 -- name: idle_rates
--- Those that have held back nothing since ?1, and whether the key has unfinished jobs: ?2 limit.
+-- Those whose next start at an even pace was before ?1, and whether the key has unfinished jobs: ?2 limit.
 SELECT queue_id, job_key, EXISTS (
     SELECT 1 FROM jobs INDEXED BY jobs_keyed
     WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = key_rates.queue_id AND job_key = key_rates.job_key)
@@ -184,8 +184,8 @@ DELETE FROM key_rates WHERE queue_id = ?1 AND job_key = ?2
 UPDATE jobs NOT INDEXED SET run_after = ?2 WHERE id = ?1 AND state = 0
 
 -- name: claimable_jobs
--- What a dequeue may claim, in order, as one row of JSON lists: Python releases its interpreter lock and takes
--- it back for each row that it fetches. ?3 priority, ?4 limit.
+-- The jobs that a dequeue may claim, in order, as one row of JSON lists, since Python releases its interpreter lock and
+-- takes it back for each row that it fetches. ?3 priority, ?4 limit.
 SELECT '[' || group_concat(id) || ']', '[' || group_concat(length(body)) || ']',
        '[' || group_concat(attempts_allowed) || ']', '[' || group_concat(attempts_remaining) || ']',
        '[' || group_concat(created_at) || ']', '[' || group_concat(run_after) || ']'
@@ -196,11 +196,11 @@ FROM (
 )
 
 -- name: claimed_of_queue
--- How many jobs are claimed: a walk over what workers hold now, of all queues; only for those with such a limit.
+-- How many jobs are claimed: a walk over the claims of all queues, made only for queues with a limit of running jobs.
 SELECT count(*) FROM jobs INDEXED BY jobs_claimed WHERE state = 1 AND queue_id = ?1
 
 -- name: claim_jobs
--- Those of them that fit into the answer: ?1 now, ?2 claim, ?3 expires, ?4 lease, ?5 ids as a JSON list.
+-- Those that fit into the answer: ?1 now, ?2 claim, ?3 expires, ?4 lease, ?5 ids as a JSON list.
 UPDATE jobs NOT INDEXED
 SET state = 1, claim = ?2, claim_expires = ?3, claim_lease = ?4, updated_at = ?1, waits_for = NULL
 WHERE id IN (SELECT value FROM json_each(?5))
@@ -217,7 +217,7 @@ FROM (
 WHERE jobs.id = wanted.id
 
 -- name: bodies_of_jobs
--- One after the other, in the order of the ids: ?1 ids as a JSON list.
+-- All bodies joined, in the order of the ids: ?1 ids as a JSON list.
 SELECT CAST(group_concat(body, '') AS BLOB) FROM json_each(?1) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
 
 -- name: next_due
@@ -228,7 +228,7 @@ ORDER BY run_after LIMIT 1
 
 -- name: first_due
 -- When the first job of each queue falls due, as a JSON list of ids and times: ?1 ids of queues, ?2 all priorities, as
--- JSON lists. One statement with one row: for each of them, a thread has to wait for the interpreter.
+-- JSON lists. One statement with one row, since a thread has to wait for the interpreter lock for each of them.
 SELECT json_group_array(json_array(asked.value, (
     SELECT min(due) FROM (
         SELECT (
@@ -260,14 +260,14 @@ FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
 WHERE state = 1 AND queue_id = ?1
 
 -- name: succeed_held_jobs
--- Success acks whose claims were checked before: ?1 now, ?2 ids as a JSON list.
+-- Success acks whose claims were already checked: ?1 now, ?2 ids as a JSON list.
 UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?1, claim_expires = NULL, unique_key = NULL, is_cancelled = 0,
                 failure_group = NULL
 WHERE id IN (SELECT value FROM json_each(?2))
 
 -- name: succeed_jobs_with_results
--- Success acks with results of one claim and priority: ?3 JSON map of id -> where its result starts, times 2^31, and
--- bytes of it, ?4 claim or NULL for any, ?5 priority or NULL for any, ?6 all results.
+-- Success acks with results, of one claim and priority: ?3 JSON map of id -> start of its result times 2^31 plus length
+-- of its result, ?4 claim or NULL for any, ?5 priority or NULL for any, ?6 all results.
 UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?2, claim_expires = NULL, unique_key = NULL, is_cancelled = 0,
                 failure_group = NULL,
                 result = substr(?6, wanted.start, wanted.size)
@@ -278,7 +278,7 @@ WHERE jobs.id = wanted.id
   AND state = 1 AND queue_id = ?1 AND (?5 IS NULL OR priority = ?5) AND (?4 IS NULL OR claim = ?4)
 
 -- name: keep_run_times
--- Of jobs that have succeeded in this transaction: ?3 JSON list of [id, milliseconds, claim or null for any].
+-- For jobs that have succeeded in this transaction: ?3 JSON list of [id, milliseconds, claim or null for any].
 UPDATE jobs NOT INDEXED SET run_ms = wanted.run_ms
 FROM (
     SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS run_ms, json_extract(value, '$[2]') AS claim
@@ -303,8 +303,8 @@ WHERE id = ?3 AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL 
   AND attempts_remaining > 1 AND NOT {is_to_end}
 
 -- name: end_job
--- One failure ack that is the job's last, if ?7 whatever attempts are left: FAILED, claim kept, key forgotten. ?8 whether
--- it was cancelled, ?9 failure group.
+-- One failure ack of a job without attempts left, or with ?7 of any job: FAILED, claim kept, unique key cleared. ?3 id,
+-- ?4 claim or NULL, ?5 priority, ?6 status, ?7 whether final, ?8 whether it was cancelled, ?9 failure group.
 UPDATE jobs NOT INDEXED SET
     state = 3,
     unique_key = NULL,
@@ -322,9 +322,9 @@ WHERE id = ?3 AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL 
 SELECT claim FROM jobs NOT INDEXED WHERE id = ?2 AND state = 1 AND queue_id = ?1 AND priority = ?3
 
 -- name: checkpoint_job
--- The claim was checked before: ?3 id, ?4 body or NULL, ?5 whether back to PENDING, ?6 run after or NULL,
--- ?7 attempts or NULL, ?8 status to prepend, ?9 what it waits for, or NULL. Back to PENDING is FAILED if it is asked to
--- stop and has nothing to undo, by the new body.
+-- The claim was already checked: ?3 id, ?4 body or NULL, ?5 whether back to PENDING, ?6 run after or NULL, ?7 attempts
+-- or NULL, ?8 status to prepend, ?9 its waits or NULL. Instead of going back to PENDING, a job that is asked to stop
+-- becomes FAILED if it has nothing to undo according to the new body.
 UPDATE jobs NOT INDEXED SET
     body = coalesce(?4, body),
     state = iif(?5, iif({is_to_end_then}, 3, 0), 1),
@@ -343,13 +343,13 @@ UPDATE jobs NOT INDEXED SET
 WHERE id = ?3 AND state = 1 AND queue_id = ?1
 
 -- name: renew_jobs
--- Checkpoints that only show life, of one claim: ?3 ids as a JSON list, ?4 claim, ?5 priority.
+-- Checkpoints of one claim that only renew leases: ?3 ids as a JSON list, ?4 claim, ?5 priority.
 UPDATE jobs NOT INDEXED SET claim_expires = ?2 + claim_lease, updated_at = ?2
 WHERE id IN (SELECT value FROM json_each(?3))
   AND state = 1 AND queue_id = ?1 AND priority = ?5 AND claim = ?4
 
 -- name: claims_of_queue
--- Every claim now held in a queue, by a walk over what workers hold.
+-- All present claims of a queue, by a walk over the claims of all queues.
 SELECT id, claim FROM jobs INDEXED BY jobs_claimed WHERE state = 1 AND queue_id = ?1
 
 -- name: release_jobs
@@ -369,7 +369,7 @@ SELECT jobs.id, jobs.claim FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON job
 WHERE jobs.state = 1 AND jobs.queue_id = ?1 AND jobs.is_cancelled = 1
 
 -- name: lookup_job
--- ?2 id, ?3 priority, ?4 how many bytes of the body are wanted, ?5 whether the result is.
+-- ?2 id, ?3 priority, ?4 most bytes of the body, ?5 whether to return the result.
 SELECT {record_columns}, iif(?5, result, NULL)
 FROM jobs NOT INDEXED WHERE id = ?2 AND queue_id = ?1 AND priority = ?3
 
@@ -379,13 +379,13 @@ SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_pending
     WHERE state = 0 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after <= ?4 LIMIT ?5)
 
 -- name: count_retrying
--- PENDING jobs whose last attempt has failed; else as above.
+-- PENDING jobs whose last attempt failed; parameters as above.
 SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_retrying
     WHERE failure_group IS NOT NULL AND state = 0 AND queue_id = ?1 AND priority = ?2
       AND run_after >= ?3 AND run_after <= ?4 LIMIT ?5)
 
 -- name: count_failing
--- Jobs of a failure group, of all priorities: ?6 state, ?7 group; else as above.
+-- Jobs of a failure group, of all priorities: ?6 state, ?7 group; the others as above.
 SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_by_failure
     WHERE failure_group IS NOT NULL AND state IN (0, 3) AND queue_id = ?1 AND failure_group = ?7
       AND unlikely(state = ?6) AND run_after >= ?3 AND run_after <= ?4 LIMIT ?5)
@@ -400,9 +400,9 @@ SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_finished
     WHERE state >= 2 AND unlikely(state = ?6) AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after <= ?4 LIMIT ?5)
 
 -- name: scan
--- Completed by queries.py: which jobs, by which index, and in which order. ?2 priority, ?3 the last run_after, ?4 how many
--- bytes of the body are wanted, ?5 and ?6 the position (run_after, id) behind which to go on, ?7 limit, ?8 state,
--- ?9 failure group or key. Those of the same run_after are found for themselves, since no index narrows by both at once.
+-- Completed by queries.py: which jobs, by which index, and in which order. ?2 priority, ?3 the last run_after, ?4 most
+-- bytes of the body, ?5 and ?6 the position (run_after, id) behind which to continue, ?7 limit, ?8 state, ?9 failure
+-- group or key. A separate part finds those with the same run_after, since no index narrows by both at once.
 SELECT {record_columns}, NULL
 FROM jobs INDEXED BY {index}
 WHERE {which} AND queue_id = ?1 AND run_after = ?5 AND ?5 {within} ?3 AND id {behind} ?6
@@ -414,14 +414,14 @@ WHERE {which} AND queue_id = ?1 AND run_after {within} ?3 AND run_after {behind}
 ORDER BY run_after {order}, id {order} LIMIT ?7
 
 -- name: scan_unique
--- The one with the unique key ?9, beside those that share that key.
+-- The job with the unique key ?9, unless it also has that as its shared key.
 SELECT {record_columns}, NULL
 FROM jobs INDEXED BY jobs_unique
 WHERE unique_key IS NOT NULL AND queue_id = ?1 AND unique_key = ?9 AND state = ?8 AND job_key IS NOT ?9
   AND (run_after {behind} ?5 OR run_after = ?5 AND id {behind} ?6)
 
 -- name: failed_jobs
--- Those to retry: ?2 priority, ?3 limit.
+-- The jobs to retry: ?2 priority, ?3 limit.
 SELECT id FROM jobs INDEXED BY jobs_finished
 WHERE state >= 2 AND unlikely(state = 3) AND queue_id = ?1 AND priority = ?2
 ORDER BY run_after, id LIMIT ?3
@@ -438,7 +438,7 @@ SELECT jobs.id, priority, state, is_cancelled FROM json_each(?2) CROSS JOIN jobs
 WHERE queue_id = ?1
 
 -- name: jobs_to_cancel
--- With whether they are PENDING and have something to undo: ?2 ids as a JSON list.
+-- Including whether they are PENDING and have something to undo: ?2 ids as a JSON list.
 SELECT jobs.id, priority, state, is_cancelled, state = 0 AND {has_to_undo}
 FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
 WHERE queue_id = ?1
@@ -468,14 +468,14 @@ SELECT 1 FROM jobs NOT INDEXED JOIN queues ON queues.id = jobs.queue_id
 WHERE jobs.id = ?2 AND jobs.priority = ?3 AND queues.name = ?1 AND jobs.state <= 1 AND jobs.is_cancelled = 0
 
 -- name: told_by_jobs
--- What jobs tell their parents: ?2 ids as a JSON list, ?3 and ?4 the least and the largest state.
+-- What jobs report to their parents: ?2 ids as a JSON list, ?3 and ?4 the smallest and the largest state.
 SELECT jobs.parent_id, jobs.parent, state, is_cancelled, result, iif(state = 2, '', custom_status)
 FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
 WHERE parent_id IS NOT NULL AND state >= ?3 AND state <= ?4 AND queue_id = ?1
 
 -- name: first_ended_child
--- The parent of the first job that has one and has finished, and what it has stored of it up to its position: ?2 ids as
--- a JSON list.
+-- The parent of the first job that has one and has finished, and its parent column up to its position: ?2 ids as a JSON
+-- list.
 SELECT parent_id, rtrim(jobs.parent, '0123456789]') FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
 WHERE parent_id IS NOT NULL AND state >= 2 AND queue_id = ?1 LIMIT 1
 
@@ -485,15 +485,15 @@ SELECT count(*) FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = valu
 WHERE parent_id IS NOT NULL AND state >= 2 AND queue_id = ?1
 
 -- name: store_results_of_children
--- The messages of those children that are SUCCEEDED and have one parent and name: ?1 queue id, ?2 ids as a JSON list,
--- ?3 parent, ?4 name, ?5 number of messages before, ?6 what they have stored of the parent up to their position.
+-- The messages of those children of one parent and name that are SUCCEEDED: ?1 queue id, ?2 ids as a JSON list,
+-- ?3 parent, ?4 name, ?5 number of messages before, ?6 their parent column up to their position.
 INSERT INTO messages (job_id, name, id, number, kind, payload)
 SELECT ?3, ?4, rtrim(substr(jobs.parent, length(?6) + 1), ']'), ?5 + row_number() OVER (), 1, coalesce(result, x'')
 FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
 WHERE parent_id = ?3 AND state = 2 AND queue_id = ?1 AND substr(jobs.parent, 1, length(?6)) = ?6
 
 -- name: receivers
--- Jobs that take messages: ?1 ids as a JSON list.
+-- Jobs that can get messages: ?1 ids as a JSON list.
 SELECT jobs.id, jobs.queue_id, jobs.priority, jobs.waits_for
 FROM json_each(?1) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
 WHERE jobs.state <= 1
@@ -512,7 +512,7 @@ ON messages.job_id = json_extract(value, '$[0]') AND messages.name = json_extrac
   AND messages.id = json_extract(value, '$[2]')
 
 -- name: store_messages
--- ?1 JSON list of [job, name, id, number, kind, where the payload starts, bytes of it], ?2 all payloads.
+-- ?1 JSON list of [job, name, id, number, kind, start of the payload, length of the payload], ?2 all payloads.
 INSERT INTO messages (job_id, name, id, number, kind, payload)
 SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
        json_extract(value, '$[3]'), json_extract(value, '$[4]'),
@@ -531,14 +531,14 @@ WHERE job_id = ?2 AND name = ?4 AND number > ?5
 ORDER BY number LIMIT ?6
 
 -- name: note_deleted_receivers
--- Those of these jobs that are gone and have messages: ?1 ids as a JSON list. Some may be noted already: a job was named
--- twice, or two calls delete the same.
+-- Those of these jobs that are gone and have messages: ?1 ids as a JSON list. Some may be in the table already: a job
+-- was named twice, or two calls delete the same job.
 INSERT OR IGNORE INTO deleted_receivers (job_id) SELECT value FROM json_each(?1)
 WHERE EXISTS (SELECT 1 FROM messages WHERE job_id = value)
   AND NOT EXISTS (SELECT 1 FROM jobs NOT INDEXED WHERE id = value)
 
 -- name: forget_messages
--- Of deleted jobs: ?1 limit.
+-- The messages of deleted jobs: ?1 limit.
 DELETE FROM messages WHERE (job_id, name, number) IN (
     SELECT messages.job_id, name, number FROM deleted_receivers CROSS JOIN messages
     ON messages.job_id = deleted_receivers.job_id LIMIT ?1
@@ -568,7 +568,8 @@ UPDATE jobs NOT INDEXED SET state = 0, attempts_remaining = ?5, updated_at = ?2,
 WHERE id = ?3 AND state = 3 AND queue_id = ?1 AND priority = ?4
 
 -- name: schedule_this_job
--- One that waits for an ordered key keeps its place. ?3 id, ?4 priority, ?5 run after, ?6 also if it was due earlier.
+-- A job that waits for an ordered key keeps its place. ?3 id, ?4 priority, ?5 run after, ?6 whether this may also be
+-- later than before.
 UPDATE jobs NOT INDEXED SET run_after = ?5 + iif(job_key IS NOT NULL AND run_after >= 4503599627370496, 4503599627370496, 0), updated_at = ?2
 WHERE id = ?3 AND state = 0 AND queue_id = ?1 AND priority = ?4
   AND (run_after > ?5 + iif(job_key IS NOT NULL AND run_after >= 4503599627370496, 4503599627370496, 0)
@@ -576,8 +577,8 @@ WHERE id = ?3 AND state = 0 AND queue_id = ?1 AND priority = ?4
   AND NOT (job_key IS NOT NULL AND run_after >= 4503599627370496 AND key_limit IS 0)
 
 -- name: expired_claims
--- With whether they are retried.
--- ?1 now, ?2 age of the server, ?3 longest lease that is waited for after a start, ?4 limit.
+-- Including whether they are retried.
+-- ?1 now, ?2 age of the server, ?3 longest lease to wait for after its start, ?4 limit.
 SELECT id, queue_id, NOT {is_to_end} AND attempts_remaining > 1 FROM jobs INDEXED BY jobs_claimed
 WHERE state = 1 AND claim_expires <= ?1 AND (?2 >= ?3 OR min(claim_lease, ?3) <= ?2)
 ORDER BY claim_expires LIMIT ?4
@@ -604,7 +605,7 @@ DELETE FROM jobs NOT INDEXED WHERE id IN (
 RETURNING queue_id, id
 
 -- name: oldest_of_queue
--- Jobs of a deleted queue, state by state so that the indexes serve: ?1 queue id, ?2 limit.
+-- Jobs of a deleted queue, state by state so that the indexes apply: ?1 queue id, ?2 limit.
 SELECT id FROM (SELECT id FROM jobs INDEXED BY jobs_pending WHERE state = 0 AND queue_id = ?1 LIMIT ?2)
 UNION ALL
 SELECT id FROM (SELECT id FROM jobs INDEXED BY jobs_finished WHERE state >= 2 AND queue_id = ?1 LIMIT ?2)
@@ -620,7 +621,7 @@ DELETE FROM jobs NOT INDEXED WHERE id IN (SELECT value FROM json_each(?1))
 SELECT id, name FROM queues WHERE name IS NOT NULL
 
 -- name: states_in_use
--- Whether each queue has jobs of each state. The claims are ordered by their expiry: they are walked once, for all queues.
+-- Whether each queue has jobs in each state. Claims are indexed by expiry, so they are walked once for all queues.
 SELECT name,
     EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_pending WHERE state = 0 AND queue_id = queues.id),
     id IN (SELECT queue_id FROM jobs INDEXED BY jobs_claimed WHERE state = 1),
@@ -643,7 +644,7 @@ SELECT name, is_paused, jobs_per_second, max_running, shards, shards_by_load FRO
 SELECT is_paused, jobs_per_second, max_running, shards, shards_by_load FROM queues WHERE id = ?1
 
 -- name: change_queue_settings
--- ?1 queue id, ?2 whether it is paused, ?3 jobs a second, ?4 running at once, ?5 shards, ?6 shards by load.
+-- ?1 queue id, ?2 whether it is paused, ?3 jobs per second, ?4 running at once, ?5 shards, ?6 shards by load.
 UPDATE queues SET is_paused = ?2, jobs_per_second = ?3, max_running = ?4, shards = ?5, shards_by_load = ?6 WHERE id = ?1
 
 -- name: queue_id
@@ -656,7 +657,7 @@ UPDATE queues SET name = NULL WHERE name = ?1
 DELETE FROM queues WHERE id = ?1 AND name IS NULL
 
 -- name: kept_failure_groups
--- When those of these groups failed last that are kept: ?2 ids as a JSON list.
+-- Those of these groups that are kept, and when they failed last: ?2 ids as a JSON list.
 SELECT failure_groups.id, last_failed_at FROM json_each(?2) CROSS JOIN failure_groups
 ON failure_groups.queue_id = ?1 AND failure_groups.id = value
 
@@ -664,7 +665,7 @@ ON failure_groups.queue_id = ?1 AND failure_groups.id = value
 SELECT count(*) FROM failure_groups WHERE queue_id = ?1
 
 -- name: keep_failure_group
--- ?3 id, ?4 class, ?5 error, ?6 example, ?7 when to look at it.
+-- ?3 id, ?4 class, ?5 error, ?6 example, ?7 when to check it.
 INSERT INTO failure_groups (queue_id, id, job, error, example, first_failed_at, last_failed_at, look_at)
 VALUES (?1, ?3, ?4, ?5, ?6, ?2, ?2, ?7)
 
@@ -673,14 +674,14 @@ VALUES (?1, ?3, ?4, ?5, ?6, ?2, ?2, ?7)
 UPDATE failure_groups SET last_failed_at = ?2 WHERE queue_id = ?1 AND id = ?3
 
 -- name: failure_groups
--- Those that failed last: ?1 ids of queues as a JSON list, ?2 limit. There are few of a queue.
+-- Those with the latest failures: ?1 ids of queues as a JSON list, ?2 limit. Each queue has few.
 SELECT queue_id, failure_groups.id, job, error, example, first_failed_at, last_failed_at
 FROM json_each(?1) CROSS JOIN failure_groups ON failure_groups.queue_id = value
 ORDER BY last_failed_at DESC LIMIT ?2
 
 -- name: count_failed_so
--- Each of some groups by its place in ?1, how many of its jobs are FAILED, and how many PENDING, as a JSON list: ?1 pairs
--- of queue and group, likewise, ?2 cap of each count.
+-- For each group its index in ?1, how many of its jobs are FAILED, and how many PENDING, as a JSON list: ?1 JSON list
+-- of [queue, group], ?2 cap of each count.
 SELECT json_group_array(json_array(
     asked.key,
     (SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_by_failure
@@ -692,7 +693,7 @@ SELECT json_group_array(json_array(
 )) FROM json_each(?1) AS asked
 
 -- name: failure_groups_to_look_at
--- With whether they are empty, and how many groups the queue has: ?1 now, ?2 limit.
+-- The groups to check, whether they are empty, and how many groups their queue has: ?1 now, ?2 limit.
 SELECT queue_id, id, last_failed_at,
     NOT EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_by_failure
         WHERE failure_group IS NOT NULL AND state IN (0, 3) AND jobs.queue_id = failure_groups.queue_id
@@ -727,7 +728,7 @@ ON CONFLICT (worker_id) DO UPDATE SET reported_at = ?2, report = ?3, expires_at 
 DELETE FROM reports WHERE worker_id = ?1
 
 -- name: forget_expired_reports
--- Not all at once, should there be many. ?1 limit, ?2 now.
+-- Not all at once, since there may be many. ?1 limit, ?2 now.
 DELETE FROM reports WHERE rowid IN (SELECT rowid FROM reports WHERE expires_at <= ?2 LIMIT ?1)
 
 -- name: reports
@@ -747,21 +748,21 @@ INSERT OR REPLACE INTO call_results (key, number, places, expires_at) VALUES (?1
 SELECT number, places FROM call_results WHERE key = ?1 AND expires_at > ?2
 
 -- name: result_key_behind
--- The key that is ?2 keys behind ?1, if there are so many.
+-- The key that is ?2 keys behind ?1, if there is one.
 SELECT key FROM call_results WHERE key > ?1 ORDER BY key LIMIT 1 OFFSET ?2 - 1
 
 -- name: expired_results
--- How many of the keys behind ?1 up to ?2 have expired, their first and their last. ?3 now, ?4 limit.
+-- How many results with keys behind ?1 up to ?2, included, have expired; their first and last key. ?3 now, ?4 limit.
 SELECT count(*), min(key), max(key) FROM (
     SELECT key FROM call_results WHERE key > ?1 AND key <= ?2 AND expires_at <= ?3 ORDER BY key LIMIT ?4
 )
 
 -- name: forget_results
--- ?1 first key, ?2 last key, ?3 when those that go had expired.
+-- ?1 first key, ?2 last key, ?3 time at which those to delete had expired.
 DELETE FROM call_results WHERE key BETWEEN ?1 AND ?2 AND expires_at <= ?3
 
 -- name: statistics_of_keys
--- Counts of those keys that are there, in their order. ?1 JSON list of [resolution, start, kind, queue, name].
+-- The counts stored under these keys, in the given order. ?1 JSON list of [resolution, start, kind, queue, name].
 SELECT statistics.resolution, statistics.start, statistics.kind, statistics.queue, statistics.name, counts
 FROM json_each(?1) CROSS JOIN statistics ON resolution = json_extract(value, '$[0]')
     AND start = json_extract(value, '$[1]') AND kind = json_extract(value, '$[2]')

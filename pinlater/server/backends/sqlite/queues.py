@@ -1,4 +1,4 @@
-"""Queues: created, deleted, found by name."""
+"""Queues: create and delete them, read and change their settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pinlater.server.backends.sqlite.transaction import SqliteTransaction
 
 
 def create(transaction: SqliteTransaction, requests: Sequence[str]) -> list[int]:
-    """Create the queues that do not exist; return the ids of all."""
+    """Create the queues that do not exist; return the ids of all queues."""
     return [_create_one(transaction, name) for name in requests]
 
 
@@ -45,7 +45,7 @@ def settings(connection: sqlite3.Connection) -> dict[str, QueueSettings]:
 
 
 def drop(transaction: SqliteTransaction, requests: Sequence[str]) -> list[None]:
-    """Remove the names of queues: no call finds them any more, and the monitor deletes their jobs step by step."""
+    """Remove the names of queues: no call finds these any more, and the monitor deletes their jobs step by step."""
     for name in requests:
         transaction.run(QUERIES["delete_queue"], (name,))
     return [None for _ in requests]

@@ -1,4 +1,4 @@
-"""The readers: a few threads with a connection each, so that reads never delay writes."""
+"""The readers: a few threads, each with its own connection, so that reads never delay writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READERS = 4
 
 
 class Readers:
-    """Runs reads in threads, each with a connection of its own."""
+    """Runs reads in threads, each with its own connection."""
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
         self._connect = connect
@@ -29,7 +29,7 @@ class Readers:
         """Return ``function(connection, *arguments)``.
 
         Raises:
-            ServiceError: the function's own, or UNKNOWN when the store failed.
+            ServiceError: raised by the function, or ``UnknownError`` if the store failed.
         """
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, self._call, function, arguments)
@@ -37,7 +37,7 @@ class Readers:
             raise UnknownError(f"the store could not be read: {error}") from error
 
     def close(self) -> None:
-        """Wait for reads under way, then close the connections."""
+        """Wait for running reads, then close the connections."""
         self._threads.shutdown(wait=True, cancel_futures=True)
         for connection in self._open:
             connection.close()

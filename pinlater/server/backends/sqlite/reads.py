@@ -1,4 +1,4 @@
-"""Reads: lookup, count, scan. They run in the readers' threads, on what is committed."""
+"""Reads such as lookup, count and scan. They run in the readers' threads, and see what is committed."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from pinlater.server.backends.sqlite.transaction import id_list
 _BEGIN = -(2**63)
 _PAGE_ROWS = 500
 PAGE_BODIES = 50
-"""Jobs whose bodies are read at once, to be searched: they may be large."""
+"""How many bodies are read at once to be searched, since they may be large."""
 
 _SEARCHED_BYTES = 64 * 1024
-"""A scan reads so much of each body of a page; longer bodies are read one by one."""
+"""How much of each body a page of a scan reads; longer bodies are read one by one."""
 
 
 class _Rows(NamedTuple):
-    """A query for jobs of one state: its name and the parameters that follow the common ones."""
+    """A query for jobs of one state: part of its name, and the parameters that follow the common ones."""
 
     kind: str
     more: tuple[int | str, ...]
@@ -63,7 +63,10 @@ def lookup(
     body_bytes: int,
     include_result: bool,
 ) -> list[JobRecord | None]:
-    """Return the records at the addresses (queue, priority, id), with ``body_bytes`` of bodies; None: there is none."""
+    """Return the records at the addresses (queue, priority, id), None for jobs that do not exist.
+
+    Each has up to ``body_bytes`` bytes of the body.
+    """
     return [address and _lookup_one(connection, address, (body_bytes, include_result)) for address in addresses]
 
 
@@ -98,14 +101,14 @@ def _count_level(connection: sqlite3.Connection, search: JobSearch, priority: in
 
 
 def _count_others(connection: sqlite3.Connection, search: JobSearch, priority: int, cap: int) -> int:
-    """Count PENDING jobs without those that are retrying: no index has the others."""
+    """Count PENDING jobs that are not retrying, by subtraction: no index has exactly these."""
     failed = search._replace(which=search.which._replace(is_retrying=True))
     retrying = _count_level(connection, failed, priority, RETRYING_COUNTED * cap)
     return max(_count_level(connection, search, priority, retrying + cap) - retrying, 0)
 
 
 def oldest_due(connection: sqlite3.Connection, search: JobSearch) -> int | None:
-    """Return since when the longest-waiting due job is due; None if none is due."""
+    """Return when the longest-waiting due job fell due; None if none is due."""
     rows = [
         connection.execute(QUERIES["next_due"], (search.queue.id, _BEGIN, priority)).fetchone()
         for priority in search.priorities
@@ -120,7 +123,7 @@ def states_in_use(connection: sqlite3.Connection) -> dict[str, set[int]]:
 
 
 def first_due(connection: sqlite3.Connection, queues: Sequence[Queue]) -> dict[str, int | None]:
-    """Return when the first PENDING job of each queue falls due, or did; None if none is PENDING."""
+    """Return when the first PENDING job of each queue falls or fell due; None if none is PENDING."""
     if not queues:
         return {}
     names = {queue.id: queue.name for queue in queues}
@@ -130,7 +133,7 @@ def first_due(connection: sqlite3.Connection, queues: Sequence[Queue]) -> dict[s
 
 
 def scan(connection: sqlite3.Connection, search: JobSearch, limit: int, position: Position | None) -> RecordPage:
-    """Return the next jobs that match, in the order of the search, without their bodies."""
+    """Return the next matching jobs, in the order of the search, without their bodies."""
     pattern = search.pattern()
     if pattern is not None and limit:
         order = search.is_oldest_first
@@ -199,7 +202,10 @@ def page(
     *,
     body_bytes: int = WHOLE_BODY,
 ) -> list[Any]:
-    """Return the next rows of a priority, in the order of the search; if it searches bodies, with so much of them."""
+    """Return the next rows of a priority, in the order of the search.
+
+    If it searches bodies, each row has up to ``body_bytes`` of the body, otherwise none.
+    """
     kind, more = _rows_of(search.which)
     run_after, local_id = search.start(position)
     body_bytes = body_bytes if search.which.body_regex else 0

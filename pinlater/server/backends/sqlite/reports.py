@@ -1,4 +1,4 @@
-"""Reports of workers: stored as they come, until they expire."""
+"""Reports of workers, kept until they expire."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def store(transaction: SqliteTransaction, requests: Sequence[StoreReportRequest]
 
 
 def read(connection: sqlite3.Connection, now: int, max_bytes: int) -> list[KeptReport]:
-    """Return the reports that have not expired, as far as they fit."""
+    """Return the reports that have not expired, as many as fit into ``max_bytes``."""
     found: list[KeptReport] = []
     rows = connection.execute(QUERIES["reports"], (MAX_REPORTS, now))
     for row in rows:

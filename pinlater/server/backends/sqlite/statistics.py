@@ -1,4 +1,4 @@
-"""Statistics: merged in the transaction that stores them, and read by the readers."""
+"""Statistics: added up in the transaction that stores them, and read by the readers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SqliteStatistics:
 
 
 def add(transaction: SqliteTransaction, requests: Sequence[Entries]) -> list[None]:
-    """Add the counts of each call to what is stored."""
+    """Add the counts of each call to the stored ones."""
     for entries in requests:
         rows = transaction.rows(QUERIES["statistics_of_keys"], (json.dumps([key for key, _ in entries]),))
         stored = {StatisticsKey(*row): decode(counts) for *row, counts in rows}
@@ -55,7 +55,7 @@ def add(transaction: SqliteTransaction, requests: Sequence[Entries]) -> list[Non
 
 
 def read(connection: sqlite3.Connection, which: StatisticsQuery, limit: int) -> list[StatisticsEntry]:
-    """Return the entries that are wanted, page by page, so that no read transaction stays open for long."""
+    """Return up to ``limit`` entries, read page by page, so that no read transaction stays open for long."""
     found: list[StatisticsEntry] = []
     for starts in chunks(which.starts, PAGE_PERIODS):
         asked = [which.resolution, json.dumps(starts), which.kind, which.name, limit - len(found)]
@@ -70,7 +70,7 @@ def read(connection: sqlite3.Connection, which: StatisticsQuery, limit: int) -> 
 
 
 def forget(transaction: SqliteTransaction, requests: Sequence[int]) -> list[int]:
-    """Delete what has expired, up to the limit of each request for each resolution; return how much."""
+    """Delete expired entries, up to the limit of each request for each resolution; return how many."""
     query, now = QUERIES["forget_statistics"], transaction.now
     return [
         sum(

@@ -1,4 +1,4 @@
-"""The SQLite store: names become ids here, and work goes to the writer or the readers."""
+"""The SQLite store: turns names into ids, and passes the work to the writer or the readers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ from pinlater.server.backends.sqlite.writer import Verb, Woken, Writer
 from pinlater.server.backends.store import Capabilities
 from pinlater.server.metrics.shard_state import ShardState
 
-_unique_key_of, _key_of, _parent_of = map(attrgetter, ("unique", "key", "parent"))  # in C: every job passes here
+_unique_key_of, _key_of, _parent_of = map(attrgetter, ("unique", "key", "parent"))  # in C, since every job is checked
 
 FILE_NAME = "pinlater.db"
 
@@ -97,20 +97,21 @@ _VERBS = (
     statistics.add,
     statistics.forget,
 )
-"""In the order within a transaction: what makes jobs claimable stands before ``claim_jobs``.
+"""In the order in which a transaction carries them out: what makes jobs claimable comes before ``claim_jobs``.
 
-``drop`` is only asked for queues that are there and ``create`` only for those that are not, so both in one
-transaction mean a queue that is deleted and then made anew.
+``drop`` is only requested for queues that exist and ``create`` only for those that do not, so if both are in one
+transaction, the queue is deleted and then created again.
 """
 
 
 class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
     """Jobs in one file.
 
-    Make it within the event loop that is to use it.
+    Create it in the event loop that is going to use it.
 
     Attributes:
-        files: whether the files exist; its ``run`` is to be run as a task.
+        files: watches whether the files exist; its ``run`` has to run as a task.
+        writes: watches whether the file can be written; its ``run`` likewise.
 
     Args:
         data_dir: folder of the file.
@@ -118,9 +119,9 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
         now_ms: the clock of the store.
         synchronous: see ``SqliteDatabase``.
         count_limit: counts stop at this number per priority.
-        regex_seconds: time for the body patterns of one call.
-        on_commit: is told of each transaction.
-        notifications: are called for sleeping jobs that messages have made due.
+        regex_seconds: time limit for searching bodies in one call.
+        on_commit: called with the stats of each transaction.
+        notifications: their ``on_woken`` is called for sleeping jobs that messages have made due.
 
     Raises:
         ConfigError, StoreUnavailable: see ``SqliteDatabase``.
@@ -129,7 +130,7 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
     capabilities = Capabilities(
         name="sqlite",
         is_serial=True,
-        poll_intervals=PollIntervals(5.0, 60.0),  # no other server stores jobs: in case one was missed
+        poll_intervals=PollIntervals(5.0, 60.0),  # only in case a job was missed: no other server stores any
         has_keys=True,
     )
 
@@ -165,7 +166,7 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
 
     shards = 1
     unhealthy_shards = 0
-    """Of other stores, how many shards do not answer."""
+    """The only shard never counts as unhealthy: the file is open."""
 
     def shard_states(self) -> list[ShardState]:
         """Return the state of the file, as the only shard."""
@@ -189,11 +190,11 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
                 self._notifications.on_woken(names[queue_id], count, [JobLocation(SHARD, priority)])
 
     async def _write_nothing(self) -> None:
-        """Store a report that has expired already, and is deleted in the same transaction."""
+        """Store a report that has already expired, so the same transaction deletes it."""
         await self._writer.submit(reports.store, reports.StoreReportRequest("nobody", b"", -1))
 
     async def ping_shards(self) -> dict[str, str]:
-        """Return nothing: the file is open, so the only shard answers."""
+        """Return no errors: the file is open, so the only shard answers."""
         return {}
 
     async def sizes(self) -> dict[str, StoreSize]:
@@ -217,7 +218,7 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
             return
         try:
             await self._writer.submit(drop, queue)
-        except UnknownError:  # nothing was changed: the queue is still there
+        except UnknownError:  # nothing was changed: the queue still exists
             self._queues.setdefault(queue, known)
             raise
 
@@ -281,7 +282,7 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
     ) -> Settled:
         at = self._named(queue)
         foreign = [ack.job for ack in (*succeeded, *failed) if ack.job.shard != SHARD]
-        if foreign:  # an error, but the other acks are carried out
+        if foreign:  # the call fails, but only after the other acks were carried out
             succeeded, failed = ours(succeeded), ours(failed)
         acked: Settled = await self._writer.submit(ack_jobs, SqliteAckRequest(at.id, succeeded, failed))
         if foreign:

@@ -12,7 +12,7 @@ import msgspec
 from pinlater.server.backends.sqlite.queries import QUERIES, ByIds
 
 ID_BLOCK = 100_000
-"""How many ids are reserved at once; those that a crash leaves of a block are never used."""
+"""How many ids are reserved at once; after a crash, the rest of a block is never used."""
 
 
 class IdBlock:
@@ -37,19 +37,19 @@ class IdBlock:
         cursor.execute(QUERIES["reserve_job_ids"], (self._end,))
 
     def forget(self) -> None:
-        """Reserve a new block next: the reservation may be undone. Allocated ids are not allocated again."""
+        """Reserve a new block next time: the last reservation may be undone. No id is allocated twice."""
         self._end = 0
 
 
 class QueueTraits:
-    """Which queues have jobs that use what few use, by the queues' ids; the others are spared statements for that.
+    """Which queues use rare features, as sets of queue ids; for the other queues, statements are left out.
 
     Attributes:
-        keyed: a job of them ever had a key.
-        with_parents: had a parent.
-        with_messages: had a message.
-        with_cancelled: was asked to stop.
-        rated: has, or had, a key with a rate.
+        keyed: queues of which a job ever had a key.
+        with_parents: queues of which a job ever had a parent.
+        with_messages: queues of which a job ever had a message.
+        with_cancelled: queues of which a job was ever asked to stop.
+        rated: queues that have or had a key with a rate.
     """
 
     __slots__ = ("keyed", "rated", "with_cancelled", "with_messages", "with_parents")
@@ -67,7 +67,7 @@ class SqliteTransaction:
     Attributes:
         now: its time in epoch milliseconds, the same for all its verbs.
         ids: source of job ids.
-        queues: what their jobs use.
+        queues: which queues use which rare features.
         woken: how many sleeping jobs messages have made due, by queue id and priority.
     """
 
@@ -84,7 +84,7 @@ class SqliteTransaction:
         """Return the first of ``count`` new job ids."""
         return self.ids.take(self._cursor, count)
 
-    # Each of these is recorded each time, since an earlier transaction may have been undone.
+    # Each of these writes to the database every time, since an earlier transaction may have been undone.
 
     def mark_keyed(self, queue_id: int) -> None:
         """Record that a queue has jobs with keys."""
@@ -129,15 +129,15 @@ class SqliteTransaction:
 
 
 def id_list(ids: Iterable[int]) -> str:
-    """Return ids in the form that the queries take: a JSON list."""
+    """Return ids as a JSON list, the form that the queries take."""
     return msgspec.json.encode(list(ids)).decode()
 
 
 def joined(pieces: Iterable[bytes]) -> tuple[list[tuple[int, int]], bytes]:
-    """Return pieces of bytes as one, and where each starts and how long it is, as ``substr`` counts.
+    """Return the start and length of each piece, as ``substr`` counts, and all pieces joined.
 
-    So one statement takes them all: JSON has no bytes.
+    So one statement can take them all: JSON has no bytes.
     """
-    given = [b"\0", *pieces]  # of an empty blob, substr makes NULL
+    given = [b"\0", *pieces]  # of an empty blob, substr would return NULL
     ends = list(accumulate(map(len, given)))
     return [(end + 1, len(piece)) for end, piece in zip(ends, given[1:], strict=False)], b"".join(given)

@@ -14,15 +14,15 @@ _PAUSE_SECONDS = 1.0
 
 
 class WriteWatch:
-    """Whether the store can be written. After a failed transaction, it writes a test transaction until one succeeds.
+    """Watches whether the store can be written: after a failed transaction, it writes tests until one succeeds.
 
     Args:
-        write: changes something in the store, and undoes it.
+        write: writes a transaction that leaves the store as it was.
         now_ms: the clock of the store.
 
     Attributes:
-        fault: why nothing can be written; None if it can.
-        since_ms: how long it has been so, epoch milliseconds.
+        fault: why nothing can be written; None if the store can be written.
+        since_ms: since when ``fault`` has been set or None, epoch milliseconds.
     """
 
     def __init__(self, write: Callable[[], Awaitable[object]], now_ms: Callable[[], int]) -> None:
@@ -33,11 +33,11 @@ class WriteWatch:
         self.since_ms = now_ms()
 
     def request_test(self) -> None:
-        """Request a test: a transaction has failed, for a reason of its own or of the disk."""
+        """Request a test, since a transaction has failed, whether by its own fault or the disk's."""
         self._is_requested.set()
 
     async def run(self) -> None:
-        """Test when requested, then once a second as long as it fails, until cancelled."""
+        """Test when requested, and then once a second until a test succeeds; run until cancelled."""
         while True:
             await self._is_requested.wait()
             self._is_requested.clear()

@@ -1,11 +1,11 @@
-"""The writer: one connection, one commit for all requests that wait.
+"""The writer: one connection, and one commit for all waiting requests.
 
 Requests that arrive while a transaction is being written go into the next one. When none is being written, a request
 is carried out at once. A thread carries out the transactions, which takes two hand-overs between threads, however many
-requests are in one. A small request that is alone does not take them: the event loop carries it out itself.
+requests are in one. A small request that is alone does without them: the event loop carries it out itself.
 
 The connection has one owner at a time. The thread owns it from when requests are handed over to it until the loop has
-their results; in between there is no request that waits, and the loop may use it.
+their results. When no request waits, the loop may use it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MAX_REQUESTS = 2000
 
 _LOOP_SETTINGS = "PRAGMA wal_autocheckpoint = 0; PRAGMA busy_timeout = 0"
 _THREAD_SETTINGS = f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}; PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}"
-"""The loop waits neither for another program's lock nor for the log being copied to the database."""
+"""In the event loop, a commit neither waits for another program's lock nor copies the log to the database."""
 
 
 class _Item(NamedTuple):
@@ -64,20 +64,21 @@ class _Commit(NamedTuple):
 
 
 class Writer:
-    """Carries out verbs in transactions, in a thread of its own or, if that is quicker, in the event loop.
+    """Carries out verbs in transactions, in its own thread or, if that is quicker, in the event loop.
 
     Args:
-        connection: to be used by this writer alone from now on.
+        connection: a connection that only this writer uses from now on.
         verbs: all verbs, in the order in which a transaction carries them out: what makes jobs claimable
-            stands before what claims, so that a job stored for a waiting dequeue is handed over at once.
+            comes before what claims, so that a job stored for a waiting dequeue is handed out at once.
         now_ms: the clock of the store.
-        on_commit: is told of each transaction, in the event loop.
-        on_woken: is told of sleeping jobs that a transaction has made due, after its callers have their results.
-        small: by verb, whether a request may be carried out in the event loop; those of other verbs may not.
-        joint: by two verbs, the one that carries out a request of each, if a transaction has no others.
+        on_commit: called in the event loop with the stats of each transaction.
+        on_woken: called with the sleeping jobs that a transaction has made due, after its callers have their results.
+        small: by verb, a function that says whether a request may be carried out in the event loop; requests of other
+            verbs may not.
+        joint: by a pair of verbs, the verb that carries out one request of each, if a transaction has no others.
 
     Attributes:
-        waiting: requests that have no result yet.
+        waiting: how many requests have no result yet.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Writer:
         joint: Mapping[tuple[Verb, Verb], Verb],
     ) -> None:
         self._connection = connection
-        self._cursor = connection.cursor()  # one for all statements: to make one takes longer than to bind values
+        self._cursor = connection.cursor()  # one for all statements: creating one takes longer than binding values
         self._order = {verb: position for position, verb in enumerate(verbs)}
         self._now_ms = now_ms
         self._on_commit = on_commit
@@ -112,17 +113,17 @@ class Writer:
         self._thread.start()
 
     def submit(self, verb: Verb, request: Any) -> asyncio.Future[Any]:
-        """Submit a request; return the future of its result, which is done once the result is on disk."""
+        """Submit a request; return a future of its result, which is done once the change is committed."""
         future = self._loop.create_future()
         if not self._pending:
-            # One turn of the loop later, so that all requests of this turn go into one transaction.
+            # In the next turn of the loop, so that all requests of this turn go into one transaction.
             self._loop.call_soon(self._hand_over)
         self._pending.append(_Item(self._order[verb], verb, request, future))
         self.waiting += 1
         return future
 
     async def close(self) -> None:
-        """Finish what was submitted and end the thread."""
+        """Finish the submitted requests and end the thread."""
         self._is_closing = True
         self._hand_over()
         self._inbox.put(None)
@@ -138,7 +139,7 @@ class Writer:
         started = time.perf_counter()
         try:
             self._begin(for_loop=True)
-        except sqlite3.Error:  # such as another program's lock: the thread can wait, and reports what it cannot do
+        except sqlite3.Error:  # such as another program's lock: the thread can wait for it, and reports other errors
             self._inbox.put(batch)
             return
         batch.sort(key=itemgetter(0))
@@ -157,7 +158,7 @@ class Writer:
                 return False
         return True
 
-    # By the owner of the connection
+    # In the thread that owns the connection
 
     def _begin(self, *, for_loop: bool) -> None:
         if self._is_set_for_loop is not for_loop and not self._connection.in_transaction:
@@ -171,7 +172,7 @@ class Writer:
     ) -> list[tuple[_Item, Any]]:
         """Carry out requests in one transaction; return each with its exception, or with its committed result.
 
-        ``begun`` is when the transaction was begun, if it was.
+        ``begun`` is when the transaction was begun, if it was already, in ``time.perf_counter`` seconds.
         """
         cursor, started = self._cursor, time.perf_counter() if begun is None else begun
         outcome: list[tuple[_Item, Any]] = []
@@ -186,7 +187,7 @@ class Writer:
             if isinstance(error, sqlite3.Error):
                 seconds, claims = time.perf_counter() - started, _claims_in(outcome)
                 commits.append(_Commit(CommitStats(len(batch), seconds, is_failed=True, claims_undone=claims)))
-            if len(batch) > 1:  # one request's fault must not hurt the others: each by itself
+            if len(batch) > 1:  # a faulty request must not make the others fail: carry out each by itself
                 return [result for item in batch for result in self._transact([item], commits)]
             return [(item, _translate(error)) for item in batch]
         commits.append(_Commit(CommitStats(len(batch), time.perf_counter() - started), transaction.woken))
@@ -255,7 +256,7 @@ class Writer:
                 future.set_result(result)
         for _, woken in commits:
             if woken:
-                # One turn of the loop later: a dequeue that found nothing before has to know that first.
+                # In the next turn of the loop: a dequeue of this commit that found nothing has to learn that first.
                 self._loop.call_soon(self._on_woken, woken)
 
 
@@ -266,11 +267,11 @@ def _claims_in(outcome: list[tuple[_Item, Any]]) -> int:
 def _translate(error: Exception) -> Exception:
     if isinstance(error, ServiceError):
         return error
-    if isinstance(error, sqlite3.OperationalError):  # of the machine, such as a full disk, which a log may be on, too
+    if isinstance(error, sqlite3.OperationalError):  # such as a full disk; no traceback: the log may be on that disk
         log.warning("requests fail in the store: %s", error)
     else:
         log.error("a request failed in the store: %s", error, exc_info=error)
-    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_FSYNC:  # what was written is still in the log
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_FSYNC:  # the change is still in the WAL
         return UnknownError(
             "the disk did not confirm this change, so it was undone; if the server ends before it can store anything, "
             f"the change may come back: {error}"
