@@ -16,7 +16,7 @@ NOTED_EVERY_MS = 1000
 """The time of a group's last failure is written at most this often, however many jobs fail."""
 
 MOST_READ = 2000
-"""Most groups that one call reads: those with the latest failures."""
+"""Most groups that one call of a store that keeps rows reads: those with the latest failures."""
 
 MOST_COUNTED = 10_000
 """Most jobs of a group that are counted, of the FAILED and of the PENDING ones each."""

@@ -287,7 +287,7 @@ class Store(ReportStore, StatisticsStore, Protocol):
     async def failure_groups(self, queues: Sequence[str], limit: int) -> list[FailureGroup]:
         """Return up to ``limit`` failure groups that have jobs, the largest first; without names, of all queues.
 
-        Only the ``MOST_READ`` groups with the latest failures are considered; jobs are counted up to ``MOST_COUNTED``.
+        A store may consider only the ``MOST_READ`` groups with the latest failures; counts stop at ``MOST_COUNTED``.
         """
 
     # Changes by operators

@@ -1,4 +1,4 @@
-"""Shards in Redis or Valkey: Lua scripts over pipelines, two connections per shard."""
+"""Shards in Redis or Valkey: Lua scripts over pipelines, two connections for each shard."""
 
 from pinlater.server.backends.redis.endpoint import RedisEndpoint
 from pinlater.server.backends.redis.shard import RedisShard

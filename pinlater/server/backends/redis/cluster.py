@@ -1,4 +1,4 @@
-"""Redis Cluster: its masters split the keys of a shard among them, so none of several masters can be a shard."""
+"""Redis Cluster: several masters would split the keys of a shard between them, so none of them can be a shard."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _ADVICE = (
 
 
 async def reject_cluster(connection: RespConnection) -> None:
-    """Reject a server that shares the hash slots of a cluster; a cluster's only master has all and is accepted.
+    """Reject a server that shares the hash slots of a cluster; the only master of a cluster has all and is accepted.
 
     Raises:
         RedisConnectionError: there are other masters.
     """
     try:
         masters = await _count_masters(connection)
-    except ResponseError:  # a proxy, or the user may not ask; if it is a cluster, the first call fails
+    except ResponseError:  # a proxy, or the user lacks the permission; if it is a cluster, the first call fails
         return
     if masters > 1:
         raise RedisConnectionError(f"it is one of {masters} masters: {_ADVICE}")

@@ -25,17 +25,17 @@ from pinlater.server.backends.sharded import ShardUnreachable
 log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 2.0
-"""Timeout for opening a connection, Sentinel and log-in included."""
+"""Timeout for opening a connection, including Sentinel and log-in."""
 
 ANSWER_SECONDS = 4.0
-"""Timeout for the answers to a batch; then the connection is closed."""
+"""Timeout for the answers to a batch; after it, the connection is closed."""
 
 CALL_SECONDS = 9.5
 """Timeout for a call, from when it is queued."""
 
 _MAX_BATCH_BYTES = 4_000_000
 _MAX_BATCH_COMMANDS = 500
-"""Limits of a batch; a single command may be larger. As one batch is in flight, no more than one is buffered."""
+"""Limits of a batch; a single command may be larger. Only one batch is in flight, so no more than one is buffered."""
 
 _CLOSE_SECONDS = 5.0
 
@@ -50,13 +50,13 @@ class _QueuedCommand(NamedTuple):
 
 
 class SharedConnection:
-    """Connects when the first command is sent, and again after a failure. Make it within the event loop.
+    """Connects when the first command is sent, and again after a failure. Create it in the event loop.
 
     Args:
-        name: of the shard, for errors.
-        endpoint: of its server.
+        name: name of the shard, for errors.
+        endpoint: endpoint of the shard's server.
         handshake: see ``Handshake``.
-        on_commit: is told of each batch.
+        on_commit: called with the stats of each batch.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class SharedConnection:
         self._endpoint = endpoint
         self._handshake = handshake
         self._on_commit = on_commit
-        self._loop = asyncio.get_running_loop()  # to ask for it may be a system call
+        self._loop = asyncio.get_running_loop()  # kept, since getting it may take a system call
         self._connection: RespConnection | None = None
         self._queued: list[_QueuedCommand] = []
         self._batch: list[_QueuedCommand] = []
@@ -82,7 +82,7 @@ class SharedConnection:
 
     @property
     def seconds_since_failure(self) -> float:
-        """Seconds since the last batch that failed; infinite if none has."""
+        """Seconds since the last failed batch or connection attempt; infinite if there was none."""
         return time.monotonic() - self._failed_at
 
     @property
@@ -96,7 +96,7 @@ class SharedConnection:
         return len(self._queued) + len(self._batch)
 
     def call(self, *command: Any) -> asyncio.Future[Any]:
-        """Queue a command and return the future of its answer. What is queued in one turn of the loop is sent together.
+        """Queue a command and return the future of its answer. Commands queued in one turn of the loop go together.
 
         Raises:
             ShardUnreachable: the future does: it was not sent.
@@ -116,7 +116,7 @@ class SharedConnection:
             self._connection.close()
 
     async def close(self) -> None:
-        """Wait for the answers to what was sent, for a few seconds at most, and disconnect."""
+        """Wait a few seconds at most for the outstanding answers, and disconnect."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 while pending := [each.future for each in (*self._batch, *self._queued) if not each.future.done()]:
@@ -134,7 +134,7 @@ class SharedConnection:
     # Sending
 
     def _send_next(self) -> None:
-        """Send the next batch; connect before, if need be."""
+        """Send the next batch; connect first if necessary."""
         if not self._queued:
             self._is_scheduled = False
             return
@@ -167,7 +167,7 @@ class SharedConnection:
         self._send_next()
 
     def _fail_batch(self, unanswered: Iterable[asyncio.Future[Any]], reason: str) -> None:
-        """Tell the callers of a lost connection; commands that were not sent yet go to the next connection."""
+        """Fail the unanswered calls of a lost connection; commands that were not sent yet go to the next connection."""
         self._connection = None
         batch, self._batch = self._batch, []
         if not batch:
@@ -193,7 +193,7 @@ class SharedConnection:
     # Connecting
 
     async def _connect(self) -> None:
-        """Connect and send the next batch; fail what is queued if that is impossible."""
+        """Connect and send the next batch; if that is impossible, fail the queued commands."""
         error = ShardUnreachable(f"the connection to shard {self._name} was closed")
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
@@ -220,17 +220,17 @@ class SharedConnection:
         connection.on_lost = self._fail_batch
         return connection
 
-    # Timeouts: one timer for all commands, which is started anew only when it has ended
+    # Timeouts: one timer for all commands, which is restarted only after it has fired
 
     def _start_timer(self, seconds: float) -> None:
         self._timer = self._loop.call_later(max(seconds, 0), self._check_timeouts)
 
     def _check_timeouts(self) -> None:
-        """Fail the calls that have waited too long; close the connection if its batch has."""
+        """Fail the calls that have waited too long; if the batch in flight has, close the connection."""
         self._timer = None
         now = time.monotonic()
         if self._batch and self._connection is not None and now >= self._sent_at + ANSWER_SECONDS:
-            # The queued commands have waited as long: they fail now, not after another timeout.
+            # Fail the queued commands now, too, instead of after another timeout.
             self._fail_queued(ShardUnreachable(f"shard {self._name} at {self._endpoint} does not answer"))
             self._connection.abort(f"no answer within {ANSWER_SECONDS:g} s")
             return
@@ -242,7 +242,7 @@ class SharedConnection:
         if self._batch:
             ends.append(self._sent_at + ANSWER_SECONDS)
         if ends:
-            self._start_timer(min(*ends, now + ANSWER_SECONDS) - now)  # a batch may be sent next
+            self._start_timer(min(*ends, now + ANSWER_SECONDS) - now)  # in case a batch is sent meanwhile
 
 
 def _fail(future: asyncio.Future[Any], error: ServiceError) -> None:

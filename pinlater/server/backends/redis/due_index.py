@@ -1,6 +1,6 @@
-"""The due index: tells the monitor which queues to check, instead of checking each of them.
+"""The due index: tells the monitor which queues to check, so that it need not check all of them.
 
-The script that claims jobs also indexes the claim. So the monitor misses no claim, whichever server made it.
+The script that claims jobs also indexes the claim, so the monitor misses none, whichever server made it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 from pinlater.server.backends.redis.script_calls import ScriptRunner
 
 _KEY = "earliest"
-"""Start of the names of the shard's keys."""
+"""What the names of the shard's index keys begin with."""
 
 _MAX_QUEUES = 1000
-"""Queues returned by one lookup, of each kind."""
+"""Most queues of each kind that one lookup returns."""
 
 _REBUILD_QUEUES = 25
 _REBUILD_SECONDS = 1.0
-"""So few queues are rebuilt per interval that it costs next to nothing, however many there are."""
+"""So few queues are rebuilt per interval that it costs next to nothing, however many queues there are."""
 
 _FIRST_REBUILD_QUEUES = 500
 
@@ -32,7 +32,7 @@ class DueIndex:
     lookup, and for a few queues per second from then on. Older servers end expired claims of all queues themselves.
 
     Args:
-        scripts: of the shard.
+        scripts: runs scripts on the shard.
         queue_names: returns the names of all queues.
     """
 
@@ -50,18 +50,18 @@ class DueIndex:
         return queues
 
     async def queues_with_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int) -> tuple[list[str], list[str]]:
-        """Return queues that may have succeeded and failed jobs older than that, each in random order."""
+        """Return queues that may have succeeded jobs, and failed jobs, older than these times; each in random order."""
         await self._rebuild_some()
         succeeded, failed = await self._due("S", succeeded_ttl_ms, "F", failed_ttl_ms)
         return succeeded, failed
 
     async def queues_with_failures(self) -> list[str]:
-        """Return queues whose failure groups are to be looked at, in random order."""
+        """Return queues whose failure groups are due for a check, in random order."""
         [queues] = await self._due("failures", 0)
         return queues
 
     async def rebuild(self, *queues: str) -> None:
-        """Rebuild the entries of some queues; those of deleted queues are removed."""
+        """Rebuild the entries of these queues, and remove those of deleted queues."""
         await self._scripts.run_for_shard("rebuild_due_index", _KEY, *queues)
 
     async def _due(self, *kinds_and_ages: Any) -> list[list[str]]:

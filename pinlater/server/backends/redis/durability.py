@@ -20,10 +20,10 @@ _EVICTION = {
 
 
 class DurabilityCheck:
-    """Reads the settings of a shard's server and warns of those that can lose jobs.
+    """Reads the settings of a shard's server and warns about those that can lose jobs.
 
     Args:
-        name: of the shard.
+        name: name of the shard.
     """
 
     def __init__(self, name: str) -> None:
@@ -31,7 +31,7 @@ class DurabilityCheck:
         self._logged: list[str] | None = None
 
     async def run(self, connection: RespConnection) -> None:
-        """Log the warnings if they differ from the last ones: after a fail-over it may be another server."""
+        """Log the warnings if they differ from the last ones: after a failover, it may be another server."""
         try:
             pairs = [await connection.call("CONFIG", "GET", name) for name in _SETTINGS]
         except ResponseError as error:
@@ -45,7 +45,7 @@ class DurabilityCheck:
 
 
 def durability_warnings(config: dict[str, str]) -> list[str]:
-    """Return what to warn of, given the values of settings; a missing setting is ignored."""
+    """Return the warnings about these values of settings; missing settings are ignored."""
     warnings = []
     if config.get("appendonly") == "no":
         warnings.append(

@@ -22,14 +22,14 @@ class RedisEndpoint(NamedTuple):
     """The server of a shard, as the shard file describes it.
 
     Attributes:
-        master: its address; None: Sentinel knows it.
+        master: address of the server; None: ask Sentinel for it.
         sentinels: addresses of Sentinel; empty: not used.
         service: name of the master in Sentinel.
-        sentinel_password: of all sentinels; None: they have none.
-        db: number of the database in the server.
-        username: None: the default user.
-        password: None: the server asks for none.
-        tls: files for TLS, to Sentinel as well; None: connections are not encrypted.
+        sentinel_password: password of all sentinels; None: they have none.
+        db: number of the database on the server.
+        username: the user to log in as; None: the default user.
+        password: the user's password; None: the server asks for none.
+        tls: files for TLS, also for connections to Sentinel; None: connections are not encrypted.
     """
 
     master: Address | None
@@ -42,7 +42,7 @@ class RedisEndpoint(NamedTuple):
     tls: TlsFiles | None = None
 
     def __repr__(self) -> str:
-        """Return what logs show, which is not the password."""
+        """Return what logs may show, so not the password."""
         if self.master is not None:
             return f"{self.master[0]}:{self.master[1]}"
         return f"service {self.service!r} of Sentinel"
@@ -51,7 +51,7 @@ class RedisEndpoint(NamedTuple):
         """Open a connection for calls, log in, and select the database.
 
         Raises:
-            RedisError: no Sentinel knows the present master, or the server refuses the log-in.
+            RedisError: no sentinel knows the present master, or the server refuses the log-in.
             OSError: the server cannot be reached.
         """
         host, port = self.master or await self._discover_master(connect_seconds)
@@ -69,10 +69,10 @@ class RedisEndpoint(NamedTuple):
         return connection
 
     async def subscription(self, connect_seconds: float) -> Connection:
-        """Return a connection of redis-py for job notifications, which is yet to be opened.
+        """Return a redis-py connection for job notifications; the caller opens it.
 
         Raises:
-            RedisError: no Sentinel knows the present master.
+            RedisError: no sentinel knows the present master.
         """
         host, port = self.master or await self._discover_master(connect_seconds)
         options: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Failure groups: kept by the scripts that end attempts; read and forgotten here."""
+"""Failure groups: the scripts that end attempts store them; this module reads and deletes them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from pinlater.server.backends.redis.due_index import DueIndex
 from pinlater.server.backends.redis.script_calls import ALL_QUEUES, ScriptRunner
 
 _INDEX = "earliest:failures"
-"""Key of the queues that have failure groups, by when to see whether they are empty."""
+"""Key of the sorted set of queues with failure groups, by the time of the next check for empty groups."""
 
 _QUEUES_PAGE = 20
-"""Queues that one script reads: each may have as many groups as a queue may have."""
+"""Queues that one script reads, few since each may have the most groups that a queue can have."""
 
 _facts = msgspec.msgpack.Decoder(tuple[str, str, str, str]).decode
 
@@ -39,20 +39,20 @@ def _stored(failure: JobFailure) -> tuple[str, str, str, bool]:
 _BUDGET = (MOST_GROUPS, (str(OTHER_ERRORS.group), _stored(OTHER_ERRORS)), NOTED_EVERY_MS, FIRST_LOOK_MS)
 
 Failures = tuple[Any, dict[str, tuple[str, str, str, bool]]]
-"""What ``keep_groups`` of the scripts takes."""
+"""The arguments of ``keep_groups`` in the scripts."""
 
 
 def failures_argument(failures: Iterable[JobFailure | None]) -> Failures:
-    """Return the groups of failures as scripts take them."""
+    """Return the groups of failures in the form that scripts take."""
     return _BUDGET, {str(failure.group): _stored(failure) for failure in failures if failure is not None}
 
 
 EXPIRY_ARGUMENTS = str(CLAIM_EXPIRED.group), msgspec.msgpack.encode(failures_argument([CLAIM_EXPIRED]))
-"""What ``reap_expired`` is told of the group of expired claims."""
+"""The arguments of ``reap_expired`` about the group of expired claims."""
 
 
 async def read(scripts: ScriptRunner, queues: Sequence[str], limit: int) -> list[FailureGroup]:
-    """Return the largest failure groups; no queues: of all that have any."""
+    """Return the largest failure groups of these queues, or without queues, of all that have any."""
     if not queues:
         queues = [name.decode() for name in await scripts.command("ZRANGE", scripts.shard_key(_INDEX), 0, -1)]
     found: list[FailureGroup] = []
@@ -72,7 +72,10 @@ def _group(queue: str, values: Sequence[Any]) -> FailureGroup:
 
 
 async def forget(scripts: ScriptRunner, due_index: DueIndex, priority_levels: int) -> int:
-    """Forget groups that have been empty for long, and take out what older servers have left; return how many."""
+    """Delete groups that have been empty for long, and remove jobs that older servers have left in groups.
+
+    Return how many groups were deleted.
+    """
     ages = KEPT_EMPTY_MS, FIRST_LOOK_MS, MANY_GROUPS, FIRST_LOOK_MS
     deleted = 0
     for queue in await due_index.queues_with_failures():

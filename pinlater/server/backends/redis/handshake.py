@@ -29,7 +29,7 @@ async def handshake(connection: RespConnection) -> None:
 async def _check_role(connection: RespConnection) -> None:
     try:
         role = (await connection.call("ROLE"))[0]
-    except ResponseError as error:  # a proxy, or the user may not ask; if it is a replica, the first write fails
+    except ResponseError as error:  # a proxy, or the user lacks the permission; on a replica, the first write fails
         log.debug("ROLE: %s", error)
         return
     if role != b"master":

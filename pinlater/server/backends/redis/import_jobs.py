@@ -18,7 +18,7 @@ from pinlater.server.backends.redis.script_calls import ScriptRunner
 
 
 async def import_jobs(scripts: ScriptRunner, queue: str, jobs: Sequence[JobRecord], once: Once) -> list[str]:
-    """Import jobs: nothing -> their former state; repeatable with an idempotency key only. Return their descriptors."""
+    """Import jobs: nothing -> their former state; repeatable only with an idempotency key. Return their descriptors."""
     jobs = list(map(as_imported, jobs))
     priorities = [JobDescriptor.parse(job.descriptor).priority for job in jobs]
     values = [job.body or b"" for job in jobs]

@@ -1,7 +1,7 @@
-"""Job notifications between servers: whoever makes a job claimable publishes that, and the other servers subscribe.
+"""Job notifications between servers: a server that makes jobs claimable publishes that, and the others subscribe.
 
-So does whoever asks running jobs to stop. The broker decides which new jobs are published: those that no dequeue waits
-for at this server.
+A server that asks running jobs to stop publishes that, too. The broker decides which new jobs are published: those that
+no dequeue waits for at this server.
 
 Nothing depends on a message: if one is lost, a waiting dequeue finds the job at its next poll.
 """
@@ -27,30 +27,30 @@ from pinlater.server.backends.redis.script_calls import ScriptRunner
 log = logging.getLogger(__name__)
 
 _PUBLISH_INTERVAL_SECONDS = 0.005
-"""A server publishes a queue no more often than this."""
+"""Shortest time between two messages of a server about the same queue."""
 
 _IDLE_SECONDS = 5.0
-"""A subscription that is silent for so long is pinged; after twice as long, it is closed."""
+"""A subscription that is silent for this long is pinged; after twice as long, it is closed."""
 
 _RECONNECT_SECONDS = (0.1, 2.0)
-"""Backoff between connections: the first one, and the longest; it doubles in between."""
+"""First and longest pause before reconnecting; it doubles each time."""
 
 _CANCELLED = (b"", b"cancelled")
-"""In the places of queue and time: another field with descriptors follows, so older versions drop the message."""
+"""Stand in the fields for queue and time; a field with descriptors follows, so older versions drop the message."""
 
 _CANCELLED_AT_ONCE = 500
-"""Descriptors of a message."""
+"""Most descriptors in a message."""
 
 
 class JobChannel:
     """Publishes and receives job notifications of one shard.
 
-    A server that is alone on a shard learns that nobody subscribes, and publishes nothing until another one subscribes.
+    A server that is alone on a shard learns that nobody else subscribes, and publishes nothing until somebody does.
 
     Args:
-        scripts: of the shard.
-        endpoint: of its server.
-        notifications: are called for what other servers publish; None: nothing is published or received.
+        scripts: runs commands on the shard.
+        endpoint: endpoint of the shard's server.
+        notifications: called for what other servers publish; None: nothing is published or received.
     """
 
     def __init__(self, scripts: ScriptRunner, endpoint: RedisEndpoint, notifications: JobNotifications | None) -> None:
@@ -70,7 +70,7 @@ class JobChannel:
         self._subscriber: asyncio.Task[None] | None = None
 
     def subscribe(self) -> None:
-        """Start to subscribe, unless that was done."""
+        """Start the subscription, unless it was started already."""
         if self._is_enabled and self._subscriber is None:
             self._set_alone(is_alone=False)
             self._subscriber = asyncio.create_task(self._run_subscriber())
@@ -87,7 +87,7 @@ class JobChannel:
     # Publishing
 
     def publish(self, queue: str, due_ms: int | None = None) -> None:
-        """Publish that a queue has a job that is claimable now (None), or when it falls due."""
+        """Publish that a queue has a job, and when it falls due in epoch milliseconds; None: it is claimable now."""
         if self._is_alone or not self._is_enabled:
             return
         known = self._to_publish.get(queue, due_ms)
@@ -95,7 +95,7 @@ class JobChannel:
         self._start_publisher()
 
     def _set_alone(self, *, is_alone: bool) -> None:
-        """Record whether no other server listens; then nothing is published."""
+        """Record whether no other server listens; if so, nothing is published."""
         self._is_alone = is_alone
         if not is_alone:
             self._notifications.publishers[self._name] = self.publish
@@ -147,7 +147,7 @@ class JobChannel:
                 log.exception("shard %s: a job notification could not be processed", self._name)
             if self._is_subscribed:
                 self._is_subscribed, pause = False, _RECONNECT_SECONDS[0]
-            if failure and not self._is_failure_logged:  # logged once: the shard may be down for long
+            if failure and not self._is_failure_logged:  # only once: the shard may be down for long
                 log.warning(
                     "shard %s: job notifications of other servers are not received, so waiting dequeues poll: %s",
                     self._name,
@@ -166,7 +166,7 @@ class JobChannel:
                 await connection.send_command("SUBSCRIBE", self._channel)
                 await connection.read_response(disable_decoding=True)
             self._is_subscribed = True
-            # Others publish from now on, even if they were alone; what was published before may have been missed.
+            # From now on, others publish even if they were alone before. Earlier messages may have been missed.
             greeted = await self._command("PUBLISH", self._channel, _message(self._server_id, "", None))
             self._set_alone(is_alone=greeted <= 1)
             self._is_failure_logged = False
@@ -192,17 +192,17 @@ class JobChannel:
             sender, *fields = message.split(b" ")
             heard = self._reader(*fields)
         except (TypeError, ValueError):
-            return  # of a later version with other fields, or of another program
+            return  # from a later version with other fields, or from another program
         if sender != self._server_id:
             if self._is_alone:
                 self._set_alone(is_alone=False)
             heard()
 
     def _reader(self, queue: bytes, due: bytes, *others: bytes) -> Callable[[], None]:
-        """Return what to do about a message with these fields.
+        """Return the function that handles a message with these fields.
 
         Raises:
-            TypeError, ValueError: it has other fields than this version knows.
+            TypeError, ValueError: this version does not know such a message.
         """
         if others:
             (names,) = others

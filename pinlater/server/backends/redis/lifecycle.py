@@ -1,4 +1,4 @@
-"""The lifecycle of jobs: enqueue, claim, ack, checkpoint, release; one script each."""
+"""The lifecycle of jobs: enqueue, claim, ack, checkpoint and release, one script each."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ _priority = attrgetter("priority")
 _alike = itemgetter(1, 2, 3)
 
 _NO_EXTRAS = NewJob(b"")[4:]
-"""What most jobs have besides body, priority, time and attempts."""
+"""The other fields of most jobs, besides body, priority, time and attempts."""
 
 NO_IDS = pack([])
-"""An empty list of ids, as scripts take it."""
+"""An empty list of ids in the form that scripts take."""
 
 _RELEASE_PAGE = 500
-"""Claims that one script reads."""
+"""How many claims one script reads."""
 
 
 def key_arguments(once: Once) -> tuple[bytes, int]:
-    """Return an idempotency key and the lifetime of its result, as scripts take them."""
+    """Return an idempotency key and the lifetime of its result in milliseconds, in the form that scripts take."""
     return (b"", 0) if once is None else (once.value, once.keep_ms)
 
 
 async def enqueue(scripts: ScriptRunner, queue: str, jobs: Sequence[NewJob], once: Once) -> list[str]:
-    """Store jobs: nothing -> PENDING; repeatable with an idempotency key only. Return their descriptors."""
+    """Store jobs: nothing -> PENDING; repeatable only with an idempotency key. Return their descriptors."""
     extras = {number: own for number, job in enumerate(jobs, 1) if (own := job[4:]) != _NO_EXTRAS}
     try:
         packed, last = _extras_arguments(extras, _families(jobs, scripts.name)) if extras else (b"", ())
@@ -61,7 +61,7 @@ async def enqueue(scripts: ScriptRunner, queue: str, jobs: Sequence[NewJob], onc
 
 
 def _runs(jobs: Sequence[NewJob]) -> str:
-    """Return how many jobs in a row are alike, and their priority, time and attempts, as the script takes it."""
+    """Return the runs of jobs with the same priority, time and attempts, in the form that the script takes."""
     return "".join(
         [
             f"{len(list(alike))} {priority} {'' if due_ms is None else time_argument(due_ms)} {attempts},"
@@ -72,13 +72,16 @@ def _runs(jobs: Sequence[NewJob]) -> str:
 
 _Extras = tuple[str, str | None, UniqueRule | None, JobKey | None, Parent | None]
 _Family = tuple[int, int, str, int, str]
-"""Jobs in a row with the same parent: number of the first, how many, the parent's address, position of the first, and
-name of the message; the positions of the others follow."""
+"""A run of jobs with the same parent: number of the first, how many, the parent's address, position of the first, and
+name of the message; the positions of the others follow that of the first."""
 
 
 def _extras_arguments(extras: dict[int, _Extras], families: list[_Family]) -> tuple[bytes, tuple[str, ...]]:
-    """Return what few jobs have besides, by their numbers, their parents, and the mark of what that is."""
-    # A job that is replaced may have a key.
+    """Return the packed argument with the rare fields of jobs by number and their parents; and the last argument.
+
+    The last argument is the mark that says which of these the script has to do with.
+    """
+    # With a rule, a job may be replaced, and that one may have a key.
     is_keyed = any(rule is not None or key is not None for _, _, rule, key, _ in extras.values())
     stored = {
         number: (*own[:3], None if own[3] is None else stored_key(own[3]))
@@ -89,7 +92,7 @@ def _extras_arguments(extras: dict[int, _Extras], families: list[_Family]) -> tu
 
 
 def _families(jobs: Sequence[NewJob], shard: str) -> list[_Family]:
-    """Return the parents of jobs, as the script takes them: mostly, all children of a call are one family."""
+    """Return the parents of jobs in the form that the script takes; usually, all children of a call are one family."""
     found: list[_Family] = []
     for kin, family in groupby(enumerate(jobs, 1), _kin):
         if kin is not None:
@@ -101,19 +104,22 @@ def _families(jobs: Sequence[NewJob], shard: str) -> list[_Family]:
 
 
 def _kin(numbered: tuple[int, NewJob]) -> tuple[str, str, int] | None:
-    """Return what jobs of a family have in common: parent, name, distance of position and number; None: no parent."""
+    """Return what the jobs of a family share: parent, name, and position minus number; None: the job has no parent."""
     number, job = numbered
     return None if job.parent is None else (job.parent.descriptor, job.parent.name, job.parent.position - number)
 
 
 def mark(*, is_keyed: bool = False, is_linked: bool = False) -> tuple[str, ...]:
-    """Return the last argument of a script that keys, or links, have to do with, which it might not find by itself."""
+    """Return the last argument of a script, which says that it has to do with shared keys or links.
+
+    The script might not find that out by itself.
+    """
     words = ("keyed",) * is_keyed + ("links",) * is_linked
     return (" ".join(words),) if words else ()
 
 
 def parse_result(result: Sequence[bytes]) -> CallResult:
-    """Parse the result of a script that stores jobs: the new ids, and the jobs that duplicates stand for."""
+    """Parse the result of a script that stores jobs: the new ids, and the existing jobs of duplicates."""
     before, *existing = result
     if not existing:  # the usual case
         return CallResult(int(before) + 1)
@@ -125,7 +131,7 @@ def parse_result(result: Sequence[bytes]) -> CallResult:
 
 
 async def call_result(scripts: ScriptRunner, queue: str, key: bytes) -> CallResult | None:
-    """Return the result of an earlier call by its idempotency key; None: unknown."""
+    """Return the result of an earlier call by its idempotency key; None: it is unknown."""
     result = await scripts.run("call_result", queue, key)
     if result is None or isinstance(result, int):
         return None if result is None else CallResult(result)
@@ -143,9 +149,10 @@ async def claim(
     want_next_due: bool = False,
     max_running: int | None = None,
 ) -> tuple[Dequeued, int]:
-    """Claim jobs: PENDING and due -> IN_PROGRESS; None only reads them. Never repeated, see ``RedisOrphanedClaims``.
+    """Claim jobs: PENDING and due -> IN_PROGRESS; ``claim_as`` None only reads them.
 
-    Return also how many other jobs it has let through, by their keys.
+    A claim is never repeated, see ``RedisOrphanedClaims``. Return also how many other jobs of the same keys it has let
+    through.
     """
     descriptor, lease_ms, *_ = claim_as or Claim("", 0)
     has_more, is_held, next_due, columns, bodies, let_through = await scripts.run(
@@ -181,7 +188,7 @@ async def acquire_tokens(scripts: ScriptRunner, queue: str, rate: float, wanted:
 
 
 async def lock_queue(scripts: ScriptRunner, queue: str, milliseconds: int) -> int | None:
-    """Lock a queue for a while. Return the token that unlocks it; None: it is locked already."""
+    """Lock a queue for a while. Return the token that unlocks it; None: it is already locked."""
     token = secrets.randbits(62)
     return token if await scripts.run("lock_queue", queue, milliseconds, token) else None
 
@@ -194,7 +201,7 @@ async def unlock_queue(scripts: ScriptRunner, queue: str, token: int) -> None:
 async def ack(
     scripts: ScriptRunner, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]
 ) -> Settled:
-    """Acknowledge jobs: IN_PROGRESS -> SUCCEEDED, PENDING or FAILED; others, and those of another claim, stay.
+    """Acknowledge jobs: IN_PROGRESS -> SUCCEEDED, PENDING or FAILED; other jobs, and those of other claims, stay.
 
     A failure without a claim is not repeatable: the second one would end the attempt of the next holder.
     """
@@ -211,7 +218,7 @@ async def ack(
 
 
 def _pack_acks(succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]) -> tuple[bytes, list[bytes]]:
-    """Return acks as ``ack.lua`` takes them, and the results."""
+    """Return acks in the form that ``ack.lua`` takes, and the results."""
     groups: defaultdict[tuple[str | None, int, bool], tuple[list[int], list[int], list[int]]] = defaultdict(
         lambda: ([], [], [])
     )
@@ -281,7 +288,7 @@ async def checkpoint(scripts: ScriptRunner, queue: str, checkpoints: Sequence[St
 
 
 def _index_of(arguments: list[bytes], added: bytes) -> int:
-    """Add bytes to arguments of a script; return which of them these are, from 1."""
+    """Append bytes to the arguments of a script; return their index, from 1."""
     arguments.append(added)
     return len(arguments)
 
@@ -290,7 +297,7 @@ async def release(scripts: ScriptRunner, queue: str, *, by: str, which: str, spa
     """Release the claims of a source (``by="source"``) or one claim (``by="claim"``): IN_PROGRESS -> PENDING.
 
     Args:
-        scripts: of the shard.
+        scripts: runs scripts on the shard.
         queue: name of the queue.
         by: see above.
         which: the source or claim.
@@ -310,5 +317,5 @@ async def release(scripts: ScriptRunner, queue: str, *, by: str, which: str, spa
 
 
 def pack_ids(jobs: Iterable[JobDescriptor]) -> bytes:
-    """Return the ids of jobs as scripts take them."""
+    """Return the ids of jobs in the form that scripts take."""
     return pack([job.local_id for job in jobs])

@@ -1,4 +1,4 @@
-"""Changes of jobs without a worker: retries, deletions, expiry and collection, page by page.
+"""Changes of jobs by others than workers: retries, deletions, expiry and collection, page by page.
 
 Each page is atomic. Several servers may do the same at once, and no job is changed twice.
 """
@@ -31,11 +31,12 @@ class RedisRetry(NamedTuple):
 
 
 class ExpiryGrace(NamedTuple):
-    """Which expired claims are spared.
+    """Which expired claims to spare.
 
     Attributes:
-        asked_at: those that expired later, as the server may have been suspended; see ``ScriptRunner.now``.
-        age_ms: age of the server: while it is below ``quiet_ms``, claims whose lease is longer than it.
+        asked_at: spare those that expired after this time, since the server may have been suspended; a time argument
+            as ``ScriptRunner.now`` returns it.
+        age_ms: age of the server; while it is below ``quiet_ms``, spare claims whose lease is longer than the age.
         quiet_ms: see ``age_ms``.
     """
 
@@ -47,7 +48,7 @@ class ExpiryGrace(NamedTuple):
 async def retry_failed(scripts: ScriptRunner, queue: str, request: RedisRetry) -> int:
     """Retry failed jobs, the oldest first: FAILED -> PENDING. Return how many.
 
-    A page is repeatable with an idempotency key only, or too many jobs would be retried.
+    A page is repeatable only with an idempotency key; without one, too many jobs would be retried.
     """
     run_after = "" if request.run_after_ms is None else request.run_after_ms
     result_arguments, is_repeatable = (*key_arguments(request.once), request.limit), request.once is not None
@@ -73,7 +74,7 @@ async def retry_jobs(
     *,
     once: Once,
 ) -> int:
-    """Retry those of the jobs that are failed: FAILED -> PENDING. Return how many."""
+    """Retry those of the jobs that have failed: FAILED -> PENDING. Return how many."""
     packed = pack([(job.priority, job.local_id) for job in jobs])
     job_arguments = (attempts, "" if run_after_ms is None else run_after_ms, packed)
     is_repeatable = once is not None
@@ -86,7 +87,10 @@ async def retry_jobs(
 async def schedule_jobs(
     scripts: ScriptRunner, queue: str, jobs: Sequence[JobDescriptor], run_after_ms: int | None, *, once: Once
 ) -> int:
-    """Make those of the jobs that are PENDING due at a time; None: those that are not due, now. Return how many."""
+    """Make those of the jobs that are PENDING due at ``run_after_ms``; return how many were changed.
+
+    With None, those that are not due yet become due now.
+    """
     packed = pack([(job.priority, job.local_id) for job in jobs])
     job_arguments = ("" if run_after_ms is None else run_after_ms, packed)
     moved: int = await scripts.run(
@@ -102,7 +106,7 @@ async def delete_jobs(scripts: ScriptRunner, queue: str, jobs: Sequence[JobDescr
         by_priority[job.priority].append(job.local_id)
     deleted = 0
     for priority, ids in by_priority.items() or [(1, [])]:  # without jobs, a missing queue is still an error
-        # Each priority is a call of its own to the shard.
+        # Each priority is a separate call to the shard.
         part = once and once._replace(value=once.value + b":p%d" % priority)
         _, total = await _delete_page(scripts, queue, _Deletion(state, priority, ids), part)
         deleted += total
@@ -141,7 +145,10 @@ async def _matching_pages(scripts: ScriptRunner, search: RedisSearch, limit: int
 async def _delete_page(
     scripts: ScriptRunner, queue: str, deletion: _Deletion, once: Once, most: int | None = None
 ) -> tuple[int, int]:
-    """Return how many jobs were deleted now, and by all calls with this key; ``most`` None: the first deletes all."""
+    """Delete jobs; return how many this call has deleted, and how many all calls with this key together.
+
+    With ``most`` None, the first call with a key deletes all, and later ones nothing.
+    """
     result_arguments = (*key_arguments(once), "" if most is None else most)
     job_arguments = (deletion.state, deletion.priority, pack(deletion.ids))
     page, total, *woken = await scripts.run(
@@ -184,7 +191,7 @@ async def _reap_queue(scripts: ScriptRunner, queue: str, limit: int, grace: Expi
 async def collect_finished(
     scripts: ScriptRunner, due_index: DueIndex, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int
 ) -> list[Collected]:
-    """Delete up to ``limit`` succeeded and as many failed jobs that are older than their time to live."""
+    """Delete up to ``limit`` succeeded and up to ``limit`` failed jobs that are older than their time to live."""
     succeeded, failed = await due_index.queues_with_finished(succeeded_ttl_ms, failed_ttl_ms)
 
     async def collect_kind(kind: str, queues: Iterable[str], ttl_ms: int) -> Counter[str]:

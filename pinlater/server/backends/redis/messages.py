@@ -1,4 +1,4 @@
-"""Messages to jobs, their children and their cancellation; see ``scripts/parts/inboxes.lua`` and ``links.lua``."""
+"""Messages to jobs, children of jobs, and cancellation; see ``scripts/parts/inboxes.lua`` and ``links.lua``."""
 
 from __future__ import annotations
 
@@ -20,17 +20,20 @@ from pinlater.server.backends.sharded import OutgoingMessage
 _LINKED = mark(is_linked=True)
 
 _OUTGOING = "outgoing"
-"""Key of the shards for which there are messages; see ``inboxes.lua``."""
+"""Key of the set of other shards for which there are messages; see ``inboxes.lua``."""
 
 _OUTGOING_PAGE = 200
-"""Messages that are delivered at once."""
+"""Most messages that are delivered at once."""
 
 _MOST_IDS = 1000
-"""Messages of one name whose ids are read."""
+"""Most messages of one name whose ids are read."""
 
 
 async def cancel(scripts: ScriptRunner, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
-    """Cancel jobs of a queue: PENDING -> FAILED; IN_PROGRESS -> the same, asked to stop; page by page."""
+    """Cancel jobs of a queue, page by page.
+
+    PENDING -> FAILED; IN_PROGRESS, or PENDING with something to undo -> the same, asked to stop.
+    """
     ended: list[JobDescriptor] = []
     asked: list[JobDescriptor] = []
     let_through = 0
@@ -46,7 +49,7 @@ async def cancel(scripts: ScriptRunner, queue: str, jobs: Sequence[JobDescriptor
 
 
 async def send(scripts: ScriptRunner, job: JobDescriptor, message: Message) -> bool:
-    """Store a message to a job; return False if it is not there or has finished."""
+    """Store a message to a job; return False if the job does not exist or has finished."""
     name, message_id, payload, kind = message
     arguments = (address_of(job), name, message_id, int(kind), payload, *_LINKED)
     try:
@@ -60,7 +63,7 @@ async def send(scripts: ScriptRunner, job: JobDescriptor, message: Message) -> b
 async def read(
     scripts: ScriptRunner, job: JobDescriptor, name: str, *, after: int, limit: int, max_bytes: int
 ) -> list[ReceivedMessage]:
-    """Return messages of a job by their numbers, page by page."""
+    """Return messages of a job in order of their numbers; read them page by page."""
     found: list[ReceivedMessage] = []
     while len(found) < limit:
         size = min(limit - len(found), PAGE_JOBS)
@@ -114,7 +117,7 @@ def _job(shard: str, address: bytes) -> JobDescriptor:
 
 
 async def drop_leftovers(scripts: ScriptRunner) -> None:
-    """Delete what the jobs of deleted queues had of their own, and tell their parents, in steps."""
+    """Delete the links and messages of jobs of deleted queues, and send messages to their parents, in steps."""
     key = "leftovers"
     while (dead := await scripts.command("SRANDMEMBER", scripts.shard_key(key))) is not None:
         cursor = b"0"
@@ -126,18 +129,21 @@ async def drop_leftovers(scripts: ScriptRunner) -> None:
 
 
 async def message_ids(scripts: ScriptRunner, jobs: Sequence[JobDescriptor], name: str) -> set[str]:
-    """Return the ids of all messages of a name that some of these jobs have."""
+    """Return the ids of all messages of a name that any of these jobs has."""
     reads = (read(scripts, job, name, after=0, limit=_MOST_IDS, max_bytes=MAX_ANSWER_BYTES) for job in jobs)
     return {message.id for found in await asyncio.gather(*reads) for message in found}
 
 
 async def outgoing_shards(scripts: ScriptRunner) -> set[str]:
-    """Return for which other shards there are messages."""
+    """Return the other shards for which there are messages."""
     return {shard.decode() for shard in await scripts.command("SMEMBERS", scripts.shard_key(_OUTGOING))}
 
 
 async def read_outgoing(scripts: ScriptRunner, shard: str, left_for_ms: int | None) -> list[OutgoingMessage]:
-    """Return a page of the messages for another shard, the oldest first: new ones, or all that are there so long."""
+    """Return a page of the messages for another shard, the oldest first.
+
+    Without ``left_for_ms``, only messages that no call has returned so far; with it, all that are that old.
+    """
     age = "" if left_for_ms is None else left_for_ms
     entries = await scripts.run_for_shard("read_outgoing", _OUTGOING, shard, _OUTGOING_PAGE, age, is_repeatable=False)
     return [
@@ -160,6 +166,6 @@ async def deliver(scripts: ScriptRunner, messages: Sequence[OutgoingMessage]) ->
 
 
 async def forget_outgoing(scripts: ScriptRunner, shard: str, messages: Sequence[OutgoingMessage]) -> None:
-    """Delete messages that the shard which they are for has."""
+    """Delete messages for another shard that has received them."""
     numbers = (str(message.number) for message in messages)
     await scripts.run_for_shard("forget_outgoing", _OUTGOING, shard, *numbers)

@@ -1,4 +1,4 @@
-"""Orphaned claims: their answers were lost, so nobody runs their jobs; they are released before their leases expire."""
+"""Orphaned claims: their answers were lost, so nobody runs the jobs; release them before their leases expire."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from pinlater.server.backends.redis.script_calls import ScriptRunner
 log = logging.getLogger(__name__)
 
 _RELEASES = 3
-"""A stopped server may execute a claim after its caller has given up, so one release is not enough."""
+"""A Redis server that had stopped may execute a claim after its caller has given up, so one release is not enough."""
 
 _PAUSE_SECONDS = 0.5
-"""Before each release. Releases that fail because the shard is down do not count."""
+"""Pause before each release. Releases that fail because the shard is down do not count."""
 
 _CLOSE_SECONDS = 2.0
 
@@ -29,9 +29,9 @@ class RedisOrphanedClaims:
     """Releases the claims of this process on one shard whose answers were lost.
 
     Args:
-        scripts: of the shard.
-        on_release: is called with a queue that has jobs again.
-        on_commit: is told how many jobs were released.
+        scripts: runs scripts on the shard.
+        on_release: called with the name of a queue of which jobs were released.
+        on_commit: called with stats that say how many jobs were released.
     """
 
     def __init__(
@@ -48,18 +48,18 @@ class RedisOrphanedClaims:
         self._task: asyncio.Task[None] | None = None
 
     def add(self, queue: str, claim: Claim) -> None:
-        """Release a claim, except for the jobs that it held before."""
+        """Release a claim in the background, except for the jobs that it already held before (``claim.held``)."""
         self._releases_left[queue, claim.descriptor] = _RELEASES
         self._spared[queue, claim.descriptor] = pack_ids(JobDescriptor.parse(job.descriptor) for job in claim.held)
         if self._task is None:
             self._task = asyncio.create_task(self._run())
 
     def has(self, queue: str, claim: str) -> bool:
-        """Whether a claim is being released, so that nothing must be claimed under it."""
+        """Return whether a claim is being released, so that no job may be claimed under it."""
         return (queue, claim) in self._releases_left
 
     async def close(self) -> None:
-        """Release all once more: after the process ends, their jobs wait for the end of the leases."""
+        """Release all once more: once the process has ended, their jobs wait until the leases expire."""
         if self._task is None:
             return
         self._task.cancel()
@@ -78,7 +78,7 @@ class RedisOrphanedClaims:
             self._task = None
 
     async def _release_all(self) -> None:
-        """Release the jobs of these claims: IN_PROGRESS -> PENDING, no attempt spent."""
+        """Release the jobs of all these claims: IN_PROGRESS -> PENDING, no attempt spent."""
         for queue, claim in list(self._releases_left):
             released, began = 0, time.monotonic()
             with contextlib.suppress(QueueNotFound):

@@ -13,19 +13,19 @@ from pinlater.server.backends.redis.script_calls import ALL_QUEUES, ScriptRunner
 
 _REFRESH_SECONDS = 10.0
 _REFRESH_QUEUES = 10
-"""Every queue is refreshed once in that time, or, of many queues, so many per read."""
+"""Every queue is refreshed once in this time; if there are many, each read refreshes only this many."""
 
 _READ_PAGE = 500
 
 
 class RedisQueues:
-    """The names of queues are in one set; each queue has keys of its own.
+    """The queues of a shard: their names are in one set, and each queue has its own keys.
 
-    Settings are cached, and read again when a counter shows that some were changed; the scripts that change them count.
-    Older servers may not, or be interrupted before, so a few queues are refreshed at each read anyway.
+    Settings are cached, and read again when a counter shows that some have changed; the scripts that change settings
+    increment it. Older servers may not, or may fail before, so each read also refreshes a few queues.
 
     Args:
-        scripts: of the shard.
+        scripts: runs scripts on the shard.
     """
 
     def __init__(self, scripts: ScriptRunner) -> None:
@@ -40,8 +40,8 @@ class RedisQueues:
 
     async def create(self, queue: str) -> None:
         """Create a queue, unless it exists."""
-        # Listed before and after: neither a concurrent deletion by a server of any version nor a failure in between
-        # leaves a queue that is not listed.
+        # List it before and after, so that neither a concurrent deletion by a server of any version nor a failure in
+        # between leaves a queue that is not listed.
         await self._command("SADD", self._names_key, queue)
         await self._scripts.run("create_queue", queue)
         await self._command("SADD", self._names_key, queue)
@@ -72,7 +72,7 @@ class RedisQueues:
         return {name: cache[name] for name in names if name in cache}
 
     def _pop_to_refresh(self, names: Sequence[str], now: float) -> list[str]:
-        """Return the next few queues to refresh: a read costs the same for any number of queues."""
+        """Return the next few queues to refresh, so that a read costs the same for any number of queues."""
         if not self._to_refresh and now >= self._next_refresh:
             self._to_refresh, self._next_refresh = list(names), now + _REFRESH_SECONDS
         popped = self._to_refresh[:_REFRESH_QUEUES]

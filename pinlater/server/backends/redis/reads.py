@@ -1,4 +1,4 @@
-"""Reads: lookup, count, scan; page by page, so that no script blocks the others for long."""
+"""Reads such as lookup, count and scan; page by page, so that no script blocks the others for long."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from pinlater.server.backends.redis.script_calls import ALL_QUEUES, ScriptRunner
 from pinlater.server.backends.sharded import DuePriorities
 
 PAGE_JOBS = 500
-"""Jobs that one script reads or changes."""
+"""Most jobs that one script reads or changes."""
 
 _ANY_CLAIMED = JobFilter(IN_PROGRESS)
 
 _BODY_PAGE_BYTES = 4_000_000
 _LOOKUP_BODIES = 50
-"""A lookup reads so many: each body may be large."""
+"""Jobs whose bodies one lookup reads, few since each may be large."""
 
 _CLAIMED_OF_KEY = 10_000
-"""Claimed jobs of one key that a scan reads, to sort them."""
+"""Most claimed jobs of one key that a scan reads and sorts."""
 
 _QUEUES_PAGE = 200
 
@@ -40,11 +40,11 @@ class RedisSearch(NamedTuple):
     """The jobs that a count, scan or deletion selects.
 
     Attributes:
-        queue: its name.
+        queue: name of the queue.
         which: filter for its jobs.
         levels: priorities are 1 to this.
-        pattern: that bodies match; None: any body.
-        is_oldest_first: the earliest run_after first, instead of the latest.
+        pattern: what bodies have to match; None: any body.
+        is_oldest_first: whether the earliest run_after comes first, instead of the latest.
     """
 
     queue: str
@@ -61,14 +61,14 @@ class RedisSearch(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The sorted sets to read, as scripts take it: one for each priority, but one for a failure group."""
+        """The sorted sets to read, in the form that scripts take: one per priority, or just one for a failure group."""
         if self.which.failure_group is not None:
             return f"g{self.which.failure_group}:{KINDS[self.which.state]}"
         return "r" if self.which.is_retrying else KINDS[self.which.state]
 
     @property
     def time(self) -> str:
-        """The filter by time, as scripts take it."""
+        """The filter by time, in the form that scripts take."""
         if self.which.waits_for_key:
             return "key"
         return {None: "", True: "future", False: "due"}[self.which.is_future]
@@ -77,7 +77,7 @@ class RedisSearch(NamedTuple):
 async def lookup(
     scripts: ScriptRunner, jobs: Sequence[JobDescriptor], body_bytes: int, *, include_result: bool
 ) -> list[JobRecord | None]:
-    """Return the records of jobs, with ``body_bytes`` of bodies; None for those that do not exist."""
+    """Return the records of jobs with up to ``body_bytes`` of their bodies; None for jobs that do not exist."""
     page_size = _LOOKUP_BODIES if body_bytes or include_result else PAGE_JOBS
     options = [str(body_bytes), "1" if include_result else ""]
     places: defaultdict[str, list[int]] = defaultdict(list)
@@ -147,7 +147,7 @@ async def oldest_due(scripts: ScriptRunner, search: RedisSearch) -> int | None:
 
 
 async def states_in_use(scripts: ScriptRunner, queues: Sequence[str], levels: int) -> dict[str, set[int]]:
-    """Return in which states each of the queues has jobs, without those that do not exist."""
+    """Return in which states each of the queues has jobs; leave out queues that do not exist."""
     found: dict[str, set[int]] = {}
     for start in range(0, len(queues), _QUEUES_PAGE):
         names = queues[start : start + _QUEUES_PAGE]
@@ -190,7 +190,7 @@ def _first(found: list[StoredJob], limit: int) -> RecordPage:
 async def _scan_key(
     scripts: ScriptRunner, search: RedisSearch, key: str, limit: int, position: Position | None
 ) -> RecordPage:
-    """Return the next page of jobs that have a key; of claimed ones, the first ``_CLAIMED_OF_KEY`` are read at most."""
+    """Return the next page of jobs that have a key; at most ``_CLAIMED_OF_KEY`` claimed jobs are considered."""
     is_claimed = search.which.state == IN_PROGRESS
     run_after, local_id, _ = position or ("", "", "")
     at_once = _CLAIMED_OF_KEY if is_claimed else limit + 1
@@ -328,7 +328,7 @@ def _matches(pattern: BodyPattern, found: list[StoredJob], bodies: list[bytes | 
 
 
 def _by_size(found: list[StoredJob]) -> list[list[StoredJob]]:
-    """Split jobs into groups whose bodies are read at once."""
+    """Split jobs into groups whose bodies are small enough to be read at once."""
     groups: list[list[StoredJob]] = []
     bytes_left = 0
     for job in found:

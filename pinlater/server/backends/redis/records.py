@@ -1,4 +1,4 @@
-"""Job records as the scripts store them, see ``scripts/parts/records.lua``."""
+"""Job records as the scripts store them; see ``scripts/parts/records.lua``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pinlater.protocol.messages import FAILED, PENDING, SUCCEEDED
 from pinlater.server.backends.key_turns import job_key, stored_limit
 
 KINDS = {PENDING: "p", SUCCEEDED: "s", FAILED: "f"}
-"""State -> the letter of its sorted sets. Claimed jobs are in one set for all priorities, by expiry."""
+"""State -> the letter of its sorted sets. Claimed jobs are in one set for all priorities, ordered by expiry."""
 
 MAX_EXACT = 2**53
-"""Largest number that is exact in Lua; larger ones are sent as strings."""
+"""Largest number that Lua represents exactly; larger ones are sent as strings."""
 
 _LAST_MS = 2**63 - 1
 
@@ -28,10 +28,10 @@ class StoredJob(NamedTuple):
 
     Attributes:
         member: its name in the sorted sets and hashes.
-        local_id: its number.
-        priority: its level.
+        local_id: its id on the shard.
+        priority: its priority.
         body_bytes: size of its body.
-        record: all but the body.
+        record: its record, without the body.
     """
 
     member: bytes
@@ -42,7 +42,7 @@ class StoredJob(NamedTuple):
 
     @property
     def rank(self) -> tuple[float, int]:
-        """Its sort key in the sorted sets, where times beyond ``MAX_EXACT`` may be equal."""
+        """Its sort key in the sorted sets, where different times beyond ``MAX_EXACT`` may be equal."""
         return float(self.record.run_after_ms), self.local_id
 
 
@@ -50,11 +50,11 @@ def parse_job(head: str, member: bytes, line: bytes, texts: Sequence[bytes | Non
     """Parse a job.
 
     Args:
-        head: of its descriptor: ``queue:s<shard>:p``.
+        head: what its descriptor begins with: ``queue:s<shard>:p``.
         member: its name in the sorted sets.
         line: its record.
-        texts: what it has of custom status, unique key, limit and text of the key that it shares, links, and its
-            failure group.
+        texts: its custom status, unique key, shared key with limit and rate, links, and failure group; None for those
+            that it does not have.
     """
     status, unique_key, key, packed, group = texts
     state, priority, allowed, remaining, created, run_after, updated, lease, size, claim = line.split(b" ", 9)
@@ -81,7 +81,7 @@ def parse_job(head: str, member: bytes, line: bytes, texts: Sequence[bytes | Non
 
 
 class _Links(msgspec.Struct):
-    """What ties a job to others, see ``scripts/parts/links.lua``."""
+    """What ties a job to others; see ``scripts/parts/links.lua``."""
 
     p: str | None = None
     w: Sequence[MessageWait] = ()
@@ -106,12 +106,12 @@ def _with_links(record: JobRecord, links: _Links, head: str) -> JobRecord:
 
 
 def address_seen_from(shard: str, job: JobDescriptor) -> str:
-    """Return the address of a job for scripts on a shard: on another one, the name of that comes first."""
+    """Return a job's address for scripts on a shard; for a job of another shard, it begins with that one's name."""
     return address_of(job) if job.shard == shard else f"{job.shard}:{address_of(job)}"
 
 
 def address_of(job: JobDescriptor) -> str:
-    """Return the address of a job on its shard, as scripts take it."""
+    """Return the address of a job on its own shard, in the form that scripts take."""
     return f"{job.queue} {job.priority} {job.local_id}"
 
 
@@ -122,12 +122,12 @@ def _parse_key(stored: bytes) -> JobKey | None:
 
 
 def stored_key(key: JobKey) -> tuple[str, int | None, str | None]:
-    """Return text, limit and rate of a key, as scripts take it."""
+    """Return the text, limit and rate of a key, in the form that scripts take."""
     return key.text, stored_limit(key), key.rate
 
 
 def time_argument(time_ms: int | None) -> int | str | None:
-    """Return a time as scripts take it.
+    """Return a time in the form that scripts take.
 
     Raises:
         OverflowError: it does not fit into 64 bits.
@@ -140,6 +140,6 @@ def time_argument(time_ms: int | None) -> int | str | None:
 
 
 def retry_time(now_ms: int, delay_ms: int) -> int:
-    """Return when a failed job is retried, computed as ``ack.lua`` does."""
+    """Return when a failed job is retried, in epoch milliseconds, computed like ``ack.lua`` does."""
     due = now_ms + max(delay_ms, 0)
     return due if due < MAX_EXACT else _LAST_MS

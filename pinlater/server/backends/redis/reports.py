@@ -1,4 +1,4 @@
-"""Worker reports: stored as they come, until they expire."""
+"""Worker reports, kept until they expire."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pinlater.server.backends.records import MAX_REPORTS, KeptReport
 from pinlater.server.backends.redis.script_calls import ScriptRunner
 
 _KEY = "reports"
-"""Name of the shard's key."""
+"""Name of the key of the shard that holds them."""
 
 
 async def store_report(scripts: ScriptRunner, worker_id: str, report: bytes, keep_ms: int) -> None:
-    """Replace the report of a worker, or remove it if ``keep_ms`` is 0; also remove some expired ones."""
+    """Replace the report of a worker, or delete it if ``keep_ms`` is 0; also delete some expired reports."""
     await scripts.run_for_shard("store_report", _KEY, worker_id, report, keep_ms)
 
 

@@ -1,6 +1,6 @@
-"""A connection that speaks RESP, the protocol of Redis: writes commands, and hands the answers out in order.
+"""A connection that speaks RESP, the protocol of Redis: it writes commands, and hands out the answers in order.
 
-It is an asyncio protocol on hiredis, without tasks, streams and timers: they cost more than Redis needs for a call.
+It is an asyncio protocol on top of hiredis, without tasks, streams or timers: these cost more than a call costs Redis.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import InvalidResponse, ResponseError
 
 MAX_ANSWER_BYTES = 512 * 1024 * 1024
-"""Limit of one answer; Redis stores no larger value."""
+"""Size limit of one answer; Redis stores no larger value."""
 
 CLOSED_BY_SERVER = "Connection closed by server."
 
 _INCOMPLETE = object()
 
 LossHandler = Callable[[Iterable[asyncio.Future[Any]], str], None]
-"""Takes the futures of commands that will not be answered, and the reason; each future has to be completed."""
+"""Takes the futures of commands that will not be answered, and the reason; it has to complete each future."""
 
 
 class RespConnection(asyncio.Protocol):
-    """A connection to a Redis server; it is opened by ``connect`` and never opened again.
+    """A connection to a Redis server; ``connect`` opens it, and it is never reopened.
 
     Attributes:
-        on_answered: is called when all commands that were sent are answered.
-        on_lost: is called once, when the connection was closed; see ``LossHandler``.
+        on_answered: called when all commands that were sent are answered.
+        on_lost: called once, when the connection is closed; see ``LossHandler``.
     """
 
     def __init__(self) -> None:
@@ -84,18 +84,18 @@ class RespConnection(asyncio.Protocol):
         return future
 
     def send(self, packed: bytes, futures: Iterable[asyncio.Future[Any]]) -> None:
-        """Write packed commands at once; each future gets the answer to its command, or the error of Redis."""
+        """Write packed commands at once; each future gets the answer to its command, or the error from Redis."""
         self._unanswered.extend(futures)
         cast("asyncio.Transport", self._transport).write(packed)
 
     def close(self, reason: str = "the connection was closed") -> None:
-        """Close the connection; answers that have not come yet are not waited for."""
+        """Close the connection without waiting for outstanding answers."""
         if self._transport is not None:
             self._transport.close()
         self._lose(reason)
 
     def abort(self, reason: str) -> None:
-        """Close the connection to a server that does not answer, and drop what is not written yet."""
+        """Close the connection to a server that does not answer, and drop data that is not written yet."""
         if self._transport is not None:
             self._transport.abort()
         self._lose(reason)
@@ -109,7 +109,7 @@ class RespConnection(asyncio.Protocol):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def data_received(self, data: bytes) -> None:
-        if self._is_lost:  # what comes after a time-out belongs to nobody
+        if self._is_lost:  # nobody waits for what arrives after a timeout
             return
         try:
             self._reader.feed(data)
@@ -136,8 +136,8 @@ class RespConnection(asyncio.Protocol):
         """Hand out the answers that are complete; return whether there was one.
 
         Raises:
-            InvalidResponse: it is not RESP, or an answer to nothing.
-            RedisConnectionError: the server takes no commands, for it is loading its data, say.
+            InvalidResponse: the data is not RESP, or is an answer to no command.
+            RedisConnectionError: the server takes no commands, for instance because it is loading its data.
         """
         unanswered, next_answer = self._unanswered, self._reader.gets
         is_answered = False

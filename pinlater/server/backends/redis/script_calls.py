@@ -1,4 +1,4 @@
-"""Script calls on a shard: which are sent again, and what the errors of Redis mean."""
+"""Script calls on a shard: which ones are sent again, and what the errors of Redis mean."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ from pinlater.server.backends.sharded import ShardFull, ShardUnreachable
 from pinlater.server.backends.store import parent_refused, queue_not_found
 
 PREFIX = "pinlater:"
-"""Of all keys, so that other programs may use the same server."""
+"""What all keys begin with, so that other programs can use the same server."""
 
 ALL_QUEUES = "queues"
-"""Name of the set of queue names, and key of scripts about several queues."""
+"""Name of the set of queue names, and of the key for scripts about several queues."""
 
 _WRONG_SERVER = (ReadOnlyError, MasterDownError, ClusterDownError, MovedError, NoPermissionError)
 """Errors of a server that is not, or no longer, the master of the shard. Nothing was changed."""
 
 _REJECTING_WRITES = ("MISCONF", "NOREPLICAS")
-"""Errors of a server that accepts no writes: its disk is full or replicas are missing. Nothing was changed."""
+"""Errors of a server that accepts no writes, because its disk is full or replicas are missing. Nothing was changed."""
 
 
 _BUSY = "BUSY "
-"""Start of the error of a server that runs a script of somebody for long, and executes nothing meanwhile."""
+"""Start of the error of a server that is running somebody's script for long, and executes nothing else meanwhile."""
 
 
 class Woken(NamedTuple):
-    """A job whose sleep was ended by a message, and as many others of its key as that has let through.
+    """A job whose sleep a message has ended, and the other jobs of its key that this has let through.
 
     Attributes:
-        queue: of the jobs.
-        priority: of the job.
-        jobs: how many may be claimed now.
+        queue: queue of the jobs.
+        priority: priority of the job that slept.
+        jobs: how many jobs may be claimed now.
     """
 
     queue: str
@@ -60,11 +60,11 @@ class ScriptRunner:
     """Runs scripts and commands on one shard.
 
     Args:
-        name: of the shard.
-        connection: to the shard.
+        name: name of the shard.
+        connection: connection to the shard.
         now: returns the time argument of scripts, see ``clock.lua``.
-        on_woken: receives what scripts return of the sleeps that they have ended; see ``tell_woken``.
-        on_outgoing: receives the shards for which scripts have left messages.
+        on_woken: called with the sleeps that a script has ended; see ``tell_woken``.
+        on_outgoing: called with the other shards for which a script has left messages.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class ScriptRunner:
         self._on_outgoing = on_outgoing
 
     def tell_woken(self, last_values: Sequence[Any]) -> None:
-        """Tell of the sleeps that a script has ended, and for which shards it has left messages.
+        """Report the sleeps that a script has ended, and the shards for which it has left messages.
 
         Args:
-            last_values: of its answer: nothing, or a list of queue, priority and number of jobs of each sleep, and of
-                each shard alone.
+            last_values: the end of its answer: nothing, or one list with an entry [queue, priority, number of jobs] for
+                each sleep, and an entry [shard] for each shard.
         """
         if not last_values or not last_values[0]:
             return
@@ -102,7 +102,7 @@ class ScriptRunner:
         return f"{PREFIX}{{{self.name}:{queue}}}"
 
     def shard_key(self, name: str) -> str:
-        """Return a key that belongs to no single queue."""
+        """Return the name of a key of the shard that belongs to no single queue."""
         return f"{PREFIX}{{{self.name}}}:{name}"
 
     async def command(self, *command: Any) -> Any:
@@ -110,7 +110,7 @@ class ScriptRunner:
 
         Raises:
             ShardUnreachable: the shard cannot serve at present.
-            UnknownError: the shard refused.
+            UnknownError: the shard refused the command.
         """
         try:
             return await self._connection.call(*command)
@@ -137,26 +137,26 @@ class ScriptRunner:
         """Run a script on a queue and return its result.
 
         Args:
-            script: its name.
+            script: name of the script.
             queue: name of the queue.
-            arguments: from the second on; the first is the time.
-            is_repeatable: whether it may be sent again when its answer is lost.
-            at: the time to run it at, as ``now`` returned it; None: the present.
+            arguments: the script's arguments from the second on; the first is the time.
+            is_repeatable: whether to send it again if its answer is lost.
+            at: the time argument, as ``now`` returns it; None: the present.
             key: the script's key; None: that of the queue.
 
         Raises:
             QueueNotFound: the shard does not have the queue.
-            EnqueueRejected: a new job has a parent that gets no more children.
+            EnqueueRejected: the parent of a new job cannot get any more children.
             ShardUnreachable, ShardFull: nothing was changed.
             ShardConnectionFailed: it is unknown whether anything was changed.
-            UnknownError: the shard refused; nothing was changed.
+            UnknownError: the shard refused the call; nothing was changed.
         """
         now = self.now() if at is None else at
         command = ("EVALSHA", scripts()[script].sha, 1, key or self.queue_key(queue), now, *arguments)
         deadline = time.monotonic() + CALL_SECONDS
         try:
             return await self._connection.call(*command)
-        except NoScriptError:  # the script cache was flushed, which may happen again: send the text itself
+        except NoScriptError:  # the script cache was flushed, and may be again: send the text itself
             command = ("EVAL", scripts()[script].text, *command[2:])
         except ResponseError as error:
             raise self._translated(error, queue, is_enqueue=script == "enqueue") from None
@@ -194,5 +194,5 @@ class ScriptRunner:
         if text.startswith(_BUSY):
             return self._cannot_serve(error)
         if is_enqueue and (isinstance(error, OutOfMemoryError) or text.startswith(_REJECTING_WRITES)):
-            return ShardFull(f"shard {self.name} accepts no new jobs: {text}")  # another shard may
+            return ShardFull(f"shard {self.name} accepts no new jobs: {text}")  # another shard may accept them
         return UnknownError(f"shard {self.name} refused the call, nothing was changed: {text}")

@@ -1,6 +1,6 @@
-"""The Lua scripts: each is one file, starting with a comment that says what it does.
+"""The Lua scripts: each is one file that starts with a comment about what it does.
 
-Redis runs a script atomically and the script goes by the shard's own clock, so each is one step of the contract.
+Redis runs a script atomically, and the script goes by the shard's own clock, so each is one step of the contract.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _STANDALONE = re.compile(r"^-- standalone$", re.MULTILINE)
 
 
 class Script(NamedTuple):
-    """The text of a script, and the digest that ``EVALSHA`` takes."""
+    """The text of a script, and its digest for ``EVALSHA``."""
 
     text: str
     sha: str
@@ -30,7 +30,7 @@ def scripts() -> dict[str, Script]:
 
 
 def _assemble(path: Path) -> Script:
-    """Prepend the parts that a script lists; standalone ones start with no others."""
+    """Prepend the parts that a script lists, and unless it is standalone, those that all others share."""
     own = path.read_text(encoding="utf-8")
     parts = [] if _STANDALONE.search(own) else ["clock", "queue", "chunks"]
     for match in _PARTS.finditer(own):

@@ -56,24 +56,24 @@ _CLOCK = "clock"
 """Name of the key in which a server stores its last reading of the shard's clock, for the next server that reads it."""
 
 _CLOCK_READING_SECONDS = 3600
-"""Lifetime of that key."""
+"""Lifetime of that key, in seconds."""
 
 
 class RedisShard(RedisReads, RedisMessages, RedisStatistics):
     """A shard in one Redis database.
 
     It has two connections: one for the calls of workers and producers, one for calls that may take longer. All keys
-    contain the name of the shard, so several shards may share a server.
+    contain the name of the shard, so several shards can share a server.
 
     Args:
-        name: of the shard.
-        endpoint: of its server.
+        name: name of the shard.
+        endpoint: endpoint of its server.
         priority_levels: priorities are 1 to this.
         count_limit: counts stop at this number per priority.
-        regex_seconds: time limit for the body patterns of one call.
+        regex_seconds: time limit for searching bodies in one call.
         now_ms: a clock for tests; None: that of the Redis server, whose steps are followed slowly.
-        on_commit: is told of each batch of calls of producers and workers.
-        notifications: are called for jobs that other servers made claimable; None: none are published or received.
+        on_commit: called with the stats of each batch of calls of producers and workers.
+        notifications: called for jobs that other servers have made claimable; None: none are published or received.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
 
     @property
     def connections(self) -> int:
-        """Number of open connections to its server, without the subscription to job notifications."""
+        """Number of open connections to its server, not counting the subscription to job notifications."""
         return self._connection.is_open + self._slow_connection.is_open
 
     async def ping(self) -> None:
@@ -146,7 +146,7 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
         await self.clock.read(shown_ms)
         visit = self.clock.meet(own_ms, ClockRecord(*map(float, stored.split())) if stored else None)
         if visit is not None:
-            with suppress(UnknownError):  # a full server accepts no writes, and the reading counts nevertheless
+            with suppress(UnknownError):  # a full server accepts no writes, but the reading still counts
                 reading = f"{visit.ahead_ms:.3f} {visit.seen_ms:.3f}"
                 await self._slow_scripts.command(
                     "SET", self._slow_scripts.shard_key(_CLOCK), reading, "EX", _CLOCK_READING_SECONDS
@@ -157,7 +157,7 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
         return f"~{self.clock.now_ms()}" if self.clock.is_read else ""
 
     def _time_at(self, moment: float | None) -> int | str:
-        """Return the time argument of scripts for a moment of ``elapsed_seconds``; None is now."""
+        """Return the time argument of scripts for a moment in ``elapsed_seconds``; None is now."""
         now, ago_ms = self._slow_scripts.now(), milliseconds_since(moment)
         if isinstance(now, int):
             return now - ago_ms
@@ -275,12 +275,12 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
         return self._notify(queue, await maintenance.retry_failed(self._slow_scripts, queue, request), run_after_ms)
 
     def _notify_released(self, queue: str) -> None:
-        """Notify all servers, this one included, of jobs that were released without a call."""
+        """Notify all servers, including this one, of jobs that were released in the background."""
         self._notifications.on_jobs(queue, None, [JobLocation(self.name)])
         self._channel.publish(queue)
 
     def _notify_woken(self, woken: list[Woken]) -> None:
-        """Notify this server of jobs whose sleep was ended, which notifies the others if it cannot take them."""
+        """Notify this server of jobs whose sleep has ended; it notifies the others if it cannot hand them out."""
         counts: Counter[str] = Counter()
         for queue, _, jobs in woken:
             counts[queue] += jobs
@@ -317,12 +317,12 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
     async def reap_expired(
         self, limit: int, *, server_age_ms: int, quiet_ms: int, asked_at: float | None = None
     ) -> list[Expired]:
-        # While the shard was down, no claim could be renewed: its holders get time to, as after a start of the server.
+        # While the shard was down, no claim could be renewed: as after a start of the server, give their holders time.
         age_ms = int(min(server_age_ms, self._slow_connection.seconds_since_failure * 1000))
         grace = maintenance.ExpiryGrace(self._time_at(asked_at), age_ms, quiet_ms)
         found = await maintenance.reap_expired(self._slow_scripts, self._due_index, limit, grace)
         for queue, retried, failed in found:
-            self._notify(queue, retried + failed)  # one that has failed may let another of its key through
+            self._notify(queue, retried + failed)  # a job that has failed may let another one of its key through
         return found
 
     async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
@@ -331,7 +331,7 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
         )
 
     async def forget_results(self, limit: int) -> int:  # noqa: ARG002
-        await messages.drop_leftovers(self._slow_scripts)  # of a server that died while it deleted a queue
+        await messages.drop_leftovers(self._slow_scripts)  # in case a server died while it deleted a queue
         return await failure_groups.forget(self._slow_scripts, self._due_index, self._levels)
 
     async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""The shard file of Redis shards: the JSON of the original service, with more ways to connect."""
+"""The shard file of Redis shards: the JSON format of the original service, with more ways to connect."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def read_shards(content: bytes, file: Path) -> list[ShardSpec]:
     """Parse a shard file.
 
     Raises:
-        ConfigError: it is not in the format, or a value is invalid.
+        ConfigError: it does not have the right format, or a value is invalid.
     """
     try:
         entries = msgspec.json.decode(content, type=_ShardFile).shards

@@ -1,4 +1,4 @@
-"""The verbs of a shard about messages to jobs, and about their children."""
+"""The verbs of a shard about messages to jobs and about children of jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pinlater.server.backends.sharded import OutgoingMessage
 
 
 class RedisMessages:
-    """The part of a shard that has to do with messages."""
+    """The part of a shard that stores, reads and relays messages."""
 
     _scripts: ScriptRunner
     _slow_scripts: ScriptRunner

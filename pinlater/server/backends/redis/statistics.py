@@ -1,4 +1,4 @@
-"""Statistics: merged by a script, and expired by Redis."""
+"""Statistics: a script adds them up, and Redis expires them."""
 
 from __future__ import annotations
 

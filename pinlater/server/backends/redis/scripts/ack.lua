@@ -1,9 +1,10 @@
 -- IN_PROGRESS -> SUCCEEDED; or PENDING after the delay, with one attempt less; or FAILED after the last attempt.
--- ARGV[2]: MessagePack {groups, singles, failures or nil}. A group is successes without a status: {claim or nil, priority, ids, indexes
--- of the results or nil: they have none, run times in ms or nil, 0: it is not kept}. A single is any other ack: {is_success, id, priority, claim or nil, status,
--- delay in ms, is_final, index of the result or nil, whether it was cancelled, id of the failure group or nil, run time in ms or nil}. Failures
--- are {budget, groups}, see failure_groups.lua. ARGV[3] on: the results, then "links" if any was cancelled. A job that is
--- asked to stop is FAILED instead of PENDING, unless it has something to undo.
+-- ARGV[2]: MessagePack {groups, singles, failures or nil}. A group has successes without a status: {claim or nil,
+-- priority, ids, indexes of the results or nil if they have none, run times in ms or nil; 0: do not store it}. A single
+-- is any other ack: {is_success, id, priority, claim or nil, status, delay in ms, is_final, index of the result or nil,
+-- whether it was cancelled, id of the failure group or nil, run time in ms or nil}. Failures are {budget, groups}, see
+-- failure_groups.lua. ARGV[3] on: the results, then "links" if any job was cancelled. A job that is asked to stop
+-- becomes FAILED instead of PENDING, unless it has something to undo.
 -- Returns {now, number of jobs changed, number of those that are now FAILED, number of others let through, ended
 -- sleeps: see links.lua}.
 -- parts: when_full records features failures key_rates keys due_index changes custom_status inboxes links failure_groups
@@ -65,7 +66,7 @@ local function keep_result(member, index)
   return result
 end
 
--- Returns whether the job is FAILED now.
+-- Ends an attempt that failed. Returns whether the job is FAILED now.
 local function fail(member, delay, is_final, ...)
   local retry_at = now + math.max(delay, 0)
   local text = retry_at < LAST_EXACT and string.format('%d', retry_at) or END_OF_TIME

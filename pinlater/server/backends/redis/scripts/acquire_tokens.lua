@@ -1,14 +1,14 @@
 -- Acquires tokens from the bucket of a rate-limited queue, or gives some back. The bucket is a moment in epoch
--- microseconds: its tokens are spent up to then. No key means a full bucket, so the key may expire some time later.
--- ARGV[2] microseconds between two tokens; [3] size of the bucket in microseconds; [4] wanted tokens, below 0 to
--- return some.
+-- microseconds: its tokens are spent up to then. No key means a full bucket, so the key may expire once it is full.
+-- ARGV[2] microseconds between two tokens; [3] size of the bucket in microseconds; [4] tokens wanted, below 0 to
+-- give some back.
 -- Returns {tokens acquired, milliseconds until the next token}.
 -- parts: when_full
 local interval, most, wanted = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local now_us = now * 1000
 local spent_until = tonumber(redis.call('GET', prefix .. 'bucket') or 0)
 local ahead = spent_until - now_us
-local is_wrong = ahead > 1000000 -- more than clocks differ: it was written by one that was wrong
+local is_wrong = ahead > 1000000 -- more than clocks may differ: a wrong clock wrote it
 local saved = math.min(math.max(-ahead, 0), most)
 local taken = math.min(wanted, math.floor((saved + 0.5) / interval))
 local left = math.floor(math.min(saved - taken * interval, most) + 0.5)

@@ -1,6 +1,6 @@
--- Adds counts to those that are stored. KEYS[1]:<resolution>:<start>:0 is a hash, queue -> counts of this period; of the
+-- Adds counts to the stored ones. KEYS[1]:<resolution>:<start>:0 is a hash, queue -> counts of this period; for the
 -- other kinds, KEYS[1]:<resolution>:<start>:<kind> is a set of queues, and the same with ":<queue>" a hash, name ->
--- counts. Counts are text: "<position>:<count> ...". Everything expires by itself.
+-- counts. Counts are text: "<position>:<count> ...". All keys expire.
 -- ARGV[2]: MessagePack, a list of {resolution, start, kind, queue, name, counts, lifetime in seconds}.
 -- standalone
 -- parts: clock when_full

@@ -1,8 +1,8 @@
--- PENDING -> FAILED, marked as cancelled; IN_PROGRESS, or PENDING with something to undo -> the same, asked to stop; the
--- latter is due.
--- ARGV[2]: MessagePack, a list of {priority, id}; [3] text to append to the status of jobs that were not asked or
--- cancelled before; [4] "links".
--- Returns {list indexes of the jobs that are cancelled, of those that are asked to stop, be it by an earlier call;
+-- PENDING -> FAILED, marked as cancelled; IN_PROGRESS, or PENDING with something to undo -> the same, asked to stop,
+-- and if PENDING, due.
+-- ARGV[2]: MessagePack, a list of {priority, id}; [3] text to append to the status of jobs that were not cancelled or
+-- asked to stop before; [4] "links".
+-- Returns {list indexes of the jobs that are cancelled, of those that are asked to stop, both also by earlier calls;
 -- number of other jobs let through, ended sleeps: see links.lua}.
 -- parts: when_full records features failures key_rates keys due_index changes custom_status inboxes links
 local jobs, members = cmsgpack.unpack(ARGV[2]), {}

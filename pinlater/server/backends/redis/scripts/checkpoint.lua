@@ -1,12 +1,13 @@
 -- IN_PROGRESS -> IN_PROGRESS with a new lease, or PENDING with no attempt spent; only for the holder of the claim.
 -- ARGV[2]: MessagePack, a list of {id, priority, claim or nil, source, index of the body or nil, whether to move to
--- PENDING, run_after or nil (unchanged if there is a claim, else now), attempts or nil, status to prepend, waits or
--- nil: it sleeps until one is fulfilled, see links.lua; messages that it keeps, each {name, id, index of the payload};
--- names of messages that are deleted}. ARGV[3] on: bodies and payloads, then "links" if any job waits or keeps. A job
--- that is asked to stop is FAILED instead of PENDING, unless it has something to undo, by the new body.
--- Returns {now, number of jobs changed, list indexes of those moved to PENDING, of the others that the claim no longer
--- holds, of those that were to be given back and are due now (their waits are fulfilled, or they are asked to stop and
--- keep their place), of those that are held and asked to stop; number of other jobs let through, ended sleeps: see
+-- PENDING, run_after or nil (unchanged if there is a claim, otherwise now), attempts or nil, status to prepend, waits
+-- or nil (the job sleeps until one is fulfilled, see links.lua), messages to store for it, each {name, id, index of the
+-- payload}, names of messages to delete}. ARGV[3] on: bodies and payloads, then "links" if any job has waits or
+-- messages to store. A job that is asked to stop becomes FAILED instead of PENDING, unless it has something to undo
+-- according to the new body.
+-- Returns {now, number of jobs changed, list indexes of those moved to PENDING, of those not to be moved that the claim
+-- does not hold, of those to be moved that are due now (their waits are fulfilled, or they are asked to stop and keep
+-- their place), of those that are held and asked to stop; number of other jobs let through, ended sleeps: see
 -- links.lua}.
 -- parts: when_full records features failures key_rates keys due_index changes custom_status claim_source inboxes links
 local items = cmsgpack.unpack(ARGV[2])
@@ -26,7 +27,7 @@ local function is_held(claim, item)
   return source_of(claim) == item[4]
 end
 
--- Stores and deletes messages of a job that is held; before its links are read, which this may change.
+-- Stores and deletes messages of a job that is held; call it before the links of the job are read, which it may change.
 local function keep(member, item)
   local state, priority, _, _, _, _, _, _, _, claim = string.match(lines[member] or '', RECORD)
   if state == IN_PROGRESS and tonumber(priority) == item[2] and is_held(claim, item) then
@@ -56,7 +57,7 @@ local function stop(member, ...)
   over[#over + 1] = member
 end
 
--- Notes that a job is given back; returns whether it is due at once.
+-- Records that a job is given back; returns true if it is due at once, since one of its waits is fulfilled.
 local function note_back(at, member, priority, waits)
   back[#back + 1] = at - 1
   if linked then

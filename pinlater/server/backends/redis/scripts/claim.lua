@@ -1,10 +1,10 @@
--- PENDING and due -> IN_PROGRESS, in the order (priority, run_after, id); then those that this lets through.
+-- PENDING and due -> IN_PROGRESS, in the order (priority, run_after, id); then those that these claims let through.
 -- ARGV[2] claim, [3] lease in ms, [4] limit, [5] most bytes of the answer (the first job is claimed even if it does
 -- not fit), [6] bytes per job in addition to its body, [7] priority levels, [8] "1": return when the next job falls
 -- due, [9] "1": dry run, change nothing; [10] most jobs of the queue that may be claimed at once, empty: no limit.
 -- Returns {"1" if more may be due, "1" if more may be due but the queue's limit is reached, when the next job falls
--- due or empty, columns as JSON: ids, priorities, attempts allowed, attempts remaining, created, run_after}, the
--- bodies, number of other jobs let through.
+-- due or empty, columns as JSON (ids, priorities, attempts allowed, attempts remaining, created, run_after), the
+-- bodies, number of other jobs let through}.
 -- parts: records features failures key_rates keys due_index
 local claim, lease = ARGV[2], ARGV[3]
 local wanted, bytes_left, overhead = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -22,7 +22,7 @@ local ids, priorities, alloweds, remainings, createds, run_afters, bodies = {}, 
 local count, is_answer_full, is_more = 0, false, false
 
 -- Claims jobs until the answer is full. Returns their members, their new records and claims, and how many of the given
--- members that covers, including those whose records are gone because Redis has evicted them.
+-- members are dealt with, including those whose records Redis has evicted.
 local function claim_members(members, lines)
   local taken, records, claims = {}, {}, {}
   for at, line in ipairs(lines) do
@@ -66,7 +66,7 @@ repeat
       if is_dry then
         offset = offset + covered
       elseif covered > 0 then
-        redis.call('ZREMRANGEBYRANK', key, 0, covered - 1) -- first, see when_full.lua
+        redis.call('ZREMRANGEBYRANK', key, 0, covered - 1) -- must be the first write, see when_full.lua
         call_in_chunks('HSET', JOBS, records)
         call_in_chunks('ZADD', CLAIMS, claims)
         if keyed then
@@ -96,7 +96,7 @@ if count > 0 and not is_dry then
   settle_changed()
 end
 
--- Returns whether a job is due of the priorities that were asked for.
+-- Returns whether a job of the requested priorities is due.
 local function is_any_due()
   for priority = 1, levels do
     if redis.call('ZCOUNT', prefix .. 'p' .. priority, '-inf', NOW) > 0 then
@@ -107,7 +107,7 @@ local function is_any_due()
 end
 
 local is_full, next_due = wanted <= 0 or is_answer_full, ''
-local has_more = through_and_due > 0 -- perhaps of a priority that was not asked for
+local has_more = through_and_due > 0 -- perhaps of a priority that was not requested
   or is_full and (is_limited or is_dry or is_more or is_answer_full or is_any_due())
 if not has_more and ARGV[8] == '1' then
   local earliest

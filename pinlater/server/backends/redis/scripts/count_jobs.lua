@@ -1,6 +1,6 @@
 -- Counts the jobs of a state by priority. ARGV[2] "p", "s", "f" or "r": pending, succeeded, failed or retrying; or a
--- failure group, as for scan_jobs; [3] "due", "future",
--- "key" for those that wait for their key, or empty for all; [4] first and [5] last priority, both 0 for a failure group.
+-- failure group, as for scan_jobs; [3] "due", "future", "key" for those that wait for their key, or empty for all; [4]
+-- first and [5] last priority, both 0 for a failure group.
 local low, high = '-inf', '+inf'
 if ARGV[3] == 'due' then
   high = NOW

@@ -1,5 +1,5 @@
 -- No queue -> an empty queue; an existing queue is left as it is. KEYS[1] is the queue. Its generation is taken from
--- its id counter, which continues when the queue is deleted and created again: no descriptor ever names two jobs.
+-- its id counter, which continues when the queue is deleted and created again, so no descriptor ever names two jobs.
 -- standalone
 if redis.call('EXISTS', KEYS[1]) == 0 then
   redis.call('SET', KEYS[1], redis.call('INCR', KEYS[1] .. ':ids'))

@@ -1,6 +1,6 @@
--- Jobs that are still in a state -> deleted. ARGV[2] idempotency key or empty, [3] how long its result is kept, in
--- ms, [4] most jobs over all calls with this key, or empty: the first call deletes all; [5] state, [6] priority;
--- [7]: MessagePack, a list of ids.
+-- Jobs that are still in a state -> deleted. ARGV[2] idempotency key or empty, [3] how long to keep its result, in ms;
+-- [4] most jobs that all calls with this key delete together, or empty: the first call deletes all; [5] state, [6]
+-- priority; [7]: MessagePack, a list of ids.
 -- Returns {number deleted now, number deleted by all calls with the key, ended sleeps: see links.lua}.
 -- parts: when_full records features failures key_rates keys due_index changes inboxes links forget_links call_results
 local before, most = find_result(ARGV[2]), tonumber(ARGV[4])

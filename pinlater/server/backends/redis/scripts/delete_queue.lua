@@ -1,6 +1,6 @@
 -- A queue with all its jobs -> none. Redis frees large keys in a background thread, so millions of jobs take no longer.
--- Descriptors of this generation find nothing in the next one. Links and statuses stay for drop_links, if there are
--- links.
+-- Descriptors of this generation find nothing in the next one. If there are links, links and statuses stay for
+-- drop_links.
 -- parts: when_full due_index
 local keys = {KEYS[1], JOBS, CLAIMS}
 local names = {

@@ -1,6 +1,6 @@
--- Stores messages that come from other shards, to jobs that have not finished, and ends sleeps that wait for them.
--- KEYS[1] is a key of the shard. ARGV[2] on, of each: address of the job, see inboxes.lua; name and id of the message, a
--- digit for its kind, payload.
+-- Stores messages from other shards to jobs that have not finished, and ends the sleeps that wait for them.
+-- KEYS[1] is a key of the shard. ARGV[2] on, for each message: address of the job, see inboxes.lua; name and id of the
+-- message, a digit for its kind, payload.
 -- Returns {ended sleeps: see links.lua}.
 -- standalone
 -- parts: clock chunks no_queue records failures key_rates keys inboxes

@@ -1,6 +1,6 @@
--- The same as open_children, of parents on other shards. KEYS[1] is "children"; ARGV[2]: MessagePack, a list of the
+-- The same as open_children for parents on other shards. KEYS[1] is "children"; ARGV[2]: MessagePack, a list of the
 -- addresses of parents, see inboxes.lua; [3] limit.
--- Returns their addresses.
+-- Returns the addresses of the children.
 -- standalone
 -- parts: clock chunks no_queue records failures key_rates keys inboxes
 local inboxes, found, limit = open_inboxes(), {}, tonumber(ARGV[3])

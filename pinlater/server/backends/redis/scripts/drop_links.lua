@@ -1,5 +1,6 @@
--- Deletes what jobs of a deleted queue had of their own, and tells their parents; one page of it. KEYS[1] is a set of
--- what the keys of such queues begin with; ARGV[2] one of these; [3] cursor, "0" to start; [4] number of links to read.
+-- Deletes links, inboxes and sets of children of jobs of a deleted queue, and sends messages to their parents; one page
+-- of jobs. KEYS[1] is a set of prefixes, one for the keys of each such queue; ARGV[2] one of these; [3] cursor, "0" to
+-- start; [4] number of links to read.
 -- Returns {cursor of the next page, "0" at the end; ended sleeps: see links.lua}.
 -- standalone
 -- parts: clock chunks no_queue when_full records failures key_rates keys inboxes forget_links
@@ -10,7 +11,7 @@ for at = 1, #step[2], 2 do
   local member = step[2][at]
   members[#members + 1] = member
   local parent = cmsgpack.unpack(step[2][at + 1]).p
-  if parent then -- if it was told of the end of this job, it has this message already
+  if parent then -- if the job had ended before, the parent already has a message with this id
     local address, position, name = string.match(parent, '^(%S+ %d+ %d+) (%d+) (.*)$')
     inboxes.deliver(address, {[name] = {position, DELETED, inboxes.end_of_status(dead, member)}})
   end

@@ -1,6 +1,6 @@
--- Finds the queues that may have work for the monitor: those whose first claim, succeeded or failed job is at least
--- as old as an age. KEYS[1] is the prefix of the due index, see due_index.lua. ARGV[2] most queues of a kind; then
--- pairs: [3] "claims", "S" or "F", [4] age in ms.
+-- Finds the queues that may have work for the monitor: those whose entry in the due index is at least as old as an age.
+-- KEYS[1] is the prefix of the due index, see due_index.lua. ARGV[2] most queues of a kind; then pairs: [3] "claims",
+-- "S", "F" or "failures", [4] age in ms.
 -- Returns a list of queue names for each pair.
 -- standalone
 -- parts: clock

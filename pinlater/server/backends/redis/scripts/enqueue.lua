@@ -1,11 +1,11 @@
 -- Nothing -> PENDING, all jobs of a call or none.
--- ARGV[2] idempotency key or empty, [3] how long its result is kept, in ms. [4] the number of jobs. [5] runs of jobs
--- that are alike: how many, their priority, run_after or nothing, attempts, and a comma. [6] nothing, or MessagePack
--- {what few jobs have, or nil; families of jobs with parents, see parents.lua}. The first maps the number of the job in
--- the call to {status, unique key or nil, its rule or nil, key that it shares or nil}. A rule is {until_started, period
--- in ms, 1: replace or 2: debounce, longest delay in ms or nil}, a shared key is {text, limit or nil, rate or nil}.
--- ARGV[7] on: the bodies, then "keyed" if any job shares a key or has a rule, "links" if any has a parent, or "keyed
--- links"; only then there are keys and parents.
+-- ARGV[2] idempotency key or empty, [3] how long to keep its result, in ms. [4] the number of jobs. [5] runs of similar
+-- jobs: how many, their priority, run_after or nothing, attempts, and a comma. [6] empty, or MessagePack {rare fields
+-- of jobs or nil, families of jobs with parents, see parents.lua}. The rare fields map the number of a job in the call
+-- to {status, unique key or nil, its rule or nil, shared key or nil}. A rule is {until_started, period in ms, 1 for
+-- replace or 2 for debounce, longest delay in ms or nil}, a shared key is {text, limit or nil, rate or nil}.
+-- ARGV[7] on: the bodies, then "keyed" if any job has a shared key or a rule, "links" if any has a parent, or "keyed
+-- links" for both.
 -- Returns the id before the first new one, then for each duplicate of an existing job: its index in the call, and the
 -- priority and member of the existing job.
 -- parts: records new_features failures key_rates keys unique_keys inboxes parents call_results
@@ -13,7 +13,7 @@ local known = find_result(ARGV[2])
 if known then
   return known
 end
-local extras, related = nil, {} -- a body may read like "links"
+local extras, related = nil, {} -- {}: without ARGV[6], the last body may still be the text "links"
 if ARGV[6] ~= '' then
   extras, related = unpack(cmsgpack.unpack(ARGV[6]), 1, 2)
 end
@@ -38,10 +38,10 @@ local function store()
   end
 end
 
--- Settles what few jobs have. Returns whether the job is to be stored, and when it is due if it waits for its key.
+-- Handles the rare fields of a job. Returns whether to store the job, and its run_after if it waits for its key.
 local settle
 if extras then
-  -- Returns when a job is due that is put off by another one of its key.
+  -- Returns when the holder of a key is due after a new job has debounced it.
   local function debounced_due(run_after, created, longest)
     local due = tonumber(run_after) or now
     if longest then
@@ -52,9 +52,10 @@ if extras then
     return string.format('%d', math.max(due, now))
   end
 
-  -- Gives a job that was never claimed body, attempts and status of another one of its key, and its time with debounce.
+  -- Gives a job that was never claimed the body, attempts and status of a new one with its unique key, and with
+  -- debounce also its time.
   local function replace(member, rule, body, status, new_run_after, allowed)
-    store()  -- it may be one of this call
+    store()  -- the job may be one of this call
     records, bodies, pending, texts, at = {}, {}, {}, {}, 0
     local line = redis.call('HGET', JOBS, member) or ''
     local state, priority, _, _, created, run_after, _, lease = string.match(line, RECORD)
@@ -109,7 +110,7 @@ for alike, priority, run_after, allowed in string.gmatch(ARGV[5], '(%d+) (%d+) (
         families.add(number, priority, member)
       end
       due = due or due_of_run
-      if due ~= known_due or #body ~= known_bytes then  -- in a batch, most are alike
+      if due ~= known_due or #body ~= known_bytes then  -- in a batch, most records are the same
         known_due, known_bytes = due, #body
         line = record(PENDING, priority, allowed, allowed, NOW, due, NOW, '0', string.format('%d', known_bytes), '')
       end

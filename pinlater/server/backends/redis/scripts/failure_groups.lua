@@ -1,6 +1,6 @@
 -- Reads the failure groups of queues. ARGV[2] on: the names of the queues.
--- Returns for each queue a list of {id, MessagePack {class, error, example, first}, last, number of FAILED and of PENDING
--- jobs}, one after the other; false if there is no such queue.
+-- Returns for each queue a flat list with id, MessagePack {class, error, example, first}, last, number of FAILED jobs
+-- and number of PENDING jobs of each group; false if there is no such queue.
 -- standalone
 -- parts: clock queue_prefix
 local found = {}

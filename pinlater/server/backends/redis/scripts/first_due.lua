@@ -1,8 +1,8 @@
--- Finds when the first job of each priority falls due, for several queues. KEYS[1] is the prefix of the shard's
+-- Finds when the first PENDING job of each priority falls due, for several queues. KEYS[1] is the prefix of the shard's
 -- keys.
 -- ARGV[2] priority levels; [3] on: names of queues.
--- Returns the time; then for each queue a list with a string per priority, empty: none; or an empty list: no jobs at
--- all; or false: no such queue.
+-- Returns the present time; then for each queue a list with a string per priority, empty if it has no such job; or an
+-- empty list if no priority has one; or false if there is no such queue.
 -- standalone
 -- parts: clock queue_prefix
 local levels = tonumber(ARGV[2])

@@ -1,10 +1,10 @@
--- Forgets failure groups of a queue that have been empty for long. ARGV[2] how long after its last failure, in ms; [3]
--- the same if the queue has at least as many groups as [4]; [5] when to look again, in ms from now; [6] how many jobs of
--- a group to look at; [7] the number of priorities.
--- Also takes jobs out that are not as their group has them: servers of version 0.1 change and delete jobs only. Those are
--- the first of their set sooner or later, since jobs that are due are claimed. If all are of that kind, it looks again at
--- once.
--- Returns the number of groups forgotten.
+-- Deletes failure groups of a queue that have been empty for long. ARGV[2] how long after a group's last failure, in
+-- ms; [3] the same if the queue has at least [4] groups; [5] when to check again, in ms from now; [6] how many jobs of
+-- each set of a group to check; [7] the number of priorities.
+-- Also removes jobs from sets of a group that do not fit their state: servers of version 0.1 change and delete the jobs
+-- alone. Sooner or later these are the first of their set, since jobs that are due get claimed. If all jobs checked in
+-- a set were wrong, the next check is due at once.
+-- Returns the number of groups deleted.
 -- parts: when_full records due_index failing_jobs failures
 local last = redis.call('ZRANGE', prefix .. 'failed_last', 0, -1, 'WITHSCORES')
 local idle = tonumber(#last / 2 >= tonumber(ARGV[4]) and ARGV[3] or ARGV[2])

@@ -1,5 +1,5 @@
--- Deletes messages that the shard which they are for has. KEYS[1] is "outgoing", see inboxes.lua; ARGV[2] the name of
--- that shard, [3] on: ids of the messages.
+-- Deletes messages for another shard that has received them. KEYS[1] is "outgoing", see inboxes.lua; ARGV[2] the name
+-- of that shard, [3] on: ids of the messages.
 -- standalone
 local stream = KEYS[1] .. ':' .. ARGV[2]
 redis.call('XDEL', stream, unpack(ARGV, 3))

@@ -1,10 +1,10 @@
 -- Nothing -> the state and history that a job had in another store; all jobs of a call or none.
--- ARGV[2] idempotency key or empty, [3] how long its result is kept, in ms. [4]: MessagePack, a list of {priority,
--- state (none is IN_PROGRESS), attempts allowed, attempts remaining, status, created, run_after, updated, unique key or
--- nil, key that is shared: nil or {text, limit or nil, rate or nil}, index of the result or nil, whether it was cancelled, id of the
--- failure group or nil, milliseconds that it ran or nil}; a time beyond 2^53 is a string. [5]: MessagePack {budget,
+-- ARGV[2] idempotency key or empty, [3] how long to keep its result, in ms. [4]: MessagePack, a list of {priority,
+-- state (never IN_PROGRESS), attempts allowed, attempts remaining, status, created, run_after, updated, unique key or
+-- nil, shared key as {text, limit or nil, rate or nil} or nil, index of the result or nil, whether it was cancelled, id
+-- of the failure group or nil, run time in ms or nil}; a time beyond 2^53 is a string. [5]: MessagePack {budget,
 -- groups}, see failure_groups.lua.
--- ARGV[6] on: the bodies, the results, then "keyed" if any of the jobs shares a key.
+-- ARGV[6] on: the bodies, the results, then "keyed" if any of the jobs has a shared key.
 -- Returns the same as enqueue.
 -- parts: records imported_features failures key_rates keys due_index changes unique_keys call_results failure_groups
 local known = find_result(ARGV[2])

@@ -1,4 +1,4 @@
--- Locks a queue for ARGV[2] ms under the token ARGV[3]. Returns 1, also if that token holds the lock already; 0 if
+-- Locks a queue for ARGV[2] ms under the token ARGV[3]. Returns 1, also if that token already holds the lock; 0 if
 -- another one holds it.
 -- parts: when_full
 local key = prefix .. 'lock'

@@ -1,6 +1,6 @@
--- Reads jobs. ARGV[2]: MessagePack, a list of ids; [3] how many bytes of bodies; 0: none; [4] "1": with results.
--- Returns {records, statuses, unique keys, keys, links, failure groups, results, bodies}, in the order of the ids; false for what does
--- not exist, or was not asked for.
+-- Reads jobs. ARGV[2]: MessagePack, a list of ids; [3] most bytes of each body, 0: no bodies; [4] "1": with results.
+-- Returns {records, statuses, unique keys, shared keys, links, failure groups, results, bodies}, in the order of the
+-- ids; false for what does not exist or was not requested.
 -- parts: records shared_keys
 local members, bodies = {}, false
 for at, id in ipairs(cmsgpack.unpack(ARGV[2])) do

@@ -1,6 +1,6 @@
--- Finds children of jobs that run or wait and are not asked to stop, in any queue. ARGV[2]: MessagePack, a list of ids
--- of parents; [3] limit; [4] "links".
--- Returns their addresses, see inboxes.lua.
+-- Finds children, in any queue, that run or wait and are not asked to stop. ARGV[2]: MessagePack, a list of ids of
+-- parents; [3] limit; [4] "links".
+-- Returns the addresses of the children, see inboxes.lua.
 -- parts: records features failures key_rates keys inboxes
 local inboxes, found, limit = open_inboxes(), {}, tonumber(ARGV[3])
 for _, id in ipairs(cmsgpack.unpack(ARGV[2])) do

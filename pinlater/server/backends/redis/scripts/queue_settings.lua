@@ -1,6 +1,6 @@
 -- Reads the settings of queues. KEYS[1] is the prefix of the shard's keys. ARGV[2] on: names of queues.
--- Returns for each queue {"1" if it is paused, jobs per second, jobs running at once, shards, shards by load}, false for
--- a setting that is not set; or false: no such queue.
+-- Returns for each queue {"1" if it is paused, jobs per second, most running jobs, shards, shards by load}, with false
+-- for each that is not set; or false if there is no such queue.
 -- standalone
 -- parts: queue_prefix
 local found = {}

@@ -1,10 +1,10 @@
--- Reads messages of a job. ARGV[2] its priority, [3] its id; [4] their name; [5] number of the last one that is not
--- wanted; [6] most messages; [7] most bytes, [8] bytes per message in addition; [9] "1": the first need not fit.
--- Returns them in the order of their numbers, each as in inboxes.lua.
+-- Reads messages of a job. ARGV[2] its priority, [3] its id; [4] name of the messages; [5] number after which to begin;
+-- [6] most messages; [7] most bytes, [8] bytes per message in addition; [9] "1": the first need not fit.
+-- Returns them in the order of their numbers, each as stored, see inboxes.lua.
 -- parts: records
 local member, after, left = member_of(tonumber(ARGV[3])), tonumber(ARGV[5]), tonumber(ARGV[7])
 local inbox, head, found = prefix .. 'inbox:' .. member, 'm' .. ARGV[4] .. '\0', {}
-local PAGE = 100  -- they are read one page after the other: each may be large
+local PAGE = 100  -- read page by page, since each message may be large
 if string.match(redis.call('HGET', JOBS, member) or '', '^%d (%d+)') ~= ARGV[2] then
   return found
 end

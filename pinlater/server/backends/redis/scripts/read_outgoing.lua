@@ -1,6 +1,6 @@
 -- Reads messages for another shard, the oldest first. KEYS[1] is "outgoing", see inboxes.lua; ARGV[2] the name of that
--- shard, [3] limit. [4] empty: those that no call has returned so; otherwise all that are there for so many ms.
--- Returns {id, fields} of each.
+-- shard, [3] limit. [4] empty: only messages that no such call has returned; otherwise all that are this many ms old.
+-- Returns {id, fields} for each.
 -- standalone
 local stream = KEYS[1] .. ':' .. ARGV[2]
 local returned = stream .. ':returned'

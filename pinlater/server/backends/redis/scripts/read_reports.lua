@@ -1,6 +1,6 @@
--- Reads the reports that have not expired, last to expire first. KEYS[1] as in store_report. ARGV[2] most reports;
+-- Reads the reports that have not expired, the last to expire first. KEYS[1] as in store_report. ARGV[2] most reports;
 -- [3] most bytes.
--- Returns worker, time and report, worker, time and report, ...
+-- Returns a flat list: worker, time and report as one text, worker, ...
 -- standalone
 -- parts: clock
 local found, left = {}, tonumber(ARGV[3])

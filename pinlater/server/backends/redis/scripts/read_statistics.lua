@@ -1,6 +1,7 @@
--- Reads counts; see add_statistics.lua. ARGV[2] resolution; [3] kind; [4] MessagePack, a list of starts; [5] MessagePack,
--- a list of queues, empty for all but the one without a name; [6] MessagePack, {} or {name}; [7] most of them.
--- Returns start, queue, name, counts, start, queue, name, counts, ...
+-- Reads counts; see add_statistics.lua. ARGV[2] resolution; [3] kind; [4] MessagePack, a list of starts; [5]
+-- MessagePack, a list of queues, empty for all except the one without a name; [6] MessagePack, {} or {name}; [7] most
+-- entries.
+-- Returns a flat list: start, queue, name, counts, start, ...
 -- standalone
 -- parts: clock
 local kind, queues, wanted = ARGV[3], cmsgpack.unpack(ARGV[5]), cmsgpack.unpack(ARGV[6])[1]

@@ -1,5 +1,5 @@
--- IN_PROGRESS with an expired claim -> PENDING with one attempt less, or FAILED after the last, or if it is asked to
--- stop and has nothing to undo; longest expired first.
+-- IN_PROGRESS with an expired claim -> PENDING with one attempt less, or FAILED after the last one or if it is asked to
+-- stop and has nothing to undo; the longest expired first.
 -- ARGV[2] number of claims to read, [3] number to skip before them; [4] age of the server and [5] its grace period, in
 -- ms: while the server is younger, claims whose lease is longer than its age are spared; [6] the group of expired
 -- claims, [7]: MessagePack {budget, groups} with that group, see failure_groups.lua.

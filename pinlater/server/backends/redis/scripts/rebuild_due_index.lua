@@ -1,5 +1,5 @@
--- Brings the due index in line with some queues: servers of older versions claim, finish and delete without updating
--- it. KEYS[1] is the prefix of the due index, see due_index.lua. ARGV[2] on: names of queues.
+-- Updates the due index for some queues: servers of older versions claim, finish and delete without updating it.
+-- KEYS[1] is the prefix of the due index, see due_index.lua. ARGV[2] on: names of queues.
 -- standalone
 -- parts: when_full queue_prefix
 local KINDS = {'claims', 'S', 'F'}

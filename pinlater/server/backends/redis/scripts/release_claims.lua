@@ -1,5 +1,5 @@
 -- IN_PROGRESS under a claim, or under any claim of a source -> PENDING, no attempt spent, or FAILED if it is asked to
--- stop and has nothing to undo; for one page of the claims.
+-- stop and has nothing to undo; one page of the claims.
 -- ARGV[2] "source" or "claim", [3] its value, [4] cursor, "0" to start, [5] number of claims to read; [6]:
 -- MessagePack, a list of ids of jobs that stay claimed.
 -- Returns {cursor of the next page, "0" at the end; number of jobs released; ended sleeps: see links.lua}.

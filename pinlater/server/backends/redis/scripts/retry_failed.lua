@@ -1,6 +1,6 @@
--- FAILED -> PENDING with new attempts, the oldest first. ARGV[2] idempotency key or empty, [3] how long its result
--- is kept, in ms, [4] most jobs over all calls with this key; [5] priority, [6] attempts, [7] run_after or empty for
--- now, [8] limit.
+-- FAILED -> PENDING with new attempts, the oldest first. ARGV[2] idempotency key or empty, [3] how long to keep its
+-- result, in ms; [4] most jobs that all calls with this key retry together; [5] priority, [6] attempts, [7] run_after
+-- or empty for now, [8] limit.
 -- Returns {number moved now, number moved by all calls with the key}.
 -- parts: when_full records features failures key_rates keys due_index changes inboxes links retry call_results
 local before = find_result(ARGV[2]) or 0

@@ -1,6 +1,5 @@
--- Those of the given jobs that are FAILED -> PENDING with new attempts. ARGV[2] idempotency key or empty, [3] how
--- long its result is kept, in ms; [4] attempts, [5] run_after or empty for now, [6]: MessagePack, a list of
--- {priority, id}.
+-- Those of the given jobs that are FAILED -> PENDING with new attempts. ARGV[2] idempotency key or empty, [3] how long
+-- to keep its result, in ms; [4] attempts, [5] run_after or empty for now, [6]: MessagePack, a list of {priority, id}.
 -- Returns the number of jobs moved.
 -- parts: when_full records features failures key_rates keys due_index changes inboxes links retry call_results
 local known = find_result(ARGV[2])
@@ -17,7 +16,7 @@ local lines = read_fields(JOBS, members)
 linked = open_links and open_links(members)
 for at, line in ipairs(lines) do
   local state, priority = string.match(line or '', '^(%d) (%d+)')
-  -- A job that is given twice is no longer among the failed ones the second time.
+  -- A job that is listed twice is no longer in the set of failed jobs the second time.
   if state == FAILED and tonumber(priority) == jobs[at][1]
     and redis.call('ZREM', prefix .. 'f' .. priority, members[at]) == 1 then
     redis.call('ZREM', prefix .. 'F', members[at])

@@ -1,6 +1,7 @@
 -- Reads one page of the claimed jobs of a priority. ARGV[2] cursor, "0" to start; [3] number of claims to read; [4]
 -- priority.
--- Returns {now, members, records, statuses, unique keys, keys, links, failure groups, cursor of the next page, "0" at the end}.
+-- Returns {now, members, records, statuses, unique keys, shared keys, links, failure groups, cursor of the next page or
+-- "0" at the end}.
 -- parts: records shared_keys
 local step = redis.call('ZSCAN', CLAIMS, ARGV[2], 'COUNT', ARGV[3])
 local all_members, members, lines = {}, {}, {}

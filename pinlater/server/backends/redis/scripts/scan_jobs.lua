@@ -1,9 +1,9 @@
 -- Reads one page of the jobs of one state and priority, latest run_after first.
--- ARGV[2] "p", "s", "f" or "r": pending, succeeded, failed or retrying; or "g" and a failure group, with ":p" or ":f"; [3]
--- priority, empty for a failure group; [4] "due", "future" or empty for both; [5]
--- run_after and [6] id of the last job of the previous page, empty at the start; [7] limit; [8] "oldest":
--- earliest run_after first.
--- Returns {now, members, records, statuses, unique keys, keys, links, failure groups}; fewer jobs than the limit at the end.
+-- ARGV[2] "p", "s", "f" or "r": pending, succeeded, failed or retrying; or "g", a failure group, and ":p" or ":f"; [3]
+-- priority, empty for a failure group; [4] "due", "future" or empty for both; [5] run_after and [6] id of the last job
+-- of the previous page, empty at the start; [7] limit; [8] "oldest": earliest run_after first.
+-- Returns {now, members, records, statuses, unique keys, shared keys, links, failure groups}; fewer jobs than the limit
+-- mean the end.
 -- parts: shared_keys
 local key, is_oldest = prefix .. ARGV[2] .. ARGV[3], ARGV[8] == 'oldest'
 local low, high = '-inf', '+inf'
@@ -22,8 +22,8 @@ local function count_before(run_after)
   return redis.call('ZCOUNT', key, '(' .. run_after, '+inf')
 end
 
--- Returns how many jobs stand before the next page: those before the last job's run_after, and those of the same
--- run_after up to that job, found by binary search.
+-- Returns how many jobs stand before the next page: those before the last job's run_after, and those with the same
+-- run_after up to and including that job, found by binary search.
 local function rank_after(run_after, id)
   local before = count_before(run_after)
   local from, to = 0, redis.call('ZCOUNT', key, run_after, run_after)

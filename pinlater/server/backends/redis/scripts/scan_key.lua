@@ -1,8 +1,8 @@
--- Reads jobs that have a key, shared or unique. ARGV[2] the key; [3] state; [4] run_after and [5] id of the last job of the
--- previous page, empty at the start; [6] limit; [7] "oldest": earliest run_after first, else latest first.
--- Of those that share it, PENDING ones come in order, up to the limit; claimed ones in any order, from the start, as many as
--- a page has. The one that has it as its unique key is added each time, whatever its state.
--- Returns {members, records, statuses, unique keys, keys, links, failure groups}.
+-- Reads jobs that have a key, shared or unique. ARGV[2] the key; [3] state; [4] run_after and [5] id of the last job of
+-- the previous page, empty at the start; [6] limit; [7] "oldest": earliest run_after first, otherwise latest first.
+-- PENDING jobs that share the key come in order, up to the limit; claimed ones come in any order, always from the
+-- first, up to the limit. The job that has it as its unique key is added each time, whatever its state.
+-- Returns {members, records, statuses, unique keys, shared keys, links, failure groups}.
 -- parts: records shared_keys
 local text, is_oldest, members, seen = ARGV[2], ARGV[7] == 'oldest', {}, {}
 local is_pending = ARGV[3] == PENDING

@@ -1,6 +1,7 @@
 -- Those of the given jobs that are PENDING -> due at another time, otherwise unchanged; one that waits for its key
--- stays in line. ARGV[2] idempotency key or empty, [3] how long its result is kept, in ms; [4] run_after, or empty: those
--- that are not due become due now; [5]: MessagePack, a list of {priority, id}. Returns the number of jobs changed.
+-- stays in line. ARGV[2] idempotency key or empty, [3] how long to keep its result, in ms; [4] run_after, or empty:
+-- those that are not due become due now; [5]: MessagePack, a list of {priority, id}. Returns the number of jobs
+-- changed.
 -- parts: when_full records features failures key_rates keys due_index changes call_results
 local known = find_result(ARGV[2])
 if known then
@@ -15,7 +16,7 @@ local lines = read_fields(JOBS, members)
 
 local new_run_after = ARGV[4] ~= '' and ARGV[4] or NOW
 
--- Returns whether a job that is due at run_after is to become due at the new time.
+-- Returns whether to change a job that is due at run_after.
 local function is_changed(member, run_after)
   local due = keyed and keyed.movable_due(member, run_after) or tonumber(run_after)
   return due > tonumber(new_run_after) or ARGV[4] ~= '' and due >= 0 and due < tonumber(new_run_after)

@@ -1,6 +1,6 @@
 -- Finds in which states queues have jobs. KEYS[1] is the prefix of the shard's keys.
 -- ARGV[2] priority levels; [3] on: names of queues.
--- Returns for each queue a list of states: 0 pending, 1 claimed, 2 succeeded, 3 failed; or false: no such queue.
+-- Returns for each queue a list of states: 0 pending, 1 claimed, 2 succeeded, 3 failed; or false if it does not exist.
 -- standalone
 -- parts: queue_prefix
 local levels = tonumber(ARGV[2])
@@ -15,7 +15,7 @@ local function keys_of(prefix, kinds)
   return keys
 end
 
--- A queue without jobs, as most are, takes one command.
+-- A queue without jobs, like most queues, takes just one command.
 local function states_of(prefix)
   local states, claims = {}, prefix .. 'claims'
   local all = keys_of(prefix, 'psf')

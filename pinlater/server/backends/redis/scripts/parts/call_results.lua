@@ -1,4 +1,4 @@
--- Results of calls with an idempotency key: one key each, which Redis expires by itself. It holds the expiry by the
+-- Results of calls with an idempotency key: one Redis key each, which Redis expires. It holds the time of expiry by the
 -- script's clock, and the result as JSON.
 local function find_result(once)
   local stored = once ~= '' and redis.call('GET', prefix .. 'result:' .. once)
@@ -9,7 +9,7 @@ local function find_result(once)
   return tonumber(expires) > now and cjson.decode(answer) or nil
 end
 
--- To be called last, so that a script that fails half-way stores no result.
+-- Call this last, so that a script that fails halfway stores no result.
 local function store_result(once, keep_ms, answer)
   if once ~= '' then
     local expires = string.format('%d', now + keep_ms)

@@ -1,5 +1,5 @@
 -- Collects changes of jobs and applies them with few commands. A job may leave "claims" in a script that has renewed
--- it, but never re-enters it in the same script: so additions come first, removals last.
+-- its claim, but never enters it again in the same script, so additions come first and removals last.
 local records, entering, leaving, finished = {}, {}, {}, {}
 
 local function write_record(member, line)
@@ -17,16 +17,16 @@ local function add_member(key, score, member)
   list[#list + 1] = member
 end
 
--- Adds a job to the sets of succeeded ("s", "S") or failed ("f", "F") jobs: by run_after for scans, by finish for
--- collection.
+-- Adds a job to the sets of succeeded ("s", "S") or failed ("f", "F") jobs: by run_after for scans, by the time at
+-- which it finished for collection.
 local function finish(kind, priority, run_after, member)
   add_member(prefix .. kind .. priority, run_after, member)
   add_member(prefix .. string.upper(kind), NOW, member)
   finished[#finished + 1] = member
 end
 
--- Finished and deleted jobs give up their unique keys; deleted ones, for which a key stays taken, also the rest of that
--- time.
+-- Finished and deleted jobs give up their unique keys; deleted ones also end the period for which their key would stay
+-- taken.
 local function delete_unique_keys(members, are_deleted)
   if #members == 0 or not HAS_KEYS then
     return
@@ -70,7 +70,7 @@ local function apply_changes()
   delete_unique_keys(finished)
 end
 
--- IN_PROGRESS -> FAILED if it was the last attempt, otherwise PENDING at retry_at, one attempt less.
+-- IN_PROGRESS -> FAILED if it was the last attempt or is_final, otherwise PENDING at retry_at with one attempt less.
 -- Returns the job's new record, and whether it is FAILED.
 local function end_attempt(member, is_final, retry_at, priority, allowed, remaining, created, run_after, lease, bytes, claim)
   remaining = tonumber(remaining)

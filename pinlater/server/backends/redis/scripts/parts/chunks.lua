@@ -1,7 +1,7 @@
--- Arguments per command: well below the number of values that Lua can unpack at once (8000).
+-- Most arguments per command: well below the number of values that Lua can unpack at once (8000).
 local MOST_ARGUMENTS = 2000
 
--- Runs a command on any number of arguments.
+-- Runs a command on any number of arguments, in several steps if necessary.
 local function call_in_chunks(command, key, arguments)
   if #arguments <= MOST_ARGUMENTS then
     if #arguments > 0 then
@@ -14,7 +14,7 @@ local function call_in_chunks(command, key, arguments)
   end
 end
 
--- Reads any number of fields of a hash; false for a field that does not exist.
+-- Returns the values of any number of fields of a hash; false for a field that does not exist.
 local function read_fields(key, fields)
   if #fields <= MOST_ARGUMENTS then
     return #fields > 0 and redis.call('HMGET', key, unpack(fields)) or {}

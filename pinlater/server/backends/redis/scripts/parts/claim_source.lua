@@ -1,4 +1,4 @@
--- Reads the source of a claim descriptor, <host>:<port>:<server start>:<source>:<counter>; it may contain colons.
+-- Returns the source in a claim descriptor, <host>:<port>:<server start>:<source>:<counter>; it may contain colons.
 local function source_of(claim)
   local rest = string.match(claim, '^[^:]*:[^:]*:[^:]*:(.*)$')
   return rest and string.match(rest, '^(.*):[^:]*$') or ''

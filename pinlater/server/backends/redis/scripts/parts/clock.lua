@@ -1,6 +1,6 @@
--- ARGV[1] is the time in epoch milliseconds. After "~" it is the time of the calling server's steady clock: then the
--- clock of this Redis counts while it is near that time, and otherwise that time, since this clock was set. Empty:
--- the clock of this Redis counts, whatever it shows.
+-- ARGV[1] is the time in epoch milliseconds. After "~", it is the time of the calling server's steady clock: then the
+-- clock of this Redis counts, clamped to within NEAR_MS of that time in case it was set. If ARGV[1] is empty, the clock
+-- of this Redis counts, whatever it shows.
 local NEAR_MS = 250
 local now = tonumber(ARGV[1])
 if not now then

@@ -1,5 +1,6 @@
--- Custom statuses: stored apart from the record, since most jobs have none, and cut after 5000 characters of UTF-8. A job
--- that runs anew, with all of its attempts, keeps fewer: they need room, too. A text that is cut for that ends its line.
+-- Custom statuses: stored separately from the record, since most jobs have none, and cut after 5000 characters of
+-- UTF-8. A job that begins anew with all its attempts keeps fewer, to leave room for these; a text cut for that ends
+-- its line.
 local MOST_CHARACTERS = 5000
 local KEPT_CHARACTERS = 1600
 

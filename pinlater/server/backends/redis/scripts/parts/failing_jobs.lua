@@ -1,2 +1,2 @@
--- For scripts about jobs that have failed, or may have.
+-- For scripts about jobs that have failed, or may have failed.
 local HAS_FAILURES = true

@@ -1,6 +1,7 @@
--- Keeps the groups of failures, as far as there is room for them. budget: {most groups of the queue, id of the group of
--- other errors with its facts, how often the time of the last failure is written, in ms, when a group is looked at for the first time,
--- in ms}; groups: {id = {class, error, example, whether there is always room}}. Returns the group to put jobs into for each id.
+-- Records failures in their groups, as far as there is room for these. budget: {most groups of the queue, {id of the
+-- group of other errors, its facts}, shortest time in ms between two updates of a group's last failure, time in ms
+-- after which a group is first checked}; groups: {id = {class, error, example, whether there is always room}}. Returns
+-- for each id the group to put jobs into.
 local function keep_groups(budget, groups)
   local most, others, noted_every, first_look = unpack(budget)
   local kept, count = {}, nil

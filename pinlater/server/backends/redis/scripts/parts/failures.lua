@@ -1,11 +1,11 @@
--- Failure groups. The hash "failing" maps the member of a job whose last attempt has failed to its group, until it
--- succeeds, is cancelled, is retried by hand or gets new attempts. While such a job is PENDING, it is also in two sorted
--- sets by run_after: "r" priority, and "g" group ":p"; while it is FAILED, in "g" group ":f". What the failures of a
--- group have in common is in the hash "failures", when it failed last in the sorted set "failed_last".
+-- Failure groups. The hash "failing" maps the member of a job whose last attempt failed to its group, until the job
+-- succeeds, is cancelled, is retried by hand or gets new attempts. While such a job is PENDING, it is also in two
+-- sorted sets by run_after: "r" priority, and "g" group ":p"; while it is FAILED, in "g" group ":f". The facts that the
+-- failures of a group share are in the hash "failures", the time of its last failure in the sorted set "failed_last".
 --
--- Such a job has fewer attempts left than it was given, or none, or had more than it was given when it was retried by
--- hand. Scripts look for others not at all: "tried" has those that they have changed, "over" those that are in no group
--- any more, and "settle_changed" brings the sorted sets of both up to date; after all other changes.
+-- Such a job has fewer attempts left than it is allowed, or was retried by hand with more than it is allowed. Scripts
+-- do not look up any others: they put jobs that they have changed into "tried", and jobs that leave their groups into
+-- "over"; after all other changes, "settle_changed" updates the sorted sets for both.
 --
 -- All of that is defined if HAS_FAILURES; see keys.lua for the reason.
 local tried, over, may_have_failed, settle_failing, settle_changed
@@ -13,12 +13,12 @@ if HAS_FAILURES then
   tried, over = {}, {}
   local byte = string.byte
 
-  -- Returns whether the last attempt of a job may have failed, by its record; of most jobs, none has.
+  -- Returns whether the last attempt of a job may have failed, going by its record; false for most jobs.
   function may_have_failed(allowed, remaining, bytes)
     return remaining ~= allowed or byte(bytes) == 48 and #bytes > 1
   end
 
-  -- is_over: the jobs are in no group any more; to be called while they still have records.
+  -- Updates the sorted sets of jobs. is_over: the jobs leave their groups; call it while they still have records.
   function settle_failing(prefix, members, is_over)
     local own, groups = {}, {}
     for at, group in ipairs(read_fields(prefix .. 'failing', members)) do

@@ -1,6 +1,6 @@
--- What the jobs of the queue use: whether any has a key, whether any shares one with others, and whether any has links,
--- or gets some by this script: then its last argument is "links". EXISTS counts a key as often as it is named, so it
--- takes one command for all.
+-- The features that jobs of the queue use: whether any has a unique key, whether any has a shared key, and whether any
+-- has links or gets some from this script, whose last argument is "links" then. EXISTS counts a key as often as it is
+-- named, so one command answers all three.
 local LINKS, SHARED = prefix .. 'links', prefix .. 'job_keys'
 local USED = redis.call('EXISTS', prefix .. 'keys', SHARED, SHARED, LINKS, LINKS, LINKS, LINKS)
 local HAS_KEYS, HAS_SHARED_KEYS = USED % 4 > 0, USED % 4 > 1

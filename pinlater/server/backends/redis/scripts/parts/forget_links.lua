@@ -1,4 +1,4 @@
--- Deletes the links of jobs that are deleted, and the keys that they have of their own.
+-- Deletes the links of jobs that are going to be deleted, and their inboxes and sets of children.
 local function forget_links(at, members)
   for place, packed in ipairs(read_fields(at .. 'links', members)) do
     if packed and cmsgpack.unpack(packed).k then

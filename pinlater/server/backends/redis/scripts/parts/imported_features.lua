@@ -1,2 +1,2 @@
--- The script that imports jobs is told by its last argument whether they share keys.
+-- The last argument of the script that imports jobs says whether any of them has a shared key.
 local HAS_KEYS, HAS_SHARED_KEYS, HAS_LINKS, HAS_FAILURES = true, ARGV[#ARGV] == 'keyed', false, true

@@ -1,17 +1,17 @@
--- Messages to jobs of any queue of the shard, and their children. Beside a job that has some are two keys:
+-- Messages to jobs of any queue of the shard, and children of jobs. For a job that has some, there are two keys:
 --   "inbox:" and its member, a hash; for each message name:
---     "n" name             how many messages have ever come
+--     "n" name             how many messages have ever arrived
 --     "d" name             how many of the first ones are deleted, if some are left
---     "i" name NUL id      empty; so a second one of the same id is noticed
+--     "i" name NUL id      empty; shows that a message with this id has arrived
 --     "m" name NUL number  a digit for its kind, id, NUL, payload
 --   "children:" and its member, a set of the addresses of its children that run or wait and are not asked to stop
--- The address of a job is its queue, priority and id, with blanks between. That of one on another shard has the name of
--- that shard and a colon in front; of such a job there are these keys of the shard:
---   "children:" and its address, a set as above
---   "outgoing:" and the name of its shard, a stream of the messages for all jobs of that shard, until it has them
---   that and ":returned", the id of the newest of these messages that a server delivers
---   "outgoing", a set of the shards for which there are messages
--- Functions about them are defined by "open_inboxes" when they are needed; see keys.lua for the reason.
+-- The address of a job is its queue, priority and id, separated by blanks. For a job on another shard, it begins with
+-- the name of that shard and a colon. For such jobs, this shard has these keys:
+--   "children:" and the address, a set as above
+--   "outgoing:" and the name of the other shard, a stream of the messages for all its jobs, until it has received them
+--   the same with ":returned", the id of the newest of these messages that was returned to a server for delivery
+--   "outgoing", a set of the other shards for which there are messages
+-- "open_inboxes" defines the functions about them when they are needed; see keys.lua for the reason.
 local DELETED = '4'
 local open_inboxes
 if HAS_LINKS then
@@ -20,7 +20,7 @@ if HAS_LINKS then
     local TOLD_CHARACTERS = 4000
     local SHARD, QUEUE = string.match(KEYS[1], '^([^{]*{[^:}]*)'), string.match(KEYS[1], ':([^:]*)}$')
 
-    -- Returns what all keys of a job's queue begin with, nothing if there is no such queue; then its member, priority
+    -- Returns the prefix of all keys of a job's queue, false if there is no such queue; then the job's member, priority
     -- and queue.
     local function find(address)
       local queue, priority, id = string.match(address, '^(%S+) (%d+) (%d+)$')
@@ -29,7 +29,7 @@ if HAS_LINKS then
       return generation and tag .. ':' .. generation .. ':', member_of(id), priority, queue
     end
 
-    -- Returns the record of a job that has not finished, and its state.
+    -- Returns the record and state of a job if it has not finished, otherwise nothing.
     local function open_line(at, member, priority)
       local line = at and redis.call('HGET', at .. 'jobs', member)
       local state, level = string.match(line or '', '^(%d) (%d+)')
@@ -51,7 +51,7 @@ if HAS_LINKS then
       end
     end
 
-    -- Remembers that a job has keys of its own, which are deleted with it.
+    -- Records that a job has an inbox or a set of children, which are deleted with it.
     local function note_own_keys(at, member, link)
       if not link.k then
         link.k = true
@@ -59,9 +59,9 @@ if HAS_LINKS then
       end
     end
 
-    -- Stores messages of one name, but for those that are there. "messages" has id, kind and payload of each, one after
-    -- the other: a table for each message would cost more than the rest. Returns how many of the name have ever come;
-    -- nothing if none was stored.
+    -- Stores messages of one name, except those that already exist. "messages" is a flat list of id, kind and payload
+    -- of each: a table for each message would cost more than all the rest. Returns how many of the name have ever
+    -- arrived; nil if none was stored.
     local function store_messages(inbox, name, messages)
       local ids, id_head, message_head = {}, 'i' .. name .. '\0', 'm' .. name .. '\0'
       for at = 1, #messages, 3 do
@@ -86,7 +86,7 @@ if HAS_LINKS then
       end
     end
 
-    -- PENDING and not due -> due now; as in schedule_jobs, one that waits for its key stays in line.
+    -- PENDING and not due -> due now; as in schedule_jobs, a job that waits for its key stays in line.
     local function wake(queue, at, member, line)
       local _, priority, allowed, remaining, created, run_after, _, lease, bytes, claim = string.match(line, RECORD)
       local keyed, is_later = nil, tonumber(run_after) > now
@@ -107,18 +107,18 @@ if HAS_LINKS then
       end
     end
 
-    -- Lets a PENDING job of this queue be due now.
+    -- Makes a PENDING job of this queue due now.
     function inboxes.wake_own(member, line)
       wake(QUEUE, prefix, member, line)
     end
 
-    -- Returns the name of another shard that a job is on, and its address there; nothing if it is on this one.
+    -- Returns the name of the other shard that a job is on, and its address there; nil if it is on this shard.
     function inboxes.is_distant(address)
       return string.match(address, '^([^:]+):(.*)$')
     end
 
-    -- Leaves messages for a job of another shard, by their names; see "store_messages". It notes that, like ended sleeps,
-    -- as {name of that shard}.
+    -- Stores messages, by name, for a job of another shard to be relayed; see "store_messages". Records that among the
+    -- ended sleeps, as {name of that shard}.
     local function leave(shard, address, messages)
       for name, some in pairs(messages) do
         for at = 1, #some, 3 do
@@ -130,9 +130,9 @@ if HAS_LINKS then
       inboxes.woken[#inboxes.woken + 1] = {shard}
     end
 
-    -- Stores messages to a job that has not finished, by their names, and ends its sleep if that fulfils one of its
-    -- waits; see "store_messages".
-    -- Returns whether there is such a job.
+    -- Stores messages, by name, to a job that has not finished, and ends its sleep if that fulfils one of its waits;
+    -- see "store_messages".
+    -- Returns whether there is such a job; true for any job of another shard.
     function inboxes.deliver(address, messages)
       local shard, there = inboxes.is_distant(address)
       if shard then
@@ -160,7 +160,7 @@ if HAS_LINKS then
       return true
     end
 
-    -- Deletes messages of a name of a job of this queue; of very many, the first ones.
+    -- Deletes messages of one name of a job of this queue; if there are very many, only the first ones.
     function inboxes.drop(member, name)
       local MAX_DROPPED = 10000
       local inbox, fields = prefix .. 'inbox:' .. member, {}
@@ -182,7 +182,7 @@ if HAS_LINKS then
       call_in_chunks('HDEL', inbox, fields)
     end
 
-    -- Returns whether so many messages of one of the names have come to a job of this queue as are waited for.
+    -- Returns whether one of the waits of a job of this queue is fulfilled.
     function inboxes.is_fulfilled(member, waits)
       local names = {}
       for place, wait in ipairs(waits) do
@@ -202,7 +202,7 @@ if HAS_LINKS then
       return open_line(at, member, priority) and not inboxes.read_link(at, member).c
     end
 
-    -- Returns the last characters of a job's status: so much of it is told to its parent.
+    -- Returns the end of a job's status that goes into the message to its parent.
     function inboxes.end_of_status(at, member)
       local text = redis.call('HGET', at .. 'status', member) or ''
       local first = #text + 1
@@ -228,8 +228,8 @@ if HAS_LINKS then
       return head .. string.sub(member, 2)
     end
 
-    -- Returns the address in a parent as links.lua has it, with the place of what follows. Most jobs of a script have the
-    -- same parent, so it is compared with that of the job before, and taken apart if it is another.
+    -- Returns the address in a parent as links.lua stores it, and the index of what follows. Most jobs of a script have
+    -- the same parent, so this compares it with that of the job before, and parses it only if it is another one.
     local known_address, known_head = '', ' '
     function inboxes.address_in(parent)
       if string.find(parent, known_head, 1, true) ~= 1 then
@@ -239,7 +239,7 @@ if HAS_LINKS then
       return known_address, #known_head + 1
     end
 
-    -- Adds children to those of a job, unless that is on this shard and has finished.
+    -- Adds children to the set of a job, unless the job is on this shard and has finished or does not exist.
     function inboxes.add_children(address, children)
       if inboxes.is_distant(address) then
         call_in_chunks('SADD', SHARD .. '}:children:' .. address, children)
@@ -263,8 +263,8 @@ if HAS_LINKS then
       end
     end
 
-    -- Adds to "found" some of the children that are in the set "key" and run or wait and are not asked to stop, "left"
-    -- at most. The others are taken out of it: their queue was deleted, or servers of earlier versions have ended them.
+    -- Adds to "found" up to "left" of the children in the set "key" that run or wait and are not asked to stop. Removes
+    -- others from the set: their queue was deleted, or servers of earlier versions have ended them.
     function inboxes.find_children(key, found, left)
       local before = #found
       local some, gone

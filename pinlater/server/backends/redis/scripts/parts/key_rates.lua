@@ -1,9 +1,10 @@
 -- Keys with a rate. The hash "key_rates" maps the text of a key to its newest rate and to when its next job would be
 -- started at an even pace, in epoch microseconds; "job_rates" maps a member to the rate that it was enqueued with. The
--- sorted set "key_rate_looks" tells when to see whether a key is to be forgotten. Decided is as in key_rates.py.
+-- sorted set "key_rate_looks" says when to check whether a key is still needed. The decisions are those of
+-- key_rates.py.
 local open_rates
 if HAS_SHARED_KEYS or HAS_LINKS then
-  -- Returns the functions for the queue whose keys begin with this prefix.
+  -- Returns the functions for the queue whose Redis keys begin with this prefix.
   function open_rates(prefix)
     local rates = {}
     local RATES, LOOKS, TURNS = prefix .. 'key_rates', prefix .. 'key_rate_looks', prefix .. 'turns'
@@ -38,7 +39,7 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       redis.call('HSET', RATES, text, rate .. ' ' .. string.format('%d', next_us))
     end
 
-    -- Forgets keys that have no unfinished job, and whose rates hold back none; so there are no more than needed.
+    -- Deletes some keys that have no unfinished job and were idle for long, so that unneeded ones do not pile up.
     local function forget_some()
       for _, text in ipairs(redis.call('ZRANGEBYSCORE', LOOKS, '-inf', NOW, 'LIMIT', 0, FORGOTTEN_AT_ONCE)) do
         local _, next_us = read_rate(text)
@@ -52,7 +53,8 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       end
     end
 
-    -- Notes the rate of a job that is enqueued, or that has come back: then a newer one of its key stays.
+    -- Records the rate of a job that is enqueued, or that has come back; in the latter case, a rate that its key
+    -- already has stays.
     function rates.note(text, rate, is_back)
       if is_back then
         kept[text] = kept[text] or rate
@@ -61,13 +63,13 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       end
     end
 
-    -- Notes that a job of a key was claimed.
+    -- Records that a job of a key was claimed.
     function rates.note_start(text)
       started[text] = (started[text] or 0) + 1
     end
 
-    -- Settles what was noted of a key. Returns when its next job may be started, nil if it has no rate, and the time
-    -- until which the rate before has held its jobs, if that is another one.
+    -- Applies what was recorded about a key. Returns when its next job may be started, nil if it has no rate; and if
+    -- the rate has changed, the time until which the previous one held its jobs.
     function rates.settle(text)
       local rate, next_us = read_rate(text)
       local new, number, held_until = newest[text] or not rate and kept[text], started[text], nil

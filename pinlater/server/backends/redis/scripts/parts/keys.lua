@@ -1,16 +1,16 @@
 -- Keys that jobs share. The hash "job_keys" maps a member to the limit and the text of its key, until the job is
--- deleted. The sorted set "turns" has an entry for each unfinished job with a key, all of score 0, so in their order:
+-- deleted. The sorted set "turns" has an entry for each unfinished job with a key, all with score 0, so in text order:
 --   key NUL "c" member              it is claimed
 --   key NUL "p" run_after member    it is PENDING; run_after has 16 digits
--- A job that waits for its key has WAITS added to its run_after. So the jobs of a key follow each other: claimed, let
--- through, waiting. Whose turn it is, is decided as in key_turns.py.
+-- A job that waits for its key has WAITS added to its run_after. So the order of the jobs of a key is: claimed, let
+-- through, waiting. The decisions about whose turn it is are those of key_turns.py.
 --
--- Functions about those of this queue are in "keyed", which is nil if there is nothing to be done about keys: even to
--- define a function would cost jobs without keys something. The part before this one decides that. A script that sends
--- messages to jobs of other queues opens theirs.
+-- "keyed" has the functions for the keys of this queue. It is nil if there is nothing to do about keys, since even
+-- defining functions would cost jobs without keys something; an earlier part decides that. A script that sends messages
+-- to jobs of other queues opens the functions for those.
 local keyed, open_keys
 if HAS_SHARED_KEYS or HAS_LINKS then
-  -- Returns the functions for the queue whose keys begin with this prefix.
+  -- Returns the functions for the queue whose Redis keys begin with this prefix.
   function open_keys(prefix, JOBS)
     local keyed = {}
     local JOB_KEYS, TURNS = prefix .. 'job_keys', prefix .. 'turns'
@@ -18,7 +18,7 @@ if HAS_SHARED_KEYS or HAS_LINKS then
     local SOON_MS, MOST_THROUGH = 1000, 100
     local changed_keys, rates = {}, open_rates(prefix)
 
-    -- Returns limit and text of a key.
+    -- Returns the limit and text of a stored key.
     local function parse_key(value)
       local limit, text = string.match(value, '^(%d*) (.*)$')
       return tonumber(limit), text
@@ -35,7 +35,8 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       return '[' .. text .. '\0p' .. string.format('%016d', run_after)
     end
 
-    -- Returns when a job is due, whether it waits or not; within what can be told from waiting.
+    -- Returns when a job is due, whether it waits or not; bounded so that the time with and without WAITS can be told
+    -- apart.
     local function without_wait(run_after)
       local due = tonumber(run_after)
       return math.min(math.max(due >= WAITS and due - WAITS or due, 0), WAITS - 1)
@@ -54,8 +55,8 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       return text
     end
 
-    -- Puts a job that a script has made PENDING in line; one that was let through before stays so. Returns its state
-    -- and run_after.
+    -- Puts a job in line that a script has left PENDING; a job that was let through before stays let through. Returns
+    -- its state and run_after.
     local function put_in_line(member, line, was_state, was_run_after)
       local state, _, _, _, _, run_after = string.match(line or '', RECORD)
       if state == PENDING then
@@ -68,7 +69,7 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       return state, run_after
     end
 
-    -- Reads entries of PENDING jobs of a key: member, run_after without what is added while it waits, limit.
+    -- Parses entries of PENDING jobs of a key: member, run_after without what is added while it waits, limit.
     local function read_jobs(text, entries)
       local jobs, members = {}, {}
       for at, entry in ipairs(entries) do
@@ -82,7 +83,7 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       return jobs
     end
 
-    -- Reads the jobs that are let through and not due, latest first; at most one ordered job is let through at once.
+    -- Reads the jobs that are let through and not due, latest first, without the ordered one if there is any.
     local function read_scheduled(text)
       local first, past = pending_from(text, now + 1), '(' .. string.sub(pending_from(text, WAITS), 2)
       local jobs = read_jobs(text, redis.call('ZREVRANGEBYLEX', TURNS, past, first, 'LIMIT', 0, AT_ONCE + 1))
@@ -102,8 +103,8 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       end
     end
 
-    -- Servers of earlier versions claim and end jobs without noting it here. Makes good what they have left of the
-    -- first jobs of a key; returns whether there was anything.
+    -- Servers of earlier versions claim and end jobs without recording it here. Corrects the entries of the first jobs
+    -- of a key; returns whether any was wrong.
     local function repair(text)
       local past, members, is_changed = '(' .. string.sub(pending_from(text, WAITS), 2), {}, false
       local entries = redis.call('ZRANGEBYLEX', TURNS, '[' .. text .. '\0c', past, 'LIMIT', 0, MOST_REPAIRED)
@@ -125,7 +126,7 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       return is_changed
     end
 
-    -- Returns jobs without those that servers of earlier versions have claimed or ended, see repair().
+    -- Returns the jobs without those that servers of earlier versions have claimed or ended, see repair().
     local function still_pending(jobs)
       local members, found = {}, {}
       for at, job in ipairs(jobs) do
@@ -139,8 +140,8 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       return found
     end
 
-    -- Returns the jobs of a key with a rate that stay let through, with when they are due then; moves all but one behind
-    -- the first that waits. The second result is whether that has changed anything.
+    -- Lets only one job of a key with a rate stay let through, due when it may be started; makes the others wait again.
+    -- Ordered jobs all stay. Returns the jobs that stay, how many of them were moved, and how many of those are due.
     local function keep_one(text, first, starts_at, held_until)
       local before_waiting = '(' .. string.sub(pending_from(text, WAITS), 2)
       local entries = redis.call('ZRANGEBYLEX', TURNS, '[' .. text .. '\0p', before_waiting, 'LIMIT', 0, MOST_THROUGH)
@@ -163,8 +164,7 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       return kept, changed, due
     end
 
-    -- Lets the next job of a key with a rate through, for when it may be started. Returns the same as
-    -- let_some_through.
+    -- Lets the next job of a key with a rate through, due when it may be started. Returns the same as let_some_through.
     local function let_paced_through(text, starts_at, held_until)
       local waiting = redis.call('ZRANGEBYLEX', TURNS, pending_from(text, WAITS), '(' .. text .. '\1', 'LIMIT', 0, 1)
       local first = read_jobs(text, waiting)[1]
@@ -186,8 +186,7 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       return through + 1, due + (at <= now and 1 or 0), false
     end
 
-    -- Lets the next jobs of a key through. Returns their number, how many of them are due, and whether there may be
-    -- more.
+    -- Lets the next jobs of a key through. Returns how many, how many of them are due, and whether there may be more.
     local function let_some_through(text, turn_jobs)
       local starts_at, held_until = rates.settle(text)
       if starts_at then
@@ -224,7 +223,7 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       return through, due, #waiting == AT_ONCE
     end
 
-    -- Remembers the key of a new job.
+    -- Stores the key of a new job.
     function keyed.remember(member, text, limit, rate)
       if rate then
         redis.call('HSET', prefix .. 'job_rates', member, rate)
@@ -232,7 +231,7 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       redis.call('HSET', JOB_KEYS, member, (limit and string.format('%d', limit) or '') .. ' ' .. text)
     end
 
-    -- Remembers the key of a new PENDING job, and puts it in line; returns the run_after to store it with.
+    -- Stores the key of a new PENDING job, and puts the job in line; returns the run_after to store it with.
     function keyed.add(member, text, limit, run_after, rate, is_imported)
       rates.note(text, rate, is_imported)
       local due = without_wait(run_after) + WAITS
@@ -246,7 +245,7 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       return string.format('%d', due)
     end
 
-    -- Notes what has become of jobs, given their records as they were.
+    -- Updates the entries of jobs after a change, given their previous records.
     function keyed.note(members, lines)
       local own, texts, befores, seen = {}, {}, {}, {}
       for at, value in ipairs(read_fields(JOB_KEYS, members)) do
@@ -281,8 +280,8 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       call_in_chunks('ZADD', TURNS, added)
     end
 
-    -- Returns when a PENDING job is due, whether it waits or not; -1 if it waits for an ordered key, and so keeps its
-    -- place.
+    -- Returns when a PENDING job is due, whether it waits or not; -1 if it waits for an ordered key, so that it must
+    -- keep its place.
     function keyed.movable_due(member, run_after)
       local value = redis.call('HGET', JOB_KEYS, member)
       if not value or tonumber(run_after) < WAITS then
@@ -291,14 +290,14 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       return parse_key(value) == ORDERED and -1 or without_wait(run_after)
     end
 
-    -- Returns when a PENDING job is due, without what is added while it waits for its key.
+    -- Returns the run_after of a PENDING job without what is added while it waits for its key.
     function keyed.when_let_through(member, run_after)
       local is_keyed = tonumber(run_after) >= WAITS and redis.call('HEXISTS', JOB_KEYS, member) == 1
       return is_keyed and string.format('%d', without_wait(run_after)) or run_after
     end
 
-    -- Lets jobs of the keys that were noted through. Returns how many, and how many of them are due. wanted is how many
-    -- a dequeue could still take, and found no other job for.
+    -- Lets jobs of the changed keys through. Returns how many, and how many of them are due. wanted is how many more
+    -- jobs a dequeue could take than it has found.
     function keyed.turn(wanted)
       local keys, through, due = 0, 0, 0
       for _ in pairs(changed_keys) do
@@ -316,7 +315,7 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       return through, due
     end
 
-    -- Does both, and returns how many are let through.
+    -- Does both; returns how many jobs are let through.
     function keyed.note_and_turn(members, lines)
       keyed.note(members, lines)
       return (keyed.turn())

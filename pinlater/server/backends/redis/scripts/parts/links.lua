@@ -1,15 +1,15 @@
 -- What ties jobs of this queue to others. The hash "links" maps a member to a MessagePack map, until the job is
 -- deleted:
---   p  its parent, if it has one: address, position and name of the message to it, with blanks between
---   w  what it waits for: a list of {message name, how many}; it counts while the job is PENDING, and whatever makes the
---      job PENDING again takes it away, so that a claim need not
+--   p  its parent, if it has one: address, position and name of the message to it, separated by blanks
+--   w  its waits: a list of {message name, how many}; they count while the job is PENDING, and whatever makes the job
+--      PENDING again clears them, so that a claim need not
 --   c  true: it was cancelled, or is asked to stop; while it is PENDING, it has something to undo first
---   k  true: it has keys of its own, see inboxes.lua
--- Functions about them are in "linked", once "open_links" was called, if there is anything to be done about links: of
--- all the jobs of a script, mostly none has any. See keys.lua for the reason.
+--   k  true: it has an inbox or a set of children, see inboxes.lua
+-- "open_links" returns the functions about them if there is anything to do about links; scripts put them into "linked".
+-- Usually none of the jobs of a script has any links. See keys.lua for the reason.
 local linked, open_links
 if HAS_LINKS then
-  -- Reads the links of jobs. Returns the functions; nil: none of the jobs has links, nor gets some by this script.
+  -- Reads the links of jobs. Returns the functions; nil if none of the jobs has links or gets some from this script.
   function open_links(members)
     local links, is_needed = {}, ARGV[#ARGV] == 'links'
     for at, packed in ipairs(read_fields(LINKS, members)) do
@@ -24,28 +24,29 @@ if HAS_LINKS then
     local OPEN_SAGA = '"$saga":{"steps":["' -- as in pinlater/model/body_metadata.py
     local KINDS = {[SUCCEEDED] = '1', [FAILED] = '2', cancelled = '3', deleted = DELETED}
 
-    -- Returns whether a job is asked to stop, if it is IN_PROGRESS, or was cancelled, if it is FAILED.
+    -- Returns whether a job is asked to stop or, if it is FAILED, was cancelled.
     function linked.is_cancelled(member)
       return links[member] and links[member].c
     end
 
-    -- Returns whether a job has something to undo, by its body.
+    -- Returns whether a job has something to undo, according to its body.
     function linked.has_to_undo(member)
       return string.find(redis.call('HGET', prefix .. 'bodies', member) or '', OPEN_SAGA, 1, true) ~= nil
     end
 
-    -- Returns whether a job that would be PENDING again ends instead: it is asked to stop, and has nothing to undo.
+    -- Returns whether a job has to end instead of becoming PENDING: it is asked to stop and has nothing to undo.
     function linked.is_to_end(member)
       return linked.is_cancelled(member) and not linked.has_to_undo(member)
     end
 
-    -- Lets a PENDING job of this queue be due; see inboxes.lua.
+    -- Makes a PENDING job of this queue due; see inboxes.lua.
     function linked.wake(member, line)
       inboxes.wake_own(member, line)
     end
 
-    -- Adds a job to what its parent will hear of it: "revived" or "closed", an open child from now on, or none. Returns
-    -- that, and the place of what follows the address in the parent; nil: the job has no parent.
+    -- Records a change of a job for its parent: "revived" if it is an open child from now on, "closed" if it is none
+    -- any more. Returns the news for the parent, and the index of what follows the address in the stored parent; nil if
+    -- the job has no parent.
     local function news_for_parent(member, priority, change)
       local parent = links[member] and links[member].p
       if not parent then
@@ -85,7 +86,7 @@ if HAS_LINKS then
       end
     end
 
-    -- Takes away what a job waits for, and the mark of one that was cancelled unless it keeps that in its new state.
+    -- Clears the waits of a job, and its mark as cancelled unless it keeps that in its new state.
     local function clear(member, link, state)
       local stays_asked = state == FAILED or state == PENDING and link.c and linked.has_to_undo(member)
       local is_changed = link.w or link.c and not stays_asked
@@ -98,7 +99,7 @@ if HAS_LINKS then
       end
     end
 
-    -- Notes which state a job has now; after its status was written. Its parent is told of its end.
+    -- Records the new state of a job, and if it has ended, a message for its parent; call it after writing the status.
     function linked.note(member, priority, state, result)
       local link = links[member]
       if not link then
@@ -112,12 +113,12 @@ if HAS_LINKS then
       end
     end
 
-    -- Notes that a job is deleted that has not finished; before its status is deleted.
+    -- Records that an unfinished job is deleted; call it before deleting the status.
     function linked.note_deleted(member, priority)
       tell_parent(member, priority, KINDS.deleted)
     end
 
-    -- Lets a job that is PENDING now wait for messages; returns false if there is no need to, since they have come.
+    -- Stores the waits of a job that is PENDING now; returns false, and stores nothing, if one is already fulfilled.
     function linked.sleep(member, waits)
       if inboxes.is_fulfilled(member, waits) then
         return false
@@ -128,7 +129,7 @@ if HAS_LINKS then
       return true
     end
 
-    -- Notes that a job which had ended is PENDING again.
+    -- Records that a job which had ended is PENDING again.
     function linked.revive(member, priority)
       if linked.is_cancelled(member) then
         links[member].c = nil
@@ -138,8 +139,9 @@ if HAS_LINKS then
       news_for_parent(member, priority, 'revived')
     end
 
-    -- Tells parents of what was noted; after all other changes. Returns {queue, priority, number of jobs} for each
-    -- sleep that this has ended; nil: none.
+    -- Updates the parents and sends them the recorded messages; call it after all other changes. Returns a list of the
+    -- sleeps that were ended, each as {queue, priority, number of jobs}, and of the other shards for which messages
+    -- were left, each as {name}; nil if there are none.
     function linked.tell()
       for address, news in pairs(parents) do
         inboxes.remove_children(address, news.closed)

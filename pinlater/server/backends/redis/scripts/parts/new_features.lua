@@ -1,5 +1,5 @@
--- The script that adds jobs is told by its last argument whether keys that they share with others, or links, have to do
--- with it: "keyed", "links" or "keyed links". Only then jobs that were there before, and may have failed, change.
+-- The last argument of the script that adds jobs says whether shared keys or links are involved: "keyed", "links" or
+-- "keyed links". Only then can it change jobs that existed before, which may have failed.
 local MARK = ARGV[#ARGV]
 local HAS_KEYS, HAS_SHARED_KEYS = true, MARK == 'keyed' or MARK == 'keyed links'
 local HAS_LINKS = MARK == 'links' or MARK == 'keyed links'

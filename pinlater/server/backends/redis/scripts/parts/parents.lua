@@ -1,6 +1,6 @@
--- Parents of new jobs. A family are jobs in a row with the same parent: {number of the first, how many, address of the
--- parent, position of the first, name of the message}; the positions of the others follow. Functions about them are in
--- "families", which is nil if no job has a parent; see keys.lua for the reason.
+-- Parents of new jobs. A family is a run of jobs with the same parent: {number of the first, how many, address of the
+-- parent, position of the first, name of the message}; the positions of the others follow that of the first. "families"
+-- has the functions about them; it is nil if no job has a parent; see keys.lua for the reason.
 local families
 if HAS_LINKS then
   families = {}
@@ -13,8 +13,8 @@ if HAS_LINKS then
     own = family and children[family[3]]
   end
 
-  -- Takes the families, in their order. Returns the error for the first parent on this shard that must not get children;
-  -- nil: there is none.
+  -- Takes the families, in their order. Returns the error for the first parent on this shard that cannot get children;
+  -- nil if there is none.
   function families.check(all)
     for _, one in ipairs(all) do
       local address = one[3]
@@ -29,7 +29,7 @@ if HAS_LINKS then
     open_next()
   end
 
-  -- Notes the parent of a new job, if it has one; to be called in the order of their numbers.
+  -- Records the parent of a new job, if it has one; call it for the jobs in the order of their numbers.
   function families.add(number, priority, member)
     while family and number >= family[1] + family[2] do
       open_next()
@@ -42,7 +42,7 @@ if HAS_LINKS then
     end
   end
 
-  -- Stores what was noted, after the jobs.
+  -- Stores the recorded parents; call it after storing the jobs.
   function families.store()
     call_in_chunks('HSET', prefix .. 'links', links)
     for address, all in pairs(children) do

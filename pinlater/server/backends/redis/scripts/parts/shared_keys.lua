@@ -1,4 +1,4 @@
--- Returns what jobs have of the keys that they share: limit, space, text, and NUL and rate if they have one.
+-- Returns the shared keys of jobs, each as limit, space, text, and if it has a rate, NUL and rate; false without a key.
 local function read_shared_keys(members)
   local found, keyed, places = read_fields(prefix .. 'job_keys', members), {}, {}
   for at, value in ipairs(found) do

@@ -1,8 +1,10 @@
 -- Unique keys: the hash "unique" maps a key to the priority and member of its job; "keys" maps a member to its key. A
--- key that stays taken for a time also has a string, which Redis expires: when that is over, priority and member.
+-- key that stays taken for a period also has a string, which Redis expires: the end of the period, priority and member.
 
--- Returns whether a job has this key, if it is not imported also one that has finished and for which it stays taken; if so, appends its index, priority and member to the answer. A job that
--- was ever claimed has a lease in its record; if the rule of the new job says so, it gives up its key.
+-- Returns whether the key is taken: by a job that has it, or unless the new job is imported, for a period of a job that
+-- may have finished. If so, appends the index of the new job, and priority and member of the other one to the answer,
+-- and returns that member, too. A job that was ever claimed has a lease in its record; it gives up its key if the rule
+-- of the new job says so and no period is left.
 local function is_duplicate(key, number, answer, rule, is_imported)
   if not key then
     return false
