@@ -30,8 +30,7 @@ MESSAGE_OVERHEAD_BYTES = 50
 """What a message takes in an answer besides its id and payload: number, kind, field headers."""
 
 IDEMPOTENCY_KEY_BYTES = 16
-"""Length of an idempotency key. Keys that begin with the time are always added at the end of an index, which is cheap.
-"""
+"""Length of an idempotency key. Keys that begin with the time always go to the end of an index, which is cheap."""
 
 MAX_WORKER_ID_CHARACTERS = 200
 """Longest worker id that every store can index."""

@@ -18,8 +18,7 @@ key, such a call is not safe to repeat.
 A job may have a ``key``, which says how many of the queue's jobs with this key may run at once. Some of them are *let
 through*; the others are PENDING, with ``WAITS_FOR_KEY_MS`` added to their ``run_after``, so no claim finds them. Each
 verb that adds, claims, ends or removes jobs of a key lets through those whose turn it is, in the same transaction;
-``key_turns.turns`` says which. All jobs of a key are on one shard. Only stores with ``capabilities.has_keys`` are given
-such jobs.
+``key_turns.turns`` says which. All jobs of a key are on one shard. Only stores with ``capabilities.has_keys`` get any.
 
 A job has messages: those that were sent to it, and one from each *child* that has ended. A child is a job that was
 stored with this job as its ``parent``. Messages are stored and deleted with their job. They change its state only if it
@@ -202,9 +201,8 @@ class Store(ReportStore, StatisticsStore, Protocol):
         """Renew the leases of claimed jobs, save progress, or give jobs back.
 
         State: IN_PROGRESS -> IN_PROGRESS with a new lease; or PENDING, without spending an attempt; with ``waits_for``,
-            it sleeps until ``run_after_ms`` or until one of these waits is fulfilled, and is due at once if one already
-            is. ``keeps`` are stored as messages to the job; up to ``MAX_DROPPED`` messages of each name in ``drops``
-            are deleted.
+            it sleeps until ``run_after_ms`` or one of these waits is fulfilled, and is due at once if one already is.
+            ``keeps`` are stored as messages to it; up to ``MAX_DROPPED`` of each name in ``drops`` are deleted.
         Fence: the checkpoint's claim, or without one, the source of the present claim. Jobs that another claim holds
             are returned as ``lost``, unless they were to be given back.
         Repeat: safe if each of the checkpoints ``is_repeatable``.
@@ -213,8 +211,8 @@ class Store(ReportStore, StatisticsStore, Protocol):
     async def cancel_jobs(self, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
         """Cancel jobs and append ``status`` to theirs; return which were cancelled or asked to stop.
 
-        State: PENDING -> FAILED, marked as cancelled, or if the job has something to undo -> PENDING and due, asked to
-            stop; IN_PROGRESS -> IN_PROGRESS, asked to stop; finished -> unchanged.
+        State: PENDING -> FAILED, marked as cancelled; IN_PROGRESS, or PENDING with something to undo -> the same, but
+            asked to stop, and due if PENDING; finished -> unchanged.
         Fence: the state. The status is appended once, by the first call that cancels the job or asks it to stop.
         Repeat: safe.
         """
@@ -253,10 +251,7 @@ class Store(ReportStore, StatisticsStore, Protocol):
     async def lookup_jobs(
         self, jobs: Sequence[JobDescriptor], *, body_bytes: int = 0, include_result: bool = False
     ) -> list[JobRecord | None]:
-        """Return the records of jobs in the order of ``jobs``, None for those that do not exist.
-
-        Each has up to ``body_bytes`` bytes of the body; with 0, the body is None.
-        """
+        """Return the records in the order of ``jobs``, with up to ``body_bytes`` of each body; None: no such job."""
 
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
         """Count the jobs that match, up to a limit for each priority."""
@@ -279,10 +274,7 @@ class Store(ReportStore, StatisticsStore, Protocol):
     async def scan_jobs(
         self, queue: str, which: JobFilter, limit: int, position: Position | None, *, oldest_first: bool = False
     ) -> RecordPage:
-        """Return the next page of matching jobs, without bodies, latest run_after first unless ``oldest_first``.
-
-        For searches of bodies, see ``BodyWalk``.
-        """
+        """Return the next page of matching jobs, without bodies, latest run_after first by default; see BodyWalk."""
 
     async def failure_groups(self, queues: Sequence[str], limit: int) -> list[FailureGroup]:
         """Return up to ``limit`` failure groups that have jobs, the largest first; without names, of all queues.
