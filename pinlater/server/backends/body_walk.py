@@ -62,7 +62,7 @@ class _PrioritySearch(Generic[T]):
 class BodyWalk(Generic[T]):
     """One walk. Its owner adds the pages that it wants, until it wants none. Use it in a thread: it searches bodies.
 
-    It ends when the pattern's time is up, but only after it has looked at a job of each priority, so it always gets on.
+    It ends when the pattern's time is up, but only after it has looked at a job of each priority: every walk advances.
 
     Args:
         pattern: what bodies have to match.

@@ -28,8 +28,8 @@ FIRST_LOOK_MS = 3_600_000
 """Time until a group is first checked for being empty, and between two such checks."""
 
 MOST_CHECKED = 50
-"""How many of the first PENDING and FAILED jobs of a checked group are compared with the jobs themselves: servers of
-version 0.1 do not know of groups, and leave jobs in them."""
+"""How many of a checked group's first PENDING and FAILED entries are compared with the jobs themselves: servers of
+version 0.1 do not know about groups, and leave jobs in them."""
 
 KEPT_EMPTY_MS = 7 * 86_400_000
 """An empty group is deleted this long after its last failure; earlier if its queue has many."""

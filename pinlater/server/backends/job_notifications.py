@@ -1,4 +1,4 @@
-"""Notifications of a store, such as: other servers have made jobs claimable."""
+"""Notifications from a store, for instance that other servers have made jobs claimable."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class JobLocation(NamedTuple):
 
 def locations_of(descriptors: Iterable[str]) -> set[JobLocation]:
     """Return where the jobs of some descriptors are."""
-    heads = {descriptor.rpartition(":")[0] for descriptor in descriptors}  # of many jobs in one call, few differ
+    heads = {descriptor.rpartition(":")[0] for descriptor in descriptors}  # few, however many jobs a call has
     parts = (head.split(":") for head in heads)
     return {JobLocation(shard[1:], int(priority[1:])) for _, shard, priority in parts}
 

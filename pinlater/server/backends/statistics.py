@@ -119,7 +119,7 @@ def _spread(counts: Counts, first: int) -> Spread:
 
 
 def expired_before_ms(now_ms: int, resolution: int) -> int:
-    """Return the time before which a period must have begun to be expired, in epoch milliseconds."""
+    """Return the time before which expired periods began, in epoch milliseconds."""
     return now_ms - KEPT_SECONDS[resolution] * 1000
 
 

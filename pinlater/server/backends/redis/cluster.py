@@ -37,7 +37,7 @@ def key_moved(shard: str) -> ShardUnreachable:
 
 async def _count_masters(connection: RespConnection) -> int:
     """Return how many masters have slots; 1 for a server outside a cluster."""
-    hello = await connection.call("HELLO")  # every user may send this; the answer is names and values in turn
+    hello = await connection.call("HELLO")  # every user may send this; the answer alternates names and values
     properties: dict[Any, Any] = dict(zip(hello[::2], hello[1::2], strict=True))
     if properties.get(b"mode") != b"cluster":
         return 1

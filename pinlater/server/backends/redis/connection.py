@@ -99,9 +99,9 @@ class SharedConnection:
         """Queue a command and return the future of its answer. Commands queued in one turn of the loop go together.
 
         Raises:
-            ShardUnreachable: the future does: it was not sent.
-            ShardConnectionFailed: the future does: it was sent, but it is unknown whether it was executed.
-            ResponseError: the future does: Redis refused it.
+            ShardUnreachable: by the future; the command was not sent.
+            ShardConnectionFailed: by the future; the command was sent, but it is unknown whether it was executed.
+            ResponseError: by the future; Redis refused the command.
         """
         future: asyncio.Future[Any] = self._loop.create_future()
         self._queued.append(_QueuedCommand(hiredis.pack_command(command), future, time.monotonic()))
@@ -111,7 +111,7 @@ class SharedConnection:
         return future
 
     def disconnect(self) -> None:
-        """Disconnect, so that the next command connects anew."""
+        """Disconnect, so that the next command opens a new connection."""
         if self._connection is not None:
             self._connection.close()
 

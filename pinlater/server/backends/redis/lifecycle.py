@@ -181,7 +181,7 @@ async def claim(
 
 
 async def acquire_tokens(scripts: ScriptRunner, queue: str, rate: float, wanted: int) -> Tokens:
-    """Acquire up to ``wanted`` tokens of a rate-limited queue; below 0, return them."""
+    """Acquire up to ``wanted`` tokens of a rate-limited queue; if that is negative, give tokens back."""
     return Tokens(
         *await scripts.run("acquire_tokens", queue, repr(interval_us(rate)), repr(most_saved_us(rate)), wanted)
     )

@@ -1,4 +1,4 @@
-"""Changes of jobs by others than workers: retries, deletions, expiry and collection, page by page.
+"""Changes of jobs that do not come from workers: retries, deletions, expiry and collection, page by page.
 
 Each page is atomic. Several servers may do the same at once, and no job is changed twice.
 """

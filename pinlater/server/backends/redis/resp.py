@@ -74,7 +74,7 @@ class RespConnection(asyncio.Protocol):
         """Send a command and return the future of its answer.
 
         Raises:
-            RedisError: the future does: the connection was closed, or Redis refused the command.
+            RedisError: by the future; the connection was closed, or Redis refused the command.
         """
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self.is_open:

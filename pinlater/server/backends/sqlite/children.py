@@ -77,7 +77,7 @@ def tell_ended(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int]
 
 
 def _tell_as_one(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int]) -> bool:
-    """Report SUCCEEDED jobs to the parent of the first finished child, as far as they have its parent and name.
+    """Report SUCCEEDED jobs to their parent, if they have the same parent and message name as the first finished one.
 
     Return whether that reported everything. Usually all jobs in a batch are children of one parent; then the database
     copies their results without passing each through Python.

@@ -160,7 +160,7 @@ def _claim_due(
 
 
 class _Turns:
-    """Lets the next jobs of the keys through of which the dequeues of a transaction have claimed jobs.
+    """Lets through the next jobs of the keys of which the dequeues of a transaction have claimed jobs.
 
     It does so when a dequeue finds too few jobs, and at the end. After each dequeue would be too early: the next job of
     the key with the oldest jobs would be first among those that are due in this millisecond, again and again.
@@ -178,7 +178,7 @@ class _Turns:
             self._claimed.setdefault(queue_id, []).extend(ids)
 
     def let_next_through(self, queue_id: int, wanted: int = 0) -> int:
-        """Let those jobs of a queue through whose turn it is; return how many.
+        """Let through the jobs of a queue whose turn it is; return how many.
 
         Args:
             queue_id: the queue's id.
@@ -193,7 +193,7 @@ class _Turns:
         return let_next_through(self._transaction, keys, wanted)
 
     def end(self) -> None:
-        """Let those jobs of all queues through whose turn it is."""
+        """Let through the jobs of all queues whose turn it is."""
         for queue_id in tuple(self._claimed):
             self.let_next_through(queue_id)
 

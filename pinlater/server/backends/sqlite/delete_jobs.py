@@ -54,7 +54,7 @@ async def _found(
 
 
 def _look(connection: sqlite3.Connection, walk: _DeletionCursor) -> tuple[list[int], _DeletionCursor | None]:
-    """Return the ids of those of the next jobs that match, and where to continue; None at the end."""
+    """Return the ids of the matching jobs among the next ones, and where to continue; None at the end."""
     search, pattern, priority, at_once, position = walk
     rows = page(connection, search, priority, at_once, position)
     ids = [row[0] for row in rows if pattern is None or pattern.matches(row[10])]

@@ -110,7 +110,7 @@ def _enqueue_keyed_one(transaction: SqliteTransaction, request: EnqueueRequest) 
 
 
 def _enqueue_children(transaction: SqliteTransaction, request: EnqueueRequest) -> list[Place]:
-    """Store jobs that have parents and no keys, and that nothing refuses any more."""
+    """Store jobs that have parents but no keys; the caller has checked that nothing refuses them."""
     queue_id, jobs, once = request
     now, first_id = transaction.now, transaction.take_ids(len(jobs))
     transaction.mark_with_parents(queue_id)
@@ -156,7 +156,7 @@ def _keep_periods(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[
 
 
 def _insert_keyed(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[NewJob], first_id: int) -> Keys:
-    """Insert jobs; return their keys, behind which they wait until ``let_next_through``."""
+    """Insert jobs, which wait for their keys until ``let_next_through``; return these keys."""
     now, line = transaction.now, KeyLine(transaction, queue_id)
     has_parents = any(map(_parent_of, jobs))
     if has_parents:

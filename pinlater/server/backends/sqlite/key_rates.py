@@ -37,7 +37,7 @@ def count_starts(transaction: SqliteTransaction, queue_id: int, ids: Sequence[in
 def let_paced_through(
     transaction: SqliteTransaction, queue_id: int, key: str, rate: KeyRate, held_until: int | None = None
 ) -> int:
-    """Let the next job of a key with a rate through, due when it may be started; return how many are let through.
+    """Let through the next job of a key with a rate, due when it may be started; return how many are let through.
 
     Args:
         transaction: the transaction.

@@ -41,7 +41,7 @@ def keys_of_all(transaction: SqliteTransaction, ids: Iterable[int]) -> Keys:
 
 
 def let_next_through(transaction: SqliteTransaction, keys: Keys, wanted: int = 0) -> int:
-    """Let those jobs of these keys through whose turn it is; return how many.
+    """Let through the jobs of these keys whose turn it is; return how many.
 
     Args:
         transaction: the transaction.

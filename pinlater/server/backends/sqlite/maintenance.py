@@ -1,4 +1,4 @@
-"""Changes of jobs by others than workers: retries and deletions by operators, expiry, collection."""
+"""Changes of jobs that do not come from workers: retries and deletions by operators, expiry, collection."""
 
 from __future__ import annotations
 
@@ -149,13 +149,13 @@ def _retry_these(transaction: SqliteTransaction, request: RetryTheseRequest) -> 
 
 
 def _let_through(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int]) -> None:
-    """Let those jobs of the keys of retried jobs through whose turn it is."""
+    """Let through the jobs whose turn it is after jobs of a queue were retried."""
     keep_rates(transaction, queue_id, ids)
     let_next_through(transaction, keys_of(transaction, queue_id, ids))
 
 
 def schedule(transaction: SqliteTransaction, requests: Sequence[ScheduleRequest]) -> list[int]:
-    """Carry out each request; return for how many jobs it changed when they are due."""
+    """Carry out each request; return how many jobs it rescheduled."""
     return [_schedule(transaction, request) for request in requests]
 
 
@@ -198,7 +198,7 @@ def _ids_of(jobs: Sequence[JobDescriptor]) -> list[int]:
 
 
 def _before_deletion(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int], state: int) -> Keys:
-    """Prepare the deletion of those of these jobs that are in ``state``; return the keys of the jobs.
+    """Prepare the deletion of those jobs that are in ``state``; return the keys of all the jobs.
 
     If they have not finished, end the periods of their unique keys and send messages to their parents.
     """

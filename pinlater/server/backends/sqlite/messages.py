@@ -81,7 +81,7 @@ def receivers_of(transaction: SqliteTransaction, job_ids: Iterable[int]) -> list
 
 
 def deliver(transaction: SqliteTransaction, mail: Mail, receivers: Iterable[Receiver]) -> None:
-    """Store the messages of jobs that can get them, and make those jobs due whose sleep ends by that."""
+    """Store the messages of those jobs that can get them, and make the jobs due whose sleep that ends."""
     reached = [receiver for receiver in receivers if receiver.job_id in mail]
     counts = _store(transaction, {receiver.job_id: mail[receiver.job_id] for receiver in reached})
     _after_storing(transaction, reached, counts)

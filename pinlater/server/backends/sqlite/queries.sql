@@ -303,7 +303,7 @@ WHERE id = ?3 AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL 
   AND attempts_remaining > 1 AND NOT {is_to_end}
 
 -- name: end_job
--- One failure ack of a job without attempts left, or with ?7 of any job: FAILED, claim kept, unique key cleared. ?3 id,
+-- One failure ack of a job on its last attempt, or with ?7 of any job: FAILED, claim kept, unique key cleared. ?3 id,
 -- ?4 claim or NULL, ?5 priority, ?6 status, ?7 whether final, ?8 whether it was cancelled, ?9 failure group.
 UPDATE jobs NOT INDEXED SET
     state = 3,

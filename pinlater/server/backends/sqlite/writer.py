@@ -72,7 +72,7 @@ class Writer:
             comes before what claims, so that a job stored for a waiting dequeue is handed out at once.
         now_ms: the clock of the store.
         on_commit: called in the event loop with the stats of each transaction.
-        on_woken: called with the sleeping jobs that a transaction has made due, after its callers have their results.
+        on_woken: called with how many sleeping jobs a transaction has made due, after its callers have their results.
         small: by verb, a function that says whether a request may be carried out in the event loop; requests of other
             verbs may not.
         joint: by a pair of verbs, the verb that carries out one request of each, if a transaction has no others.
