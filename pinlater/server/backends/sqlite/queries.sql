@@ -115,7 +115,7 @@ WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?2 AND 
 ORDER BY run_after, id LIMIT ?3
 
 -- name: last_of_key
--- The largest `run_after` of the jobs that wait: ?2 key.
+-- The largest `run_after` of the PENDING jobs of a key: ?2 key.
 SELECT max(run_after) FROM jobs INDEXED BY jobs_keyed
 WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?2 AND unlikely(state = 0)
 
