@@ -34,7 +34,7 @@ class AsyncServiceCalls(ABC):
         """Carry a call out."""
 
     async def create_queue(self, name: str) -> None:
-        """Create a queue; nothing happens if the queue exists.
+        """Create a queue; do nothing if it exists.
 
         Raises:
             QueueNameInvalid: the name has characters other than letters, digits and underscores.
@@ -43,7 +43,7 @@ class AsyncServiceCalls(ABC):
         await self._execute(self._calls.create_queue(name))
 
     async def delete_queue(self, name: str, password: str) -> None:
-        """Delete a queue and all its jobs; nothing happens if the queue does not exist.
+        """Delete a queue and all its jobs; do nothing if it does not exist.
 
         Raises:
             PasswordInvalid: this is not the server's admin password, or the server has none.
@@ -75,10 +75,10 @@ class AsyncServiceCalls(ABC):
 
         Args:
             name: the queue.
-            paused: True hands out no more jobs, False hands them out again; None: as it is.
-            jobs_per_second: maximum number of jobs handed out per second; 0: no limit, None: as it is.
-            max_running: maximum number of jobs claimed at once; 0: no limit, None: as it is.
-            shards: how many shards new jobs without a key go to; -1: as many as the load needs, 0: all, None: as it is.
+            paused: True to stop handing out jobs, False to resume; None: unchanged.
+            jobs_per_second: maximum number of jobs handed out per second; 0: no limit, None: unchanged.
+            max_running: maximum number of jobs claimed at once; 0: no limit, None: unchanged.
+            shards: how many shards new jobs without a key use; -1: as many as the load needs, 0: all, None: unchanged.
 
         Raises:
             ProtocolError: the server is one of the original, which does not know this call.
@@ -95,7 +95,7 @@ class AsyncServiceCalls(ABC):
         Queues without due jobs, and queues that do not exist, are left out. Paused queues are included.
 
         Args:
-            queues: names of queues; none: all queues.
+            queues: names of queues; empty: all queues.
 
         Raises:
             ProtocolError: the server is one of the original, which does not know this call.
@@ -105,24 +105,24 @@ class AsyncServiceCalls(ABC):
     async def enqueue_jobs(self, queue: str, jobs: Iterable[NewJob]) -> list[str]:
         """Store jobs, all or none; return their descriptors in the same order.
 
-        For a job that is not stored because its ``unique`` key is taken, the descriptor of the job that has the key is
-        returned. If the answer is lost, the client repeats the call: the jobs may then be stored twice.
+        A job whose ``unique`` key is taken is not stored; the descriptor of the job that has the key is returned.
+        If the answer is lost, the client repeats the call; a server of the original may then store the jobs twice.
 
         Raises:
-            QueueNotFound: it is not there, and the server has ``QUEUE_AUTO_CREATE=false``; create it first.
+            QueueNotFound: the queue does not exist, and the server has ``QUEUE_AUTO_CREATE=false``; create it first.
             PriorityNotSupported: a priority is outside the server's levels.
             EnqueueRejected: a body is too large.
         """
         return await self._execute(self._calls.enqueue_jobs(queue, jobs))
 
     async def import_jobs(self, queue: str, jobs: Iterable[JobInfo]) -> list[str]:
-        """Store jobs of another store as they are there, bodies included; return their new descriptors.
+        """Store jobs that were read from another store; return their new descriptors.
 
         The jobs keep their priorities, attempts, times and statuses. Claimed jobs become PENDING; no attempt is spent.
 
         Args:
-            queue: where to.
-            jobs: as a lookup there described them, bodies included.
+            queue: queue to store them in.
+            jobs: the jobs as a lookup there returned them, with their bodies.
 
         Raises:
             ProtocolError: the server is one of the original, which does not know this call.
@@ -142,19 +142,19 @@ class AsyncServiceCalls(ABC):
     ) -> list[ClaimedJob]:
         """Claim jobs that are due, and send acks along with the call.
 
-        The client does not repeat the call by itself if the answer is lost.
+        The client does not repeat the call if its answer is lost, unless it is a dry run without acks.
 
         Args:
-            queue: where to take them.
-            limit: at most so many.
-            wait: seconds to wait for a job if there is none; the call's time-out is extended by as much.
+            queue: queue to take jobs from.
+            limit: maximum number of jobs.
+            wait: seconds to wait for a job if there is none; this time is added to the call's time-out.
             lease: seconds until a job that is not acknowledged is handed out again; None: the server's default.
             dry_run: return the jobs without claiming them.
             acks: acks to send along.
-            other_queues: queues to ask, in this order, when ``queue`` has none.
+            other_queues: queues to take jobs from, in this order, if ``queue`` has none.
 
         Raises:
-            DequeueRateLimited: the queue is paused, or has reached its rate.
+            DequeueRateLimited: the queue is paused, or has reached its rate limit.
         """
         return await self._execute(
             self._calls.dequeue_jobs(
@@ -163,13 +163,13 @@ class AsyncServiceCalls(ABC):
         )
 
     async def ack(self, queue: str, succeeded: Sequence[Ack] = (), failed: Sequence[Ack] = ()) -> None:
-        """Say how claimed jobs ended. Jobs that have lost this claim do not change."""
+        """Acknowledge claimed jobs as succeeded or failed; jobs that have lost the claim of their ack do not change."""
         await self._execute(self._calls.ack(queue, succeeded, failed))
 
     async def checkpoint(self, queue: str, checkpoints: Sequence[Checkpoint]) -> None:
         """Save progress of claimed jobs, renew their claims, or give them back.
 
-        A body that is no UTF-8 text is kept by our server; a server of the original leaves the old body.
+        A body that is not valid UTF-8 is only stored by our servers; a server of the original keeps the old body.
         """
         await self._execute(self._calls.checkpoint(queue, checkpoints))
 
@@ -193,11 +193,11 @@ class AsyncServiceCalls(ABC):
         """Return jobs by descriptor; unknown descriptors are left out.
 
         Args:
-            descriptors: of the jobs.
+            descriptors: descriptors of the jobs.
             include_body: whether to return their bodies.
-            include_result: whether to return what they returned.
-            wait: seconds to wait until all jobs have finished or are gone; the call's time-out is extended by as much.
-            max_body_bytes: return only so many bytes of a longer body; an older server returns whole bodies.
+            include_result: whether to return their results.
+            wait: seconds to wait until all jobs have finished or are gone; this time is added to the call's time-out.
+            max_body_bytes: cut longer bodies to this many bytes; older servers return whole bodies.
 
         Raises:
             UnknownError: a descriptor is malformed.
@@ -227,14 +227,14 @@ class AsyncServiceCalls(ABC):
         """Return the number of jobs in a state.
 
         Args:
-            queue: whose jobs.
-            state: which state.
-            priority: only of this level; None is all.
-            future: of PENDING, those not due yet instead of those due.
-            body_regex: only jobs with a match in their body.
-            waiting_for_key: of PENDING, only those that wait for others of their key; ``future`` counts them as well.
-            retrying: of PENDING, only those whose last attempt failed, due or not; False: none of them.
-            failure_group: of PENDING or FAILED, only those of this group, due or not, of all priorities.
+            queue: name of the queue.
+            state: state of the jobs.
+            priority: count only this priority level; None: all levels.
+            future: count PENDING jobs that are not due yet, instead of those that are due.
+            body_regex: count only jobs with a match in their body.
+            waiting_for_key: count only PENDING jobs that wait for others of their key; ``future`` counts them as well.
+            retrying: True: only PENDING jobs whose last attempt failed, due or not; False: PENDING jobs without these.
+            failure_group: only PENDING or FAILED jobs of this failure group, due or not, of all priorities.
         """
         return await self._execute(
             self._calls.count(
@@ -264,13 +264,13 @@ class AsyncServiceCalls(ABC):
         oldest_first: bool = False,
         key: str | None = None,
     ) -> Page:
-        """Return one page of the jobs in a state, up to ``limit``, and where to go on.
+        """Return one page of up to ``limit`` jobs in a state, and the continuation for the next page.
 
-        Filters are those of ``count``, or ``key``: PENDING and IN_PROGRESS jobs with this key, shared or unique, and no
-        other filter. ``oldest_first``: the earliest due job first, instead of the latest.
+        The filters are those of ``count``, or ``key`` alone: PENDING or IN_PROGRESS jobs with this key, shared or
+        unique. ``oldest_first`` returns the jobs due earliest first, instead of those due latest.
 
         Raises:
-            ContinuationInvalid: ``continuation`` comes from no scan of this kind.
+            ContinuationInvalid: ``continuation`` was not returned by a scan.
         """
         return await self._execute(
             self._calls.scan(
@@ -294,11 +294,11 @@ class AsyncServiceCalls(ABC):
         """Make FAILED jobs of one priority level PENDING again; return how many.
 
         Args:
-            queue: whose jobs.
-            priority: of this level.
-            attempts: attempts they get.
-            run_after_ms: epoch milliseconds before which they do not run; None is now.
-            limit: at most so many.
+            queue: name of the queue.
+            priority: priority level of the jobs.
+            attempts: number of attempts they get.
+            run_after_ms: earliest time to run them, epoch milliseconds; None: now.
+            limit: maximum number of jobs.
         """
         return await self._execute(
             self._calls.retry_failed(
@@ -309,26 +309,26 @@ class AsyncServiceCalls(ABC):
     async def retry_these(
         self, queue: str, descriptors: Iterable[str], *, attempts: int = 1, run_after_ms: int | None = None
     ) -> int:
-        """Make the given jobs PENDING again, as far as they are FAILED; return how many.
+        """Make the FAILED ones among the given jobs PENDING again; return how many.
 
         Args:
-            queue: that all of them are in.
+            queue: queue of all these jobs.
             descriptors: the jobs.
-            attempts: attempts they get.
-            run_after_ms: epoch milliseconds before which they do not run; None is now.
+            attempts: number of attempts they get.
+            run_after_ms: earliest time to run them, epoch milliseconds; None: now.
         """
         return await self._execute(
             self._calls.retry_these(queue, descriptors, attempts=attempts, run_after_ms=run_after_ms)
         )
 
     async def run_now(self, queue: str, descriptors: Iterable[str]) -> int:
-        """Make the given jobs due now, as far as they are PENDING and not due yet; return how many.
+        """Make due now those of the given jobs that are PENDING but not due yet; return how many.
 
-        Such jobs were enqueued for later, sleep, or wait for their next attempt. They go on from where they are, with
-        the attempts that they have left.
+        Such jobs were enqueued for later, are sleeping, or wait for their next attempt. They continue from where they
+        are, with their remaining attempts.
 
         Args:
-            queue: that all of them are in.
+            queue: queue of all these jobs.
             descriptors: the jobs.
 
         Raises:
@@ -337,14 +337,14 @@ class AsyncServiceCalls(ABC):
         return await self._execute(self._calls.run_now(queue, descriptors))
 
     async def schedule(self, queue: str, descriptors: Iterable[str], run_after_ms: int) -> int:
-        """Make the given jobs due at another time, as far as they are PENDING; return how many.
+        """Reschedule those of the given jobs that are PENDING; return how many.
 
-        A job that waits for its ordered key keeps its place. Older servers do not know this call.
+        A job that waits for its ordered key keeps its place in the order. Older servers do not know this call.
 
         Args:
-            queue: that all of them are in.
+            queue: queue of all these jobs.
             descriptors: the jobs.
-            run_after_ms: epoch milliseconds before which they do not run.
+            run_after_ms: earliest time to run them, epoch milliseconds.
 
         Raises:
             ProtocolError: the server is one of the original, which does not know this call.
@@ -360,7 +360,7 @@ class AsyncServiceCalls(ABC):
         )
 
     async def delete_these(self, queue: str, descriptors: Iterable[str], state: JobState) -> int:
-        """Delete the given jobs of one queue, as far as they are in ``state``; return how many."""
+        """Delete those of the given jobs of one queue that are in ``state``; return how many."""
         return await self._execute(self._calls.delete_these(queue, descriptors, state))
 
     async def cancel_jobs(self, queue: str, descriptors: Iterable[str], *, status: str = "") -> int:
@@ -370,7 +370,7 @@ class AsyncServiceCalls(ABC):
         to stop: they undo their sagas first, and can still succeed. Finished jobs do not change.
 
         Args:
-            queue: that all of them are in.
+            queue: queue of all these jobs.
             descriptors: the jobs.
             status: text to append to their custom status, such as who cancelled them.
 
@@ -382,7 +382,7 @@ class AsyncServiceCalls(ABC):
     async def send_message(self, descriptor: str, message: Message) -> bool:
         """Send a message to a job; return False if the job does not exist or has finished.
 
-        The message is kept until the job reads it. If it is sent again with the same name and id, it is kept once.
+        The message is stored until the job reads it. If it is sent again with the same name and id, it is stored once.
 
         Raises:
             ProtocolError: the server is one of the original, which does not know this call.
@@ -392,13 +392,13 @@ class AsyncServiceCalls(ABC):
     async def read_messages(
         self, descriptor: str, name: str, *, after: int = 0, limit: int = 1000
     ) -> list[ReceivedMessage]:
-        """Return the messages of a job that have this name, in the order of their arrival.
+        """Return the messages of a job with a given name, in the order of their arrival.
 
         Args:
-            descriptor: of the job.
-            name: of the messages.
-            after: only those with a larger number.
-            limit: at most so many, and no more than fit into an answer, but at least one.
+            descriptor: descriptor of the job.
+            name: name of the messages.
+            after: return only messages with a larger number.
+            limit: maximum number of messages; fewer are returned, but at least one, if an answer cannot hold them all.
 
         Raises:
             ProtocolError: the server is one of the original, which does not know this call.
@@ -406,11 +406,11 @@ class AsyncServiceCalls(ABC):
         return await self._execute(self._calls.read_messages(descriptor, name, after=after, limit=limit))
 
     async def cancelled_jobs(self, since_ms: int = 0, *, wait: float = 0.0) -> CancelledJobs:
-        """Return the running jobs that were asked to stop of late, whoever runs them.
+        """Return the running jobs that were asked to stop recently, whichever worker runs them.
 
         Args:
-            since_ms: ``asked_ms`` of the last answer; 0 at first.
-            wait: seconds to wait until there is one; the call's time-out is so much longer.
+            since_ms: ``asked_ms`` of the last answer; 0 in the first call.
+            wait: seconds to wait until there is one; this time is added to the call's time-out.
 
         Raises:
             ProtocolError: the server is one of the original, which does not know this call.
@@ -418,20 +418,20 @@ class AsyncServiceCalls(ABC):
         return await self._execute(self._calls.cancelled_jobs(since_ms, wait=wait))
 
     async def report_worker(self, report: WorkerReport, keep: float) -> None:
-        """Store a worker's report in the place of its last one, for everybody to see.
+        """Store a worker's report, replacing its last one.
 
         Args:
-            report: of the worker; ``reported_ms`` is not sent.
-            keep: seconds for which it is believed without another one, at most a day; 0: the worker has ended.
+            report: the report; ``reported_ms`` is not sent.
+            keep: seconds for which it is valid without another report, at most a day; 0: the worker has ended.
 
         Raises:
-            UnknownError: the report is too large or says what cannot be.
+            UnknownError: the report is too large or contains impossible values.
             ProtocolError: the server is one of the original, which does not know this call.
         """
         await self._execute(self._calls.report_worker(report, keep))
 
     async def workers(self) -> list[WorkerReport]:
-        """Return the latest report of each worker, by host; idle ones, too.
+        """Return the latest report of each worker, including idle ones, sorted by host.
 
         Raises:
             ProtocolError: the server is one of the original, which does not know this call.
@@ -445,8 +445,8 @@ class AsyncServiceCalls(ABC):
         or are retried by hand.
 
         Args:
-            queues: names of queues; none: all queues.
-            limit: at most so many groups.
+            queues: names of queues; empty: all queues.
+            limit: maximum number of groups.
 
         Raises:
             ProtocolError: the server is one of the original, which does not know this call.
@@ -463,21 +463,21 @@ class AsyncServiceCalls(ABC):
         queues: Iterable[str] = (),
         name: str | None = None,
     ) -> list[Statistics]:
-        """Return what happened in past minutes or hours, in the order of time.
+        """Return what happened in past minutes or hours, in chronological order.
 
-        Periods in which nothing happened are left out; the last one may not be over yet. Servers write every 5 seconds,
-        workers tell them about classes every few seconds. Minutes are kept for 26 hours, hours for 38 days.
+        Periods in which nothing happened are left out; the last one may not be over yet. Servers write every 5 seconds;
+        workers report on classes every few seconds. Minutes are kept for 26 hours, hours for 38 days.
 
         Args:
-            kind: whether of queues, of their job classes or of their failure groups.
-            resolution: seconds of a period, ``MINUTE`` or ``HOUR``.
-            since_ms: epoch milliseconds in the first period.
-            until_ms: epoch milliseconds before which the last one began; None is now.
-            queues: names; an empty one stands for all queues together. None given: all queues, each by itself.
-            name: of a class or failure group; None is any.
+            kind: whether to return statistics of queues, of their job classes or of their failure groups.
+            resolution: length of a period in seconds, ``MINUTE`` or ``HOUR``.
+            since_ms: a time within the first period, epoch milliseconds.
+            until_ms: time before which the last period began, epoch milliseconds; None: now.
+            queues: names of queues; the empty name stands for all queues together. No names: each queue separately.
+            name: name of a class, or id of a failure group; None: any.
 
         Raises:
-            UnknownError: there are more than 20,000; ask for less time or fewer queues.
+            UnknownError: there would be more than 20,000 entries; ask for less time or fewer queues.
             ProtocolError: the server is one of the original, which does not know this call.
         """
         return await self._execute(

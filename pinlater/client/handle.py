@@ -33,10 +33,10 @@ class JobHandle(Generic[Result_co]):
         return f"JobHandle({self.descriptor!r})"
 
     def status(self, *, include_body: bool = False) -> JobInfo:
-        """Look up the job's present status.
+        """Look up the job's current status.
 
         Raises:
-            LookupError: the job does not exist, or no longer: finished jobs are deleted after a while.
+            LookupError: the job does not exist, or no longer exists: finished jobs are deleted after a while.
         """
         found = self._client.lookup([self.descriptor], include_body=include_body)
         return pick(found, self.descriptor)
@@ -47,10 +47,10 @@ class JobHandle(Generic[Result_co]):
         The server answers when the job ends. Servers of older versions are polled at growing intervals.
 
         Args:
-            timeout: seconds to wait; None: for ever.
+            timeout: seconds to wait; None: forever.
 
         Raises:
-            JobUnfinished: the job did not end in time, which is a ``CallTimeout``; it is not changed.
+            JobUnfinished: the job did not end in time, and is not affected; a kind of ``CallTimeout``.
             LookupError: as in ``status``.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -68,15 +68,15 @@ class JobHandle(Generic[Result_co]):
     def result(self, timeout: float | None = None) -> Result_co:
         """Wait until the job has ended; return what its ``run`` returned.
 
-        It is kept as long as the job, by default for a day.
+        The result is stored as long as the job, by default for a day.
 
         Args:
-            timeout: seconds to wait; None: for ever.
+            timeout: seconds to wait; None: forever.
 
         Raises:
-            JobFailed: it has failed for good: ``JobWasCancelled`` if it was cancelled, ``JobGone`` if there is no such
-                job, or no longer.
-            JobUnfinished: the job did not end in time, which is a ``CallTimeout``; it is not changed.
+            JobFailed: the job failed for good: ``JobWasCancelled`` if it was cancelled, ``JobGone`` if it never existed
+                or no longer exists.
+            JobUnfinished: the job did not end in time, and is not affected; a kind of ``CallTimeout``.
             ResultInvalid: the result does not fit the type that the class declares.
         """
         name = "" if self._kind is None else self._kind.job_options.name
@@ -93,11 +93,11 @@ class JobHandle(Generic[Result_co]):
         """Cancel the job and its children.
 
         A PENDING job is FAILED at once, and marked as cancelled. A running one is asked to stop: ``JobCancelled`` is
-        raised in it at the next call of its context. It may still succeed. One with sagas to undo runs once more, and
-        undoes them first. A server of an older version deletes a PENDING job, and leaves a running one alone.
+        raised in it at the next call of its context. It may still succeed. A job with sagas to undo runs once more to
+        undo them first. A server of an older version deletes a PENDING job, and leaves a running one alone.
 
         Args:
-            reason: text for the job's status, such as who has cancelled it.
+            reason: text for the job's status, such as who cancelled it.
 
         Returns:
             Whether the job was cancelled or asked to stop; False if it has ended or does not exist.
@@ -112,12 +112,12 @@ class JobHandle(Generic[Result_co]):
             return self._client.delete_these(queue, [self.descriptor], JobState.PENDING) > 0
 
     def send(self, event: str, value: Any = None, *, id: str | None = None) -> bool:  # noqa: A002 - its name
-        """Send the job an event, for which it waits with ``context.wait_for``, or will; it is kept until then.
+        """Send an event to the job, which receives it with ``context.wait_for``; it is stored until then.
 
         Args:
             event: name of the event.
-            value: anything that JSON can carry; the job gets it as the type that it asks for.
-            id: of two events with the same name and id, only the first is kept; None: this one differs from all others.
+            value: anything that JSON can represent; the job gets it as the type that it asks for.
+            id: of two events with the same name and id, only the first is stored; None: a new, unique id.
 
         Returns:
             Whether the job has the event; False if it has ended or does not exist.
@@ -130,12 +130,12 @@ class JobHandle(Generic[Result_co]):
         return self._client.send_message(self.descriptor, event_message(event, value, id))
 
     def run_now(self) -> bool:
-        """Make a PENDING job due that is not: enqueued for later, sleeping, or waiting for its next attempt.
+        """Make a PENDING job due now that was enqueued for later, is sleeping, or waits for its next attempt.
 
         It keeps its remaining attempts. A sleep counts as over.
 
         Returns:
-            Whether the job has become due; False if it was due already, runs, has ended or does not exist.
+            Whether the job has become due; False if it was due already, is running, has ended or does not exist.
 
         Raises:
             QueueNotFound: its queue does not exist.
