@@ -54,15 +54,15 @@ T = TypeVar("T")
 class AsyncServiceCalls(ABC):
     """One method per call of the wire contract.
 
-    All of them raise ``CallError`` when no answer comes, and ``ServiceError`` when the server refuses; which
-    of its subclasses, the server's rules say (``QueueNotFound`` from all that name a queue).
+    All of them raise ``CallError`` if no answer comes, and a subclass of ``ServiceError`` if the server refuses the
+    call, such as ``QueueNotFound``.
     """
 
     _calls: Calls
 
     @abstractmethod
     async def _execute(self, call: Call[T]) -> T:
-        """Carry a call out."""
+        """Execute a call."""
 
 '''
 

@@ -78,8 +78,7 @@ class EnqueueOptions(FollowUpOptions, total=False):
         unique: a key of at most 200 characters. While another job of the queue with the same key waits or runs, this
             job is not stored, and the handle is that of the other job. Servers of the original service ignore keys.
         unique_until: when the key becomes free: ``"finished"`` (the default) when the other job has ended, or
-            ``"started"`` as soon as its first attempt has started. Servers that do not know this option wait for the
-            end.
+            ``"started"`` as soon as its first attempt has started. Servers without this option wait for the end.
         unique_for: minimum seconds from now for which the key stays taken, even if the job finishes earlier. So at most
             one job is stored in that time. Older servers do not know this option either.
         on_duplicate: what to do with the other job, if it has not started: ``"keep"`` (the default) leaves it as it is;

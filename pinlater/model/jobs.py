@@ -61,8 +61,7 @@ class JobInfo(NamedTuple):
         key: key that it shares with other jobs of the queue; None: it has none.
         waits_for_key: whether it waits until other jobs of its key have run.
         result: of a SUCCEEDED job: what it returned, if requested; None: nothing.
-        is_cancelled: FAILED: whether it was cancelled; IN_PROGRESS, or PENDING with something to undo: whether it is
-            asked to stop.
+        is_cancelled: of a FAILED job: whether it was cancelled; of any other: whether it is asked to stop.
         parent: the job that waits for its end; None: it has none.
         waits_for: of a sleeping job: the messages that it waits for.
         failure_group: group of its last attempt's failure, see ``FailureGroup``; None: that attempt did not fail.
@@ -144,8 +143,7 @@ class Page(NamedTuple):
     Attributes:
         jobs: the jobs of this page.
         continuation: to be passed to the next scan; None on the last page.
-        looked_at: number of jobs whose bodies were searched for these; None: none, or the server is of an older
-            version.
+        looked_at: number of jobs whose bodies were searched; None: none, or the server is of an older version.
     """
 
     jobs: list[JobInfo]

@@ -117,8 +117,7 @@ class WorkerReport(NamedTuple):
         loads: what it has recently run of queues with a ``latency_target``.
         sent_ms: when the report was sent, epoch milliseconds by the worker's clock.
         classes: job classes that it knows, as far as the report has space for them.
-        lost_ms: when its connection was lost without a last report, epoch milliseconds by the store's clock; None if it
-            was not.
+        lost_ms: when its connection broke without a last report, epoch milliseconds by the store's clock; else None.
     """
 
     id: str
