@@ -58,9 +58,11 @@ def test_a_job_wakes_in_another_worker(start, client, folder, nap):
     job = nap("it", 2)
     first = start("--processes", 1, modules=("naps",))
     wait_for(lambda: info(client, job).run_after_ms >= info(client, job).created_at_ms + 2000, what=lambda: first.log)
+    client.change_queue("sleeps", paused=True)  # the first one may take longer to end than the job sleeps
     first.end()
     assert ran(folder) == ["it lies down"]
     start("--processes", 1, modules=("naps",))
+    client.change_queue("sleeps", paused=False)
     await_state(client, job, JobState.SUCCEEDED)
     assert ran(folder) == ["it lies down", "it is up 1"]
 

@@ -255,7 +255,7 @@ def test_it_does_not_say_that_nothing_was_done_after_an_answer_was_lost(serve):
 
     server = serve(answer)
     with (
-        client_of(server, timeout=60, patience=0.5) as client,
+        client_of(server, timeout=60, patience=2) as client,
         pytest.raises(ServerUnavailable, match="may have been") as caught,
     ):
         client.enqueue_jobs("q", [NewJob(b"x")])

@@ -91,7 +91,7 @@ def test_an_asyncio_call_that_reaches_no_store_is_tried_at_another_server(pair):
 
 def test_the_only_server_keeps_its_connection_while_it_reaches_no_store(pair):
     pair.answers[0] = NoHealthyShards("all shards are down")
-    with Client([str(pair.fakes[0].address)], patience=0.5) as client, pytest.raises(NoHealthyShards):
+    with Client([str(pair.fakes[0].address)], patience=2) as client, pytest.raises(NoHealthyShards):
         client.queue_names()
     assert len(pair.fakes[0].methods) > 1
     assert len(pair.fakes[0].connections) == 1
