@@ -19,7 +19,8 @@ import asyncmy
 from benchmarks.bare_mysql import BareMysql
 from benchmarks.database import Database
 from benchmarks.finished import Finished
-from benchmarks.programs import ProgramFailed, free_ports
+from benchmarks.ports import free_ports
+from benchmarks.programs import ProgramFailed
 
 _USER, _PASSWORD = "pinlater", "bench"
 _OPTIONS = (

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -16,6 +14,7 @@ from typing import Self
 
 import psutil
 
+from benchmarks.ports import free_ports
 from pinlater import Client
 from pinlater.client.address import Address
 from pinlater.client.connection import Connection
@@ -244,27 +243,6 @@ class Reporters(_Program):
 
     def __init__(self, folder: Path, server: Server, queues: Sequence[str]) -> None:
         super().__init__("benchmarks.reporters", [str(server.address), *queues], folder / "reporters.log")
-
-
-_FIRST_PORT, _PORTS = 10_000, 3000
-_next_ports = itertools.count(random.randrange(_PORTS))
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on, below those that systems assign to port 0.
-
-    No port is returned again soon, since the program that got it may not listen yet.
-    """
-    ports = (_FIRST_PORT + number % _PORTS for number in _next_ports)
-    return list(itertools.islice(filter(_is_free, ports), count))
-
-
-def _is_free(port: int) -> bool:
-    try:
-        socket.create_server(("127.0.0.1", port)).close()
-    except OSError:
-        return False
-    return True
 
 
 def environment() -> dict[str, str]:

@@ -12,7 +12,8 @@ import redis
 from benchmarks.bare_redis import BareRedis
 from benchmarks.database import Database
 from benchmarks.finished import Finished
-from benchmarks.programs import ProgramFailed, free_ports
+from benchmarks.ports import free_ports
+from benchmarks.programs import ProgramFailed
 
 _OPTIONS = {"bind": "127.0.0.1", "appendonly": "yes", "save": ""}
 _SUCCEEDED = "pinlater:{1:nothing}:*:S"

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.database import Database
-from benchmarks.programs import ProgramFailed, Server, free_ports
+from benchmarks.ports import free_ports
+from benchmarks.programs import ProgramFailed, Server
 from benchmarks.redis_store import start_redis
 from benchmarks.stores import make_stores
 
