@@ -14,8 +14,6 @@ from pinlater.server.backends.records import Collected, Expired
 OfQueue = TypeVar("OfQueue", Expired, Collected)
 _T = TypeVar("_T")
 
-_UNLIMITED = QueueSettings()
-
 
 def total(answers: Iterable[int]) -> int:
     """Return the sum."""
@@ -28,18 +26,35 @@ def union(answers: Iterable[set[str]]) -> set[str]:
 
 
 def settings(answers: Iterable[dict[str, QueueSettings]]) -> dict[str, QueueSettings]:
-    """Return the settings of all queues; a shard that was added later may not know a queue's limits.
+    """Return the settings of all queues.
 
-    The number of shards that the load needs is only written to shards that answer; where they differ, the largest is
-    used.
+    A change is made on every shard, but one that was added later, or did not answer, may lack earlier ones. So a
+    setting counts if any shard has it. Where shards have different values, the stricter limit and the larger number of
+    shards count, so that every server comes to the same result in whatever order the shards answer.
     """
     found: dict[str, QueueSettings] = {}
     for answer in answers:
         for queue, one in answer.items():
-            known = found.get(queue, _UNLIMITED)
-            by_load = max(known.shards_by_load or 0, one.shards_by_load or 0) or None
-            found[queue] = (one if known == _UNLIMITED else known)._replace(shards_by_load=by_load)
+            known = found.get(queue, one)
+            found[queue] = known if known == one else _strictest(known, one)
     return found
+
+
+def _strictest(a: QueueSettings, b: QueueSettings) -> QueueSettings:
+    return QueueSettings(
+        is_paused=a.is_paused or b.is_paused,
+        jobs_per_second=_of_set(min, a.jobs_per_second, b.jobs_per_second),
+        max_running=_of_set(min, a.max_running, b.max_running),
+        shards=_of_set(max, a.shards, b.shards),
+        shards_by_load=_of_set(max, a.shards_by_load, b.shards_by_load),
+    )
+
+
+def _of_set(choose: Callable[[_T, _T], _T], a: _T | None, b: _T | None) -> _T | None:
+    """Choose one of two values; one that is None is not set."""
+    if a is None or b is None:
+        return b if a is None else a
+    return choose(a, b)
 
 
 def all_states(answers: Iterable[Mapping[str, set[int]]]) -> dict[str, set[int]]:

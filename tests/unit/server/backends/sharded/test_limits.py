@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from pinlater.errors import QueueNotFound, ShardConnectionFailed
-from pinlater.model.queues import QueueChange, QueueSettings
+from pinlater.model.queues import FOLLOWS_LOAD, QueueChange, QueueSettings
 from pinlater.server.backends.records import Claim
 from pinlater.server.backends.sharded import queue_locks
 from pinlater.server.limits.stored_limits import StoredLimits
@@ -24,6 +24,27 @@ def test_settings_are_kept_on_every_shard(fleet):
     fleet.run(fleet.shards["4"].create_queue(QUEUE))
     for _ in range(10):  # in whatever order they answer
         assert fleet.queue_settings() == {QUEUE: wanted}
+
+
+def test_a_change_does_not_hide_what_a_shard_that_was_added_lacks(fleet):
+    fleet.change_queue_settings(QUEUE, QueueChange(jobs_per_second=2.5, max_running=5, shards=FOLLOWS_LOAD))
+    fleet.update(*specs_of("1", "2", "3", "4"))
+    fleet.run(fleet.shards["4"].create_queue(QUEUE))
+    fleet.change_queue_settings(QUEUE, QueueChange(is_paused=True, shards_by_load=2))
+    wanted = QueueSettings(True, 2.5, 5, FOLLOWS_LOAD, 2)
+    assert fleet.shards["4"].settings[QUEUE] != wanted
+    for _ in range(10):  # in whatever order they answer
+        assert fleet.queue_settings() == {QUEUE: wanted}
+    fleet.change_queue_settings(QUEUE, QueueChange(False, 0, 0, 0, 0))
+    assert fleet.queue_settings() == {QUEUE: QueueSettings()}
+
+
+def test_where_shards_differ_the_stricter_limits_and_the_larger_number_of_shards_count(fleet):
+    fleet.shards["1"].settings[QUEUE] = QueueSettings(True, 2.0, 7, 3, 4)
+    fleet.shards["2"].settings[QUEUE] = QueueSettings(False, 3.0, 5, 2, 5)
+    fleet.shards["3"].settings[QUEUE] = QueueSettings(False, 4.0, 6, FOLLOWS_LOAD, None)
+    for _ in range(10):  # in whatever order they answer
+        assert fleet.queue_settings() == {QUEUE: QueueSettings(True, 2.0, 5, 3, 5)}
 
 
 def test_polls_ask_one_shard_each_and_find_what_another_server_has_changed(fleet):
