@@ -34,17 +34,22 @@ async def change_everywhere(group: ShardGroup, queue: str, change: QueueChange) 
         *(handle.ask(lambda shard: shard.change_queue_settings(queue, change)) for handle in handles),
         return_exceptions=True,
     )
-    failures = [result for result in results if isinstance(result, BaseException)]
-    if failures and all(isinstance(failure, QueueNotFound) for failure in failures) and len(failures) < len(results):
-        return
+    missing: QueueNotFound | None = None
+    is_changed = False
     for handle, result in zip(handles, results, strict=True):
-        if isinstance(result, ShardConnectionFailed):
+        if isinstance(result, QueueNotFound):  # the shard is new, or missed the queue's creation
+            missing = result
+        elif isinstance(result, ShardConnectionFailed):
             raise ShardConnectionFailed(
                 f"shard {handle.name} does not answer and keeps the old settings of queue {queue}; "
                 "change them again when it is back"
             ) from result
-        if isinstance(result, BaseException):
+        elif isinstance(result, BaseException):
             raise result
+        else:
+            is_changed = True
+    if missing is not None and not is_changed:
+        raise missing
 
 
 async def acquire_tokens(handles: Sequence[ShardHandle], queue: str, rate: float, wanted: int) -> Tokens:

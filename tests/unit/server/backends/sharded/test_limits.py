@@ -122,6 +122,17 @@ def test_a_shard_that_missed_a_change_is_named(fleet):
         fleet.change_queue_settings(QUEUE, QueueChange(is_paused=True))
 
 
+def test_a_shard_that_missed_a_change_is_named_also_if_another_one_lacks_the_queue(fleet):
+    fleet.run(fleet.shards["1"].delete_queue(QUEUE))
+    fleet.shards["3"].error = ShardConnectionFailed("gone")
+    with pytest.raises(ShardConnectionFailed, match="shard 3 does not answer and keeps the old settings"):
+        fleet.change_queue_settings(QUEUE, QueueChange(is_paused=True))
+    assert fleet.shards["2"].settings[QUEUE].is_paused
+    fleet.run(fleet.shards["2"].delete_queue(QUEUE))
+    with pytest.raises(ShardConnectionFailed, match="shard 3"):  # it may have the queue
+        fleet.change_queue_settings(QUEUE, QueueChange(is_paused=True))
+
+
 def test_settings_of_a_queue_that_is_not_there(fleet):
     with pytest.raises(QueueNotFound):
         fleet.change_queue_settings("nowhere", QueueChange(is_paused=True))
