@@ -6,7 +6,7 @@ import pytest
 
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.keys import JobKey
-from pinlater.model.queues import FOLLOWS_LOAD, QueueChange
+from pinlater.model.queues import FOLLOWS_LOAD, QueueChange, QueueSettings
 from pinlater.model.statistics import MINUTE, StatisticsKind
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.sharded import ShardUnreachable, queue_sizer
@@ -152,6 +152,20 @@ def test_a_limit_of_running_jobs_counts_those_on_all_shards(backend):
     assert len(running) == 5
     assert backend.dequeue_jobs(QUEUE, 5, backend.claim(), max_running=5).jobs == []
     assert len(backend.dequeue_jobs(QUEUE, 20, backend.claim(), max_running=8).jobs) == 3
+
+
+@pytest.mark.parametrize(
+    "reach", [lambda backend: put_singly(backend, 100), lambda backend: backend.create_queue(QUEUE)]
+)
+def test_a_shard_that_lacks_a_queue_gets_its_settings_with_it(backend, reach):
+    use(backend, is_paused=True, jobs_per_second=2.5, max_running=5, shards=SHARDS, shards_by_load=2)
+    shards = [handle.shard for handle in backend.backend.group.registry]
+    for shard in shards[1:]:
+        backend.run(shard.delete_queue(QUEUE))
+    reach(backend)
+    wanted = QueueSettings(True, 2.5, 5, SHARDS, 2)
+    for shard in shards:
+        assert backend.run(shard.queue_settings()) == {QUEUE: wanted}
 
 
 def test_servers_find_how_many_shards_the_load_needs(backend, monkeypatch):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 
 from pinlater.errors import QueueNotFound, ShardConnectionFailed
+from pinlater.model.queues import QueueChange, QueueSettings
+from pinlater.server.backends.sharded import merges
 from pinlater.server.backends.sharded.active_shards import ActiveShards
 from pinlater.server.backends.sharded.due_priorities import DuePriorityMap
 from pinlater.server.backends.sharded.fan_out import Call, ask_all
@@ -57,19 +59,34 @@ class ShardGroup:
         try:
             return await handle.ask(call)
         except QueueNotFound:
-            if not await self._is_elsewhere(queue, handle):
+            settings = await self._settings_elsewhere(queue, handle)
+            if settings is None:
                 raise
         log.info("shard %s did not have queue %s yet", handle.name, queue)
-        await handle.ask(lambda shard: shard.create_queue(queue))
+        await handle.ask(lambda shard: _create_queue(shard, queue, settings))
         return await handle.ask(call)
 
-    async def _is_elsewhere(self, queue: str, handle: ShardHandle) -> bool:
-        """Return whether other shards have a queue that this one lacks, as it is new or missed the queue's creation."""
+    async def _settings_elsewhere(self, queue: str, handle: ShardHandle) -> QueueSettings | None:
+        """Return the settings of a queue that this shard lacks, as it is new or missed the queue's creation.
+
+        None means that the other shards do not have the queue either.
+        """
         others = [other for other in self.healthy() if other is not handle]
         if not others or self._deleting[queue]:
-            return False
-        answers = await ask_all(others, lambda shard: shard.queue_names())
-        return any(queue in names for _, names in answers) and not self._deleting[queue]
+            return None
+        answers = await ask_all(others, lambda shard: shard.queue_settings())
+        return None if self._deleting[queue] else merges.settings(known for _, known in answers).get(queue)
+
+    async def create_queue(self, queue: str) -> None:
+        """Create the queue on every shard that answers; the others get it with their first job of it."""
+        answers = await ask_all(self.registry, lambda shard: shard.queue_settings())
+        settings = merges.settings(known for _, known in answers).get(queue, QueueSettings())
+        lacking = {handle.name for handle, known in answers if queue not in known}
+
+        def create(shard: Shard) -> Awaitable[None]:
+            return _create_queue(shard, queue, settings if shard.name in lacking else QueueSettings())
+
+        await ask_all([handle for handle, _ in answers], create)
 
     async def delete_queue(self, queue: str) -> None:
         """Delete the queue from every shard.
@@ -94,3 +111,11 @@ class ShardGroup:
         """Close all shards; messages that are not delivered stay on them."""
         await self.relay.close()
         await self.registry.close()
+
+
+async def _create_queue(shard: Shard, queue: str, settings: QueueSettings) -> None:
+    """Create a queue with the settings that it has on other shards, which may be removed before they change again."""
+    await shard.create_queue(queue)
+    if settings != QueueSettings():
+        change = QueueChange._make(getattr(settings, name) for name in QueueChange._fields)
+        await shard.change_queue_settings(queue, change)

@@ -123,14 +123,11 @@ class ShardedStore(StoreOverview):
     queue_names = on_all_shards(Store.queue_names, merges.union)
     queue_settings = on_all_shards(Store.queue_settings, merges.settings)
     change_queue_settings = of_group(Store.change_queue_settings, limits.change_everywhere)
+    create_queue = of_group(Store.create_queue, ShardGroup.create_queue)
     delete_queue = of_group(Store.delete_queue, ShardGroup.delete_queue)
 
     async def changed_queue_settings(self) -> dict[str, QueueSettings] | None:
         return await self.settings_poll.changed()
-
-    async def create_queue(self, queue: str) -> None:
-        """Create the queue on every shard that answers; the others get it with their first job of it."""
-        await ask_all(self.group.registry, lambda shard: shard.create_queue(queue))
 
     async def acquire_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
         """Take up to ``wanted`` tokens from a queue's token bucket; a negative number gives tokens back.

@@ -39,6 +39,28 @@ def test_a_change_does_not_hide_what_a_shard_that_was_added_lacks(fleet):
     assert fleet.queue_settings() == {QUEUE: QueueSettings()}
 
 
+@pytest.mark.parametrize(
+    "reach", [lambda fleet: fleet.enqueue_jobs(QUEUE, [new_job()]), lambda fleet: fleet.create_queue(QUEUE)]
+)
+def test_a_shard_that_was_added_gets_the_settings_with_the_queue_and_keeps_them_alone(fleet, reach):
+    wanted = QueueSettings(True, 2.5, 5, FOLLOWS_LOAD, 2)
+    fleet.change_queue_settings(QUEUE, QueueChange(True, 2.5, 5, FOLLOWS_LOAD, 2))
+    fleet.asked.clear()
+    fleet.update(*specs_of("1", "2", "3", "4", dequeue_only="123"))
+    reach(fleet)
+    assert fleet.asked_for("change") == ["4"], "the others have them"
+    fleet.update(*specs_of("4"))
+    assert fleet.queue_settings() == {QUEUE: wanted}
+
+
+@pytest.mark.parametrize("queue", [QUEUE, "thumbnails"])
+def test_a_queue_without_settings_gets_none(fleet, queue):
+    fleet.update(*specs_of("1", "2", "3", "4"))
+    fleet.create_queue(queue)
+    assert fleet.queue_settings()[queue] == QueueSettings()
+    assert fleet.asked_for("change") == []
+
+
 def test_where_shards_differ_the_stricter_limits_and_the_larger_number_of_shards_count(fleet):
     fleet.shards["1"].settings[QUEUE] = QueueSettings(True, 2.0, 7, 3, 4)
     fleet.shards["2"].settings[QUEUE] = QueueSettings(False, 3.0, 5, 2, 5)
