@@ -65,9 +65,9 @@ async def _results(calls: Sequence[Coroutine[Any, Any, _T]], patience: float | N
     if patience is None:
         return await asyncio.gather(*calls, return_exceptions=True)
     tasks = [asyncio.ensure_future(call) for call in calls]
-    _, late = await asyncio.wait(tasks, timeout=patience)
-    for task in late:  # it goes on, since its outcome counts for the health of the shard
+    for task in tasks:  # it goes on if it is late or the caller is cancelled: its outcome counts for the shard's health
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    _, late = await asyncio.wait(tasks, timeout=patience)
     return [_LATE if task in late else task.exception() or task.result() for task in tasks]
 
 

@@ -1,5 +1,8 @@
 """What is asked of all shards: numbers, scans, queues."""
 
+import asyncio
+import gc
+
 import pytest
 
 from pinlater.errors import (
@@ -174,3 +177,26 @@ def test_shards_that_take_long_to_change_many_jobs_keep_the_others_from_nothing(
     monkeypatch.setattr(fan_out.time, "monotonic", lambda: 10.0 * len(fleet.asked))
     assert fleet.retry_failed_jobs(QUEUE, 1, 1, None, 100) == 9
     assert fleet.delete_jobs(QUEUE, PENDING, 100) == 6
+
+
+def test_a_shard_that_fails_after_its_caller_was_cancelled_is_no_unhandled_error(fleet):
+    unhandled = []
+
+    async def cancel_a_call():
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: unhandled.append(context["message"]))
+        gate = asyncio.Event()
+        for shard in fleet.shards.values():
+            shard.gate, shard.error = gate, ShardConnectionFailed("gone")
+        handles = fleet.fleet.group.healthy()
+        call = asyncio.ensure_future(fan_out.ask_all(handles, lambda shard: shard.ping(), patience=60))
+        while len(fleet.asked_for("ping")) < len(handles):
+            await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.wait([call])
+        gate.set()
+        while len(fleet.told) < len(handles):
+            await asyncio.sleep(0)
+
+    fleet.run(cancel_a_call())
+    gc.collect()
+    assert unhandled == []
