@@ -4,10 +4,13 @@ import asyncio
 
 import pytest
 
-from pinlater.model.failure_groups import failure_of
-from pinlater.protocol.messages import PENDING
+from pinlater.errors import ShardConnectionFailed
+from pinlater.model.failure_groups import CLAIM_EXPIRED, failure_of
+from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.failure_budget import MOST_CHECKED
+from pinlater.server.backends.mysql import maintenance
 from pinlater.server.backends.mysql.connection import MysqlConnection
+from pinlater.server.backends.mysql.queues import MysqlQueues
 from pinlater.server.backends.records import JobFilter
 from tests.integration.test_mysql_messages import running, with_tables
 from tests.support.bench import QUEUE, ack_of
@@ -79,5 +82,31 @@ def test_a_job_that_a_server_of_version_0_1_has_given_up_is_so_in_its_group():
         await server.forget_results(100)
         [group] = await server.failure_groups([QUEUE], 9)
         assert (group.retrying, group.given_up) == (0, 1)
+
+    with_tables(scenario)
+
+
+def test_claims_that_expire_end_only_once_their_group_and_their_queues_are_known(monkeypatch):
+    """Later, an error would hide that they have ended."""
+
+    async def scenario(tables, server):
+        await running(server, attempts=9)
+        await tables.run("UPDATE {db}.jobs SET moment = 1")
+        for owner, name in ((maintenance, "keep"), (MysqlQueues, "names_by_id")):
+            with monkeypatch.context() as patch:
+                patch.setattr(owner, name, refuse)
+                with pytest.raises(ShardConnectionFailed):
+                    await reap(server)
+            assert await server.count_jobs(QUEUE, JobFilter(IN_PROGRESS)) == 1
+        assert await reap(server) == [(QUEUE, 1, 0)]
+        [group] = await server.failure_groups([QUEUE], 9)
+        assert (group.error, group.retrying) == (CLAIM_EXPIRED.error, 1)
+
+    async def refuse(*_):
+        raise ShardConnectionFailed("gone")
+
+    def reap(server):
+        shard = server.group.registry.named("1").shard
+        return shard.reap_expired(10, server_age_ms=10**9, quiet_ms=0)
 
     with_tables(scenario)

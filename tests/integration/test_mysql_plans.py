@@ -242,7 +242,10 @@ IN_ORDER = {
     "pending_behind", "first_due", "next_due", "claimable_jobs", "peek_jobs", "count_jobs", "scan_jobs", "failed_jobs",
     "claims_of_queue", "running_jobs", "jobs_of_queue", "scan_jobs_oldest",
 }  # fmt: skip
-BY_MOMENT = {"expired_claims", "finished_jobs", "first_claim_expiring", "first_succeeded", "first_failed"}
+BY_MOMENT = {
+    "queues_of_expired_claims", "expired_claims", "finished_jobs", "first_claim_expiring", "first_succeeded",
+    "first_failed",
+}  # fmt: skip
 BY_KEY = {"unique_jobs"}
 OF_PERIODS = {
     "unique_periods": "PRIMARY", "period_jobs": "PRIMARY", "end_periods": "PRIMARY",

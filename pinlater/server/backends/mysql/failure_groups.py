@@ -2,8 +2,8 @@
 
 The table ``failing_jobs`` has a copy of each PENDING or FAILED job with a group. A claim deletes the copy; whatever
 ends or releases a claim inserts it, in the same transaction. What the failures of a group have in common is one row,
-which all servers write. So it is written in a separate transaction, before the first of its jobs (for expired claims,
-after it), and then at most once a second.
+which all servers write. So it is written in a separate transaction, before the first of its jobs, and then at most once
+a second.
 """
 
 from __future__ import annotations

@@ -165,10 +165,19 @@ async def reap_expired(
     """End up to ``limit`` claims that had expired at ``asked_ms``: IN_PROGRESS -> PENDING or FAILED."""
     # While the database was down, no claim could be renewed, so holders get time for that, as after a server start.
     age_ms = int(min(server_age_ms, database.seconds_since_failure * 1000))
+    values = {"age": age_ms, "quiet": quiet_ms, "limit": limit}
+
+    def find_queues(now: int) -> bytes:
+        return database.queries.bind("queues_of_expired_claims", now=min(asked_ms, now), **values)
+
+    # Whatever may fail comes before the commit: a claim that has ended is reported only here.
+    found = {queue_id for (queue_id,) in await database.rows_at(find_queues)}
+    names = await queues.names_by_id() if found else {}
+    await keep(database, ((queue_id, CLAIM_EXPIRED) for queue_id in found))
 
     async def change(transaction: MysqlTransaction) -> list[tuple[int, int]]:
-        values = {"now": min(asked_ms, transaction.now), "age": age_ms, "quiet": quiet_ms}
-        rows = await transaction.rows("expired_claims", limit=limit, **values)
+        expired = await transaction.rows("expired_claims", now=min(asked_ms, transaction.now), **values)
+        rows = [row for row in expired if row[1] in found]  # those of further queues are left for the next call
         ids = [row[0] for row in rows]
         await _change(transaction, ids, "expire_jobs", now=transaction.now, failure_group=CLAIM_EXPIRED.group)
         put_in(transaction, ids)
@@ -177,11 +186,9 @@ async def reap_expired(
         await let_next_through(transaction, keys | await tell_parents_of(transaction, children))
         return [(queue_id, is_last) for _, queue_id, is_last, _ in rows]
 
-    ended = await database.change(change, is_repeatable=True)
-    await keep(database, ((queue_id, CLAIM_EXPIRED) for queue_id, _ in ended))
+    ended = await database.change(change, is_repeatable=True) if found else []
     retried = Counter(queue_id for queue_id, is_last in ended if not is_last)
     failed = Counter(queue_id for queue_id, is_last in ended if is_last)
-    names = await queues.names_by_id() if ended else {}
     return [
         Expired(names[queue_id], retried[queue_id], failed[queue_id])
         for queue_id in retried.keys() | failed.keys()

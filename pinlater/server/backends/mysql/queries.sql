@@ -893,6 +893,12 @@ SELECT ends_at FROM {db}.unique_periods FORCE INDEX (unique_periods_ending) ORDE
 -- name: first_deleted_queue
 SELECT id FROM {db}.queues FORCE INDEX (queues_by_name) WHERE name IS NULL LIMIT 1
 
+-- name: queues_of_expired_claims
+-- The queues of the claims that expired_claims finds if no other server is ending any.
+SELECT queue_id FROM {db}.jobs FORCE INDEX (jobs_by_moment)
+WHERE state = 1 AND moment <= :now AND (:age >= :quiet OR LEAST(claim_lease, :quiet) <= :age)
+ORDER BY moment LIMIT :limit
+
 -- name: expired_claims
 -- Skips claims that another server is ending. While this server's :age is below :quiet, claims with a lease longer than
 -- its age are left alone.
