@@ -1,8 +1,12 @@
 """Claims of the MySQL store: their round trips and statements, and bodies of all sizes."""
 
+import asyncio
+
 import pytest
 
 from pinlater.errors import QueueNotFound
+from pinlater.model.keys import JobKey
+from pinlater.model.messages import Parent
 from pinlater.server.backends.mysql.claim import SMALL_BODY_BYTES
 from pinlater.server.backends.records import Claim
 from tests.support.bench import QUEUE, START_MS, new_job
@@ -74,3 +78,47 @@ def test_a_queue_that_another_server_has_deleted_hands_nothing_out():
             await second.dequeue_jobs(QUEUE, 1, CLAIM)
 
     with_servers(scenario, 2)
+
+
+def test_nothing_is_kept_of_queues_that_this_or_another_server_has_deleted():
+    async def scenario(server, other):
+        shard = server.group.registry.named("1").shard
+        [name] = await server.enqueue_jobs(QUEUE, [new_job()])
+        for number in range(6):
+            queue = f"queue{number}"
+            await server.create_queue(queue)
+            await server.enqueue_jobs(queue, [new_job(key=JobKey("ada")), new_job(parent=Parent(name, "resize", 0))])
+            assert len((await server.dequeue_jobs(queue, 2, CLAIM)).jobs) == 2
+            assert kept(shard) == {"claims": 1, "keyed": 1, "child": 1}
+            await (server, other)[number % 2].delete_queue(queue)
+            assert await server.queue_names() == {QUEUE}
+            assert kept(shard) == {"claims": 0, "keyed": 0, "child": 0}
+
+    def kept(shard):
+        database = shard._database
+        return {
+            "claims": len(shard._claims.group_commits),
+            "keyed": len(database.keyed_queues),
+            "child": len(database.child_queues),
+        }
+
+    with_servers(scenario, 2)
+
+
+def test_the_claims_of_a_deleted_queue_are_kept_while_one_is_under_way():
+    async def scenario(server):
+        shard = server.group.registry.named("1").shard
+        await server.enqueue_jobs(QUEUE, [new_job()])
+        await server.dequeue_jobs(QUEUE, 1, CLAIM)
+        [commit] = shard._claims.group_commits
+        claiming = asyncio.ensure_future(server.dequeue_jobs(QUEUE, 1, CLAIM))
+        while commit.is_idle:
+            await asyncio.sleep(0)
+        shard._claims.keep_only(frozenset())
+        assert shard._claims.group_commits == [commit]
+        await claiming
+        await commit.finish()
+        shard._claims.keep_only(frozenset())
+        assert shard._claims.group_commits == []
+
+    with_servers(scenario)

@@ -76,6 +76,11 @@ class Database:
         """See ``MysqlPool``."""
         return self._pool.seconds_since_failure
 
+    def keep_only(self, queue_ids: frozenset[int]) -> None:
+        """Forget what was seen in all other queues, which were deleted."""
+        self.keyed_queues &= queue_ids
+        self.child_queues &= queue_ids
+
     def is_past(self, moment_ms: int | None) -> bool:
         """Return whether a moment has come, by the database's clock; False for None."""
         return moment_ms is not None and moment_ms <= self.now_ms()

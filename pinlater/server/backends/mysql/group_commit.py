@@ -151,6 +151,11 @@ class GroupCommit(Generic[Q, R]):
         in_flight = 0 if self._batch is None or self._batch.is_answered else len(self._batch.requests)
         return len(self._queued) + in_flight
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is queued or in flight."""
+        return self._task is None
+
     def submit(self, request: Q, weight: int = 0) -> asyncio.Future[R]:
         """Return the future result of a request; cancelling it does not cancel the request."""
         loop = asyncio.get_running_loop()

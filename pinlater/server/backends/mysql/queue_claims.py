@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable
+from typing import NamedTuple
 
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.mysql.claim import MAX_JOBS, Claimer, MysqlDequeueCall
@@ -13,6 +13,13 @@ from pinlater.server.backends.mysql.group_commit import GroupCommit
 from pinlater.server.backends.mysql.orphaned_claims import MysqlOrphanedClaims
 from pinlater.server.backends.records import CommitStats, Dequeued
 from pinlater.server.backends.search import Queue
+
+
+class _Claims(NamedTuple):
+    """The claims of a queue, of its first priority levels."""
+
+    claimer: Claimer
+    commit: GroupCommit[MysqlDequeueCall, Dequeued]
 
 
 class QueueClaims:
@@ -30,14 +37,12 @@ class QueueClaims:
         self._database = database
         self._orphaned = orphaned
         self._on_commit = on_commit
-        # By queue id and number of priority levels to claim.
-        self._claimers: defaultdict[int, dict[int, Claimer]] = defaultdict(dict)
-        self._commits: dict[tuple[int, int], GroupCommit[MysqlDequeueCall, Dequeued]] = {}
+        self._claims: dict[int, dict[int, _Claims]] = {}  # by queue id and number of priority levels to claim
 
     @property
-    def group_commits(self) -> Collection[GroupCommit[MysqlDequeueCall, Dequeued]]:
-        """The group commits used so far, one for each queue and number of priority levels."""
-        return self._commits.values()
+    def group_commits(self) -> list[GroupCommit[MysqlDequeueCall, Dequeued]]:
+        """The group commits in use, one for each queue and number of priority levels."""
+        return [claims.commit for of_queue in self._claims.values() for claims in of_queue.values()]
 
     async def claim(self, at: Queue, call: MysqlDequeueCall) -> Dequeued:
         """Claim jobs for a dequeue; if it is cancelled, the jobs are released."""
@@ -50,8 +55,14 @@ class QueueClaims:
 
     def restart_scans(self, queue_id: int) -> None:
         """Make the next claims scan from the start, since jobs may have come before their cursors."""
-        for claimer in self._claimers.get(queue_id, {}).values():
-            claimer.cursor.invalidate()
+        for claims in self._claims.get(queue_id, {}).values():
+            claims.claimer.cursor.invalidate()
+
+    def keep_only(self, queue_ids: frozenset[int]) -> None:
+        """Drop the state of all other queues, which were deleted, unless a claim is under way."""
+        for queue_id in self._claims.keys() - queue_ids:
+            if all(claims.commit.is_idle for claims in self._claims[queue_id].values()):
+                del self._claims[queue_id]
 
     def _release(self, at: Queue, call: MysqlDequeueCall, claimed: asyncio.Future[Dequeued]) -> None:
         """Release what a cancelled dequeue has claimed: IN_PROGRESS -> PENDING, no attempt spent."""
@@ -60,15 +71,16 @@ class QueueClaims:
             self._orphaned.add(at, call.claim, ids)
 
     def _commit_of(self, queue: Queue) -> GroupCommit[MysqlDequeueCall, Dequeued]:
-        levels = len(queue.prefixes)
-        commit = self._commits.get((queue.id, levels))
-        if commit is None:
-            claimer = self._claimers[queue.id][levels] = Claimer(self._database, queue, self._orphaned)
-            commit = self._commits[queue.id, levels] = GroupCommit(
+        of_queue, levels = self._claims.setdefault(queue.id, {}), len(queue.prefixes)
+        claims = of_queue.get(levels)
+        if claims is None:
+            claimer = Claimer(self._database, queue, self._orphaned)
+            commit = GroupCommit(
                 self._database.shard,
                 claimer.claim,
                 max_weight=MAX_JOBS,
                 on_commit=self._on_commit,
                 is_repeatable=lambda _: False,
             )
-        return commit
+            claims = of_queue[levels] = _Claims(claimer, commit)
+        return claims.commit

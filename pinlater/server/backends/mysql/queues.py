@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.server.backends.mysql.database import Database
@@ -22,12 +22,15 @@ class MysqlQueues:
     Args:
         database: the shard's database.
         priority_levels: priorities are 1 to this.
+        on_deleted: called with the ids of the queues that are left when a read shows that some were deleted.
     """
 
-    def __init__(self, database: Database, priority_levels: int) -> None:
+    def __init__(self, database: Database, priority_levels: int, on_deleted: Callable[[frozenset[int]], None]) -> None:
         self._database = database
+        self._on_deleted = on_deleted
         self._priorities = range(1, priority_levels + 1)
         self._cache: dict[str, Queue] = {}
+        self._ids: frozenset[int] = frozenset()
         self._expires_at = 0.0
         self._refreshing = asyncio.Lock()
         self._changing = asyncio.Lock()
@@ -123,6 +126,9 @@ class MysqlQueues:
             rows = await self._database.rows(self._database.queries.bind("queues"))
             self._cache = {name: self._queue(queue_id, name) for queue_id, name in rows}
             self._expires_at = began_at + CACHE_SECONDS
+            before, self._ids = self._ids, frozenset(queue_id for queue_id, _ in rows)
+            if before - self._ids:
+                self._on_deleted(self._ids)
 
     def _queue(self, queue_id: int, name: str) -> Queue:
         shard = self._database.shard

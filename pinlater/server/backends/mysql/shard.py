@@ -103,7 +103,7 @@ class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
         self._database = Database(name, pool, Queries(database), options.now_ms)
         self._database.on_woken = self._notify_woken
         self.clock = self._database.clock
-        self._queues = MysqlQueues(self._database, options.priority_levels)
+        self._queues = MysqlQueues(self._database, options.priority_levels, self._forget_deleted)
         self._enqueues = GroupCommit(name, JobInserter(self._database).insert, on_commit=options.on_commit)
         self._acks: GroupCommit[MysqlAckCall, Settled] = GroupCommit(
             name,
@@ -123,6 +123,11 @@ class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
         self._probe = MaintenanceProbe(self._database, options.priority_levels)
         self._orphaned = MysqlOrphanedClaims(self._database, options.on_commit, self._notify_released)
         self._claims = QueueClaims(self._database, self._orphaned, options.on_commit)
+
+    def _forget_deleted(self, queue_ids: frozenset[int]) -> None:
+        """Drop what is known of deleted queues, given the ids of the others."""
+        self._claims.keep_only(queue_ids)
+        self._database.keep_only(queue_ids)
 
     @property
     def _group_commits(self) -> list[GroupCommit[object, object]]:
