@@ -142,14 +142,13 @@ class GroupCommit(Generic[Q, R]):
         self._on_commit = on_commit
         self._queued: deque[tuple[Q, asyncio.Future[R], float, int]] = deque()
         self._task: asyncio.Task[None] | None = None
-        self._batch: CommitBatch[Q, R] | None = None
+        self._batches: Sequence[CommitBatch[Q, R]] = ()  # in flight: one, or its parts
         self._is_failing = False
 
     @property
     def waiting(self) -> int:
         """Number of requests without a result."""
-        in_flight = 0 if self._batch is None or self._batch.is_answered else len(self._batch.requests)
-        return len(self._queued) + in_flight
+        return len(self._queued) + sum(len(batch.requests) for batch in self._batches if not batch.is_answered)
 
     @property
     def is_idle(self) -> bool:
@@ -173,11 +172,12 @@ class GroupCommit(Generic[Q, R]):
     async def _run(self) -> None:
         try:
             while self._queued:
-                self._batch = self._next_batch()
-                await self._commit(self._batch)
+                batch = self._next_batch()
+                self._batches = [batch]
+                await self._commit(batch)
                 self._fail_overdue()
         finally:
-            self._batch = None
+            self._batches = ()
             self._task = None
 
     def _fail_overdue(self) -> None:
@@ -242,7 +242,8 @@ class GroupCommit(Generic[Q, R]):
                 batch.conflicts += 1
                 await asyncio.sleep(conflict_backoff(batch.conflicts))
             case StatementRejected() if len(batch.requests) > 1 and not batch.is_answered:
-                for part in batch.split():  # one by one, so that one bad request does not fail the others
+                self._batches = batch.split()
+                for part in self._batches:  # one by one, so that one bad request does not fail the others
                     await self._commit(part)
                 return False
             case _:

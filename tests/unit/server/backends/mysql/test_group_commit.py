@@ -182,14 +182,20 @@ async def test_requests_queued_during_a_failure_are_failed(monkeypatch):
 
 @in_loop
 async def test_one_bad_request_does_not_hurt_the_others():
+    waiting = []
+
     async def work(batch):
+        waiting.append(commits.waiting)
         if 13 in batch.requests:
             raise StatementRejected("out of range, nothing was changed")
         batch.answer(batch.requests)
 
-    first, bad, last = await gather(GroupCommit("1", work), 1, 13, 2)
+    commits = GroupCommit("1", work)
+    first, bad, last = await gather(commits, 1, 13, 2)
     assert (first, last) == (1, 2)
     assert isinstance(bad, StatementRejected)
+    assert waiting == [3, 3, 2, 1]
+    assert commits.waiting == 0
 
 
 @in_loop
