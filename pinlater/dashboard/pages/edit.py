@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from pinlater.client.kept_results import kept_name
 from pinlater.dashboard.access import form_of, session_of
 from pinlater.dashboard.app_state import AppState, get_app_state, known_queue
 from pinlater.dashboard.audit import audit, who
@@ -192,6 +193,9 @@ async def _edited_body(app: AppState, form: Form, queue: str, info: JobInfo) -> 
         _check_json(body, f"/job/edit?id={info.descriptor}")
     if form.text("keeps_steps", 4) != "on":
         kept = {name: value for name, value in kept.items() if name in _OF_ALL_RUNS}
+    elif kept_name(info) is not None:  # the results would be deleted with the old job
+        problem = "the results of its finished steps are missing, or too large for one job; let it begin anew"
+        raise RequestRefused(409, f"{problem}. Nothing was changed", f"/job/edit?id={info.descriptor}")
     changed: dict[str, Any] = json.loads(body)
     return json.dumps(changed | kept, ensure_ascii=False, separators=(",", ":")).encode() if kept else body
 

@@ -7,14 +7,16 @@ import time
 import msgspec
 import pytest
 
+from pinlater.dashboard import whole_jobs
 from pinlater.dashboard.body_form import BodyField, fields_of, own_fields, read_body
 from pinlater.dashboard.command_line import enqueue_command
 from pinlater.dashboard.forms import Form, RequestRefused
 from pinlater.jobs.body_schemas import job_class
 from pinlater.jobs.job import Job
+from pinlater.model.attempts import Ack, Checkpoint
 from pinlater.model.jobs import JobInfo, NewJob
 from pinlater.model.keys import JobKey
-from pinlater.model.messages import Parent
+from pinlater.model.messages import Message, Parent
 from pinlater.model.state import JobState
 from pinlater.model.workers import WorkerReport
 from tests.unit.dashboard.app import ADMIN, LOCKED, READER, dashboard, log_in, post, token_in
@@ -141,6 +143,39 @@ def test_finished_steps_are_kept_on_demand(browser, client):
     client.delete_these("pins", [only_job(client).descriptor], JobState.PENDING)
     edited(browser, failed(client, body), keeps_steps="on")
     assert own_fields(only_job(client).body)[2].keys() == {"$steps", "$policy"}
+
+
+def failed_with_results_outside(client, results):
+    """Return a failed job whose body says that the results of this many steps are stored beside it."""
+    client.enqueue_jobs("pins", [NewJob(SEND, attempts=1)])
+    [job] = client.dequeue_jobs("pins", 1)
+    messages = [
+        Message("steps/0", str(number), msgspec.json.encode({"steps": {f"load#{number}": number}}))
+        for number in range(results)
+    ]
+    for start in range(0, results, 1000):
+        body = SEND.replace(b"Send", b"Send$kept")[:-1] + b',"$kept":%d}' % results
+        client.checkpoint("pins", [Checkpoint(job.descriptor, job.claim, body, keeps=messages[start : start + 1000])])
+    client.ack("pins", failed=[Ack(job.descriptor, job.claim)])
+    return job.descriptor
+
+
+def test_results_of_steps_that_are_stored_beside_the_body_are_kept(browser, client):
+    results = 1005  # more than a page of messages
+    edited(browser, failed_with_results_outside(client, results), **{"field-user_id": "43"}, keeps_steps="on")
+    changed = json.loads(only_job(client).body)
+    assert (changed["job"], changed["user_id"], "$kept" in changed) == ("Send", 43, False)
+    assert changed["$steps"] == {f"load#{number}": number for number in range(results)}
+
+
+def test_a_job_is_not_edited_without_the_results_that_it_is_to_keep(browser, client, monkeypatch):
+    name = failed_with_results_outside(client, 5)
+    monkeypatch.setattr(whole_jobs, "_MOST_BYTES", 20)
+    refused = edited(browser, name, keeps_steps="on")
+    assert (refused.status_code, "begin anew" in refused.text) == (409, True)
+    assert only_job(client).descriptor == name
+    edited(browser, name)
+    assert only_job(client).body == SEND
 
 
 @pytest.mark.parametrize(
