@@ -14,6 +14,8 @@ from pinlater.model.state import JobState
 from pinlater.model.unique import OnDuplicate, UniqueRule
 
 _KEY = "replaces {}"
+_TAKEOVER = UniqueRule(until_started=True, on_duplicate=OnDuplicate.REPLACE)
+"""Replaces the job that has the key, or takes the key over if that job was ever claimed."""
 
 
 def why_not(info: JobInfo, priority: int | None = None) -> str:
@@ -33,40 +35,38 @@ def why_not(info: JobInfo, priority: int | None = None) -> str:
 
 
 async def replace_job(client: AsyncVerbs, old: JobInfo, new: NewJob) -> str | None:
-    """Store ``new`` and delete ``old``; return the new descriptor, or None if the old job has changed meanwhile.
+    """Store ``new`` and delete ``old``; return the new descriptor, or None if the old job could not be replaced.
 
     Until the old job is gone, for at most ``HOLD_SECONDS``, the new one is not due. If a worker has claimed the old one
-    meanwhile, the new one is deleted. The store itself replaces a pending job with a unique key, in one step. If only
-    the time of a pending job changes, the job stays, and is made due at the new time.
+    meanwhile, the new one is deleted. If only the time of a pending job changes, the job stays, and is made due at the
+    new time.
+
+    A pending job with a unique key is held back as well, so that no worker claims it meanwhile. If it was never
+    claimed, the store gives it the new content in one step. Otherwise the new job takes over its key; that is not
+    possible as long as the key is taken for a period.
 
     All of this may be repeated: the unique key of the new job either names the old one or is the same as the old one's.
+    Only a takeover that was interrupted before it deleted the old job stores one more when it is repeated.
 
     Raises:
         PinLaterError: the server refused the new job, and nothing was changed; or it no longer answers, and both jobs
             may exist.
     """
     queue = JobDescriptor.parse(old.descriptor).queue
-    due_ms = new.run_after_ms or 0
     if old.state is JobState.PENDING and new.run_after_ms is not None and _has_same_work(old, new):
         is_changed = await client.schedule(queue, [old.descriptor], new.run_after_ms)
         return old.descriptor if is_changed else None
-    if old.unique is not None and old.state is JobState.PENDING:
-        return await _replace_keyed(client, queue, old, new)
     hold_ms = int((time.time() + HOLD_SECONDS) * 1000)
-    held = new._replace(unique=new.unique or _KEY.format(old.descriptor), run_after_ms=max(due_ms, hold_ms))
-    [name] = await client.enqueue_jobs(queue, [held])
-    try:
-        deleted = await client.delete_these(queue, [old.descriptor], old.state)
-    except PinLaterError:
-        await client.delete_these(queue, [name], JobState.PENDING)
-        raise
-    if not deleted and old.descriptor in await client.lookup([old.descriptor]):
-        await client.delete_these(queue, [name], JobState.PENDING)
+    due_ms = new.run_after_ms or 0
+    held = new._replace(unique=_KEY.format(old.descriptor), run_after_ms=max(due_ms, hold_ms))
+    if old.unique is not None and old.state is JobState.PENDING:
+        held = held._replace(unique=old.unique, unique_rule=_TAKEOVER)
+        name = await _store_keyed(client, queue, old, held, hold_ms)
+    else:
+        [name] = await client.enqueue_jobs(queue, [held])
+    if name is None or (name != old.descriptor and not await _delete_old(client, queue, old, name)):
         return None
-    if due_ms <= time.time() * 1000:
-        await client.run_now(queue, [name])
-    elif due_ms < hold_ms:
-        await client.schedule(queue, [name], due_ms)
+    await _make_due(client, queue, name, due_ms)
     return name
 
 
@@ -78,12 +78,43 @@ def _has_same_work(old: JobInfo, new: NewJob) -> bool:
     return is_same and (described.priority, max(old.attempts_remaining, 1)) == (new.priority, new.attempts)
 
 
-async def _replace_keyed(client: AsyncVerbs, queue: str, old: JobInfo, new: NewJob) -> str | None:
-    rule = UniqueRule(on_duplicate=OnDuplicate.REPLACE)
-    [name] = await client.enqueue_jobs(queue, [new._replace(unique=old.unique, unique_rule=rule)])
-    stored = (await client.lookup([name], include_body=True)).get(name)
-    if stored is None or stored.body != new.body:  # the store does not replace a job that was ever claimed
+async def _store_keyed(client: AsyncVerbs, queue: str, old: JobInfo, new: NewJob, hold_ms: int) -> str | None:
+    """Store a job under the key of a pending one; return its descriptor, or that of the old job if it was replaced.
+
+    Return None, and change nothing, if a worker has claimed the old job or its key stays taken.
+    """
+    was_due_ms = old.run_after_ms or 0
+    if was_due_ms < hold_ms and not await client.schedule(queue, [old.descriptor], hold_ms):
         return None
-    if name == old.descriptor and new.run_after_ms is not None:
-        await client.schedule(queue, [name], new.run_after_ms)
+    try:
+        [name] = await client.enqueue_jobs(queue, [new])
+    except PinLaterError:
+        await client.schedule(queue, [old.descriptor], was_due_ms)
+        raise
+    if name == old.descriptor:
+        stored = (await client.lookup([name], include_body=True)).get(name)
+        content = None if stored is None else (stored.body, stored.attempts_allowed, stored.attempts_remaining)
+        if content != (new.body, new.attempts, new.attempts):
+            await client.schedule(queue, [name], was_due_ms)
+            return None
     return name
+
+
+async def _delete_old(client: AsyncVerbs, queue: str, old: JobInfo, name: str) -> bool:
+    """Delete the old job; if it has left its state or the server refuses, delete the new one instead."""
+    try:
+        deleted = await client.delete_these(queue, [old.descriptor], old.state)
+    except PinLaterError:
+        await client.delete_these(queue, [name], JobState.PENDING)
+        raise
+    if not deleted and old.descriptor in await client.lookup([old.descriptor]):
+        await client.delete_these(queue, [name], JobState.PENDING)
+        return False
+    return True
+
+
+async def _make_due(client: AsyncVerbs, queue: str, name: str, due_ms: int) -> None:
+    if due_ms <= time.time() * 1000:
+        await client.run_now(queue, [name])
+    else:
+        await client.schedule(queue, [name], due_ms)

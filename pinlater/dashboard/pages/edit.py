@@ -94,7 +94,10 @@ async def replace(request: Request) -> Response:
     audit(request, f"edit(to={stored})" if stored else "edit", name, int(stored is not None))
     app.changed(described.queue)
     if stored is None:
-        raise RequestRefused(409, "the job has changed meanwhile; nothing was changed", back)
+        problem = "the job has changed meanwhile"
+        if info.unique is not None:
+            problem += ", or it has begun and its unique key stays taken for a period"
+        raise RequestRefused(409, f"{problem}; nothing was changed", back)
     return RedirectResponse(f"{path_of(stored)}&done=edit", 303)
 
 

@@ -1,5 +1,6 @@
 """Acting on one job: edited and retried, with another priority or time, copied; and a new one from a form."""
 
+import asyncio
 import json
 import shlex
 import time
@@ -7,10 +8,12 @@ import time
 import msgspec
 import pytest
 
+from pinlater.client.async_client import AsyncClient
 from pinlater.dashboard import whole_jobs
 from pinlater.dashboard.body_form import BodyField, fields_of, own_fields, read_body
 from pinlater.dashboard.command_line import enqueue_command
 from pinlater.dashboard.forms import Form, RequestRefused
+from pinlater.dashboard.replacement import replace_job
 from pinlater.jobs.body_schemas import job_class
 from pinlater.jobs.job import Job
 from pinlater.model.attempts import Ack, Checkpoint
@@ -18,6 +21,7 @@ from pinlater.model.jobs import JobInfo, NewJob
 from pinlater.model.keys import JobKey
 from pinlater.model.messages import Message, Parent
 from pinlater.model.state import JobState
+from pinlater.model.unique import UniqueRule
 from pinlater.model.workers import WorkerReport
 from tests.unit.dashboard.app import ADMIN, LOCKED, READER, dashboard, log_in, post, token_in
 from tests.unit.dashboard.failing import fail
@@ -133,6 +137,51 @@ def test_a_job_with_a_unique_key_is_changed_in_one_step(browser, client):
     assert (info.descriptor, info.unique, json.loads(info.body)["user_id"]) == (name, "ada", 43)
     assert info.run_after_ms == later
     assert edited(browser, name, priority="2").status_code == 409
+
+
+def retrying_with_unique_key(client, **rule):
+    unique_rule = UniqueRule(**rule) if rule else None
+    client.enqueue_jobs("pins", [NewJob(SEND, attempts=5, unique="ada", unique_rule=unique_rule)])
+    [job] = client.dequeue_jobs("pins", 1)
+    client.ack("pins", failed=[Ack(job.descriptor, job.claim)])
+    return job.descriptor
+
+
+@pytest.mark.parametrize("changes", [{"attempts": "7"}, {"field-user_id": "43", "attempts": "7"}])
+def test_a_retrying_job_with_a_unique_key_gives_it_to_the_edited_one(browser, client, changes):
+    name = retrying_with_unique_key(client)
+    answer = edited(browser, name, **changes)
+    info = only_job(client)
+    assert answer.headers["location"].startswith(f"/job?id={info.descriptor}")
+    assert (info.unique, info.attempts_remaining) == ("ada", 7)
+    assert json.loads(info.body)["user_id"] == int(changes.get("field-user_id", 42))
+    assert client.enqueue_jobs("pins", [NewJob(SEND, unique="ada")]) == [info.descriptor]
+    assert [job.descriptor for job in client.dequeue_jobs("pins", 5)] == [info.descriptor]
+
+
+def test_a_job_that_has_begun_is_left_alone_while_its_unique_key_is_taken_for_a_period(browser, client):
+    name = retrying_with_unique_key(client, period_ms=3_600_000)
+    due_ms = client.lookup([name])[name].run_after_ms
+    refused = edited(browser, name, attempts="7")
+    assert (refused.status_code, "for a period" in refused.text) == (409, True)
+    info = only_job(client)
+    assert (info.descriptor, info.unique, info.attempts_remaining) == (name, "ada", 4)
+    assert info.run_after_ms == due_ms
+
+
+def test_a_job_with_a_unique_key_that_a_worker_takes_meanwhile_keeps_it(local_server, client):
+    name = retrying_with_unique_key(client)
+    old = client.lookup([name], include_body=True)[name]
+    client.dequeue_jobs("pins", 1)
+
+    async def replace():
+        async with AsyncClient(local_server.address) as asynchronous:
+            return await replace_job(asynchronous, old, NewJob(b"{}", run_after_ms=old.run_after_ms))
+
+    assert asyncio.run(replace()) is None
+    info = client.lookup([name])[name]
+    assert (info.state, info.unique) == (JobState.IN_PROGRESS, "ada")
+    assert client.count("pins", JobState.PENDING) + client.count("pins", JobState.PENDING, future=True) == 0
 
 
 def test_finished_steps_are_kept_on_demand(browser, client):
