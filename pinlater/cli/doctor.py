@@ -111,7 +111,7 @@ def doctor(
     be intended.
 
     With --every, it keeps checking. It prints a finding when it is new, when it gets worse, once an hour while it
-    lasts, and when it is gone. A finding is gone when two checks in a row have not found it.
+    lasts, and when it is gone. A finding is gone when two checks in a row have looked for it and not found it.
 
     Exit status: 0 nothing is wrong; 1 there is a finding of --level or worse; 69 no server answers. With --every:
     0 after SIGTERM.

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import click
 
@@ -16,11 +16,13 @@ from pinlater.cli.notifications import AlertSender
 from pinlater.cli.output import print_json, visible
 from pinlater.errors import PinLaterError, QueueNotFound
 from pinlater.triage.alerts import Alert, AlertBook
-from pinlater.triage.findings import Finding, Severity
+from pinlater.triage.findings import Finding, Kind, Severity
 from pinlater.triage.store_rules import server_away
 
 _REST_FACTOR = 9
 """Checks take at most a tenth of the time, however many queues there are."""
+
+_ALL_BUT_SERVER_AWAY = frozenset(Kind) - {Kind.SERVER_AWAY}
 
 
 async def watch(
@@ -52,7 +54,8 @@ async def watch(
         examination = Examination(session, client, queues, admin)
         while not ended.is_set():
             started = time.monotonic()
-            alerts = book.update(await _findings(examination), started)
+            findings, unchecked = await _findings(examination)
+            alerts = book.update(findings, started, unchecked)
             took = time.monotonic() - started
             for alert in alerts:
                 _print(alert, as_json=session.as_json)
@@ -62,14 +65,15 @@ async def watch(
                 await asyncio.wait_for(ended.wait(), max(left, 0.0))
 
 
-async def _findings(examination: Examination) -> list[Finding]:
-    """Return what is wrong; an unreachable server is a finding, too."""
+async def _findings(examination: Examination) -> tuple[list[Finding], Collection[Kind]]:
+    """Return what is wrong, and the kinds that could not be checked; an unreachable server is a finding, too."""
     try:
-        return (await examination.look())[1]
+        readings, findings = await examination.look()
     except QueueNotFound:
         raise
     except PinLaterError as error:
-        return [server_away(str(error))]
+        return [server_away(str(error))], _ALL_BUT_SERVER_AWAY
+    return findings, readings.unchecked
 
 
 def _print(alert: Alert, *, as_json: bool) -> None:

@@ -12,11 +12,13 @@ from pinlater.cli.metrics_page import AdminPort
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.periodic import PeriodicJobs
 from pinlater.errors import QueueNotFound
+from pinlater.triage import store_rules
 from pinlater.triage.collect import Collector
 from pinlater.triage.findings import Finding
 from pinlater.triage.readings import Readings, ServerReading
 from pinlater.triage.rules import diagnose
 from pinlater.triage.server_samples import ServerSample, server_reading
+from pinlater.triage.thresholds import Thresholds, configured
 
 BETWEEN_SAMPLES_SECONDS = 2.0
 """Wait between the first two samples of the metrics; the activity in between shows how the store is doing now."""
@@ -41,6 +43,7 @@ class Examination:
         self._queues = queues
         self._admin = None if admin is None else AdminPort(admin, session.timeout, session.tls_ca)
         self._last: ServerSample | None = None
+        self._thresholds: Thresholds | None = None  # the server's, also while its metrics cannot be read
 
     async def look(self) -> tuple[Readings, list[Finding]]:
         """Read the service; return the readings and what is wrong.
@@ -54,8 +57,12 @@ class Examination:
         if missing := set(self._queues) - readings.settings.keys():
             raise QueueNotFound(f"there is no queue {min(missing)!r}")
         if problem:
-            readings = dataclasses.replace(readings, not_told=[*readings.not_told, problem])
-        return readings, diagnose(readings)
+            readings = dataclasses.replace(
+                readings, not_told=[*readings.not_told, problem], unchecked=store_rules.OF_METRICS
+            )
+        if server is not None:
+            self._thresholds = configured(server.thresholds)
+        return readings, diagnose(readings, self._thresholds)
 
     async def _periodic_jobs(self, queues: Collection[str]) -> PeriodicJobs:
         """Return the periodic jobs, from a cache so that this slowest read takes at most a tenth of the time."""

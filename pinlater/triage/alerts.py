@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from pinlater.triage.findings import Finding, Severity
+from pinlater.triage.findings import Finding, Kind, Severity
 
 REPEAT_SECONDS = 3600.0
 """Interval at which a lasting finding is reported again."""
 
 _GONE_AFTER = 2
-"""Number of checks in a row that must miss a finding before it is over: many come and go with the load."""
+"""Number of checks in a row that must miss a finding before it is over: many come and go with the load. Checks that
+could not look for its kind do not count."""
 
 
 class Event(StrEnum):
@@ -83,15 +84,16 @@ class AlertBook:
         self._least = least
         self._known: dict[tuple[str, str], _ToldFinding] = {}
 
-    def update(self, findings: Iterable[Finding], now: float) -> list[Alert]:
+    def update(self, findings: Iterable[Finding], now: float, unchecked: Collection[Kind] = ()) -> list[Alert]:
         """Return the alerts due after a check.
 
         Args:
             findings: all findings of the check.
             now: monotonic seconds.
+            unchecked: kinds of findings that the check could not look for.
         """
         found = {finding.key: finding for finding in findings if finding.severity.is_at_least(self._least)}
-        return [*self._present(found, now), *self._gone(found)]
+        return [*self._present(found, now), *self._gone(found, unchecked)]
 
     def _present(self, found: dict[tuple[str, str], Finding], now: float) -> Iterable[Alert]:
         for key, finding in found.items():
@@ -111,9 +113,9 @@ class AlertBook:
             return Event.WORSE
         return Event.STILL if now - known.told_at >= REPEAT_SECONDS else None
 
-    def _gone(self, found: dict[tuple[str, str], Finding]) -> Iterable[Alert]:
+    def _gone(self, found: dict[tuple[str, str], Finding], unchecked: Collection[Kind]) -> Iterable[Alert]:
         for key, known in list(self._known.items()):
-            if key not in found:
+            if key not in found and known.finding.kind not in unchecked:
                 known.missed += 1
                 if known.missed >= _GONE_AFTER:
                     del self._known[key]

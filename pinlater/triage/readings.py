@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.queues import QueueSettings
 from pinlater.model.silence import is_silent, silent_since_ms
 from pinlater.model.workers import WorkerProcess, WorkerReport
+from pinlater.triage.findings import Kind
 
 
 class Depth(NamedTuple):
@@ -184,6 +185,7 @@ class Readings:
         server: figures from a server's metrics; None if unavailable.
         answer_seconds: how long a small call took, the shorter of two if the first took long; None if unknown.
         not_told: what could not be read, in words.
+        unchecked: kinds of findings that these readings may miss, because a read failed that may succeed the next time.
     """
 
     at_ms: int
@@ -201,6 +203,7 @@ class Readings:
     server: ServerReading | None = None
     answer_seconds: float | None = None
     not_told: Sequence[str] = ()
+    unchecked: Collection[Kind] = ()
 
     def age_seconds(self, moment_ms: int) -> float:
         """Return how long ago a moment was; 0 if it is in the future."""

@@ -16,6 +16,10 @@ _ALMOST_FULL = 0.25
 """Below this fraction of the threshold, a shard may be full at any moment."""
 
 
+OF_METRICS = frozenset({Kind.SERVER_NOT_READY, Kind.SHARD_AWAY, Kind.STORE_FULL, Kind.STORE_SLOW})
+"""Kinds of findings that come from a server's metrics."""
+
+
 def server_away(reason: str) -> Finding:
     """Return the finding that replaces all others when no server can be reached."""
     return Finding(

@@ -132,6 +132,15 @@ def test_addresses():
             checked_url(url)
 
 
+def alerts_of_watch(server, capsys, queues=(), **changed):
+    """Watch until SIGTERM; return events and kinds of the alerts."""
+    session = Session(servers=(str(server.address),), timeout=2.0, as_json=True)
+    options = {"admin": None, "least": Severity.WARNING, "every": 0.01, "command": (), "webhook": None}
+    asyncio.run(doctor_watch.watch(session, queues, **options | changed))
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    return [(alert["event"], alert["finding"]["kind"]) for alert in told]
+
+
 def test_it_goes_on_telling_what_comes_and_goes(server, capsys, monkeypatch):
     monkeypatch.setattr(doctor_watch, "_REST_FACTOR", 0)
     looks = []
@@ -139,17 +148,32 @@ def test_it_goes_on_telling_what_comes_and_goes(server, capsys, monkeypatch):
     def answer(call):
         if call.method == "getQueueSettings":
             looks.append(call)
-            if len(looks) > 30:
+            if len(looks) > 40:
                 os.kill(os.getpid(), signal.SIGTERM)
         if 5 <= len(looks) < 25:  # each look tries several times
             return "hang up"
-        return answers()(call) if len(looks) < 3 else answers(getOldestDueTimestamps={})(call)
+        return answers()(call) if len(looks) < 32 else answers(getOldestDueTimestamps={})(call)
 
     server.answer = answer
-    session = Session(servers=(str(server.address),), timeout=2.0, as_json=True)
-    options = {"admin": None, "least": Severity.WARNING, "every": 0.01, "command": (), "webhook": None}
-    asyncio.run(doctor_watch.watch(session, (), **options))
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(alert["event"], alert["finding"]["kind"]) for alert in told] == [
-        ("new", "paused"), ("gone", "paused"), ("new", "server_away"), ("gone", "server_away")
+    assert alerts_of_watch(server, capsys) == [
+        ("new", "paused"), ("new", "server_away"), ("gone", "server_away"), ("gone", "paused")
     ]  # fmt: skip
+
+
+def test_findings_of_metrics_last_while_these_cannot_be_read(server, web, capsys, monkeypatch):
+    monkeypatch.setattr(doctor_watch, "_REST_FACTOR", 0)
+    monkeypatch.setattr(examination, "BETWEEN_SAMPLES_SECONDS", 0.0)
+    metrics = Metrics()
+    metrics.store_free_bytes.set("1", 5e6)
+    metrics.warning_threshold.set("WARN_PAUSED_SECONDS", 1e6)
+    reads = []
+
+    def page():
+        reads.append(None)
+        if len(reads) > 20:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return "<html>" if 5 <= len(reads) < 12 else render_prometheus(metrics.snapshot())
+
+    web.pages = {"/metrics": (page, 200), "/readyz": ("ok\n", 200)}
+    server.answer = answers()
+    assert alerts_of_watch(server, capsys, admin=web.url) == [("new", "store_full")]

@@ -31,6 +31,16 @@ def test_a_finding_is_over_when_two_looks_miss_it():
     assert told(book, finding(), now=180) == [("new", "email")]
 
 
+def test_a_finding_is_not_over_while_it_cannot_be_checked():
+    book = AlertBook()
+    told(book, finding(), finding(kind=Kind.STORE_FULL))
+    for now in (30.0, 60.0, 90.0):
+        book.update([finding()], now, {Kind.STORE_FULL})
+    assert told(book, finding(), finding(kind=Kind.STORE_FULL), now=120) == []
+    assert told(book, finding(), now=150) == []
+    assert told(book, finding(), now=180) == [("gone", "email")]
+
+
 def test_what_lasts_is_told_again_after_an_hour():
     book = AlertBook()
     told(book, finding())
