@@ -49,7 +49,7 @@ async def watch(
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     book = AlertBook(least)
-    sender = AlertSender(command, webhook, ", ".join(session.servers) or "this machine")
+    sender = AlertSender(command, webhook, ", ".join(map(str, session.server_set().addresses())))
     async with session.async_client() as client:
         examination = Examination(session, client, queues, admin)
         while not ended.is_set():

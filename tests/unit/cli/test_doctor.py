@@ -16,6 +16,9 @@ from pinlater.server.metrics import Metrics, render_prometheus
 from pinlater.triage.findings import Severity
 
 
+WATCH = {"admin": None, "least": Severity.WARNING, "every": 0.01, "command": (), "webhook": None}
+
+
 def answers(**changed):
     """Return what a server answers that has a paused queue; each answer can be replaced."""
     waits_ms = int((time.time() - 7200) * 1000)
@@ -135,8 +138,7 @@ def test_addresses():
 def alerts_of_watch(server, capsys, queues=(), **changed):
     """Watch until SIGTERM; return events and kinds of the alerts."""
     session = Session(servers=(str(server.address),), timeout=2.0, as_json=True)
-    options = {"admin": None, "least": Severity.WARNING, "every": 0.01, "command": (), "webhook": None}
-    asyncio.run(doctor_watch.watch(session, queues, **options | changed))
+    asyncio.run(doctor_watch.watch(session, queues, **WATCH | changed))
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     return [(alert["event"], alert["finding"]["kind"]) for alert in told]
 
@@ -158,6 +160,17 @@ def test_it_goes_on_telling_what_comes_and_goes(server, capsys, monkeypatch):
     assert alerts_of_watch(server, capsys) == [
         ("new", "paused"), ("new", "server_away"), ("gone", "server_away"), ("gone", "paused")
     ]  # fmt: skip
+
+
+def test_alerts_name_the_servers_of_the_environment(server, web, capsys, monkeypatch):
+    def answer(call):
+        if web.posted:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return answers()(call)
+
+    server.answer = answer
+    asyncio.run(doctor_watch.watch(Session(timeout=2.0), (), **WATCH | {"webhook": web.url}))
+    assert [message["source"] for message in web.posted] == [str(server.address)]
 
 
 def test_findings_of_metrics_last_while_these_cannot_be_read(server, web, capsys, monkeypatch):
