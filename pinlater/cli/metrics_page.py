@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 import urllib.error
 import urllib.request
 from http import HTTPStatus
+from http.client import HTTPException
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from pinlater.triage.server_samples import ServerSample
 
 _MAX_BYTES = 64 * 2**20
+_NOT_IN_URLS = re.compile(r"[\x00-\x20\x7f]")
 
 
 class AdminPort:
@@ -55,6 +58,8 @@ class AdminPort:
                 if path != "/readyz" or refusal.code != HTTPStatus.SERVICE_UNAVAILABLE:
                     raise OSError(f"{path} is refused with status {refusal.code}") from None
                 return refusal.code, refusal.read(_MAX_BYTES).decode("utf-8", "replace")
+        except HTTPException as error:
+            raise OSError(f"{path} has no HTTP answer ({type(error).__name__}); is this an admin port?") from None
 
 
 def checked_url(url: str) -> str:
@@ -66,10 +71,11 @@ def checked_url(url: str) -> str:
     try:
         parts = urlsplit(url)
         is_http = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        is_http = is_http and not _NOT_IN_URLS.search(url)
     except ValueError:
         is_http = False
     if not is_http:
-        raise ValueError("an address must begin with http:// or https:// and name a host")
+        raise ValueError("an address must begin with http:// or https://, name a host, and have no spaces")
     return url
 
 

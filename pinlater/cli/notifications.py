@@ -10,6 +10,7 @@ import signal
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -117,6 +118,8 @@ class AlertSender:
             raise OSError(f"it answered with status {refusal.code}") from None
         except urllib.error.URLError as error:
             raise OSError(str(error.reason)) from None
+        except HTTPException as error:
+            raise OSError(f"its answer is not HTTP ({type(error).__name__})") from None
 
 
 def chat_text(text: str) -> str:

@@ -1,7 +1,9 @@
 """The tool, run in this process against a server of the tests."""
 
+import contextlib
 import io
 import json
+import socketserver
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -68,13 +70,35 @@ class Page(BaseHTTPRequestHandler):
         pass
 
 
+class Greeting(socketserver.BaseRequestHandler):
+    """Answers as an SSH server does."""
+
+    def handle(self):
+        self.request.sendall(b"SSH-2.0-OpenSSH_9.2p1\r\n")
+        while self.request.recv(65536):  # or the kernel would reset the connection
+            pass
+
+
+@pytest.fixture
+def no_http():
+    """Return the address of a server that does not speak HTTP."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Greeting) as server, serving(server):
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+
+
+@contextlib.contextmanager
+def serving(server):
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield
+    server.shutdown()
+    thread.join()
+
+
 @pytest.fixture
 def web():
     with HTTPServer(("127.0.0.1", 0), Page) as server:
         server.pages, server.posted, server.post_status = {}, [], 200
         server.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+        with serving(server):
+            yield server

@@ -15,7 +15,6 @@ from pinlater.protocol.messages import PinLaterQueueSettings, PinLaterScanJobsRe
 from pinlater.server.metrics import Metrics, render_prometheus
 from pinlater.triage.findings import Severity
 
-
 WATCH = {"admin": None, "least": Severity.WARNING, "every": 0.01, "command": (), "webhook": None}
 
 
@@ -128,9 +127,19 @@ def test_metrics_that_cannot_be_read_are_no_finding(tool_run, server, web, page)
     assert err.startswith("not looked at: the server's metrics: ")
 
 
+def test_an_admin_port_that_does_not_speak_http_is_no_finding(tool_run, server, no_http):
+    server.answer = answers(getOldestDueTimestamps={})
+    status, out, err = tool_run("doctor", "--admin", no_http)
+    assert (status, out[:7]) == (0, "nothing")
+    assert (
+        err
+        == "not looked at: the server's metrics: /metrics has no HTTP answer (BadStatusLine); is this an admin port?\n"
+    )
+
+
 def test_addresses():
     assert checked_url("https://example.com/x") == "https://example.com/x"
-    for url in ("example.com", "http://", "file:///x", "http://[", "http://a:x"):
+    for url in ("example.com", "http://", "file:///x", "http://[", "http://a:x", "http://a/b c", "http://a/\n"):
         with pytest.raises(ValueError, match="must begin with http"):
             checked_url(url)
 

@@ -58,6 +58,11 @@ def test_what_is_not_taken_is_tried_again(web, capsys):
     assert web.url not in err, "it may be a secret"
 
 
+def test_a_webhook_that_does_not_speak_http_is_told_of(no_http, capsys):
+    asyncio.run(AlertSender([], no_http, "db1").deliver([alert()]))
+    assert "trying again: its answer is not HTTP (BadStatusLine)" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("command", "seconds", "reason"),
     [
