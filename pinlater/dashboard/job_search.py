@@ -58,12 +58,14 @@ class FoundJobs(NamedTuple):
         display_state: state of the jobs.
         rows: some of the jobs.
         link: path of the list of all these jobs; empty if there is none, or ``rows`` are all.
+        left_out: number of jobs that were found as well, but are neither in ``rows`` nor behind a link.
     """
 
     queue: str
     display_state: DisplayState
     rows: list[JobRow]
     link: str
+    left_out: int = 0
 
 
 class JobSearchResult(NamedTuple):
@@ -87,7 +89,7 @@ class JobSearchResult(NamedTuple):
     @property
     def is_whole(self) -> bool:
         """Whether all matching jobs were found."""
-        return not self.unsearched and not any(one.link for one in self.found)
+        return not self.unsearched and not any(one.link or one.left_out for one in self.found)
 
 
 async def find_groups(app: AppState, text: str) -> list[FailureGroup]:
@@ -148,9 +150,11 @@ async def _search_latest(app: AppState, queue: str, text: str, names: Collection
             page = await app.client.scan(queue, display_state.state, limit=KEY_JOBS, **display_state.filters)
         except QueueNotFound:
             return True
-        jobs = [info for info in page.jobs if _has_text(info, text) and info.descriptor not in names][:_PER_STATE]
-        if jobs:
-            found.append(FoundJobs(queue, display_state, await read_rows(app, jobs), ""))
+        jobs = [info for info in page.jobs if _has_text(info, text) and info.descriptor not in names]
+        if jobs:  # no list filters by these texts, so all are shown that have room
+            shown = jobs[: max(_MOST_FOUND - sum(len(one.rows) for one in found), _PER_STATE)]
+            rows = await read_rows(app, shown)
+            found.append(FoundJobs(queue, display_state, rows, "", len(jobs) - len(shown)))
         is_whole = is_whole and page.continuation is None
     return is_whole
 

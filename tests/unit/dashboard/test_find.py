@@ -6,13 +6,14 @@ import time
 
 import pytest
 
+from pinlater.dashboard import job_search
 from pinlater.dashboard.job_search import KEY_JOBS, Wanted
 from pinlater.model.jobs import NewJob
 from pinlater.model.keys import JobKey
 from pinlater.model.state import JobState
 from pinlater.model.workers import JobClass, WorkerReport
 from pinlater.server.backends import body_walk
-from tests.unit.dashboard.app import LOCKED, READER, dashboard, log_in, token_in
+from tests.unit.dashboard.app import LOCKED, READER, dashboard, log_in, rows, token_in
 from tests.unit.dashboard.failing import fail
 from tests.unit.dashboard.test_bulk_actions import carried_out, plan
 
@@ -53,6 +54,18 @@ def test_a_key_is_found_however_many_jobs_came_later(browser, client):
     assert 'href="/jobs?queue=pins&amp;key=customer-7"' in listed
     assert browser.get("/jobs?queue=pins&key=customer-70").text.count('class="job-name"') == 50
     assert "PENDING or IN_PROGRESS" in browser.get("/jobs?queue=pins&state=failed&key=customer-7").text
+
+
+def test_all_open_jobs_with_a_status_are_shown_as_far_as_there_is_room(browser, client, monkeypatch):
+    client.enqueue_jobs("pins", [NewJob(b"{}", status="import of may")] * 15)
+    page = browser.get("/find?q=key:may").text
+    assert "at least" not in page
+    assert "15 jobs" in page
+    assert len(rows(page)) == 15
+    monkeypatch.setattr(job_search, "_MOST_FOUND", 12)
+    page = browser.get("/find?q=key:may").text
+    assert "at least 12 jobs" in page
+    assert "3 more pending jobs of pins" in rows(page)[-1]
 
 
 def test_all_jobs_of_a_key_are_acted_upon(browser, client):
