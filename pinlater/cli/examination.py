@@ -42,6 +42,7 @@ class Examination:
         self._periodic: tuple[float, PeriodicJobs] | None = None  # good until, monotonic seconds
         self._queues = queues
         self._admin = None if admin is None else AdminPort(admin, session.timeout, session.tls_ca)
+        self._has_read = False
         self._last: ServerSample | None = None
         self._thresholds: Thresholds | None = None  # the server's, also while its metrics cannot be read
 
@@ -50,12 +51,13 @@ class Examination:
 
         Raises:
             PinLaterError: the server does not answer.
-            QueueNotFound: there is no such queue.
+            QueueNotFound: there was no such queue at the first reading. One that is deleted later has no findings.
         """
         server, problem = await self._read_server()
         readings = await self._collector.collect(self._queues, server)
-        if missing := set(self._queues) - readings.settings.keys():
+        if not self._has_read and (missing := set(self._queues) - readings.settings.keys()):
             raise QueueNotFound(f"there is no queue {min(missing)!r}")
+        self._has_read = True
         if problem:
             readings = dataclasses.replace(
                 readings, not_told=[*readings.not_told, problem], unchecked=store_rules.OF_METRICS

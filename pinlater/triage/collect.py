@@ -94,7 +94,7 @@ class Collector:
             name for name in waiting if settings[name].is_paused or at_ms - oldest[name] >= 1000 * _WAITS_SECONDS
         ]
         depths = await self._depths(waiting)
-        periodic = await self._periodic(list(settings))
+        periodic = await self._periodic(list(settings)) if settings else PeriodicJobs([], set())
         if periodic.left_out:
             not_told.append("periodic jobs of deep queues")
         groups: list[FailureGroup] = await _told(self._groups(queues), [], "failure groups", not_told)

@@ -182,6 +182,23 @@ def test_alerts_name_the_servers_of_the_environment(server, web, capsys, monkeyp
     assert [message["source"] for message in web.posted] == [str(server.address)]
 
 
+def test_a_queue_that_is_deleted_has_no_findings_and_is_watched_again_later(server, capsys, monkeypatch):
+    monkeypatch.setattr(doctor_watch, "_REST_FACTOR", 0)
+    looks, only_sms = [], {"sms": PinLaterQueueSettings()}
+
+    def answer(call):
+        if call.method == "getQueueSettings":
+            looks.append(call)
+            if len(looks) > 15:
+                os.kill(os.getpid(), signal.SIGTERM)
+        is_there = not 3 <= len(looks) < 9
+        return (answers() if is_there else answers(getQueueSettings=only_sms, getOldestDueTimestamps={}))(call)
+
+    server.answer = answer
+    told = alerts_of_watch(server, capsys, ["email", "sms"])
+    assert told == [("new", "paused"), ("gone", "paused"), ("new", "paused")]
+
+
 def test_findings_of_metrics_last_while_these_cannot_be_read(server, web, capsys, monkeypatch):
     monkeypatch.setattr(doctor_watch, "_REST_FACTOR", 0)
     monkeypatch.setattr(examination, "BETWEEN_SAMPLES_SECONDS", 0.0)

@@ -131,6 +131,12 @@ def test_only_some_queues_are_looked_at():
     assert set(looked_at.settings) == set(looked_at.depths) == {"sms"}
 
 
+def test_without_any_of_the_queues_those_of_others_are_not_searched():
+    client = FakeVerbs(["email"])
+    assert collected(client, ["deleted"]).settings == {}
+    assert client.asked["periodic_jobs"] == 0
+
+
 def test_keys_are_counted_where_that_is_cheap_or_known():
     few = FakeVerbs(["email"], due=0, waiting_for_key=5000, keys=("a", "a", "a", "b"))
     sample = KeySample("a", 300, 400, 5000)
