@@ -128,10 +128,12 @@ class _Period(NamedTuple):
 
     Attributes:
         read_at: when it was read, epoch seconds.
+        queues: the queues that were read.
         by_name: class or queue -> what happened.
     """
 
     read_at: float
+    queues: frozenset[str]
     by_name: dict[str, Statistics]
 
 
@@ -174,8 +176,8 @@ class ClassHistories:
     async def _read(
         self, span: Span, queues: Sequence[str], name: str | None, name_of: Callable[[Statistics], str]
     ) -> ClassHistory:
-        known, starts = self._periods(span, queues, name), span.starts(self._clock())
-        for start in [start for start in known if start not in starts]:
+        known, starts, wanted = self._periods(span, queues, name), span.starts(self._clock()), frozenset(queues)
+        for start in [start for start, one in known.items() if start not in starts or not wanted <= one.queues]:
             del known[start]
         read = 0
         for start in reversed(starts):
@@ -183,7 +185,7 @@ class ClassHistories:
                 break
             if not self._is_settled(span, start, known.get(start)):
                 found = await self._ask(span.resolution, start, start + span.period * 1000, queues, name)
-                known[start] = _Period(self._clock(), _by_name(found, name_of))
+                known[start] = _Period(self._clock(), wanted, _by_name(found, name_of))
                 read += len(found)
         unread = sum(start not in known for start in starts)
         return ClassHistory(_figures([known.get(start) for start in starts]), unread)

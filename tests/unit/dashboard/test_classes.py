@@ -123,6 +123,20 @@ def test_a_class_is_read_of_its_own_queues_only(browser, client, kept):
     assert by_queue == [24] * 30
 
 
+def test_a_queue_in_which_a_class_runs_again_brings_its_history(browser, client, kept):
+    client.create_queue("email")
+    histories = ClassHistories(browser.app.state.dashboard.client, lambda: 1_000_000 * HOUR + 1830.0)
+    read = functools.partial(browser.portal.call, histories.of_class, SPANS["24h"], "Mail")
+    read()
+    kept.rows.append(Statistics("email", "Mail", 0, succeeded=1))
+    assert {one.queue: one.runs for one in read().figures} == {"pins": 240, "email": 24}
+    kept.asked.clear()
+    read()
+    assert sum(queues == ["email", "pins"] and periods == 1 for periods, queues in kept.asked) == 3, (
+        "this hour, and the two questions for recent queues"
+    )
+
+
 def test_very_many_classes_are_paged(browser, kept):
     kept.rows += [Statistics("", f"Class{number:03}", 0, failed=1) for number in range(150)]
     assert len(rows(browser.get("/classes").text)) == 50
