@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from pinlater.dashboard.count_cache import OPEN_STATES, StateCounts
 from pinlater.dashboard.figures import DUE_RETRYING, STATE_GAUGES, WAITING_FOR_KEY
 from pinlater.dashboard.history import History
 from pinlater.model.queues import QueueSettings
-from pinlater.model.silence import is_silent
+from pinlater.model.silence import is_silent, serving_processes
 from pinlater.model.workers import WorkerReport
 
 
@@ -136,14 +136,8 @@ def has_more(rows: Collection[QueueRow], count_limit: int) -> list[bool]:
 
 
 def processes_by_queue(reports: Iterable[WorkerReport], now_ms: float) -> dict[str, int]:
-    """Return the number of job processes that take jobs of each queue; silent and draining workers do not."""
-    found: defaultdict[str, int] = defaultdict(int)
-    for report in reports:
-        if not report.is_draining and not is_silent(report, now_ms):
-            for process in report.processes:
-                for queue in process.queues:
-                    found[queue] += 1
-    return dict(found)
+    """Return the number of job processes that take jobs of each queue."""
+    return Counter(queue for process in serving_processes(reports, now_ms) for queue in process.queues)
 
 
 class ServingWorker(NamedTuple):

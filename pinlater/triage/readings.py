@@ -11,7 +11,7 @@ from typing import NamedTuple
 from pinlater.client.periodic import PeriodicJob
 from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.queues import QueueSettings
-from pinlater.model.silence import is_silent, silent_since_ms
+from pinlater.model.silence import is_silent, serving_processes, silent_since_ms
 from pinlater.model.workers import WorkerProcess, WorkerReport
 from pinlater.triage.findings import Kind
 
@@ -261,9 +261,7 @@ class Readings:
     @cached_property
     def _serving(self) -> Mapping[str, Sequence[WorkerProcess]]:
         found: defaultdict[str, list[WorkerProcess]] = defaultdict(list)
-        for report in self.reports:
-            if not report.is_draining and not self.is_silent(report):
-                for process in report.processes:
-                    for queue in process.queues:
-                        found[queue].append(process)
+        for process in serving_processes(self.reports, self.at_ms):
+            for queue in process.queues:
+                found[queue].append(process)
         return found

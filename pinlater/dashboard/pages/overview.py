@@ -29,6 +29,7 @@ from pinlater.dashboard.queue_rows import (
 )
 from pinlater.dashboard.render import page
 from pinlater.errors import PinLaterError
+from pinlater.model.silence import serving_processes
 from pinlater.triage.findings import Finding
 
 _MOST_FINDINGS = 8
@@ -142,9 +143,6 @@ async def _count(app: AppState, shown: Iterable[QueueRow]) -> None:
 
 
 async def _workers(app: AppState, queues: set[str] | None) -> int:
-    """Return the number of job processes that serve any of the queues; None: the number of all job processes."""
-    return sum(
-        queues is None or not queues.isdisjoint(process.queues)
-        for report in await app.reports.get("")
-        for process in report.processes
-    )
+    """Return the number of job processes that take jobs, of any of the queues; None: of any queue at all."""
+    processes = serving_processes(await app.reports.get(""), time.time() * 1000)
+    return sum(queues is None or not queues.isdisjoint(process.queues) for process in processes)

@@ -158,6 +158,15 @@ def test_rows_know_what_the_server_has_sampled_and_who_serves_them():
     assert history.total_line("enqueued", ["idle"]) == []
 
 
+def test_the_sum_of_workers_has_those_alone_that_take_jobs(browser, client):
+    for name, is_draining in (("w1", False), ("w2", True)):
+        process = WorkerProcess(pid=1, queues=["pins"])
+        client.report_worker(WorkerReport(name, "web1", 1, processes=[process], is_draining=is_draining), 60.0)
+    page = browser.get("/").text
+    assert "<span>workers</span><b>1</b>" in page
+    assert 'data-label="workers"><a href="/workers?queue=pins">1</a>' in page
+
+
 def test_the_workers_of_a_queue():
     def worker(name, *processes):
         return WorkerReport(id=name, host=name, processes=list(processes), reported_ms=1000)
