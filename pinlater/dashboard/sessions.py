@@ -131,19 +131,23 @@ class PasswordChecker:
         Raises:
             TooManyGuesses: this address has just sent a wrong password, or too many checks are waiting.
         """
-        left = self._penalties.get(peer, (0.0, 0.0))[0] - self._clock()
-        if left > 0:
-            raise TooManyGuesses(left)
+        self._refuse_penalized(peer)
         if self._waiting >= _MOST_WAITING + (_RESERVED_PLACES if peer in self._known else 0):
             raise TooManyGuesses(_FIRST_PENALTY_SECONDS)
         self._waiting += 1
         try:
             async with self._turn:
+                self._refuse_penalized(peer)  # a guess that was sent at the same time may have been wrong
                 role = await asyncio.to_thread(self._check, password[:MAX_PASSWORD_CHARACTERS])
+                self._record(peer, is_right=role is not None)
         finally:
             self._waiting -= 1
-        self._record(peer, is_right=role is not None)
         return role
+
+    def _refuse_penalized(self, peer: str) -> None:
+        left = self._penalties.get(peer, (0.0, 0.0))[0] - self._clock()
+        if left > 0:
+            raise TooManyGuesses(left)
 
     def _check(self, password: str) -> Role | None:
         return next((role for role, stored in self._hashes.items() if verify_password(password, stored)), None)

@@ -78,6 +78,15 @@ def test_guessing_gets_slower_and_the_right_password_ends_that():
     assert asyncio.run(main()) == [None, 1, None, 2, None, 4, None, 8, Role.READER, None]
 
 
+def test_guesses_that_are_sent_at_once_are_slowed_down_as_well():
+    passwords = PasswordChecker({Role.ADMIN: ADMIN_HASH}, Clock())
+
+    async def main():
+        return await asyncio.gather(*[guess(passwords, "x") for _ in range(4)])
+
+    assert asyncio.run(main()) == [None, 1, 1, 1]
+
+
 def test_a_flood_of_guesses_leaves_a_place_to_those_who_knew_the_password_before():
     passwords = PasswordChecker({Role.ADMIN: ADMIN_HASH})
 
