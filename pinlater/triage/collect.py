@@ -30,8 +30,8 @@ RECENT_MINUTES = 5
 BEFORE_HOURS = 4
 """Hours that the recent minutes are compared with."""
 
-_HOURS_SECONDS = 300.0
-"""How long the hourly statistics are cached."""
+_BEFORE_SECONDS = 300.0
+"""How long the flows of the hours before are cached."""
 
 _WAITS_SECONDS = 1.0
 
@@ -68,7 +68,7 @@ class Collector:
         self._workers = workers or client.workers
         self._clock_ms = clock_ms
         self._sampler = WaitingSampler(client)
-        self._hours: tuple[tuple[str, ...], float, list[Statistics]] | None = None  # queues, good until, hours
+        self._before: tuple[tuple[str, ...], float, dict[str, Flow]] | None = None  # queues, good until, flows
 
     async def collect(self, queues: Collection[str] = (), server: ServerReading | None = None) -> Readings:
         """Return readings of some queues, or of all; queues that do not exist are left out.
@@ -132,14 +132,15 @@ class Collector:
         minutes = await _told(self._statistics(queues, MINUTE, since_ms), None, "statistics", not_told)
         if minutes is None:
             return None, {}, {}
-        now, key = time.monotonic(), tuple(queues)
-        if self._hours is None or self._hours[0] != key or now >= self._hours[1]:
-            hours = await self._statistics(queues, HOUR, at_ms - BEFORE_HOURS * 3_600_000)
-            self._hours = key, now + _HOURS_SECONDS, hours
         recent = _flows(minutes, at_ms, since_ms)
+        now, key = time.monotonic(), tuple(queues)
+        if self._before is None or self._before[0] != key or now >= self._before[1]:
+            first_ms = at_ms - BEFORE_HOURS * 3_600_000
+            hours = _flows(await self._statistics(queues, HOUR, first_ms), at_ms, first_ms)
+            self._before = key, now + _BEFORE_SECONDS, _earlier(hours, recent)  # minutes read later are not in them
         newest_ms = at_ms - 60_000
         last = _flows([one for one in minutes if one.start_ms + 60_000 > newest_ms], at_ms, newest_ms)
-        return recent, last, _earlier(_flows(self._hours[2], at_ms, at_ms - BEFORE_HOURS * 3_600_000), recent)
+        return recent, last, self._before[2]
 
     async def _largest_groups(self, queues: Collection[str]) -> list[FailureGroup]:
         return await self._client.failure_groups(queues, limit=MOST_GROUPS)

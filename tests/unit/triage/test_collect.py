@@ -215,6 +215,21 @@ def test_the_last_minutes_and_the_hours_before():
     assert looked_at.before == {"email": Flow(4 * 3600 - 300, 105, 105, 103, 2, 1)}
 
 
+def test_minutes_that_are_not_in_the_cached_hours_are_not_taken_off_them():
+    client = FakeVerbs(["email"], due=0)
+    minute_ms = NOW_MS - NOW_MS % 60_000
+    hour = Statistics("email", "", minute_ms - 3 * 3_600_000, 100, 100, 90, 10, 0)
+    client.statistics_of = [(60, []), (3600, [hour])]
+    clock_ms = NOW_MS
+    collector = Collector(client, clock_ms=lambda: clock_ms)
+    before = asyncio.run(collector.collect()).before
+    clock_ms += 240_000
+    client.statistics_of = [(60, [Statistics("email", "", minute_ms + 180_000, 80, 80, 0, 80, 0)])]
+    readings = asyncio.run(collector.collect())
+    assert readings.recent["email"].failed == 80
+    assert readings.before == before == {"email": Flow(4 * 3600, 100, 100, 90, 10, 0)}
+
+
 def test_hours_are_not_asked_for_each_time():
     client = FakeVerbs(["email"])
 
