@@ -319,8 +319,9 @@ def main() -> None:
     """Print the measures."""
     parser = argparse.ArgumentParser(description="Print measures of the code's shape.")
     parser.add_argument("--json", action="store_true", help="as one JSON object")
+    arguments = parser.parse_args()
     found = measures()
-    if parser.parse_args().json:
+    if arguments.json:
         print(json.dumps(found, indent=2))
         return
     width = max(map(len, found))

@@ -31,6 +31,13 @@ def measures():
     return shape.measures()
 
 
+def test_help_measures_nothing(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["shape.py", "--help"])
+    monkeypatch.setattr(shape, "measures", lambda: pytest.fail("measured"))
+    with pytest.raises(SystemExit, match="0"):
+        shape.main()
+
+
 @pytest.mark.parametrize("measure", MOST)
 def test_a_measure_is_within_its_limit(measures, measure):
     assert measures[measure] <= MOST[measure]
