@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import defaultdict
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -38,5 +39,8 @@ def suggest_queues(session: Session, error: str) -> list[str]:
             names = client.queue_names()
     except PinLaterError:
         return []
-    lower = {name.lower(): name for name in sorted(names)}
-    return [lower[name] for name in difflib.get_close_matches(named[1].lower(), lower, _MOST)]
+    alike: defaultdict[str, list[str]] = defaultdict(list)
+    for name in sorted(names):
+        alike[name.lower()].append(name)
+    close = difflib.get_close_matches(named[1].lower(), alike, _MOST)
+    return [name for lower in close for name in alike[lower]][:_MOST]

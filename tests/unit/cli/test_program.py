@@ -147,6 +147,12 @@ def test_a_wrong_queue_is_answered_with_near_names(tool_run, server, wrong, hint
     assert tool_run("count", wrong) == (1, "", f"pinlater: {hint}\n")
 
 
+def test_queues_that_differ_in_case_alone_are_all_suggested(tool_run, server):
+    refusal = QueueNotFound("there is no queue 'EMAIL'")
+    server.answer = lambda call: {"Email", "email"} if call.method == "getQueueNames" else refusal
+    assert "did you mean Email or email?" in tool_run("count", "EMAIL")[2]
+
+
 def test_suggestions_that_fail_do_not_change_the_error(tool_run, server):
     refusal = QueueNotFound("there is no queue 'emial'")
     server.answer = lambda call: "hang up" if call.method == "getQueueNames" else refusal
