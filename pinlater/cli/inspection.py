@@ -80,9 +80,10 @@ def lookup(session: Session, /, *, descriptors: tuple[str, ...], body: bool, raw
         found = client.lookup(descriptors, include_body=body or raw or with_bodies, include_result=with_bodies)
         has_table = len(found) > 1 and not (raw or session.as_json)
         summaries = Summaries(client).of(found.values()) if has_table else {}
-    infos = [found[descriptor] for descriptor in dict.fromkeys(descriptors) if descriptor in found]
+    each = dict.fromkeys(descriptors)
+    infos = [found[descriptor] for descriptor in each if descriptor in found]
     _print_infos(session, infos, summaries, body=body, raw=raw)
-    missing = [descriptor for descriptor in descriptors if descriptor not in found]
+    missing = [descriptor for descriptor in each if descriptor not in found]
     for descriptor in missing:
         click.echo(f"pinlater: there is no job {visible(descriptor)}", err=True)
     return 1 if missing else 0

@@ -25,7 +25,7 @@ def test_lookup_shows_one_job_field_by_field(tool_run, server):
 
 def test_lookup_shows_several_as_a_table_and_names_the_missing(tool_run, server):
     server.answer = lambda _: {"a": info("a"), "c": info("c", state=3, status="why")}
-    status, out, err = tool_run("lookup", "a", "b", "c")
+    status, out, err = tool_run("lookup", "a", "b", "c", "b")
     assert status == 1
     assert [line.split()[0] for line in out.splitlines()] == ["DESCRIPTOR", "a", "c"]
     assert out.splitlines()[2].endswith("why")
