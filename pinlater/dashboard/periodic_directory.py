@@ -43,6 +43,8 @@ class PeriodicDirectory:
             PinLaterError: the server does not answer.
         """
         names = {queue} if queue else await self._client.queue_names()
+        if not queue:
+            self._forget_deleted(names)
         started = self._clock()
         searched = [queue] if queue else self._next_of(names, started)
         found = await self._client.periodic_jobs(searched) if searched else PeriodicJobs([], set())
@@ -59,10 +61,16 @@ class PeriodicDirectory:
         jobs.sort(key=lambda job: (not job.failures, job.queue, job.name))
         return PeriodicJobs(jobs, self._searched.keys() & names - self._read)
 
+    def _forget_deleted(self, names: Collection[str]) -> None:
+        """Forget queues that are not among the existing ones; if one is created again, it is new."""
+        for gone in [name for name in self._searched if name not in names]:
+            del self._searched[gone]
+            self._read.discard(gone)
+
     def _next_of(self, names: Collection[str], now: float) -> list[str]:
         """Return which of the existing queues to search now."""
         new = [name for name in names if name not in self._searched]
-        again = [name for name in self._searched if name in names] if now >= self._rests_until else []
+        again = list(self._searched) if now >= self._rests_until else []
         return new + again[:_SEARCHED_AGAIN]
 
     async def _look_up(self, descriptors: Sequence[str]) -> list[PeriodicJob]:

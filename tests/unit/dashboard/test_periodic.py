@@ -237,6 +237,24 @@ def test_between_searches_only_known_jobs_and_new_queues_are_read(browser, clien
     assert (searched[2:], len(found.jobs), found.left_out) == ([["pins", "other"]], 3, set())
 
 
+def test_a_queue_that_was_deleted_is_new_when_it_is_there_again(browser, client, monkeypatch):
+    client.create_queue("other")
+    asking = browser.app.state.dashboard.client
+    names = {"pins", "other"}
+
+    async def queue_names():
+        return names
+
+    monkeypatch.setattr(asking, "queue_names", queue_names)
+    directory = PeriodicDirectory(asking, clock=iter(range(1, 99)).__next__)  # it rests for long
+    browser.portal.call(directory.find)
+    names = {"pins"}
+    browser.portal.call(directory.find)
+    plant(client, "Again", queue="other")
+    names = {"pins", "other"}
+    assert [job.name for job in browser.portal.call(directory.find).jobs] == ["Again"]
+
+
 def test_periodic_jobs_are_found_among_many_that_wait_for_later(client):
     later = int(time.time() * 1000) + 86_400_000
     client.enqueue_jobs("pins", [NewJob(b"{}", run_after_ms=later + number) for number in range(6000)])
