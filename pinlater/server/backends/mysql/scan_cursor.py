@@ -1,9 +1,9 @@
 """The position from which claims scan for due jobs while a backlog is worked off.
 
 A claimed job leaves a deleted entry in the index until the database purges it, which takes long under load. A scan from
-the start reads all of these: 20 µs per job instead of 5. So while claims get as many jobs as they want, the next scan
-starts where the last one ended. A scan from the start follows only at intervals, when there are fewer jobs than wanted,
-and when this server itself has put a job before the cursor.
+the start reads all of these. So while claims get as many jobs as they want, the next scan starts where the last one
+ended. A scan from the start follows only at intervals, when there are fewer jobs than wanted, and when this server
+itself has put a job before the cursor.
 """
 
 from __future__ import annotations
