@@ -24,6 +24,7 @@ class Batch:
         rows: how many rows of the table have its key; 0 until the key is stored.
         ids: ids of the rows, in their order.
         stored: id -> body and options, of the rows that have been read.
+        was_refused: whether its rows were set aside before, after an error.
     """
 
     key: bytes
@@ -32,6 +33,7 @@ class Batch:
     rows: int = 0
     ids: list[int] = field(default_factory=list)
     stored: dict[int, tuple[bytes, str]] = field(default_factory=dict)
+    was_refused: bool = False
 
     def add(self, row_id: int, body: bytes | None, options: str) -> None:
         """Add the next row; if its body is None, it is still to be read."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from dataclasses import replace
 
 from pinlater.client.client import Client
@@ -31,6 +32,7 @@ _PATIENCE_SECONDS = 0.5
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 2.0
 _MOST_TRIES = 5
+_MOST_TRIES_OF_SUSPECT = 30  # about a minute
 _SECONDS_BETWEEN_WARNINGS = 60.0
 
 log = logging.getLogger("pinlater.outbox")
@@ -59,8 +61,9 @@ class Delivery:
     """Delivers batches in their order, and returns what to write about them into the table.
 
     A batch that the server refuses is divided until the bad job is alone; that job is set aside, and tried again later.
-    While no server answers, everything waits. An error of the server is blamed on the server, unless only one batch
-    causes it.
+    While no server answers, everything waits. If the server answers with an error of its own, the batch is tried a few
+    times, then divided or set aside. If the next batch fails, too, the server is the suspect: all jobs wait for it, and
+    one more is set aside each minute until a batch is delivered. A job that was set aside before delays no others.
 
     Args:
         client: client of the servers.
@@ -68,7 +71,7 @@ class Delivery:
 
     def __init__(self, client: DeliveryClient) -> None:
         self._client = client
-        self._tries = 0
+        self._tries: Counter[bytes] = Counter()  # by key
         self._is_server_suspect = False
         self._pause_seconds = 0.0
         self._next_warning = 0.0
@@ -102,24 +105,35 @@ class Delivery:
             return self._go_on_after(error, batch, settlement)
         else:
             settlement.delivered.append(batch)
+            self._tries.clear()
             self._is_server_suspect = False
-        self._tries, self._pause_seconds, self._next_warning = 0, 0.0, 0.0
+        self._pause_seconds, self._next_warning = 0.0, 0.0
         return True
 
     def _go_on_after(self, error: PinLaterError, batch: Batch, settlement: Settlement) -> bool:
         """Wait for the server, or set the batch aside if it caused the error; return whether to send the next one."""
-        is_outage = isinstance(error, STORE_OUT_OF_REACH) or (
+        if isinstance(error, STORE_OUT_OF_REACH) or (
             isinstance(error, CallError) and not isinstance(error, ProtocolError)
-        )
-        self._tries = 0 if is_outage else self._tries + 1
-        if is_outage or self._is_server_suspect or self._tries < _MOST_TRIES:
-            self._wait(error, settlement)
-            return False
+        ):
+            self._tries.clear()
+        elif self._is_to_blame(batch):
+            self._blame(batch, error, settlement)
+            return True
+        self._wait(error, settlement)
+        return False
+
+    def _is_to_blame(self, batch: Batch) -> bool:
+        """Count a try that the server has answered with an error; return whether the batch has had enough of them."""
+        self._tries[batch.key] += 1
+        most = _MOST_TRIES_OF_SUSPECT if self._is_server_suspect else _MOST_TRIES
+        return batch.was_refused or self._tries[batch.key] >= most
+
+    def _blame(self, batch: Batch, error: PinLaterError, settlement: Settlement) -> None:
         # One of several shards may have stored its part of jobs with keys: only the same call can store the rest.
         is_whole = isinstance(error, ServerError) and not any(map(needs_its_shard, batch.jobs()))
         self._refuse(batch, error, settlement, may_divide=is_whole)
-        self._is_server_suspect, self._tries = True, 0
-        return True
+        if not batch.was_refused:  # another error of that batch says nothing new about the server
+            self._is_server_suspect = batch not in settlement.divided
 
     def _wait(self, error: PinLaterError, settlement: Settlement) -> None:
         self._pause_seconds = min(max(self._pause_seconds * 2, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)

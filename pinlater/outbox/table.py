@@ -24,7 +24,8 @@ _SMALL_BYTES = 8000
 # ``retry_at_ms`` is 0 for rows that are to be delivered now; the index returns them in their order. Rows are locked by
 # their ids only: a lock on a range of the index would block inserts of users.
 _NEXT = (
-    "SELECT id, call_key, call_rows, queue, length(body), CASE WHEN length(body) <= {small} THEN body END, options "
+    "SELECT id, call_key, call_rows, refusals, queue, length(body), "
+    "CASE WHEN length(body) <= {small} THEN body END, options "
     "FROM {table} WHERE retry_at_ms = 0 ORDER BY id LIMIT {limit}"
 )
 _OF_CALL = "SELECT id FROM {table} WHERE call_key = ? ORDER BY id"
@@ -154,10 +155,12 @@ class Table:
         self._database.remember()
         batches: dict[bytes | str, Batch] = {}  # by key if it has one, else by queue
         found = self._rows(_NEXT, limit=self._batch_size, small=_SMALL_BYTES)
-        for row_id, key, call_rows, queue, _, body, options in _within(found, MAX_BATCH_BYTES):
+        for row_id, key, call_rows, refusals, queue, _, body, options in _within(found, MAX_BATCH_BYTES):
             mark = queue if key is None else key
             if mark not in batches:
-                batches[mark] = Batch(key or new_key(), queue, is_repeat=key is not None, rows=call_rows or 0)
+                batches[mark] = Batch(
+                    key or new_key(), queue, is_repeat=key is not None, rows=call_rows or 0, was_refused=refusals > 0
+                )
             batches[mark].add(row_id, body, options)
         for batch in batches.values():
             if len(batch.ids) < batch.rows:
@@ -193,7 +196,7 @@ def _within(rows: Iterable[tuple[Any, ...]], most_bytes: int) -> Iterator[tuple[
     """Yield rows as long as their bodies fit into memory, but at least one."""
     total = 0
     for row in rows:
-        size = row[4]
+        size = row[5]
         if total and total + size > most_bytes:
             return
         total += size

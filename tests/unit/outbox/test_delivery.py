@@ -1,9 +1,12 @@
 """What becomes of a batch that the server refuses, or that meets a server in trouble."""
 
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 
+from pinlater import RawJob
 from pinlater.errors import (
     BodyInvalid,
     CallTimeout,
@@ -16,7 +19,10 @@ from pinlater.errors import (
     UnknownError,
 )
 from pinlater.outbox.batch import Batch
+from pinlater.outbox.connecting import open_database
 from pinlater.outbox.delivery import Delivery
+from pinlater.outbox.table import Table
+from pinlater.outbox.turn import Settlement
 from pinlater.protocol.idempotency import new_key
 
 
@@ -34,9 +40,9 @@ class Servers:
             raise error
 
 
-def batch(*ids, queue="mail", **options):
+def batch(*ids, queue="mail", was_refused=False, **options):
     stored = dict.fromkeys(ids, (b"{}", json.dumps(options)))
-    return Batch(new_key(), queue, is_repeat=False, ids=list(ids), stored=stored)
+    return Batch(new_key(), queue, is_repeat=was_refused, ids=list(ids), stored=stored, was_refused=was_refused)
 
 
 def test_batches_are_sent_in_order_and_are_to_be_deleted():
@@ -99,9 +105,7 @@ def test_after_an_outage_the_pauses_begin_anew():
 
 def settled(delivery, batches):
     """Deliver until something is settled."""
-    while not (settlement := delivery.deliver(batches)):
-        pass
-    return settlement
+    return next(settlement for _ in range(100) if (settlement := delivery.deliver(batches)))
 
 
 @pytest.mark.parametrize("error", [UnknownError("the store failed"), ProtocolError("not understood")])
@@ -121,6 +125,74 @@ def test_an_error_that_all_jobs_meet_is_of_the_server_and_they_wait():
     assert [each.ids for each, _ in settlement.refused] == [[1]]
     assert settlement.pause_seconds > 0
     assert not any(delivery.deliver([batch(2), batch(3)]) for _ in range(20))
+
+
+def test_a_job_that_was_set_aside_is_set_aside_again_at_its_next_error_and_holds_up_nobody():
+    bad, good = batch(1, was_refused=True), batch(2)
+    servers = Servers(lambda each: UnknownError("the store failed") if each is bad else None)
+    settlement = Delivery(servers).deliver([bad, good])
+    assert [each for each, _ in settlement.refused] == [bad]
+    assert settlement.delivered == [good]
+
+
+def test_the_error_of_a_job_that_was_set_aside_says_nothing_about_the_server():
+    servers = Servers(lambda _: UnknownError("the store failed"))
+    delivery = Delivery(servers)
+    assert delivery.deliver([batch(1, was_refused=True)]).refused
+    settlement = settled(delivery, [batch(2)])
+    assert servers.sent == [[1], *[[2]] * 5]
+    assert [each.ids for each, _ in settlement.refused] == [[2]]
+
+
+def test_a_job_that_was_set_aside_waits_during_an_outage():
+    settlement = Delivery(Servers(lambda _: NotConnected("refused"))).deliver([batch(1, was_refused=True)])
+    assert not settlement
+    assert settlement.pause_seconds > 0
+
+
+def test_the_halves_of_a_divided_batch_are_tried_as_often_as_the_whole():
+    servers = Servers(lambda each: UnknownError("the store failed") if 1 in each.ids else None)
+    delivery = Delivery(servers)
+    assert settled(delivery, [batch(1, 2, 3)]).divided
+    halves = [batch(1), batch(2, 3)]
+    settlement = settled(delivery, halves)
+    assert servers.sent == [[1, 2, 3]] * 5 + [[1]] * 5 + [[2, 3]]
+    assert [each.ids for each, _ in settlement.refused] == [[1]]
+    assert settlement.delivered == halves[1:]
+
+
+@pytest.mark.parametrize("bad", [{1}, {4}, {1, 2}, {2, 7}])
+def test_bad_jobs_are_set_aside_and_all_others_are_delivered_in_order(path, connection, outbox, bad):
+    outbox.enqueue_many(connection, [RawJob(body=b"x") for _ in range(7)], queue="mail")
+    connection.commit()
+    servers = Servers(lambda each: UnknownError("the store failed") if bad & set(each.ids) else None)
+    delivery, settlement, delivered = Delivery(servers), Settlement(), []
+    with closing(open_database(lambda: sqlite3.connect(path))) as database:
+        table = Table(database, outbox.table, 100)
+        for _ in range(200):
+            settlement = delivery.deliver(table.turn(settlement))
+            delivered += [row_id for each in settlement.delivered for row_id in each.ids]
+        assert {row.id for row in table.refused(10)} == bad
+    assert delivered == sorted({1, 2, 3, 4, 5, 6, 7} - bad)
+
+
+def test_a_second_bad_job_is_set_aside_too_only_later():
+    bad, good = [batch(1), batch(2)], batch(3)
+    servers = Servers(lambda each: UnknownError("the store failed") if each in bad else None)
+    delivery = Delivery(servers)
+    assert [each for each, _ in settled(delivery, [*bad, good]).refused] == bad[:1]
+    settlement = settled(delivery, [bad[1], good])
+    assert [each for each, _ in settlement.refused] == bad[1:]
+    assert settlement.delivered == [good]
+    assert servers.sent.count([2]) > 5 * servers.sent.count([1])
+
+
+def test_jobs_that_are_refused_again_do_not_prolong_the_tries_of_another():
+    servers = Servers(lambda each: EnqueueRejected("too large") if each.was_refused else UnknownError("it failed"))
+    delivery, stuck = Delivery(servers), batch(2)
+    for _ in range(5):
+        settlement = delivery.deliver([batch(1, was_refused=True), stuck])
+    assert [each for each, _ in settlement.refused][1:] == [stuck]
 
 
 def test_an_outage_does_not_count_among_the_tries_of_a_batch():

@@ -115,7 +115,7 @@ def test_refused_rows_are_put_off_ever_longer_and_tried_again_as_one_batch(table
         now += waits[-1]
         table.retry_refused()
         [again] = table.turn(NOTHING)
-        assert (again.key, again.ids) == (batch.key, [1, 2])
+        assert (again.key, again.ids, again.was_refused) == (batch.key, [1, 2], True)
     assert waits == [10, 20, 40, 80, 160, 300, 300, 300]
     assert [row[2:4] for row in table.refused(10)] == [(1_000_000_000, 8)] * 2
 
