@@ -17,7 +17,7 @@ from pinlater.client.async_handle import AsyncJobHandle
 from pinlater.client.async_pool import AsyncPool
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.batch_jobs import batch_job, parts, queue_of_batch
-from pinlater.client.batches import Batcher
+from pinlater.client.batches import Batcher, check_batch_size
 from pinlater.client.jobs import encoder, queue_of
 from pinlater.client.retrying import CallRetries, is_retryable
 from pinlater.client.servers import STORE_OUT_OF_REACH
@@ -132,9 +132,10 @@ class AsyncBaseClient(AsyncVerbs):
                 apply to ``then`` and ``on_failure``.
 
         Raises:
-            ValueError: all jobs are of class ``RawJob``, and no ``batch_queue`` is given.
+            ValueError: all jobs are of class ``RawJob``, and no ``batch_queue`` is given; or ``batch_size`` is below 1.
             Exception: as in ``enqueue``; jobs of the batch that were stored are cancelled if a server can be reached.
         """
+        check_batch_size(batch_size)
         children = list(jobs)
         target = queue_of_batch(batch_queue, (then, on_failure), children)
         handle = await self.enqueue(batch_job(len(children), then, on_failure), queue=target)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, Unpack, overload
 import tenacity
 
 from pinlater.client.batch_jobs import batch_job, parts, queue_of_batch
-from pinlater.client.batches import Batcher
+from pinlater.client.batches import Batcher, check_batch_size
 from pinlater.client.bulk import (
     BulkEnqueue,
 )
@@ -132,9 +132,10 @@ class BaseClient(Verbs):
                 apply to ``then`` and ``on_failure``.
 
         Raises:
-            ValueError: all jobs are of class ``RawJob``, and no ``batch_queue`` is given.
+            ValueError: all jobs are of class ``RawJob``, and no ``batch_queue`` is given; or ``batch_size`` is below 1.
             Exception: as in ``enqueue``; jobs of the batch that were stored are cancelled if a server can be reached.
         """
+        check_batch_size(batch_size)
         children = list(jobs)
         target = queue_of_batch(batch_queue, (then, on_failure), children)
         handle = self.enqueue(batch_job(len(children), then, on_failure), queue=target)

@@ -21,6 +21,16 @@ class Batch(NamedTuple):
     jobs: list[PinLaterJob]
 
 
+def check_batch_size(batch_size: int) -> None:
+    """Refuse a maximum number of jobs in a call that lets no job through.
+
+    Raises:
+        ValueError: it is less than 1.
+    """
+    if batch_size < 1:
+        raise ValueError(f"batch_size={batch_size} must be at least 1")
+
+
 class _WithBody(Protocol):
     @property
     def body(self) -> bytes | None:
@@ -73,8 +83,7 @@ class Batcher:
     """
 
     def __init__(self, encoder: JobEncoder, batch_size: int) -> None:
-        if batch_size < 1:
-            raise ValueError(f"batch_size={batch_size} must be at least 1")
+        check_batch_size(batch_size)
         self._encoder = encoder
         self._batch_size = batch_size
         self._groups: dict[str, _Group] = {}

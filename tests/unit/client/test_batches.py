@@ -93,6 +93,14 @@ def test_raw_jobs_alone_need_a_queue(client):
     assert client.batch([Ring(body=b"ding")], then=Ring(body=b"dong"), batch_queue="photos").result(0) == (1, 0)
 
 
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_size_of_calls_that_cannot_be_is_refused_before_anything_is_enqueued(local_server, size):
+    with Client(local_server.address) as client:
+        with pytest.raises(ValueError, match=f"batch_size={size} must be at least 1"):
+            client.batch(photos("cat.jpg"), batch_size=size)
+        assert client.queue_names() == set()
+
+
 def test_what_follows_keeps_the_options_of_its_class(local_server):
     with Client(local_server.address) as client:
         handle = client.batch([], then=Publish(album="pets"))
