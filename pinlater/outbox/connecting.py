@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 from pinlater.errors import ConfigError
 from pinlater.outbox.database import Database
@@ -104,14 +104,15 @@ def _of_url(url: str) -> Connect:
     except ValueError as error:
         raise ConfigError(f"the URL of the database cannot be read: {error}; write {_EXAMPLES}") from None
     scheme, _, driver = parts.scheme.partition("+")
-    if not scheme:
+    rest = url.partition(":")[2]
+    if not scheme or not rest.startswith("//"):
         raise ConfigError(f"a database is named by a URL; write {_EXAMPLES}")
     kind = dialect_of(scheme).name
     module = _driver(kind, driver)
     if kind == "sqlite":
         return _sqlite(parts)
     if kind == "postgresql":
-        return _postgresql(module, parts)
+        return _postgresql(module, f"postgresql:{rest}", dict(parse_qsl(parts.query)))
     return _mysql(module, parts)
 
 
@@ -138,10 +139,8 @@ def _sqlite(parts: SplitResult) -> Connect:
     return lambda: sqlite3.connect(address, uri=True, check_same_thread=False)
 
 
-def _postgresql(module: Any, parts: SplitResult) -> Connect:
-    given = dict(parse_qsl(parts.query))
+def _postgresql(module: Any, address: str, given: Collection[str]) -> Connect:
     options = {name: value for name, value in _POSTGRESQL_OPTIONS.items() if name not in given}
-    address = urlunsplit(parts._replace(scheme="postgresql"))
     return lambda: module.connect(address, **options)
 
 

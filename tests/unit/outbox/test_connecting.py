@@ -18,6 +18,7 @@ from tests.support.django_project import use_database
     ("url", "said"),
     [
         ("shop.db", "a database is named by a URL; write postgresql://"),
+        ("postgresql:shop", "a database is named by a URL; write postgresql://"),
         ("oracle://db/shop", "'oracle' cannot have an outbox"),
         ("postgresql+asyncpg://db/shop", "leave out [+]asyncpg"),
         ("postgresql://[::1/shop", "cannot be read"),
@@ -41,11 +42,12 @@ def test_a_url_of_mysql_says_all_that_the_driver_needs(monkeypatch):
     assert given["ssl_ca"] == "/etc/ca.pem"
 
 
-def test_a_url_of_postgresql_goes_to_the_driver_as_it_is(monkeypatch):
+@pytest.mark.parametrize("rest", ["ada@db", "", "ada:p%40ss@[::1]:5433"])
+def test_a_url_of_postgresql_goes_to_the_driver_as_it_is(monkeypatch, rest):
     given = {}
     monkeypatch.setattr("psycopg.connect", lambda address, **options: given.update(options, address=address))
-    connector("postgresql+psycopg://ada@db/shop?sslmode=require&connect_timeout=3")()
-    assert given.pop("address") == "postgresql://ada@db/shop?sslmode=require&connect_timeout=3"
+    connector(f"postgresql+psycopg://{rest}/shop?sslmode=require&connect_timeout=3")()
+    assert given.pop("address") == f"postgresql://{rest}/shop?sslmode=require&connect_timeout=3"
     assert "connect_timeout" not in given
     assert given["keepalives_idle"] == 10  # so that it does not wait for a machine that is gone
 
