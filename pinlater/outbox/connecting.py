@@ -39,6 +39,13 @@ _POSTGRESQL_OPTIONS = {
     "tcp_user_timeout": 25_000,
 }
 _MYSQL_OPTIONS = {"connect_timeout": 10, "read_timeout": 60, "write_timeout": 60}
+_MYSQL_NUMBERS = {"port", "connect_timeout", "read_timeout", "write_timeout", "max_allowed_packet", "client_flag"}
+_MYSQL_SWITCHES = {
+    "ssl_disabled", "ssl_verify_cert", "ssl_verify_identity", "compress", "local_infile", "use_unicode", "autocommit"
+}  # fmt: skip
+"""Parameters that PyMySQL and mysqlclient take as a number or a bool, and that are text in a URL."""
+
+_SWITCHED = {"true": True, "1": True, "false": False, "0": False}
 
 Connect = Callable[[], Any]
 """Returns a new driver connection that nobody else uses."""
@@ -153,7 +160,27 @@ def _mysql(module: Any, parts: SplitResult) -> Connect:
         "database": unquote(parts.path[1:]) or None,
         "charset": "utf8mb4",
         **_MYSQL_OPTIONS,
-        **dict(parse_qsl(parts.query)),
+        **{name: _typed(name, value) for name, value in parse_qsl(parts.query)},
     }
     given = {name: value for name, value in options.items() if value is not None}
-    return lambda: module.connect(**given)
+
+    def connect() -> Any:
+        try:
+            return module.connect(**given)
+        except TypeError as error:
+            raise ConfigError(f"the URL of the database: {error}") from error
+
+    return connect
+
+
+def _typed(name: str, value: str) -> int | bool | str:
+    """Return a parameter of a URL of MySQL in the type that its drivers take."""
+    if name in _MYSQL_NUMBERS:
+        if not value.isdecimal():
+            raise ConfigError(f"the URL of the database: {name}={value}: write a whole number")
+        return int(value)
+    if name in _MYSQL_SWITCHES:
+        if value.lower() not in _SWITCHED:
+            raise ConfigError(f"the URL of the database: {name}={value}: write true or false")
+        return _SWITCHED[value.lower()]
+    return value

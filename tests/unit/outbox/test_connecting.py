@@ -25,6 +25,8 @@ from tests.support.django_project import use_database
         ("postgresql://db:port/shop", "cannot be read"),
         ("sqlite://shop.db", "three slashes"),
         ("mysql+mysqldb://db/shop", "no driver for mysql here: pip install 'mysqlclient'"),
+        ("mysql+pymysql://db/shop?read_timeout=1m", "read_timeout=1m: write a whole number"),
+        ("mysql+pymysql://db/shop?ssl_disabled=none", "ssl_disabled=none: write true or false"),
         (7, "7 is no database"),
     ],
 )
@@ -40,6 +42,21 @@ def test_a_url_of_mysql_says_all_that_the_driver_needs(monkeypatch):
     expected = {"host": "db.example.com", "port": 3307, "user": "ada", "password": "s3cret pass", "database": "shop"}
     assert {name: given[name] for name in expected} == expected
     assert given["ssl_ca"] == "/etc/ca.pem"
+
+
+def test_numbers_and_switches_in_a_url_of_mysql_reach_the_driver_in_their_types(monkeypatch):
+    given = {}
+    monkeypatch.setattr("pymysql.connect", lambda **options: given.update(options))
+    connector("mysql+pymysql://db/shop?connect_timeout=5&ssl_verify_cert=true&ssl_disabled=False&passwd=123")()
+    assert given["connect_timeout"] == 5
+    assert (given["ssl_verify_cert"], given["ssl_disabled"]) == (True, False)
+    assert given["passwd"] == "123"
+
+
+def test_a_parameter_that_the_driver_of_mysql_does_not_know_is_refused():
+    connect = connector("mysql+pymysql://db.invalid/shop?colour=red")
+    with pytest.raises(ConfigError, match="unexpected keyword argument 'colour'"):
+        connect()
 
 
 @pytest.mark.parametrize("rest", ["ada@db", "", "ada:p%40ss@[::1]:5433"])
