@@ -10,7 +10,9 @@ from typing import Any
 from pinlater.errors import ConfigError
 
 _TABLE_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", re.ASCII)
-_LONGEST_NAME = 63
+_INDEX_SUFFIX = "_due"
+_LONGEST_NAME = 63 - len(_INDEX_SUFFIX)
+"""PostgreSQL cuts names to 63 characters: that of the index, and that of the channel on which it notifies."""
 
 _POSTGRESQL = """\
 CREATE TABLE {table} (
@@ -127,7 +129,7 @@ def check_table(table: str) -> str:
 def create_table(dialect: Dialect, table: str) -> str:
     """Return the statements that create the table and its index."""
     schema, _, name = table.rpartition(".")
-    index = f"{name}_due"
+    index = f"{name}{_INDEX_SUFFIX}"
     inner = f"{schema}.{index}" if schema and dialect.name == "sqlite" else index
     return dialect.create.format(table=table, index=inner, name=name)
 

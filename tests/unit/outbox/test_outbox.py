@@ -172,10 +172,16 @@ def test_postgresql_tells_the_relay_unless_it_is_not_to(outbox):
     assert "notify" not in Outbox(notify=False).insert(job, database="postgresql")[0]
 
 
-@pytest.mark.parametrize("name", ["a b", "a;b", "a.b.c", "", "x" * 64, "1a"])
+@pytest.mark.parametrize("name", ["a b", "a;b", "a.b.c", "", "x" * 60, "1a"])
 def test_a_name_that_is_none_of_a_table(name):
     with pytest.raises(ConfigError, match="letters, digits and underscore"):
         Outbox(name)
+
+
+def test_the_longest_name_leaves_room_for_the_index_in_63_characters():
+    """PostgreSQL cuts longer names, so the index would have the name of its table; MySQL refuses those above 64."""
+    name = "x" * 59
+    assert f"CREATE INDEX {name}_due ON {name} " in Outbox(name).create_table("postgresql")
 
 
 def test_the_table_may_have_a_schema(tmp_path):
