@@ -69,13 +69,20 @@ class AsyncBulkEnqueue:
         """Take the oldest answer; if that call got none, send it again by itself, with retries."""
         call, reply = self._window[0]
         try:
-            descriptors = await self._execute(call) if reply is None else call.convert(await self._answer(reply))
+            descriptors = await self._store_alone(call) if reply is None else call.convert(await self._answer(reply))
         except PinLaterError as error:
             if reply is None or not is_retryable(call, error):
                 raise
-            descriptors = await self._execute(call)
+            descriptors = await self._store_alone(call)
         self._window.popleft()
         self._note(descriptors)
+
+    async def _store_alone(self, call: Call[list[str]]) -> list[str]:
+        """Send a call again by itself, after giving back the connection: the pool may have no other to lend."""
+        if replies := [reply for _, reply in self._window if reply is not None]:
+            await asyncio.wait(replies, timeout=self._timeout)
+        self._drop_connection()
+        return await self._execute(call)
 
     async def _answer(self, reply: asyncio.Future[Any]) -> Any:
         """Return the reply to a call that was sent; if its connection was given up, it has come or failed already."""

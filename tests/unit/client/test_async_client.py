@@ -247,6 +247,26 @@ def test_a_failure_in_the_middle_loses_nothing(serve, failure):
     assert set(bodies(server)) == set(EXPECTED)
 
 
+@pytest.mark.parametrize("failure", ["hang up", "stopping", NoHealthyShards("none")])
+@pytest.mark.parametrize("connections", [1, 3])
+def test_a_failure_while_all_connections_enqueue_many_jobs_loses_nothing(serve, failure, connections):
+    failing = set(range(3 * connections, 4 * connections))
+    seen = []
+
+    def answer(call):
+        seen.append(call)
+        return failure if len(seen) in failing else stored(call)
+
+    async def use(client):
+        return await asyncio.gather(
+            *(client.enqueue_many(asynchronous_jobs(), batch_size=10) for _ in range(connections))
+        )
+
+    server = serve(answer)
+    assert run(client_of(server, connections=connections, timeout=30), use) == [105] * connections
+    assert set(bodies(server)) == set(EXPECTED)
+
+
 def test_a_batch_that_may_be_stored_is_sent_again_as_a_repeat_although_no_server_was_there_in_between(
     serve, monkeypatch
 ):
