@@ -104,6 +104,7 @@ class CallRetries:
             return error
         if isinstance(error, ProtocolError):  # the server keeps no results: it would carry the call out again
             return self._loss
-        if isinstance(error, (NotConnected, ServerStopping)):
-            return ServerUnavailable(f"{self._loss}; it may have been carried out. Tried again, then: {error}")
+        if isinstance(error, (NotConnected, ServerStopping, NoHealthyShards)):
+            kind = ShardConnectionFailed if isinstance(error, NoHealthyShards) else ServerUnavailable
+            return kind(f"{self._loss}; it may have been carried out. Tried again, then: {error}")
         return error

@@ -9,9 +9,18 @@ import pytest
 import tenacity
 
 from pinlater import AsyncClient, Client
-from pinlater.client import ServerSet
+from pinlater.client import NewJob, ServerSet
 from pinlater.client.retrying import CallRetries
-from pinlater.errors import CallError, CallTimeout, NoHealthyShards, ShardConnectionFailed
+from pinlater.errors import (
+    CallError,
+    CallTimeout,
+    NoHealthyShards,
+    NotConnected,
+    PinLaterError,
+    ServerStopping,
+    ServerUnavailable,
+    ShardConnectionFailed,
+)
 from pinlater.protocol.operations import Calls
 from pinlater.worker.keeper.service_client import KeeperClient
 from pinlater.worker.session.connector import Connector
@@ -97,17 +106,44 @@ def test_the_only_server_keeps_its_connection_while_it_reaches_no_store(pair):
     assert len(pair.fakes[0].connections) == 1
 
 
-def test_a_try_that_the_deadline_cuts_off_says_why_the_one_before_it_failed():
-    answers = [NoHealthyShards("all shards are down"), CallTimeout("no reply"), CallTimeout("no reply")]
-    call = Calls("me", is_plain=True).queue_names()
-    retries = CallRetries(call, retries=1, patience=None, deadline=time.monotonic() + 60)
+def final_error(*answers, patience=None):
+    """Return what a call raises whose tries fail with these errors, the last one again and again."""
+    answers = list(answers)
+    call = Calls("me", is_plain=True).enqueue_jobs("q", [NewJob(b"a")])
+    retries = CallRetries(call, retries=1, patience=patience, deadline=time.monotonic() + 60)
 
     def attempt():
-        raise answers.pop(0)
+        raise answers.pop(0) if len(answers) > 1 else answers[0]
 
-    with pytest.raises(CallTimeout) as caught:
+    with pytest.raises(PinLaterError) as caught:
         tenacity.Retrying(**retries.policy(), sleep=lambda _: None)(attempt)
-    assert str(retries.final_error(caught.value)) == "no reply; the try before it failed: all shards are down"
+    return retries.final_error(caught.value)
+
+
+def test_a_try_that_the_deadline_cuts_off_says_why_the_one_before_it_failed():
+    error = final_error(NoHealthyShards("all shards are down"), CallTimeout("no reply"))
+    assert type(error) is CallTimeout
+    assert str(error) == "no reply; the try before it failed: all shards are down"
+
+
+@pytest.mark.parametrize("lost", [CallTimeout("no reply"), ShardConnectionFailed("the shard is gone")])
+@pytest.mark.parametrize(
+    ("last", "kind"),
+    [
+        (NotConnected("refused"), ServerUnavailable),
+        (ServerStopping("stopping"), ServerUnavailable),
+        (NoHealthyShards("all are down"), ShardConnectionFailed),
+    ],
+)
+def test_after_a_lost_answer_no_error_says_that_nothing_was_done(lost, last, kind):
+    error = final_error(lost, last, patience=0)
+    assert type(error) is kind
+    assert str(error) == f"{lost}; it may have been carried out. Tried again, then: {last}"
+
+
+@pytest.mark.parametrize("last", [NotConnected("refused"), ServerStopping("stopping"), NoHealthyShards("all are down")])
+def test_if_no_answer_was_lost_the_last_error_is_raised_as_it_is(last):
+    assert final_error(last, last, patience=0) is last
 
 
 def test_a_job_process_leaves_a_server_that_reaches_no_store(pair):
