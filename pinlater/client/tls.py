@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import ssl
 import time
@@ -15,12 +16,15 @@ from pinlater.errors import ConfigError
 CA_KEY, CERT_KEY, KEY_KEY = "PINLATER_TLS_CA", "PINLATER_TLS_CERT", "PINLATER_TLS_KEY"
 _CHECK_SECONDS = 1.0
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
     """Files for servers at ``tls://host:port``, all in PEM format.
 
-    They are checked for changes when a connection is made, at most once a second: renewed files need no restart.
+    They are checked for changes when a connection is made, at most once a second: renewed files need no restart. While
+    they cannot be used, as between the writing of a certificate and of its key, those read before stay in use.
 
     Args:
         ca: authority of the servers' certificates; None: the system's authorities.
@@ -49,7 +53,7 @@ class TlsFiles:
         """Return the TLS context: at least TLS 1.2, and the name or address of the server is verified.
 
         Raises:
-            ConfigError: a file cannot be used.
+            ConfigError: a file cannot be used, and none was read before.
         """
         return self._made.latest(self._look, self._make)
 
@@ -91,8 +95,14 @@ class _Made:
             return self._context
         self._next_look = now + _CHECK_SECONDS
         seen = look()
-        if self._context is None or seen != self._seen:
-            self._context, self._seen = make(), seen
+        if self._context is None:
+            self._context = make()
+        elif seen != self._seen:
+            try:
+                self._context = make()
+            except ConfigError as error:
+                log.warning("%s; the files read before stay in use", error)
+        self._seen = seen
         return self._context
 
 

@@ -1,11 +1,14 @@
 """Addresses of servers, and the files for TLS that go with them."""
 
+import shutil
+
 import pytest
 
 from pinlater.client.address import Address
 from pinlater.client.servers import ServerSet
 from pinlater.client.tls import TlsFiles
 from pinlater.errors import ConfigError
+from tests.support.certificates import Authority
 
 
 @pytest.mark.parametrize(
@@ -56,3 +59,20 @@ def test_a_key_needs_its_certificate():
 def test_a_file_that_is_not_there_is_named():
     with pytest.raises(ConfigError, match=r"/absent/ca\.pem cannot be read"):
         TlsFiles(ca="/absent/ca.pem").context()
+
+
+def test_files_that_do_not_fit_together_yet_leave_the_former_ones_in_use(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("pinlater.client.tls._CHECK_SECONDS", 0)
+    authority = Authority(tmp_path, "authority")
+    used, renewed = authority.issue("used"), authority.issue("renewed")
+    files = TlsFiles(authority.ca, used.cert, used.key)
+    former = files.context()
+    assert files.context() is former
+    shutil.copy(renewed.cert, used.cert)
+    assert files.context() is former
+    assert files.context() is former
+    [record] = caplog.records
+    assert "key values mismatch" in record.message
+    assert "the files read before stay in use" in record.message
+    shutil.copy(renewed.key, used.key)
+    assert files.context() is not former
