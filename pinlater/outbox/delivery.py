@@ -91,11 +91,6 @@ class Delivery:
 
     def _send(self, batch: Batch, settlement: Settlement) -> bool:
         """Send a batch; return whether the next one may be sent."""
-        if batch.is_repeat and batch.age_seconds * 1000 > KEPT_MS:
-            log.warning(
-                "%d jobs for queue %s were sent more than a day ago, and nobody knows whether they arrived: they are "
-                "sent again, and may be stored twice", len(batch.ids), batch.queue,
-            )  # fmt: skip
         try:
             self._client.deliver(batch)
         except (ClientError, CallUnsendable, JobError) as error:
@@ -104,11 +99,19 @@ class Delivery:
         except PinLaterError as error:
             return self._go_on_after(error, batch, settlement)
         else:
-            settlement.delivered.append(batch)
-            self._tries.clear()
-            self._is_server_suspect = False
+            self._record_delivery(batch, settlement)
         self._pause_seconds, self._next_warning = 0.0, 0.0
         return True
+
+    def _record_delivery(self, batch: Batch, settlement: Settlement) -> None:
+        settlement.delivered.append(batch)
+        self._tries.clear()
+        self._is_server_suspect = False
+        if batch.is_repeat and batch.age_seconds * 1000 > KEPT_MS:
+            log.warning(
+                "%d jobs for queue %s were first sent more than a day ago, and nobody knows whether they arrived then: "
+                "they have been sent again, and may be stored twice", len(batch.ids), batch.queue,
+            )  # fmt: skip
 
     def _go_on_after(self, error: PinLaterError, batch: Batch, settlement: Settlement) -> bool:
         """Wait for the server, or set the batch aside if it caused the error; return whether to send the next one."""
