@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator
+from operator import attrgetter
 from typing import NamedTuple, Protocol, TypeVar
 
 from pinlater.client.jobs import JobEncoder
@@ -102,8 +103,10 @@ class Batcher:
         group.jobs.append(struct)
         group.size += size
         self._pending_bytes += size
-        if len(group.jobs) >= self._batch_size or self._pending_bytes > _MAX_PENDING_BYTES:
+        if len(group.jobs) >= self._batch_size:
             full.append(self._cut(group))
+        elif self._pending_bytes > _MAX_PENDING_BYTES:  # the largest may belong to a queue that gets no more jobs
+            full.append(self._cut(max(self._groups.values(), key=attrgetter("size"))))
         return full
 
     @property

@@ -161,6 +161,14 @@ def test_many_queues_do_not_pile_up():
         assert pending <= 17_000_000
 
 
+def test_queues_that_get_no_more_jobs_leave_the_others_their_batches():
+    kinds = [type(f"Sorted{number}", (RawJob,), {"__annotations__": {}}, queue=f"q{number}") for number in range(5)]
+    finished = [kind(body=b"x" * 1_048_000) for kind in kinds[:4] for _ in range(4)]
+    full, everything = batches([*finished, *(kinds[4](body=b"x" * 1000) for _ in range(2000))])
+    assert [len(batch.jobs) for batch in full if batch.queue == "q4"] == [500] * 4
+    assert sum(len(batch.jobs) for batch in everything) == 16 + 2000
+
+
 def test_no_jobs_make_no_batches():
     assert batches([]) == ([], [])
 
