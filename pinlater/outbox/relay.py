@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
+from pinlater.client.batches import check_batch_size
 from pinlater.client.servers import ServerSet
 from pinlater.client.tls import TlsFiles
 from pinlater.outbox.batch import Batch
@@ -53,6 +54,7 @@ class Relay:
 
     Raises:
         ConfigError: ``database`` or ``servers`` cannot be read, or there is no driver; the message says what to write.
+        ValueError: ``batch_size`` is below 1.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Relay:
         source: str | None = None,
         batch_size: int = _BATCH_SIZE,
     ) -> None:
+        check_batch_size(batch_size)
         self._outbox = outbox
         self._connect = connector(database)
         self._client = DeliveryClient(ServerSet.of(servers, tls), source)

@@ -69,6 +69,11 @@ def test_a_url_of_postgresql_goes_to_the_driver_as_it_is(monkeypatch, rest):
     assert given["keepalives_idle"] == 10  # so that it does not wait for a machine that is gone
 
 
+def test_a_relay_that_would_deliver_no_job_at_a_time_is_refused(path):
+    with pytest.raises(ValueError, match="batch_size=0 must be at least 1"):
+        Relay(Outbox(), f"sqlite:///{path}", batch_size=0)
+
+
 def test_a_file_that_is_not_there_is_not_made(tmp_path):
     with pytest.raises(sqlite3.OperationalError, match="unable to open"):
         connector(f"sqlite:///{tmp_path}/nothing.db")()
