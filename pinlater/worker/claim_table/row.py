@@ -136,7 +136,11 @@ class BatchArea:
 
     def mark_undoing(self, position: int, fetched_ns: int) -> None:
         """Record that a cancelled job goes on to undo what it did: still asked to stop, but at a time years ahead."""
-        self.stop_ns[position] = ASKED | (fetched_ns + _YEARS_NS)
+        self.stop_ns[position] = _undoing_mark(fetched_ns)
+
+    def is_undoing(self, position: int, fetched_ns: int) -> bool:
+        """Return whether a cancelled job is undoing what it did; False once its claim is lost."""
+        return self.stop_ns[position] == _undoing_mark(fetched_ns)
 
     def mark_sent(self, to: int) -> None:
         """Record that the acks of all jobs before a position were sent."""
@@ -174,6 +178,10 @@ class BatchArea:
         if not self.is_free:
             self.is_free = True
             self._row.release_area(self)
+
+
+def _undoing_mark(fetched_ns: int) -> int:
+    return ASKED | (fetched_ns + _YEARS_NS)
 
 
 class ClaimRow:

@@ -99,7 +99,9 @@ class DequeuedBatch:
         self.area.mark_undoing(position, self.fetched_ns)
 
     def must_stop(self, position: int) -> bool:
-        """Whether a job is to stop, because its claim was lost or it was cancelled."""
+        """Whether a job is to stop: its claim was lost, or it was cancelled and is not undoing its sagas for that."""
+        if self.area.is_undoing(position, self.fetched_ns):
+            return False
         return self.is_lost(position) or self.is_cancelled(position)
 
     def mark_lost(self, position: int) -> None:

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from pinlater.jobs.body_codec import encode_body
-from pinlater.model.body_metadata import BodyMetadata
+from pinlater.model.body_metadata import BodyMetadata, SagaMark
 from pinlater.worker.claim_table.counters import CANCELLED
 from pinlater.worker.running.coroutines import CHECK_SECONDS
 from pinlater.worker.running.run_context import RunContext
@@ -125,6 +125,19 @@ def test_a_job_that_is_cancelled_while_it_asks_for_that_ends_alone(tasks, monkey
     tasks.await_seen(1)
     batch.mark_cancelled(0)
     assert tasks.outcomes(1)["jobs:s1:p1:7"].ending == CANCELLED
+
+
+def test_a_cancelled_job_that_undoes_its_sagas_goes_on_when_another_one_is_cancelled(tasks):
+    mark = SagaMark(["reserve"], "it was cancelled", is_cancelled=True)
+    undoing = batch_of("jobs:s1:p1:7", bodies=[encode_body(Awaited(how="gate"), BodyMetadata(saga=mark))])
+    tasks.team.start(undoing)
+    [other] = tasks.start(Awaited(how="sleep"))
+    tasks.await_seen(1)
+    other.mark_cancelled(0)
+    assert list(tasks.outcomes(1)) == other.descriptors
+    gate.set()
+    assert list(tasks.outcomes(1)) == undoing.descriptors
+    assert str(seen[-1]).startswith("jobs:s1:p1:7"), "it ran to its end"
 
 
 def test_what_a_job_leaves_running_ends_with_it_and_nothing_else_does(tasks):
