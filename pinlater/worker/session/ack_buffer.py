@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any
 
@@ -85,6 +85,7 @@ class AckBuffer:
         self._take_runs = take_runs
         self.late = LateAcks(pipeline, count)
         self._pending = _AcksByQueue()
+        self._refused: dict[tuple[str, float], QueueAcks] = {}
         self._in_flight = 0
         self._hold_seconds = 0.0
         self._hold_until = 0.0
@@ -92,12 +93,12 @@ class AckBuffer:
     @property
     def has_pending(self) -> bool:
         """Whether something has to be sent."""
-        return bool(self._pending)
+        return bool(self._pending or self._refused)
 
     @property
     def is_empty(self) -> bool:
         """Whether everything is confirmed."""
-        return not self._pending and not self._in_flight
+        return not self.has_pending and not self._in_flight
 
     @property
     def retry_in_seconds(self) -> float:
@@ -116,7 +117,7 @@ class AckBuffer:
 
     def drop_acked(self, batch: DequeuedBatch, acked: range) -> None:
         """Drop successes of a batch that the keeper has acked."""
-        for queue_acks in self._pending.values():
+        for queue_acks in chain(self._pending.values(), self._refused.values()):
             succeeded, queue_acks.succeeded = queue_acks.succeeded, []
             for job in succeeded:
                 if job[0] is batch and job[1] in acked and batch.area.states[job[1]] != RETURNING:
@@ -130,6 +131,19 @@ class AckBuffer:
             batch.unstart(position, has_run=interruption is not None)
             self._pending[batch.queues[position]].returned.append(((batch, position), interruption))
 
+    def _keep(self, queue_acks: QueueAcks) -> None:
+        """Keep acks and releases to send them again.
+
+        Refused ones only join those that were refused at about the same time, since each is given up for its age.
+        """
+        since = queue_acks.refused_since
+        if since is None:
+            self._pending[queue_acks.queue].add(queue_acks)
+            return
+        kept = self._refused.setdefault((queue_acks.queue, since // (self._patience_seconds / 10)), queue_acks)
+        if kept is not queue_acks:
+            kept.add(queue_acks)
+
     # Sending
 
     def piggyback(self) -> tuple[PinLaterJobAckRequest | None, OnReply]:
@@ -141,10 +155,10 @@ class AckBuffer:
         if self.retry_in_seconds:
             return None, _ignore
         runs = self._take_runs()
-        if not self._pending:
+        if not self.has_pending:
             return self._piggyback_runs(runs)
-        largest = max(self._pending.values(), key=_count_acks)
-        if not _count_acks(largest) or largest.refused_since is not None:
+        largest = max(self._pending.values(), key=_count_acks, default=None)
+        if largest is None or not _count_acks(largest):
             self._flush(runs)
             return None, _ignore
         acks, returns = self._pending.pop(largest.queue).split()
@@ -172,9 +186,10 @@ class AckBuffer:
         """Send everything, and run statistics: with the acks of their queue, if there are any."""
         if not self._pipeline.is_open:
             return
-        pending, self._pending = self._pending, _AcksByQueue()
-        for queue, queue_acks in pending.items():
-            self._send_acks(queue_acks, runs.pop(queue, ()))
+        unsent = [*self._pending.values(), *self._refused.values()]
+        self._pending, self._refused = _AcksByQueue(), {}
+        for queue_acks in unsent:
+            self._send_acks(queue_acks, runs.pop(queue_acks.queue, ()))
         for queue, own_runs in runs.items():
             self._send_runs(queue, own_runs)
 
@@ -212,7 +227,7 @@ class AckBuffer:
             elif isinstance(reply, ServiceError):
                 self._on_refused(queue_acks, reply)
             else:
-                self._pending[queue_acks.queue].add(queue_acks)
+                self._keep(queue_acks)
 
         return on_reply
 
@@ -236,7 +251,7 @@ class AckBuffer:
             self._hold_seconds = min(max(2 * self._hold_seconds, _FIRST_HOLD_SECONDS), _LONGEST_HOLD_SECONDS)
             self._hold_until = now + self._hold_seconds
         if now - queue_acks.refused_since < self._patience_seconds:
-            self._pending[queue_acks.queue].add(queue_acks)
+            self._keep(queue_acks)
             return
         is_away = isinstance(error, STORE_OUT_OF_REACH)
         further = "; it is told again until the store is back" if is_away else ""

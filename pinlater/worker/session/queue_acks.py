@@ -48,7 +48,6 @@ class QueueAcks:
         self.succeeded += other.succeeded
         self.failed += other.failed
         self.returned += other.returned
-        self.refused_since = self.refused_since or other.refused_since
 
     def split(self) -> tuple[QueueAcks, QueueAcks]:
         """Split into acks and releases, which need different calls."""

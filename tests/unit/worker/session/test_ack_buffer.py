@@ -218,6 +218,28 @@ def test_retries_stop_at_the_deadline(bench, monkeypatch):
     assert bench.counted == [("mail", "untold", 1)]
 
 
+def test_acks_are_not_given_up_with_older_ones_of_their_queue(bench, clock):
+    full, first, second, third = UnknownError("full"), *(bench.batch(*names(1, queue)) for queue in ("mail",) * 3)
+    bench.succeed(first, 0)
+    bench.ack_buffer.flush()
+    bench.pipeline.answer(full)
+    clock[0] += 29
+    bench.succeed(second, 0)
+    bench.ack_buffer.flush()
+    for _ in range(2):
+        bench.pipeline.answer(full)
+    clock[0] += 2
+    bench.succeed(third, 0)
+    bench.ack_buffer.flush()
+    for _ in range(3):
+        bench.pipeline.answer(full)
+    assert bench.counted == [("mail", "untold", 1)]
+    assert [batch.area.is_free for batch in (first, second, third)] == [True, False, False]
+    clock[0] += 2
+    bench.ack_buffer.flush()
+    assert bench.pipeline.in_flight == 1, "those of about the same age go together"
+
+
 @pytest.fixture
 def clock(monkeypatch):
     """What time it is, in seconds, for acks."""
