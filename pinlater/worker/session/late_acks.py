@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections import deque
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from pinlater.client.servers import STORE_OUT_OF_REACH
 from pinlater.errors import CallError, CallUnsendable
@@ -28,12 +28,14 @@ MOST_JOBS = 10_000
 log = logging.getLogger(__name__)
 
 
-class _LateCall(NamedTuple):
+@dataclass(eq=False, slots=True)
+class _LateCall:
     """A call that acks or releases jobs of a queue."""
 
     queue: str
     jobs: int
     call: Call[None]
+    is_in_flight: bool = False
 
 
 class LateAcks:
@@ -47,48 +49,49 @@ class LateAcks:
     def __init__(self, pipeline: Pipeline, count: CountEvent) -> None:
         self._pipeline = pipeline
         self._count = count
-        self._waiting: deque[_LateCall] = deque()
-        self._jobs = 0
+        self._late: dict[_LateCall, None] = {}  # the oldest first
         self._send_at = 0.0
 
     @property
     def wait_seconds(self) -> float:
         """How long a dequeue may be parked, so that late acks are sent in time; infinite if there are none."""
-        return RETRY_SECONDS if self._waiting else math.inf
+        return RETRY_SECONDS if self._late else math.inf
 
     def add(self, queue: str, jobs: int, call: Call[None]) -> None:
         """Add a call that acks or releases ``jobs`` jobs of a queue."""
-        self._waiting.append(_LateCall(queue, jobs, call))
-        self._jobs += jobs
-        while self._jobs > MOST_JOBS:
-            self._give_up(self._waiting.popleft(), f"more than {MOST_JOBS} wait for a store that is away")
+        self._late[_LateCall(queue, jobs, call)] = None
+        while sum(late.jobs for late in self._late) > MOST_JOBS:
+            self._give_up(next(iter(self._late)), f"more than {MOST_JOBS} wait for a store that is away")
 
     def send(self) -> None:
         """Send the late acks, if they are due."""
         now = time.monotonic()
-        if not self._waiting or now < self._send_at or not self._pipeline.is_open:
+        if not self._late or now < self._send_at or not self._pipeline.is_open:
             return
         self._send_at = now + RETRY_SECONDS
-        waiting, self._waiting = self._waiting, deque()
-        for late in waiting:
+        for late in [late for late in self._late if not late.is_in_flight]:
+            late.is_in_flight = True
             self._pipeline.send(late.call, partial(self._on_reply, late))
 
     def _on_reply(self, late: _LateCall, reply: Any) -> None:
+        late.is_in_flight = False
+        if late not in self._late:  # given up meanwhile
+            return
         is_away = isinstance(reply, (CallError, *STORE_OUT_OF_REACH))
         if is_away and not isinstance(reply, CallUnsendable):
-            self._waiting.append(late)
-        elif isinstance(reply, Exception):
+            return
+        if isinstance(reply, Exception):
             self._give_up(late, str(reply))
         else:
-            self._jobs -= late.jobs
+            del self._late[late]
             log.info("the store has taken the end of %d jobs of queue %s", late.jobs, late.queue)
 
     def _give_up(self, late: _LateCall, why: str) -> None:
-        self._jobs -= late.jobs
+        del self._late[late]
         log.error("the end of %d jobs of queue %s is lost: %s", late.jobs, late.queue, why)
         self._count(late.queue, UNACKED, late.jobs)
 
     def close(self) -> None:
         """Give up what no store has taken."""
-        while self._waiting:
-            self._give_up(self._waiting.popleft(), "the process ends before the store is back")
+        for late in list(self._late):
+            self._give_up(late, "the process ends before the store is back")

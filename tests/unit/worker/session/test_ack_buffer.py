@@ -305,6 +305,19 @@ def test_late_acks_that_are_refused_or_too_many_are_given_up(bench, clock, monke
     assert bench.ack_buffer.late.wait_seconds == math.inf
 
 
+def test_of_too_many_late_acks_the_oldest_are_given_up_even_if_they_are_on_their_way(bench, monkeypatch):
+    monkeypatch.setattr(late_module, "MOST_JOBS", 2)
+    late, call = bench.ack_buffer.late, Calls("me", is_plain=True).queue_names()
+    late.add("mail", 1, call)
+    late.send()
+    late.add("web", 1, call)
+    late.add("sms", 1, call)
+    assert bench.counted == [("mail", "untold", 1)]
+    bench.pipeline.answer(NoHealthyShards("none"))
+    late.close()
+    assert bench.counted == [("mail", "untold", 1), ("web", "untold", 1), ("sms", "untold", 1)]
+
+
 def test_releases_are_late_as_well(bench, clock):
     batch = bench.batch(*names(1))
     bench.ack_buffer.release(batch, [0])
