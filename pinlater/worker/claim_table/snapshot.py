@@ -111,8 +111,9 @@ class Layout:
         return Columns(started_ns, kill_ns, give_up_ns, stop_ns, delays.cast("I"), kinds.cast("H"), states)
 
 
-SOLO_LAYOUT = Layout(batches=4, batch_jobs=MAX_JOBS, batch_bytes=34 << 10)
-"""Layout for a process that runs one job at a time: few dequeues of many jobs each."""
+SOLO_LAYOUT = Layout(batches=8, batch_jobs=MAX_JOBS, batch_bytes=34 << 10)
+"""Layout for a process that runs one job at a time: few dequeues of many jobs each. Four batches keep it
+busy; the others are for acks that wait for a shard that is away."""
 
 
 def team_layout(capacity: int) -> Layout:

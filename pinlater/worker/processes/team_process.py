@@ -184,7 +184,7 @@ class TeamProcess(JobProcess):
             most += fetcher.pace.limit
         if self._most_jobs is not None:
             most = min(most, self._most_jobs - self._jobs_started - fetcher.waiting)
-        most = min(most, MAX_JOBS, self._row.free_areas)
+        most = fetcher.fitting(min(most, MAX_JOBS))
         if most > 0:
             wait_seconds = 0.0 if is_ahead else self._wait_seconds()
             self._is_parked = wait_seconds > 0.0

@@ -9,8 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import chain, groupby
-from operator import itemgetter
+from itertools import chain
 from typing import Any
 
 from pinlater.client.servers import STORE_OUT_OF_REACH
@@ -83,7 +82,7 @@ class AckBuffer:
         self._on_retry = on_retry
         self._count = count
         self._take_runs = take_runs
-        self.late = LateAcks(pipeline, count)
+        self.late = LateAcks(pipeline, count, patience_seconds)
         self._pending = _AcksByQueue()
         self._refused: dict[tuple[str, float], QueueAcks] = {}
         self._in_flight = 0
@@ -233,7 +232,7 @@ class AckBuffer:
 
     def _on_confirmed(self, queue_acks: QueueAcks) -> None:
         self._hold_seconds = 0.0
-        self._finish(queue_acks)
+        queue_acks.finish()
         if queue_acks.returned:
             self._count(
                 queue_acks.queue, RETURNED, sum(interruption is None for _, interruption in queue_acks.returned)
@@ -260,8 +259,7 @@ class AckBuffer:
             *(len(queue_acks), queue_acks.queue, further, error),
         )
         if is_away:
-            self.late.add(queue_acks.queue, len(queue_acks), self._call_of(queue_acks))
-            self._finish(queue_acks)
+            self.late.add(queue_acks, self._call_of(queue_acks))
         else:
             self._give_up(queue_acks)
 
@@ -326,13 +324,7 @@ class AckBuffer:
 
     def _give_up(self, queue_acks: QueueAcks) -> None:
         self._count(queue_acks.queue, UNACKED, len(queue_acks))
-        self._finish(queue_acks)
-
-    @staticmethod
-    def _finish(queue_acks: QueueAcks) -> None:
-        """Free the places of jobs in the claim table."""
-        for batch, jobs in groupby(queue_acks.jobs(), itemgetter(0)):
-            batch.finish([position for _, position in jobs])
+        queue_acks.finish()
 
 
 def _count_acks(queue_acks: QueueAcks) -> int:

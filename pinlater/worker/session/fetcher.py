@@ -136,6 +136,16 @@ class Fetcher:
     def _jobs_ahead(self) -> int:
         return self._jobs_in_flight + sum(len(batch.unstarted) for batch in self._batches)
 
+    def fitting(self, most_jobs: int) -> int:
+        """Return how many of ``most_jobs`` jobs fit into the claim table; late acks give up their places for them."""
+        areas = self._reserved_areas + self._areas_for(most_jobs)
+        while self._row.free_areas < areas and self._ack_buffer.late.free_places():
+            pass
+        return min(most_jobs, (self._row.free_areas - self._reserved_areas) * self._row.batch_jobs)
+
+    def _areas_for(self, jobs: int) -> int:
+        return -(-jobs // self._row.batch_jobs)
+
     def dequeue(self, wait_seconds: float, most_jobs: int | None = None) -> bool:
         """Send a dequeue with piggybacked acks; return False if that is not possible now.
 
@@ -147,9 +157,9 @@ class Fetcher:
         wait_seconds = min(wait_seconds, self._ack_buffer.late.wait_seconds)
         if self._released_again:
             wait_seconds = min(wait_seconds, max(self._released_again[0][0] - time.monotonic(), 0.0))
-        batches = -(-limit // self._row.batch_jobs)
-        if self._lost or self._row.free_areas < self._reserved_areas + batches:
+        if self._lost or self.fitting(limit) < limit:
             return False
+        batches = self._areas_for(limit)
         acks, on_reply = self._ack_buffer.piggyback()
         if not self._pipeline.is_open:  # lost while other calls were sent
             on_reply(ServerUnavailable("the connection is lost"))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, groupby
+from operator import itemgetter
 
 from pinlater.model.attempts import Checkpoint
 from pinlater.model.statistics import RunStatistics
@@ -65,6 +66,11 @@ class QueueAcks:
     def jobs(self) -> Iterable[JobRef]:
         """Return all jobs."""
         return chain(self.succeeded, (job for job, _ in self.failed), (job for job, _ in self.returned))
+
+    def finish(self) -> None:
+        """Free the places of the jobs in the claim table."""
+        for batch, jobs in groupby(self.jobs(), itemgetter(0)):
+            batch.finish([position for _, position in jobs])
 
     def acks(self, runs: Sequence[RunStatistics] = ()) -> PinLaterJobAckRequest:
         """Build the ack request, with the run statistics of the queue's classes."""

@@ -21,6 +21,7 @@ from pinlater.worker.session import ack_buffer as settler_module
 from pinlater.worker.session import late_acks as late_module
 from pinlater.worker.session.ack_buffer import AckBuffer
 from pinlater.worker.session.outcome import Failure, Interruption
+from pinlater.worker.session.queue_acks import QueueAcks
 from tests.unit.worker.fakes import FakePipeline, batch_of, names, new_row
 
 
@@ -37,6 +38,11 @@ class Bench:
             self.retries.append,
             lambda *event: self.counted.append(event),
         )
+
+    @property
+    def held(self):
+        """The descriptors in the claim table: the keeper renews their claims."""
+        return [job.descriptor for batch in self.row.snapshot().batches for job in batch.jobs]
 
     def batch(self, *descriptors, **options):
         return batch_of(*descriptors, row=self.row, **options)
@@ -268,12 +274,17 @@ def make_late(bench, clock, error):
 
 
 @pytest.mark.parametrize("error", [ShardConnectionFailed("shard 2 is away"), NoHealthyShards("none")])
-def test_the_end_of_a_job_is_told_however_long_its_store_is_away_without_a_place(bench, clock, error):
+@pytest.mark.parametrize("has_place", [True, False])
+def test_the_end_of_a_job_is_told_however_long_its_store_is_away(bench, clock, error, has_place):
     batch = make_late(bench, clock, error)
-    assert batch.area.states[0] == GONE, "its place is free"
     assert bench.ack_buffer.is_empty
-    assert bench.ack_buffer.late.wait_seconds == late_module.RETRY_SECONDS
+    late = bench.ack_buffer.late
+    assert late.wait_seconds == late_module.RETRY_SECONDS
+    if not has_place:
+        assert late.free_places()
+        assert not late.free_places()
     for reply in (error, ServerUnavailable("restarted"), error, None):
+        assert bench.held == (names(1) if has_place else [])
         bench.ack_buffer.piggyback()
         bench.ack_buffer.piggyback()
         bench.ack_buffer.flush()
@@ -286,8 +297,9 @@ def test_the_end_of_a_job_is_told_however_long_its_store_is_away_without_a_place
         clock[0] += late_module.RETRY_SECONDS
     bench.ack_buffer.flush()
     assert bench.pipeline.sent == []
-    assert bench.ack_buffer.late.wait_seconds == math.inf
+    assert late.wait_seconds == math.inf
     assert bench.counted == []
+    assert batch.area.is_free
 
 
 def test_late_acks_that_are_refused_or_too_many_are_given_up(bench, clock, monkeypatch):
@@ -300,22 +312,42 @@ def test_late_acks_that_are_refused_or_too_many_are_given_up(bench, clock, monke
     make_late(bench, clock, away)
     make_late(bench, clock, away)
     assert bench.counted == [("mail", "untold", 1)] * 2
+    assert bench.held == names(1), "those that are given up have no place"
+
+
+def test_late_acks_of_a_process_that_ends_are_left_to_the_keeper_or_else_given_up(bench, clock):
+    away = ShardConnectionFailed("shard 2 is away")
+    make_late(bench, clock, away)
     bench.ack_buffer.late.close()
-    assert bench.counted == [("mail", "untold", 1)] * 3
+    assert (bench.counted, bench.held) == ([], names(1))
+    bench.ack_buffer.late.free_places()
+    bench.ack_buffer.late.close()
+    assert (bench.counted, bench.held) == ([("mail", "untold", 1)], [])
     assert bench.ack_buffer.late.wait_seconds == math.inf
 
 
 def test_of_too_many_late_acks_the_oldest_are_given_up_even_if_they_are_on_their_way(bench, monkeypatch):
     monkeypatch.setattr(late_module, "MOST_JOBS", 2)
     late, call = bench.ack_buffer.late, Calls("me", is_plain=True).queue_names()
-    late.add("mail", 1, call)
+
+    def add(queue):
+        late.add(QueueAcks(queue, succeeded=[(bench.batch(*names(1, queue)), 0)]), call)
+
+    add("mail")
     late.send()
-    late.add("web", 1, call)
-    late.add("sms", 1, call)
+    add("web")
+    add("sms")
     assert bench.counted == [("mail", "untold", 1)]
     bench.pipeline.answer(NoHealthyShards("none"))
-    late.close()
-    assert bench.counted == [("mail", "untold", 1), ("web", "untold", 1), ("sms", "untold", 1)]
+    assert bench.counted == [("mail", "untold", 1)]
+    assert sorted(bench.held) == [*names(1, "sms"), *names(1, "web")]
+
+
+def test_late_acks_are_sent_more_often_if_claims_are_short():
+    pipeline = FakePipeline()
+    ack_buffer = AckBuffer(pipeline, Calls("me", is_plain=True), 1.5, lambda _: None)
+    ack_buffer.late.add(QueueAcks("mail", succeeded=[(batch_of(*names(1)), 0)]), Calls("me").queue_names())
+    assert ack_buffer.late.wait_seconds == 0.5
 
 
 def test_releases_are_late_as_well(bench, clock):

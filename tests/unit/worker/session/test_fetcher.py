@@ -9,6 +9,7 @@ from pinlater.worker.claim_table.table import ClaimTable
 from pinlater.worker.session import fetcher as fetcher_module
 from pinlater.worker.session.ack_buffer import AckBuffer
 from pinlater.worker.session.fetcher import Fetcher
+from pinlater.worker.session.queue_acks import QueueAcks
 from pinlater.worker.session.server_clock import ServerClock
 from pinlater.worker.session.weighted_round_robin import WeightedRoundRobin
 from tests.unit.worker.fakes import FakePipeline, names, reply
@@ -117,11 +118,23 @@ def test_nothing_is_fetched_ahead_when_there_seems_to_be_no_more(bench):
 
 
 def test_a_dequeue_asks_for_no_more_than_fits_into_the_claim_table(bench):
-    batches = [bench.fetch(*names(1)) for _ in range(3)]
+    batches = [bench.fetch(*names(1)) for _ in range(SOLO_LAYOUT.batches - 1)]
     assert bench.fetcher.dequeue(0.0)
     assert not bench.fetcher.dequeue(0.0)
     bench.pipeline.answer(reply())
-    assert len(batches) == 3
+    assert len(batches) == SOLO_LAYOUT.batches - 1
+
+
+def test_late_acks_give_up_their_places_for_other_jobs_the_oldest_first(bench):
+    held = [bench.fetch(name) for name in names(SOLO_LAYOUT.batches)]
+    for batch in held[:2]:
+        late = QueueAcks("mail", succeeded=[(batch, 0)])
+        bench.ack_buffer.late.add(late, Calls("me", is_plain=True).queue_names())
+    assert [batch.area.is_free for batch in held[:2]] == [False, False]
+    assert bench.fetcher.dequeue(0.0)
+    assert [batch.area.is_free for batch in held[:2]] == [True, False]
+    assert bench.fetcher.dequeue(0.0)
+    assert not bench.fetcher.dequeue(0.0)
 
 
 def test_replies_revoked_by_the_keeper_go_back(bench):
