@@ -28,6 +28,7 @@ class ExitInfo(msgspec.Struct, frozen=True):
         description: cause of the exit, memory, run time.
         was_interrupted: whether the worker ended it, so that its job is not to blame.
         died_ns: monotonic time when the master reaped it.
+        died_at: the same in epoch seconds; fixed here, since a crash is recognized by it in the status of its job.
         is_timeout: whether it was killed for a time limit of its job.
     """
 
@@ -35,6 +36,7 @@ class ExitInfo(msgspec.Struct, frozen=True):
     description: str
     was_interrupted: bool
     died_ns: int
+    died_at: float
     is_timeout: bool = False
 
 

@@ -24,6 +24,16 @@ def crashes_in(status: str) -> int:
     return max((int(mark[1]) for mark in marks if mark), default=0)
 
 
+def is_recorded(status: str, where: str) -> bool:
+    """Tell whether a custom status records a crash.
+
+    Args:
+        status: custom status of the job.
+        where: time, host and process of the crash.
+    """
+    return f"[{where}] crash " in status
+
+
 def is_poison(crashes: int, body: bytes) -> bool:
     """Tell whether a job is given up for its latest crash.
 

@@ -31,7 +31,7 @@ from pinlater.worker.claim_table.snapshot import (
     HeldBatch,
     HeldJob,
 )
-from pinlater.worker.keeper.crashes import crash_mark, crashes_in, is_poison
+from pinlater.worker.keeper.crashes import crash_mark, crashes_in, is_poison, is_recorded
 from pinlater.worker.keeper.service_client import KeeperClient, Refusals
 from pinlater.worker.session.batch import queue_of, shard_of
 
@@ -240,11 +240,12 @@ def _overdue_job(ended: ProcessExit, batch: HeldBatch, job: HeldJob) -> CrashedA
 
 def _crashed_job(ended: ProcessExit, batch: HeldBatch, job: HeldJob, client: KeeperClient) -> CrashedAttempt:
     """Return the crash of the only running job; it is given up after too many crashes."""
-    before, body = client.lookup_job(job.descriptor)
-    crashes = crashes_in(before) + 1
+    where, (before, body) = _where(ended), client.lookup_job(job.descriptor)
+    is_repeated = is_recorded(before, where)  # by a recovery whose further calls, or their replies, were lost
+    crashes = crashes_in(before) + (not is_repeated)
     is_given_up = is_poison(crashes, body)
-    status = crash_mark(_where(ended), crashes, _evidence(ended, job), is_given_up=is_given_up)
-    if len(before) + len(status) > MAX_STATUS_CHARACTERS:
+    status = crash_mark(where, crashes, _evidence(ended, job), is_given_up=is_given_up)
+    if not is_repeated and len(before) + len(status) > MAX_STATUS_CHARACTERS:
         client.prepend_status((job.descriptor, batch.claim), status)
     log.error("%s: %s", job.descriptor, status.strip())
     is_final = is_given_up or _is_too_late(ended, job)
@@ -270,8 +271,7 @@ def _is_too_late(ended: ProcessExit, job: HeldJob) -> bool:
 
 
 def _where(ended: ProcessExit) -> str:
-    since_seconds = (time.monotonic_ns() - ended.info.died_ns) / 1e9
-    return format_origin(socket.gethostname(), ended.info.pid, time.time() - since_seconds)
+    return format_origin(socket.gethostname(), ended.info.pid, ended.info.died_at)
 
 
 def _evidence(ended: ProcessExit, job: HeldJob) -> str:

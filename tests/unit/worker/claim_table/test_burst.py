@@ -89,7 +89,7 @@ def test_a_burst_does_not_end_before_due_retries_were_dequeued(shared, one, othe
 def test_not_before_the_keeper_has_recovered_the_jobs_of_a_dead_process(shared, one, other):
     other.row.acquire_area().write("claim", ["b:s1:p1:1"])
     area = other.row.copy()
-    shared.exit_queue.post(ExitInfo(1, "killed", was_interrupted=False, died_ns=1), area)
+    shared.exit_queue.post(ExitInfo(1, "killed", was_interrupted=False, died_ns=1, died_at=1.0), area)
     one.finds_nothing()
     other.finds_nothing()
     assert not one.burst.is_over

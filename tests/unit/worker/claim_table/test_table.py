@@ -249,7 +249,7 @@ def area(row):
 
 
 def info(pid):
-    return ExitInfo(pid, "killed by SIGKILL", was_interrupted=False, died_ns=1)
+    return ExitInfo(pid, "killed by SIGKILL", was_interrupted=False, died_ns=1, died_at=1.0)
 
 
 def test_exits_stay_queued_until_they_are_handled(area):

@@ -1,5 +1,6 @@
 """A keeper with a messenger of the tests, and processes that hold jobs."""
 
+import itertools
 import time
 from collections import Counter
 
@@ -84,6 +85,7 @@ class FakeMessenger:
 class Bench:
     def __init__(self, child, places=1):
         self.child = child
+        self._pids = itertools.count(77)
         layout = SOLO_LAYOUT if places == 1 else team_layout(places)
         self.claim_table = ClaimTable(4, layout)
         self.exit_queue = ExitQueue(4, layout)
@@ -120,11 +122,15 @@ class Bench:
         return self.client.said
 
     def die(self, *, was_interrupted=False, died_ns=None):
-        info = ExitInfo(77, "killed by SIGSEGV, peak 9 MB", was_interrupted, died_ns or time.monotonic_ns())
+        times = died_ns or time.monotonic_ns(), time.time()
+        info = ExitInfo(next(self._pids), "killed by SIGSEGV, peak 9 MB", was_interrupted, *times)
         assert self.exit_queue.post(info, self.row.copy())
         self.row.clear()
 
     def time_out(self):
-        info = ExitInfo(77, "killed by SIGKILL (time-out)", False, time.monotonic_ns(), is_timeout=True)
+        info = ExitInfo(
+            *(next(self._pids), "killed by SIGKILL (time-out)", False, time.monotonic_ns(), time.time()),
+            is_timeout=True,
+        )
         assert self.exit_queue.post(info, self.row.copy())
         self.row.clear()

@@ -300,6 +300,35 @@ def test_crashes_are_counted_though_the_status_is_full(bench):
         assert lost.is_final is (crash == 3)
 
 
+@pytest.mark.parametrize("is_carried_out", [False, True])
+def test_a_crash_is_counted_once_however_often_its_recovery_is_tried(bench, monkeypatch, is_carried_out):
+    kept, told = bench.client.kept, []
+    kept["mail:s1:p1:1"] = "x" * 4990 + "\n"
+
+    def prepend(job, text):
+        kept[job[0]] = (text + kept[job[0]])[:5000]
+        if is_carried_out and not told:
+            told.append(None)
+            raise CallTimeout("its reply is lost")
+
+    def fail(jobs):
+        if jobs:
+            told.append(jobs[0])
+            if len(told) < 3:
+                raise UnknownError("full")
+
+    monkeypatch.setattr(bench.client, "prepend_status", prepend)
+    monkeypatch.setattr(bench.client, "failed", fail)
+    bench.hold(RUNNING)
+    bench.die()
+    for _ in range(3):
+        bench.turn()
+    assert not bench.exit_queue.has_pending
+    assert not told[-1].is_final
+    assert ("crash 1: " in told[-1].status, crashes_in(kept["mail:s1:p1:1"])) == (True, 1)
+    assert kept["mail:s1:p1:1"].count("crash") == 1
+
+
 def test_a_job_cut_off_by_a_stop_keeps_its_attempt(bench):
     bench.hold(RUNNING, HELD)
     bench.die(was_interrupted=True)
