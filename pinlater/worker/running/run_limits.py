@@ -58,7 +58,8 @@ class RunLimits:
         self._stall_seconds = inf if stall is None else stall
         self._expires_at, self._options = expires_at, options
         self._latest_kill = min(inf if hard is None else began + hard, expires_at + KILL_SLACK_SECONDS)
-        self._progress_at, self._struck_progress = began, inf
+        self._recorded_at, self._struck_progress = began, inf
+        self._calls_until: list[float] = []  # tasks and threads of a job may call at the same time
         self._quiet_until = began
         self._move_at = inf if stall is None else began + _MOVE_SECONDS
         self._kill_ns, self._position = kill_ns, position
@@ -82,19 +83,27 @@ class RunLimits:
 
     def record_progress(self, now: float) -> None:
         """Record progress; called at every checkpoint."""
-        self._progress_at = now
+        self._recorded_at = now
         if now >= self._move_at:
             self._move_kill_now(now)
 
     @contextmanager
     def calling(self, most_seconds: float) -> Iterator[None]:
         """Count the wait for a server, up to ``most_seconds``, as progress."""
-        self.record_progress(monotonic() + most_seconds)
+        until = monotonic() + most_seconds
+        self._calls_until.append(until)
         try:
+            self._move_kill_now(until)
             yield
         finally:
-            self._progress_at = now = monotonic()
+            self._calls_until.remove(until)
+            self._recorded_at = now = monotonic()
             self._move_kill_now(now)
+
+    @property
+    def _progress_at(self) -> float:
+        """When the job last made progress, in the future while it waits for a server."""
+        return max([self._recorded_at, *self._calls_until])
 
     def _move_kill_now(self, now: float) -> None:
         self._move_at = now + _MOVE_SECONDS

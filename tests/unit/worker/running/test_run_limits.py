@@ -135,6 +135,22 @@ def test_waiting_for_a_server_does_not_count_as_a_stall(monkeypatch):
     assert bench.due(25).kind is JobStalled
 
 
+def test_what_the_rest_of_a_job_does_takes_nothing_from_a_call_that_waits(monkeypatch):
+    """Tasks and threads of a job may call at the same time."""
+    monkeypatch.setattr(allowances, "monotonic", lambda: BEGAN + 4)
+    bench = Bench(stall_after=5)
+    with bench.run_limits.calling(30):
+        with bench.run_limits.calling(10):
+            pass
+        assert (bench.kill_after, bench.due(38.9)) == (4 + 30 + 5 + 10, None)
+        bench.record_progress(20)
+        assert bench.acked[-1] == BEGAN + 49
+        assert (bench.kill_after, bench.due(38.9)) == (49, None)
+        monkeypatch.setattr(allowances, "monotonic", lambda: BEGAN + 21)
+    assert bench.kill_after == 36
+    assert bench.due(26).kind is JobStalled
+
+
 def test_a_thread_that_is_left_behind_puts_nothing_off():
     bench = Bench(stall_after=5)
     bench.run_limits.end()
