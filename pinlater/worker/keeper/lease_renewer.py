@@ -56,7 +56,7 @@ class Keeper:
         self._counters = counters
         self._lease_seconds = options.lease_seconds
         connector = Connector(options.servers, contact=claim_table.contact)
-        self._client = KeeperClient(connector, f"keeper:{child.pid}", options.lease_seconds)
+        self._client = KeeperClient(connector, f"keeper:{child.pid}", options.lease_seconds, child.beat)
         self._stalled_ns = int(min(_STALLED_SECONDS, options.lease_seconds / 3) * 1e9)
         self._renew_at = time.monotonic()
         self._release_counts: dict[str, int] = {}
@@ -128,7 +128,7 @@ class Keeper:
         if recovery is None:
             recovery = self._recoveries[ended.entry] = OrphanRecovery(ended, self._client, self._counters)
         try:
-            recovery.attempt(self._claim_table.record_retry_due, self._child.beat)
+            recovery.attempt(self._claim_table.record_retry_due)
         except (ServiceError, CallUnsendable) as error:
             if time.monotonic_ns() - ended.info.died_ns < self._lease_seconds * 1e9:
                 raise
@@ -155,7 +155,6 @@ class Keeper:
         refusals = Refusals()
         held = held_claims(self._claim_table, lambda batch, _: batch.fetched_ns <= oldest_ns)
         for _, keys in by_queue(claim.key for claim in held):
-            self._child.beat()
             with refusals:
                 renewal = self._client.renew(keys)
                 mark_stops(held, renewal, now_ns)
@@ -177,11 +176,9 @@ class Keeper:
         else:
             self._release_counts.clear()
         for row in stalled:
-            self._child.beat()
             with refusals:
                 self._release_revoked(row.snapshot())
         for row, snapshot in busy:
-            self._child.beat()
             with refusals:
                 self._ack_finished(row, snapshot)
         refusals.raise_first()

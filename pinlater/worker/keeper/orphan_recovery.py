@@ -95,12 +95,11 @@ class OrphanRecovery:
         self._jobs = Counter[str]()
         self._returned = Counter[str]()
 
-    def attempt(self, record_retry_due: Callable[[int], object], beat: Callable[[], object]) -> None:
+    def attempt(self, record_retry_due: Callable[[int], object]) -> None:
         """Recover what is left; to be repeated until it succeeds.
 
         Args:
             record_retry_due: called with the time (monotonic milliseconds) when all jobs put back are due.
-            beat: called before each shard, whose calls may take long.
 
         Raises:
             CallError, ServiceError: not all calls succeeded.
@@ -108,7 +107,6 @@ class OrphanRecovery:
         refusals = Refusals()
         for left, recover in ((self._shards, self._recover_on), (self._unread, self._release_unread)):
             for one in list(left):
-                beat()
                 with refusals:
                     recover(one)
                     left.remove(one)

@@ -6,7 +6,7 @@ import itertools
 import math
 import secrets
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -20,7 +20,7 @@ from pinlater.protocol.conversion.acks import ack_structs, acks_struct
 from pinlater.protocol.internal_calls import with_stale_claims
 from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.session.batch import queue_of
-from pinlater.worker.session.connector import Connector
+from pinlater.worker.session.connector import Connector, ignore_beat
 
 if TYPE_CHECKING:
     from pinlater.worker.keeper.orphan_recovery import CrashedAttempt
@@ -92,10 +92,19 @@ class KeeperClient:
         name: prefix of the source name sent with calls.
         lease_seconds: lifetime of the claims that it renews. A server that does not answer is left after a sixth of it:
             at least a third remains when a renewal begins, so another server can renew the claims in time.
+        beat: called before each call and each try to connect, so that many slow ones do not look like a process that
+            hangs.
     """
 
-    def __init__(self, connector: Connector, name: str, lease_seconds: float = math.inf) -> None:
+    def __init__(
+        self,
+        connector: Connector,
+        name: str,
+        lease_seconds: float = math.inf,
+        beat: Callable[[], object] = ignore_beat,
+    ) -> None:
         self._connector = connector
+        self._beat = beat
         self._call_seconds = min(max(lease_seconds / 6, _SHORTEST_CALL_SECONDS), _CALL_SECONDS)
         self._connection: Connection | None = None
         self._calls = Calls(f"{name}:{secrets.token_hex(4)}", is_plain=True)
@@ -197,7 +206,8 @@ class KeeperClient:
     def _make(self, call: Call[_T]) -> _T:
         if self._connection is None or self._connection.is_stale():
             self.close()
-            self._connection = self._connector.connect()
+            self._connection = self._connector.connect(self._beat)
+        self._beat()
         try:
             reply = self._connection.call(call.method, call.arguments, self._call_seconds)
         except QueueNotFound:

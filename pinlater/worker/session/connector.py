@@ -20,6 +20,10 @@ CONNECT_SECONDS = 2.0
 log = logging.getLogger(__name__)
 
 
+def ignore_beat() -> None:
+    """Do nothing."""
+
+
 class Connector:
     """Makes connections; logs once when no server is reachable and once when one is again.
 
@@ -48,13 +52,17 @@ class Connector:
         self._failures = 0
         self._is_lost = False
 
-    def connect(self) -> Connection:
+    def connect(self, beat: Callable[[], object] = ignore_beat) -> Connection:
         """Connect to the first server that answers, trying each once.
+
+        Args:
+            beat: called before each try.
 
         Raises:
             ServerUnavailable: none does. ``delay_seconds`` says when to try again.
         """
         for address in self._servers.candidates():
+            beat()
             try:
                 connection = Connection(address, connect_timeout=CONNECT_SECONDS, tls=self._servers.tls)
             except ServerUnavailable as error:

@@ -186,6 +186,15 @@ def test_a_keeper_renews_at_a_server_that_reaches_the_shard(pair):
     keeper.close()
 
 
+def test_a_keeper_does_not_look_as_if_it_hung_however_many_slow_calls_it_makes(pair):
+    pair.answers = [None, None]
+    beats, calls = [], pair.fakes[0].calls
+    keeper = KeeperClient(Connector(pair.servers), "keeper", beat=lambda: beats.append(len(calls)))
+    keeper.release([(f"{queue}:s1:p1:1", "claim") for queue in ("mails", "web", "sms")])
+    assert beats == [0, 0, 1, 2]
+    keeper.close()
+
+
 def test_a_keeper_renews_at_another_server_while_a_third_of_the_lease_is_left(pair):
     pair.answers = [None, None]
     keeper = KeeperClient(Connector(pair.servers), "keeper", lease_seconds=3.0)
