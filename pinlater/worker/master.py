@@ -26,7 +26,7 @@ from pinlater.worker.reloader import watch_modules
 from pinlater.worker.shared import Shared
 from pinlater.worker.terminal import restored_terminal
 
-_SHORTEST_HANG_SECONDS, _LONGEST_HANG_SECONDS = 10.0, 60.0
+_SHORTEST_HANG_SECONDS, _LONGEST_HANG_SECONDS = 8.0, 60.0
 
 log = logging.getLogger(__name__)
 
@@ -125,9 +125,11 @@ def _keeper_pool(options: WorkerOptions, shared: Shared) -> Pool:
 def keeper_hang_seconds(lease_seconds: float) -> float:
     """Return how long the keeper may be silent before it is replaced: its replacement has to renew the claims in time.
 
-    The lower bound is for short leases: a keeper that waits for a slow server must not count as hung.
+    When it was about to renew them, half of their lease may be over. What is left suffices with leases of 20 seconds
+    and more. With shorter ones, claims may expire and their jobs run again: a keeper that waits for a slow server must
+    not count as hung.
     """
-    return min(max(lease_seconds / 2, _SHORTEST_HANG_SECONDS), _LONGEST_HANG_SECONDS)
+    return min(max(lease_seconds / 3, _SHORTEST_HANG_SECONDS), _LONGEST_HANG_SECONDS)
 
 
 def _reload_pool(options: WorkerOptions) -> Pool:

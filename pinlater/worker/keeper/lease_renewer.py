@@ -28,6 +28,10 @@ from pinlater.worker.log_once import LogOnce
 from pinlater.worker.options import WorkerOptions
 from pinlater.worker.session.connector import Connector
 
+_RENEWALS_PER_LEASE = 3
+_YOUNG_PER_LEASE = 6
+"""A claim is not renewed in the first sixth of its lease, as most jobs are done by then. So it is renewed for the first
+time before half of its lease is over, and ``keeper_hang_seconds`` leaves room for another keeper to do it."""
 _CHECK_SECONDS = 1.0
 _STALLED_SECONDS = 1.0
 _REVOKE_SECONDS = 0.05
@@ -141,17 +145,17 @@ class Keeper:
     def _renew_when_due(self) -> None:
         if time.monotonic() >= self._renew_at:
             self._renew()
-            self._renew_at = time.monotonic() + self._lease_seconds / 3
+            self._renew_at = time.monotonic() + self._lease_seconds / _RENEWALS_PER_LEASE
 
     def _renew(self) -> None:
-        """Renew all claims older than a third of their lease, and mark which jobs are to stop.
+        """Renew all claims older than a sixth of their lease, and mark which jobs are to stop.
 
         Raises:
             ServerUnavailable: no server can be reached.
             CallError, ServiceError: the call for a queue failed, perhaps since a shard is away; the others succeeded.
         """
         now_ns = time.monotonic_ns()
-        oldest_ns = now_ns - int(self._lease_seconds / 3 * 1e9)
+        oldest_ns = now_ns - int(self._lease_seconds / _YOUNG_PER_LEASE * 1e9)
         refusals = Refusals()
         held = held_claims(self._claim_table, lambda batch, _: batch.fetched_ns <= oldest_ns)
         for _, keys in by_queue(claim.key for claim in held):

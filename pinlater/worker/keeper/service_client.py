@@ -91,7 +91,7 @@ class KeeperClient:
         connector: connects to a server.
         name: prefix of the source name sent with calls.
         lease_seconds: lifetime of the claims that it renews. A server that does not answer is left after a sixth of it:
-            at least a third remains when a renewal begins, so another server can renew the claims in time.
+            at least half remains when a renewal begins, so another server can renew the claims in time.
         beat: called before each call and each try to connect, so that many slow ones do not look like a process that
             hangs.
     """
