@@ -10,22 +10,25 @@ from __future__ import annotations
 import logging
 import select
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import groupby
 
 from pinlater_supervisor import Child
 
+from pinlater.client.servers import STORE_OUT_OF_REACH
 from pinlater.errors import CallError, CallUnsendable, ServerUnavailable, ServiceError
 from pinlater.worker.claim_table.counters import ProcessCounters
 from pinlater.worker.claim_table.exit_queue import ExitQueue, ProcessExit
 from pinlater.worker.claim_table.row import ClaimRow
 from pinlater.worker.claim_table.snapshot import HELD, RUNNING, SUCCEEDED, ClaimSnapshot, HeldBatch
 from pinlater.worker.claim_table.table import ClaimTable
-from pinlater.worker.keeper.held_claims import held_claims, mark_stops
+from pinlater.worker.keeper.held_claims import HeldClaim, held_claims, mark_stops
 from pinlater.worker.keeper.orphan_recovery import OrphanRecovery
-from pinlater.worker.keeper.service_client import KeeperClient, Refusals, by_queue
+from pinlater.worker.keeper.service_client import ClaimKey, KeeperClient, Refusals, by_queue
 from pinlater.worker.log_once import LogOnce
 from pinlater.worker.options import WorkerOptions
+from pinlater.worker.session.batch import shard_of
 from pinlater.worker.session.connector import Connector
 
 _RENEWALS_PER_LEASE = 3
@@ -152,7 +155,7 @@ class Keeper:
 
         Raises:
             ServerUnavailable: no server can be reached.
-            CallError, ServiceError: the call for a queue failed, perhaps since a shard is away; the others succeeded.
+            CallError, ServiceError: some calls failed, perhaps since a shard is away; the others succeeded.
         """
         now_ns = time.monotonic_ns()
         oldest_ns = now_ns - int(self._lease_seconds / _YOUNG_PER_LEASE * 1e9)
@@ -160,11 +163,19 @@ class Keeper:
         held = held_claims(self._claim_table, lambda batch, _: batch.fetched_ns <= oldest_ns)
         for _, keys in by_queue(claim.key for claim in held):
             with refusals:
-                renewal = self._client.renew(keys)
-                mark_stops(held, renewal, now_ns)
-                if renewal.cancelled:
-                    self._child.wake_master()  # it kills the processes of those that do not stop
+                try:
+                    self._renew_claims(held, keys, now_ns)
+                except STORE_OUT_OF_REACH:  # so the server did not say which claims on other shards are lost
+                    for _, of_shard in groupby(sorted(keys, key=_shard_of_key), _shard_of_key):
+                        with refusals:
+                            self._renew_claims(held, list(of_shard), now_ns)
         refusals.raise_first()
+
+    def _renew_claims(self, held: Sequence[HeldClaim], keys: Sequence[ClaimKey], seen_ns: int) -> None:
+        renewal = self._client.renew(keys)
+        mark_stops(held, renewal, seen_ns)
+        if renewal.cancelled:
+            self._child.wake_master()  # it kills the processes of those that do not stop
 
     def _release_waiting(self) -> None:
         """Release jobs that wait behind long ones, in agreement with the process that runs them.
@@ -231,6 +242,10 @@ class Keeper:
         long_ago = time.monotonic_ns() - self._stalled_ns
         long_busy = sum(0 < job.started_ns < long_ago for _, job in snapshot.in_state(RUNNING))
         return long_busy >= snapshot.identity.capacity
+
+
+def _shard_of_key(key: ClaimKey) -> str:
+    return shard_of(key[0])
 
 
 def _batch_name(batch: HeldBatch) -> str:
