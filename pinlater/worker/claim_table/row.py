@@ -118,9 +118,13 @@ class BatchArea:
         self._words[ACKED_BATCH] = fetched_ns
 
     def mark_lost(self, position: int, fetched_ns: int) -> None:
-        """Record that a claim was lost, in the batch fetched at that time; called by the keeper, too."""
-        self.stop_ns[position] = fetched_ns
-        self._row.words[STOPPED_NS] = time.monotonic_ns()
+        """Record that a claim was lost, unless another batch is here than the one fetched at that time.
+
+        Called by the keeper, too.
+        """
+        if self.fetched_ns == fetched_ns:
+            self.stop_ns[position] = fetched_ns
+            self._row.words[STOPPED_NS] = time.monotonic_ns()
 
     def mark_cancelled(self, position: int, fetched_ns: int, asked_ns: int) -> None:
         """Record that a job is asked to stop; called by the keeper, too.

@@ -105,7 +105,7 @@ class DequeuedBatch:
         return self.is_lost(position) or self.is_cancelled(position)
 
     def mark_lost(self, position: int) -> None:
-        """Record that the claim of a job was lost, even if the batch is settled already."""
+        """Record that the claim of a job was lost, unless another batch uses its area already."""
         self.area.mark_lost(position, self.fetched_ns)
 
     def mark_cancelled(self, position: int) -> None:

@@ -207,9 +207,12 @@ def test_what_comes_too_late_does_not_concern_the_next_batch(bench):
     before = area.fetched_ns
     area.clear()
     again = bench.hold(RUNNING)
+    again.mark_cancelled(0, again.fetched_ns, monotonic_ns())
+    mark = again.stop_ns[0]
     area.mark_lost(0, before)
     again.mark_lost(0, before)
     assert not is_lost(again, 0)
+    assert again.stop_ns[0] == mark, "that it was cancelled is not forgotten"
     again.mark_lost(0, again.fetched_ns)
     assert is_lost(again, 0)
 
