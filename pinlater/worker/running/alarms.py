@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from threading import Lock, get_ident
 from time import monotonic
 from typing import Protocol
@@ -124,7 +123,6 @@ def _call_off(thread: int) -> None:
         pass
 
 
-@cache
 def _class_of(exceeded: LimitExceeded) -> type[Exception]:
     """Return an exception class for a limit: only classes can be raised in another thread."""
     if not exceeded.text:

@@ -1,18 +1,20 @@
 """Limits of jobs that run beside others."""
 
+import gc
 import io
 import logging
 import threading
 import time
+import weakref
 
 import pytest
 
 from pinlater.errors import JobTimeout, StepTimeout
 from pinlater.jobs.options import JobOptions
 from pinlater.worker import logs
-from pinlater.worker.running.alarms import Alarms
+from pinlater.worker.running.alarms import Alarms, _class_of
 from pinlater.worker.running.deadlines import Deadlines
-from pinlater.worker.running.run_limits import RunLimits
+from pinlater.worker.running.run_limits import LimitExceeded, RunLimits
 from tests.unit.worker.processes.team_jobs import (
     DEADLINE_SECONDS,
     Awaited,
@@ -34,6 +36,13 @@ def test_a_job_past_its_limit_in_a_thread_is_interrupted(threads, job):
         [outcome] = threads.run(job)
         assert "JobTimeout: it ran for longer than its timeout of 0.1 s" in outcome.status
         assert "team_jobs.py" in outcome.status, "where it was"
+
+
+def test_nothing_is_kept_of_limits_that_have_struck():
+    """Each job may be enqueued with limits of its own."""
+    kind = weakref.ref(_class_of(LimitExceeded(JobTimeout, "it ran for longer than its timeout of 0.1 s")))
+    gc.collect()
+    assert kind() is None
 
 
 def test_a_job_past_its_limit_as_a_task_is_cancelled_and_others_are_not(tasks):
