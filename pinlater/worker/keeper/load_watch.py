@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from pinlater.model.workers import QueueLoad
-from pinlater.worker.claim_table.counters import ProcessCounters, RunCounts
 from pinlater.worker.claim_table.row import ClaimRow
+from pinlater.worker.keeper.counter_growth import CounterGrowth
 from pinlater.worker.session.batch import queue_of
 from pinlater.worker.shared import Shared
 
@@ -30,8 +30,7 @@ class _Totals(NamedTuple):
 class LoadWatch:
     """Computes the load of each queue over the last minute, from one call to the next.
 
-    Run times count as they pass, not when a run ends, so that a run of an hour adds a minute to each minute. What a
-    process counts between the last call and its end is lost; with very short lives (``--max-jobs 1``), that is much.
+    Run times count as they pass, not when a run ends, so that a run of an hour adds a minute to each minute.
 
     Args:
         shared: memory shared by the processes of the worker.
@@ -41,22 +40,22 @@ class LoadWatch:
     def __init__(self, shared: Shared, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._shared = shared
         self._clock_ns = clock_ns
-        self._last: dict[int, dict[str, tuple[int, int]]] = {}  # row -> queue -> runs and nanoseconds
+        self._growth = CounterGrowth(shared)
         self._runs: Counter[str] = Counter()
         self._ended_ns: Counter[str] = Counter()
         self._samples: deque[_Totals] = deque()
 
     def recent(self) -> list[QueueLoad]:
         """Return the loads of the queues with a latency target."""
-        rows = dict(self._rows())
-        targets, slots = _served(rows.values())
+        rows = list(self._rows())
+        targets, slots = _served(rows)
         if not targets:
             self._samples.clear()
             return []
-        self._count(rows)
+        self._count()
         running, now_ns = Counter[str](), self._clock_ns()
         busy_ns = Counter(self._ended_ns)
-        for row in rows.values():
+        for row in rows:
             for job in row.running_jobs():
                 queue = queue_of(job.descriptor)
                 running[queue] += 1
@@ -76,26 +75,16 @@ class LoadWatch:
             for queue in sorted(targets)[:MOST_LOADS]
         ]
 
-    def _rows(self) -> Iterator[tuple[int, ClaimRow]]:
-        for places in self._shared.row_numbers.values():
-            for number in self._shared.claim_table.used(places):
-                row = self._shared.claim_table.row(number)
-                if row.is_used:
-                    yield number, row
+    def _rows(self) -> Iterator[ClaimRow]:
+        for pool in self._shared.row_numbers:
+            yield from self._shared.rows(pool)
 
-    def _count(self, rows: dict[int, ClaimRow]) -> None:
-        """Add what the processes have counted since the last call; row -1 is the keeper's, for runs that died."""
-        counters = {-1: self._shared.counters.keeper, **{n: self._shared.counters.of_process(n) for n in rows}}
-        found = {number: _counts(each) for number, each in counters.items()}
-        for number, queues in found.items():
-            before = self._last.get(number, {})
-            for queue, (runs, ended_ns) in queues.items():
-                old_runs, old_ns = before.get(queue, (0, 0))
-                if runs < old_runs:  # another process has the row now
-                    old_runs = old_ns = 0
-                self._runs[queue] += runs - old_runs
-                self._ended_ns[queue] += max(ended_ns - old_ns, 0)
-        self._last = found
+    def _count(self) -> None:
+        """Add the runs that have ended since the last call."""
+        for (queue, name), counts in self._growth.since_last().items():
+            if name:
+                self._runs[queue] += sum(counts.buckets)
+                self._ended_ns[queue] += int(counts.seconds * 1e9)
 
     def _began(self, now: _Totals) -> _Totals:
         """Add a sample; return the one at the beginning of the window."""
@@ -115,14 +104,3 @@ def _served(rows: Iterable[ClaimRow]) -> tuple[dict[str, float], Counter[str]]:
             targets[queue] = min(seconds, targets.get(queue, seconds))
             slots[queue] += identity.capacity
     return targets, slots
-
-
-def _counts(counters: ProcessCounters) -> dict[str, tuple[int, int]]:
-    """Return the ended runs of each queue, and their nanoseconds."""
-    found: dict[str, tuple[int, int]] = {}
-    for (queue, name), numbers in counters.rows():
-        if name:
-            count = RunCounts(numbers)
-            runs, ended_ns = found.get(queue, (0, 0))
-            found[queue] = runs + sum(count.buckets), ended_ns + int(count.seconds * 1e9)
-    return found

@@ -9,6 +9,7 @@ from pinlater.model.workers import UnknownJobs as Told
 from pinlater.model.workers import WorkerReport
 from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.counters import UNKNOWN
+from pinlater.worker.claim_table.snapshot import Identity
 from pinlater.worker.keeper import unknown_watch as watch_module
 from pinlater.worker.keeper.unknown_watch import RECENT_SECONDS, UnknownWatch
 from pinlater.worker.pools import JobPool
@@ -124,7 +125,7 @@ def test_a_worker_reports_what_it_has_met_with_of_late(monkeypatch):
     now = 1000.0
     monkeypatch.setattr(watch_module.time, "time", lambda: now)
     shared = Shared.for_pools([JobPool()])
-    shared.row("jobs", 0)
+    shared.row("jobs", 0).register(Identity("worker:first"))
     counters, watch = shared.process_counters("jobs", 0), UnknownWatch(shared)
     counters.register(["Known"])
     counters.count_success("mail", 0, 1000)
@@ -133,12 +134,28 @@ def test_a_worker_reports_what_it_has_met_with_of_late(monkeypatch):
     counters.count_ending_of("mail", "New", UNKNOWN, 10)
     assert watch.recent() == [Told("mail", "New", 2, 1_000_000)]
     now += RECENT_SECONDS - 1
-    counters.clear()  # its process has ended; the next one begins at 0
+    shared.counters.retire(0)  # its process has ended; the next one begins at 0
+    shared.row("jobs", 0).register(Identity("worker:second"))
+    counters.clear()
     assert watch.recent() == [Told("mail", "New", 2, 1_000_000)]
     counters.count_ending_of("mail", "New", UNKNOWN, 10)
     assert watch.recent() == [Told("mail", "New", 3, int(now * 1000))]
     now += RECENT_SECONDS
     assert watch.recent() == []
+
+
+def test_the_end_of_a_process_hides_nothing_that_another_one_has_met_with():
+    shared = Shared.for_pools([JobPool()])
+    watch = UnknownWatch(shared)
+    for number in range(2):
+        shared.row("jobs", number).register(Identity(f"worker:{number}"))
+    for _ in range(5):
+        shared.process_counters("jobs", 0).count_ending_of("mail", "New", UNKNOWN, 10)
+    assert [told.returned for told in watch.recent()] == [5]
+    shared.counters.retire(0)
+    shared.row("jobs", 0).clear()
+    shared.process_counters("jobs", 1).count_ending_of("mail", "New", UNKNOWN, 10)
+    assert [told.returned for told in watch.recent()] == [6]
 
 
 def test_the_reports_of_all_workers_are_put_together():

@@ -1,6 +1,9 @@
 """What a worker tells of the load of its queues."""
 
+import itertools
 import os
+
+import pytest
 
 from pinlater import Job, RawJob
 from pinlater.jobs.body_codec import JobCodec
@@ -23,11 +26,13 @@ class Watched:
     def __init__(self):
         self.shared = Shared.for_pools([JobPool(), JobPool("web", 1, {"web": 1})])
         self.now = 1000.0
+        self.sources = map(str, itertools.count())
         self.watch = LoadWatch(self.shared, lambda: int(self.now * SECOND))
 
     def start(self, number=0, *, pool="jobs", capacity=1, **targets):
         row = self.shared.row(pool, number)
-        row.register(Identity("me", ["mail", "web"], ["Send", "Draw"], capacity, os.getpid(), 5, targets=targets))
+        kinds = ["Send", "Draw"]
+        row.register(Identity(next(self.sources), ["mail", "web"], kinds, capacity, os.getpid(), 5, targets=targets))
         return row
 
     def run(self, queue="mail", *, number=0, seconds=1.0, times=1, kind=0, ending=None):
@@ -94,7 +99,8 @@ def test_a_long_run_counts_as_it_passes_and_once():
     assert (load.running, load.runs, load.window_ms, load.busy_ms) == (0, 1, 60_000, 40_000)
 
 
-def test_a_process_that_is_replaced_takes_nothing_back():
+@pytest.mark.parametrize("times", [2, 4, 9])
+def test_a_process_that_is_replaced_takes_nothing_back(times):
     watched = Watched()
     row = watched.start(mail=5.0)
     watched.loads()
@@ -103,9 +109,9 @@ def test_a_process_that_is_replaced_takes_nothing_back():
     row.clear()
     watched.shared.counters.retire(0)
     watched.start(mail=5.0)
-    watched.run(times=2)
+    watched.run(times=times)
     [load] = watched.loads()
-    assert (load.runs, load.busy_ms) == (6, 6000)
+    assert (load.runs, load.busy_ms) == (4 + times, 4000 + 1000 * times)
 
 
 def test_a_run_that_ended_with_its_process_counts():

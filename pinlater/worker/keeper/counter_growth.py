@@ -1,0 +1,49 @@
+"""What the processes of a worker have counted of late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pinlater.worker.claim_table.counters import Key, ProcessCounters, RunCounts
+from pinlater.worker.shared import Shared
+
+_Process = tuple[int, str]
+"""Its row of the claim table, and its source, which another process in the row does not share."""
+_KEEPER: _Process = -1, ""
+
+
+class CounterGrowth:
+    """Computes what was counted from one call to the next, process by process: one that ends takes nothing back.
+
+    What a process counts between the last call and its end is lost; with very short lives (``--max-jobs 1``), that is
+    much.
+
+    Args:
+        shared: memory shared by the processes of the worker.
+    """
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._last: dict[_Process, dict[Key, list[int]]] = {}
+
+    def since_last(self) -> dict[Key, RunCounts]:
+        """Return what was counted since the last call, by queue and class; at first, all that the processes have."""
+        growth: dict[Key, RunCounts] = {}
+        found = {process: dict(counters.rows()) for process, counters in self._counters()}
+        for process, rows in found.items():
+            before = self._last.get(process, {})
+            for key, numbers in rows.items():
+                old = before.get(key) or [0] * len(numbers)
+                risen = (max(new - was, 0) for new, was in zip(numbers, old, strict=True))
+                growth.setdefault(key, RunCounts()).add(risen)
+        self._last = found
+        return growth
+
+    def _counters(self) -> Iterator[tuple[_Process, ProcessCounters]]:
+        """Yield the counters of each process, and those of the keeper, for runs that died with their process."""
+        yield _KEEPER, self._shared.counters.keeper
+        for places in self._shared.row_numbers.values():
+            for number in self._shared.claim_table.used(places):
+                row = self._shared.claim_table.row(number)
+                if row.is_used:
+                    yield (number, row.identity.source), self._shared.counters.of_process(number)
