@@ -5,6 +5,7 @@ import pytest
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.failure_groups import CLAIM_EXPIRED, OTHER_ERRORS, failure_of
 from pinlater.model.jobs import JobRecord
+from pinlater.model.keys import JobKey
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.failure_budget import FIRST_LOOK_MS, KEPT_EMPTY_MS, MOST_COUNTED, MOST_GROUPS
 from tests.support.bench import FAR_MS, LEASE_MS, QUEUE, START_MS, new_job
@@ -182,6 +183,24 @@ def test_a_job_that_was_retried_by_hand_with_more_attempts_is_in_its_group(backe
     backend.take()
     backend.ack(descriptor)
     assert (backend.state(descriptor), groups(backend), group_of(backend, descriptor)) == (SUCCEEDED, {}, None)
+
+
+def test_such_a_job_waits_for_its_key_in_its_group(backend):
+    key = JobKey("a", 1)
+    descriptor = failing(backend, attempts=2, is_final=True, key=key)
+    assert backend.retry(attempts=3) == 1
+    backend.take()
+    backend.fail(descriptor, failure=LATE, retry_delay_ms=5000)
+    found = backend.look(descriptor)
+    assert (found.attempts_allowed, found.attempts_remaining) == (2, 2)
+    other = backend.put_one(key=key)
+    assert backend.take_names() == [other], "the one that is not due makes way"
+    backend.clock.advance(6000)
+    assert [backend.count(is_retrying=True, is_future=future) for future in (True, False)] == [1, 0]
+    assert [one.descriptor for one in backend.scan(is_retrying=True, is_future=True).jobs] == [descriptor]
+    backend.ack(other)
+    assert [backend.count(is_retrying=True, is_future=future) for future in (True, False)] == [0, 1]
+    assert [one.descriptor for one in backend.scan(is_retrying=True, is_future=False).jobs] == [descriptor]
 
 
 def test_an_imported_job_that_has_more_attempts_left_than_it_is_allowed_is_in_its_group(backend):

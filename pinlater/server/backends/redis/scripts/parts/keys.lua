@@ -49,7 +49,7 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       redis.call('HSET', JOBS, member,
         record(PENDING, priority, allowed, remaining, created, text, updated, lease, bytes, claim))
       redis.call('ZADD', prefix .. 'p' .. priority, text, member)
-      if remaining ~= allowed then
+      if may_have_failed(allowed, remaining, bytes) then
         settle_failing(prefix, {member})
       end
       return text
