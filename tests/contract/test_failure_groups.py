@@ -7,8 +7,14 @@ from pinlater.model.failure_groups import CLAIM_EXPIRED, OTHER_ERRORS, failure_o
 from pinlater.model.jobs import JobRecord
 from pinlater.model.keys import JobKey
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
-from pinlater.server.backends.failure_budget import FIRST_LOOK_MS, KEPT_EMPTY_MS, MOST_COUNTED, MOST_GROUPS
-from tests.support.bench import FAR_MS, LEASE_MS, QUEUE, START_MS, new_job
+from pinlater.server.backends.failure_budget import (
+    FIRST_LOOK_MS,
+    KEPT_EMPTY_MS,
+    MOST_COUNTED,
+    MOST_GROUPS,
+    NOTED_EVERY_MS,
+)
+from tests.support.bench import FAR_MS, LEASE_MS, QUEUE, START_MS, ack_of, new_job
 
 REFUSED = failure_of("SendMail", "OSError: connection 17 refused")
 LATE = failure_of("SendMail", "TimeoutError")
@@ -258,6 +264,23 @@ def test_a_stale_failure_changes_no_group(backend):
     backend.release_claims(QUEUE, "worker")
     backend.fail(descriptor, claim=claim, failure=REFUSED)
     assert (group_of(backend, descriptor), groups(backend)) == (None, {})
+
+
+@pytest.mark.parametrize("is_claimed_again", [False, True])
+def test_stale_failures_leave_the_groups_as_they_are(backend, is_claimed_again):
+    failing(backend, retry_delay_ms=10**9)
+    [before] = backend.failure_groups([QUEUE], 10)
+    descriptor, claim = backend.started(priority=3)
+    backend.release_claims(QUEUE, "worker")
+    if is_claimed_again:
+        assert backend.take_names() == [descriptor]
+    backend.clock.advance(10 * NOTED_EVERY_MS)
+    failures = [REFUSED, *(failure_of(f"Class{chr(97 + n // 26)}{chr(97 + n % 26)}", "") for n in range(MOST_GROUPS))]
+    stale = [ack_of(descriptor, claim=claim, failure=failure) for failure in failures]
+    assert backend.ack_dequeued_jobs(QUEUE, [], stale).changed == 0
+    assert backend.failure_groups([QUEUE], 10) == [before]
+    failing(backend, LATE)
+    assert groups(backend) == {REFUSED.group: (0, 1), LATE.group: (0, 1)}
 
 
 def test_deleted_and_collected_jobs_leave_their_groups(backend):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from pinlater.model.attempts import StoredAck
 from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.mysql.failure_groups import Kept, keep
+from pinlater.server.backends.mysql.failure_groups import Kept, Place, keep
 from pinlater.server.backends.mysql.group_commit import CommitBatch
 from pinlater.server.backends.mysql.linked_changes import (
     Changed,
@@ -69,11 +69,24 @@ class _Outcome(NamedTuple):
 
 async def ack_jobs(database: Database, batch: CommitBatch[MysqlAckCall, Settled]) -> None:
     """Attempt the acks of a batch; jobs that are not IN_PROGRESS, or are under another claim, stay unchanged."""
-    kept = await keep(
-        database,
-        ((call.queue.id, ack.failure) for call in batch.requests for ack in call.failed if ack.failure is not None),
-    )
+    failing = [(call.queue.id, ack) for call in batch.requests for ack in call.failed if ack.failure is not None]
+    failures = [(queue_id, ack.failure) for queue_id, ack in failing if ack.failure is not None]
+    kept = await keep(database, failures, partial(_held_places, database, failing))
     await with_links_if_needed(database, batch, partial(_ack_jobs, database, batch, kept))
+
+
+async def _held_places(
+    database: Database, failing: Sequence[tuple[int, StoredAck]], late: Collection[Place]
+) -> set[Place]:
+    """Return those of the groups for which there is an ack that is not stale; a stale one must not change its group.
+
+    An ack without a claim is never stale here, since its job may be claimed before it is carried out.
+    """
+    asked = [((queue_id, ack.failure.group), ack) for queue_id, ack in failing if ack.failure is not None]
+    asked = [(place, ack) for place, ack in asked if place in late]
+    ids = sorted({ack.job.local_id for _, ack in asked})
+    held = dict(await database.rows(database.queries.bind("holders_of_jobs", ids=ids)))
+    return {place for place, ack in asked if ack.claim is None or held.get(ack.job.local_id) == ack.claim.encode()}
 
 
 async def _ack_jobs(database: Database, batch: CommitBatch[MysqlAckCall, Settled], kept: Kept, links: Links) -> Changed:
@@ -145,7 +158,7 @@ def _statements(
     failed: defaultdict[_Outcome, list[int]] = defaultdict(list)
     for (_, _, priority, local_id), claim, status, delay, is_final, _, is_cancelled, failure, _ in call.failed:
         retry_at = _retry_at(transaction.now, delay)
-        group = None if failure is None else kept[call.queue.id, failure.group]
+        group = None if failure is None else kept.get((call.queue.id, failure.group))
         failed[_Outcome(priority, claim, status, retry_at, is_final, is_cancelled, group)].append(local_id)
     for outcome, ids in failed.items():
         for name in (_FINAL,) if outcome.is_final else ("fail_attempts", _FINAL):

@@ -9,7 +9,7 @@ a second.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from pinlater.model.failure_groups import OTHER_ERRORS, FailureGroup, JobFailure
@@ -34,26 +34,46 @@ _MOST_REMEMBERED = 10_000
 
 _GROUPS_PER_QUERY = 50
 
-Kept = Mapping[tuple[int, int], int]
+Place = tuple[int, int]
+"""Queue id and group of a failure."""
+
+Kept = Mapping[Place, int]
 """The group in which jobs are stored, by queue id and the group of their failure."""
 
 
-async def keep(database: Database, failures: Iterable[tuple[int, JobFailure]]) -> Kept:
-    """Store the groups of failures, given with their queue ids, as far as there is room; return where their jobs go."""
+async def keep(
+    database: Database,
+    failures: Iterable[tuple[int, JobFailure]],
+    confirm: Callable[[Collection[Place]], Awaitable[Collection[Place]]] | None = None,
+) -> Kept:
+    """Store the groups of failures, given with their queue ids, as far as there is room; return where their jobs go.
+
+    Args:
+        database: the shard's database.
+        failures: the failures.
+        confirm: takes the groups that are about to be written, and returns those that jobs go to; the others are left
+            out of the result. None: jobs go to all of them.
+    """
     wanted = {(queue_id, failure.group): failure for queue_id, failure in failures}
     if not wanted:
         return {}
     noted, now = database.noted_failures, database.now_ms()
     kept: dict[tuple[int, int], int] = {}
-    late: defaultdict[int, list[JobFailure]] = defaultdict(list)
+    late: dict[Place, JobFailure] = {}
     for place, failure in wanted.items():
         group, noted_at = noted.get(place, (0, None))
         if noted_at is not None and noted_at <= now < noted_at + NOTED_EVERY_MS:
             kept[place] = group
         else:
-            late[place[0]].append(failure)
+            late[place] = failure
+    if late and confirm is not None:
+        confirmed = await confirm(late)
+        late = {place: failure for place, failure in late.items() if place in confirmed}
     if late:
-        new = await database.change(lambda transaction: _note(transaction, late), is_repeatable=True)
+        by_queue: defaultdict[int, list[JobFailure]] = defaultdict(list)
+        for (queue_id, _), failure in late.items():
+            by_queue[queue_id].append(failure)
+        new = await database.change(lambda transaction: _note(transaction, by_queue), is_repeatable=True)
         if len(noted) > _MOST_REMEMBERED:
             noted.clear()
         noted.update({place: (group, now) for place, group in new.items()})

@@ -457,6 +457,9 @@ SELECT state FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) FOR UPDATE
 -- name: claims_of_jobs
 SELECT id, claim, is_cancelled FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND state = 1 AND queue_id = :queue
 
+-- name: holders_of_jobs
+SELECT id, claim FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND state = 1
+
 -- name: checkpoint_job
 -- A job that is asked to stop and given back becomes FAILED, unless it has something to undo by its new body. A job
 -- that is asked to stop sets the insert id.

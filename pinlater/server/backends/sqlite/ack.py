@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from pinlater.model.attempts import StoredAck
+from pinlater.model.failure_groups import JobFailure
 from pinlater.server.backends.failure_budget import kept_group
 from pinlater.server.backends.records import Settled
 from pinlater.server.backends.sqlite import failure_groups
@@ -24,6 +25,7 @@ _SUCCEED_ONE = QUERIES["succeed_job"]
 _END_ONE = QUERIES["end_job"]
 _FAIL_ONE = QUERIES["fail_job"]
 _CLAIMS = QUERIES["claims_of_jobs"]
+_HOLDERS = QUERIES["holders_of_jobs"]
 _SUCCEED_HELD = QUERIES["succeed_held_jobs"]
 _SUCCEED_WITH_RESULTS = QUERIES["succeed_jobs_with_results"]
 _LAST_MS = 2**63 - 1
@@ -177,7 +179,7 @@ def _fail(transaction: SqliteTransaction, queue_id: int, acks: Sequence[StoredAc
     if not acks:
         return 0, 0
     now = transaction.now
-    kept = failure_groups.note(transaction, queue_id, [ack.failure for ack in acks if ack.failure is not None])
+    kept = failure_groups.note(transaction, queue_id, _failures_of_held(transaction, queue_id, acks))
     rows = [
         (queue_id, now, local_id, claim, priority, status, is_final, is_cancelled, kept_group(failure, kept), delay)
         for (_, _, priority, local_id), claim, status, delay, is_final, _, is_cancelled, failure, _ in acks
@@ -187,3 +189,17 @@ def _fail(transaction: SqliteTransaction, queue_id: int, acks: Sequence[StoredAc
     if retried == len(rows):
         return 0, retried
     return transaction.run_many(_END_ONE, [row[:9] for row in rows]), retried
+
+
+def _failures_of_held(transaction: SqliteTransaction, queue_id: int, acks: Sequence[StoredAck]) -> list[JobFailure]:
+    """Return the failures of those acks that are not stale; a stale ack must neither add nor update a group."""
+    told = [(ack.job, ack.claim, ack.failure) for ack in acks if ack.failure is not None]
+    if not told:
+        return []
+    rows = transaction.rows(_HOLDERS, (queue_id, id_list(job.local_id for job, _, _ in told)))
+    held = {local_id: (priority, claim) for local_id, priority, claim in rows}
+    return [
+        failure
+        for job, claim, failure in told
+        if (holder := held.get(job.local_id)) and holder[0] == job.priority and claim in (None, holder[1])
+    ]

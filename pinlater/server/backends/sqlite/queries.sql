@@ -259,6 +259,11 @@ SELECT json_group_array(json_array(jobs.id, priority, claim))
 FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
 WHERE state = 1 AND queue_id = ?1
 
+-- name: holders_of_jobs
+-- The same as rows, so that claims may have any characters; for failure acks, which take a statement each anyway.
+SELECT jobs.id, priority, claim FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
+WHERE state = 1 AND queue_id = ?1
+
 -- name: succeed_held_jobs
 -- Success acks whose claims were already checked: ?1 now, ?2 ids as a JSON list.
 UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?1, claim_expires = NULL, unique_key = NULL, is_cancelled = 0,

@@ -12,7 +12,6 @@ local request = cmsgpack.unpack(ARGV[2])
 local groups, singles = request[1], request[2]
 local LAST_EXACT, END_OF_TIME = 2 ^ 53, '9223372036854775807'
 local changed, failed = 0, 0
-local kept = request[3] and keep_groups(request[3][1], request[3][2])
 local failing, succeeded_late = {}, {}
 
 local members, lines = {}, {}
@@ -66,6 +65,19 @@ local function keep_result(member, index)
   return result
 end
 
+-- Records the failures of jobs, and replaces their groups in "failing" by those that they are kept in. The failures of
+-- stale acks are not recorded.
+local function keep_failures(budget, told)
+  local groups = {}
+  for at = 2, #failing, 2 do
+    groups[failing[at]] = told[failing[at]]
+  end
+  local kept = keep_groups(budget, groups)
+  for at = 2, #failing, 2 do
+    failing[at] = kept[failing[at]]
+  end
+end
+
 -- Ends an attempt that failed. Returns whether the job is FAILED now.
 local function fail(member, delay, is_final, ...)
   local retry_at = now + math.max(delay, 0)
@@ -108,7 +120,7 @@ for _, item in ipairs(singles) do
       local group = not is_asked and item[10]
       if group then
         failing[#failing + 1] = member
-        failing[#failing + 1] = kept[group]
+        failing[#failing + 1] = group
       end
       local members = group and tried or over
       members[#members + 1] = member
@@ -126,6 +138,9 @@ apply_changes()
 call_in_chunks('HSET', prefix .. 'results', results)
 local through = keyed and keyed.note_and_turn(members, befores) or 0
 call_in_chunks('HDEL', prefix .. 'failing', succeeded_late)
+if #failing > 0 then
+  keep_failures(request[3][1], request[3][2])
+end
 call_in_chunks('HSET', prefix .. 'failing', failing)
 settle_changed()
 return {NOW, changed, failed, through, linked and linked.tell()}
