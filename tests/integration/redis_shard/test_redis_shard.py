@@ -132,14 +132,22 @@ def test_a_server_that_is_gone_is_unreachable_until_it_is_back(bench, service, s
     assert len(bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))) == 1
 
 
-def test_a_server_that_became_a_replica_is_left(bench, service, shard, tmp_path):
+@pytest.mark.parametrize(
+    "call",
+    [lambda shard: shard.enqueue_jobs(QUEUE, [new_job()]), lambda shard: shard.create_queue(QUEUE)],
+    ids=["a script", "a command"],
+)
+def test_a_server_that_became_a_replica_is_left(bench, service, shard, tmp_path, call):
     master = RedisService(tmp_path / "master")
     try:
+        bench.run(call(shard))
+        connections = shard.connections
         with service.client() as client:
             client.replicaof("127.0.0.1", master.port)
         for _ in range(2):
             with pytest.raises(ShardUnreachable):
-                bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
+                bench.run(call(shard))
+            assert shard.connections == connections - 1
         with service.client() as client:
             client.replicaof("NO", "ONE")
         bench.run(shard.create_queue(QUEUE))

@@ -114,12 +114,8 @@ class ScriptRunner:
         """
         try:
             return await self._connection.call(*command)
-        except MovedError:
-            raise key_moved(self.name) from None
         except ResponseError as error:
-            if str(error).startswith(_BUSY):
-                raise self._cannot_serve(error) from None
-            raise UnknownError(f"shard {self.name} refused the call: {error}") from None
+            raise self._error(error) from None
 
     async def run_for_shard(self, script: str, name: str, *arguments: Any, is_repeatable: bool = True) -> Any:
         """Run a script on a key that belongs to no single queue and return its result; see ``run``."""
@@ -159,7 +155,7 @@ class ScriptRunner:
         except NoScriptError:  # the script cache was flushed, and may be again: send the text itself
             command = ("EVAL", scripts()[script].text, *command[2:])
         except ResponseError as error:
-            raise self._translated(error, queue, is_enqueue=script == "enqueue") from None
+            raise self._script_error(error, queue, is_enqueue=script == "enqueue") from None
         except ShardUnreachable:
             raise
         except ShardConnectionFailed:
@@ -174,25 +170,26 @@ class ScriptRunner:
                 "the call may or may not have been executed"
             ) from None
         except ResponseError as error:
-            raise self._translated(error, queue, is_enqueue=script == "enqueue") from None
+            raise self._script_error(error, queue, is_enqueue=script == "enqueue") from None
 
-    def _cannot_serve(self, error: ResponseError) -> ShardUnreachable:
-        return ShardUnreachable(f"shard {self.name} cannot serve: {error}")
-
-    def _translated(self, error: ResponseError, queue: str, *, is_enqueue: bool) -> Exception:
+    def _script_error(self, error: ResponseError, queue: str, *, is_enqueue: bool) -> Exception:
         text = str(error)
         if text.startswith("NOQUEUE"):
             return queue_not_found(queue)
         if text.startswith("NOPARENT"):
             _, queue_of_parent, priority, local_id = text.split()
             return parent_refused(f"{queue_of_parent}:s{self.name}:p{priority}:{local_id}")
+        if is_enqueue and (isinstance(error, OutOfMemoryError) or text.startswith(_REJECTING_WRITES)):
+            return ShardFull(f"shard {self.name} accepts no new jobs: {text}")  # another shard may accept them
+        return self._error(error)
+
+    def _error(self, error: ResponseError) -> Exception:
+        """Return what an error of Redis means, whatever the call; disconnect from a server that is not the master."""
+        text = str(error)
         if isinstance(error, _WRONG_SERVER) or "-READONLY " in text:  # before Redis 7, errors in scripts come wrapped
             self._connection.disconnect()
             if isinstance(error, MovedError):
                 return key_moved(self.name)
-            return self._cannot_serve(error)
-        if text.startswith(_BUSY):
-            return self._cannot_serve(error)
-        if is_enqueue and (isinstance(error, OutOfMemoryError) or text.startswith(_REJECTING_WRITES)):
-            return ShardFull(f"shard {self.name} accepts no new jobs: {text}")  # another shard may accept them
-        return UnknownError(f"shard {self.name} refused the call, nothing was changed: {text}")
+        elif not text.startswith(_BUSY):
+            return UnknownError(f"shard {self.name} refused the call, nothing was changed: {text}")
+        return ShardUnreachable(f"shard {self.name} cannot serve: {text}")
