@@ -243,6 +243,38 @@ def test_what_becomes_of_a_child_after_its_end_is_not_told(backend):
     assert backend.take() == []
 
 
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("is_success", [True, False])
+def test_an_ack_that_is_sent_again_tells_nothing_again(backend, is_success, beside):
+    """Meanwhile, the parent has dropped the messages."""
+    parent, claim = running_parent(backend, lease_ms=10**9)
+    first, second = backend.put(*[child_of(parent, at) for at in range(2)], queue=OTHER)
+    taken = backend.claim()
+    assert len(backend.dequeue_jobs(OTHER, 2, taken).jobs) == 2
+    ack = ack_of(first, claim=taken.descriptor, is_final=True, result=b"1" if is_success else None)
+    acks = ([ack], []) if is_success else ([], [ack])
+    assert backend.ack_dequeued_jobs(OTHER, *acks).changed == 1
+    assert told(backend, parent).keys() == {0}
+    backend.checkpoint(parent, claim=claim, drops=["resize"])
+    backend.clock.advance(1)
+    if beside:
+        acks = ([*acks[0], ack_of(second, claim=taken.descriptor)], acks[1])
+    assert backend.ack_dequeued_jobs(OTHER, *acks).changed == beside
+    assert told(backend, parent).keys() == ({1} if beside else set())
+
+
+def test_a_child_that_ended_when_it_was_given_back_tells_nothing_again(backend):
+    parent, claim = running_parent(backend, lease_ms=10**9)
+    child = started_child(backend, parent)
+    backend.cancel(child, queue=OTHER)
+    give_back(backend, child)
+    assert told(backend, parent).keys() == {0}
+    backend.checkpoint(parent, claim=claim, drops=["resize"])
+    backend.clock.advance(1)
+    give_back(backend, child)
+    assert told(backend, parent) == {}
+
+
 def test_a_child_that_is_retried_by_hand_tells_nothing_again(backend):
     parent, _ = running_parent(backend, lease_ms=10**9)
     child = started_child(backend, parent)

@@ -24,8 +24,12 @@ from pinlater.server.backends.mysql.transaction import MysqlTransaction
 
 
 def told_children(transaction: MysqlTransaction, ids: Sequence[int], *, is_deletion: bool = False) -> bytes:
-    """Return the query whose result ``tell`` takes, for jobs that may have finished or are to be deleted."""
-    return transaction.bind("told_children", ids=ids, is_deletion=is_deletion)
+    """Return the query whose result ``tell`` takes, for jobs that may just have finished or are to be deleted.
+
+    Jobs that had finished before, such as those of stale acks, are not reported again: their parents may have dropped
+    the messages.
+    """
+    return transaction.bind("told_children", ids=ids, is_deletion=is_deletion, now=transaction.now)
 
 
 class _EndedChildren(NamedTuple):
@@ -98,7 +102,7 @@ def _calls(told: StatementResult) -> list[_EndedChildren]:
 
 
 async def tell_parents_of(transaction: MysqlTransaction, ids: Collection[int], *, is_deletion: bool = False) -> Keys:
-    """Tell the parents of the jobs that have finished, or of all if they are about to be deleted; see ``tell``."""
+    """Tell the parents of the jobs that have just finished, or of all if they are about to be deleted; see ``tell``."""
     if not ids:
         return {}
     [told] = await transaction.run(told_children(transaction, sorted(ids), is_deletion=is_deletion))

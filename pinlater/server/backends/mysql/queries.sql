@@ -644,9 +644,10 @@ STRAIGHT_JOIN {db}.children FORCE INDEX (PRIMARY) ON children.parent_id = :paren
 SELECT parent_id FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND parent_id >= 0
 
 -- name: told_children
--- The jobs with a parent that have finished, or all with a parent if they are about to be deleted.
+-- The jobs with a parent that have finished in this transaction, or all with a parent if they are about to be deleted.
 SELECT queue_id, parent_id, parent, parent_message, parent_position, id
-FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND parent_id IS NOT NULL AND (:is_deletion OR state >= 2)
+FROM {db}.jobs FORCE INDEX (PRIMARY)
+WHERE id IN (:ids) AND parent_id IS NOT NULL AND (:is_deletion OR state >= 2 AND updated_at = :now)
 
 -- name: known_ends
 -- The positions that a parent has messages about already; after inboxes.

@@ -68,22 +68,23 @@ def refusal(transaction: SqliteTransaction, jobs: Iterable[NewJob]) -> EnqueueRe
 
 
 def tell_ended(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int]) -> None:
-    """Store messages to the parents of those jobs that are SUCCEEDED or FAILED; costs nothing without children.
+    """Store messages to the parents of those jobs that have become SUCCEEDED or FAILED in this transaction.
 
-    Each child is reported once, since a second message would have the same id.
+    Costs nothing without children. Jobs that had finished before, such as those of stale acks, are not reported again:
+    their parents may have dropped the messages.
     """
     if ids and queue_id in transaction.queues.with_parents and not _tell_as_one(transaction, queue_id, ids):
-        _tell(transaction, queue_id, ids, SUCCEEDED, FAILED)
+        _tell(transaction, queue_id, ids, (SUCCEEDED, FAILED, transaction.now))
 
 
 def _tell_as_one(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int]) -> bool:
-    """Report SUCCEEDED jobs to their parent, if they have the same parent and message name as the first finished one.
+    """Report jobs that have just SUCCEEDED, if they have the parent and message name of the first that has just ended.
 
     Return whether that reported everything. Usually all jobs in a batch are children of one parent; then the database
     copies their results without passing each through Python.
     """
     listed = id_list(ids)
-    found = transaction.rows(_FIRST_ENDED, (queue_id, listed))
+    found = transaction.rows(_FIRST_ENDED, (queue_id, listed, transaction.now))
     if not found:
         return True
     [(parent_id, head)] = found
@@ -94,20 +95,30 @@ def _tell_as_one(transaction: SqliteTransaction, queue_id: int, ids: Sequence[in
     told = deliver_results(transaction, receivers[0], name, (queue_id, listed, head))
     if told == len(ids):
         return True
-    [(ended,)] = transaction.rows(_COUNT_ENDED, (queue_id, listed))
+    [(ended,)] = transaction.rows(_COUNT_ENDED, (queue_id, listed, transaction.now))
     return bool(told == ended)
 
 
 def tell_deleted(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int], state: int) -> None:
     """Store messages to the parents of jobs that are to be deleted, unless ``state`` says that they have finished."""
     if ids and state < SUCCEEDED and queue_id in transaction.queues.with_parents:
-        _tell(transaction, queue_id, ids, state, state)
+        _tell(transaction, queue_id, ids, (state, state, None))
 
 
-def _tell(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int], first_state: int, last_state: int) -> None:
+def _tell(
+    transaction: SqliteTransaction, queue_id: int, ids: Sequence[int], which: tuple[int, int, int | None]
+) -> None:
+    """Store messages to the parents of jobs.
+
+    Args:
+        transaction: the transaction that ends or deletes them.
+        queue_id: id of their queue.
+        ids: ids of the jobs.
+        which: of these, only those in a state from the first to the second, and last changed at the third if given.
+    """
     mail: defaultdict[int, list[Message]] = defaultdict(list)
     for parent_id, column, state, is_cancelled, result, status in transaction.rows(
-        _TOLD, (queue_id, id_list(ids), first_state, last_state)
+        _TOLD, (queue_id, id_list(ids), *which)
     ):
         _, name, position = _parent(column)
         payload = (result or b"") if state == SUCCEEDED else status[-_TOLD_CHARACTERS:].encode()

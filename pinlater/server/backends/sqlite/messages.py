@@ -105,10 +105,10 @@ def _after_storing(
 def deliver_results(
     transaction: SqliteTransaction, receiver: Receiver, name: str, children: tuple[int, str, str]
 ) -> int:
-    """Store the messages to a parent from those of these jobs that are its children and have succeeded.
+    """Store the messages to a parent from those of these jobs that are its children and have just succeeded.
 
     Args:
-        transaction: the transaction in which they succeed.
+        transaction: the transaction in which they have succeeded.
         receiver: their parent.
         name: name of the messages.
         children: queue id of the jobs, their ids as a JSON list, and what the parent's children have in their parent
@@ -120,7 +120,9 @@ def deliver_results(
     queue_id, listed, head = children
     before = _count(transaction, receiver.job_id, name)
     try:
-        number = transaction.run(_STORE_RESULTS, (queue_id, listed, receiver.job_id, name, before, head))
+        number = transaction.run(
+            _STORE_RESULTS, (queue_id, listed, receiver.job_id, name, before, head, transaction.now)
+        )
     except sqlite3.IntegrityError:  # it changed nothing
         return 0
     _after_storing(transaction, [receiver], {(receiver.job_id, name): before + number})

@@ -473,29 +473,30 @@ SELECT 1 FROM jobs NOT INDEXED JOIN queues ON queues.id = jobs.queue_id
 WHERE jobs.id = ?2 AND jobs.priority = ?3 AND queues.name = ?1 AND jobs.state <= 1 AND jobs.is_cancelled = 0
 
 -- name: told_by_jobs
--- What jobs report to their parents: ?2 ids as a JSON list, ?3 and ?4 the smallest and the largest state.
+-- What jobs report to their parents: ?2 ids as a JSON list, ?3 and ?4 the smallest and the largest state, ?5 when they
+-- have changed or NULL for any time.
 SELECT jobs.parent_id, jobs.parent, state, is_cancelled, result, iif(state = 2, '', custom_status)
 FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
-WHERE parent_id IS NOT NULL AND state >= ?3 AND state <= ?4 AND queue_id = ?1
+WHERE parent_id IS NOT NULL AND state >= ?3 AND state <= ?4 AND queue_id = ?1 AND (?5 IS NULL OR updated_at = ?5)
 
 -- name: first_ended_child
--- The parent of the first job that has one and has finished, and its parent column up to its position: ?2 ids as a JSON
--- list.
+-- The parent of the first job that has one and has finished at ?3, and its parent column up to its position: ?2 ids as
+-- a JSON list.
 SELECT parent_id, rtrim(jobs.parent, '0123456789]') FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
-WHERE parent_id IS NOT NULL AND state >= 2 AND queue_id = ?1 LIMIT 1
+WHERE parent_id IS NOT NULL AND state >= 2 AND queue_id = ?1 AND updated_at = ?3 LIMIT 1
 
 -- name: count_ended_children
--- How many jobs have a parent and have finished: ?2 ids as a JSON list.
+-- How many jobs have a parent and have finished at ?3: ?2 ids as a JSON list.
 SELECT count(*) FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
-WHERE parent_id IS NOT NULL AND state >= 2 AND queue_id = ?1
+WHERE parent_id IS NOT NULL AND state >= 2 AND queue_id = ?1 AND updated_at = ?3
 
 -- name: store_results_of_children
--- The messages of those children of one parent and name that are SUCCEEDED: ?1 queue id, ?2 ids as a JSON list,
+-- The messages of those children of one parent and name that have SUCCEEDED at ?7: ?1 queue id, ?2 ids as a JSON list,
 -- ?3 parent, ?4 name, ?5 number of messages before, ?6 their parent column up to their position.
 INSERT INTO messages (job_id, name, id, number, kind, payload)
 SELECT ?3, ?4, rtrim(substr(jobs.parent, length(?6) + 1), ']'), ?5 + row_number() OVER (), 1, coalesce(result, x'')
 FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
-WHERE parent_id = ?3 AND state = 2 AND queue_id = ?1 AND substr(jobs.parent, 1, length(?6)) = ?6
+WHERE parent_id = ?3 AND state = 2 AND queue_id = ?1 AND updated_at = ?7 AND substr(jobs.parent, 1, length(?6)) = ?6
 
 -- name: receivers
 -- Jobs that can get messages: ?1 ids as a JSON list.

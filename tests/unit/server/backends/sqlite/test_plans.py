@@ -256,7 +256,7 @@ class _Steps:
         ("count_messages", (7, "join"), 1, 2),
         ("messages", (2, 7, 2, "join", 40_000, 10), 10, 10),
         ("receivers", ("[2, 4]",), 2, 2),
-        ("told_by_jobs", (1, "[202002, 202004, 7]", 2, 3), 2, 2),
+        ("told_by_jobs", (1, "[202002, 202004, 7]", 2, 3, None), 2, 2),
         ("unfinished_children", ("[7]", 10), 10, 5),
         ("asked_of_queue", (1, "[200008, 200010, 200012]"), 0, 2),
         ("unique_jobs", (1, '["key 800 0", "key 1600 1", "key 1", "none"]'), 2, 10),
