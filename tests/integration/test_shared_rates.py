@@ -5,9 +5,15 @@ import itertools
 
 import pytest
 
-from pinlater.errors import QueueNotFound
+from pinlater.errors import QueueNotFound, ServiceError
+from pinlater.server.backends.redis import RedisEndpoint, RedisShard
+from pinlater.server.backends.redis.scripts import scripts
 from pinlater.server.backends.token_bucket import Tokens
-from tests.support.bench import QUEUE, Bench, FakeClock
+from tests.support.bench import QUEUE, START_MS, Bench, FakeClock
+from tests.support.lossy_proxy import LossyProxy
+from tests.support.mariadb_service import shared_service
+from tests.support.mysql_bench import endpoint_of, fresh_prefix, make_fleet
+from tests.support.redis_service import shared_redis_service
 from tests.support.stores import SHARDED_STORES
 
 SERVERS = 4
@@ -122,3 +128,40 @@ def test_a_clock_that_was_ahead_holds_a_queue_for_no_longer_than_a_moment(home):
         assert tokens.taken == 1
 
     with_servers(home, scenario)
+
+
+def mysql_behind(proxy):
+    return make_fleet([endpoint_of(shared_service(), port=proxy.port)], lambda: START_MS, prefix=fresh_prefix())
+
+
+def redis_behind(proxy):
+    place = RedisEndpoint(("127.0.0.1", proxy.port))
+    return RedisShard("1", place, priority_levels=3, now_ms=lambda: START_MS)
+
+
+@pytest.mark.parametrize(
+    ("service", "behind", "marker"),
+    [
+        (shared_service, mysql_behind, b".settings SET value"),
+        (lambda: shared_redis_service("stores"), redis_behind, scripts()["acquire_tokens"].sha.encode()),
+    ],
+    ids=["mysql", "redis"],
+)
+def test_tokens_are_not_given_back_twice_when_the_answer_is_lost(service, behind, marker):
+    async def scenario(proxy):
+        store = behind(proxy)
+        await store.delete_queue(QUEUE)
+        await store.create_queue(QUEUE)
+        assert (await store.acquire_tokens(QUEUE, 10.0, 10)).taken == 10
+        proxy.lose(marker)
+        with pytest.raises(ServiceError):
+            await store.acquire_tokens(QUEUE, 10.0, -3)
+        assert proxy.lost == 1
+        assert (await store.acquire_tokens(QUEUE, 10.0, 10)).taken == 3
+        await store.close()
+
+    proxy = LossyProxy(service().port)
+    try:
+        asyncio.run(scenario(proxy))
+    finally:
+        proxy.close()

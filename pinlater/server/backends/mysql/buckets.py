@@ -14,7 +14,7 @@ from pinlater.server.backends.token_bucket import Tokens, spend
 
 
 async def acquire_tokens(database: Database, queue: Queue, rate: float, wanted: int) -> Tokens:
-    """Acquire up to ``wanted`` tokens; a negative number gives tokens back."""
+    """Acquire up to ``wanted`` tokens; a negative number gives tokens back, and is not repeatable."""
 
     async def change(transaction: MysqlTransaction) -> Tokens:
         rows = await transaction.rows("bucket", queue=queue.id)
@@ -29,4 +29,4 @@ async def acquire_tokens(database: Database, queue: Queue, rate: float, wanted: 
                 raise TransactionConflict("another server changed the token bucket at the same time")
         return tokens
 
-    return await database.change(change, is_repeatable=True)
+    return await database.change(change, is_repeatable=wanted >= 0)  # given back twice, they would exceed the rate

@@ -181,10 +181,12 @@ async def claim(
 
 
 async def acquire_tokens(scripts: ScriptRunner, queue: str, rate: float, wanted: int) -> Tokens:
-    """Acquire up to ``wanted`` tokens of a rate-limited queue; if that is negative, give tokens back."""
-    return Tokens(
-        *await scripts.run("acquire_tokens", queue, repr(interval_us(rate)), repr(most_saved_us(rate)), wanted)
-    )
+    """Acquire up to ``wanted`` tokens of a rate-limited queue; if that is negative, give tokens back.
+
+    Giving back is not repeatable: given back twice, they would exceed the rate.
+    """
+    bucket = repr(interval_us(rate)), repr(most_saved_us(rate))
+    return Tokens(*await scripts.run("acquire_tokens", queue, *bucket, wanted, is_repeatable=wanted >= 0))
 
 
 async def lock_queue(scripts: ScriptRunner, queue: str, milliseconds: int) -> int | None:
