@@ -83,7 +83,12 @@ def _is_small_ack(request: SqliteAckRequest) -> bool:
 
 
 def _is_small_checkpoint(request: SqliteCheckpointRequest) -> bool:
-    return len(request.checkpoints) == 1 and len(request.checkpoints[0].body or b"") <= _MAX_BYTES
+    if len(request.checkpoints) != 1:
+        return False
+    [item] = request.checkpoints
+    if item.drops or len(item.keeps) > _MAX_JOBS:  # a name to drop may have thousands of messages
+        return False
+    return len(item.body or b"") + sum(len(message.payload) for message in item.keeps) <= _MAX_BYTES
 
 
 def _is_small_message(request: SendRequest) -> bool:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from pinlater.errors import UnknownError
+from pinlater.model.messages import Message
 from pinlater.server.backends.sqlite.inline_commits import InlineCommits
 from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
 
@@ -90,15 +91,20 @@ def disk(store, home, monkeypatch):
     assert (disk.clashes, disk.has_stopped) == (0, False)
 
 
+def kept(payload=b""):
+    return Message("steps/0", "1", payload)
+
+
 def test_one_small_request_at_a_time_is_carried_out_in_the_loop(store, disk, home):
     store.put_one()
     store.take(1)
     done, claim = store.started()
     store.ack(done, claim=claim)
     name, claim = store.started()
+    store.checkpoint(name, claim=claim, body=b"step", keeps=[kept(b"result")])
     store.checkpoint(name, claim=claim, move_to_pending=True)
-    assert disk.inline == [True] * 8
-    assert [(stats.requests, stats.is_failed) for stats in home.commits] == [(1, False)] * 8
+    assert disk.inline == [True] * 9
+    assert [(stats.requests, stats.is_failed) for stats in home.commits] == [(1, False)] * 9
     assert store.backend.waiting == 0
 
 
@@ -111,11 +117,27 @@ def test_one_small_request_at_a_time_is_carried_out_in_the_loop(store, disk, hom
         lambda store: store.take(100),
         lambda store: store.dequeue_jobs(QUEUE, 1, store.claim(), max_running=5),
         lambda store: store.ack(*store.put(*[new_job()] * 11)),
+        lambda store: store.checkpoint(store.put_one(), drops=["steps/0"]),
+        lambda store: store.checkpoint(store.put_one(), body=b"x" * 10_000, keeps=[kept(b"x" * 10_000)]),
+        lambda store: store.checkpoint(store.put_one(), keeps=[kept()] * 11),
         lambda store: store.create_queue("thumbnails"),
         lambda store: store.reap(),
         lambda store: store.collect_finished(1, 1, 10),
     ],
-    ids=["jobs", "large", "unique", "many", "limit of running jobs", "acks", "queue", "expired leases", "collection"],
+    ids=[
+        "jobs",
+        "large",
+        "unique",
+        "many",
+        "limit of running jobs",
+        "acks",
+        "messages to drop",
+        "large message to keep",
+        "messages to keep",
+        "queue",
+        "expired leases",
+        "collection",
+    ],
 )
 def test_what_may_take_longer_is_the_thread_s(store, disk, call):
     call(store)
