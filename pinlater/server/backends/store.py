@@ -3,7 +3,7 @@
 The service, one layer up, applies the rules of the calls (validation, limits, defaults, rate limits); a store relies on
 them. These hold for every verb:
 
-- It is atomic: it takes effect as a whole or not at all. Whatever it returns is committed.
+- It is atomic on a shard, or its steps are if its docstring says "in steps". Whatever it returns is committed.
 - It raises ``QueueNotFound`` if the queue that it names does not exist.
 - Times are epoch milliseconds by the store's own clock.
 - A docstring says what becomes of a job (**State**: before -> after), what keeps a late or foreign caller from changing
@@ -209,7 +209,7 @@ class Store(ReportStore, StatisticsStore, Protocol):
         """
 
     async def cancel_jobs(self, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
-        """Cancel jobs and append ``status`` to theirs; return which were cancelled or asked to stop.
+        """Cancel jobs in steps and append ``status`` to theirs; return which were cancelled or asked to stop.
 
         State: PENDING -> FAILED, marked as cancelled; IN_PROGRESS, or PENDING with something to undo -> the same, but
             asked to stop, and due if PENDING; finished -> unchanged.
@@ -218,7 +218,7 @@ class Store(ReportStore, StatisticsStore, Protocol):
         """
 
     async def release_claims(self, queue: str, source: str) -> int:
-        """Give back all jobs of the queue that a source has claimed; return how many.
+        """Give back all jobs of the queue that a source has claimed, in steps; return how many.
 
         State: IN_PROGRESS -> PENDING, without spending an attempt.
         Fence: the source of the present claim.
@@ -329,7 +329,7 @@ class Store(ReportStore, StatisticsStore, Protocol):
     async def delete_these_jobs(
         self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: Once = None
     ) -> int:
-        """Delete those of ``jobs`` that are in ``state``; return how many.
+        """Delete those of ``jobs`` that are in ``state``, in steps; return how many.
 
         State: ``state`` -> gone.
         Fence: the state.
@@ -341,7 +341,7 @@ class Store(ReportStore, StatisticsStore, Protocol):
     async def reap_expired(
         self, limit: int, *, server_age_ms: int, quiet_ms: int, asked_at: float | None = None
     ) -> list[Expired]:
-        """End up to ``limit`` claims whose lease has expired; return how many of each queue.
+        """End up to ``limit`` claims whose lease has expired, in steps; return how many of each queue.
 
         State: IN_PROGRESS -> PENDING with one attempt less, or FAILED if that was the last.
         Fence: the lease. While the server is younger than ``quiet_ms``, claims whose lease is longer than its age are
@@ -352,7 +352,7 @@ class Store(ReportStore, StatisticsStore, Protocol):
         """
 
     async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
-        """Delete jobs that have been finished for longer than the given times, up to ``limit`` of each state.
+        """Delete in steps jobs that have been finished for longer than the given times, up to ``limit`` of each state.
 
         State: SUCCEEDED or FAILED -> gone.
         Fence: the state.
