@@ -40,6 +40,14 @@ def test_without_a_delay_the_retry_is_due_at_once(backend, delay_ms):
     assert backend.take_names() == [descriptor]
 
 
+def test_the_next_retry_is_not_that_of_a_final_failure(backend):
+    (first, _), (second, _) = backend.started(), backend.started()
+    acks = [ack_of(first, retry_delay_ms=10, is_final=True), ack_of(second, retry_delay_ms=1000)]
+    assert backend.ack_dequeued_jobs(QUEUE, [], acks).due_ms == backend.clock.now_ms + 1000
+    third, _ = backend.started()
+    assert backend.fail(third, is_final=True).due_ms is None
+
+
 def test_a_delay_beyond_the_end_of_time_spoils_nothing(backend):
     (first, _), (second, _) = backend.started(), backend.started()
     acks = [ack_of(first, retry_delay_ms=2**63 - 1), ack_of(second, retry_delay_ms=1000)]

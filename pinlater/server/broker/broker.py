@@ -266,7 +266,7 @@ class Broker:
     async def ack(self, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]) -> Settled:
         """Acknowledge jobs as succeeded or failed; see ``Store.ack_dequeued_jobs``."""
         settled = await self._carry_out(queue, self.backend.ack_dequeued_jobs(queue, succeeded, failed), "ack")
-        if failed and settled.changed:
+        if settled.changed and settled.failed < len(failed):
             for ack in failed:
                 self._wake_waiters(queue, 1, self._now_ms() + ack.retry_delay_ms)
         self._wake_for_keys(queue, settled)

@@ -123,7 +123,7 @@ def _settled(now: int, call: MysqlAckCall, counts: Sequence[tuple[str, int]]) ->
     changed = sum(count for _, count in counts)
     failed = sum(count for name, count in counts if name == _FINAL)
     stale = len(call.succeeded) + len(call.failed) - changed
-    due = min((_retry_at(now, ack.retry_delay_ms) for ack in call.failed), default=None)
+    due = min((_retry_at(now, ack.retry_delay_ms) for ack in call.failed if not ack.is_final), default=None)
     return Settled(changed, stale, due, failed=failed)
 
 

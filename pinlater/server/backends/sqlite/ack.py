@@ -115,10 +115,10 @@ def _ack_call(transaction: SqliteTransaction, request: SqliteAckRequest) -> Sett
     ended, retried = _fail(transaction, request.queue_id, request.failed)
     changed += ended + retried
     stale = len(request.succeeded) + len(request.failed) - changed
-    due = min((_retry_at(transaction.now, ack.retry_delay_ms) for ack in request.failed), default=None)
+    retries = (_retry_at(transaction.now, ack.retry_delay_ms) for ack in request.failed if not ack.is_final)
     named = (ack.job.local_id for acks in request[1:] for ack in acks)
     through = let_next_through(transaction, keys_of(transaction, request.queue_id, named))
-    return Settled(changed, stale, due, failed=ended, let_through=through)
+    return Settled(changed, stale, min(retries, default=None), failed=ended, let_through=through)
 
 
 def _retry_at(now: int, delay_ms: int) -> int:

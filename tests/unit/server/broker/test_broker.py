@@ -176,6 +176,19 @@ def test_a_failed_job_wakes_the_wait_when_its_retry_falls_due(on_bench):
     on_bench(scenario)
 
 
+@pytest.mark.parametrize(("attempts", "is_final", "wakes"), [(2, False, 1), (2, True, 0), (1, False, 0)])
+def test_only_a_failed_job_that_is_retried_wakes_anybody(on_bench, attempts, is_final, wakes):
+    async def scenario(bench):
+        await bench.broker.enqueue("q", [job()._replace(attempts=attempts)])
+        [first] = (await bench.broker.dequeue(bench.order(), Caller())).jobs["q"]
+        heard = []
+        bench.broker.notifiers.append(lambda *told: heard.append(told))
+        await bench.broker.ack("q", [], [StoredAck(JobDescriptor.parse(first.descriptor), None, "", 60, is_final)])
+        assert len(heard) == wakes
+
+    on_bench(scenario)
+
+
 def test_an_expired_claim_wakes_the_wait(on_bench):
     async def scenario(bench):
         await bench.broker.enqueue("q", [job(b"lost")])
