@@ -67,14 +67,14 @@ async def read(
     found: list[ReceivedMessage] = []
     while len(found) < limit:
         size = min(limit - len(found), PAGE_JOBS)
-        last = after + len(found)
         is_first = "1" if not found else ""
-        arguments = (job.priority, job.local_id, name, last, size, max_bytes, MESSAGE_OVERHEAD_BYTES, is_first)
+        arguments = (job.priority, job.local_id, name, after, size, max_bytes, MESSAGE_OVERHEAD_BYTES, is_first)
         try:
-            page = await scripts.run("read_messages", job.queue, *arguments)
+            first, page = await scripts.run("read_messages", job.queue, *arguments)
         except QueueNotFound:
             break
-        found += (_message(number, stored) for number, stored in enumerate(page, last + 1))
+        found += (_message(number, stored) for number, stored in enumerate(page, first))
+        after = first + len(page) - 1
         max_bytes -= sum(map(len, page)) + MESSAGE_OVERHEAD_BYTES * len(page)
         if len(page) < size:
             break
