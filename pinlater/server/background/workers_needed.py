@@ -127,7 +127,7 @@ class WorkersNeededSampler:
     metrics: Metrics
     clock: Callable[[], float] = time.monotonic
     _codec: Codec = field(default_factory=Codec)
-    _growth: RecentRates = field(default_factory=lambda: RecentRates(_GROWTH_SECONDS))
+    _growth: RecentRates = field(default_factory=lambda: RecentRates(_GROWTH_SECONDS, absent=None))
     _known: dict[str, tuple[float, float | None]] = field(default_factory=dict)  # targets and run times
 
     async def sample(self, reports: Iterable[KeptReport]) -> None:

@@ -167,6 +167,15 @@ def test_rates_are_those_of_the_window():
     assert rates.add(115, {"q": 155}) == {"q": pytest.approx(5 / 105)}
 
 
+def test_what_was_not_sampled_before_has_not_grown():
+    rates = RecentRates(100, absent=None)
+    assert rates.add(0, {}) == {}
+    assert rates.add(10, {"q": 150}) == {}
+    assert rates.add(30, {"q": 170, "late": 5000}) == {"q": 1}
+    assert rates.add(40, {"q": 120, "late": 5000}) == {"q": -1, "late": 0}
+    assert rates.add(130, {"q": 270, "late": 4000}) == {"q": 1, "late": -10}
+
+
 def test_completions_of_both_kinds_count():
     metrics = Metrics()
 

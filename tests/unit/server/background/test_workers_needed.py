@@ -177,6 +177,15 @@ def test_the_growth_of_the_backlog_counts_as_arrivals():
     assert found.sample() == {"mail": 10 + 2 + 6}
 
 
+def test_a_backlog_from_before_the_first_sample_has_not_grown():
+    found = Sampled(worker("1", load(target=60, runs=600, busy=300)), backlog={"sms": 0})  # not all are sampled yet
+    found.backlog(sms=0, mail=12_000)
+    keeping_up, catching_up = 5, 100
+    assert [found.sample()["mail"] for _ in range(6)] == [keeping_up + catching_up] * 6
+    found.backlog(sms=0, mail=12_600)
+    assert found.sample()["mail"] == 5 + 5 + 105  # ten a second more, of half a second each
+
+
 def test_a_worker_that_has_just_started_ran_nothing_before():
     found = Sampled(worker("1", load(runs=600, busy=60)), worker("2", load(window=6, runs=60, busy=60)))
     assert found.sample() == {"mail": 2}
