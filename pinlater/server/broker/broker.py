@@ -185,7 +185,9 @@ class Broker:
 
     def _on_due(self, queue: str, due_ms: int) -> None:
         """Wake a dequeue for a job that has fallen due, here or at another server that knows of it."""
-        state = self._queues.get_or_add(queue)
+        state = self._queues.get(queue)
+        if state is None:  # the queue was deleted while a claim was under way, which has set the timer
+            return
 
         def wake() -> None:
             if state.jobs_arrived(1, or_more=True):

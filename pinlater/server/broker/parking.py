@@ -309,6 +309,12 @@ class QueueState:
         for wait in list(self._waits):
             wait.wake()
 
+    def close(self) -> None:
+        """Let all dequeues try again, and await no more jobs that fall due: the queue does not exist."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.wake_all()
+
     def end_all(self) -> None:
         """End the waits of all dequeues: the server is stopping."""
         for wait in list(self._waits):

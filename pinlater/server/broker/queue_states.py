@@ -44,4 +44,4 @@ class QueueStates:
         """Forget a queue that does not exist; dequeues that wait for it try again, and fail."""
         state = self._queues.pop(queue, None)
         if state is not None:
-            state.wake_all()
+            state.close()

@@ -1,7 +1,9 @@
 """Dequeues of several queues: no job is lost, and no dequeue sleeps beside a claimable job."""
 
 import asyncio
+import gc
 import time
+import weakref
 
 import pytest
 
@@ -190,6 +192,41 @@ def test_a_dequeue_waiting_for_a_deleted_queue_ends_at_the_next_poll():
             await waiting
 
     run(scenario, Store("q"))
+
+
+@pytest.mark.parametrize("error", [QueueNotFound("gone"), NoHealthyShards("away")])
+def test_a_deleted_queue_is_forgotten_before_and_after_a_job_of_it_falls_due(error, monkeypatch):
+    monkeypatch.setattr("pinlater.server.broker.parking._UNCERTAIN_RETRY_MS", 2)
+
+    async def scenario(bench):
+        clock = [0]
+        bench.broker = Broker(bench.store, bench.limits, lambda: clock[0])
+        waiting, other = await bench.parked("q"), await bench.parked("r")
+        bench.broker.on_remote_jobs("q", 2)
+        bench.store.errors["q"], claims = error, len(bench.store.claims)
+        bench.stored("q", b"job")
+        await until(lambda: len(bench.store.claims) > claims)
+        bench.broker.on_deleted("q")  # while that claim is under way
+        with pytest.raises(type(error)):
+            await waiting
+        bench.broker.on_remote_jobs("r", 3)
+        clock[0], bench.store.jobs["r"] = 1000, [b"due after it"]
+        assert bodies(await other) == [b"due after it"]
+        assert bench.broker._queues.get("q") is None
+
+    run(scenario, Store("q", "r", pauses=NEVER))
+
+
+def test_a_deleted_queue_leaves_nothing_in_memory_until_its_jobs_would_be_due():
+    async def scenario(bench):
+        assert bodies(await bench.dequeue("q", wait=0.0)) == []
+        bench.broker.on_remote_jobs("q", int(time.time() * 1000) + 3_600_000)
+        state = weakref.ref(bench.broker._queues.get("q"))
+        bench.broker.on_deleted("q")
+        gc.collect()
+        assert state() is None
+
+    run(scenario, Store("q", pauses=NEVER))
 
 
 def test_a_dequeue_without_wait_asks_a_shared_store():
