@@ -245,10 +245,13 @@ class DequeueHandler:
         except BaseException:
             state.record_attempt(wait)
             state.mark_uncertain()  # the next in line tries later: now it would fail, too
+            if not (state.exists or state.has_waiters):
+                self._queues.forget(queue)  # as above: the store could not say whether the name is invented
             raise
         finally:
             if taken < allowed:
                 self._limits.give_back(queue, allowed - taken)
+        state.exists = True
         state.record_attempt(wait)
         if self._is_on_the_way(found, state, wait):
             self.poller.look_again(queue)

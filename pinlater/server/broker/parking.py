@@ -161,12 +161,14 @@ class QueueState:
         on_due: called when a job has fallen due, with that time in epoch milliseconds.
 
     Attributes:
+        exists: whether a claim has succeeded, so that the queue is known to exist.
         is_at_running_limit: whether a limit of running jobs held jobs back when a claim last found too few.
         activity: a number that changes whenever a dequeue is woken, or has tried to claim.
     """
 
     def __init__(self, now_ms: Callable[[], int], known_empty_seconds: float, on_due: Callable[[int], None]) -> None:
         self.activity = 0
+        self.exists = False
         self._on_due = on_due
         self._now_ms = now_ms
         self._known_empty_seconds = known_empty_seconds

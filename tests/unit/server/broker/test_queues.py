@@ -229,6 +229,35 @@ def test_a_deleted_queue_leaves_nothing_in_memory_until_its_jobs_would_be_due():
     run(scenario, Store("q", pauses=NEVER))
 
 
+@pytest.mark.parametrize("wait", [0.0, 30.0])
+def test_names_that_dequeues_invent_while_the_store_fails_leave_nothing_behind(wait):
+    async def scenario(bench):
+        assert bodies(await bench.dequeue("q", wait=0.0)) == []
+        for number in range(50):
+            bench.store.errors[f"none_{number}"] = NoHealthyShards("away")
+            with pytest.raises(NoHealthyShards):
+                await bench.dequeue(f"none_{number}", wait=wait)
+        assert [*bench.broker._queues._queues] == ["q"]
+
+    run(scenario, Store("q", pauses=NEVER))
+
+
+def test_after_an_error_a_job_of_a_queue_that_exists_is_offered_to_other_servers(monkeypatch):
+    monkeypatch.setattr("pinlater.server.broker.parking._UNCERTAIN_RETRY_MS", 2)
+
+    async def scenario(bench):
+        offered = asyncio.Event()
+        monkeypatch.setattr(bench.broker, "_offer_rest", lambda _: offered.set())
+        waiting = await bench.parked("q")
+        bench.store.errors["q"] = NoHealthyShards("away")
+        bench.stored("q", b"job")  # only this dequeue was woken for it
+        with pytest.raises(NoHealthyShards):
+            await waiting
+        await offered.wait()
+
+    run(scenario, Store("q", pauses=NEVER))
+
+
 def test_a_dequeue_without_wait_asks_a_shared_store():
     async def scenario(bench):
         for number in range(5):
