@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 from collections.abc import Callable, Collection, Sequence
@@ -18,6 +19,8 @@ from pinlater.server.backends.poll_of_all import OnPoll, PollOfAll
 from pinlater.server.peer_processes.cancellation_message import cancellation_messages
 from pinlater.server.peer_processes.notification_batch import NotificationBatch, receive
 from pinlater.server.peer_processes.poll_message import poll_messages
+
+log = logging.getLogger(__name__)
 
 SUFFIX = ".notify"
 _MOST_BYTES = 32_768
@@ -114,7 +117,10 @@ class JobNotifier:
     def _receive(self, message: bytes) -> None:
         if message == _GREETING:
             self._find_others()
-        receive(message, self._on_jobs, self._on_cancelled, self._on_poll)
+        try:
+            receive(message, self._on_jobs, self._on_cancelled, self._on_poll)
+        except ValueError:
+            log.debug("a message of another version of the server was dropped")
 
     def _find_others(self) -> None:
         self._others = [str(path) for path in self._folder.glob(f"*{SUFFIX}") if path != self._path]

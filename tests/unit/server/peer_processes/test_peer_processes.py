@@ -13,7 +13,8 @@ from pinlater.server.clock import elapsed_seconds
 from pinlater.server.peer_processes import connection_balancer as balancer_module
 from pinlater.server.peer_processes.acceptor import Acceptor
 from pinlater.server.peer_processes.connection_balancer import ConnectionBalancer
-from pinlater.server.peer_processes.job_notifier import JobNotifier
+from pinlater.server.peer_processes.job_notifier import SUFFIX, JobNotifier
+from pinlater.server.peer_processes.notification_batch import notification
 
 
 class Process:
@@ -261,5 +262,22 @@ def test_a_process_that_was_killed_is_forgotten(notifiers, tmp_path):
         assert len(list(tmp_path.glob("*.notify"))) == 2
         one.close()
         two.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("message", [b"moved emails s1 s2 7", b"polled 1 2", b"\xff emails \n"])
+def test_a_message_of_another_version_is_dropped(notifiers, tmp_path, message):
+    async def run():
+        failures = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+        notifier, received = notifiers()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+            other.connect(str(next(tmp_path.glob(f"*{SUFFIX}"))))
+            other.send(message)
+            other.send(notification("emails", None, ()))
+        await until(lambda: received)
+        assert (received, failures) == ([("emails", None)], [])
+        notifier.close()
 
     asyncio.run(run())
