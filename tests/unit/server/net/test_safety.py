@@ -1,6 +1,8 @@
 """Limits that protect a server: exposed addresses, connections per address, overload."""
 
+import contextlib
 import json
+import socket
 
 import pytest
 from click.testing import CliRunner
@@ -64,6 +66,28 @@ def test_a_socket_of_a_living_server_or_a_file_is_left_alone(tmp_path):
         listen_locally(tmp_path / "file", key="THRIFT_UNIX_SOCKET")
     with pytest.raises(ConfigError, match="No such file"):
         listen_locally(tmp_path / "absent" / "socket", key="THRIFT_UNIX_SOCKET")
+
+
+def test_a_socket_whose_server_hangs_is_left_alone(tmp_path):
+    path = tmp_path / "socket"
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(listen_locally(path, key="THRIFT_UNIX_SOCKET")).listen(0)
+        with contextlib.suppress(BlockingIOError):  # raised once no more connections can wait to be accepted
+            while True:
+                client = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+                client.setblocking(False)
+                client.connect(str(path))
+        with pytest.raises(ConfigError, match="is in use by another program"):
+            listen_locally(path, key="THRIFT_UNIX_SOCKET")
+        assert path.is_socket()
+
+
+def test_a_socket_of_another_kind_of_program_is_left_alone(tmp_path):
+    path = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        other.bind(str(path))
+        with pytest.raises(ConfigError, match="is in use by another program"):
+            listen_locally(path, key="THRIFT_UNIX_SOCKET")
 
 
 def test_an_address_has_its_share_of_connections_and_no_more():
