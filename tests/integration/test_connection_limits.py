@@ -123,3 +123,29 @@ def test_calls_of_one_address_are_all_answered_one_after_the_other(fair_server):
             two.sendall(names_call(number))
         for sock in (one, two):
             assert [decode_answer("getQueueNames", read_frame(sock))[0] for _ in range(20)] == list(range(20))
+
+
+def test_calls_of_one_address_that_wait_hold_up_none_and_go_on_one_after_the_other(fair_server):
+    def call(method, number, **request):
+        return framed(encode_call(method, number, {"context": {"source": "x"}, "request": request}))
+
+    def enqueue(queue):
+        three.sendall(call("enqueueJobs", 1, queueName=queue, jobs=[{"body": b"x"}]))
+        [job] = answer_of(three, "enqueueJobs")["jobDescriptors"]
+        return job
+
+    def answer_of(sock, method):
+        return decode_answer(method, read_frame(sock))[1]
+
+    with contextlib.ExitStack() as stack:
+        one, two, three = (stack.enter_context(_connect_from("127.0.0.5", fair_server)) for _ in range(3))
+        unfinished, stored = enqueue("awaited"), enqueue("q")
+        for number in range(5):
+            one.sendall(call("dequeueJobs", number, queueName="q", limit=1, waitMillis=20_000))
+            two.sendall(call("lookupJobs", number, jobDescriptors=[unfinished], waitMillis=50))
+            assert [*answer_of(one, "dequeueJobs")["jobs"]] == [stored]
+            one.sendall(call("dequeueJobs", number, queueName="q", limit=1, waitMillis=20_000))
+            stored = enqueue("q")
+            assert [*answer_of(one, "dequeueJobs")["jobs"]] == [stored]
+            assert [*answer_of(two, "lookupJobs")] == [unfinished]
+            stored = enqueue("q")

@@ -50,7 +50,7 @@ class Cancellations:
         found = self.since(moment_ms)
         if found[0] or caller.cannot_wait or self._is_stopping:
             return found
-        wait = ParkedCall(seconds)
+        wait = ParkedCall(caller, seconds)
         caller.park(wait)
         self._waits.add(wait)
         try:

@@ -124,7 +124,7 @@ class DequeueHandler:
             self._follow_polls(request, found)
         if found.jobs or request.wait_seconds <= 0 or self.is_stopping or caller.cannot_wait:
             return self._check_rate_limited(request, found)
-        wait = DequeueWait(request.limit, request.wait_seconds)
+        wait = DequeueWait(caller, request.wait_seconds, request.limit)
         caller.park(wait)
         try:
             while not (found.jobs or wait.is_over or caller.is_gone or self.is_stopping):

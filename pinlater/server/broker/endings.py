@@ -62,7 +62,7 @@ class Endings:
         """
         if caller.cannot_wait or self._is_stopping:
             return
-        wait = _EndWait(seconds)
+        wait = _EndWait(caller, seconds)
         caller.park(wait)
         for job in jobs:
             self._waits.setdefault(_queue_of(job), defaultdict(set))[job].add(wait)
@@ -108,6 +108,6 @@ class _EndWait(ParkedCall):
 
     __slots__ = ("is_news",)
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__(seconds)
+    def __init__(self, caller: Caller, seconds: float) -> None:
+        super().__init__(caller, seconds)
         self.is_news = False

@@ -8,6 +8,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+from pinlater.server.broker.call_slots import CallSlots
+
 _LONGEST_TIMER_SECONDS = 3600.0
 _UNCERTAIN_RETRY_MS = 500
 """After a failed call, the first dequeue in line tries again after this time, and again while calls fail."""
@@ -46,15 +48,19 @@ class Caller:
     """The client connection of a call that may wait; it can end the wait.
 
     Attributes:
+        slots: its call takes one of them while it is not parked; None: it needs none.
+        has_slot: whether its call has one now.
         is_gone: whether nobody reads answers any more.
         cannot_wait: whether the call must be answered at once, for instance because another one is behind it.
         slept_seconds: total time its calls were parked, without the time spent answering them.
         report: the last report that a worker sent over it; None if there is none, or the worker has said that it ends.
     """
 
-    __slots__ = ("_parked", "cannot_wait", "is_gone", "report", "slept_seconds")
+    __slots__ = ("_parked", "cannot_wait", "has_slot", "is_gone", "report", "slept_seconds", "slots")
 
-    def __init__(self) -> None:
+    def __init__(self, slots: CallSlots | None = None) -> None:
+        self.slots = slots
+        self.has_slot = False
         self.is_gone = False
         self.cannot_wait = False
         self.slept_seconds = 0.0
@@ -81,21 +87,29 @@ class Caller:
         self._parked = None
         self.slept_seconds += wait.slept_seconds
 
+    def leave_slot(self) -> None:
+        """Give back the slot of the call, if it has one."""
+        if self.has_slot and self.slots is not None:
+            self.has_slot = False
+            self.slots.leave()
+
 
 class ParkedCall:
     """A call that waits: woken any number of times, ended once.
 
     Args:
+        caller: the connection of the call.
         seconds: how long it may wait in all.
 
     Attributes:
         is_over: whether it has ended.
-        slept_seconds: total time it has slept.
+        slept_seconds: total time it has slept, and then waited for a slot.
     """
 
-    __slots__ = ("_future", "_loop", "_timer", "is_over", "slept_seconds")
+    __slots__ = ("_caller", "_future", "_loop", "_timer", "is_over", "slept_seconds")
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, caller: Caller, seconds: float) -> None:
+        self._caller = caller
         self.slept_seconds = 0.0
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[None] | None = None
@@ -103,12 +117,18 @@ class ParkedCall:
         self._timer = self._loop.call_later(seconds, self.end)
 
     async def __call__(self) -> None:
-        """Sleep until woken or ended; return at once if already ended."""
+        """Sleep until woken or ended, without a slot; return at once if already ended."""
         if not self.is_over:
+            caller, slots = self._caller, self._caller.slots
             self._future = self._loop.create_future()
             began = self._loop.time()
+            caller.leave_slot()
             try:
                 await self._future
+                if slots is not None:
+                    if not slots.take():
+                        await slots.wait()
+                    caller.has_slot = True
             finally:
                 self.slept_seconds += self._loop.time() - began
 
@@ -138,14 +158,15 @@ class DequeueWait(ParkedCall):
     """A waiting dequeue.
 
     Args:
-        limit: the number of jobs that it can take.
+        caller: the connection of the call.
         seconds: how long it may wait in all.
+        limit: the number of jobs that it can take.
     """
 
     __slots__ = ("limit",)
 
-    def __init__(self, limit: int, seconds: float) -> None:
-        super().__init__(seconds)
+    def __init__(self, caller: Caller, seconds: float, limit: int) -> None:
+        super().__init__(caller, seconds)
         self.limit = limit
 
 

@@ -91,6 +91,7 @@ class ClientConnection(asyncio.Protocol):
         if self._peer is None:
             network.abort()
             return
+        self._caller.slots = self._peer.call_slots
         if self._tls_context is not None:
             self._transport = self._tls_transport = TlsTransport(network, self._tls_context)
         if self._owner.is_draining:
@@ -354,21 +355,20 @@ class ClientConnection(asyncio.Protocol):
     async def _answer(self, call: DecodedCall) -> CallReply:
         """Carry out a call and send its reply; return what to undo if the client does not read it completely."""
         codec, answer, (method, sequence_id, arguments) = self._owner.codec, NO_REPLY, call
+        caller = self._caller
         if self._wants_stopping_notice is None:
             self._wants_stopping_notice = wants_stopping_notice(call)
             self._update_reading()
         try:
-            if may_wait(call):  # a parked dequeue takes no slot
-                answer = await self._owner.service.call(method, arguments, self._caller)
-            else:
-                assert self._peer is not None
-                slots = self._peer.call_slots
-                if not slots.take():
-                    await slots.wait()
-                try:
-                    answer = await self._owner.service.call(method, arguments, self._caller)
-                finally:
-                    slots.leave()
+            assert self._peer is not None
+            slots = self._peer.call_slots
+            if not slots.take():
+                await slots.wait()
+            caller.has_slot = True
+            try:
+                answer = await self._owner.service.call(method, arguments, caller)
+            finally:
+                caller.leave_slot()
             if self._peer_sent_eof and answer.undo is not None and may_wait(call):
                 await answer.take_back()
                 answer = CallReply(dequeue_reply())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pinlater.server.net.call_slots import CallSlots
+from pinlater.server.broker.call_slots import CallSlots
 
 if TYPE_CHECKING:
     import asyncio

@@ -13,11 +13,11 @@ from typing import Any
 
 from pinlater.protocol.codec import Codec
 from pinlater.server.api.service import Service
+from pinlater.server.broker.call_slots import CallSlots
 from pinlater.server.broker.parking import LastReport
 from pinlater.server.config.settings import Settings
 from pinlater.server.log_rate_limit import LogRateLimit
 from pinlater.server.metrics import Metrics
-from pinlater.server.net.call_slots import CallSlots
 from pinlater.server.net.certificates import Certificates
 from pinlater.server.net.connection import ClientConnection
 from pinlater.server.net.memory_budget import BUDGET_BYTES, AnswerBudget, CallBudget

@@ -6,6 +6,7 @@ import tracemalloc
 
 import pytest
 
+from pinlater.server.broker.call_slots import CallSlots
 from pinlater.server.broker.parking import Caller, ParkedCall, QueueState
 
 GENEROUS_SECONDS = 30.0
@@ -77,7 +78,7 @@ def test_a_caller_knows_for_how_long_its_calls_slept():
         now, clock = [0.0], loop.time
         loop.time = lambda: clock() + now[0]
         for seconds in (20.0, 300.0):
-            wait = ParkedCall(900)
+            wait = ParkedCall(caller, 900)
             caller.park(wait)
             sleep = asyncio.ensure_future(wait())
             await asyncio.sleep(0)
@@ -89,3 +90,59 @@ def test_a_caller_knows_for_how_long_its_calls_slept():
         return caller.slept_seconds
 
     assert asyncio.run(main()) == pytest.approx(320, abs=GENEROUS_SECONDS)
+
+
+class Parked:
+    """A call that took the only slot, and sleeps."""
+
+    def __init__(self, slots):
+        self.caller = Caller(slots)
+        assert slots.take()
+        self.caller.has_slot = True
+        self.wait = ParkedCall(self.caller, 900)
+        self.task = asyncio.ensure_future(self.wait())
+
+    @classmethod
+    async def of(cls, slots):
+        parked = cls(slots)
+        await asyncio.sleep(0)
+        return parked
+
+
+def test_a_call_has_a_slot_when_it_is_not_parked():
+    async def main():
+        slots = CallSlots(1)
+        first, second = await Parked.of(slots), await Parked.of(slots)
+        first.wait.wake()
+        await first.task
+        second.wait.wake()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not second.task.done()
+        first.caller.leave_slot()
+        await second.task
+        assert not slots.take()
+        second.caller.leave_slot()
+        assert [slots.take(), slots.take()] == [True, False]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_woken", [False, True])
+def test_a_parked_call_that_is_cancelled_has_no_slot_to_leave(is_woken):
+    async def main():
+        slots = CallSlots(1)
+        parked, running = await Parked.of(slots), await Parked.of(slots)
+        running.wait.wake()
+        await running.task
+        if is_woken:
+            parked.wait.wake()
+            await asyncio.sleep(0)
+        parked.task.cancel()
+        await asyncio.wait([parked.task])
+        parked.caller.leave_slot()
+        assert not slots.take()
+        running.caller.leave_slot()
+        assert [slots.take(), slots.take()] == [True, False]
+
+    asyncio.run(main())

@@ -10,11 +10,16 @@ from pinlater.protocol.codec import MANY_ELEMENTS, Codec
 from pinlater.protocol.stopping import STOPPING_FRAME
 from pinlater.server.api.calls import CallReply
 from pinlater.server.api.offload import offload
+from pinlater.server.broker.parking import ParkedCall
 from pinlater.server.config.settings import Settings
 from pinlater.server.metrics import Metrics
 from pinlater.server.net.connection import LARGE_FRAME_BYTES, ClientConnection
 from pinlater.server.net.memory_budget import CallBudget
 from pinlater.server.net.thrift_server import ThriftServer
+
+
+def call_of(method, request):
+    return Codec().encode_call(method, 1, wire.arguments_of(method)(wire.RequestContext("me"), request))
 
 
 def enqueue_call(jobs, body=b"", **context):
@@ -86,10 +91,10 @@ class Calls:
 def run():
     """Run a coroutine function with a service and a maker of connections to it."""
 
-    def run(act):
+    def run(act, **settings):
         async def main():
             calls = Calls()
-            owner = ThriftServer(calls, Settings(), Metrics())
+            owner = ThriftServer(calls, Settings(**settings), Metrics())
 
             def connect():
                 connection = ClientConnection(owner)
@@ -226,6 +231,55 @@ def test_a_large_call_whose_caller_has_left_is_forgotten_before_its_turn(run):
         assert calls.begun == 3
 
     run(act)
+
+
+CALLS_THAT_MAY_WAIT = {
+    "dequeueJobs": wire.PinLaterDequeueRequest("q", 1, waitMillis=1),
+    "lookupJobs": wire.PinLaterLookupJobRequest(["q:s1:p1:1"], waitMillis=1),
+}
+
+
+@pytest.mark.parametrize("method", CALLS_THAT_MAY_WAIT)
+@pytest.mark.parametrize("most", ["max_concurrent_requests", "max_requests_per_address"])
+def test_calls_that_may_wait_count_as_others_do(run, method, most):
+    async def act(calls, connect):
+        calls.go_on.clear()
+        for _ in range(5):
+            connect().data_received(call_of(method, CALLS_THAT_MAY_WAIT[method]))
+        await settled(calls, 2)
+        assert calls.begun == 2
+        calls.go_on.set()
+        await settled(calls, 5)
+
+    run(act, **{most: 2})
+
+
+def test_while_they_are_parked_they_count_as_none(run):
+    async def act(calls, connect):
+        parked = []
+
+        async def park(_method, _arguments, caller):
+            parked.append(ParkedCall(caller, 900))
+            await parked[-1]()
+            return await Calls.call(calls)
+
+        calls.call, answer_at_once = park, calls.call
+        for _ in range(5):
+            connect().data_received(call_of("dequeueJobs", CALLS_THAT_MAY_WAIT["dequeueJobs"]))
+        while len(parked) < 5:
+            await asyncio.sleep(0.01)
+        calls.call = answer_at_once
+        connect().data_received(enqueue_call(1))
+        await settled(calls, 1)
+        calls.go_on.clear()
+        for wait in parked:
+            wait.wake()
+        await settled(calls, 2)
+        assert calls.begun == 2, "they need the slot again to go on"
+        calls.go_on.set()
+        await settled(calls, 6)
+
+    run(act, max_concurrent_requests=1)
 
 
 def test_a_call_whose_caller_has_left_counts_until_it_has_ended(run):

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from pinlater.errors import EXIT_CONFIG, ConfigError, NoHealthyShards
 from pinlater.server.api.overload import LoadShedder
+from pinlater.server.broker.call_slots import CallSlots
 from pinlater.server.metrics import Metrics
-from pinlater.server.net.call_slots import CallSlots
 from pinlater.server.net.listeners import is_exposed, listen_locally
 from pinlater.server.net.peers import Peers
 from pinlater.server.program import main

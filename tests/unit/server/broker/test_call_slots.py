@@ -3,7 +3,7 @@
 import asyncio
 import random
 
-from pinlater.server.net.call_slots import CallSlots
+from pinlater.server.broker.call_slots import CallSlots
 from pinlater.server.net.peers import Peers
 
 
