@@ -70,6 +70,7 @@ class QueueSampler:
         metrics.running_jobs.set(queue, await count(JobFilter(IN_PROGRESS)))
         oldest_ms = await self._backend.oldest_due_ms(queue) if due else None
         age_ms = 0 if oldest_ms is None else max(self._now_ms() - oldest_ms, 0)
+        metrics.paused.set(queue, float(self._is_paused(queue)))  # before its backlog, which nobody is to work off
         metrics.backlog_jobs.set(queue, due)
         metrics.oldest_due_age_seconds.set(queue, age_ms / 1000)
         future = await count(JobFilter(PENDING, is_future=True))
@@ -82,7 +83,6 @@ class QueueSampler:
         metrics.retrying_jobs.set(queue, retried_now + retried_later)
         metrics.due_retrying_jobs.set(queue, retried_now)
         metrics.failed_jobs.set(queue, await count(JobFilter(FAILED)))
-        metrics.paused.set(queue, float(self._is_paused(queue)))
         metrics.active_shards.set(queue, len(self._backend.active_shards(queue)))
 
 

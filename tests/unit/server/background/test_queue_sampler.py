@@ -88,6 +88,19 @@ def test_what_does_not_run_is_shown():
     assert {noun: values["sms"] for noun, values in found.items()} == dict(zip(shown, (0, 0, 0, 0, 0, 1), strict=True))
 
 
+def test_a_paused_queue_is_known_as_such_as_soon_as_its_backlog_is():
+    class Deep(Store):
+        async def count_jobs(self, queue, which):
+            if which.state == FAILED:
+                raise UnknownError("the database stopped a statement that took too long")
+            return await super().count_jobs(queue, which)
+
+    metrics = Metrics()
+    sample(Deep({"email": (6, 0, NOW_MS)}), metrics, "email")
+    assert levels(metrics, "pinlater_queue_backlog_jobs") == {"email": 6}
+    assert levels(metrics, "pinlater_queue_paused") == {"email": 1}
+
+
 def test_the_number_of_shards_that_take_new_jobs_is_shown_where_they_are_not_all():
     metrics, store = Metrics(), Store({"email": (0, 0, None), "sms": (0, 0, None)})
     store.active["email"] = ("a", "c")
