@@ -78,6 +78,10 @@ class InterruptibleContext(JobContext):
         return SagaMark()
 
     @abstractmethod
+    def server_seconds(self) -> float:
+        """Return epoch seconds of the server's clock."""
+
+    @abstractmethod
     def begin(self) -> None:
         """Check that the job may begin something new whose end will be recorded.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from datetime import datetime
 
@@ -43,7 +42,7 @@ def sleep_until(
     wake_seconds = moment.timestamp() if isinstance(moment, datetime) else moment
     if not wake_seconds < _END_OF_TIME:
         raise ValueError(f"sleep_until({moment}) takes a datetime or epoch seconds; this is in the far future")
-    if wake_seconds <= time.time():
+    if wake_seconds <= context.server_seconds():
         return
     wake_ms = math.ceil(wake_seconds * 1000)
     save()
@@ -51,12 +50,12 @@ def sleep_until(
     raise context.interrupt(JobSleeps(wake_ms))
 
 
-def moment_after(seconds: float) -> float:
-    """Return the epoch seconds of the moment ``seconds`` from now.
+def moment_after(context: InterruptibleContext, seconds: float) -> float:
+    """Return the epoch seconds of the moment ``seconds`` from now, by the server's clock.
 
     Raises:
         ValueError: ``seconds`` is negative or not finite.
     """
     if not 0 <= seconds < float("inf"):
         raise ValueError(f"sleep_for({seconds}) takes seconds; they cannot be negative or endless")
-    return time.time() + seconds
+    return context.server_seconds() + seconds

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -107,7 +106,7 @@ class Steps:
         if self._context.is_draining:
             self.save()
             raise self._context.interrupt(JobInterrupted())
-        started_ms = _now_ms()
+        started_ms = self._now_ms()
         try:
             found = self._called(call)
         except Exception as error:
@@ -138,7 +137,7 @@ class Steps:
                 await self.save_awaited()
             raise self._context.interrupt(why)
         self._under_way += 1
-        started_ms = _now_ms()
+        started_ms = self._now_ms()
         try:
             found = await self._awaited(call)
         except Exception as error:
@@ -218,7 +217,7 @@ class Steps:
             *(key, spent, step.attempts, wait_ms / 1000),
             exc_info=error,
         )
-        return _now_ms() + wait_ms
+        return self._now_ms() + wait_ms
 
     def _gave_up(self, key: str, step: Retrying[..., Any]) -> None:
         """Record that a step's last attempt has failed, for the rest of this attempt of the job.
@@ -248,15 +247,14 @@ class Steps:
 
     def _finished(self, call: StepCall, result: Any, started_ms: int) -> Any:
         """Record a result and return it as a later attempt will get it."""
-        times = started_ms, max(_now_ms() - started_ms, 0), self._context.attempt
+        times = started_ms, max(self._now_ms() - started_ms, 0), self._context.attempt
         given = self.records.finish(call, result, times, self._context.log)
         call.on_finished(call, True)
         self.ran.append(call.key)
         return given
 
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
+    def _now_ms(self) -> int:
+        return int(self._context.server_seconds() * 1000)
 
 
 def _is_of_outer_step(error: Exception, call: StepCall) -> bool:

@@ -68,7 +68,7 @@ class WorkflowContext(InterruptibleContext):
 
     def sleep_for(self, seconds: float, *, name: str) -> None:
         """Sleep without a process; see ``JobContext.sleep_for``."""
-        self.sleep_until(moment_after(seconds), name=name)
+        self.sleep_until(moment_after(self, seconds), name=name)
 
     def sleep_until(self, moment: datetime | float, *, name: str) -> None:
         """Sleep until a moment; see ``JobContext.sleep_until``."""

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from threading import get_ident
+from time import time
 from typing import Any, TypeVar, Unpack
 
 from pinlater.client.jobs import encoder
@@ -233,6 +234,10 @@ class FakeContext(WorkflowContext):
         self._body = body
 
     _save_surely = _save
+
+    def server_seconds(self) -> float:
+        """Return epoch seconds of this machine."""
+        return time()
 
     def limit_step(self, deadline: StepDeadline) -> AbstractContextManager[None]:
         """Return a context manager in which the deadline of a step is enforced, as in a worker."""

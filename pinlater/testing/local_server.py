@@ -123,7 +123,7 @@ class LocalServer:
             client.enqueue_periodic(FirstPeriodicJobs(attempts.codec.kinds, (first, *others)))
             while claimed := client.dequeue_jobs(first, 1, other_queues=others):
                 outcomes.append(attempts.run(claimed[0]))
-                _report(client, claimed[0], outcomes[-1], self._clock.ahead_ms)
+                _report(client, claimed[0], outcomes[-1])
                 if not until_empty:
                     break
                 assert len(outcomes) < most_runs, f"{most_runs} attempts were run and it does not end; see most_runs"
@@ -181,8 +181,8 @@ class _CallsInTime(Calls):
         return super().enqueue_structs(queue, jobs)
 
 
-def _report(client: Client, job: ClaimedJob, outcome: Outcome, ahead_ms: int) -> None:
-    """Report the outcome of an attempt to the server, whose clock is ahead, as a worker would."""
+def _report(client: Client, job: ClaimedJob, outcome: Outcome) -> None:
+    """Report the outcome of an attempt to the server, as a worker would."""
     queue, ending = _queue_of(job), outcome.ending
     if outcome.next_attempts is not None:
         again = Checkpoint(
@@ -198,9 +198,7 @@ def _report(client: Client, job: ClaimedJob, outcome: Outcome, ahead_ms: int) ->
     elif ending is Ending.SUCCEEDED:
         client.ack(queue, succeeded=[Ack(job.descriptor, job.claim, result=outcome.result_bytes)])
     elif ending is Ending.INTERRUPTED:
-        run_after_ms = job.run_after_ms
-        if outcome.run_after_ms is not None:  # waits end by the server's clock, sleeps by real time
-            run_after_ms = outcome.run_after_ms + (0 if outcome.waits_for else ahead_ms)
+        run_after_ms = job.run_after_ms if outcome.run_after_ms is None else outcome.run_after_ms
         told = outcome.body, True, run_after_ms, None, outcome.status or None
         client.checkpoint(queue, [Checkpoint(job.descriptor, job.claim, *told, outcome.waits_for)])
     else:

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from pinlater import JobState
-from tests.system.worker_program import await_state, info, job_module, put, ran, wait_for
+from tests.system.worker_program import await_state, environment_with, info, job_module, put, ran, wait_for
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
@@ -29,6 +29,22 @@ class Touch(Job, queue="touch"):
 
     def run(self, context):
         write(f"touch {self.number}")
+""")
+COFFEES = job_module("""
+from pinlater import Constant, Job, retrying
+
+
+class Coffee(Job, queue="sleeps", give_up_after=300):
+    seconds: float
+
+    async def run(self, context):
+        await context.step("brew", retrying(self.brew, attempts=2, backoff=Constant(self.seconds)))
+        context.sleep_for(self.seconds, name="cool")
+
+    async def brew(self):
+        write("brew")
+        if len(open("ran.txt").readlines()) == 1:
+            raise ValueError("cold")
 """)
 
 
@@ -73,3 +89,18 @@ def test_a_burst_does_not_wait_for_sleepers(start, client, folder, nap):
     assert worker.wait() == 0, worker.log
     assert ran(folder) == ["it lies down"]
     assert info(client, job).state is JobState.PENDING
+
+
+@pytest.mark.parametrize("wrong_by", [3600, -3600])
+@pytest.mark.parametrize("several", [(), ("--threads", 2), ("--concurrency", 2)])
+def test_the_server_s_clock_decides_how_long_it_sleeps(start, client, folder, wrong_by, several):
+    """A worker whose clock is ahead must not give up jobs that sleep, nor one whose clock is behind wake them."""
+    (folder / "coffees.py").write_text(COFFEES)
+    env = environment_with(folder, f"import time\nright = time.time\ntime.time = lambda: right() + {wrong_by}")
+    coffee, long = put(client, "Coffee", "sleeps", seconds=1), put(client, "Coffee", "sleeps", seconds=200)
+    worker = start("--processes", 1, *several, modules=("coffees",), env=env)
+    await_state(client, coffee, JobState.SUCCEEDED)
+    wait_for(lambda: info(client, long).run_after_ms > info(client, long).created_at_ms, what=lambda: worker.log)
+    about = info(client, long)
+    assert about.state is JobState.PENDING
+    assert 200_000 <= about.run_after_ms - about.created_at_ms < 290_000

@@ -20,6 +20,9 @@ from pinlater.worker.session.outcome import Failure, Interruption
 from tests.support.savers import InBody
 from tests.unit.worker.fakes import batch_of, new_row
 
+ENQUEUED = 1_900_000_000.0
+"""Epoch seconds by the clock of the server, years ahead of the clock of this machine."""
+
 
 class Post(Job, queue="posts", give_up_after=600):
     how: str = "return"
@@ -69,8 +72,10 @@ ways = {
     "retry in 150": retry(150),
     "discard": discard,
     "nap": lambda context: context.sleep_for(90, name="nap"),
-    "sleep": lambda context: context.sleep_for(1000, name="sleep"),
-    "step": lambda context: context.step("ask", retrying(refuse, attempts=3, backoff=Constant(1000))),
+    "sleep": lambda context: context.sleep_for(150, name="sleep"),
+    "sleep until the end": lambda context: context.sleep_until(ENQUEUED + 600, name="sleep"),
+    "sleep until 500": lambda context: context.sleep_until(ENQUEUED + 500, name="sleep"),
+    "step": lambda context: context.step("ask", retrying(refuse, attempts=3, backoff=Constant(150))),
     "spin": lambda context: time.sleep(20),
 }
 seen = []
@@ -93,9 +98,8 @@ def run():
     runner = Runner(codec, codec.names, FakeSaver(), 30.0, now=lambda: clock[0])
 
     def run(job, after=500, kept=None, is_told_when=True, **about):
-        enqueued = time.time()  # sleeps ask the real clock
-        clock[0] = enqueued + after
-        created_ms = int(enqueued * 1000) if is_told_when else None
+        clock[0] = ENQUEUED + after
+        created_ms = int(ENQUEUED * 1000) if is_told_when else None
         body = encode_body(job, kept)
         run.batch = batch_of("posts:s1:p1:7", bodies=[body], row=new_row(), created_ms=created_ms, **about)
         return runner.run(run.batch, 0, time.monotonic_ns())
@@ -147,7 +151,7 @@ def test_the_keeper_knows_of_it_should_the_process_die(run):
     began = time.monotonic()
     run(Post())
     assert 50 < run.batch.area.give_up_ns[0] / 1e9 - began < 150
-    run(Post(), kept=BodyMetadata(recurrence=Recurrence(int(time.time() * 1000), schedule="every 3600")))
+    run(Post(), kept=BodyMetadata(recurrence=Recurrence(int(ENQUEUED * 1000), schedule="every 3600")))
     assert run.batch.area.give_up_ns[0] == 0, "the next tick is to come in any case"
 
 
@@ -174,9 +178,13 @@ def test_final_failures_are_not_changed_by_give_up_after(run):
 
 
 def test_no_sleep_goes_beyond_give_up_after(run):
-    assert isinstance(run(Post(how="nap")), Interruption)
+    nap = run(Post(how="nap"))
+    assert isinstance(nap, Interruption)
+    assert nap.run_after_ms == (ENQUEUED + 590) * 1000
     status = given_up(run(Post(how="sleep")))
     assert "JobExpired: it would sleep until its give_up_after of 600 s is over" in status
+    assert "it would sleep" in given_up(run(Post(how="sleep until the end")))
+    assert run(Post(how="sleep until 500")) is None, "that is now"
     status = given_up(run(Post(how="step")))
     assert "ConnectionError: refused (too late to try again: give_up_after=600)" in status
 
@@ -187,7 +195,7 @@ def test_the_end_of_a_job_is_told_however_many_attempts_there_might_be(run):
 
 
 def test_each_run_of_a_job_that_runs_again_has_its_own_time(run):
-    again = BodyMetadata(recurrence=Recurrence(int((time.time() + 7200) * 1000), 2))
+    again = BodyMetadata(recurrence=Recurrence(int((ENQUEUED + 7200) * 1000), 2))
     assert run(Post(), after=7200 + 500, kept=again) is None
     assert "was not run" in given_up(run(Post(), after=7200 + 601, kept=again))
 

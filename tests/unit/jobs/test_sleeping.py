@@ -201,6 +201,20 @@ def test_inline_nobody_waits_and_no_attempt_is_spent():
     assert handle.status().state is JobState.SUCCEEDED
 
 
+class Wake(Job, queue="wakes"):
+    at: float
+
+    def run(self, context):
+        context.sleep_until(self.at, name="night")
+
+
+def test_inline_the_time_of_the_client_counts():
+    with run_inline(Wake) as client:
+        client.advance(DAY)
+        client.enqueue(Wake(at=time() + DAY / 2))
+        assert [str(outcome.ending) for outcome in client.outcomes] == ["succeeded"]
+
+
 @pytest.fixture
 def local_server(tmp_path):
     with LocalServer(tmp_path) as server:
