@@ -48,6 +48,10 @@ class BaseClient(Verbs):
         """The name that this client sends with its calls."""
         return self._calls.source
 
+    def _now(self) -> float:
+        """Return the epoch seconds from which delays count."""
+        return time.time()
+
     def enqueue(self, job: Job[R], **options: Unpack[EnqueueOptions]) -> JobHandle[R]:
         """Enqueue a job; when this returns, the job is on durable storage.
 
@@ -66,7 +70,7 @@ class BaseClient(Verbs):
         """
         target = queue_of(job, options.get("queue"))
         with self._trace_enqueue(target) as trace:
-            call = self._calls.enqueue_structs(target, [encoder(options, trace.trace).struct(job)])
+            call = self._calls.enqueue_structs(target, [encoder(options, trace.trace, self._now).struct(job)])
             descriptor = self._execute(call)[0]
             trace.record_stored([target], 1, descriptor)
         return JobHandle(self, descriptor, type(job))
@@ -95,7 +99,7 @@ class BaseClient(Verbs):
             Exception: as in ``enqueue``.
         """
         with self._trace_enqueue(options.get("queue")) as trace:
-            batcher = Batcher(encoder(options, trace.trace), batch_size)
+            batcher = Batcher(encoder(options, trace.trace, self._now), batch_size)
             with BulkEnqueue(self._pool, self._calls, self._execute, self._timeout, progress) as bulk:
                 for job in jobs:
                     for batch in batcher.add(job):
@@ -141,7 +145,7 @@ class BaseClient(Verbs):
         handle = self.enqueue(batch_job(len(children), then, on_failure), queue=target)
         try:
             with self._trace_enqueue(None) as trace:
-                for part in parts(children, handle.descriptor, encoder(options, trace.trace), batch_size):
+                for part in parts(children, handle.descriptor, encoder(options, trace.trace, self._now), batch_size):
                     self._execute(self._calls.enqueue_structs(part.queue, part.structs))
         except BaseException:
             with contextlib.suppress(PinLaterError):

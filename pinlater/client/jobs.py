@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from time import time
 from typing import Unpack
 
 from pinlater.client.key_options import KeyOptions
@@ -46,6 +46,7 @@ class JobEncoder:
     Args:
         queue: see ``EnqueueOptions`` for this and all up to ``rate_per_key``.
         trace: trace context to store in the bodies of the jobs, except those of a ``RawJob``.
+        now: returns the epoch seconds from which ``delay`` counts.
         policy: backoff and time limits, see ``EnqueueOptions``.
 
     Raises:
@@ -72,6 +73,7 @@ class JobEncoder:
         in_order: bool | None = None,
         rate_per_key: str | None = None,
         trace: Mapping[str, str] | None = None,
+        now: Callable[[], float] = time,
         **policy: Unpack[PolicyOptions],
     ) -> None:
         if queue is not None and not QUEUE_NAME.fullmatch(queue):
@@ -87,8 +89,8 @@ class JobEncoder:
         self._queue = queue
         self._priority = priority
         self._attempts = attempts
-        self._run_after_ms = _run_after_ms(delay, run_at)
-        self._wait_seconds = 0.0 if self._run_after_ms is None else self._run_after_ms / 1000 - time.time()
+        self._run_after_ms = _run_after_ms(delay, run_at, now)
+        self._wait_seconds = 0.0 if self._run_after_ms is None else self._run_after_ms / 1000 - now()
         self._status = status
         self._unique = None if callable(unique) else unique
         self._unique_of = unique if callable(unique) else None
@@ -181,7 +183,7 @@ def _check_whole(name: str, value: object) -> None:
         raise TypeError(f"{name}={value!r} has to be a whole number")
 
 
-def _run_after_ms(delay: float | None, run_at: datetime | float | None) -> int | None:
+def _run_after_ms(delay: float | None, run_at: datetime | float | None, now: Callable[[], float]) -> int | None:
     if delay is not None and run_at is not None:
         raise ValueError("give delay (seconds from now) or run_at (a moment), not both")
     given = f"run_at={run_at!r}" if delay is None else f"delay={delay!r}"
@@ -189,11 +191,11 @@ def _run_after_ms(delay: float | None, run_at: datetime | float | None) -> int |
         if delay is not None:
             if not 0 <= delay <= _LONGEST_DELAY_SECONDS:
                 raise ValueError(f"{given} is in seconds; it cannot be negative, nor more than 100 years")
-            return milliseconds(time.time() + delay)
+            return milliseconds(now() + delay)
         if run_at is None:
             return None
         seconds = run_at.timestamp() if isinstance(run_at, datetime) else run_at
-        if seconds > time.time() + _LONGEST_DELAY_SECONDS:
+        if seconds > now() + _LONGEST_DELAY_SECONDS:
             hint = "; it looks like milliseconds: divide it by 1000" if seconds > _FIRST_MILLISECONDS else ""
             raise ValueError(f"{given} is more than 100 years from now; write epoch seconds or a datetime{hint}")
         if not seconds >= 0:
@@ -208,9 +210,11 @@ _plain_encoder = JobEncoder()
 
 
 def encoder(
-    options: EnqueueOptions | EnqueueManyOptions | FollowUpOptions | CallOptions, trace: Mapping[str, str] | None = None
+    options: EnqueueOptions | EnqueueManyOptions | FollowUpOptions | CallOptions,
+    trace: Mapping[str, str] | None = None,
+    now: Callable[[], float] = time,
 ) -> JobEncoder:
-    """Return an encoder for the options of an enqueue and the trace context of its jobs.
+    """Return an encoder for the options of an enqueue and the trace context of its jobs; delays count from ``now()``.
 
     Raises:
         TypeError: there is no such option, or its value is of another type.
@@ -219,7 +223,7 @@ def encoder(
     if not options and not trace:
         return _plain_encoder
     try:
-        return JobEncoder(**options, trace=trace)
+        return JobEncoder(**options, trace=trace, now=now)
     except TypeError:
         check_names(options)  # raises a better error if a name is wrong
         raise

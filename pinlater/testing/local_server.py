@@ -16,7 +16,6 @@ from pinlater.model.attempts import Ack, Checkpoint, ClaimedJob
 from pinlater.model.class_name import name_in
 from pinlater.model.messages import ReceivedMessage
 from pinlater.protocol.messages import PinLaterJob
-from pinlater.protocol.operations import Call, Calls
 from pinlater.server.config.settings import Settings
 from pinlater.testing.attempts import MOST_RUNS, Attempts, Ending, Outcome
 from pinlater.testing.clock import MovableClock
@@ -136,7 +135,9 @@ class _ClientInTime(Client):
     def __init__(self, address: str, clock: MovableClock) -> None:
         super().__init__(address, tls=TlsFiles())
         self._clock = clock
-        self._calls = _CallsInTime(clock)
+
+    def _now(self) -> float:
+        return self._clock.now_seconds()
 
     def enqueue_once(self, queue: str, jobs: list[PinLaterJob], key: bytes) -> list[str]:
         """Enqueue follow-up jobs, once for each key."""
@@ -145,7 +146,7 @@ class _ClientInTime(Client):
     def enqueue_periodic(self, periodic_jobs: FirstPeriodicJobs) -> None:
         """Enqueue periodic jobs by the server's clock."""
         for queue, jobs in periodic_jobs.by_queue(self._clock.now_ms()).items():
-            self._execute(Calls(self.source).enqueue_structs(queue, jobs))
+            self._execute(self._calls.enqueue_structs(queue, jobs))
 
 
 class _ClientCalls:
@@ -167,18 +168,6 @@ class _ClientCalls:
 
     def read(self, descriptor: str, name: str, after: int, limit: int) -> list[ReceivedMessage]:
         return self._client.read_messages(descriptor, name, after=after, limit=limit)
-
-
-class _CallsInTime(Calls):
-    def __init__(self, clock: MovableClock) -> None:
-        super().__init__()
-        self._clock = clock
-
-    def enqueue_structs(self, queue: str, jobs: list[PinLaterJob]) -> Call[list[str]]:
-        for job in jobs:
-            if job.runAfterTimestampMillis is not None:
-                job.runAfterTimestampMillis += self._clock.ahead_ms
-        return super().enqueue_structs(queue, jobs)
 
 
 def _report(client: Client, job: ClaimedJob, outcome: Outcome) -> None:

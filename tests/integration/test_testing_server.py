@@ -7,13 +7,16 @@ import sys
 import threading
 import time
 import tomllib
+from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from pinlater import Client, Job, JobState, Retry
+from pinlater.client import NewJob
 from pinlater.errors import ServerUnavailable
+from pinlater.jobs.body_codec import encode_body
 from pinlater.testing import LocalServer, plugin, run_inline
 from tests.unit.testing.jobs import Count, Lines, Once, Polite, Report
 
@@ -38,6 +41,10 @@ def test_files_for_tls_in_the_environment_do_not_disturb_it(tls_of_the_environme
 @pytest.fixture
 def client(pinlater_server):
     return pinlater_server.client(Count, Lines, Once, Polite, Report)
+
+
+def moment_ms(server, seconds):
+    return int((server.now.timestamp() + seconds) * 1000)
 
 
 def endings(outcomes):
@@ -91,6 +98,40 @@ def test_delays_count_from_the_moved_clock(pinlater_server, client):
     assert pinlater_server.run_worker(Count) == []
     pinlater_server.advance(60)
     assert len(pinlater_server.run_worker(Count)) == 2
+
+
+def test_moments_are_those_of_the_moved_clock(pinlater_server, client):
+    pinlater_server.advance(DAY)
+    client.enqueue(Count(end=1), run_at=pinlater_server.now + timedelta(hours=1))
+    client.enqueue_jobs("counts", [NewJob(encode_body(Count(end=1)), run_after_ms=moment_ms(pinlater_server, 3600))])
+    client.enqueue(AtDawn(dawn=pinlater_server.now.timestamp() + 3600))
+    client.enqueue(AtDawn(dawn=pinlater_server.now.timestamp() - 3600))
+    assert endings(pinlater_server.run_worker(Count, AtDawn)) == [(1, "interrupted"), (1, "succeeded")]
+    pinlater_server.advance(3540)
+    assert pinlater_server.run_worker(Count, AtDawn) == []
+    pinlater_server.advance(60)
+    assert endings(pinlater_server.run_worker(Count, AtDawn)) == [(1, "succeeded")] * 3
+
+
+class AtDawn(Job, queue="dawns"):
+    dawn: float
+
+    def run(self, context):
+        context.sleep_until(self.dawn, name="night")
+
+
+class Sender(Job, queue="senders"):
+    def run(self, context):
+        context.enqueue(Count(end=1), name="later", delay=60)
+        context.call(Count(end=2), delay=60)
+
+
+def test_delays_in_jobs_count_from_the_moved_clock(pinlater_server, client):
+    pinlater_server.advance(DAY)
+    client.enqueue(Sender())
+    assert endings(pinlater_server.run_worker(Sender, Count)) == [(1, "interrupted")]
+    pinlater_server.advance(60)
+    assert endings(pinlater_server.run_worker(Sender, Count)) == [(1, "succeeded")] * 3
 
 
 def test_retries_fall_due_after_their_backoff_and_keep_their_steps(pinlater_server, client):

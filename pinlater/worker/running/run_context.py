@@ -225,7 +225,7 @@ class RunContext(BodyContext):
         set_unique_key(options, key)
         target = queue_of(job, options.get("queue"))
         with self._sending(target) as sending:
-            struct = encoder(options, sending.trace).struct(job)
+            struct = encoder(options, sending.trace, self.server_seconds).struct(job)
             follow_up = FollowUps(target, [struct], self._idempotency_key(key), self.attempt > 1)
             [descriptor] = self._enqueue(follow_up)
             sending.record_stored([target], 1, descriptor)

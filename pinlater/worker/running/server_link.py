@@ -48,7 +48,7 @@ class ServerLink:
     def enqueue(self, children: Children) -> list[str]:
         """Enqueue children; see ``MessageLink``."""
         with self.tracing(children.queue) as sending:
-            encoding = encoder(children.options, sending.trace)
+            encoding = encoder(children.options, sending.trace, self.now)
             stored: list[str] = []
             structs = (encoding.struct(job, parent) for job, parent in children.jobs)
             for number, some in enumerate(split_by_bytes(structs)):

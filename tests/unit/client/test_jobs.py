@@ -68,10 +68,9 @@ def test_a_moment_may_be_a_datetime():
     assert JobEncoder(run_at=moment).struct(Ping()).runAfterTimestampMillis == int(moment.timestamp()) * 1000
 
 
-def test_a_delay_counts_from_now(monkeypatch):
-    monkeypatch.setattr("pinlater.client.jobs.time.time", lambda: 1000.0)
-    assert JobEncoder(delay=1.5).struct(Ping()).runAfterTimestampMillis == 1_001_500
-    assert JobEncoder(delay=0).struct(Ping()).runAfterTimestampMillis == 1_000_000
+def test_a_delay_counts_from_now_by_the_given_clock():
+    assert JobEncoder(delay=1.5, now=lambda: 1000.0).struct(Ping()).runAfterTimestampMillis == 1_001_500
+    assert JobEncoder(delay=0, now=lambda: 1000.0).struct(Ping()).runAfterTimestampMillis == 1_000_000
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from pinlater.model.body_metadata import BodyMetadata, Recurrence, read_metadata
 from pinlater.model.policy import Policy, read_policy
 from pinlater.testing import FakeContext, LocalServer, run_inline
 from pinlater.worker.running.run_context import RunContext
+from pinlater.worker.running.run_services import DEFAULT_SERVICES, RunServices
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.session.outcome import Failure
 from tests.support.savers import InBody
@@ -71,8 +72,8 @@ class Saver(InBody):
         return [f"{follow_up.queue}:s1:p1:{len(self.said)}"]
 
 
-def worker_context(job, body=None, saver=None):
-    return RunContext(job, batch_of("bills:s1:p1:7", bodies=[body or encode_body(job)]), 0, saver or Saver())
+def worker_context(job, body=None, saver=None, services=DEFAULT_SERVICES):
+    return RunContext(job, batch_of("bills:s1:p1:7", bodies=[body or encode_body(job)]), 0, saver or Saver(), services)
 
 
 @pytest.fixture
@@ -88,6 +89,12 @@ def test_a_follow_up_is_sent_and_kept(saver):
     assert (struct.numAttemptsAllowed, struct.runAfterTimestampMillis) == (2, 5000)
     assert struct.uniqueKey == "bills:s1:p1:7/0/bob"
     assert kept == {"bob": descriptor} == read_metadata(context.body()).enqueued
+
+
+def test_a_delay_counts_from_the_time_of_the_server(saver):
+    context = worker_context(Bill(), saver=saver, services=RunServices(now=lambda: 2_000_000_000.0))
+    context.enqueue(Mail(), name="a", delay=60)
+    assert saver.said[0][1].runAfterTimestampMillis == 2_000_000_060_000
 
 
 def test_a_follow_up_may_have_a_policy(saver):
