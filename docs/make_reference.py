@@ -11,6 +11,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
+from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ FOLDER = ROOT / "docs" / "reference"
 sys.path[:0] = [str(ROOT), str(ROOT / "supervisor")]
 
 from pinlater.cli.program import tool  # noqa: E402 - this file is a script, run from anywhere
+from pinlater.jobs.options import JobOptions  # noqa: E402
 from pinlater.protocol.operations import OPERATIONS  # noqa: E402
 from pinlater.server.config.settings import DECLARATIONS, IGNORED_KEYS  # noqa: E402
 from pinlater.server.metrics.catalog import Metrics  # noqa: E402
@@ -202,21 +204,17 @@ def member(node: ast.FunctionDef | ast.AsyncFunctionDef, owner: str, level: int)
     return "\n\n".join([heading, code(node.name + declared), prose(ast.get_docstring(node) or "")])
 
 
-def option_rows(name: str) -> list[tuple[str, str, str]]:
-    """Return the fields of a class of ``jobs.options``, with their defaults and what its docstring says of each."""
-    node = found("jobs/options", name)
-    meanings = dict(re.findall(r"^\* `(\w+)`: (.*)$", prose(ast.get_docstring(node) or ""), re.MULTILINE))
-    fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
-    defaults = {"backoff": "Exponential(first=1, cap=3600)", "queue": "", "name": "", "backoff_on": "{}"}
-    return [
-        (
-            code(str(ast.unparse(each.target))),
-            code(defaults.get(ast.unparse(each.target), ast.unparse(each.value) if each.value else ""))
-            or "from the class",
-            sentence(meanings[ast.unparse(each.target)]),
-        )
-        for each in fields
-    ]
+def option_rows() -> list[tuple[str, str, str]]:
+    """Return the options of a job class, with their defaults and what the docstring says of each."""
+    meanings = dict(re.findall(r"^\* `(\w+)`: (.*)$", prose(inspect.getdoc(JobOptions) or ""), re.MULTILINE))
+    return [(code(each.name), default_of(each), sentence(meanings[each.name])) for each in fields(JobOptions)]
+
+
+def default_of(option: Field[Any]) -> str:
+    """Return the default value of an option."""
+    if option.default_factory is not MISSING:
+        return code(repr(option.default_factory()))
+    return "from the class" if option.default is MISSING else code(repr(option.default))
 
 
 def jobs() -> str:
@@ -225,7 +223,7 @@ def jobs() -> str:
         "Jobs: classes, options, context",
         "What a module of jobs imports from `pinlater`. Times are in seconds unless a name says otherwise.",
         '## Options of a job class\n\nThey stand in the header: `class Mail(Job, queue="mail", attempts=5)`.',
-        table(("option", "default", "meaning"), option_rows("JobOptions")),
+        table(("option", "default", "meaning"), option_rows()),
         described("jobs/job", "Job"),
         described("jobs/job", "RawJob"),
         described("jobs/context", "JobContext", base=("jobs/step_context", "StepContext")),

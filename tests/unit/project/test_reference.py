@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from pinlater.model.backoff import DEFAULT_BACKOFF
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -20,6 +22,7 @@ def test_what_the_pages_are_about_is_on_them():
     pages = {page.stem: page.read_text() for page in (ROOT / "docs" / "reference").iterdir()}
     assert "| `THRIFT_PORT` | `9010` |" in pages["settings"]
     assert "| `--drain SECONDS` |" in pages["programs"]
+    assert f"| `backoff` | `{DEFAULT_BACKOFF}` |" in pages["jobs"]
     assert "### JobContext.checkpoint\n\n`checkpoint(*, flush: bool = False) -> None`" in pages["jobs"]
     assert "| `PinLaterDequeueRequest.waitMillis` | `i32` | Long poll" in pages["wire"]
     assert "| `pinlater_jobs_enqueued_total` | counter | `queue` |" in pages["metrics"]
