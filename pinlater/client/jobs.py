@@ -22,7 +22,7 @@ from pinlater.jobs.enqueue_options import (
     UniqueUntil,
     check_names,
 )
-from pinlater.jobs.job import Job, RawJob
+from pinlater.jobs.job import Job, RawJob, not_a_job
 from pinlater.jobs.options import QUEUE_NAME, JobOptions
 from pinlater.model.body_metadata import BodyMetadata
 from pinlater.model.messages import Parent
@@ -121,7 +121,7 @@ class JobEncoder:
         try:
             options = job.job_options
         except AttributeError:
-            raise _no_job(job) from None
+            raise not_a_job(job) from None
         if self._has_limits and type(job) not in self._fitting:
             self._check_limits(job, options)
         body = encode_body(job, self._metadata)
@@ -168,14 +168,7 @@ def queue_of(job: Job, queue: str | None) -> str:
     try:
         return queue or job.job_options.queue
     except AttributeError:
-        raise _no_job(job) from None
-
-
-def _no_job(value: object) -> TypeError:
-    return TypeError(
-        f"{value!r:.80} is no job, but of type {type(value).__name__}; enqueue takes an instance of a class that "
-        "inherits from Job, and enqueue_many several"
-    )
+        raise not_a_job(job) from None
 
 
 def _check_whole(name: str, value: object) -> None:

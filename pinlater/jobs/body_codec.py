@@ -20,7 +20,7 @@ from pinlater.errors import BodyInvalid, ConfigError
 from pinlater.jobs.batch import Batch
 from pinlater.jobs.field_types import check_fields
 from pinlater.jobs.finite import NULL, has_hidden_null, refuse_non_finite
-from pinlater.jobs.job import Job, RawJob
+from pinlater.jobs.job import Job, RawJob, not_a_job
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.result_codec import check_result
 from pinlater.model.body_fields import read_fields
@@ -49,7 +49,7 @@ def encode_body(job: Job, kept: BodyMetadata | None = None, unknown: bytes = b""
     read = _readers.get(kind)
     if read is None:
         if isinstance(job, type):
-            raise TypeError(f"{job.__name__} is a class of jobs; enqueue a job of it: {job.__name__}(...)")
+            raise not_a_job(job)
         if isinstance(job, RawJob):
             return job.body
         check_fields(kind)

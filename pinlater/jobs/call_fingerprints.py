@@ -14,8 +14,17 @@ from typing import Any
 
 import msgspec
 
-from pinlater.jobs.fingerprints import FUNCTION_WIDTH, WIDTH, characters, difference, encode_stable, shortened
-from pinlater.jobs.job import Job
+from pinlater.jobs.body_codec import encode_body
+from pinlater.jobs.fingerprints import (
+    FUNCTION_WIDTH,
+    WIDTH,
+    characters,
+    difference,
+    encode_stable,
+    shortened,
+    stable_value,
+)
+from pinlater.jobs.job import Job, not_a_job
 from pinlater.jobs.name_counter import use_of
 from pinlater.model.wait_records import CallRecord
 
@@ -26,17 +35,38 @@ _CONTAINERS = frozenset({list, dict, set, bytearray})
 
 
 def call_fingerprint(jobs: Sequence[Job]) -> str:
-    """Return the fingerprint of a call of jobs, behind the names of their classes."""
+    """Return the fingerprint of a call of jobs, behind the names of their classes.
+
+    Raises:
+        BodyInvalid: JSON cannot carry a field.
+        TypeError: something else than jobs is called, such as a class of jobs.
+    """
+    for job in jobs:
+        if not isinstance(job, Job):
+            raise not_a_job(job)
     names, fields = set[str](), blake2b(digest_size=6)
     for kind, some in groupby(jobs, _class_of):
         name, compared = kind.job_options.name, _compared(kind)
         names.add(name)
         encoded_name = name.encode(errors="replace")
         for job in some:
-            fields.update(encoded_name + encode_stable(_given(job, compared)))
+            fields.update(encoded_name + _encoded(job, compared))
     head = _joined(names)
     kinds = characters(head.encode(errors="replace"), FUNCTION_WIDTH)
     return f"{head}/{kinds}{characters(fields.digest(), WIDTH - FUNCTION_WIDTH)}"
+
+
+def _encoded(job: Job, compared: Sequence[tuple[str, str, Any]]) -> bytes:
+    """Encode the fields of a job that identify its work.
+
+    Raises:
+        BodyInvalid: JSON cannot carry a field.
+    """
+    try:
+        return encode_stable(_given(job, compared))
+    except (TypeError, ValueError, OverflowError, RecursionError):  # also for a dict whose keys are numbers
+        encode_body(job)  # raises a helpful error if no body can hold the job
+        return encode_stable({name: stable_value(value) for name, value in _given(job, compared).items()})
 
 
 def _given(job: Job, compared: Iterable[tuple[str, str, Any]]) -> dict[str, Any]:

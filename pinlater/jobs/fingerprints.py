@@ -34,11 +34,12 @@ def fingerprint(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Map
     Arguments that may differ between attempts although they mean the same are left out: the job, and what JSON cannot
     carry, such as connections and functions.
     """
-    stable = [[_stable(value) for value in args], {name: _stable(value) for name, value in kwargs.items()}]
+    stable = [[stable_value(value) for value in args], {name: stable_value(value) for name, value in kwargs.items()}]
     return _of_name(name_of(function)) + characters(encode_stable(stable), WIDTH - FUNCTION_WIDTH)
 
 
-def _stable(value: Any) -> Any:
+def stable_value(value: Any) -> Any:
+    """Return what to compare of a value: the same whenever it means the same; None if JSON cannot carry it."""
     if isinstance(value, Job):  # its fields change while it runs, and with them what the next attempt begins with
         return None
     try:

@@ -248,3 +248,14 @@ class RawJob(Job[bytes | None]):
 def is_concrete(kind: object) -> bool:
     """Return whether ``kind`` is a job class with a ``run`` method, its own or an inherited one."""
     return isinstance(kind, type) and issubclass(kind, Job) and kind.run is not Job.run
+
+
+def not_a_job(value: object) -> TypeError:
+    """Return the error for a value that is to be enqueued or called, but is no job."""
+    if isinstance(value, type) and issubclass(value, Job):
+        name = value.__name__
+        return TypeError(f"{name} is a class of jobs; enqueue a job of it: {name}(...)")
+    return TypeError(
+        f"{value!r:.80} is no job, but of type {type(value).__name__}; enqueue takes an instance of a class that "
+        "inherits from Job, and enqueue_many several"
+    )

@@ -7,12 +7,13 @@ import math
 import re
 from dataclasses import dataclass
 from itertools import count
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
 
 from pinlater.errors import (
+    BodyInvalid,
     JobFailed,
     JobInterrupted,
     JobSleeps,
@@ -321,6 +322,43 @@ def test_a_class_may_get_new_fields_with_defaults():
 
     assert call_fingerprint([Wider(photo=1)]) == call_fingerprint([ONE])
     assert call_fingerprint([Wider(photo=1, quality=9)]) != call_fingerprint([ONE])
+
+
+class Loose(Job[int], queue="loose"):
+    value: Any
+
+    def run(self, context):
+        return len(self.value)
+
+
+@pytest.mark.parametrize("value", [object(), "\ud800", {(1, 2): 3}])
+def test_a_child_that_no_body_can_hold_is_refused_before_anything_is_recorded(value):
+    context = FakeContext(Album(photos=[]))
+    with pytest.raises(BodyInvalid, match="job Loose cannot be written as JSON"):
+        context.call(Loose(value=value))
+    assert context.recorded().calls == {}
+
+
+@pytest.mark.parametrize(("what", "why"), [(Resize, r"enqueue a job of it: Resize\("), (7, "7 is no job")])
+def test_only_jobs_can_be_called(what, why):
+    context = FakeContext(Album(photos=[]))
+    with pytest.raises(TypeError, match=why):
+        context.call_all([what], name="resize")
+    assert context.recorded().calls == {}
+
+
+class Caller(Job[int], queue="callers"):
+    value: dict[int, str]
+
+    def run(self, context):
+        return context.call(Loose(value=self.value))
+
+
+def test_a_child_may_have_a_dict_whose_keys_are_numbers():
+    with run_inline(Caller, Loose) as client:
+        assert result_of(client, Caller(value={2: "b", 1: "a"})) == 2
+    one, same, other = ([Loose(value=value)] for value in ({2: "b", 1: "a"}, {1: "a", 2: "b"}, {1: "a", 2: "c"}))
+    assert call_fingerprint(one) == call_fingerprint(same) != call_fingerprint(other)
 
 
 def test_a_call_says_under_which_use_of_its_name_it_was_recorded():
