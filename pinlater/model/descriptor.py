@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pinlater.errors import UnknownError
 
-_HEAD = re.compile(r"([A-Za-z0-9_]+):s([^:]+):p(\d{1,9})", re.ASCII)
+_HEAD = re.compile(r"([A-Za-z0-9_]+):s([^:]+):p(0|[1-9]\d{0,8})", re.ASCII)
 _MAX_ID = 2**63 - 1
 
 
@@ -34,8 +34,8 @@ class JobDescriptor(NamedTuple):
     def parse(cls, text: str) -> JobDescriptor:
         """Parse the canonical form of a descriptor.
 
-        The original service also accepted variants such as ``q:X1:Z1:+7``. They are refused here: nothing produces
-        them, and each would be a second name of the same job.
+        The original service also accepted variants such as ``q:X1:Z1:+7`` and ``q:s1:p01:007``. They are refused here:
+        nothing produces them, and each would be a second name of the same job.
 
         Raises:
             UnknownError: ``text`` is not a descriptor (the original also answers UNKNOWN).
@@ -45,7 +45,7 @@ class JobDescriptor(NamedTuple):
             head, _, number = text.rpartition(":")
         except (AttributeError, TypeError):
             raise TypeError(f"a job descriptor is a text, such as handle.descriptor; got {text!r:.200}") from None
-        if not (number.isascii() and number.isdigit() and len(number) < 20):
+        if not (number.isascii() and number.isdigit() and len(number) < 20) or (number[0] == "0" and number != "0"):
             raise _malformed(text)
         queue, shard, priority = _parse_head(head)
         local_id = int(number)
