@@ -136,8 +136,8 @@ class ChildCalls:
         if record.has_timed_out:
             raise self._timed_out(call.name, record)
         found = self._messages_if_complete(self._message_name(use), len(positions))
-        self._enqueue_rest(call, use, positions, record)
-        if found is None:
+        if found is None:  # otherwise all were enqueued, even if an attempt died before it saved that
+            self._enqueue_rest(call, use, positions, record)
             raise self._wait(use, call.name, record)
         messages = {int(message.id): message for message in found}
         failed = [at for at in positions if messages[at].kind != _SUCCEEDED]

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
+from functools import cached_property
 from threading import get_ident
 from time import time
 from typing import Any, TypeVar, Unpack
@@ -27,7 +28,7 @@ from pinlater.jobs.step_results import as_json
 from pinlater.jobs.workflow_context import WorkflowContext
 from pinlater.model.body_metadata import BodyMetadata
 from pinlater.model.progress import Progress
-from pinlater.testing.fake_link import FakeLink, decoded
+from pinlater.testing.fake_link import FakeCalls, FakeLink, decoded
 from pinlater.worker.running.step_limits import StepLimits
 
 _T = TypeVar("_T")
@@ -172,6 +173,10 @@ class FakeContext(WorkflowContext):
     @property
     def _link(self) -> FakeLink:
         return self._fake_link
+
+    @cached_property
+    def _calls(self) -> FakeCalls:
+        return FakeCalls(self, self._metadata, self._link, self._save_surely, self._settled)
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
         """Record the job's progress; see ``JobContext.progress``."""

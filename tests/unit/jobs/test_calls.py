@@ -27,7 +27,7 @@ from pinlater.jobs.child_calls import ChildCalls
 from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.settled import SettledErrors
 from pinlater.jobs.waiting import JobWaits
-from pinlater.model.messages import MessageWait
+from pinlater.model.messages import MessageKind, MessageWait, ReceivedMessage
 from pinlater.model.wait_records import MOST_RANGES, CallRecord
 from pinlater.testing import FakeContext, killed_everywhere, run_inline
 
@@ -240,6 +240,39 @@ def test_a_kill_repeats_what_was_enqueued_since_the_last_save_with_its_keys(monk
     assert starts == [0, 2, 4, *repeated]
     assert saved[-1]["resize"].ranges == [("photos:s1:p1:1", 6)]
     assert [calls["resize"].enqueued for calls in saved[1:]] == [2, 4, 6]
+
+
+@pytest.mark.parametrize("killed_at", [1, 2])
+def test_children_that_have_ended_are_not_enqueued_again(killed_at):
+    """Their idempotency key may be forgotten, if the attempt before was killed between an enqueue and its save."""
+    stored, saves = [], [{}]
+
+    class Link:
+        def read(self, name, after, limit):
+            return stored[after : after + limit]
+
+        def enqueue(self, children):
+            for _, parent in children.jobs:
+                stored.append(
+                    ReceivedMessage(len(stored) + 1, str(parent.position), b'{"width":1}', MessageKind.SUCCEEDED)
+                )
+            return [f"photos:s1:p1:{number}" for number in range(len(stored), len(stored) + len(children.jobs))]
+
+    def call():
+        def save():
+            if len(saves) == killed_at:
+                raise OSError
+            saves.append(copy.deepcopy(context._metadata.calls))
+
+        context = FakeContext(Album(photos=[]))
+        context._metadata.calls = copy.deepcopy(saves[-1])
+        calls = ChildCalls(context, context._metadata, Link(), save, SettledErrors())
+        return calls.join([Resize(photo=1)] * 2 * killed_at, "resize", timeout=None, batch_size=2, options={})
+
+    with pytest.raises(OSError):
+        call()
+    assert call().results() == [Size(1)] * 2 * killed_at
+    assert len(stored) == 2 * killed_at
 
 
 def test_descriptors_of_children_are_kept_as_ranges_as_long_as_these_are_few():
