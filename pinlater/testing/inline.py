@@ -16,11 +16,11 @@ from pinlater.jobs.job import Job
 from pinlater.jobs.middleware import Middleware
 from pinlater.model.attempts import ClaimedJob
 from pinlater.model.body_metadata import OPEN_SAGA
+from pinlater.model.jobs import NewJob
 from pinlater.model.messages import Message, MessageKind, ReceivedMessage
 from pinlater.model.state import JobState
-from pinlater.model.unique import OnDuplicate
-from pinlater.protocol.conversion.jobs import enqueue_reply, info_struct, job_key
-from pinlater.protocol.conversion.messages import RECEIVED, SENT, parent_of
+from pinlater.protocol.conversion.jobs import enqueue_reply, info_struct, new_jobs
+from pinlater.protocol.conversion.messages import RECEIVED, SENT
 from pinlater.protocol.messages import PinLaterEnqueueResponse, PinLaterJob, PinLaterJobInfo, PinLaterMessage
 from pinlater.protocol.operations import Call
 from pinlater.testing.attempts import MOST_RUNS, Attempts, Outcome
@@ -61,10 +61,6 @@ def run_inline(
     """
     with InlineClient(kinds, most_runs, middleware) as client:
         yield client
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
 
 
 class InlineClient(Client):
@@ -145,6 +141,9 @@ class InlineClient(Client):
     def _now(self) -> float:
         return time.time() + self._ahead_seconds
 
+    def _now_ms(self) -> int:
+        return int(self._now() * 1000)
+
     # What a server would do
 
     def _execute(self, call: Call[T]) -> T:
@@ -163,42 +162,33 @@ class InlineClient(Client):
 
     def _enqueue(self, arguments: Any) -> PinLaterEnqueueResponse:
         request = arguments.request
-        stored = [
-            self._duplicate(request.queueName, job) or self._store(request.queueName, job) for job in request.jobs
-        ]
+        queue, jobs = request.queueName, new_jobs(request.jobs)
+        stored = [self._duplicate(queue, job) or self._store(queue, job) for job in jobs]
         self._run_due()
         return enqueue_reply([job.descriptor for job in stored])
 
-    def _duplicate(self, queue: str, job: PinLaterJob) -> InlineJob | None:
-        """Return the job that holds the same unique key; None if there is none."""
-        keyed = self._keyed.get((queue, job.uniqueKey)) if job.uniqueKey else None
-        if keyed is None:
+    def _duplicate(self, queue: str, job: NewJob) -> InlineJob | None:
+        """Return the job that holds the same unique key; None if the new job gets the key, or has none."""
+        keyed = None if job.unique is None else self._keyed.get((queue, job.unique))
+        holder = None if keyed is None else keyed.key_holder(self._now_ms())
+        if keyed is None or holder is None or holder.gives_way_to(job.unique_rule):
             return None
-        if job.onDuplicate and not keyed.has_started:
-            self._replace(keyed, queue, job)
-        if keyed.unique_until_ms > _now_ms():
-            return keyed
-        return None if keyed.state.is_final or (keyed.has_started and job.uniqueUntilStarted) else keyed
+        if holder.is_replaced_by(job):
+            self._attempts.codec.decode(queue, job.body)
+            keyed.replace(job, holder.replaced_due(job, self._now_ms()))
+        return keyed
 
-    def _replace(self, stored: InlineJob, queue: str, job: PinLaterJob) -> None:
-        self._attempts.codec.decode(queue, job.body or b"")
-        stored.body, stored.status = job.body or b"", job.customStatus
-        stored.attempts_allowed = stored.attempts_remaining = job.numAttemptsAllowed
-        if job.onDuplicate == OnDuplicate.DEBOUNCE:
-            stored.run_after_ms = max(job.runAfterTimestampMillis or 0, _now_ms())
-
-    def _store(self, queue: str, job: PinLaterJob) -> InlineJob:
-        body, allowed, now_ms = job.body or b"", job.numAttemptsAllowed, _now_ms()
-        self._attempts.codec.decode(queue, body)
+    def _store(self, queue: str, job: NewJob) -> InlineJob:
+        self._attempts.codec.decode(queue, job.body)
+        now_ms = self._now_ms()
         descriptor = f"{queue}:s1:p{job.priority}:{next(self._numbers)}"
-        stored = InlineJob(
-            descriptor, body, allowed, allowed, job.runAfterTimestampMillis or now_ms, job.customStatus, now_ms
-        )
-        stored.key, stored.parent = job_key(job), parent_of(job)
+        due_ms = now_ms if job.run_after_ms is None else job.run_after_ms
+        stored = InlineJob(descriptor, job.body, job.attempts, job.attempts, due_ms, job.status, now_ms)
+        stored.key, stored.parent = job.key, job.parent
         self._jobs[descriptor] = stored
-        if job.uniqueKey:
-            stored.unique_until_ms = now_ms + (job.uniqueForMillis or 0)
-            self._keyed[queue, job.uniqueKey] = stored
+        if job.unique is not None:
+            stored.unique_until_ms = now_ms + (0 if job.unique_rule is None else job.unique_rule.period_ms)
+            self._keyed[queue, job.unique] = stored
         self._due.append(stored)
         return stored
 
@@ -227,7 +217,7 @@ class InlineClient(Client):
                     Message(job.parent.name, str(job.parent.position), b"", MessageKind.DELETED),
                 )
         self._due = deque(job for job in self._due if job.descriptor in known)
-        self._keyed = {key: job for key, job in self._keyed.items() if job.descriptor in known}
+        self._keyed = {key: job for key, job in self._keyed.items() if job.descriptor in known or job.state.is_final}
         return len(gone)
 
     def _cancel(self, arguments: Any) -> int:

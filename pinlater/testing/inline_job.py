@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from pinlater.client.waits import waits_text
 from pinlater.model.body_metadata import OPEN_SAGA
-from pinlater.model.jobs import JobInfo
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.jobs import JobInfo, NewJob
 from pinlater.model.keys import JobKey
 from pinlater.model.messages import Message, MessageKind, MessageWait, Parent
 from pinlater.model.state import JobState
+from pinlater.server.backends.unique_keys import KeyHolder
 from pinlater.testing.attempts import Ending, Outcome
 
 
@@ -39,6 +41,28 @@ class InlineJob:
     def has_succeeded(self) -> bool:
         """Whether the job, or at least its first run, has succeeded."""
         return self.was_rescheduled or self.state is JobState.SUCCEEDED
+
+    def key_holder(self, now_ms: int) -> KeyHolder | None:
+        """Return this job as the holder of its unique key; None if the key is free at epoch milliseconds ``now_ms``."""
+        is_finished, has_period = self.state.is_final, self.unique_until_ms > now_ms
+        if is_finished and not has_period:
+            return None
+        address, is_started = JobDescriptor.parse(self.descriptor), self.has_started or is_finished
+        return KeyHolder(
+            address.priority, address.local_id, self.created_at_ms, is_started, has_period, is_finished=is_finished
+        )
+
+    def replace(self, job: NewJob, due_ms: int | None) -> None:
+        """Take the content of a new job that has the same unique key.
+
+        Args:
+            job: the new job.
+            due_ms: when this job is due from now on, epoch milliseconds; None: as before.
+        """
+        self.body, self.status = job.body, job.status
+        self.attempts_allowed = self.attempts_remaining = job.attempts
+        if due_ms is not None:
+            self.run_after_ms = due_ms
 
     def record(self, outcome: Outcome) -> None:
         """Record the outcome of an attempt as a server would."""

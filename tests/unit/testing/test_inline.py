@@ -210,6 +210,31 @@ def test_a_key_for_a_time_is_taken_when_its_job_has_finished():
         assert len(client.outcomes) == 2
 
 
+def test_a_key_for_a_time_is_free_when_the_time_has_passed():
+    with run_inline(Follows) as client:
+        first = client.enqueue(Follows(), unique="mine", unique_for=3600)
+        client.advance(3599)
+        assert client.enqueue(Follows(), unique="mine").descriptor == first.descriptor
+        client.advance(1)
+        assert client.enqueue(Follows(), unique="mine").descriptor != first.descriptor
+
+
+def test_a_key_for_a_time_is_taken_although_its_job_was_deleted_after_its_end():
+    with run_inline(Follows) as client:
+        first = client.enqueue(Follows(), unique="mine", unique_for=3600)
+        assert client.delete_these("follows", [first.descriptor], JobState.SUCCEEDED) == 1
+        assert client.enqueue(Follows(), unique="mine").descriptor == first.descriptor
+
+
+def test_jobs_are_enqueued_at_the_time_of_the_client():
+    with run_inline(Count) as client:
+        client.advance(3600)
+        early = client.enqueue(Count(end=1))
+        late = client.enqueue(Count(end=1), delay=60, give_up_after=600)
+        assert late.status().run_after_ms >= early.status().created_at_ms + 60_000
+        client.assert_succeeded()
+
+
 class Replaces(Job, queue="follows"):
     depth: int = 0
 
@@ -223,6 +248,48 @@ def test_a_waiting_job_is_replaced(monkeypatch):
         monkeypatch.setitem(globals(), "chain_client", client)
         client.enqueue(Replaces(depth=3), unique="other")
         assert [outcome.job.depth for outcome in client.outcomes] == [3, -2]
+
+
+class Debounces(Job, queue="follows"):
+    max_delay: float | None
+
+    def run(self, context):
+        for number in range(3):
+            chain_client.enqueue(
+                Follows(),
+                unique="mine",
+                on_duplicate="debounce",
+                delay=5,
+                max_delay=self.max_delay,
+                status=f"number {number}",
+            )
+            chain_client.advance(2)
+
+
+@pytest.mark.parametrize(("max_delay", "due_seconds"), [(8, 8), (None, 9)])
+def test_a_waiting_job_is_put_off_as_far_as_it_may(monkeypatch, max_delay, due_seconds):
+    with run_inline(Debounces, Follows) as client:
+        monkeypatch.setitem(globals(), "chain_client", client)
+        client.enqueue(Debounces(max_delay=max_delay))
+        [_, follows] = client.outcomes
+        info = client.handle(follows.descriptor).status()
+        assert info.status.startswith("number 2")
+        assert (info.run_after_ms - info.created_at_ms) // 1000 == due_seconds
+
+
+class Changes(Job, queue="follows"):
+    def run(self, context):
+        one = chain_client.enqueue(Follows(), unique="mine", status="one")
+        one.cancel("cancelled")
+        chain_client.enqueue(Follows(depth=0), unique="mine", on_duplicate="replace", status="two")
+
+
+def test_a_cancelled_job_is_not_replaced(monkeypatch):
+    with run_inline(Changes, Follows) as client:
+        monkeypatch.setitem(globals(), "chain_client", client)
+        client.enqueue(Changes())
+        statuses = [client.handle(f"follows:s1:p1:{number}").status().status for number in (2, 3)]
+        assert [status.startswith(word) for status, word in zip(statuses, ("one", "two"), strict=True)] == [True, True]
 
 
 def test_what_is_meant_for_the_test_reaches_it():
