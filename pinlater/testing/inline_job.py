@@ -71,8 +71,8 @@ class InlineJob:
             self.body = outcome.body
         if outcome.run_after_ms is not None:
             self.run_after_ms = outcome.run_after_ms
-        if outcome.undoes:
-            self.attempts_allowed = self.attempts_remaining = outcome.next_attempts or 1
+        if outcome.next_attempts is not None:
+            self.attempts_allowed = self.attempts_remaining = outcome.next_attempts
         elif outcome.ending is Ending.FAILED:
             self.attempts_remaining -= 1
         elif outcome.ending is Ending.DISCARDED:
@@ -82,7 +82,7 @@ class InlineJob:
         if outcome.ending is Ending.SUCCEEDED:
             self.state = JobState.SUCCEEDED
         elif self.was_rescheduled:
-            self.state, self.attempts_remaining = JobState.PENDING, self.attempts_allowed
+            self.state = JobState.PENDING
         else:
             goes_on = outcome.runs_again and (not self.is_cancelled or OPEN_SAGA in self.body)
             self.state = JobState.PENDING if goes_on else JobState.FAILED

@@ -292,6 +292,19 @@ def test_a_cancelled_job_is_not_replaced(monkeypatch):
         assert [status.startswith(word) for status, word in zip(statuses, ("one", "two"), strict=True)] == [True, True]
 
 
+class Books(Job, queue="books", attempts=4):
+    def run(self, context):
+        with context.saga() as saga:
+            saga.step("book", dict, undo=print)
+        context.reschedule(after=60)
+
+
+def test_the_next_run_has_the_attempts_of_the_job():
+    with run_inline(Books) as client:
+        info = client.enqueue(Books()).status()
+        assert (info.state, info.attempts_allowed, info.attempts_remaining) == (JobState.PENDING, 4, 4)
+
+
 def test_what_is_meant_for_the_test_reaches_it():
     with run_inline(Aborts, Count) as client:
         with pytest.raises(pytest.fail.Exception, match="within a job"):
