@@ -25,7 +25,7 @@ from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.undoing import Undoing
 from pinlater.worker.session.batch import DequeuedBatch
-from pinlater.worker.session.outcome import Failure, Interruption, Result
+from pinlater.worker.session.outcome import Failure, Interruption, LostClaim, Result
 from pinlater.worker.session.outcome import Outcome as RunnersOutcome
 from pinlater.worker.session.saver import Encode, FollowUps, Saver
 
@@ -40,7 +40,11 @@ class ServerCalls(Protocol):
     """What running jobs need from a server."""
 
     def save(self, claimed: ClaimedJob, body: bytes, attempts: int | None) -> object:
-        """Save the body of a running job and, unless None, the attempts allowed and remaining from now on."""
+        """Save the body of a running job and, unless None, the attempts allowed and remaining from now on.
+
+        Raises:
+            StaleClaims: the job is no longer held, or is asked to stop.
+        """
 
     def is_cancelled(self, claimed: ClaimedJob) -> bool:
         """Return whether a running job was cancelled."""
@@ -53,13 +57,14 @@ class ServerCalls(Protocol):
 
 
 class Ending(StrEnum):
-    """How an attempt ended."""
+    """How an attempt ended; ``LOST``: its claim was lost, because the job was deleted or its lease had expired."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     DISCARDED = "discarded"
     INTERRUPTED = "interrupted"
     RESCHEDULED = "rescheduled"
+    LOST = "lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +191,8 @@ class Attempts:
                 next_attempts=ended.attempts,
                 undoes=isinstance(ended, Undoing),
             )
+        if isinstance(ended, LostClaim):
+            return Outcome(*facts, Ending.LOST, error)
         if isinstance(ended, Result) and job is not None:
             result = decode_result(type(job), ended.result)
             return Outcome(*facts, Ending.SUCCEEDED, result=result, result_bytes=ended.result)
@@ -264,7 +271,7 @@ class _DirectSaver(Saver):
     def save(self, batch: DequeuedBatch, position: int, encode: Encode, patience_seconds: float) -> bool:  # noqa: ARG002
         body = encode().body
         if body is not None:
-            self.keep(body, batch.new_attempts.get(position))
+            self._is_saved(batch, position, partial(self.keep, body, batch.new_attempts.get(position)))
         if self.is_cancelled():
             batch.mark_cancelled(position)
         return True

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, Unpack
 
 from pinlater.client.client import Client
 from pinlater.client.tls import TlsFiles
+from pinlater.errors import StaleClaims
 from pinlater.jobs.enqueue_options import EnqueueManyOptions
 from pinlater.jobs.job import Job
 from pinlater.jobs.middleware import Middleware
@@ -283,7 +284,9 @@ class InlineClient(Client):
         self._due.append(job)
 
     def _save(self, claimed: ClaimedJob, body: bytes, attempts: int | None) -> None:
-        job = self._jobs[claimed.descriptor]
+        job = self._jobs.get(claimed.descriptor)
+        if job is None:
+            raise StaleClaims(f"job {claimed.descriptor} was deleted", [claimed.descriptor])
         job.body = body
         if attempts is not None:
             job.attempts_allowed = job.attempts_remaining = attempts
@@ -310,8 +313,10 @@ class InlineClient(Client):
         )
         job.state, job.has_started = JobState.IN_PROGRESS, True
         outcome = self._run_attempt(claimed)
-        job.record(outcome)
         self.outcomes.append(outcome)
+        if job.descriptor not in self._jobs:  # it was deleted while it ran
+            return
+        job.record(outcome)
         self._tell_parent(job)
         if self._mailboxes.is_fulfilled(job.descriptor, job.waits_for):
             job.waits_for = ()
@@ -332,7 +337,8 @@ class _InlineCalls:
         self._client._save(claimed, body, attempts)  # noqa: SLF001 - they are a pair
 
     def is_cancelled(self, claimed: ClaimedJob) -> bool:
-        return self._client._jobs[claimed.descriptor].is_cancelled  # noqa: SLF001 - likewise
+        job = self._client._jobs.get(claimed.descriptor)  # noqa: SLF001 - likewise
+        return job is not None and job.is_cancelled
 
     def enqueue(self, queue: str, jobs: list[PinLaterJob], key: bytes) -> list[str]:
         return self._client._enqueue_once(queue, jobs, key)  # noqa: SLF001 - likewise

@@ -15,6 +15,7 @@ from pinlater.jobs.job import Job
 from pinlater.model.attempts import Ack, Checkpoint, ClaimedJob
 from pinlater.model.class_name import name_in
 from pinlater.model.messages import ReceivedMessage
+from pinlater.protocol.internal_calls import with_stale_claims
 from pinlater.protocol.messages import PinLaterJob
 from pinlater.server.config.settings import Settings
 from pinlater.testing.attempts import MOST_RUNS, Attempts, Ending, Outcome
@@ -143,6 +144,14 @@ class _ClientInTime(Client):
         """Enqueue follow-up jobs, once for each key."""
         return self._execute(self._calls.enqueue_once(queue, jobs, key, is_repeat=False, keep_result_ms=KEPT_MS))
 
+    def save(self, queue: str, checkpoint: Checkpoint) -> None:
+        """Save the progress of a job.
+
+        Raises:
+            StaleClaims: the job is no longer held, or is asked to stop.
+        """
+        self._execute(with_stale_claims(self._calls.checkpoint(queue, [checkpoint])))
+
     def enqueue_periodic(self, periodic_jobs: FirstPeriodicJobs) -> None:
         """Enqueue periodic jobs by the server's clock."""
         for queue, jobs in periodic_jobs.by_queue(self._clock.now_ms()).items():
@@ -156,8 +165,7 @@ class _ClientCalls:
         self._client = client
 
     def save(self, claimed: ClaimedJob, body: bytes, attempts: int | None) -> None:
-        saved = Checkpoint(claimed.descriptor, claimed.claim, body, attempts=attempts)
-        self._client.checkpoint(_queue_of(claimed), [saved])
+        self._client.save(_queue_of(claimed), Checkpoint(claimed.descriptor, claimed.claim, body, attempts=attempts))
 
     def is_cancelled(self, claimed: ClaimedJob) -> bool:
         info = self._client.lookup([claimed.descriptor]).get(claimed.descriptor)
@@ -173,6 +181,8 @@ class _ClientCalls:
 def _report(client: Client, job: ClaimedJob, outcome: Outcome) -> None:
     """Report the outcome of an attempt to the server, as a worker would."""
     queue, ending = _queue_of(job), outcome.ending
+    if ending is Ending.LOST:
+        return
     if outcome.next_attempts is not None:
         again = Checkpoint(
             job.descriptor,

@@ -15,7 +15,7 @@ import pytest
 
 from pinlater import Client, Job, JobState, Retry
 from pinlater.client import NewJob
-from pinlater.errors import ServerUnavailable
+from pinlater.errors import ClaimLost, ServerUnavailable
 from pinlater.jobs.body_codec import encode_body
 from pinlater.testing import LocalServer, plugin, run_inline
 from tests.unit.testing.jobs import Count, Lines, Once, Polite, Report
@@ -224,6 +224,32 @@ def test_claims_expire_when_time_passes(pinlater_server, client):
     pinlater_server.advance(61)
     [outcome] = pinlater_server.run_worker(Count)
     assert (outcome.descriptor, outcome.attempt) == (claimed.descriptor, 2)
+
+
+class Lost(Job, queue="lost"):
+    how: str
+
+    def run(self, context):
+        if context.attempt == 1:
+            lose[self.how](context)
+            context.checkpoint(flush=True)
+
+
+lose = {}
+
+
+@pytest.mark.parametrize("how", ["expired", "deleted"])
+def test_a_job_that_lost_its_claim_is_told(pinlater_server, monkeypatch, how):
+    client = pinlater_server.client(Lost)
+    monkeypatch.setitem(lose, "expired", lambda _: pinlater_server.advance(DAY))
+    running = JobState.IN_PROGRESS
+    monkeypatch.setitem(lose, "deleted", lambda context: client.delete_these("lost", [context.descriptor], running))
+    client.enqueue(Lost(how=how))
+    outcomes = pinlater_server.run_worker(Lost, until_empty=False)
+    assert endings(outcomes) == [(1, "lost")]
+    assert isinstance(outcomes[0].error, ClaimLost)
+    pinlater_server.advance(DAY)
+    assert endings(pinlater_server.run_worker(Lost)) == ([(2, "succeeded")] if how == "expired" else [])
 
 
 def test_finished_jobs_are_collected_when_time_passes(pinlater_server, client):

@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from pinlater import Client, Discard, Job, JobContext, JobState, Retry
-from pinlater.errors import BodyInvalid, ConfigError
+from pinlater.errors import BodyInvalid, ClaimLost, ConfigError
 from pinlater.testing import Ending, FakeContext, InlineClient, run_inline
 from tests.unit.testing.jobs import Count, Lines, Once, Polite, Report
 
@@ -303,6 +303,29 @@ def test_the_next_run_has_the_attempts_of_the_job():
     with run_inline(Books) as client:
         info = client.enqueue(Books()).status()
         assert (info.state, info.attempts_allowed, info.attempts_remaining) == (JobState.PENDING, 4, 4)
+
+
+class Deletes(Job, queue="deletes", attempts=2):
+    how: str
+
+    def run(self, context):
+        chain_client.delete_these("deletes", [context.descriptor], JobState.IN_PROGRESS)
+        if self.how == "save":
+            context.checkpoint(flush=True)
+            raise AssertionError("it does not get here")
+        if self.how == "fail":
+            raise ValueError("never again")
+
+
+@pytest.mark.parametrize(("how", "ending"), [("save", "lost"), ("fail", "failed"), ("return", "succeeded")])
+def test_a_job_may_be_deleted_while_it_runs(monkeypatch, how, ending):
+    with run_inline(Deletes) as client:
+        monkeypatch.setitem(globals(), "chain_client", client)
+        handle = client.enqueue(Deletes(how=how))
+        assert endings(client) == [(1, ending)]
+        assert (client.outcomes[0].error is None) == (how == "return")
+        assert how != "save" or isinstance(client.outcomes[0].error, ClaimLost)
+        assert client.lookup([handle.descriptor]) == {}
 
 
 def test_what_is_meant_for_the_test_reaches_it():
