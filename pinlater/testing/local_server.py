@@ -115,7 +115,10 @@ class LocalServer:
 
         Raises:
             ConfigError: two classes share a name.
+            ValueError: neither a class nor a queue is given.
         """
+        if not kinds and not queues:
+            raise ValueError("run_worker() takes the classes of the jobs to run: run_worker(SendReminder)")
         client = self.client(*kinds)
         outcomes: list[Outcome] = []
         with Attempts(kinds, _ClientCalls(client), now=self._clock.now_seconds) as attempts:

@@ -76,6 +76,11 @@ def test_all_queues_of_the_classes_or_the_given_ones(pinlater_server, client):
     assert len(pinlater_server.run_worker(Count, queues=["elsewhere", "counts"])) == 1
 
 
+def test_a_worker_needs_a_class(pinlater_server):
+    with pytest.raises(ValueError, match=r"classes of the jobs to run: run_worker\(SendReminder\)"):
+        pinlater_server.run_worker()
+
+
 def test_a_client_of_the_code_under_test_finds_the_server(pinlater_server, client):
     with Client() as another:
         another.enqueue(Count(end=1))
