@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
-from threading import Lock, get_ident
+from threading import Lock, current_thread, get_ident
 from types import TracebackType
 from typing import NoReturn, Self
+from weakref import WeakSet
 
 from pinlater.errors import JobInterrupted, StepMismatch, interruption_in
 from pinlater.jobs.context import JobContext
@@ -35,8 +36,8 @@ class InterruptibleContext(JobContext):
     thread: int
     saga_failure: BaseException | None = None
     reached_to_undo: frozenset[str] = frozenset()
-    _waiting: frozenset[tuple[int, int]] = frozenset()
-    """Tasks and threads of the job that wait for messages."""
+    _waiting: WeakSet[object] | None = None
+    """Tasks and threads of the job that wait for messages; None if there are none."""
     _unattributed = 0
     """Number of interruptions raised in other threads of the job, outside of any known step."""
 
@@ -57,13 +58,16 @@ class InterruptibleContext(JobContext):
     def wait(self, why: JobWaits) -> JobWaits:
         """End the attempt and return ``why`` to raise; other tasks and threads of the job may begin to wait, too."""
         with _lock:
-            self._waiting = self._waiting | {_task_id()}
+            if self._waiting is None:
+                self._waiting = WeakSet()
+            self._waiting.add(_current_task())
         self.interrupt(why)
         return why
 
     def go_on_to_wait(self) -> None:
         """Raise the interruption again, unless it only says that another task or thread of the job waits."""
-        if not isinstance(self.interruption, JobWaits) or _task_id() in self._waiting:
+        waiting = self._waiting or ()
+        if not isinstance(self.interruption, JobWaits) or _current_task() in waiting:
             self.go_on()
 
     def go_on(self) -> None:
@@ -161,14 +165,14 @@ class StepRun:
 _running: ContextVar[StepRun | None] = ContextVar("step that runs", default=None)
 
 
-def _task_id() -> tuple[int, int]:
-    """Return the ids of the calling thread and task."""
+def _current_task() -> object:
+    """Return the calling task; outside of tasks, the calling thread."""
     import asyncio  # here: test suites without jobs load this module with the plugin, but need no asyncio
 
     try:
-        return get_ident(), id(asyncio.current_task())
+        return asyncio.current_task() or current_thread()
     except RuntimeError:  # no loop runs here
-        return get_ident(), 0
+        return current_thread()
 
 
 def swallowed_interruption(context: JobContext, error: BaseException | None) -> JobInterrupted | None:

@@ -242,6 +242,23 @@ def test_a_kill_repeats_what_was_enqueued_since_the_last_save_with_its_keys(monk
     assert [calls["resize"].enqueued for calls in saved[1:]] == [2, 4, 6]
 
 
+def test_a_task_that_begins_when_another_has_ended_waiting_makes_its_own_calls():
+    """Python gives the id of a task that is gone to the next one."""
+    context = FakeContext(Album(photos=[]))
+
+    async def call(number):
+        context.call(Resize(photo=number), name=f"photo {number}")
+
+    async def call_one_after_the_other():
+        for number in range(20):
+            with pytest.raises(JobWaits):
+                await asyncio.create_task(call(number))
+
+    asyncio.run(call_one_after_the_other())
+    assert list(context.called) == [f"photo {number}" for number in range(20)]
+    assert len(context.interruption.waits) == 20
+
+
 @pytest.mark.parametrize("killed_at", [1, 2])
 def test_children_that_have_ended_are_not_enqueued_again(killed_at):
     """Their idempotency key may be forgotten, if the attempt before was killed between an enqueue and its save."""
