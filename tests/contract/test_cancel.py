@@ -6,7 +6,7 @@ from pinlater.errors import QueueNotFound
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
-from pinlater.server.backends.records import MAX_STATUS_CHARACTERS
+from pinlater.server.backends.records import MAX_STATUS_CHARACTERS, Cancelled
 from tests.contract.test_import import record
 from tests.support.bench import FAR_MS, LEASE_MS, QUEUE, ack_of, checkpoint_of, new_job
 
@@ -229,7 +229,7 @@ def test_a_finished_job_is_left_alone(backend, state):
     descriptor = backend.finished(state=state)
     before = backend.look(descriptor)
     backend.clock.advance(10)
-    assert backend.cancel(descriptor, status="too late") == ((), (), 0)
+    assert backend.cancel(descriptor, status="too late") == Cancelled((), ())
     assert backend.look(descriptor) == before
 
 
@@ -241,7 +241,7 @@ def test_only_the_jobs_that_are_named(backend):
     elsewhere = there.replace("other:", f"{QUEUE}:")
     wrong_priority = low.replace(":p2:", ":p3:")
     cancelled = backend.cancel(gone, wrong_priority, f"{QUEUE}:s1:p1:999999")
-    assert cancelled == ((), (), 0)
+    assert cancelled == Cancelled((), ())
     assert sorted(backend.take_names()) == sorted([here, low])
     assert backend.take_names(queue="other") == [there]
     assert elsewhere == here or backend.look(elsewhere) is None
@@ -253,7 +253,7 @@ def test_many_at_once(backend):
     cancelled = backend.cancel(*names)
     assert sorted(names_of(cancelled.asked)) == sorted(running)
     assert sorted((*names_of(cancelled.ended), *running)) == sorted(names)
-    assert backend.cancel() == ((), (), 0)
+    assert backend.cancel() == Cancelled((), ())
 
 
 def test_of_no_queue(backend):

@@ -142,7 +142,7 @@ def test_its_parent_is_told_when_it_ends(backend):
     (child,) = backend.put(new_job(TO_UNDO, parent=Parent(parent, "trip", 0), run_after_ms=FAR_MS))
     backend.cancel(child)
     assert backend.read(parent, "trip") == []
-    assert backend.unfinished_children([JobDescriptor.parse(parent)], 10) == [], "it is asked already"
+    assert backend.children_to_cancel([JobDescriptor.parse(parent)], 10) == [], "it is asked already"
     assert backend.take_names() == [child]
     backend.fail(child, is_final=True)
     assert [message.kind for message in backend.read(parent, "trip")] == [3]

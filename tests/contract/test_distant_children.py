@@ -358,7 +358,7 @@ def test_the_cancellation_of_a_parent_fails_while_a_shard_with_children_is_away(
     parent, _ = backend.started(b"parent")
     [child] = distant_children(backend, parent)
     plain, _ = backend.started(b"plain")
-    with Away(monkeypatch, shard(backend, child), "unfinished_children"):
+    with Away(monkeypatch, shard(backend, child), "children_to_cancel"):
         with pytest.raises(ShardConnectionFailed):
             unfinished(backend, parent)
         if shard_of(plain) != shard_of(child):

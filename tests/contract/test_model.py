@@ -97,6 +97,8 @@ class ModelJob:
     expires: int = 0
     result: bytes | None = None
     is_cancelled: bool = False
+    is_listed: bool = False
+    """Whether it is to be cancelled with its parent once more, if it is cancelled."""
     parent: Parent | None = None
     waits: tuple[MessageWait, ...] = ()
     messages: dict[str, list[ReceivedMessage]] = field(default_factory=lambda: {"go": [], "join": []})
@@ -107,6 +109,11 @@ class ModelJob:
     @property
     def is_unfinished(self):
         return self.state in {PENDING, IN_PROGRESS}
+
+    @property
+    def is_to_cancel(self):
+        """Whether it has to be cancelled with its parent."""
+        return self.is_listed if self.is_cancelled else self.is_unfinished
 
     def finish(self, state, now):
         self.state, self.updated_at, self.key = state, now, None
@@ -422,8 +429,13 @@ class Comparison(RuleBasedStateMachine):
     @rule(several=st.lists(numbers, max_size=3), status=statuses)
     def cancel(self, several, status):
         several = list(dict.fromkeys(map(self.pick, several)))
+        families = set(self.to_cancel_of(several).values())
         cancelled = self.bench.cancel(*several, status=status)
+        parents = set(map(str, cancelled.parents))
         there = [(name, self.jobs[name]) for name in several if name in self.jobs]
+        for name, job in there:
+            if job.is_unfinished and not job.is_cancelled:
+                job.is_listed = name in parents
         waiting = [job for _, job in there if job.state == PENDING]
         for job in waiting:
             job.finish(FAILED, self.now)
@@ -436,17 +448,31 @@ class Comparison(RuleBasedStateMachine):
         ended = [name for name, job in there if job.state == FAILED and job.is_cancelled]
         assert sorted(map(str, cancelled.ended)) == sorted(ended)
         assert sorted(map(str, cancelled.asked)) == sorted(name for name, job in there if job.state == IN_PROGRESS)
+        assert parents <= {*map(str, cancelled.ended + cancelled.asked)}
+        assert parents >= families & {*map(str, cancelled.ended + cancelled.asked)}
         self.tell_of_ends(waiting)
+
+    @rule(several=st.lists(numbers, max_size=3))
+    def finish_cancellation(self, several):
+        several = list(dict.fromkeys(map(self.pick, several)))
+        self.bench.finish_cancellation(QUEUE, [*map(JobDescriptor.parse, several)])
+        for name in several:
+            if name in self.jobs and self.jobs[name].is_cancelled:
+                self.jobs[name].is_listed = False
+
+    def to_cancel_of(self, parents):
+        """Return the jobs that have to be cancelled with these, with the parent of each."""
+        return {
+            name: job.parent.descriptor
+            for name, job in self.jobs.items()
+            if job.parent and job.parent.descriptor in parents and job.is_to_cancel
+        }
 
     @rule(several=st.lists(numbers, max_size=3))
     def find_children(self, several):
         parents = list(dict.fromkeys(map(self.pick, several)))
-        found = self.bench.unfinished_children([*map(JobDescriptor.parse, parents)], 1000)
-        assert sorted(map(str, found)) == sorted(
-            name
-            for name, job in self.jobs.items()
-            if job.parent and job.parent.descriptor in parents and job.is_unfinished and not job.is_cancelled
-        )
+        found = self.bench.children_to_cancel([*map(JobDescriptor.parse, parents)], 1000)
+        assert sorted(map(str, found)) == sorted(self.to_cancel_of(parents))
 
     @rule(priority=priorities, allowed=attempts, offset=offsets, limit=few)
     def retry(self, priority, allowed, offset, limit):
@@ -455,7 +481,7 @@ class Comparison(RuleBasedStateMachine):
         moved = self.bench.retry(priority=priority, attempts=allowed, run_after_ms=self.at(offset), limit=limit)
         assert moved == min(limit, len(failed))
         for job in failed[:limit]:
-            claim, job.is_cancelled = job.claim, False  # the claim stays, to tell who failed
+            claim, job.is_cancelled, job.is_listed = job.claim, False, False  # the claim stays, to tell who failed
             job.back(self.now if offset is None else self.at(offset), self.now)
             job.remaining, job.claim, job.group = allowed, claim, None
 

@@ -441,7 +441,7 @@ def test_messages_for_other_shards_are_found_by_shard_and_number(filled, name):
 def test_children_are_found_by_parent(filled, young):
     for tables in (filled, young):
         assert tables.plan("delete_children", **COMMON)[-1]["key"] == "PRIMARY"
-        assert tables.plan("unfinished_children", **COMMON)[0]["key"] == "PRIMARY"
+        assert tables.plan("children_to_cancel", **COMMON)[0]["key"] == "PRIMARY"
 
 
 @pytest.mark.parametrize("name", OF_FAILURES)
@@ -567,7 +567,7 @@ def test_the_index_narrows_by_all_that_it_can(filled, name):
         ("delete_messages", {"ids": [2000]}, 12),
         ("delete_some_messages", {}, 25),
         ("delete_children", {}, 12),
-        ("unfinished_children", {}, 60),
+        ("children_to_cancel", {}, 60),
         ("outgoing_left", {}, 2),  # none is that old
         ("outgoing_left", {"before": NOW + 5000}, 12),
         ("store_report", {}, 3),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pinlater.model.descriptor import JobDescriptor
@@ -12,6 +12,7 @@ from pinlater.protocol import messages as wire
 from pinlater.protocol.conversion.messages import CANCELLED, RECEIVED
 from pinlater.server.api import rules
 from pinlater.server.api.offload import offload
+from pinlater.server.backends.records import Cancelled
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.config.settings import Settings
 from pinlater.server.metrics import Metrics
@@ -60,23 +61,36 @@ class JobMessages:
         return await self._cancel(request.queueName, jobs, status)
 
     async def _cancel(self, queue: str, jobs: Sequence[JobDescriptor], status: str) -> int:
-        """Cancel jobs of one queue, then their children.
+        """Cancel jobs of one queue, then their children, level by level; return how many jobs were cancelled.
 
-        A child that is enqueued later is refused, since its parent is asked to stop. If this fails half-way, the same
-        call, made again, cancels the children that are left, but not the children of those cancelled before.
+        A child that is enqueued later is refused, since its parent is asked to stop. A child with children stays listed
+        until they are cancelled, so the same call, made again after a failure, finds what is left.
         """
+        backend = self._broker.backend
+        cancelled = await self._cancel_level(queue, jobs, status)
+        count, levels = len(cancelled.ended) + len(cancelled.asked), [cancelled.parents]
+        while levels:
+            parents = levels[-1]
+            children = await backend.children_to_cancel(parents, _CHILDREN_AT_ONCE) if parents else []
+            below: list[JobDescriptor] = []
+            for name, some in _by_queue(children).items():
+                cancelled = await self._cancel_level(name, some, "cancelled with its parent\n")
+                count += len(cancelled.ended) + len(cancelled.asked)
+                below += cancelled.parents
+            if below:
+                levels.append(tuple(below))
+            elif not children:
+                levels.pop()
+                for name, some in _by_queue(parents).items():
+                    await backend.finish_cancellation(name, some)
+        return count
+
+    async def _cancel_level(self, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
+        """Cancel jobs of one queue without their children."""
         cancelled = await self._broker.cancel(queue, jobs, status)
         if cancelled.ended:
             self._metrics.jobs_cancelled.add(queue, len(cancelled.ended))
-        parents = (*cancelled.ended, *cancelled.asked)
-        count = len(parents)
-        while parents and (children := await self._broker.backend.unfinished_children(parents, _CHILDREN_AT_ONCE)):
-            queues: defaultdict[str, list[JobDescriptor]] = defaultdict(list)
-            for child in children:
-                queues[child.queue].append(child)
-            for name, some in queues.items():
-                count += await self._cancel(name, some, "cancelled with its parent\n")
-        return count
+        return cancelled
 
     async def cancelled(self, arguments: Any, caller: Caller) -> Any:
         """Return which running jobs were recently asked to stop; wait for one if the call asks for that."""
@@ -84,3 +98,10 @@ class JobMessages:
         wait_seconds = rules.wait_seconds(request.waitMillis, self._settings.max_wait_ms)
         found = await self._broker.cancellations.wait(request.sinceTimestampMillis, wait_seconds, caller)
         return CANCELLED.struct(CancelledJobs(*found))
+
+
+def _by_queue(jobs: Iterable[JobDescriptor]) -> dict[str, list[JobDescriptor]]:
+    queues: defaultdict[str, list[JobDescriptor]] = defaultdict(list)
+    for job in jobs:
+        queues[job.queue].append(job)
+    return queues

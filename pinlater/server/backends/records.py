@@ -141,11 +141,13 @@ class Cancelled(NamedTuple):
     ``ended``: jobs that are FAILED and marked as cancelled.
     ``asked``: jobs that are asked to stop: IN_PROGRESS, or PENDING with something to undo.
     ``let_through``: as in ``Settled``.
+    ``parents``: those of both that may have children to cancel.
     """
 
     ended: tuple[JobDescriptor, ...]
     asked: tuple[JobDescriptor, ...]
     let_through: int = 0
+    parents: tuple[JobDescriptor, ...] = ()
 
 
 class StoreSize(NamedTuple):

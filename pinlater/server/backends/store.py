@@ -212,8 +212,17 @@ class Store(ReportStore, StatisticsStore, Protocol):
         """Cancel jobs in steps and append ``status`` to theirs; return which were cancelled or asked to stop.
 
         State: PENDING -> FAILED, marked as cancelled; IN_PROGRESS, or PENDING with something to undo -> the same, but
-            asked to stop, and due if PENDING; finished -> unchanged.
+            asked to stop, and due if PENDING; finished -> unchanged. A job that may have children stays among the
+            ``children_to_cancel`` of its parent until ``finish_cancellation``.
         Fence: the state. The status is appended once, by the first call that cancels the job or asks it to stop.
+        Repeat: safe.
+        """
+
+    async def finish_cancellation(self, queue: str, jobs: Sequence[JobDescriptor]) -> None:
+        """Take cancelled jobs off the ``children_to_cancel`` of their parents, since none of their own are left.
+
+        State: unchanged.
+        Fence: a job that is not marked as cancelled stays where it is.
         Repeat: safe.
         """
 
@@ -243,8 +252,11 @@ class Store(ReportStore, StatisticsStore, Protocol):
         All fit into ``max_bytes`` together, except that the first is always returned.
         """
 
-    async def unfinished_children(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
-        """Return up to ``limit`` children of these jobs, in any queue, that run or wait and were not asked to stop."""
+    async def children_to_cancel(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
+        """Return up to ``limit`` children of these jobs, in any queue, that have to be cancelled with them.
+
+        Those run or wait and were not asked to stop, or are cancelled and their own children may not all be.
+        """
 
     # Reads
 

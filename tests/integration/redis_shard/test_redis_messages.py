@@ -74,7 +74,7 @@ class Family:
         return self._bench.run(self.shard.read_messages(parent, "resize", 0, limit))
 
     def open_children(self, limit=10_000):
-        return {str(job) for job in self._bench.run(self.shard.unfinished_children(parse(self.parent), limit))}
+        return {str(job) for job in self._bench.run(self.shard.children_to_cancel(parse(self.parent), limit))}
 
     def is_awake(self):
         return [job.descriptor for job in self._bench.take(self.shard, queue=PARENTS)] == [self.parent]
@@ -121,7 +121,7 @@ def test_scripts_that_were_flushed_are_loaded_again(bench, service, shard):
     (parent,) = parse(family.parent)
     assert flushed(shard.send_message(parent, Message("go", "1", b"")))
     assert len(flushed(shard.read_messages(parent, "go", 0, 10))) == 1
-    assert len(flushed(shard.unfinished_children([parent], 10))) == 1
+    assert len(flushed(shard.children_to_cancel([parent], 10))) == 1
     assert len(flushed(shard.cancel_jobs(QUEUE, parse(*family.children), "")).asked) == 1
     assert flushed(shard.ack_dequeued_jobs(QUEUE, [ack_of(*family.children)], [])).changed == 1
     assert family.is_awake()

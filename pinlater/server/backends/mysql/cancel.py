@@ -28,6 +28,7 @@ class _Job(NamedTuple):
     is_cancelled: int
     parent_id: int | None
     has_to_undo: int
+    may_have_children: int
 
     @property
     def ends(self) -> bool:
@@ -49,9 +50,30 @@ async def cancel_jobs(database: Database, queue: Queue, jobs: Sequence[JobDescri
         let_through = await _cancel(transaction, queue, found, status)
         ended = [job.id for job in found if job.ends or (job.state == FAILED and job.is_cancelled)]
         asked = [job.id for job in found if job.state == IN_PROGRESS or job.has_to_undo]
-        return Cancelled(tuple(wanted[job] for job in ended), tuple(wanted[job] for job in asked), let_through)
+        cancelled = {*ended, *asked}
+        parents = [job.id for job in found if job.may_have_children and job.id in cancelled]
+        return Cancelled(
+            tuple(wanted[job] for job in ended),
+            tuple(wanted[job] for job in asked),
+            let_through,
+            tuple(wanted[job] for job in parents),
+        )
 
     return await database.change(change, is_repeatable=True)
+
+
+async def finish_cancellation(database: Database, queue: Queue, jobs: Sequence[JobDescriptor]) -> None:
+    """Take cancelled jobs off the lists of children to cancel."""
+    ids = sorted(job.local_id for job in jobs)
+
+    async def change(transaction: MysqlTransaction) -> None:
+        for start in range(0, len(ids), _MAX_IDS):
+            some = ids[start : start + _MAX_IDS]
+            if listed := await transaction.rows("jobs_with_children", ids=some, queue=queue.id):
+                forget(transaction, listed)
+                transaction.later(transaction.bind("finish_cancellation", ids=[local_id for _, local_id in listed]))
+
+    await database.change(change, is_repeatable=True)
 
 
 async def _cancel(transaction: MysqlTransaction, queue: Queue, found: Sequence[_Job], status: str) -> int:
@@ -65,7 +87,11 @@ async def _cancel(transaction: MysqlTransaction, queue: Queue, found: Sequence[_
     for name, ids in (("cancel_pending", pending), ("ask_to_stop", [job.id for job in asked])):
         if ids:
             transaction.later(transaction.bind(name, ids=ids, now=transaction.now, status=status))
+    with_children = {job.id for job in found if job.parent_id is not None and job.may_have_children}
+    if fresh := with_children.intersection((*pending, *(job.id for job in asked))):
+        transaction.later(transaction.bind("mark_with_children", ids=sorted(fresh)))
     changed = [*pending, *(job.id for job in woken)]
     take_out(transaction, changed)
-    forget(transaction, ((job.parent_id, job.id) for job in asked if job.parent_id is not None))
+    leaves = (job for job in asked if job.id not in with_children)
+    forget(transaction, ((job.parent_id, job.id) for job in leaves if job.parent_id is not None))
     return await see_to_links(transaction, changed) if changed else 0

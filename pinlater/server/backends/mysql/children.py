@@ -40,6 +40,7 @@ class _EndedChildren(NamedTuple):
         parent: descriptor of the parent.
         name: name of the messages.
         ids: ids of the jobs.
+        unlisted: ids of those that are no longer to be cancelled with the parent.
         positions: for each position, the id of the first job that has it.
     """
 
@@ -47,6 +48,7 @@ class _EndedChildren(NamedTuple):
     parent: JobDescriptor
     name: bytes
     ids: list[int]
+    unlisted: list[int]
     positions: dict[int, int]
 
 
@@ -64,7 +66,8 @@ async def tell(transaction: MysqlTransaction, told: StatementResult) -> Keys:
     for call in calls:
         if call.parent_id < 0:
             leave_ends(transaction, call.parent, call.ids)
-        _forget(transaction, call.parent_id, call.ids)
+        if call.unlisted:
+            _forget(transaction, call.parent_id, call.unlisted)
     return woken
 
 
@@ -79,7 +82,7 @@ async def _tell_here(transaction: MysqlTransaction, calls: Sequence[_EndedChildr
         ),
     )
     stored: Counter[int] = Counter()
-    for (parent_id, _, name, _, positions), result in zip(calls, known, strict=True):
+    for (parent_id, _, name, _, _, positions), result in zip(calls, known, strict=True):
         for (position,) in result.rows:
             del positions[position]
         if positions and parent_id in inboxes:
@@ -92,11 +95,14 @@ async def _tell_here(transaction: MysqlTransaction, calls: Sequence[_EndedChildr
 
 def _calls(told: StatementResult) -> list[_EndedChildren]:
     calls: dict[tuple[bytes, bytes], _EndedChildren] = {}
-    for _, parent_id, parent, name, position, local_id in told.rows:
+    for _, parent_id, parent, name, position, local_id, is_listed in told.rows:
         call = calls.get((parent, name))
         if call is None:
-            call = calls[parent, name] = _EndedChildren(parent_id, JobDescriptor.parse(parent.decode()), name, [], {})
+            descriptor = JobDescriptor.parse(parent.decode())
+            call = calls[parent, name] = _EndedChildren(parent_id, descriptor, name, [], [], {})
         call.ids.append(local_id)
+        if not is_listed:
+            call.unlisted.append(local_id)
         call.positions.setdefault(position, local_id)
     return list(calls.values())
 

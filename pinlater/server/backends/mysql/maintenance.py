@@ -15,7 +15,7 @@ from pinlater.model.failure_groups import CLAIM_EXPIRED
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.batches import STEP_JOBS, change_in_steps
 from pinlater.server.backends.mysql.call_results import ChangeQuota, change_once
-from pinlater.server.backends.mysql.children import delete_children, tell_parents_of
+from pinlater.server.backends.mysql.children import delete_children, forget, tell_parents_of
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.failure_groups import keep, put_in, take_out, take_out_revived
 from pinlater.server.backends.mysql.keys import Keys, QueueKey, keep_rates, keys_of, let_next_through
@@ -222,11 +222,12 @@ async def _collect(database: Database, state: int, first_ms: int | None, ttl_ms:
 
     async def change(transaction: MysqlTransaction) -> Counter[int]:
         rows = await transaction.rows("finished_jobs", state=state, before=transaction.now - ttl_ms, limit=limit)
-        delete_inboxes(transaction, {local_id: messages for local_id, _, messages in rows if messages})
+        delete_inboxes(transaction, {local_id: messages for local_id, _, messages, _ in rows if messages})
         if state == FAILED:
             take_out(transaction, [row[0] for row in rows])
+            forget(transaction, ((parent_id, local_id) for local_id, _, _, parent_id in rows if parent_id is not None))
         await _change(transaction, [row[0] for row in rows], "delete_ids")
-        return Counter(queue_id for _, queue_id, _ in rows)
+        return Counter(queue_id for _, queue_id, _, _ in rows)
 
     return await database.change(change, is_repeatable=True)
 
@@ -237,7 +238,9 @@ async def _purge_deleted_queue(database: Database, queue_id: int, limit: int) ->
         for some in _chunks(ids):
             rows = await transaction.rows("unlocked_jobs", ids=some)
             unlocked = [row[0] for row in rows]
-            parents = {local_id: parent_id for local_id, state, parent_id, _ in rows if parent_id and state <= 1}
+            listed = [(local_id, state, parent_id) for local_id, state, parent_id, _ in rows if parent_id is not None]
+            parents = {local_id: parent_id for local_id, state, parent_id in listed if state <= 1}
+            forget(transaction, ((parent_id, local_id) for local_id, state, parent_id in listed if state > 1))
             await let_next_through(transaction, await delete_children(transaction, parents, set(unlocked)))
             delete_inboxes(transaction, {local_id: messages for local_id, _, _, messages in rows if messages})
             take_out(transaction, unlocked)
@@ -316,10 +319,12 @@ async def _delete(
             DoomedJob(*row) for row in await transaction.rows("doomed_jobs", ids=some, **{"priority": 0} | values)
         ]
         keys |= {job.id: QueueKey(values["queue"], job.key) for job in doomed if job.key is not None}
+        parents = {job.id: job.parent_id for job in doomed if job.parent_id is not None}
         if values["state"] in {PENDING, IN_PROGRESS}:
             await end_periods(transaction, values["queue"], [job.unique_key for job in doomed if job.unique_key])
-            parents = {job.id: job.parent_id for job in doomed if job.parent_id is not None}
             keys |= await delete_children(transaction, parents, {job.id for job in doomed})
+        else:
+            forget(transaction, ((parent_id, local_id) for local_id, parent_id in parents.items()))
         delete_inboxes(transaction, {job.id: job.messages for job in doomed if job.messages})
         if values["state"] in {PENDING, FAILED}:
             take_out(transaction, [job.id for job in doomed])

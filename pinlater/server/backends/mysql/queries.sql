@@ -231,8 +231,10 @@ SELECT job_id FROM {db}.unique_periods FORCE INDEX (PRIMARY)
 WHERE queue_id = :queue AND unique_key IN (:keys) FOR UPDATE
 
 -- name: doomed_jobs
--- What belongs to jobs that are about to be deleted; locks them in the order in which they are deleted.
-SELECT id, job_key, unique_key, parent_id, messages FROM {db}.jobs FORCE INDEX (PRIMARY)
+-- What belongs to jobs that are about to be deleted, with the parent that has each among its children; locks them in
+-- the order in which they are deleted.
+SELECT id, job_key, unique_key, IF(state <= 1 OR is_cancelled = 2, parent_id, NULL), messages
+FROM {db}.jobs FORCE INDEX (PRIMARY)
 WHERE id IN (:ids) AND state = :state AND queue_id = :queue AND (:is_any OR priority = :priority) FOR UPDATE
 
 -- name: end_periods
@@ -443,7 +445,7 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     moment = :now,
     unique_key = NULL,
     updated_at = :now,
-    is_cancelled = (:is_cancelled OR is_cancelled),
+    is_cancelled = GREATEST(is_cancelled, :is_cancelled),
     custom_status = LEFT(CONCAT(custom_status, :status), 5000),
     failure_group = IF(is_cancelled, NULL, :failure_group),
     attempts_remaining = 0
@@ -540,8 +542,9 @@ SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status,
 FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
 
 -- name: jobs_to_cancel
-SELECT id, priority, state, is_cancelled, parent_id, state = 0 AND {has_to_undo} FROM {db}.jobs FORCE INDEX (PRIMARY)
-WHERE id IN (:ids) AND queue_id = :queue FOR UPDATE
+SELECT id, priority, state, is_cancelled, parent_id, state = 0 AND {has_to_undo},
+       is_cancelled = 2 OR children > 0 OR messages > 0
+FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND queue_id = :queue FOR UPDATE
 
 -- name: cancel_pending
 -- PENDING -> FAILED.
@@ -557,6 +560,18 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY)
 SET is_cancelled = 1, failure_group = NULL, updated_at = :now,
     custom_status = LEFT(CONCAT(custom_status, :status), 5000)
 WHERE id IN (:ids)
+
+-- name: mark_with_children
+-- Cancelled jobs that are still among the children of their parents.
+UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET is_cancelled = 2 WHERE id IN (:ids)
+
+-- name: jobs_with_children
+-- Cancelled jobs that are still among the children of their parents; locks them.
+SELECT parent_id, id FROM {db}.jobs FORCE INDEX (PRIMARY)
+WHERE id IN (:ids) AND queue_id = :queue AND is_cancelled = 2 FOR UPDATE
+
+-- name: finish_cancellation
+UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET is_cancelled = 1 WHERE id IN (:ids)
 
 -- name: inboxes
 -- The unfinished jobs among those that messages are for; locks them until the transaction ends.
@@ -644,8 +659,9 @@ STRAIGHT_JOIN {db}.children FORCE INDEX (PRIMARY) ON children.parent_id = :paren
 SELECT parent_id FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND parent_id >= 0
 
 -- name: told_children
--- The jobs with a parent that have finished in this transaction, or all with a parent if they are about to be deleted.
-SELECT queue_id, parent_id, parent, parent_message, parent_position, id
+-- The jobs with a parent that have finished in this transaction, or all with a parent if they are about to be deleted;
+-- including whether each stays among the children of its parent.
+SELECT queue_id, parent_id, parent, parent_message, parent_position, id, is_cancelled = 2 AND NOT :is_deletion
 FROM {db}.jobs FORCE INDEX (PRIMARY)
 WHERE id IN (:ids) AND parent_id IS NOT NULL AND (:is_deletion OR state >= 2 AND updated_at = :now)
 
@@ -675,11 +691,12 @@ SELECT :parent, :name, :count + told.place, {ends_of_children}
 INSERT INTO {db}.outgoing (shard, origin, stored_at, job, name, message_id, kind, payload_bytes, payload)
 SELECT :shard, :origin, :now, parent, parent_message, {ends_of_children}
 
--- name: unfinished_children
+-- name: children_to_cancel
 SELECT name, priority, children.id FROM {db}.children FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = children.id
 STRAIGHT_JOIN {db}.queues FORCE INDEX (PRIMARY) ON queues.id = jobs.queue_id
-WHERE children.parent_id IN (:parents) AND state <= 1 AND NOT is_cancelled AND name IS NOT NULL LIMIT :limit
+WHERE children.parent_id IN (:parents) AND (state <= 1 AND NOT is_cancelled OR is_cancelled = 2) AND name IS NOT NULL
+LIMIT :limit
 
 -- name: message_ids
 SELECT message_id FROM {db}.messages FORCE INDEX (PRIMARY) WHERE job_id IN (:ids) AND name = :name
@@ -924,8 +941,9 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
 WHERE id IN (:ids) AND state = 1
 
 -- name: finished_jobs
--- Jobs that finished before :before; skips those that another server is deleting.
-SELECT id, queue_id, messages FROM {db}.jobs FORCE INDEX (jobs_by_moment)
+-- Jobs that finished before :before, with the parent that still has each among its children; skips those that another
+-- server is deleting.
+SELECT id, queue_id, messages, IF(is_cancelled = 2, parent_id, NULL) FROM {db}.jobs FORCE INDEX (jobs_by_moment)
 WHERE state = :state AND moment < :before
 ORDER BY moment LIMIT :limit FOR UPDATE SKIP LOCKED
 
@@ -954,8 +972,9 @@ SELECT id FROM {db}.queues WHERE name IS NULL
 SELECT id FROM {db}.jobs FORCE INDEX (jobs_in_order) WHERE queue_id = :queue LIMIT :limit
 
 -- name: unlocked_jobs
--- Locks jobs; skips those that another transaction has locked.
-SELECT id, state, parent_id, messages FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) FOR UPDATE SKIP LOCKED
+-- Locks jobs, and returns the parent that has each among its children; skips those that another transaction has locked.
+SELECT id, state, IF(state <= 1 OR is_cancelled = 2, parent_id, NULL), messages
+FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) FOR UPDATE SKIP LOCKED
 
 -- name: purge_queue
 DELETE FROM {db}.queues WHERE id = :queue

@@ -107,13 +107,13 @@ def _record(database: Database, queue: Queue, row: Any) -> JobRecord:
     )
 
 
-async def unfinished_children(database: Database, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
-    """Return up to ``limit`` children of these parents that have not finished and are not asked to stop."""
+async def children_to_cancel(database: Database, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
+    """Return up to ``limit`` children that have to be cancelled with these parents."""
     ids = sorted({parent_number(parent, database.shard) for parent in parents})
     found: list[JobDescriptor] = []
     for start in range(0, len(ids), STEP_JOBS):
         some = ids[start : start + STEP_JOBS]
-        query = database.queries.bind("unfinished_children", parents=some, limit=limit - len(found))
+        query = database.queries.bind("children_to_cancel", parents=some, limit=limit - len(found))
         rows = await database.rows(query) if len(found) < limit else []
         found += [JobDescriptor(name, database.shard, priority, local_id) for name, priority, local_id in rows]
     return found

@@ -29,7 +29,7 @@ from pinlater.server.backends.mysql import (
     reports,
 )
 from pinlater.server.backends.mysql.ack import MAX_ACKS, MysqlAckCall, ack_jobs
-from pinlater.server.backends.mysql.cancel import cancel_jobs
+from pinlater.server.backends.mysql.cancel import cancel_jobs, finish_cancellation
 from pinlater.server.backends.mysql.checkpoint import (
     MysqlCheckpointCall,
     MysqlCheckpointed,
@@ -267,6 +267,9 @@ class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
         if cancelled.let_through:
             self._claims.restart_scans(at.id)
         return cancelled
+
+    async def finish_cancellation(self, queue: str, jobs: Sequence[JobDescriptor]) -> None:
+        await finish_cancellation(self._database, await self._queues.get(queue), jobs)
 
     async def release_claims(self, queue: str, source: str) -> int:
         at = await self._queues.get(queue)

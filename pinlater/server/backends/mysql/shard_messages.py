@@ -54,8 +54,8 @@ class MysqlMessages:
     async def message_ids(self, jobs: Sequence[JobDescriptor], name: str) -> set[str]:
         return await reads.message_ids(self._database, jobs, name)
 
-    async def unfinished_children(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
-        return await reads.unfinished_children(self._database, parents, limit)
+    async def children_to_cancel(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
+        return await reads.children_to_cancel(self._database, parents, limit)
 
     async def outgoing_shards(self) -> set[str]:
         return await outgoing.shards(self._database) if (await self._probe.find()).outgoing is not None else set()

@@ -36,16 +36,26 @@ async def cancel(scripts: ScriptRunner, queue: str, jobs: Sequence[JobDescriptor
     """
     ended: list[JobDescriptor] = []
     asked: list[JobDescriptor] = []
+    parents: list[JobDescriptor] = []
     let_through = 0
     for start in range(0, max(len(jobs), 1), PAGE_JOBS):  # without jobs, a missing queue is still an error
         page = jobs[start : start + PAGE_JOBS]
         packed = pack([(job.priority, job.local_id) for job in page])
-        some_ended, some_asked, through, *woken = await scripts.run("cancel_jobs", queue, packed, status, *_LINKED)
+        found = await scripts.run("cancel_jobs", queue, packed, status, *_LINKED)
+        some_ended, some_asked, some_parents, through, *woken = found
         scripts.tell_woken(woken)
         ended += (page[index] for index in some_ended)
         asked += (page[index] for index in some_asked)
+        parents += (page[index] for index in some_parents)
         let_through += through
-    return Cancelled(tuple(ended), tuple(asked), let_through)
+    return Cancelled(tuple(ended), tuple(asked), let_through, tuple(parents))
+
+
+async def finish_cancellation(scripts: ScriptRunner, queue: str, jobs: Sequence[JobDescriptor]) -> None:
+    """Take cancelled jobs off the children of their parents, page by page."""
+    for start in range(0, len(jobs), PAGE_JOBS):
+        page = pack([(job.priority, job.local_id) for job in jobs[start : start + PAGE_JOBS]])
+        await scripts.run("finish_cancellation", queue, page, *_LINKED)
 
 
 async def send(scripts: ScriptRunner, job: JobDescriptor, message: Message) -> bool:
@@ -86,10 +96,10 @@ def _message(number: int, stored: bytes) -> ReceivedMessage:
     return ReceivedMessage(number, message_id.decode(), payload, int(stored[:1]))
 
 
-async def unfinished_children(
+async def children_to_cancel(
     scripts: ScriptRunner, parents: Sequence[JobDescriptor], limit: int
 ) -> list[JobDescriptor]:
-    """Return up to ``limit`` jobs with these parents that run or wait and are not asked to stop."""
+    """Return up to ``limit`` jobs that have to be cancelled with these parents."""
     by_queue: defaultdict[str, list[JobDescriptor]] = defaultdict(list)
     distant: list[str] = []
     for parent in parents:

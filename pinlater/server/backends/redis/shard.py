@@ -259,6 +259,9 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
         self._channel.publish_cancelled([str(job) for job in cancelled.asked])
         return cancelled
 
+    async def finish_cancellation(self, queue: str, jobs: Sequence[JobDescriptor]) -> None:
+        await messages.finish_cancellation(self._scripts, queue, jobs)
+
     async def release_claims(self, queue: str, source: str) -> int:
         return self._notify(queue, await lifecycle.release(self._slow_scripts, queue, by="source", which=source))
 

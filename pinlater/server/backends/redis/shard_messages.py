@@ -30,8 +30,8 @@ class RedisMessages:
     async def message_ids(self, jobs: Sequence[JobDescriptor], name: str) -> set[str]:
         return await messages.message_ids(self._slow_scripts, jobs, name)
 
-    async def unfinished_children(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
-        return await messages.unfinished_children(self._slow_scripts, parents, limit)
+    async def children_to_cancel(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
+        return await messages.children_to_cancel(self._slow_scripts, parents, limit)
 
     async def outgoing_shards(self) -> set[str]:
         return await messages.outgoing_shards(self._slow_scripts)

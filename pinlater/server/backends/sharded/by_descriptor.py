@@ -20,6 +20,7 @@ from pinlater.server.backends.sharded.shard_group import ShardGroup
 from pinlater.server.backends.sharded.shard_registry import ShardRegistry
 
 _I = TypeVar("_I", StoredAck, StoredCheckpoint)
+_T = TypeVar("_T")
 
 _NO_CHANGE = Settled(0, 0)
 
@@ -90,22 +91,34 @@ async def cancel(group: ShardGroup, queue: str, jobs: Sequence[JobDescriptor], s
         UnknownError: a descriptor names a shard that does not exist; nothing was done.
         ServiceError: a shard failed; the other shards have done their part.
     """
+    done = await _ask_shards_of(group.registry, jobs, lambda shard, own: shard.cancel_jobs(queue, own, status))
+    return Cancelled(
+        tuple(chain.from_iterable(one.ended for one in done)),
+        tuple(chain.from_iterable(one.asked for one in done)),
+        sum(one.let_through for one in done),
+        tuple(chain.from_iterable(one.parents for one in done)),
+    )
+
+
+async def finish_cancellation(group: ShardGroup, queue: str, jobs: Sequence[JobDescriptor]) -> None:
+    """Finish the cancellation of jobs on their shards; see ``cancel``."""
+    await _ask_shards_of(group.registry, jobs, lambda shard, own: shard.finish_cancellation(queue, own))
+
+
+async def _ask_shards_of(
+    registry: ShardRegistry, jobs: Iterable[JobDescriptor], call: Callable[[Shard, list[JobDescriptor]], Awaitable[_T]]
+) -> list[_T]:
+    """Ask the shards of jobs concurrently; leave out those that lack the queue, unless all of them do."""
     groups = _jobs_by_shard(jobs)
-    handles = [group.registry.named(name) for name in groups]
+    handles = [registry.named(name) for name in groups]
     results = await asyncio.gather(
-        *(handle.ask(lambda shard: shard.cancel_jobs(queue, groups[shard.name], status)) for handle in handles),
-        return_exceptions=True,
+        *(handle.ask(lambda shard: call(shard, groups[shard.name])) for handle in handles), return_exceptions=True
     )
     missing = [result for result in results if isinstance(result, QueueNotFound)]
     for error in results:
         if isinstance(error, BaseException) and (len(missing) == len(results) or error not in missing):
             raise error
-    done = [result for result in results if not isinstance(result, BaseException)]
-    return Cancelled(
-        tuple(chain.from_iterable(one.ended for one in done)),
-        tuple(chain.from_iterable(one.asked for one in done)),
-        sum(one.let_through for one in done),
-    )
+    return [result for result in results if not isinstance(result, BaseException)]
 
 
 async def count(

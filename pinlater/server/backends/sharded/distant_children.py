@@ -113,8 +113,8 @@ async def _is_able(handle: ShardHandle, parent: JobDescriptor) -> bool:
     return record is None or not record.is_cancelled
 
 
-async def unfinished_children(group: ShardGroup, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
-    """Return up to ``limit`` unfinished children of jobs, from the jobs' shards and others that have such children.
+async def children_to_cancel(group: ShardGroup, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
+    """Return up to ``limit`` children to cancel, from the jobs' shards and others that have children of them.
 
     Raises:
         UnknownError: a descriptor names a shard that does not exist.
@@ -127,7 +127,7 @@ async def unfinished_children(group: ShardGroup, parents: Sequence[JobDescriptor
         names.update(*known)
     handles = [registry.named(name) for name in sorted(names)]
     answers = await asyncio.gather(
-        *(handle.ask(lambda shard: shard.unfinished_children(parents, limit)) for handle in handles)
+        *(handle.ask(lambda shard: shard.children_to_cancel(parents, limit)) for handle in handles)
     )
     return list(chain.from_iterable(answers))[:limit]
 

@@ -106,7 +106,7 @@ class Shard(Store, Protocol):
     ``QueueNotFound`` for those that it lacks; the sharded store finds out whether another shard has them. A shard does
     not connect before its first call.
 
-    A parent may be on another shard. Then ``enqueue_jobs`` does not check it, ``unfinished_children`` finds its
+    A parent may be on another shard. Then ``enqueue_jobs`` does not check it, ``children_to_cancel`` finds its
     children all the same, and whatever ends a child leaves the message for the parent's shard, in the same transaction:
     see ``outgoing_messages``.
 

@@ -171,12 +171,13 @@ class ShardedStore(StoreOverview):
     ack_dequeued_jobs = makes_due(of_group(Store.ack_dequeued_jobs, by_descriptor.ack), _has_made_due)
     checkpoint_jobs = makes_due(of_group(Store.checkpoint_jobs, by_descriptor.checkpoint), _has_made_due)
     cancel_jobs = makes_due(of_group(Store.cancel_jobs, by_descriptor.cancel), _has_let_through)
+    finish_cancellation = of_group(Store.finish_cancellation, by_descriptor.finish_cancellation)
 
     # Messages
 
     send_message = at_job(Store.send_message)
     read_messages = at_job(Store.read_messages)
-    unfinished_children = of_group(Store.unfinished_children, distant_children.unfinished_children)
+    children_to_cancel = of_group(Store.children_to_cancel, distant_children.children_to_cancel)
 
     # Reads
 

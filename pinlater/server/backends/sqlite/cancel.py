@@ -25,12 +25,20 @@ class CancelRequest(NamedTuple):
     status: str
 
 
+class FinishRequest(NamedTuple):
+    """Finishes the cancellation of jobs of one queue."""
+
+    queue_id: int
+    jobs: Sequence[JobDescriptor]
+
+
 class _Found(NamedTuple):
     """A job to cancel; ``has_to_undo`` is only looked up for PENDING jobs."""
 
     state: int
     is_marked: int
     has_to_undo: int
+    may_have_children: int
 
 
 def cancel(transaction: SqliteTransaction, requests: Sequence[CancelRequest]) -> list[Cancelled]:
@@ -51,8 +59,18 @@ def _cancel(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[JobDes
     asleep = [Receiver(job.local_id, queue_id, job.priority, None) for job in asked if states[job].has_to_undo]
     if asleep:
         wake(transaction, queue_id, [job for job in asleep if job.job_id in fresh])
-    ended = (job for job, one in states.items() if job.local_id in pending or (one.state == FAILED and one.is_marked))
-    return Cancelled(tuple(ended), tuple(asked), through)
+    ended = [job for job, one in states.items() if job.local_id in pending or (one.state == FAILED and one.is_marked)]
+    parents = tuple(job for job in (*ended, *asked) if states[job].may_have_children)
+    if marked := [job.local_id for job in parents if not states[job].is_marked]:
+        transaction.run(QUERIES["mark_with_children"], (id_list(marked),))
+    return Cancelled(tuple(ended), tuple(asked), through, parents)
+
+
+def finish_cancellation(transaction: SqliteTransaction, requests: Sequence[FinishRequest]) -> list[None]:
+    """Carry out each request."""
+    for queue_id, jobs in requests:
+        transaction.run(QUERIES["finish_cancellation"], (queue_id, id_list(job.local_id for job in jobs)))
+    return [None] * len(requests)
 
 
 def _end(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int], status: str) -> int:

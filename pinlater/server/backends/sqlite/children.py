@@ -127,8 +127,8 @@ def _tell(
         deliver(transaction, mail, receivers_of(transaction, mail))
 
 
-def unfinished(connection: sqlite3.Connection, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
-    """Return up to ``limit`` children of these parents that run or wait and were not asked to stop."""
+def to_cancel(connection: sqlite3.Connection, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
+    """Return up to ``limit`` children that have to be cancelled with their parents."""
     wanted = id_list(parent.local_id for parent in parents)
-    rows = connection.execute(QUERIES["unfinished_children"], (wanted, limit)).fetchall()
+    rows = connection.execute(QUERIES["children_to_cancel"], (wanted, limit)).fetchall()
     return [JobDescriptor(queue, SHARD, priority, local_id) for queue, priority, local_id in rows]

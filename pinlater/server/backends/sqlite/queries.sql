@@ -371,7 +371,7 @@ WHERE id IN (SELECT value FROM json_each(?3)) AND state = 1 AND queue_id = ?1
 -- name: asked_of_queue
 -- Which of these claimed jobs are asked to stop, and their claims: ?2 ids as a JSON list.
 SELECT jobs.id, jobs.claim FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
-WHERE jobs.state = 1 AND jobs.queue_id = ?1 AND jobs.is_cancelled = 1
+WHERE jobs.state = 1 AND jobs.queue_id = ?1 AND jobs.is_cancelled
 
 -- name: lookup_job
 -- ?2 id, ?3 priority, ?4 most bytes of the body, ?5 whether to return the result.
@@ -443,8 +443,14 @@ SELECT jobs.id, priority, state, is_cancelled FROM json_each(?2) CROSS JOIN jobs
 WHERE queue_id = ?1
 
 -- name: jobs_to_cancel
--- Including whether they are PENDING and have something to undo: ?2 ids as a JSON list.
-SELECT jobs.id, priority, state, is_cancelled, state = 0 AND {has_to_undo}
+-- Including whether they are PENDING and have something to undo, and whether they may have children to cancel: ?2 ids
+-- as a JSON list.
+SELECT jobs.id, priority, state, is_cancelled, state = 0 AND {has_to_undo}, is_cancelled = 2 OR EXISTS (
+    SELECT 1 FROM jobs AS child INDEXED BY jobs_children
+    WHERE child.parent_id = jobs.id AND child.parent_id IS NOT NULL AND child.state <= 1 AND child.is_cancelled = 0
+) OR EXISTS (
+    SELECT 1 FROM jobs AS child INDEXED BY jobs_cancelled_with_children
+    WHERE child.parent_id = jobs.id AND child.is_cancelled = 2)
 FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
 WHERE queue_id = ?1
 
@@ -466,6 +472,16 @@ WHERE id IN (SELECT value FROM json_each(?2))
 UPDATE jobs NOT INDEXED SET is_cancelled = 1, failure_group = NULL, updated_at = ?1,
     custom_status = substr(custom_status || ?3, 1, 5000)
 WHERE id IN (SELECT value FROM json_each(?2))
+
+-- name: mark_with_children
+-- Cancelled jobs that are still among the children of their parents: ?1 ids as a JSON list.
+UPDATE jobs NOT INDEXED SET is_cancelled = 2
+WHERE id IN (SELECT value FROM json_each(?1)) AND parent_id IS NOT NULL
+
+-- name: finish_cancellation
+-- ?2 ids as a JSON list.
+UPDATE jobs NOT INDEXED SET is_cancelled = 1
+WHERE id IN (SELECT value FROM json_each(?2)) AND is_cancelled = 2 AND queue_id = ?1
 
 -- name: parent_to_be
 -- Whether a job may get children: ?1 queue, ?2 id, ?3 priority.
@@ -504,12 +520,18 @@ SELECT jobs.id, jobs.queue_id, jobs.priority, jobs.waits_for
 FROM json_each(?1) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
 WHERE jobs.state <= 1
 
--- name: unfinished_children
+-- name: children_to_cancel
 -- ?1 ids of parents as a JSON list, ?2 limit.
 SELECT queues.name, jobs.priority, jobs.id
 FROM json_each(?1) CROSS JOIN jobs INDEXED BY jobs_children ON jobs.parent_id = value
 CROSS JOIN queues ON queues.id = jobs.queue_id
-WHERE jobs.parent_id IS NOT NULL AND jobs.state <= 1 AND jobs.is_cancelled = 0 AND queues.name IS NOT NULL LIMIT ?2
+WHERE jobs.parent_id IS NOT NULL AND jobs.state <= 1 AND jobs.is_cancelled = 0 AND queues.name IS NOT NULL
+UNION ALL
+SELECT queues.name, jobs.priority, jobs.id
+FROM json_each(?1) CROSS JOIN jobs INDEXED BY jobs_cancelled_with_children ON jobs.parent_id = value
+CROSS JOIN queues ON queues.id = jobs.queue_id
+WHERE jobs.is_cancelled = 2 AND queues.name IS NOT NULL
+LIMIT ?2
 
 -- name: known_messages
 -- Which of these are stored: ?1 JSON list of [job, name, id].

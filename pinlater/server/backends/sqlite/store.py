@@ -44,7 +44,7 @@ from pinlater.server.backends.sqlite import (
     statistics,
 )
 from pinlater.server.backends.sqlite.ack import SqliteAckRequest, ack_jobs
-from pinlater.server.backends.sqlite.cancel import CancelRequest, cancel
+from pinlater.server.backends.sqlite.cancel import CancelRequest, FinishRequest, cancel, finish_cancellation
 from pinlater.server.backends.sqlite.checkpoint import ReleaseRequest, SqliteCheckpointRequest, checkpoint, release
 from pinlater.server.backends.sqlite.claim import SqliteClaimRequest, claim_jobs
 from pinlater.server.backends.sqlite.database import SqliteDatabase, opening
@@ -79,6 +79,7 @@ _VERBS = (
     checkpoint,
     release,
     cancel,
+    finish_cancellation,
     send,
     enqueue,
     enqueue_keyed,
@@ -305,6 +306,9 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
         cancelled: Cancelled = await self._writer.submit(cancel, request)
         return cancelled
 
+    async def finish_cancellation(self, queue: str, jobs: Sequence[JobDescriptor]) -> None:
+        await self._writer.submit(finish_cancellation, FinishRequest(self._named(queue).id, checked(jobs)))
+
     async def release_claims(self, queue: str, source: str) -> int:
         released: int = await self._writer.submit(release, ReleaseRequest(self._named(queue).id, source))
         return released
@@ -328,8 +332,8 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
         check_shard(job)
         return await self._readers.run(messages.read, at, job, name, MessagePage(after, limit, max_bytes))
 
-    async def unfinished_children(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
-        return await self._readers.run(children.unfinished, checked(parents), limit)
+    async def children_to_cancel(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
+        return await self._readers.run(children.to_cancel, checked(parents), limit)
 
     async def relay_messages(self) -> None:
         """Do nothing: all jobs are on one shard."""

@@ -27,6 +27,7 @@ class Family:
         self.left = {**dict.fromkeys(parents, "PENDING"), **dict.fromkeys(running, "IN_PROGRESS")}
         self.left.update(dict.fromkeys(finished, "SUCCEEDED"))
         self.asked = []
+        self.cancelled_with_children = set()
         self.statuses = {}
 
     async def cancel(self, queue, jobs, status):
@@ -37,15 +38,23 @@ class Family:
         asked = [name for name in names if self.left[name] == "IN_PROGRESS"]
         self.left.update(dict.fromkeys(ended, "FAILED"))
         self.asked += asked
-        return Cancelled(tuple(map(JobDescriptor.parse, ended)), tuple(map(JobDescriptor.parse, asked)))
+        with_children = [name for name in (*ended, *asked) if name in self.parents.values()]
+        self.cancelled_with_children.update(with_children)
+        ended, asked, with_children = (tuple(map(JobDescriptor.parse, some)) for some in (ended, asked, with_children))
+        return Cancelled(ended, asked, parents=with_children)
 
-    async def unfinished_children(self, parents, limit):
+    async def finish_cancellation(self, queue, jobs):
+        assert {job.queue for job in jobs} == {queue}
+        self.cancelled_with_children -= set(map(str, jobs))
+
+    async def children_to_cancel(self, parents, limit):
         wanted = set(map(str, parents))
         found = [name for name, parent in self.parents.items() if parent in wanted and self._is_due(name)]
         return list(map(JobDescriptor.parse, found[:limit]))
 
     def _is_due(self, name):
-        return self.left[name] in {"PENDING", "IN_PROGRESS"} and name not in self.asked
+        is_open = self.left[name] in {"PENDING", "IN_PROGRESS"} and name not in self.asked
+        return is_open or name in self.cancelled_with_children
 
 
 def messages(backend, cancel=None):
@@ -71,6 +80,13 @@ def test_children_are_cancelled_with_their_parents_in_whatever_queue(monkeypatch
     assert [name for name, state in family.left.items() if state == "PENDING"] == ["z:s1:p1:8"]
     assert family.statuses[JOB] == "by ada"
     assert family.statuses["z:s1:p1:9"] == "cancelled with its parent\n"
+
+
+def test_a_long_line_of_descendants_is_cancelled():
+    names = [f"q:s1:p1:{number}" for number in range(2000)]
+    family = Family(dict(zip(names, [None, *names], strict=False)))
+    assert cancelled(family, "q", names[:1]) == len(names)
+    assert family.cancelled_with_children == set()
 
 
 def test_jobs_that_have_finished_are_not_counted():

@@ -26,7 +26,7 @@ READS |= {
     "reports",
     "states_in_use",
     "read_messages",
-    "unfinished_children",
+    "children_to_cancel",
     "failure_groups",
     "read_statistics",
 }

@@ -2,8 +2,8 @@
 -- and if PENDING, due.
 -- ARGV[2]: MessagePack, a list of {priority, id}; [3] text to append to the status of jobs that were not cancelled or
 -- asked to stop before; [4] "links".
--- Returns {list indexes of the jobs that are cancelled, of those that are asked to stop, both also by earlier calls;
--- number of other jobs let through, ended sleeps: see links.lua}.
+-- Returns {list indexes of the jobs that are cancelled, of those that are asked to stop, both also by earlier calls, of
+-- those of both that may have children to cancel; number of other jobs let through, ended sleeps: see links.lua}.
 -- parts: when_full records features failures key_rates keys due_index changes custom_status inboxes links
 local jobs, members = cmsgpack.unpack(ARGV[2]), {}
 for at, job in ipairs(jobs) do
@@ -11,7 +11,7 @@ for at, job in ipairs(jobs) do
 end
 local befores = read_fields(JOBS, members)
 linked = open_links(members)
-local ended, asked, is_done, waiting = {}, {}, {}, {}
+local ended, asked, parents, is_done, waiting = {}, {}, {}, {}, {}
 
 local function note_status(member)
   if ARGV[3] ~= '' then
@@ -59,6 +59,9 @@ for at, line in ipairs(befores) do
     elseif state == FAILED and linked.is_cancelled(member) then
       ended[#ended + 1] = at - 1
     end
+    if linked.is_cancelled(member) and linked.may_have_children(member) then
+      parents[#parents + 1] = at - 1
+    end
   end
 end
 for key, list in pairs(waiting) do
@@ -67,4 +70,4 @@ end
 apply_changes()
 local through = keyed and keyed.note_and_turn(members, befores) or 0
 settle_changed()
-return {ended, asked, through, linked.tell()}
+return {ended, asked, parents, through, linked.tell()}

@@ -1,4 +1,4 @@
--- Finds children, in any queue, that run or wait and are not asked to stop. ARGV[2]: MessagePack, a list of ids of
+-- Finds children, in any queue, that have to be cancelled with their parents. ARGV[2]: MessagePack, a list of ids of
 -- parents; [3] limit; [4] "links".
 -- Returns the addresses of the children, see inboxes.lua.
 -- parts: records features failures key_rates keys inboxes

@@ -4,7 +4,8 @@
 --     "d" name             how many of the first ones are deleted, if some are left
 --     "i" name NUL id      empty; shows that a message with this id has arrived
 --     "m" name NUL number  a digit for its kind, id, NUL, payload
---   "children:" and its member, a set of the addresses of its children that run or wait and are not asked to stop
+--   "children:" and its member, a set of the addresses of its children that run or wait and are not asked to stop, and
+--     of cancelled ones that may have children to cancel
 -- The address of a job is its queue, priority and id, separated by blanks. For a job on another shard, it begins with
 -- the name of that shard and a colon. For such jobs, this shard has these keys:
 --   "children:" and the address, a set as above
@@ -263,15 +264,22 @@ if HAS_LINKS then
       end
     end
 
-    -- Adds to "found" up to "left" of the children in the set "key" that run or wait and are not asked to stop. Removes
-    -- others from the set: their queue was deleted, or servers of earlier versions have ended them.
+    -- Returns whether a job was cancelled and is still in the set of its parent, see links.lua.
+    local function is_listed(address)
+      local at, member = find(address)
+      local link = at and inboxes.read_link(at, member)
+      return link and link.c and link.l
+    end
+
+    -- Adds to "found" up to "left" of the children in the set "key" that have to be cancelled. Removes others from the
+    -- set: their queue was deleted, or servers of earlier versions have ended them.
     function inboxes.find_children(key, found, left)
       local before = #found
       local some, gone
       repeat -- until some are found, or there are none
         some, gone = left > 0 and redis.call('SRANDMEMBER', key, left) or {}, {}
         for _, child in ipairs(some) do
-          if inboxes.is_open(child) then
+          if inboxes.is_open(child) or is_listed(child) then
             found[#found + 1] = child
           else
             gone[#gone + 1] = child

@@ -4,6 +4,7 @@
 --   w  its waits: a list of {message name, how many}; they count while the job is PENDING, and whatever makes the job
 --      PENDING again clears them, so that a claim need not
 --   c  true: it was cancelled, or is asked to stop; while it is PENDING, it has something to undo first
+--   l  true: it is cancelled, but still in its parent's set of children, since it may have children to cancel
 --   k  true: it has an inbox or a set of children, see inboxes.lua
 -- "open_links" returns the functions about them if there is anything to do about links; scripts put them into "linked".
 -- Usually none of the jobs of a script has any links. See keys.lua for the reason.
@@ -44,8 +45,8 @@ if HAS_LINKS then
       inboxes.wake_own(member, line)
     end
 
-    -- Records a change of a job for its parent: "revived" if it is an open child from now on, "closed" if it is none
-    -- any more. Returns the news for the parent, and the index of what follows the address in the stored parent; nil if
+    -- Records a change of a job for its parent: "revived" if it is among its children from now on, "closed" if it is no
+    -- longer, nil if that does not change. Returns the news for the parent, and the index of what follows the address in the stored parent; nil if
     -- the job has no parent.
     local function news_for_parent(member, priority, change)
       local parent = links[member] and links[member].p
@@ -59,20 +60,45 @@ if HAS_LINKS then
         parents[address] = news
       end
       local changed = news[change]
-      changed[#changed + 1] = inboxes.address_of(priority, member)
+      if changed then
+        changed[#changed + 1] = inboxes.address_of(priority, member)
+      end
       return news, rest
+    end
+
+    -- Returns whether a job may have children to cancel.
+    function linked.may_have_children(member)
+      local link = links[member]
+      return link and (link.k or link.c and link.l)
+    end
+
+    -- Returns "closed", or nil for a cancelled job that stays among the children of its parent.
+    local function closing(member)
+      local link = links[member]
+      return not (link and link.c and link.l) and 'closed' or nil
     end
 
     -- Marks a job as cancelled or asked to stop.
     function linked.mark(member, priority)
-      links[member] = links[member] or {}
-      links[member].c = true
-      inboxes.put_link(prefix, member, links[member])
-      news_for_parent(member, priority, 'closed')
+      local link = links[member] or {}
+      links[member] = link
+      link.c, link.l = true, link.p and link.k or nil
+      inboxes.put_link(prefix, member, link)
+      news_for_parent(member, priority, closing(member))
+    end
+
+    -- Takes a cancelled job off the children of its parent.
+    function linked.finish_cancellation(member, priority)
+      local link = links[member]
+      if link and link.c and link.l then
+        link.l = nil
+        inboxes.put_link(prefix, member, link)
+        news_for_parent(member, priority, 'closed')
+      end
     end
 
     local function tell_parent(member, priority, kind, payload)
-      local news, rest = news_for_parent(member, priority, 'closed')
+      local news, rest = news_for_parent(member, priority, kind == DELETED and 'closed' or closing(member))
       if news then
         local position, name = string.match(links[member].p, '^(%d+) (.*)$', rest)
         local messages = news.messages[name]
@@ -92,7 +118,7 @@ if HAS_LINKS then
       local is_changed = link.w or link.c and not stays_asked
       link.w = nil
       if not stays_asked then
-        link.c = nil
+        link.c, link.l = nil, nil
       end
       if is_changed then
         inboxes.put_link(prefix, member, link)
@@ -132,7 +158,7 @@ if HAS_LINKS then
     -- Records that a job which had ended is PENDING again.
     function linked.revive(member, priority)
       if linked.is_cancelled(member) then
-        links[member].c = nil
+        links[member].c, links[member].l = nil, nil
         inboxes.put_link(prefix, member, links[member])
       end
       linked.note(member, priority, PENDING)
