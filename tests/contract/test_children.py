@@ -689,6 +689,18 @@ def test_what_becomes_of_a_cancelled_one_with_children_takes_it_off(backend):
     assert unfinished(backend, root) == []
 
 
+def test_a_deleted_queue_takes_its_cancelled_ones_with_children_off(backend):
+    root, _ = running_parent(backend, lease_ms=10**9)
+    (child,) = backend.put(child_of(root), queue=OTHER)
+    backend.put(child_of(child, run_after_ms=FAR_MS))
+    backend.cancel(child, queue=OTHER)
+    assert unfinished(backend, root) == [child]
+    backend.delete_queue(OTHER)
+    assert unfinished(backend, root) == []
+    backend.collect_finished(10**9, 10**9, 100)
+    assert unfinished(backend, root) == []
+
+
 def test_one_that_was_not_cancelled_is_not_taken_off(backend):
     root, _ = running_parent(backend)
     (child,) = backend.put(child_of(root), queue=OTHER)

@@ -236,6 +236,17 @@ def test_extreme_delays_and_times_harm_nobody(client, queue, delay):
     assert count(client, queue, countFutureJobs=True) + count(client, queue) + count(client, queue, IN_PROGRESS) == 2
 
 
+@pytest.mark.parametrize("time_ms", [2**52, 2**52 + 5, 2**63 - 1])
+@pytest.mark.parametrize("fields", [{}, {"key": "a"}])
+def test_a_job_that_is_never_to_run_waits_for_no_key(client, queue, time_ms, fields):
+    (name,) = put(client, queue, b"x", runAfterTimestampMillis=time_ms, **fields)
+    assert "jobs" not in take(client, queue, waitMillis=1)
+    found = look(client, name)
+    assert (found["jobState"], found["runAfterTimestampMillis"]) == (PENDING, 2**52 - 1)
+    assert not found.get("waitsForKey")
+    assert count(client, queue, countFutureJobs=True) == 1
+
+
 MISSING = [
     ("createQueue", {}, "context"),
     ("createQueue", {"context": {}}, "source"),

@@ -477,6 +477,33 @@ def test_a_deleted_queue_leaves_no_messages_and_tells_the_parents_elsewhere():
     with_tables(scenario, queues=(QUEUE, OTHER))
 
 
+async def delete_with_queue(server):
+    await server.delete_queue(OTHER)
+    await server.collect_finished(10**9, 10**9, 100)
+
+
+DELETIONS_OF_FAILED = {
+    "collected": lambda server: server.collect_finished(-1, -1, 100),
+    "by hand": lambda server: server.delete_jobs(OTHER, JobFilter(FAILED), 100),
+    "with its queue": delete_with_queue,
+}
+
+
+@pytest.mark.parametrize("way", DELETIONS_OF_FAILED.values(), ids=DELETIONS_OF_FAILED)
+def test_a_cancelled_job_that_is_still_listed_leaves_the_list_when_it_is_deleted(way):
+    async def scenario(tables, server):
+        root, _ = await running(server)
+        [child] = await server.enqueue_jobs(OTHER, [new_job(parent=Parent(root, NAME, 0), run_after_ms=FAR_MS)])
+        await server.enqueue_jobs(QUEUE, [new_job(parent=Parent(child, NAME, 0), run_after_ms=FAR_MS)])
+        await server.cancel_jobs(OTHER, [JobDescriptor.parse(child)], "")
+        assert await tables.left() == (1, 2, 0)
+        await way(server)
+        assert await tables.left() == (1, 1, 0)
+        assert [one.kind for one in await read(server, root)] == [MessageKind.CANCELLED]
+
+    with_tables(scenario, queues=(QUEUE, OTHER))
+
+
 # A server of the version before
 
 

@@ -7,10 +7,14 @@ from typing import NamedTuple
 
 from pinlater.errors import EnqueueRejected, UnknownError
 from pinlater.model.attempts import StoredAck
+from pinlater.model.keys import WAITS_FOR_KEY_MS
 from pinlater.protocol.conversion.acks import stored_ack, stored_failure
 from pinlater.protocol.messages import PinLaterJobAckInfo, PinLaterJobAckRequest
 from pinlater.server.api.calls import CallRefused, missing, require
 from pinlater.server.api.rules import check_queue_name, status_text, too_large
+
+_MAX_RETRY_DELAY_MS = WAITS_FOR_KEY_MS // 2
+"""Longest retry delay, 71,000 years: with any present time it stays within the times that a job can be due at."""
 
 
 class ParsedAcks(NamedTuple):
@@ -37,8 +41,13 @@ def read_acks(request: PinLaterJobAckRequest, max_result_bytes: int) -> ParsedAc
     check_queue_name(queue)
     faults: list[Exception] = []
     succeeded = _read(request.jobsSucceeded, stored_ack, faults, max_result_bytes)
-    failed = _read(request.jobsFailed, stored_failure, faults, max_result_bytes)
+    failed = _read(request.jobsFailed, _failure, faults, max_result_bytes)
     return ParsedAcks(queue, succeeded, failed, faults)
+
+
+def _failure(info: PinLaterJobAckInfo, status: str) -> StoredAck:
+    ack = stored_failure(info, status)
+    return ack if ack.retry_delay_ms <= _MAX_RETRY_DELAY_MS else ack._replace(retry_delay_ms=_MAX_RETRY_DELAY_MS)
 
 
 def _read(

@@ -8,7 +8,7 @@ from pinlater.model.attempts import StoredCheckpoint
 from pinlater.protocol.conversion.acks import stored_checkpoint
 from pinlater.protocol.messages import PinLaterCheckpointJobRequest
 from pinlater.server.api.calls import require
-from pinlater.server.api.rules import check_message_text, status_text, too_large
+from pinlater.server.api.rules import check_message_text, due_time, status_text, too_large
 
 
 def checkpoints(
@@ -21,6 +21,8 @@ def checkpoints(
 def _checkpoint(request: PinLaterCheckpointJobRequest, source: str, max_body_bytes: int) -> StoredCheckpoint:
     require(request, "request.requests[]")
     checkpoint = stored_checkpoint(request, source, status_text(request.prependCustomStatus))
+    if checkpoint.run_after_ms is not None and (due_ms := due_time(checkpoint.run_after_ms)) != checkpoint.run_after_ms:
+        checkpoint = checkpoint._replace(run_after_ms=due_ms)
     if checkpoint.body is not None and len(checkpoint.body) > max_body_bytes:
         raise too_large(f"the checkpoint of {request.jobDescriptor}", checkpoint.body, max_body_bytes)
     for message in checkpoint.keeps:

@@ -29,7 +29,9 @@ class ManualChanges:
         priority, attempts, limit = request.priority, request.attemptsToAllow, request.limit
         rules.check_priority(priority, self._priority_levels)
         rules.check_limit(limit)
-        queue, run_after_ms = request.queueName, rules.time_with_key(request.runAfterTimestampMillis)
+        queue, run_after_ms = request.queueName, request.runAfterTimestampMillis
+        if run_after_ms is not None:
+            run_after_ms = rules.due_time(run_after_ms)
         if request.jobDescriptors is not None:
             names = request.jobDescriptors
             jobs = await offload(len(names), rules.jobs_of, queue, names)

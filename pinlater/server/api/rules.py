@@ -140,13 +140,16 @@ def body_bytes(asked: int | None) -> int:
 
 def check_time(time_ms: int) -> None:
     """Refuse a time that no job can be due at."""
-    if not 0 <= time_ms < WAITS_FOR_KEY_MS:
+    if time_ms != due_time(time_ms):
         raise UnknownError(f"no job can be due at {time_ms}: use epoch milliseconds from 0 to {WAITS_FOR_KEY_MS - 1}")
 
 
-def time_with_key(time_ms: int | None) -> int | None:
-    """Return when a job that may have a key is due: not before 1970, or stores could not tell that it waits."""
-    return None if time_ms is None else max(time_ms, 0)
+def due_time(time_ms: int) -> int:
+    """Return the nearest time that a job can be due at; at others, stores could not tell whether it waits for its key.
+
+    The original takes all times, such as the largest for "never".
+    """
+    return min(max(time_ms, 0), WAITS_FOR_KEY_MS - 1)
 
 
 def check_limit(limit: int) -> None:
@@ -184,13 +187,15 @@ class JobRules(NamedTuple):
         levels, max_body_bytes, _ = self
         jobs = job_conversion.new_jobs(structs)
         known_parent: tuple[str, str] | None = None
-        for position, (body, priority, _, _, status, unique, rule, key, parent) in enumerate(jobs):
+        for position, (body, priority, due_ms, _, status, unique, rule, key, parent) in enumerate(jobs):
             if body is None:
                 raise missing(f"request.jobs[{position}].body")
             if len(body) > max_body_bytes:
                 raise too_large(f"the body of job {position}", body, max_body_bytes)
             if not 1 <= priority <= levels:
                 check_priority(priority, levels)
+            if due_ms is not None and (kept_ms := due_time(due_ms)) != due_ms:
+                jobs[position] = jobs[position]._replace(run_after_ms=kept_ms)
             if status and (kept := status_text(status)) != status:
                 jobs[position] = jobs[position]._replace(status=kept)
             if unique is not None:
@@ -199,7 +204,6 @@ class JobRules(NamedTuple):
                     _check_unique_rule(rule, f"job {position}")
             if key is not None:
                 self._check_key(key, f"job {position}")
-                jobs[position] = jobs[position]._replace(run_after_ms=time_with_key(jobs[position].run_after_ms))
             if parent is not None and (parent[:2] != known_parent or parent.position < 0 or unique is not None):
                 _check_parent(parent, f"job {position}", unique)
                 known_parent = parent[:2]
@@ -226,8 +230,7 @@ class JobRules(NamedTuple):
         record = job_conversion.imported_job(job, status_text(job.customStatus))
         if record.key is not None:
             self._check_key(record.key, descriptor)
-            record = record._replace(run_after_ms=max(record.run_after_ms, 0))
-        return record
+        return record._replace(run_after_ms=due_time(record.run_after_ms))
 
     def _check_key(self, key: JobKey, whose: str) -> None:
         if not self.has_keys:

@@ -9,6 +9,7 @@ from pinlater.errors import EnqueueRejected, UnknownError
 from pinlater.model.messages import Parent
 from pinlater.protocol import messages as wire
 from pinlater.server.api import ack_rules, rules
+from pinlater.server.api.checkpoint_rules import checkpoints
 from pinlater.server.api.manual_changes import ManualChanges
 
 PARENT = "q:s1:p1:1"
@@ -47,23 +48,38 @@ def test_a_parent_must_be_a_descriptor():
         new_jobs(parentDescriptor="nonsense", parentMessageName="resize")
 
 
-@pytest.mark.parametrize(("time_ms", "due_ms"), [(None, None), (-1, 0), (-(2**63), 0), (5, 5)])
-def test_a_job_with_a_key_is_due_at_a_time_that_stores_can_tell_from_waiting(time_ms, due_ms):
-    [job] = new_jobs(key="a", runAfterTimestampMillis=time_ms)
+LATEST_MS = 2**52 - 1
+TIMES = [(-(2**63), 0), (-1, 0), (0, 0), (LATEST_MS, LATEST_MS), (2**52, LATEST_MS), (2**63 - 1, LATEST_MS)]
+"""Times that a call may name, and when the job is due then."""
+
+
+@pytest.mark.parametrize("key", [None, "a"])
+@pytest.mark.parametrize(("time_ms", "due_ms"), [*TIMES, (None, None)])
+def test_a_new_job_is_due_at_a_time_that_stores_can_tell_from_waiting(time_ms, due_ms, key):
+    [job] = new_jobs(key=key, runAfterTimestampMillis=time_ms)
     assert job.run_after_ms == due_ms
-    [job] = new_jobs(runAfterTimestampMillis=time_ms)
-    assert job.run_after_ms == time_ms
 
 
-def test_so_are_imported_and_retried_ones():
-    info = wire.PinLaterJobInfo(PARENT, 0, body=b"body", key="a", runAfterTimestampMillis=-1)
+@pytest.mark.parametrize(("time_ms", "due_ms"), TIMES)
+def test_so_is_one_that_is_imported_retried_or_given_back(time_ms, due_ms):
+    info = wire.PinLaterJobInfo(PARENT, 0, body=b"body", runAfterTimestampMillis=time_ms)
     [job] = RULES.imported_jobs([info])
-    assert job.run_after_ms == 0
+    assert job.run_after_ms == due_ms
     broker = MagicMock()
     broker.retry_failed = AsyncMock()
-    request = wire.PinLaterRetryFailedJobsRequest("q", runAfterTimestampMillis=-1)
+    request = wire.PinLaterRetryFailedJobsRequest("q", runAfterTimestampMillis=time_ms)
     asyncio.run(ManualChanges(broker, 3).retry_failed(MagicMock(request=request), None))
-    broker.retry_failed.assert_awaited_once_with("q", 1, 1, 0, 1000, once=None)
+    broker.retry_failed.assert_awaited_once_with("q", 1, 1, due_ms, 1000, once=None)
+    struct = wire.PinLaterCheckpointJobRequest(PARENT, moveToPending=True, runAfterTimestampMillis=time_ms)
+    [checkpoint] = checkpoints([struct], "me", 100)
+    assert checkpoint.run_after_ms == due_ms
+
+
+@pytest.mark.parametrize(("delay_ms", "kept_ms"), [(1000, 1000), (2**51, 2**51), (2**63 - 1, 2**51)])
+def test_a_retry_is_due_then_too(delay_ms, kept_ms):
+    failed = wire.PinLaterJobAckInfo(PARENT, retryDelayMillis=delay_ms)
+    [ack] = ack_rules.read_acks(wire.PinLaterJobAckRequest("q", [], [failed]), 100).failed
+    assert ack.retry_delay_ms == kept_ms
 
 
 def test_a_rate_of_a_key_is_one():
