@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import sys
 from pathlib import Path
 
 from pinlater_supervisor import Child
 
 from pinlater.errors import EXIT_CONFIG, ConfigError
+from pinlater.logs import report_startup_error
 from pinlater.server.admin.access import has_dashboard
 from pinlater.server.admin.endpoint import AdminEndpoint
 from pinlater.server.admin.reports import ReportCollector
@@ -36,7 +36,7 @@ def run(child: Child, settings: Settings, listener: socket.socket, folder: Path)
     try:
         asyncio.run(serve(child, settings, listener, folder))
     except ConfigError as error:
-        sys.stderr.write(f"pinlater-server: {error}\n")
+        report_startup_error("pinlater-server", str(error))
         return EXIT_CONFIG
     return 0
 

@@ -37,7 +37,10 @@ LAYERS = [
     ("pinlater.dashboard", "client errors model triage"),
     # The server, from what accepts connections down to what keeps jobs.
     ("pinlater.server", "* dashboard environment errors logs model protocol pinlater_supervisor"),
-    ("pinlater.server.admin", "dashboard errors model pinlater_supervisor server.config server.metrics server.net"),
+    (
+        "pinlater.server.admin",
+        "dashboard errors logs model pinlater_supervisor server.config server.metrics server.net",
+    ),
     (
         "pinlater.server.net",
         "errors protocol server.api server.broker server.config server.metrics server.peer_processes",
