@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.endpoint import MysqlEndpoint
-from pinlater.server.backends.mysql.errors import ConnectionLost
+from pinlater.server.backends.mysql.errors import ConnectFailed, ConnectionLost
 
 
 class MysqlPool:
@@ -27,6 +27,7 @@ class MysqlPool:
         self._lent: set[MysqlConnection] = set()
         self._has_failed = False
         self._recovered_at = -math.inf
+        self._is_closed = False
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[MysqlConnection]:
@@ -52,9 +53,14 @@ class MysqlPool:
                 self._lent.discard(connection)
                 if connection.is_open:
                     self._idle.append((self._now(), connection))
-                    self._close_stale()
+                    if self._is_closed:
+                        self.close_idle()
+                    else:
+                        self._close_stale()
 
     async def _open(self) -> MysqlConnection:
+        if self._is_closed:
+            raise ConnectFailed(f"{self.endpoint!r}: the server stops, or no longer has this shard")
         try:
             connection = await MysqlConnection.open(self.endpoint)
         except BaseException:  # the caller's timeout included
@@ -98,7 +104,8 @@ class MysqlPool:
         self._idle.clear()
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections, and those that are being opened as soon as they are given back."""
+        self._is_closed = True
         self.close_idle()
         for connection in list(self._lent):
             connection.close()

@@ -77,6 +77,7 @@ class SharedConnection:
         self._sent_at = 0.0
         self._failed_at = -math.inf
         self._is_scheduled = False
+        self._is_closed = False
         self._connecting: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -121,11 +122,11 @@ class SharedConnection:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 while pending := [each.future for each in (*self._batch, *self._queued) if not each.future.done()]:
                     await asyncio.wait(pending)
-        closed = ShardUnreachable(f"the connection to shard {self._name} was closed")
+        self._is_closed = True
         if self._connecting is not None:
             self._connecting.cancel()
             await asyncio.wait([self._connecting])
-        self._fail_queued(closed)
+        self._fail_queued(self._closed())
         if self._connection is not None:
             self._connection.close("the server stops")
         if self._timer is not None:
@@ -140,6 +141,10 @@ class SharedConnection:
             return
         connection = self._connection
         if connection is None or not connection.is_open:
+            if self._is_closed:
+                self._is_scheduled = False
+                self._fail_queued(self._closed())
+                return
             self.disconnect()
             self._connecting = asyncio.create_task(self._connect())
             return
@@ -184,6 +189,9 @@ class SharedConnection:
         for command in queued:
             _fail(command.future, error)
 
+    def _closed(self) -> ShardUnreachable:
+        return ShardUnreachable(f"the connection to shard {self._name} was closed")
+
     def _outcome_unknown(self, reason: str) -> ShardConnectionFailed:
         return ShardConnectionFailed(
             f"shard {self._name} at {self._endpoint} did not answer; the call may or may not have been executed: "
@@ -194,7 +202,7 @@ class SharedConnection:
 
     async def _connect(self) -> None:
         """Connect and send the next batch; if that is impossible, fail the queued commands."""
-        error = ShardUnreachable(f"the connection to shard {self._name} was closed")
+        error = self._closed()
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 self._connection = await self._open()

@@ -86,3 +86,27 @@ def test_a_server_that_cannot_be_reached_has_failed_until_it_is(server):
         assert 0 <= pool.seconds_since_failure < 10
 
     asyncio.run(scenario())
+
+
+def test_a_connection_that_was_opened_during_the_close_is_closed_when_it_is_given_back(server, monkeypatch):
+    async def scenario():
+        pool, opened, may_go_on = MysqlPool(None, 4), [], asyncio.Event()
+
+        async def slow_open(_endpoint):
+            await may_go_on.wait()
+            opened.append(FakeConnection())
+            return opened[0]
+
+        monkeypatch.setattr(module.MysqlConnection, "open", slow_open)
+        call = asyncio.create_task(use(pool))
+        await asyncio.sleep(0)
+        pool.close()
+        may_go_on.set()
+        await call
+        assert [connection.is_open for connection in opened] == [False]
+        assert pool.connections == 0
+        with pytest.raises(ConnectFailed, match="the server stops"):
+            await use(pool)
+        assert len(opened) == 1
+
+    asyncio.run(scenario())

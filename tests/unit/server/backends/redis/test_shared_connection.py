@@ -416,3 +416,16 @@ def test_a_connection_logs_in_names_itself_and_selects_its_database():
             assert [b"AUTH", b"wrong"] in server.commands
 
     asyncio.run(run())
+
+
+def test_a_call_after_the_close_opens_no_connection():
+    async def test(connection, server):
+        assert await connection.call("ECHO", "a") == b"a"
+        await connection.close()
+        with pytest.raises(ShardUnreachable, match="was closed"):
+            await connection.call("ECHO", "b")
+        with pytest.raises(ShardUnreachable, match="was closed"):
+            await connection.call("ECHO", "c")
+        assert server.connections == 1
+
+    scenario(echo, test)
