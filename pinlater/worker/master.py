@@ -102,7 +102,7 @@ def _job_pool(pool: JobPool, options: WorkerOptions, shared: Shared) -> Pool:
 
 def _keeper_pool(options: WorkerOptions, shared: Shared) -> Pool:
     def end_leftovers_of_jobs() -> None:
-        end_leftovers(shared.origin.id, [row.identity.pid for pool in shared.row_numbers for row in shared.rows(pool)])
+        end_leftovers(shared.origin.id, [row.identity.pid for _, row in shared.all_rows()])
 
     def run(child: Child) -> int:
         child.on_master_death(end_leftovers_of_jobs)

@@ -72,10 +72,18 @@ class Shared:
 
     def rows(self, pool: str) -> Iterator[ClaimRow]:
         """Yield the rows of a pool's current processes."""
-        for number in self.claim_table.used(self.row_numbers[pool]):
+        return (row for _, row in self._used_rows(self.row_numbers[pool]))
+
+    def all_rows(self) -> Iterator[tuple[int, ClaimRow]]:
+        """Yield the rows of the current processes of all pools, each with its number in the claim table."""
+        for numbers in self.row_numbers.values():
+            yield from self._used_rows(numbers)
+
+    def _used_rows(self, numbers: Iterable[int]) -> Iterator[tuple[int, ClaimRow]]:
+        for number in self.claim_table.used(numbers):
             row = self.claim_table.row(number)
             if row.is_used:
-                yield row
+                yield number, row
 
     def process_counters(self, pool: str, number: int) -> ProcessCounters:
         """Return the counters of a pool's process with that number."""

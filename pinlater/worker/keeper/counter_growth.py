@@ -42,8 +42,5 @@ class CounterGrowth:
     def _counters(self) -> Iterator[tuple[_Process, ProcessCounters]]:
         """Yield the counters of each process, and those of the keeper, for runs that died with their process."""
         yield _KEEPER, self._shared.counters.keeper
-        for places in self._shared.row_numbers.values():
-            for number in self._shared.claim_table.used(places):
-                row = self._shared.claim_table.row(number)
-                if row.is_used:
-                    yield (number, row.identity.source), self._shared.counters.of_process(number)
+        for number, row in self._shared.all_rows():
+            yield (number, row.identity.source), self._shared.counters.of_process(number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from pinlater.model.workers import QueueLoad
@@ -47,7 +47,7 @@ class LoadWatch:
 
     def recent(self) -> list[QueueLoad]:
         """Return the loads of the queues with a latency target."""
-        rows = list(self._rows())
+        rows = [row for _, row in self._shared.all_rows()]
         targets, slots = _served(rows)
         if not targets:
             self._samples.clear()
@@ -74,10 +74,6 @@ class LoadWatch:
             )
             for queue in sorted(targets)[:MOST_LOADS]
         ]
-
-    def _rows(self) -> Iterator[ClaimRow]:
-        for pool in self._shared.row_numbers:
-            yield from self._shared.rows(pool)
 
     def _count(self) -> None:
         """Add the runs that have ended since the last call."""

@@ -48,18 +48,15 @@ def build_report(shared: Shared, unknown: Sequence[UnknownJobs] = (), loads: Seq
 
 def measured_processes(shared: Shared) -> Iterator[WorkerProcess]:
     """Yield the job processes with their memory and the number of their ended jobs, and nothing else."""
-    for places in shared.row_numbers.values():
-        for number in shared.claim_table.used(places):
-            row = shared.claim_table.row(number)
-            if row.is_used:
-                identity, ended = row.identity, shared.counters.of_process(number).ended_runs
-                memory = rss_bytes(identity.pid) or None
-                yield WorkerProcess(identity.pid, started_ms=identity.started_ms, memory_bytes=memory, ended=ended)
+    for number, row in shared.all_rows():
+        identity, ended = row.identity, shared.counters.of_process(number).ended_runs
+        memory = rss_bytes(identity.pid) or None
+        yield WorkerProcess(identity.pid, started_ms=identity.started_ms, memory_bytes=memory, ended=ended)
 
 
 def pids_of(shared: Shared) -> list[int]:
     """Return the process ids of the job processes that a report would name."""
-    return [row.identity.pid for pool in shared.row_numbers for row in shared.rows(pool)]
+    return [row.identity.pid for _, row in shared.all_rows()]
 
 
 def _processes(shared: Shared) -> Iterator[WorkerProcess]:
