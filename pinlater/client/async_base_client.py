@@ -17,13 +17,14 @@ from pinlater.client.async_handle import AsyncJobHandle
 from pinlater.client.async_pool import AsyncPool
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.batch_jobs import batch_job, parts, queue_of_batch
-from pinlater.client.batches import Batcher, check_batch_size
+from pinlater.client.batches import Batcher
 from pinlater.client.jobs import encoder, queue_of
 from pinlater.client.retrying import CallRetries, is_retryable
 from pinlater.client.servers import STORE_OUT_OF_REACH
 from pinlater.client.tracing_hooks import EnqueueTracer
 from pinlater.errors import CallTimeout, PinLaterError
 from pinlater.jobs.batch import BatchOutcome
+from pinlater.jobs.batch_size import check_batch_size
 from pinlater.jobs.enqueue_options import CallOptions, EnqueueManyOptions, EnqueueOptions
 from pinlater.jobs.job import Job
 from pinlater.model.descriptor import JobDescriptor

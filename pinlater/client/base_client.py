@@ -11,7 +11,7 @@ from typing import Any, TypeVar, Unpack, overload
 import tenacity
 
 from pinlater.client.batch_jobs import batch_job, parts, queue_of_batch
-from pinlater.client.batches import Batcher, check_batch_size
+from pinlater.client.batches import Batcher
 from pinlater.client.bulk import (
     BulkEnqueue,
 )
@@ -24,6 +24,7 @@ from pinlater.client.tracing_hooks import EnqueueTracer
 from pinlater.client.verbs import Verbs
 from pinlater.errors import CallTimeout, PinLaterError
 from pinlater.jobs.batch import BatchOutcome
+from pinlater.jobs.batch_size import check_batch_size
 from pinlater.jobs.enqueue_options import CallOptions, EnqueueManyOptions, EnqueueOptions
 from pinlater.jobs.job import Job
 from pinlater.model.descriptor import JobDescriptor

@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import NamedTuple, Protocol, TypeVar
 
 from pinlater.client.jobs import JobEncoder
+from pinlater.jobs.batch_size import check_batch_size
 from pinlater.jobs.job import Job
 from pinlater.protocol.messages import PinLaterJob
 
@@ -20,16 +21,6 @@ class Batch(NamedTuple):
 
     queue: str
     jobs: list[PinLaterJob]
-
-
-def check_batch_size(batch_size: int) -> None:
-    """Refuse a maximum number of jobs in a call that lets no job through.
-
-    Raises:
-        ValueError: it is less than 1.
-    """
-    if batch_size < 1:
-        raise ValueError(f"batch_size={batch_size} must be at least 1")
 
 
 class _WithBody(Protocol):

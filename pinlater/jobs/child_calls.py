@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from pinlater.errors import EnqueueRejected, JobFailed, JobInterrupted, JoinTimeout, ResultInvalid, StepMismatch
+from pinlater.jobs.batch_size import check_batch_size
 from pinlater.jobs.call_fingerprints import call_difference, call_fingerprint
 from pinlater.jobs.enqueue_options import CallOptions
 from pinlater.jobs.interruptible import InterruptibleContext
@@ -109,8 +110,7 @@ class ChildCalls:
         call = _Call(name, list(jobs), timeout, options)
         if not call.jobs:
             return Joined(name, [])
-        if batch_size < 1:
-            raise ValueError(f"batch_size={batch_size} must be at least 1")
+        check_batch_size(batch_size)
         record = self._record(use, call.jobs, batch_size)
         messages, descriptors = self._ended(call, use, range(len(call.jobs)), record)
         ends = [

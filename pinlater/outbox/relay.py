@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
-from pinlater.client.batches import check_batch_size
 from pinlater.client.servers import ServerSet
 from pinlater.client.tls import TlsFiles
+from pinlater.jobs.batch_size import check_batch_size
 from pinlater.outbox.batch import Batch
 from pinlater.outbox.connecting import connector, open_database
 from pinlater.outbox.database import Database
