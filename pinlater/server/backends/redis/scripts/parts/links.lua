@@ -46,8 +46,8 @@ if HAS_LINKS then
     end
 
     -- Records a change of a job for its parent: "revived" if it is among its children from now on, "closed" if it is no
-    -- longer, nil if that does not change. Returns the news for the parent, and the index of what follows the address in the stored parent; nil if
-    -- the job has no parent.
+    -- longer, nil if that does not change. Returns the news for the parent, and the index of what follows the address in
+    -- the stored parent; nil if the job has no parent.
     local function news_for_parent(member, priority, change)
       local parent = links[member] and links[member].p
       if not parent then
