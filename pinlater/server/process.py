@@ -17,6 +17,7 @@ from pinlater.logs import report_startup_error
 from pinlater.server.backends.unavailable import StoreUnavailable
 from pinlater.server.child_loop import heartbeats, until_stopped
 from pinlater.server.components import Components, ProcessConfig, assemble, background_tasks, notifier_of, reporter_of
+from pinlater.server.memory_allocator import return_large_blocks
 from pinlater.server.metrics import Metrics
 from pinlater.server.net.listeners import address_of
 from pinlater.server.net.thrift_server import ThriftServer
@@ -40,6 +41,7 @@ def run(child: Child, config: ProcessConfig) -> int:
         child: this process.
         config: what it is started with.
     """
+    return_large_blocks()
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     gc.set_threshold(GARBAGE_THRESHOLD)
     try:
