@@ -176,9 +176,11 @@ class Writer:
         """
         cursor, started = self._cursor, time.perf_counter() if begun is None else begun
         outcome: list[tuple[_Item, Any]] = []
+        is_begun = begun is not None
         try:
-            if begun is None:
+            if not is_begun:
                 self._begin(for_loop=False)
+                is_begun = True
             transaction = SqliteTransaction(cursor, self._now_ms(), self._ids, self._queues)
             outcome = self._run(batch, transaction)
             cursor.execute("COMMIT")
@@ -187,7 +189,9 @@ class Writer:
             if isinstance(error, sqlite3.Error):
                 seconds, claims = time.perf_counter() - started, _claims_in(outcome)
                 commits.append(_Commit(CommitStats(len(batch), seconds, is_failed=True, claims_undone=claims)))
-            if len(batch) > 1:  # a faulty request must not make the others fail: carry out each by itself
+            # A faulty request must not make the others fail: carry out each by itself. None of them is at fault if the
+            # transaction could not begin, and each would wait for another program's lock as long as this one did.
+            if is_begun and len(batch) > 1:
                 return [result for item in batch for result in self._transact([item], commits)]
             return [(item, _translate(error)) for item in batch]
         commits.append(_Commit(CommitStats(len(batch), time.perf_counter() - started), transaction.woken))

@@ -56,6 +56,18 @@ def test_requests_that_are_carried_out_one_by_one_are_each_answered_as_they_ende
     assert (store.state(done), store.state(name)) == (IN_PROGRESS, PENDING)
 
 
+def test_another_program_s_lock_is_waited_for_once_and_not_by_each_request_in_turn(store, home):
+    store.backend._writer._connection.execute("PRAGMA busy_timeout = 1")
+    other = sqlite3.connect(home.folder / "pinlater.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    refused = store.together(*[lambda: store.backend.enqueue_jobs(QUEUE, [new_job()])] * 5)
+    other.execute("ROLLBACK")
+    other.close()
+    assert all(isinstance(error, UnknownError) for error in refused)
+    assert [(stats.requests, stats.is_failed) for stats in home.commits] == [(5, True)]
+    assert len(store.put(new_job())) == 1
+
+
 def test_ids_of_a_failed_transaction_are_never_given_out(store):
     connection = store.backend._writer._connection
     ids = IdBlock()
