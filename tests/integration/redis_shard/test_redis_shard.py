@@ -262,6 +262,16 @@ def test_a_server_that_keeps_its_settings_to_itself_is_named(bench, service, cap
     assert "CONFIG GET was refused" in caplog.text
 
 
+def test_a_server_that_does_not_tell_its_size_stays_connected(bench, service, shard):
+    bench.run(shard.enqueue_jobs(QUEUE, [new_job()]), shard.ping())
+    with service.client() as client:
+        client.execute_command("ACL", "SETUSER", "default", "-info")
+        with pytest.raises(UnknownError, match=r"does not tell its size: .*'info'"):
+            bench.run(shard.size())
+        client.execute_command("ACL", "SETUSER", "default", "+info")
+    assert shard.connections == 2
+
+
 def test_a_password_is_needed_where_one_is_set(bench, tmp_path):
     service = RedisService(tmp_path / "closed")
     try:
@@ -287,6 +297,7 @@ def test_a_user_of_its_own_may_do_what_the_documents_say(bench, service):
     names = bench.run(shard.enqueue_jobs(QUEUE, [new_job(unique_key="one", status="s"), new_job(attempts=1)]))
     assert len(bench.take(shard)) == 2
     assert bench.run(shard.read_clock()) > 0
+    assert bench.run(shard.size()).used_bytes > 0
     assert bench.run(shard.ack_dequeued_jobs(QUEUE, [ack_of(names[0])], [ack_of(names[1], status="no")])).changed == 2
     assert bench.run(shard.retry_failed_jobs(QUEUE, 1, 1, None, 10)) == 1
     assert bench.run(shard.scan_jobs(QUEUE, JobFilter(PENDING), 10, None)).jobs

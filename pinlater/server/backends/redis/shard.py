@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from redis.exceptions import ResponseError
+
 from pinlater.errors import ShardConnectionFailed, UnknownError
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
@@ -129,8 +131,11 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
             raise ShardConnectionFailed(f"shard {self.name} did not answer within {_PING_SECONDS:g} s") from None
 
     async def size(self) -> StoreSize:
-        fields = (line.partition(b":") for line in (await self._slow_scripts.command("INFO", "memory")).splitlines())
-        memory = {name: value for name, _, value in fields}
+        try:
+            told = await self._slow_connection.call("INFO", "memory")
+        except ResponseError as error:  # if a permission is missing for this alone, it is the right server all the same
+            raise UnknownError(f"shard {self.name} does not tell its size: {error}") from None
+        memory = {name: value for name, _, value in (line.partition(b":") for line in told.splitlines())}
         used, most = int(memory[b"used_memory"]), int(memory.get(b"maxmemory", 0))
         return StoreSize(used, max(most - used, 0) if most else None)
 

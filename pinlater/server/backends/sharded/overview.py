@@ -74,8 +74,9 @@ class StoreOverview:
         return [handle.state for handle in self.group.registry]
 
     async def sizes(self) -> dict[str, StoreSize]:
-        """Return the size of each shard that answers."""
-        return {handle.name: size for handle, size in await ask_all(self.group.healthy(), lambda shard: shard.size())}
+        """Return the size of each shard that tells it."""
+        answers = await ask_all(self.group.healthy(), lambda shard: shard.size(), refusals=[])
+        return {handle.name: size for handle, size in answers}
 
     async def ping_shards(self) -> dict[str, str]:
         """Ping every shard; return the errors of those that do not answer, by name."""
