@@ -181,6 +181,28 @@ def test_what_a_server_that_died_has_left_of_a_queue_another_one_deletes(bench, 
     assert keys_beside(service) == []
 
 
+def children_of_others(bench, shard, count):
+    """Enqueue children, of each priority in turn, whose parents are on another shard; return their descriptors."""
+    return bench.run(
+        shard.enqueue_jobs(
+            QUEUE,
+            [
+                new_job(priority=number % 3 + 1, parent=Parent(f"{PARENTS}:s2:p2:{number // 6}", "resize", number))
+                for number in range(count)
+            ],
+        )
+    )
+
+
+def test_a_deleted_queue_leaves_no_children_of_jobs_on_other_shards(bench, service, shard):
+    children_of_others(bench, shard, 600)
+    assert len(keys_beside(service)) == 101, "the links, and the children of each parent"
+    bench.run(shard.delete_queue(QUEUE))
+    assert keys_beside(service) == []
+    told = [one for _ in range(3) for one in bench.run(shard.outgoing_messages("2"))]
+    assert {one.message.id for one in told} == {str(number) for number in range(600)}
+
+
 def test_children_that_an_older_server_has_ended_are_not_open(bench, service, shard):
     """It knows nothing of parents, so it leaves the child among them."""
     family = Family(bench, shard, 2)
