@@ -203,6 +203,19 @@ def test_a_deleted_queue_leaves_no_children_of_jobs_on_other_shards(bench, servi
     assert {one.message.id for one in told} == {str(number) for number in range(600)}
 
 
+def test_a_full_server_tells_parents_on_other_shards_at_once(bench, service, shard):
+    children = children_of_others(bench, shard, 2)
+    bench.take(shard)
+    with service.client() as client:
+        client.config_set("maxmemory", 1)
+        bench.run(shard.ack_dequeued_jobs(QUEUE, [ack_of(name) for name in children], []))
+        messages = bench.run(shard.outgoing_messages("2"))
+        assert [one.message.id for one in messages] == ["0", "1"]
+        bench.run(shard.forget_outgoing("2", messages))
+        client.config_set("maxmemory", 0)
+    assert bench.run(shard.outgoing_shards()) == set()
+
+
 def test_children_that_an_older_server_has_ended_are_not_open(bench, service, shard):
     """It knows nothing of parents, so it leaves the child among them."""
     family = Family(bench, shard, 2)

@@ -2,6 +2,7 @@
 -- shard, [3] limit. [4] empty: only messages that no such call has returned; otherwise all that are this many ms old.
 -- Returns {id, fields} for each.
 -- standalone
+-- parts: when_full
 local stream = KEYS[1] .. ':' .. ARGV[2]
 local returned = stream .. ':returned'
 if ARGV[4] ~= '' then
