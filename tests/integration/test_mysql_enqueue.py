@@ -219,10 +219,16 @@ def test_what_the_disk_of_a_shard_has_no_room_for_goes_to_another(number, text):
         await connection.run(
             b"CREATE TRIGGER %b1.full BEFORE INSERT ON %b1.jobs FOR EACH ROW %b" % (*[prefix.encode()] * 2, full)
         )
-        names = [name for _ in range(20) for name in await fleet.enqueue_jobs(QUEUE, [new_job()])]
-        assert {JobDescriptor.parse(name).shard for name in names} == {"2"}
+        await connection.run(
+            b"CREATE TRIGGER %b1.fuller BEFORE INSERT ON %b1.queues FOR EACH ROW %b" % (*[prefix.encode()] * 2, full)
+        )
+        await fleet.create_queue(OTHER)
+        for queue in (QUEUE, OTHER):
+            names = [name for _ in range(20) for name in await fleet.enqueue_jobs(queue, [new_job()])]
+            assert {JobDescriptor.parse(name).shard for name in names} == {"2"}
         assert fleet.unhealthy_shards == 0, "what it has can be worked off"
-        await connection.run(b"DROP TRIGGER %b1.full" % prefix.encode())
+        for trigger in (b"full", b"fuller"):
+            await connection.run(b"DROP TRIGGER %b1.%b" % (prefix.encode(), trigger))
         connection.close()
         await fleet.close()
 

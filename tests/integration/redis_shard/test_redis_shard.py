@@ -13,13 +13,14 @@ import pytest
 
 from pinlater.errors import QueueNotFound, ShardConnectionFailed, UnknownError
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.jobs import JobRecord
 from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.protocol.messages import PENDING, SUCCEEDED
 from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.records import Claim, JobFilter
-from pinlater.server.backends.redis import RedisEndpoint
+from pinlater.server.backends.redis import RedisEndpoint, RedisShard
 from pinlater.server.backends.redis.script_calls import ScriptRunner
-from pinlater.server.backends.sharded import ShardFull, ShardUnreachable
+from pinlater.server.backends.sharded import ShardedStore, ShardFull, ShardSpec, ShardUnreachable
 from pinlater.server.backends.tls_files import TlsFiles
 from pinlater.server.clock import elapsed_seconds
 from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
@@ -30,6 +31,8 @@ from tests.support.redis_service import RedisService, program
 from tests.support.server import wait_for
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "stores-redis.md"
+
+FROM_ELSEWHERE = JobRecord(f"{QUEUE}:sold:p1:1", PENDING, 2, 2, "", 0, 0, 0, None, b"body")
 
 
 def test_batches_of_any_size_go_through_at_once(bench, shard):
@@ -193,11 +196,38 @@ def test_a_full_server_refuses_new_jobs_and_changes_nothing(bench, service, shar
     (name,) = bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
     with service.client() as client:
         client.config_set("maxmemory", 1)
-        with pytest.raises(ShardFull, match="accepts no new jobs"):
-            bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
+        for refused in (shard.enqueue_jobs(QUEUE, [new_job()]), shard.import_jobs(QUEUE, [FROM_ELSEWHERE])):
+            with pytest.raises(ShardFull, match="accepts no new jobs"):
+                bench.run(refused)
         client.config_set("maxmemory", 0)
     assert bench.count(shard) == 1
     assert [job.descriptor for job in bench.take(shard)] == [name]
+
+
+@pytest.mark.parametrize("trouble", ["maxmemory", "min-replicas-to-write"])
+def test_a_new_queue_gets_its_jobs_where_they_are_taken(bench, service, tmp_path, trouble):
+    other = RedisService(tmp_path / "other")
+
+    async def begin():
+        store = ShardedStore("redis", lambda spec: RedisShard(spec.name, spec.endpoint, priority_levels=3))
+        places = {"good": service, "bad": other}
+        store.update([ShardSpec(name, RedisEndpoint(("127.0.0.1", at.port))) for name, at in places.items()])
+        try:
+            await store.create_queue(QUEUE)
+            names = [name for _ in range(20) for name in await store.enqueue_jobs(QUEUE, [new_job()])]
+            names += [name for _ in range(20) for name in await store.import_jobs(QUEUE, [FROM_ELSEWHERE])]
+            assert {JobDescriptor.parse(name).shard for name in names} == {"good"}
+            assert await store.count_jobs(QUEUE, JobFilter(PENDING)) == 40
+            assert store.unhealthy_shards == 0
+        finally:
+            await store.close()
+
+    try:
+        with other.client() as client:
+            client.config_set(trouble, 1)
+        bench.run(begin())
+    finally:
+        other.close()
 
 
 def test_what_a_full_server_has_is_worked_off(bench, service, shard):
@@ -205,6 +235,7 @@ def test_what_a_full_server_has_is_worked_off(bench, service, shard):
     names = bench.run(shard.enqueue_jobs(QUEUE, [new_job() for _ in range(6)]))
     with service.client() as client:
         client.config_set("maxmemory", 1)
+        bench.run(shard.create_queue("young"))
         assert [job.descriptor for job in bench.take(shard)] == names
         held = [checkpoint_of(name, claim=CLAIM.descriptor) for name in names]
         assert bench.run(shard.checkpoint_jobs(QUEUE, held)).changed == 6
@@ -222,7 +253,7 @@ def test_what_a_full_server_has_is_worked_off(bench, service, shard):
         assert bench.run(shard.delete_jobs(QUEUE, JobFilter(PENDING, 1), 1)) == 1
         bench.run(shard.delete_queue(QUEUE))
         client.config_set("maxmemory", 0)
-    assert bench.run(shard.queue_names()) == set()
+    assert bench.run(shard.queue_names()) == {"young"}
 
 
 def test_a_queue_outlives_the_eviction_of_its_jobs(bench, service, shard):

@@ -156,7 +156,10 @@ class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
     # Queues
 
     async def create_queue(self, queue: str) -> None:
-        await self._queues.create(queue)
+        try:
+            await self._queues.create(queue)
+        except NoRoom as error:
+            raise self._full(error) from error
 
     async def delete_queue(self, queue: str) -> None:
         await self._queues.delete(queue)
@@ -197,10 +200,13 @@ class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
         try:
             descriptors = await self._enqueues.submit(call, call.weight)
         except NoRoom as error:
-            raise ShardFull(f"shard {self.name} accepts no new jobs: {error}") from error
+            raise self._full(error) from error
         if any(job.run_after_ms is not None for job in call.jobs):
             self._claims.restart_scans(call.queue.id)
         return descriptors
+
+    def _full(self, error: NoRoom) -> ShardFull:
+        return ShardFull(f"shard {self.name} accepts no new jobs: {error}")
 
     async def dequeue_jobs(
         self,

@@ -42,11 +42,7 @@ class RedisQueues:
 
     async def create(self, queue: str) -> None:
         """Create a queue, unless it exists."""
-        # List it before and after, so that neither a concurrent deletion by a server of any version nor a failure in
-        # between leaves a queue that is not listed.
-        await self._command("SADD", self._names_key, queue)
         await self._scripts.run("create_queue", queue)
-        await self._command("SADD", self._names_key, queue)
 
     async def delete(self, queue: str) -> None:
         """Delete a queue, if it exists."""

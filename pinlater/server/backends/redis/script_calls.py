@@ -37,6 +37,8 @@ _WRONG_SERVER = (ReadOnlyError, MasterDownError, ClusterDownError, MovedError, N
 _REJECTING_WRITES = ("MISCONF", "NOREPLICAS")
 """Errors of a server that accepts no writes, because its disk is full or replicas are missing. Nothing was changed."""
 
+_STORING = frozenset({"create_queue", "enqueue", "import_jobs"})
+"""Scripts that store jobs, or begin the queue for them: if a shard refuses them, another one may take the jobs."""
 
 _BUSY = "BUSY "
 """Start of the error of a server that is running somebody's script for long, and executes nothing else meanwhile."""
@@ -155,7 +157,7 @@ class ScriptRunner:
         except NoScriptError:  # the script cache was flushed, and may be again: send the text itself
             command = ("EVAL", scripts()[script].text, *command[2:])
         except ResponseError as error:
-            raise self._script_error(error, queue, is_enqueue=script == "enqueue") from None
+            raise self._script_error(error, queue, is_storing=script in _STORING) from None
         except ShardUnreachable:
             raise
         except ShardConnectionFailed:
@@ -170,16 +172,16 @@ class ScriptRunner:
                 "the call may or may not have been executed"
             ) from None
         except ResponseError as error:
-            raise self._script_error(error, queue, is_enqueue=script == "enqueue") from None
+            raise self._script_error(error, queue, is_storing=script in _STORING) from None
 
-    def _script_error(self, error: ResponseError, queue: str, *, is_enqueue: bool) -> Exception:
+    def _script_error(self, error: ResponseError, queue: str, *, is_storing: bool) -> Exception:
         text = str(error)
         if text.startswith("NOQUEUE"):
             return queue_not_found(queue)
         if text.startswith("NOPARENT"):
             _, queue_of_parent, priority, local_id = text.split()
             return parent_refused(f"{queue_of_parent}:s{self.name}:p{priority}:{local_id}")
-        if is_enqueue and (isinstance(error, OutOfMemoryError) or text.startswith(_REJECTING_WRITES)):
+        if is_storing and (isinstance(error, OutOfMemoryError) or text.startswith(_REJECTING_WRITES)):
             return ShardFull(f"shard {self.name} accepts no new jobs: {text}")  # another shard may accept them
         return self._error(error)
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 from pinlater.errors import NoHealthyShards, QueueNotFound, ServiceError, ShardConnectionFailed
-from pinlater.server.backends.sharded.shard import Shard
+from pinlater.server.backends.sharded.shard import Shard, ShardFull
 from pinlater.server.backends.sharded.shard_handle import ShardHandle
 
 _T = TypeVar("_T")
@@ -38,6 +38,7 @@ async def ask_all(
 
     Raises:
         QueueNotFound: all shards that answered lack the queue.
+        ShardFull: no shard takes what is new.
         NoHealthyShards: no shard answered.
         ServiceError: a shard refused; with ``refusals``, only if no other shard has answered.
     """
@@ -45,9 +46,12 @@ async def ask_all(
     results = await _results([handle.ask(call) for handle in asked], patience)
     answers: list[tuple[ShardHandle, _T]] = []
     missing: QueueNotFound | None = None
+    full: ShardFull | None = None
     for handle, result in zip(asked, results, strict=True):
         if isinstance(result, QueueNotFound):
             missing = result
+        elif isinstance(result, ShardFull):
+            full = result
         elif isinstance(result, ShardConnectionFailed):
             continue
         elif isinstance(result, ServiceError) and refusals is not None:
@@ -57,7 +61,7 @@ async def ask_all(
         else:
             answers.append((handle, result))
     if not answers:
-        raise next(iter(refusals or ()), None) or missing or no_healthy_shards()
+        raise next(iter(refusals or ()), None) or missing or full or no_healthy_shards()
     return answers
 
 

@@ -62,8 +62,8 @@ class ShardGroup:
             settings = await self._settings_elsewhere(queue, handle)
             if settings is None:
                 raise
-        log.info("shard %s did not have queue %s yet", handle.name, queue)
         await handle.ask(lambda shard: _create_queue(shard, queue, settings))
+        log.info("shard %s did not have queue %s yet", handle.name, queue)
         return await handle.ask(call)
 
     async def _settings_elsewhere(self, queue: str, handle: ShardHandle) -> QueueSettings | None:
@@ -78,7 +78,7 @@ class ShardGroup:
         return None if self._deleting[queue] else merges.settings(known for _, known in answers).get(queue)
 
     async def create_queue(self, queue: str) -> None:
-        """Create the queue on every shard that answers; the others get it with their first job of it."""
+        """Create the queue on every shard that takes it; the others get it with their first job of it."""
         answers = await ask_all(self.registry, lambda shard: shard.queue_settings())
         settings = merges.settings(known for _, known in answers).get(queue, QueueSettings())
         lacking = {handle.name for handle, known in answers if queue not in known}

@@ -53,6 +53,19 @@ def test_a_full_shard_goes_on_without_new_jobs(fleet, caplog):
     assert fleet.unhealthy_shards == 0
 
 
+def test_a_queue_that_no_shard_has_room_for_is_refused_with_the_reason(fleet, monkeypatch):
+    async def refuse(_):
+        raise ShardFull("this shard accepts no new jobs: its memory is full")
+
+    for shard in fleet.shards.values():
+        monkeypatch.setattr(shard, "create_queue", refuse)
+    with pytest.raises(ShardFull, match="its memory is full"):
+        fleet.create_queue("young")
+    monkeypatch.undo()
+    fleet.create_queue("young")
+    assert fleet.unhealthy_shards == 0
+
+
 def test_new_jobs_go_to_another_shard_when_one_is_silent(fleet, monkeypatch):
     fleet.shards["1"].error = ShardUnreachable("no answer")
     monkeypatch.setattr(placement.time, "monotonic", lambda: CONNECT_SECONDS * len(fleet.asked))
