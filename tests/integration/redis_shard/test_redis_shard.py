@@ -365,13 +365,17 @@ def test_connections_are_encrypted_and_certificates_checked(bench, tmp_path):
         service.close()
 
 
+def let_claim_expire(client):
+    for claims in [key for key in client.scan_iter() if key.endswith(b"claims")]:  # of the queue, and of the shard
+        (member,) = client.zrange(claims, 0, -1)
+        client.zadd(claims, {member: 1})  # it has run out, long ago
+
+
 def test_after_an_outage_claims_get_time_to_be_renewed(bench, service, shard):
     bench.run(shard.enqueue_jobs(QUEUE, [new_job(attempts=2)]))
     (job,) = bench.take(shard, 1, Claim("host:1:1:worker:1", 60_000))
     with service.client() as client:
-        for claims in [key for key in client.scan_iter() if key.endswith(b"claims")]:  # of the queue, and of the shard
-            (member,) = client.zrange(claims, 0, -1)
-            client.zadd(claims, {member: 1})  # it has run out, long ago
+        let_claim_expire(client)
         client.replicaof("127.0.0.1", 1)
         client.client_kill_filter(skipme=True, _type="normal")
         with pytest.raises(ShardConnectionFailed):
@@ -380,6 +384,27 @@ def test_after_an_outage_claims_get_time_to_be_renewed(bench, service, shard):
     bench.run(shard.ping())
     assert bench.run(shard.reap_expired(10, server_age_ms=10**9, quiet_ms=50_000)) == []
     assert bench.run(shard.ack_dequeued_jobs(QUEUE, [ack_of(job.descriptor)], [])).changed == 1
+
+
+@pytest.mark.parametrize("is_seen", [True, False], ids=["by the one that was asked to renew", "by another server"])
+def test_after_changes_were_refused_claims_get_time_to_be_renewed(bench, service, shard, is_seen):
+    """As with a full disk, when Redis accepts no writes until there is room again."""
+    reaper = shard if is_seen else bench.shard(service)
+    bench.run(shard.enqueue_jobs(QUEUE, [new_job(attempts=2)]), reaper.ping())
+    claim = Claim("host:1:1:worker:1", 60_000)
+    (job,) = bench.take(shard, 1, claim)
+    renewal = [checkpoint_of(job.descriptor, claim=claim.descriptor)]
+    with service.client() as client:
+        let_claim_expire(client)
+        client.config_set("min-replicas-to-write", 1)
+        with pytest.raises(UnknownError, match="NOREPLICAS"):
+            bench.run(shard.checkpoint_jobs(QUEUE, renewal))
+        if not is_seen:
+            with pytest.raises(UnknownError, match="NOREPLICAS"):
+                bench.run(reaper.reap_expired(10, server_age_ms=10**9, quiet_ms=50_000))
+        client.config_set("min-replicas-to-write", 0)
+    assert bench.run(reaper.reap_expired(10, server_age_ms=10**9, quiet_ms=50_000)) == []
+    assert bench.run(shard.checkpoint_jobs(QUEUE, renewal)).changed == 1
 
 
 def test_a_cancelled_call_disturbs_no_other(bench, shard):

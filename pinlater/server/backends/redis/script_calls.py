@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
@@ -82,6 +83,12 @@ class ScriptRunner:
         self.now = now
         self._on_woken = on_woken
         self._on_outgoing = on_outgoing
+        self._refused_at = -math.inf
+
+    @property
+    def seconds_since_refusal(self) -> float:
+        """Seconds since the server last refused all changes, whatever they were; infinite: it never did."""
+        return time.monotonic() - self._refused_at
 
     def tell_woken(self, last_values: Sequence[Any]) -> None:
         """Report the sleeps that a script has ended, and the shards for which it has left messages.
@@ -188,6 +195,8 @@ class ScriptRunner:
     def _error(self, error: ResponseError) -> Exception:
         """Return what an error of Redis means, whatever the call; disconnect from a server that is not the master."""
         text = str(error)
+        if text.startswith((_BUSY, *_REJECTING_WRITES)):
+            self._refused_at = time.monotonic()
         if isinstance(error, _WRONG_SERVER) or "-READONLY " in text:  # before Redis 7, errors in scripts come wrapped
             self._connection.disconnect()
             if isinstance(error, MovedError):

@@ -325,8 +325,10 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
     async def reap_expired(
         self, limit: int, *, server_age_ms: int, quiet_ms: int, asked_at: float | None = None
     ) -> list[Expired]:
-        # While the shard was down, no claim could be renewed: as after a start of the server, give their holders time.
-        age_ms = int(min(server_age_ms, self._slow_connection.seconds_since_failure * 1000))
+        # While the shard was down or refused changes, no claim could be renewed: as after a start of the server, give
+        # their holders time.
+        refusals = (scripts.seconds_since_refusal for scripts in (self._scripts, self._slow_scripts))
+        age_ms = int(min(server_age_ms, 1000 * min(self._slow_connection.seconds_since_failure, *refusals)))
         grace = maintenance.ExpiryGrace(self._time_at(asked_at), age_ms, quiet_ms)
         found = await maintenance.reap_expired(self._slow_scripts, self._due_index, limit, grace)
         for queue, retried, failed in found:
