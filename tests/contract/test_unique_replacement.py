@@ -2,6 +2,7 @@
 
 import pytest
 
+from pinlater.model.jobs import JobRecord
 from pinlater.model.unique import OnDuplicate, UniqueRule
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.records import IdempotencyKey
@@ -157,6 +158,20 @@ def test_keys_within_one_call_count(backend):
     assert [job.body for job in backend.take()] == [b"2", b"8"]
     backend.clock.advance(300)
     assert sorted(job.body for job in backend.take()) == [b"5", b"7"]
+
+
+@pytest.mark.parametrize("rule", [REPLACE, DEBOUNCE], ids=["replace", "debounce"])
+def test_an_imported_job_that_had_failed_begins_anew(backend, rule):
+    due = later(backend, -500)
+    failed = JobRecord("elsewhere:s7:p1:42", PENDING, 3, 2, "TimeoutError", 0, due, 0, None, b"", "a", failure_group=7)
+    (first,) = backend.import_jobs(QUEUE, [failed])
+    assert (backend.count(is_retrying=True), len(backend.failure_groups([], 10))) == (1, 1)
+    assert put(backend, b"new", rule) == first
+    assert backend.look(first).failure_group is None
+    for call in (backend.take_names, lambda: backend.ack(first).changed):
+        assert (backend.count(is_retrying=True), backend.failure_groups([], 10)) == (0, [])
+        assert call()
+    assert (backend.count(is_retrying=True), backend.scan(is_retrying=True).jobs) == (0, [])
 
 
 def test_calls_at_once_leave_one_job_with_the_body_of_one(backend):

@@ -258,7 +258,8 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     custom_status = :status,
     run_after = COALESCE(:run_after + IF(job_key IS NOT NULL AND run_after >= 4503599627370496, 4503599627370496, 0),
                          run_after),
-    updated_at = :now
+    updated_at = :now,
+    failure_group = NULL
 WHERE id = :id AND state = 0 AND claim_lease IS NULL
 
 -- name: free_keys

@@ -10,6 +10,7 @@ from pinlater.model.jobs import NewJob
 from pinlater.model.unique import UniqueRule
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.errors import TransactionConflict
+from pinlater.server.backends.mysql.failure_groups import take_out_revived
 from pinlater.server.backends.mysql.queries import blob
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.search import Queue
@@ -112,6 +113,7 @@ async def replace(transaction: MysqlTransaction, resolution: Resolution, queue_i
     _, *results = await transaction.run(transaction.bind("share_queues", queues=queue_ids), *replacements)
     if not all(result.matched for result in results):
         raise TransactionConflict("a job that was to be replaced is not waiting any more")
+    take_out_revived(transaction, [local_id for local_id, *_ in resolution.replacements])  # of those that were imported
 
 
 async def _holders(transaction: MysqlTransaction, jobs: Iterable[UniqueJob]) -> dict[tuple[int, str], KeyHolder]:

@@ -80,7 +80,8 @@ DELETE FROM unique_periods WHERE (queue_id, unique_key) IN (
 -- name: replace_job
 -- A job that was never claimed: ?1 id, ?2 now, ?3 body, ?4 attempts, ?5 status, ?6 run after or NULL.
 UPDATE jobs NOT INDEXED SET body = ?3, attempts_allowed = ?4, attempts_remaining = ?4, custom_status = ?5,
-    run_after = coalesce(?6 + iif(run_after >= 4503599627370496 AND job_key IS NOT NULL, 4503599627370496, 0), run_after), updated_at = ?2
+    run_after = coalesce(?6 + iif(run_after >= 4503599627370496 AND job_key IS NOT NULL, 4503599627370496, 0), run_after), updated_at = ?2,
+    failure_group = NULL
 WHERE id = ?1 AND state = 0
 
 -- name: free_keys

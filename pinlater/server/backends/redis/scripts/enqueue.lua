@@ -58,9 +58,12 @@ if extras then
     store()  -- the job may be one of this call
     records, bodies, pending, texts, at = {}, {}, {}, {}, 0
     local line = redis.call('HGET', JOBS, member) or ''
-    local state, priority, _, _, created, run_after, _, lease = string.match(line, RECORD)
+    local state, priority, was_allowed, remaining, created, run_after, _, lease, bytes = string.match(line, RECORD)
     if state ~= PENDING or lease ~= '0' then
       return
+    end
+    if may_have_failed(was_allowed, remaining, bytes) then -- elsewhere, before it was imported
+      settle_failing(prefix, {member}, true)
     end
     if rule[3] == 2 then
       run_after = debounced_due(new_run_after, created, rule[4])
