@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -14,6 +15,8 @@ MOST_BODY = 200_000
 
 _MOST_FIELDS = 200
 _NO_JSON = (ValueError, RecursionError)
+_CHANGED_BY_BROWSERS = re.compile("[\r\0]")
+"""Browsers send line ends of other kinds than they were given, and pages have no NUL. JSON escapes both."""
 _KINDS = {"string": "text", "integer": "number", "number": "number", "boolean": "boolean"}
 
 
@@ -36,7 +39,7 @@ class BodyField(NamedTuple):
 
 
 def fields_of(schema: str, values: Mapping[str, Any] | None = None) -> list[BodyField] | None:
-    """Return the inputs of a job; None if neither schema nor values are known, or there are too many fields.
+    """Return the inputs of a job; None if its fields are not known, are too many, or have names that no input can have.
 
     Args:
         schema: JSON schema of its class; empty if unknown.
@@ -44,7 +47,7 @@ def fields_of(schema: str, values: Mapping[str, Any] | None = None) -> list[Body
     """
     declared, required = _properties(schema)
     names = [*declared, *(name for name in values or {} if name not in declared)]
-    if (not declared and values is None) or len(names) > _MOST_FIELDS:
+    if (not declared and values is None) or len(names) > _MOST_FIELDS or not all(map(_is_name, names)):
         return None
     return [
         _field(name, declared.get(name), values, is_required=name in required or name not in declared) for name in names
@@ -93,7 +96,8 @@ def _field(
 ) -> BodyField:
     if values is not None and name in values:
         value = values[name]
-        kind = _kind_of(value)
+        is_left_out = value == "" and not is_required  # as an empty text, which means the default of the class
+        kind = "json" if is_left_out else _kind_of(value)
         wanted = _kind_in(declared)
         if wanted == kind or declared is None:
             return BodyField(name, kind, _shown(value, kind), is_required, _hint(declared))
@@ -103,10 +107,21 @@ def _field(
     return BodyField(name, kind, "" if default is None else _shown(default, kind), is_required, _hint(declared))
 
 
+def is_sent_back(text: str) -> bool:
+    """Return whether a browser sends a text as it was given, apart from CRLF for line feeds."""
+    return not _CHANGED_BY_BROWSERS.search(text)
+
+
+def _is_name(text: str) -> bool:
+    return bool(text) and is_sent_back(text) and "\n" not in text
+
+
 def _kind_of(value: Any) -> str:
     if isinstance(value, bool):
         return "boolean"
-    return "text" if isinstance(value, str) else "number" if isinstance(value, int | float) else "json"
+    if isinstance(value, str):
+        return "text" if is_sent_back(value) else "json"
+    return "number" if isinstance(value, int | float) else "json"
 
 
 def _kind_in(declared: Mapping[str, Any] | None) -> str:

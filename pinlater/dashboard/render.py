@@ -1,4 +1,7 @@
-"""Rendering of templates: every value is escaped, including invisible characters; only our own markup is not."""
+"""Rendering of templates: every value is escaped, including invisible characters; only our own markup is not.
+
+What a form sends back must stay as it is: templates pass it through ``|e``, which escapes it as HTML alone.
+"""
 
 from __future__ import annotations
 

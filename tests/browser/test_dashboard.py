@@ -1,5 +1,6 @@
 """People at the dashboard: what they click, what they see then, and what has happened."""
 
+import json
 import os
 import re
 import signal
@@ -115,6 +116,25 @@ def test_a_list_says_what_jobs_are_and_acts_on_all_that_match(page, client):
     page.get_by_role("button", name="Delete 60 jobs").click()
     page.get_by_text(re.compile("Done:.*60 jobs deleted")).wait_for()
     assert client.count("rows", JobState.PENDING) == 3
+
+
+def test_texts_of_a_job_that_are_not_edited_stay_as_they_are(page, client):
+    texts = [
+        "\N{MAN}\N{ZERO WIDTH JOINER}\N{WOMAN}",
+        "10\N{NO-BREAK SPACE}km",
+        "\n\nthree\tlines",
+        "two\r\nlines",
+        "a\0\x1b",
+        " ",
+    ]
+    body = {"job": "Send", **{f"field{number}": text for number, text in enumerate(texts)}, "all": texts}
+    [name] = client.enqueue_jobs("texts", [NewJob(json.dumps(body).encode())])
+    page.goto(f"/job/edit?id={name}")
+    page.get_by_label("Attempts").fill("9")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("The edited job is stored").wait_for()
+    [job] = client.dequeue_jobs("texts", 2)
+    assert (job.attempts_allowed, json.loads(job.body)) == (9, body)
 
 
 def test_a_failed_job_is_edited_and_retried(page, client):

@@ -13,7 +13,7 @@ from pinlater.client.kept_results import kept_name
 from pinlater.dashboard.access import form_of, session_of
 from pinlater.dashboard.app_state import AppState, get_app_state, known_queue
 from pinlater.dashboard.audit import audit, who
-from pinlater.dashboard.body_form import MOST_BODY, BodyField, fields_of, own_fields, read_body
+from pinlater.dashboard.body_form import MOST_BODY, BodyField, fields_of, is_sent_back, own_fields, read_body
 from pinlater.dashboard.forms import Form, RequestRefused, query_text
 from pinlater.dashboard.pages.job import MOST_DESCRIPTOR, parsed, path_of
 from pinlater.dashboard.render import page
@@ -228,10 +228,12 @@ def _settings(form: Form, app: AppState) -> _Settings:
 
 
 def _is_text(body: bytes | None) -> bool:
+    """Return whether a form can show a body as text, and get it back unchanged."""
     try:
-        return len((body or b"").decode()) <= MOST_BODY
+        text = (body or b"").decode()
     except UnicodeDecodeError:
         return False
+    return len(text) <= MOST_BODY and is_sent_back(text)
 
 
 def _text_of(body: bytes | None) -> str:

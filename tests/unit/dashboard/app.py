@@ -3,6 +3,7 @@
 import contextlib
 import html
 import re
+from html.parser import HTMLParser
 
 from starlette.testclient import TestClient
 
@@ -62,6 +63,54 @@ def dashboard(address, base=HERE, peer="127.0.0.1", **options):
 def token_in(page):
     """Return the token that a page's forms carry."""
     return re.search(r'name="csrf" value="([^"]+)"', page.text)[1]
+
+
+class _Forms(HTMLParser):
+    """Collects the forms of a page: where each is sent to, and its fields as a browser sends them."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+        self._name = self._text = None
+        self._is_reading = False
+
+    def handle_starttag(self, tag, attributes):
+        about = dict(attributes)
+        if tag == "form":
+            self.found.append((about["action"], {}))
+        elif tag == "input" and about.get("type") != "checkbox":
+            self._add(about["name"], (about.get("value") or "").replace("\n", ""))
+        elif tag in {"textarea", "select"}:
+            self._name, self._text, self._is_reading = about["name"], None, tag == "textarea"
+        elif tag == "option":
+            is_chosen = self._text is None or "selected" in about
+            self._is_reading = is_chosen and "value" not in about
+            if is_chosen:
+                self._text = about.get("value", "")
+
+    def handle_data(self, data):
+        if self._is_reading:
+            self._text = (self._text or "") + data
+
+    def handle_endtag(self, tag):
+        if tag == "textarea":
+            self._add(self._name, (self._text or "").removeprefix("\n").replace("\n", "\r\n"))
+        elif tag == "select":
+            self._add(self._name, self._text or "")
+        if tag in {"textarea", "option"}:
+            self._is_reading = False
+
+    def _add(self, name, value):
+        if self.found:
+            self.found[-1][1].setdefault(name, []).append(value)
+
+
+def sent_by(page, path, name):
+    """Return the fields that a browser sends with the form of a page to a path that has a field of this name."""
+    forms = _Forms()
+    forms.feed(page.text.replace("\r\n", "\n").replace("\r", "\n"))
+    [fields] = [fields for action, fields in forms.found if action == path and name in fields]
+    return fields
 
 
 def rows(text):

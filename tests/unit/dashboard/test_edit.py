@@ -23,7 +23,7 @@ from pinlater.model.messages import Message, Parent
 from pinlater.model.state import JobState
 from pinlater.model.unique import UniqueRule
 from pinlater.model.workers import WorkerReport
-from tests.unit.dashboard.app import ADMIN, LOCKED, READER, dashboard, log_in, post, token_in
+from tests.unit.dashboard.app import ADMIN, LOCKED, READER, dashboard, log_in, post, sent_by, token_in
 from tests.unit.dashboard.failing import fail
 
 UNCHANGED = {"priority": "1", "attempts": "3", "has_body": "1", "body": "{}"}
@@ -272,6 +272,49 @@ def test_a_body_that_is_no_json_is_edited_as_text_and_bytes_not_at_all(browser, 
     assert "is no text" in browser.get(f"/job/edit?id={name}").text
     edited(browser, name, by_fields="", priority="2")
     assert next(iter(client.dequeue_jobs("pins", 5))).body == b"\xff\x00"
+
+
+ODD_TEXTS = [
+    "\N{MAN}\N{ZERO WIDTH JOINER}\N{WOMAN}",
+    "\N{ARABIC LETTER MEEM}\N{ZERO WIDTH NON-JOINER}\N{ARABIC LETTER MEEM}",
+    "10\N{NO-BREAK SPACE}km",
+    "\nSecond line,\tand a tab",
+    "two\r\nlines",
+    "a\0b\x7f\x1b[0m",
+    "\"quoted\" 'text' & <b>",
+    " ",
+    "",
+]
+
+
+@pytest.mark.parametrize("text", ODD_TEXTS)
+@pytest.mark.parametrize("is_odd_name", [False, True])
+def test_what_is_not_edited_stays_as_it_is(browser, client, text, is_odd_name):
+    body = {"job": "Send", text if is_odd_name else "name": text, "texts": {"one": text}}
+    descriptor = failed(client, json.dumps(body).encode())
+    sent = sent_by(browser.get(f"/job/edit?id={descriptor}"), "/job/replace", "attempts")
+    answer = post(browser, "/job/replace", **sent | {"attempts": "9"})
+    assert answer.status_code == 303, answer.text
+    info = only_job(client)
+    assert (info.attempts_allowed, json.loads(info.body)) == (9, body)
+
+
+def test_an_empty_text_that_is_not_edited_does_not_become_the_default(browser, client):
+    report_classes(client)
+    descriptor = failed(client, b'{"job":"Send","user_id":42,"name":""}')
+    sent = sent_by(browser.get(f"/job/edit?id={descriptor}"), "/job/replace", "attempts")
+    post(browser, "/job/replace", **sent | {"attempts": "9"})
+    info = only_job(client)
+    assert (info.attempts_allowed, json.loads(info.body)["name"]) == (9, "")
+
+
+@pytest.mark.parametrize("text", ODD_TEXTS)
+def test_a_body_of_text_that_is_not_edited_stays_as_it_is(browser, client, text):
+    descriptor = failed(client, f"{text}!".encode())
+    sent = sent_by(browser.get(f"/job/edit?id={descriptor}"), "/job/replace", "attempts")
+    post(browser, "/job/replace", **sent | {"attempts": "9"})
+    info = only_job(client)
+    assert (info.attempts_allowed, info.body) == (9, f"{text}!".encode())
 
 
 def report_classes(client):

@@ -12,7 +12,7 @@ from pinlater.model.jobs import NewJob
 from pinlater.model.state import JobState
 from pinlater.model.workers import RunningJob, WorkerProcess, WorkerReport
 from pinlater.server.backends import body_walk
-from tests.unit.dashboard.app import ADMIN, LOCKED, READER, dashboard, log_in, post, token_in
+from tests.unit.dashboard.app import ADMIN, LOCKED, READER, dashboard, log_in, post, sent_by, token_in
 from tests.unit.dashboard.failing import retry_later
 from tests.unit.dashboard.test_bulk_actions import carried_out, plan
 
@@ -139,6 +139,18 @@ def test_all_jobs_that_match_are_acted_upon(browser, client, caplog, action):
     left = {"retry": 130, "move": 0, "delete": 0}[action]
     assert client.count("pins", JobState.PENDING) == left
     assert len(names) == 131
+
+
+def test_no_other_jobs_than_those_listed_are_acted_upon(browser, client):
+    texts = "10\N{NO-BREAK SPACE}km", "10 km"
+    client.enqueue_jobs("pins", [NewJob(f'{{"job":"Send","way":"{text}"}}'.encode()) for text in texts])
+    page = browser.get("/jobs", params={"queue": "pins", "argument": texts[0]})
+    assert page.text.count('class="job-name"') == 1
+    sent = sent_by(page, "/plans", "matching")
+    path = post(browser, "/plans", **sent, action="delete").headers["location"]
+    assert "1 job" in carried_out(browser, token_in(page), path)
+    [left] = client.scan("pins", JobState.PENDING).jobs
+    assert client.lookup([left.descriptor], include_body=True)[left.descriptor].body.decode().count(texts[1]) == 1
 
 
 def test_all_scheduled_jobs_are_run_now(browser, client):
