@@ -361,6 +361,24 @@ def test_a_body_that_fits_no_command_line_has_none(body):
     assert enqueue_command(JobInfo("pins:s1:p1:1", JobState.FAILED, 1, 0, body=body)) == ""
 
 
+@pytest.mark.parametrize(
+    ("key", "options"),
+    [
+        (JobKey("a b"), ["--key", "a b"]),
+        (JobKey("a", 1, is_ordered=True), ["--key", "a", "--in-order"]),
+        (JobKey("-a", 3, rate="10/s"), ["--key", "-a", "--running-per-key", "3", "--rate-per-key", "10/s"]),
+    ],
+)
+def test_the_copy_that_a_command_enqueues_follows_the_rule_of_the_key(key, options):
+    command = enqueue_command(JobInfo("pins:s1:p1:1", JobState.FAILED, 5, 0, body=b"{}", key=key))
+    assert shlex.split(command) == ["pinlater", "enqueue", "pins", "--attempts", "5", *options, "{}"]
+
+
+def test_a_key_with_invisible_letters_fits_no_command_line():
+    key = JobKey("10\N{NO-BREAK SPACE}km")
+    assert enqueue_command(JobInfo("pins:s1:p1:1", JobState.FAILED, 5, 0, body=b"{}", key=key)) == ""
+
+
 def test_readers_neither_edit_nor_enqueue_and_hidden_bodies_are_logged(local_server, client, caplog):
     name = failed(client)
     with dashboard(local_server.address, hides_bodies=True, **LOCKED) as browser:
