@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from urllib.parse import parse_qsl
 
@@ -12,6 +13,8 @@ MAX_FORM_BYTES = 256 * 1024
 MAX_FIELDS = 1100
 _READ_SECONDS = 10.0
 _FORM_TYPE = "application/x-www-form-urlencoded"
+_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d*)?", re.ASCII)
+"""A number with commas between thousands; in many countries, a comma at another place is a decimal one."""
 
 
 class RequestRefused(Exception):
@@ -55,12 +58,14 @@ class Form:
         return [value for key, value in self._pairs if key == name]
 
     def number(self, name: str, lowest: float, highest: float, read: Callable[[str], float] = float) -> float | None:
-        """Return the number in a field; None if the field is empty.
+        """Return the number in a field, perhaps with commas between thousands; None if the field is empty.
 
         Raises:
             RequestRefused: the value is not a number, or out of range.
         """
-        text = self.text(name, 40).replace(",", "")
+        text = self.text(name, 40)
+        if _THOUSANDS.fullmatch(text):
+            text = text.replace(",", "")
         return None if not text else number(name, text, lowest, highest, read)
 
 

@@ -104,17 +104,25 @@ async def change(request: Request) -> Response:
         audit(request, action, name)
         done = {"pause": "paused", "resume": "resumed"}[action]
     elif action == "limit":
-        rate, running = form.number("rate", 0, 1e9), form.number("running", 0, 2**31 - 1, int)
-        shards = await _changed_shards(app, name, form)
-        await app.client.change_queue(name, jobs_per_second=rate or 0.0, max_running=int(running or 0), shards=shards)
-        said = f"rate={rate or 'none'},running={running or 'none'}"
-        if shards is not None:
-            said += f",shards={form.text('shards') or 'all'}"
-        audit(request, f"limit({said})", name)
+        await _change_limits(request, name)
         done = "limited"
     else:
         raise RequestRefused(400, "there is no such action")
     return RedirectResponse(f"/queues/{name}?done={done}", 303)
+
+
+async def _change_limits(request: Request, name: str) -> None:
+    """Change the limits that a form has; it has no rate if that comes from the server's file."""
+    app, form = get_app_state(request), form_of(request)
+    rate, running = form.number("rate", 0, 1e9), form.number("running", 0, 2**31 - 1, int)
+    shards, has_rate = await _changed_shards(app, name, form), bool(form.all("rate"))
+    await app.client.change_queue(
+        name, jobs_per_second=(rate or 0.0) if has_rate else None, max_running=int(running or 0), shards=shards
+    )
+    said = [f"rate={rate or 'none'}"] if has_rate else []
+    said += [f"running={running or 'none'}"]
+    said += [f"shards={form.text('shards') or 'all'}"] if shards is not None else []
+    audit(request, f"limit({','.join(said)})", name)
 
 
 async def _changed_shards(app: AppState, name: str, form: Form) -> int | None:

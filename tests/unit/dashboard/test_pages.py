@@ -18,7 +18,7 @@ from pinlater.model.queues import FOLLOWS_LOAD, QueueSettings
 from pinlater.model.state import JobState
 from tests.support.patterns import SLOW_BODY, SLOW_PATTERN
 from tests.support.ports import free_port
-from tests.unit.dashboard.app import ADMIN, LOCKED, PAGES, READER, dashboard, log_in, post, token_in
+from tests.unit.dashboard.app import ADMIN, LOCKED, PAGES, READER, dashboard, log_in, post, sent_by, token_in
 from tests.unit.dashboard.failing import fail, failed_status
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'&\x1b[31m\x00\u202e\ud800"
@@ -360,11 +360,25 @@ def test_limits_are_set_and_taken_away(browser, client):
     csrf = token_in(browser.get("/queues/pins"))
     assert post(browser, "/queues/pins", csrf, action="limit", rate="1,000.5", running="7").status_code == 303
     assert client.queue_settings()["pins"][:3] == (False, 1000.5, 7)
-    for rate, running in (("x", ""), ("-1", ""), ("nan", ""), ("", "1.5"), ("1e99", "")):
+    for rate, running in (("x", ""), ("-1", ""), ("nan", ""), ("0,5", ""), ("", "1.5"), ("1e99", "")):
         assert post(browser, "/queues/pins", csrf, action="limit", rate=rate, running=running).status_code == 400
     assert post(browser, "/queues/pins", csrf, action="limit", rate="", running="").status_code == 303
     assert client.queue_settings()["pins"][:3] == (False, None, None)
     assert post(browser, "/queues/pins", csrf, action="explode").status_code == 400
+
+
+def test_the_rate_of_the_servers_file_is_not_stored(browser, client, monkeypatch):
+    client.change_queue("pins", jobs_per_second=50)
+
+    async def effective(self):
+        return {"pins": QueueSettings(jobs_per_second=10.0, is_from_file=True)}
+
+    monkeypatch.setattr(AsyncClient, "queue_settings", effective)
+    page = browser.get("/queues/pins")
+    assert "The rate comes from the server's file" in page.text
+    sent = sent_by(page, "/queues/pins", "running")
+    assert post(browser, "/queues/pins", **sent | {"running": "7"}, action="limit").status_code == 303
+    assert client.queue_settings()["pins"][:3] == (False, 50.0, 7)
 
 
 def test_the_number_of_shards_is_set_and_shown(browser, client):
