@@ -22,7 +22,7 @@ class JobRow(NamedTuple):
     """A row of a list of jobs.
 
     Attributes:
-        info: the job, with the beginning of its body.
+        info: the job, with the beginning of its body, unless bodies are hidden.
         summary: its class and arguments; the arguments are empty where bodies are hidden.
         error: error line of its last failure, or else its status.
         holder: holder of its claim; None if it is not claimed.
@@ -70,10 +70,10 @@ async def read_rows(app: AppState, jobs: Sequence[JobInfo]) -> list[JobRow]:
         known = found.get(info.descriptor)
         if known is None:
             continue
-        summary = summarize(known.body)
+        summary, body = summarize(known.body), known.body
         if app.options.hides_bodies:
-            summary = summary._replace(arguments="")
-        row = JobRow(info._replace(body=known.body), summary, error_line(info.status))
+            summary, body = summary._replace(arguments=""), None
+        row = JobRow(info._replace(body=body), summary, error_line(info.status))
         holder = parse_holder(info.claim) if info.claim else None
         if info.state is JobState.IN_PROGRESS:
             run = run_of(reports, info.descriptor, holder.host, holder.pid) if holder and holder.host else None

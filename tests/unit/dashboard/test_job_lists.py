@@ -120,6 +120,17 @@ def test_arguments_are_hidden_with_bodies(local_server, client):
         assert browser.get("/jobs?queue=pins&class=Send").status_code == 403
 
 
+def test_progress_is_hidden_with_bodies(local_server, client):
+    client.enqueue_jobs("pins", [NewJob(RESIZE)])
+    client.dequeue_jobs("pins", 1)
+    with dashboard(local_server.address, hides_bodies=True, **LOCKED) as browser:
+        for password in (READER, ADMIN):
+            log_in(browser, password)
+            page = browser.get("/jobs?queue=pins&state=running")
+            assert "Resize" in page.text
+            assert "scaling" not in page.text
+
+
 @pytest.mark.parametrize("action", ["retry", "move", "delete"])
 def test_all_jobs_that_match_are_acted_upon(browser, client, caplog, action):
     names = client.enqueue_jobs("pins", [NewJob(SEND, attempts=1)] * 130 + [NewJob(RESIZE, attempts=1)])
