@@ -48,8 +48,10 @@ class ReportServer:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Start answering."""
-        self._server = await asyncio.start_unix_server(self._answer, self._path)
+        """Start answering; the socket gets its name last, since one that refuses a connection is removed."""
+        starting = self._path.with_suffix(".new")
+        self._server = await asyncio.start_unix_server(self._answer, starting)
+        starting.rename(self._path)
 
     async def close(self) -> None:
         """Stop answering, and remove the socket."""

@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -159,6 +160,27 @@ def test_a_process_that_ends_while_it_reports_logs_nothing(tmp_path, monkeypatch
 
     asyncio.run(ask_and_end())
     assert caplog.text == ""
+
+
+def test_a_process_that_starts_while_reports_are_collected_is_found(tmp_path, monkeypatch):
+    listen = socket.socket.listen
+
+    def listen_after_a_page(listener, *backlog):
+        with ThreadPoolExecutor(1) as others:
+            others.submit(lambda: asyncio.run(ReportCollector(tmp_path).collect())).result()
+        listen(listener, *backlog)
+
+    async def main():
+        reporter = ReportServer(tmp_path, counted(3), lambda: None)
+        monkeypatch.setattr(socket.socket, "listen", listen_after_a_page)
+        await reporter.start()
+        status = await ReportCollector(tmp_path).collect()
+        await reporter.close()
+        return status
+
+    status = asyncio.run(main())
+    assert (status.reason, status.pids) == (None, [os.getpid()])
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_counts_of_a_killed_process_stay_and_its_gauges_go(tmp_path, fork):
