@@ -72,6 +72,13 @@ class WatchedFile:
         if content is not None:
             self._offer(content)
 
+    def forget_if_unreadable(self) -> None:
+        """Let the content count as new once the file can be read, if it cannot be now: another file needed it."""
+        try:
+            self.path.read_bytes()
+        except OSError:
+            self._stamp, self._digest = (), b""
+
     def _read_if_touched(self) -> bytes | None:
         """Return the content if it has changed since the last time."""
         status = os.stat(self.path)  # noqa: PTH116 - it shows which fields are compared

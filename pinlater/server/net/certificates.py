@@ -58,7 +58,12 @@ class Certificates:
         return [file.watch() for file in self._files]
 
     def _reload(self) -> None:
-        self._context = self._load()
+        try:
+            self._context = self._load()
+        except ConfigError:
+            for file in self._files:
+                file.forget_if_unreadable()  # what has changed is not offered again, so this one has to be
+            raise
         self._expires_at = expires_at(self._certificate)
 
     def _load(self) -> ssl.SSLContext:

@@ -14,6 +14,7 @@ import pytest
 from pinlater import Client, TlsFiles
 from pinlater.errors import ConfigError, ServerUnavailable
 from pinlater.server.net.certificate_expiry import expires_at
+from pinlater.server.net.certificates import Certificates
 from tests.integration.tls.tls_server import TlsServer
 from tests.support.server import wait_for
 
@@ -87,6 +88,22 @@ def test_a_hup_with_files_that_are_broken_ends_nothing(authority, tmp_path):
         assert "the previous content stays in effect" in server.log
     finally:
         assert server.stop() == 0
+
+
+def test_a_certificate_that_is_renewed_while_its_key_cannot_be_read_is_used_once_it_can(authority, tmp_path):
+    issued, renewed = authority.issue("unreadable"), tmp_path / "renewed.pem"
+    command = ["openssl", "req", "-x509", "-key", issued.key, "-days", "20", "-subj", "/CN=x", "-out", str(renewed)]
+    subprocess.run(command, check=True, capture_output=True)
+    certificate, key = Path(issued.cert), Path(issued.key)
+    certificates, content = Certificates(certificate, key), key.read_bytes()
+    first = certificates.expires_at
+    key.unlink()
+    shutil.copy(renewed, certificate)
+    certificates.reload_if_changed()
+    assert certificates.expires_at == first
+    key.write_bytes(content)
+    certificates.reload_if_changed()
+    assert certificates.expires_at == expires_at(renewed)
 
 
 def test_the_end_of_the_certificate_is_a_metric(server):
