@@ -25,7 +25,8 @@ BATCH_SIZE = 500
 """Jobs of one call: few enough that the progress bar moves and other clients do not wait for long."""
 
 _MANY = 10_000
-"""A count this high may be where the server stopped counting."""
+"""A count this high may be where the server stopped counting, so jobs are counted again when so many are done. After a
+lower one that would not be safe: jobs that come back, for example because they failed again, could go on forever."""
 
 
 class BulkAction(NamedTuple):
@@ -80,7 +81,7 @@ class BulkAction(NamedTuple):
             _DeferredInterrupt() as interrupt,
         ):
             for priority, there in counts.items():
-                left = there
+                left = counted = there
                 while left and (limit is None or done < limit):
                     number = min(BATCH_SIZE, capped(left, None if limit is None else limit - done))
                     with self._noting_progress(done):
@@ -91,8 +92,8 @@ class BulkAction(NamedTuple):
                     if acted < number:
                         break
                     left -= acted
-                    if not left:
-                        left = _uncounted(selection.count_at(client, priority))
+                    if not left and counted >= _MANY:
+                        left = counted = selection.count_at(client, priority)
         return done
 
     @contextlib.contextmanager
@@ -150,15 +151,6 @@ def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
 def progress_bar(length: int, label: str) -> Any:
     """Return a progress bar, hidden if stderr is not a terminal."""
     return click.progressbar(length=length, label=label, show_pos=True, file=sys.stderr, hidden=not sys.stderr.isatty())
-
-
-def _uncounted(left: int) -> int:
-    """Return how many jobs are left to process after all counted ones.
-
-    A server counts up to a limit, so there may have been many more from the start. A small number means jobs that came
-    back, for example because they failed again; processing those could go on forever.
-    """
-    return left if left >= _MANY else 0
 
 
 def capped(number: int, limit: int | None) -> int:
