@@ -96,7 +96,7 @@ def enqueue(
     if json_lines is not None:
         if unique:
             raise click.UsageError("--unique is the key of a single job; it cannot be combined with --json-lines.")
-        _enqueue_lines(session, queue, _of_lines(json_lines, make), options | shared)
+        _enqueue_lines(session, queue, _JobLines(json_lines, make), options | shared)
         return
     job = make(file.read() if file is not None else (body or "").encode("utf-8", "surrogateescape"))
     _enqueue_one(session, queue, job, options | unique | shared)
@@ -125,36 +125,59 @@ def _maker(modules: tuple[str, ...], queue: str | None, policy: Policy | None) -
     return make
 
 
-def _enqueue_lines(session: Session, queue: str | None, jobs: Iterable[RawJob], options: dict[str, Any]) -> None:
+def _enqueue_lines(session: Session, queue: str | None, lines: _JobLines, options: dict[str, Any]) -> None:
+    """Enqueue the jobs of lines; those before an invalid line are all stored, so that their number says where to go on.
+
+    Raises:
+        ClickException: a line is invalid.
+    """
     with session.client() as client:
-        number = client.enqueue_many(jobs, queue=queue, progress=_progress(), **options)
+        number = client.enqueue_many(lines, queue=queue, progress=_progress(), **options)
     if sys.stderr.isatty():
         click.echo("\r\033[K", err=True, nl=False)
+    if lines.problem:
+        stored = f"{some_jobs(number)} {'was' if number == 1 else 'were'} stored before"
+        raise click.ClickException(f"{lines.problem}; {stored}")
     if session.as_json:
         print_json({"enqueued": number})
     else:
         click.echo(f"{some_jobs(number)} enqueued")
 
 
-def _of_lines(lines: Iterable[bytes], make: Callable[[bytes], RawJob]) -> Iterator[RawJob]:
-    """Yield a job for each line that is not blank.
+class _JobLines:
+    """The jobs of the lines of a file that are not blank, up to the first invalid line.
 
-    Raises:
-        ClickException: a line is not JSON, or does not fit its class.
+    Args:
+        lines: the lines.
+        make: makes a job from a line.
+
+    Attributes:
+        problem: what is wrong with the invalid line: it is not JSON, or does not fit its class; empty if there is none.
     """
-    import msgspec
 
-    decode = msgspec.json.Decoder(msgspec.Raw).decode
-    for number, line in enumerate(lines, start=1):
-        content = line.removeprefix(BOM_UTF8 if number == 1 else b"").strip()
-        if content:
+    def __init__(self, lines: Iterable[bytes], make: Callable[[bytes], RawJob]) -> None:
+        self.problem = ""
+        self._lines = lines
+        self._make = make
+
+    def __iter__(self) -> Iterator[RawJob]:
+        import msgspec
+
+        decode = msgspec.json.Decoder(msgspec.Raw).decode
+        for number, line in enumerate(self._lines, start=1):
+            content = line.removeprefix(BOM_UTF8 if number == 1 else b"").strip()
+            if not content:
+                continue
             try:
                 decode(content)
-                yield make(content)
+                job = self._make(content)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise click.ClickException(f"line {number} is not JSON: {error}") from error
+                self.problem = f"line {number} is not JSON: {error}"
+                return
             except BodyInvalid as error:
-                raise click.ClickException(f"line {number}: {error}") from error
+                self.problem = f"line {number}: {error}"
+                return
+            yield job
 
 
 def _progress() -> Callable[[int], None] | None:

@@ -111,11 +111,15 @@ def test_enqueue_lines(tool_run, server, stdin):
     assert len(server.calls) == 3
 
 
-def test_a_line_that_is_no_json_is_named(tool_run, server, stdin):
-    stdin(b"1\n{oops\n")
-    status, _, err = tool_run("enqueue", "email", "--json-lines", "-")
-    assert status == 1
-    assert "line 2 is not JSON" in err
+@pytest.mark.parametrize(("lines", "said"), [(1, "1 job was"), (1234, "1234 jobs were")])
+def test_a_line_that_is_no_json_is_named_and_those_before_it_are_stored(tool_run, server, stdin, lines, said):
+    server.answer = enqueued
+    stdin(b"1\n" * lines + b"{oops\n2\n")
+    status, out, err = tool_run("enqueue", "email", "--json-lines", "-")
+    assert (status, out) == (1, "")
+    assert f"line {lines + 1} is not JSON" in err
+    assert err.endswith(f"; {said} stored before\n")
+    assert sum(len(call.arguments.request.jobs) for call in server.calls) == lines
 
 
 @pytest.fixture
