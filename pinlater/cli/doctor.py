@@ -70,7 +70,7 @@ def parse_url(text: str) -> str:
     type=click.Choice(_LEVELS),
     default="warning",
     show_default=True,
-    help="Report only findings of this severity or worse.",
+    help="Severity from which findings set the exit status; with --every, only these are reported.",
 )
 @click.option(
     "--every", type=NumberRange(min=1), metavar="SECONDS", help="Keep checking, once in this time, until stopped."

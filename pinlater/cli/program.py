@@ -15,6 +15,7 @@ from pinlater import __version__
 from pinlater.cli.command import CommandGroup, Session
 from pinlater.cli.lazy_commands import LazyCommands
 from pinlater.cli.original_options import is_original, translate
+from pinlater.cli.output import visible
 from pinlater.cli.suggestions import suggest_queues
 from pinlater.environment import unread_variables
 from pinlater.errors import (
@@ -107,6 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the program and exit with its status."""
     if "_PINLATER_COMPLETE" in os.environ:  # the shell asks for completions
         tool.main(prog_name="pinlater")
+    _replace_closed_streams()
     if unread := unread_variables(os.environ):
         click.echo(f"pinlater: warning: {unread}", err=True)
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -136,9 +138,16 @@ def run(arguments: Sequence[str]) -> int:
     except (click.ClickException, PinLaterError, ValueError, OSError) as error:
         suggestions = suggest_queues(session, str(error)) if isinstance(error, QueueNotFound) else []
         text, exit_status = describe(error, suggestions)
-        click.echo(f"pinlater: {' '.join(text.split())}", err=True)
+        click.echo(f"pinlater: {visible(' '.join(text.split()))}", err=True)  # it may quote a job's error
         return exit_status
     return status if isinstance(status, int) else 0
+
+
+def _replace_closed_streams() -> None:
+    """Replace standard streams that the caller has closed, such as by ``2>&-``; Python has None in their place."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - open until the end
 
 
 def _translated(arguments: Sequence[str]) -> list[str]:

@@ -8,6 +8,7 @@ import pytest
 from pinlater import __version__
 from pinlater.cli.program import tool
 from pinlater.errors import QueueNotFound
+from tests.unit.cli.answers import info
 from tests.unit.client.fake_server import free_address
 
 
@@ -173,3 +174,23 @@ def test_common_options_stand_before_or_after_the_command(tool_run, server, monk
     assert tool_run("--server", address, "queues") == (0, "email\n", "")
     assert tool_run("queues", "--server", address, "--json") == (0, '["email"]\n', "")
     assert tool_run("--json", "queues", "--server", f"{free_address()},{address}")[:2] == (0, '["email"]\n')
+
+
+def test_what_a_job_left_in_its_error_does_not_control_the_terminal(tool_run, server):
+    server.answer = lambda _: {"email:s1:p1:1": info(state=3, status="\x1b]0;title\x07 no route")}
+    assert tool_run("result", "email:s1:p1:1") == (
+        1,
+        "",
+        "pinlater: email:s1:p1:1 failed: \\x1b]0;title\\x07 no route\n",
+    )
+
+
+def test_streams_that_are_closed_are_left_alone(server):
+    server.answer = lambda _: 0
+    words = ["-m", "pinlater.cli", "retry-failed", "email", "--priority", "1"]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&- 2>&-', "sh", sys.executable, *words], stdout=subprocess.PIPE, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "0 jobs retried\n")
+    closed = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, *words], check=False)
+    assert closed.returncode == 0
