@@ -306,6 +306,8 @@ class ClaimRow:
             self._memory[start : start + BATCH_WORDS_BYTES] = bytes(BATCH_WORDS_BYTES)
         for word in (SENT, RECEIVED, REVOKED, USED, IDENTITY_BYTES, IDLE_NS, STOPPED_NS):
             self.words[word] = 0
+        # To the next even number: the former process may have died in the middle of a change.
+        self.words[CHANGES] += 2 - self.words[CHANGES] % 2
         self._free, self._made = [], 0
 
     def copy(self) -> bytes:

@@ -8,6 +8,7 @@ import pytest
 from pinlater.errors import ConfigError
 from pinlater.worker.claim_table.exit_queue import ExitInfo, ExitQueue
 from pinlater.worker.claim_table.snapshot import (
+    CHANGES,
     DISCARDED,
     FAILED,
     GONE,
@@ -212,6 +213,17 @@ def test_a_new_process_begins_with_an_empty_row(row):
     assert row.snapshot().is_empty
     assert row.snapshot().identity.source == "worker:next"
     assert row.retries_due_ms == 77, "retries of the dead become due all the same"
+
+
+def test_a_process_whose_predecessor_died_in_the_middle_of_a_change_is_read(row, monkeypatch):
+    monkeypatch.setattr("pinlater.worker.claim_table.row._READ_TRIES", 3)
+    row.words[CHANGES] += 1
+    row.clear()
+    row.register(ME)
+    row.acquire_area().write("next", names(2))
+    assert states(row) == [("next", [HELD, HELD])]
+    row.words[CHANGES] += 1
+    assert row.snapshot().is_empty, "half a change is not read"
 
 
 def test_too_many_queues_are_refused(row):
