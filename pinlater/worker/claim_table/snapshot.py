@@ -191,11 +191,13 @@ class ClaimSnapshot:
         identity: the process.
         unread: numbers of the dequeues whose reply was not read.
         batches: fetched batches.
+        revoked: those of ``unread`` that the keeper has revoked: the process starts none of their jobs.
     """
 
     identity: Identity
     unread: range
     batches: list[HeldBatch]
+    revoked: range = range(0)
 
     @property
     def is_empty(self) -> bool:
@@ -216,7 +218,10 @@ def read_snapshot(data: bytes, layout: Layout = SOLO_LAYOUT) -> ClaimSnapshot:
     identity = read_identity(data[WORDS_BYTES : WORDS_BYTES + words[IDENTITY_BYTES]])
     batches = (_batch(data, number, layout, identity) for number in range(words[USED]))
     return ClaimSnapshot(
-        identity, range(words[RECEIVED] + 1, words[SENT] + 1), [batch for batch in batches if batch is not None]
+        identity,
+        range(words[RECEIVED] + 1, words[SENT] + 1),
+        [batch for batch in batches if batch is not None],
+        range(words[RECEIVED] + 1, words[REVOKED] + 1),
     )
 
 

@@ -225,7 +225,8 @@ class Keeper:
         )
         for batch in revoked:
             self._count_release(_batch_name(batch))
-        for source in map(snapshot.identity.source_of, snapshot.unread):
+        # Others may be unread, too: the process may have ended its long job, and sent them after the revocation.
+        for source in map(snapshot.identity.source_of, snapshot.revoked):
             # Repeated: the server may not have claimed anything for that dequeue yet.
             if self._needs_release(source, times=_RELEASE_TIMES):
                 self._client.release_claims(snapshot.identity.queues, source)

@@ -177,6 +177,24 @@ def test_a_job_started_at_the_last_moment_is_left_alone(bench, monkeypatch):
     assert bench.turn() == [("give back", names(3)[2:])]
 
 
+@pytest.mark.parametrize("has_unread", [False, True])
+def test_a_dequeue_that_is_sent_after_the_revocation_is_left_alone(bench, monkeypatch, has_unread):
+    """The long job ends while the keeper waits, and the process fetches and starts the next jobs."""
+    area = bench.hold(RUNNING, HELD, run_ns=LONG_AGO_NS)
+    if has_unread:
+        bench.row.start_dequeue()
+
+    def go_on(_):
+        area.states[0], area.states[1] = SUCCEEDED, GONE
+        if has_unread:
+            assert bench.row.finish_dequeue(1)
+        bench.row.start_dequeue()
+
+    monkeypatch.setattr("pinlater.worker.keeper.lease_renewer.time.sleep", go_on)
+    assert bench.turn() == []
+    assert list(bench.row.snapshot().unread) == [1 + has_unread]
+
+
 def test_jobs_of_a_dead_process_are_recovered(bench):
     area = bench.hold(SUCCEEDED, FAILED, DISCARDED, RUNNING, HELD, run_ns=LONG_AGO_NS)
     area.delays[1], area.delays[3] = 5000, 9000
