@@ -129,13 +129,16 @@ class Keeper:
 
         Raises:
             CallError: no server has answered; try again.
-            ServiceError, CallUnsendable: a call was refused; try again. Only raised until the claims have expired.
+            ServiceError, CallUnsendable: a call was refused; try again. Only raised until the claims have expired; they
+                do not expire while their store is away.
         """
         recovery = self._recoveries.get(ended.entry)
         if recovery is None:
             recovery = self._recoveries[ended.entry] = OrphanRecovery(ended, self._client, self._counters)
         try:
             recovery.attempt(self._claim_table.record_retry_due)
+        except STORE_OUT_OF_REACH:
+            raise
         except (ServiceError, CallUnsendable) as error:
             if time.monotonic_ns() - ended.info.died_ns < self._lease_seconds * 1e9:
                 raise

@@ -6,7 +6,14 @@ import msgspec
 import pytest
 from pinlater_supervisor import DUMP_SECONDS
 
-from pinlater.errors import CallTimeout, CallUnsendable, ServerUnavailable, ShardConnectionFailed, UnknownError
+from pinlater.errors import (
+    CallTimeout,
+    CallUnsendable,
+    NoHealthyShards,
+    ServerUnavailable,
+    ShardConnectionFailed,
+    UnknownError,
+)
 from pinlater.model.body_metadata import PERIODIC_SPARE_ATTEMPTS, UNDO_ATTEMPTS, read_metadata
 from pinlater.worker.claim_table.snapshot import ASKED, DISCARDED, FAILED, GONE, HELD, RETURNING, RUNNING, SUCCEEDED
 from pinlater.worker.keeper.crashes import crashes_in
@@ -438,6 +445,19 @@ def test_a_shard_that_is_away_keeps_back_no_jobs_of_the_others(bench, trouble):
     assert counts["mail", "SendMail"].endings["crashed"] == 2
     assert counts["mail", ""].events["returned"] == 2 + 3
     assert bench.turn() == []
+
+
+@pytest.mark.parametrize("away", [ShardConnectionFailed("shard s1 is away"), NoHealthyShards("none answers")])
+def test_recovery_waits_for_a_store_however_long_it_is_away(bench, away):
+    """No claim expires meanwhile, so a job that has succeeded would run again if nobody said so."""
+    bench.hold(SUCCEEDED, HELD)
+    bench.die(died_ns=max(time.monotonic_ns() - LONG_AGO_NS, 1))
+    bench.client.trouble = away
+    assert [bench.turn() for _ in range(2)] == [[], []]
+    assert bench.exit_queue.has_pending
+    bench.client.trouble = None
+    assert bench.turn() == [("succeeded", names(1)), ("give back", names(2)[1:])]
+    assert not bench.exit_queue.has_pending
 
 
 def test_failed_recovery_does_not_stop_renewals(bench, monkeypatch):
