@@ -168,7 +168,9 @@ class Keeper:
             with refusals:
                 try:
                     self._renew_claims(held, keys, now_ns)
-                except STORE_OUT_OF_REACH:  # so the server did not say which claims on other shards are lost
+                except ServiceError:
+                    # A shard is away, so the server did not say which claims on others are lost. Or the server does not
+                    # know a shard that was just added, and has renewed no claim of the call.
                     for _, of_shard in groupby(sorted(keys, key=_shard_of_key), _shard_of_key):
                         with refusals:
                             self._renew_claims(held, list(of_shard), now_ns)

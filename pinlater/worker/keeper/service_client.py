@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pinlater.client.connection import Connection
 from pinlater.client.servers import STORE_OUT_OF_REACH
-from pinlater.errors import CallError, QueueNotFound, ServerUnavailable, ServiceError, StaleClaims
+from pinlater.errors import CallError, QueueNotFound, ServerUnavailable, ServiceError, StaleClaims, UnknownError
 from pinlater.model.attempts import Checkpoint
 from pinlater.model.jobs import JobInfo
 from pinlater.model.statistics import RunStatistics
@@ -213,7 +213,7 @@ class KeeperClient:
         except QueueNotFound:
             self._connector.contact.record_success()
             raise
-        except STORE_OUT_OF_REACH:  # perhaps only this server is cut off from the store
+        except (UnknownError, *STORE_OUT_OF_REACH):  # perhaps only this server is cut off, or knows too few shards
             if self._connector.leave(self._connection.address):
                 self.close()
             raise

@@ -20,6 +20,7 @@ from pinlater.errors import (
     ServerStopping,
     ServerUnavailable,
     ShardConnectionFailed,
+    UnknownError,
 )
 from pinlater.protocol.operations import Calls
 from pinlater.worker.keeper.service_client import KeeperClient
@@ -176,10 +177,11 @@ def test_a_job_process_goes_to_another_server(pair, monkeypatch):
     child.close()
 
 
-def test_a_keeper_renews_at_a_server_that_reaches_the_shard(pair):
-    pair.answers = [ShardConnectionFailed("cut off"), None]
+@pytest.mark.parametrize("error", [ShardConnectionFailed("cut off"), UnknownError("there is no shard 's1' here")])
+def test_a_keeper_renews_at_a_server_that_reaches_the_shard(pair, error):
+    pair.answers = [error, None]
     keeper = KeeperClient(Connector(pair.servers), "keeper")
-    with pytest.raises(ShardConnectionFailed):
+    with pytest.raises(type(error)):
         keeper.renew([("mails:s1:p1:1", "claim")])
     keeper.renew([("mails:s1:p1:1", "claim")])
     assert pair.fakes[1].methods == ["checkpointJobs"]

@@ -69,12 +69,13 @@ def test_a_queue_whose_claims_cannot_be_renewed_keeps_none_of_the_others(bench, 
     assert bench.is_done
 
 
-def test_a_shard_that_is_away_hides_no_lost_claims_of_the_others(bench):
+@pytest.mark.parametrize("trouble", [ShardConnectionFailed("shard s1 is away"), UnknownError("there is no shard s1")])
+def test_a_shard_that_is_away_or_unknown_hides_no_lost_claims_of_the_others(bench, trouble):
     area = bench.row.acquire_area()
     area.write("claim", [f"mail:{shard}:p1:1" for shard in ("s1", "s2", "s3")])
     area.states[:3] = bytes([SUCCEEDED, RUNNING, RUNNING])
     area._words[1] -= LONG_AGO_NS
-    bench.client.away = {"s1": ShardConnectionFailed("shard s1 is away")}
+    bench.client.away = {"s1": trouble}
     bench.client.lost = {("mail:s3:p1:1", "claim")}
     assert bench.turn() == [("renew", ["mail:s2:p1:1"]), ("renew", ["mail:s3:p1:1"])]
     assert [area.stop_ns[position] == area.fetched_ns for position in range(3)] == [False, False, True]
