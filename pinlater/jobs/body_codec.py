@@ -181,7 +181,7 @@ class JobCodec:
         """
         raw = self._raw.get(queue)
         if raw is not None:
-            return raw(body=body)
+            return _raw_job(raw, body)
         try:
             if self._decoder is not None:
                 job: Job = self._decoder.decode(body)
@@ -208,6 +208,18 @@ class JobCodec:
             )
         hint = _hint_for_missing(self._kinds[name], body) if "missing required field" in str(error) else ""
         return f"the body of a {name} does not fit its class: {error}{hint}"
+
+
+def _raw_job(kind: type[RawJob], body: bytes) -> RawJob:
+    """Return the job of a raw class that holds a body.
+
+    Raises:
+        BodyInvalid: the class refuses the body.
+    """
+    try:
+        return kind(body=body)
+    except Exception as error:  # raised by its __post_init__; it must fail the job, not the process
+        raise BodyInvalid(f"{kind.job_options.name} refuses the body: {type(error).__name__}: {error}") from error
 
 
 def _hint_for_missing(kind: type[Job], body: bytes) -> str:

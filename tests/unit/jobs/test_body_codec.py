@@ -111,6 +111,19 @@ def test_a_record_that_its_class_refuses_with_whatever_exception_does_not_fit_it
     assert isinstance(caught.value.__cause__, KeyError)
 
 
+class PickyBytes(RawJob, queue="bytes"):
+    def __post_init__(self):
+        {b"known": 1}[self.body]
+
+
+def test_a_raw_body_that_its_class_refuses_with_whatever_exception_is_invalid():
+    codec = JobCodec([PickyBytes])
+    assert codec.decode("bytes", b"known") == PickyBytes(body=b"known")
+    with pytest.raises(BodyInvalid, match="PickyBytes refuses the body: KeyError: b'new'") as caught:
+        codec.decode("bytes", b"new")
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
 def test_a_program_without_job_classes_says_so():
     with pytest.raises(BodyInvalid, match="knows no job class"):
         JobCodec([]).decode("email", b'{"job":"Email"}')
