@@ -105,7 +105,8 @@ class SoloProcess(JobProcess):
             if now >= flush_at or not (outcome is None or self._can_wait(outcome, batch, position)):
                 # Failures go at once: the next job may kill the process, and the claim table has no space for reasons.
                 self._ack_buffer.flush()
-                area.mark_sent(position + 1)
+                if not self._ack_buffer.has_pending:  # else nobody was there to send them to
+                    area.mark_sent(position + 1)
                 flush_at = now + _FLUSH_NS
         if batch.next > first:
             self._record_wait(batch, first)

@@ -132,6 +132,30 @@ def test_each_success_is_sent_once_however_often_that_is_done(process, pipeline,
     assert [job.jobDescriptor for jobs in sent for job in jobs] == names(4)
 
 
+def test_successes_that_cannot_be_sent_are_left_to_the_keeper(process, pipeline, monkeypatch):
+    """As when a server restarts: the keeper reaches it again during the next long job."""
+    clock, fetcher, run_really, sent_to = [0], process._fetcher, process._runner.run, []
+    monkeypatch.setattr(solo_module, "monotonic_ns", lambda: clock[0])
+
+    def run(batch, position, now):
+        [held] = process._row.snapshot().batches
+        sent_to.append(held.sent_to)
+        clock[0] += 60_000_000
+        if position == 3:
+            batch.area.mark_acked(batch.area.fetched_ns, 3)
+        return run_really(batch, position, now)
+
+    monkeypatch.setattr(process._runner, "run", run)
+    assert fetcher.dequeue(0.0, 4)
+    pipeline.answer(reply(*names(4), bodies=[BODY] * 4))
+    pipeline.lose()
+    process._run(fetcher.next_batch())
+    assert sent_to == [0, 0, 0, 0]
+    pipeline.is_open = True
+    process._ack_buffer.flush()
+    assert [job.jobDescriptor for job in pipeline.last.jobsSucceeded] == names(4)[3:]
+
+
 def test_a_tick_that_was_not_run_is_counted_for_its_class(process, pipeline):
     """After a job of another class, whose place on the board it may have."""
     schedule = Weekly.job_options.schedule
