@@ -119,6 +119,7 @@ def _keeper_pool(options: WorkerOptions, shared: Shared) -> Pool:
         title="pinlater-worker: keeper",
         stop_order=1,  # it recovers the jobs of the job processes
         hang_seconds=keeper_hang_seconds(options.lease_seconds),
+        overlap=False,  # two keepers would recover the same exits, and one could remove what the other has not handled
     )
 
 

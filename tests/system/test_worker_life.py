@@ -179,6 +179,23 @@ def test_a_reload_into_broken_code_leaves_the_old_one_running(start, client, fol
     assert worker.stop() == 0
 
 
+def test_a_reload_has_one_keeper_after_the_other(start):
+    """Two would recover the same exits of processes, and one could remove what the other has not handled."""
+    worker = start("--processes", 1)
+    worker.await_log("1 process for queue")
+    [former] = worker.children("keeper")
+    seen = []
+
+    def is_replaced():
+        seen.append({child.pid for child in worker.children("keeper")})
+        return seen[-1] - {former.pid} and former.pid not in seen[-1]
+
+    worker.send(signal.SIGHUP)
+    wait_for(is_replaced)
+    assert max(map(len, seen)) == 1
+    assert worker.stop() == 0
+
+
 # Starting
 
 
