@@ -50,6 +50,11 @@ class BodyContext(ClaimedContext):
         return BodyMetadata() if isinstance(self._job, RawJob) else read_metadata(self._last_body)
 
     @cached_property
+    def _slept(self) -> dict[str, int]:
+        """The sleeps that were over when this attempt began."""
+        return read_metadata(self._batch.bodies[self._position]).sleeps
+
+    @cached_property
     def _unknown_fields(self) -> bytes:
         """Fields of the body that only another version of the class reads; saved bodies keep them."""
         return encoded_unknown_fields(self._job, self._last_body)
@@ -89,9 +94,22 @@ class BodyContext(ClaimedContext):
         Raises:
             BodyInvalid: it holds something that JSON cannot carry.
         """
+        return self._body_with(self._settled_metadata())
+
+    def _settled_metadata(self) -> BodyMetadata:
         if "_steps" in self.__dict__:
             self._steps.records.settle(self._saver.is_stored)
-        return self._body_with(self._metadata)
+        return self._metadata
+
+    def _body_to_save(self, metadata: BodyMetadata) -> bytes:
+        """Encode the job for a save, without the sleeps that began in this attempt.
+
+        Steps that run at the same time are saved after a sleep has begun. If the process died then, the next attempt
+        would take the sleep for over, although the job has not gone back to its queue.
+        """
+        if metadata.sleeps and len(metadata.sleeps) > len(self._slept):
+            metadata = msgspec.structs.replace(metadata, sleeps=self._slept)
+        return self._body_with(metadata)
 
     def begin_tick(self, now_ms: int) -> None:
         """Record that the attempt of a periodic job starts at epoch milliseconds ``now_ms``; saved bodies say so."""
@@ -165,7 +183,7 @@ class BodyContext(ClaimedContext):
         return (*(steps_name(metadata.run),) * bool(has_moved), *metadata.droppable())
 
     def _encoded(self) -> Snapshot:
-        self._last_body = body = self.body()
+        self._last_body = body = self._body_to_save(self._settled_metadata())
         return Snapshot(body)
 
     def _encoded_to_move(self) -> Snapshot:
@@ -174,7 +192,7 @@ class BodyContext(ClaimedContext):
         if not self._saver.keeps_messages or "_steps" not in self.__dict__:
             return snapshot
         move = self._steps.records.move(self.descriptor)
-        return snapshot if move is None else Snapshot(self._body_with(move.metadata), (move.message,))
+        return snapshot if move is None else Snapshot(self._body_to_save(move.metadata), (move.message,))
 
     def _encoded_reports(self) -> Snapshot:
         return Snapshot(with_reports(self._last_body, self._metadata))

@@ -13,6 +13,7 @@ import pytest
 from pinlater import Constant, Job, JobInterrupted, JobSleeps, retrying
 from pinlater.errors import JobTimeout
 from pinlater.jobs.body_codec import JobCodec, encode_body
+from pinlater.model.body_metadata import read_metadata
 from pinlater.testing import FakeContext, run_inline
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import never_kill
@@ -20,7 +21,7 @@ from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.task_runner import TaskRunner
 from pinlater.worker.session.outcome import Interruption
 from tests.unit.jobs.swallowing_jobs import MAILS, Mails, MailsLater, awaited, plain, send, send_later, sent
-from tests.unit.jobs.workflow_attempts import InAWorker, Plain, Saver, WithFakes
+from tests.unit.jobs.workflow_attempts import InAWorker, InAWorkerOutside, Plain, Saver, WithFakes
 from tests.unit.worker.fakes import batch_of
 
 
@@ -220,6 +221,38 @@ def test_a_swallowed_sleep_is_slept(how):
     assert isinstance(first.error, JobSleeps)
     assert first.run_after_ms > (time.time() + 50) * 1000
     assert sent[1] == 1
+
+
+@pytest.mark.parametrize("kind", [InAWorker, InAWorkerOutside])
+def test_a_sleep_is_saved_when_the_job_goes_back_and_not_before(kind):
+    """A step beside it is saved before. If the process died then, the next attempt would not sleep."""
+
+    async def run(context):
+        slow = asyncio.ensure_future(context.step("slow", slowly))
+        await asyncio.sleep(0)
+        with contextlib.suppress(JobSleeps):
+            context.sleep_for(60, name="a minute")
+        await slow
+
+    async def slowly():
+        await asyncio.sleep(0.01)
+        sent["slow"] += 1
+
+    attempts = kind()
+    asyncio.run(run(attempts.attempt()))
+    went_back = attempts.context.body()
+    attempts.died()
+    assert not read_metadata(attempts.body).sleeps
+    context = attempts.attempt()
+    with pytest.raises(JobSleeps):
+        context.sleep_for(60, name="a minute")
+    attempts.body = went_back
+    context = attempts.attempt()
+    context.sleep_for(60, name="a minute")
+    context.step("after it", send, 1)
+    attempts.died()
+    assert list(read_metadata(attempts.body).sleeps) == ["a minute"]
+    assert sent == {"slow": 1, 1: 1}
 
 
 def test_what_the_test_itself_raises_is_no_outcome_of_a_job():
