@@ -20,15 +20,20 @@ from pinlater.model.body_metadata import OPEN_SAGA
 from pinlater.model.jobs import NewJob
 from pinlater.model.messages import Message, MessageKind, ReceivedMessage
 from pinlater.model.state import JobState
-from pinlater.protocol.conversion.jobs import enqueue_reply, info_struct, new_jobs
-from pinlater.protocol.conversion.messages import RECEIVED, SENT
+from pinlater.protocol.conversion.jobs import enqueue_reply, info_struct
+from pinlater.protocol.conversion.messages import RECEIVED
+from pinlater.protocol.framing import MAX_FRAME_BYTES
 from pinlater.protocol.messages import PinLaterEnqueueResponse, PinLaterJob, PinLaterJobInfo, PinLaterMessage
 from pinlater.protocol.operations import Call
+from pinlater.server.api.rules import JobRules, message
 from pinlater.testing.attempts import MOST_RUNS, Attempts, Outcome
 from pinlater.testing.inline_job import InlineJob
 from pinlater.testing.mailboxes import Mailboxes
 
 T = TypeVar("T")
+
+_RULES = JobRules(levels=127, max_body_bytes=MAX_FRAME_BYTES, has_keys=True)
+"""What every server demands of jobs, whatever its settings allow."""
 
 
 @contextlib.contextmanager
@@ -163,7 +168,7 @@ class InlineClient(Client):
 
     def _enqueue(self, arguments: Any) -> PinLaterEnqueueResponse:
         request = arguments.request
-        queue, jobs = request.queueName, new_jobs(request.jobs)
+        queue, jobs = request.queueName, _RULES.new_jobs(request.jobs)
         stored = [self._duplicate(queue, job) or self._store(queue, job) for job in jobs]
         self._run_due()
         return enqueue_reply([job.descriptor for job in stored])
@@ -260,7 +265,7 @@ class InlineClient(Client):
 
     def _send(self, arguments: Any) -> bool:
         request = arguments.request
-        is_taken = self._deliver(request.jobDescriptor, SENT.record(request))
+        is_taken = self._deliver(request.jobDescriptor, message(request, _RULES.max_body_bytes))
         self._run_due()
         return is_taken
 

@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from pinlater import Client, Discard, Job, JobContext, JobState, Retry
-from pinlater.errors import BodyInvalid, ClaimLost, ConfigError
+from pinlater.errors import BodyInvalid, ClaimLost, ConfigError, EnqueueRejected
 from pinlater.testing import Ending, FakeContext, InlineClient, run_inline
 from tests.unit.testing.jobs import Count, Lines, Once, Polite, Report
 
@@ -28,6 +28,14 @@ def test_a_job_has_run_when_enqueue_returns(client):
     assert job.cursor == 0, "what ran was decoded from a body"
     assert handle.descriptor == outcome.descriptor == "counts:s1:p1:1"
     assert handle.wait(timeout=0).state is JobState.SUCCEEDED
+
+
+def test_what_every_server_refuses_is_refused(client):
+    with pytest.raises(EnqueueRejected, match="201 characters"):
+        client.enqueue(Count(end=1), unique="x" * 201)
+    assert client.outcomes == []
+    with pytest.raises(EnqueueRejected, match="the id of the message has 1000 characters"):
+        client.enqueue(Count(end=1)).send("go", id="x" * 1000)
 
 
 def test_a_failed_job_is_tried_again_and_keeps_its_steps(client):
