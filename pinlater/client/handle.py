@@ -8,7 +8,7 @@ from typing import Any, Generic
 
 from pinlater.client.polling import bounded, parked_seconds, pauses, pick, queue_in
 from pinlater.client.verbs import Verbs
-from pinlater.errors import ProtocolError
+from pinlater.errors import CallUnsupported
 from pinlater.jobs.events import event_message
 from pinlater.jobs.job import Job, Result_co
 from pinlater.jobs.result_codec import decode_result, job_failed
@@ -108,7 +108,7 @@ class JobHandle(Generic[Result_co]):
         queue = queue_in(self.descriptor)
         try:
             return self._client.cancel_jobs(queue, [self.descriptor], status=cancelled_status(reason)) > 0
-        except ProtocolError:  # of an older version
+        except CallUnsupported:  # by a server of an older version
             return self._client.delete_these(queue, [self.descriptor], JobState.PENDING) > 0
 
     def send(self, event: str, value: Any = None, *, id: str | None = None) -> bool:  # noqa: A002 - its name

@@ -13,6 +13,7 @@ from pinlater import AsyncClient, Client, JobState
 from pinlater.client import Ack, NewJob
 from pinlater.errors import (
     CallTimeout,
+    CallUnsendable,
     NoHealthyShards,
     NotConnected,
     QueueNotFound,
@@ -48,6 +49,13 @@ def test_a_timeout_that_cannot_be_kept_is_refused_at_once(kind, name, value):
 def test_a_timeout_that_is_no_number_is_refused_at_once(kind):
     with pytest.raises(TypeError, match="timeout=None has to be a number of seconds"):
         kind("localhost:9010", timeout=None)
+
+
+def test_a_cancellation_that_cannot_be_sent_deletes_nothing(serve):
+    server = serve(lambda _: 1)
+    with client_of(server) as client, pytest.raises(CallUnsendable):
+        client.handle("q:s1:p1:1").cancel("by \ud800")
+    assert server.methods == []
 
 
 def test_one_connection_serves_one_thread(serve):
