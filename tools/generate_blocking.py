@@ -32,6 +32,7 @@ _REPLACEMENTS = (
     (r"\(await ([^\n]*)\)\[", r"\1["),
     (r"\bawait ", ""),
     (r"\basyncio\.sleep\b", "time.sleep"),
+    (r"\basyncio\.shield\((.*)\)\n", r"\1\n"),
     (r"import asyncio\n", ""),
     (r"for (\w+) in ([\w.]+):\n +yield \1\n", r"yield from \2\n"),
     (r"\brun_steps_async\b", "run_steps"),

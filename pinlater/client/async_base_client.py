@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterable, Callable, Iterable
@@ -150,7 +151,7 @@ class AsyncBaseClient(AsyncVerbs):
                     await self._execute(self._calls.enqueue_structs(part.queue, part.structs))
         except BaseException:
             with contextlib.suppress(PinLaterError):
-                await handle.cancel("the batch could not be stored completely")
+                await asyncio.shield(handle.cancel("the batch could not be stored completely"))
             raise
         return handle
 

@@ -143,6 +143,35 @@ def test_jobs_that_do_not_fit_into_one_call_take_several(local_server):
         assert handle.cancel()
 
 
+def test_a_batch_is_cancelled_although_its_task_is_cancelled_again_and_again(local_server):
+    """As anyio does, and with it FastAPI, until the task has ended."""
+
+    async def scenario():
+        async with AsyncClient(local_server.address) as client:
+            execute, at_last, calls = client._execute, asyncio.Event(), []
+
+            async def hang_at_last(call):
+                calls.append(call)
+                if len(calls) == 3:
+                    client._pool.close()  # this call has the only connection
+                    at_last.set()
+                    await asyncio.Event().wait()
+                return await execute(call)
+
+            client._execute = hang_at_last
+            task = asyncio.create_task(client.batch(photos("cat.jpg", "dog.jpg"), batch_size=1))
+            await at_last.wait()
+            while not task.done():
+                task.cancel()
+                await asyncio.sleep(0)
+            client._execute = execute
+            async with asyncio.timeout(20):
+                while await client.count("photos", JobState.FAILED) < 2:  # the batch, and the job that was stored
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(scenario())
+
+
 def test_the_asyncio_client_enqueues_batches_too(local_server):
     async def scenario():
         async with AsyncClient(local_server.address) as client:
