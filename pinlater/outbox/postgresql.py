@@ -24,9 +24,11 @@ class PostgresqlDatabase(Database):
         self._is_listening = self._is_notified = False
 
     def lock(self, name: str) -> bool:
-        """Take an advisory lock of the session."""
+        """Take an advisory lock of the session for the table: in another schema, the same name is another table."""
         self.run(_KEEPALIVES)
-        number = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
+        [[table]] = self.rows("SELECT CAST(CAST(? AS regclass) AS oid)", (name,))
+        digest = hashlib.blake2b(f"pinlater_outbox_{table}".encode(), digest_size=8).digest()
+        number = int.from_bytes(digest, "big", signed=True)
         return bool(self.rows("SELECT pg_try_advisory_lock(?)", (number,))[0][0])
 
     def listen(self, table: str) -> None:

@@ -9,6 +9,7 @@ from contextlib import closing
 import pytest
 
 from pinlater import JobState
+from pinlater.outbox.connecting import connector, open_database
 from pinlater.outbox.database import Database
 from pinlater.testing import LocalServer
 from tests.support.outboxes import KINDS, POINTS, Numbered, OutboxHome, delivered
@@ -118,6 +119,24 @@ def test_a_relay_whose_connection_is_cut_connects_again(server, client, tmp_path
         relay.stop()
         thread.join()
     assert delivered(client) == [0, 1, 2]
+
+
+def test_tables_of_one_name_in_two_schemas_have_a_relay_each(tmp_path):
+    home = OutboxHome("postgresql", tmp_path)
+    name, schema = home.outbox.table, f"schema_of_{home.outbox.table}"
+    with closing(home.connect()) as connection:
+        connection.execute(f"CREATE SCHEMA {schema}")
+        connection.execute(f"CREATE TABLE {schema}.{name} (LIKE {name})")
+        connection.commit()
+    with (
+        closing(open_database(home.connect)) as one,
+        closing(open_database(connector(f"{home.url}?options=-csearch_path%3D{schema}"))) as other,
+        closing(open_database(home.connect)) as late,
+    ):
+        assert one.lock(name)
+        assert other.lock(name)
+        assert not late.lock(f"public.{name}")
+        assert not late.lock(f"{schema}.{name}")
 
 
 def test_the_program_delivers_until_it_is_told_to_stop(server, client, tmp_path):
