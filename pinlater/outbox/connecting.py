@@ -98,8 +98,12 @@ def _taken_from(engine: Any) -> Any:
 
 
 def _copy_of(connection: Any) -> Any:
-    """Open a copy of a connection of Django; the original may be in a transaction, or belong to another thread."""
+    """Open a copy of a connection of Django; the original may be in a transaction, or belong to another thread.
+
+    It is not taken from Django's pool, which would count it as lent for ever: soon it would have none left to lend.
+    """
     copy = connection.copy()
+    copy.settings_dict["OPTIONS"].pop("pool", None)
     copy.ensure_connection()
     return copy.connection
 

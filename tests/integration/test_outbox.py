@@ -5,13 +5,16 @@ import subprocess
 import sys
 import threading
 from contextlib import closing
+from urllib.parse import urlsplit
 
 import pytest
+from django.db import ConnectionHandler
 
 from pinlater import JobState
 from pinlater.outbox.connecting import connector, open_database
 from pinlater.outbox.database import Database
 from pinlater.testing import LocalServer
+from tests.support.django_project import set_up
 from tests.support.outboxes import KINDS, POINTS, Numbered, OutboxHome, delivered
 from tests.support.server import environment, wait_for
 
@@ -137,6 +140,19 @@ def test_tables_of_one_name_in_two_schemas_have_a_relay_each(tmp_path):
         assert other.lock(name)
         assert not late.lock(f"public.{name}")
         assert not late.lock(f"{schema}.{name}")
+
+
+def test_a_relay_takes_no_connection_out_of_the_pool_of_django(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg_pool", None)  # Django's pool needs it
+    home = OutboxHome("postgresql", tmp_path)
+    set_up()
+    url = urlsplit(home.url)
+    address = {"NAME": url.path[1:], "USER": url.username, "HOST": url.hostname, "PORT": url.port}
+    options = {"ENGINE": "django.db.backends.postgresql", "OPTIONS": {"pool": True}, **address}
+    given = ConnectionHandler({"default": options})["default"]
+    with closing(open_database(connector(given))) as database:
+        assert database.lock(home.outbox.table)
+    assert given.settings_dict["OPTIONS"] == {"pool": True}
 
 
 def test_the_program_delivers_until_it_is_told_to_stop(server, client, tmp_path):
