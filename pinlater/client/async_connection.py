@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, cast
 
 from pinlater.client.address import Address
 from pinlater.client.connection import MAX_REPLY_BYTES, is_tls_alert
-from pinlater.client.sockets import stopping, tune, unavailable
+from pinlater.client.sockets import share_of, stopping, tune, unavailable
 from pinlater.client.tls import TlsFiles
 from pinlater.errors import CallTimeout, CallUnsendable, CallUnsupported, ProtocolError, ServerUnavailable, ServiceError
 from pinlater.protocol.codec import Codec
@@ -44,19 +46,31 @@ class AsyncConnection(asyncio.Protocol):
         """
         try:
             async with asyncio.timeout(connect_timeout):
-                return await cls._connect(address, tls or TlsFiles.from_environment())
+                return await cls._connect(address, connect_timeout, tls or TlsFiles.from_environment())
         except (OSError, UnicodeError) as error:  # TimeoutError is an OSError
             raise unavailable(address, error) from error
 
     @classmethod
-    async def _connect(cls, address: Address, tls: TlsFiles) -> AsyncConnection:
+    async def _connect(cls, address: Address, seconds: float, tls: TlsFiles) -> AsyncConnection:
         loop = asyncio.get_running_loop()
         if address.kind == "unix":
             _, connection = await loop.create_unix_connection(lambda: cls(address), address.host)
-        else:
-            context = tls.context() if address.is_tls else None
-            _, connection = await loop.create_connection(lambda: cls(address), address.host, address.port, ssl=context)
-        return connection
+            return connection
+        context, name = (tls.context(), address.host) if address.is_tls else (None, None)
+        failure, deadline = OSError("its name has no address"), loop.time() + seconds
+        candidates = await _candidates(address)
+        for number, candidate in enumerate(candidates):
+            try:
+                async with asyncio.timeout(share_of(deadline - loop.time(), len(candidates) - number)):
+                    sock = await _connected(candidate)
+                _, connection = await loop.create_connection(
+                    lambda: cls(address), sock=sock, ssl=context, server_hostname=name
+                )
+            except OSError as error:
+                failure = error
+            else:
+                return connection
+        raise failure
 
     @property
     def is_open(self) -> bool:
@@ -157,6 +171,27 @@ class AsyncConnection(asyncio.Protocol):
             self._transport.abort()
         while self._calls:
             _refuse(self._calls.popleft()[2], error)
+
+
+async def _candidates(address: Address) -> Sequence[tuple[Any, ...]]:
+    """Return the IP addresses of a server, as ``getaddrinfo`` does; only a name needs a thread to be looked up."""
+    host, port, kind = address.host, address.port, socket.SOCK_STREAM
+    try:
+        return socket.getaddrinfo(host, port, type=kind, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        return await asyncio.get_running_loop().getaddrinfo(host, port, type=kind)
+
+
+async def _connected(candidate: tuple[Any, ...]) -> socket.socket:
+    family, kind, protocol, _, target = candidate
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(sock, target)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 def _refuse(reply: asyncio.Future[Any], error: Exception) -> None:

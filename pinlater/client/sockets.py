@@ -11,11 +11,14 @@ from typing import Any
 
 from pinlater.client.address import Address
 from pinlater.client.tls import SecureSocket, TlsFiles
-from pinlater.errors import ConfigError, ServerStopping, ServerUnavailable
+from pinlater.errors import ServerStopping, ServerUnavailable
 
 _KEEPALIVE_IDLE_SECONDS = 30
 _KEEPALIVE_INTERVAL_SECONDS = 10
 _KEEPALIVE_PROBES = 3
+
+_LEAST_SHARE_SECONDS = 0.5
+"""An IP address gets at least this long to answer, however many others there are: as long as the longest way takes."""
 
 
 def connect(address: Address, timeout: float, tls: TlsFiles) -> socket.socket | SecureSocket:
@@ -36,23 +39,21 @@ def connect(address: Address, timeout: float, tls: TlsFiles) -> socket.socket | 
         candidates = _candidates(address)
     except (OSError, UnicodeError) as error:
         raise unavailable(address, error) from error
-    for family, kind, protocol, _, target in candidates:
+    for number, candidate in enumerate(candidates):
         remaining = deadline - time.monotonic()
         if remaining <= 0:
             break
-        sock = socket.socket(family, kind, protocol)
         try:
-            sock.settimeout(remaining)
-            sock.connect(target)
-            tune(sock)
+            sock = _connected(candidate, share_of(remaining, len(candidates) - number))
             return _secured(sock, address, deadline, tls) if address.is_tls else _unblocked(sock)
         except OSError as error:
-            sock.close()
             failure = error
-        except ConfigError:
-            sock.close()
-            raise
     raise unavailable(address, failure) from failure
+
+
+def share_of(remaining: float, addresses: int) -> float:
+    """Return how many of the ``remaining`` seconds the next of several IP addresses gets: others may answer if not."""
+    return min(max(remaining / addresses, _LEAST_SHARE_SECONDS), remaining)
 
 
 def _candidates(address: Address) -> list[tuple[Any, ...]]:
@@ -61,15 +62,32 @@ def _candidates(address: Address) -> list[tuple[Any, ...]]:
     return list(socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM))
 
 
+def _connected(candidate: tuple[Any, ...], seconds: float) -> socket.socket:
+    family, kind, protocol, _, target = candidate
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.settimeout(seconds)
+        sock.connect(target)
+        tune(sock)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
 def _unblocked(sock: socket.socket) -> socket.socket:
     sock.setblocking(False)
     return sock
 
 
 def _secured(sock: socket.socket, address: Address, deadline: float, tls: TlsFiles) -> SecureSocket:
-    sock.settimeout(max(deadline - time.monotonic(), 0.001))
-    secure = tls.context().wrap_socket(sock, server_hostname=address.host)
-    secure.setblocking(False)
+    try:
+        sock.settimeout(max(deadline - time.monotonic(), 0.001))
+        secure = tls.context().wrap_socket(sock, server_hostname=address.host)
+        secure.setblocking(False)
+    except BaseException:
+        sock.close()
+        raise
     return SecureSocket(secure)
 
 
