@@ -25,8 +25,9 @@ _LONGEST_PENALTY_SECONDS = 5.0
 class ServerSet:
     """A set of interchangeable servers; thread-safe.
 
-    A client starts with a random server and stays with it as long as it works. A server that could not be reached is
-    tried last for 0.1 s, twice as long after each further failure, at most 5 s; it is still tried if no other is left.
+    A client starts with a random server and stays with it as long as it works. After one that could not be reached, it
+    goes on with the next one. That server is tried last for 0.1 s, twice as long after each further failure, at most
+    5 s; it is still tried if no other is left.
     One that left a call unanswered, or could not reach its store, is tried last for the full 5 s.
     Each forked process starts with a new random server.
 
@@ -141,8 +142,11 @@ class ServerSet:
             self._penalties.pop(address, None)
 
     def failed(self, address: Address) -> None:
-        """Mark a server as unreachable; it is tried last for a while."""
+        """Mark a server as unreachable; it is tried last for a while, and then after the next one of the set."""
+        addresses = self._addresses()
         with self._lock:
+            if self._current == address and address in addresses:
+                self._current = addresses[(addresses.index(address) + 1) % len(addresses)]
             _, last = self._penalties.get(address, (0.0, _FIRST_PENALTY_SECONDS / 2))
             penalty = min(last * 2, _LONGEST_PENALTY_SECONDS)
             self._penalties[address] = (self._clock() + penalty, penalty)

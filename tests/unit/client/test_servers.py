@@ -93,18 +93,28 @@ def test_it_stays_at_what_worked():
 
 def test_a_failed_server_comes_last_for_a_while_that_doubles():
     clock = Clock()
-    servers = ServerSet([A, B], chance=lambda: 0.0, clock=clock)
-    servers.failed(A)
-    assert servers.candidates() == [B, A]
+    servers = ServerSet([A, B, C], chance=lambda: 0.0, clock=clock)
+    servers.failed(B)
+    assert servers.candidates() == [A, C, B]
     clock.now += 0.11
-    assert servers.candidates() == [A, B]
-    servers.failed(A)
+    assert servers.candidates() == [A, B, C]
+    servers.failed(B)
     clock.now += 0.11
-    assert servers.candidates() == [B, A]
+    assert servers.candidates() == [A, C, B]
     for _ in range(20):
-        servers.failed(A)
+        servers.failed(B)
     clock.now += 5.01
-    assert servers.candidates() == [A, B]
+    assert servers.candidates() == [A, B, C]
+
+
+def test_after_a_failed_server_it_goes_on_with_the_next_one_however_rare_calls_are():
+    clock = Clock()
+    servers = ServerSet([A, B, C], chance=lambda: 0.0, clock=clock)
+    assert servers.candidates()[0] == A
+    for next_one in (B, C, A):  # each call had no time to try more than one
+        servers.failed(servers.candidates()[0])
+        clock.now += 60
+        assert servers.candidates()[0] == next_one
 
 
 def test_servers_that_all_failed_are_all_tried_oldest_failure_first():
