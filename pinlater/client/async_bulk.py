@@ -12,7 +12,7 @@ from pinlater.client.async_pool import AsyncPool
 from pinlater.client.batches import Batch
 from pinlater.client.bulk import MAX_IN_FLIGHT
 from pinlater.client.retrying import is_retryable
-from pinlater.errors import CallError, PinLaterError
+from pinlater.errors import CallError, CallTimeout, PinLaterError
 from pinlater.jobs.job import Job
 from pinlater.protocol.operations import Call, Calls
 
@@ -73,6 +73,8 @@ class AsyncBulkEnqueue:
         except PinLaterError as error:
             if reply is None or not is_retryable(call, error):
                 raise
+            if isinstance(error, CallTimeout) and self._connection is not None:  # the server hangs
+                self._pool.leave(self._connection)
             descriptors = await self._store_alone(call)
         self._window.popleft()
         self._note(descriptors)

@@ -10,7 +10,7 @@ from pinlater.client.batches import Batch
 from pinlater.client.connection import Connection
 from pinlater.client.pool import Pool
 from pinlater.client.retrying import is_retryable
-from pinlater.errors import CallError, PinLaterError
+from pinlater.errors import CallError, CallTimeout, PinLaterError
 from pinlater.protocol.idempotency import may_have_been_carried_out
 from pinlater.protocol.operations import Call, Calls
 
@@ -100,6 +100,8 @@ class BulkEnqueue:
         while self._connection is not None and self._connection.has_buffered_reply:
             self._settle()
         if self._connection is not None:
+            if isinstance(error, CallTimeout):  # the server hangs
+                self._pool.leave(self._connection)
             self._connection.close()
             self._connection = None
         while self._window:

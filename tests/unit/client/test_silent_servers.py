@@ -22,11 +22,12 @@ from pinlater.errors import (
     ShardConnectionFailed,
     UnknownError,
 )
+from pinlater.protocol.messages import PinLaterEnqueueResponse
 from pinlater.protocol.operations import Calls
 from pinlater.worker.keeper.service_client import KeeperClient
 from pinlater.worker.session.connector import Connector
 from pinlater.worker.session.pipeline import Pipeline
-from tests.unit.client.fake_server import FakeServer
+from tests.unit.client.fake_server import FakeServer, Ping
 from tests.unit.worker.fakes import FakeChild
 
 
@@ -79,6 +80,22 @@ def test_the_next_call_of_an_asyncio_client_goes_to_another_server(pair):
             return [await client.queue_names() for _ in range(3)]
 
     assert asyncio.run(use()) == [{"other"}] * 3
+
+
+def test_a_bulk_enqueue_goes_on_at_another_server(pair):
+    pair.answers = ["silence", PinLaterEnqueueResponse(["pings:s1:p1:1"])]
+    with Client(pair.servers, timeout=1) as client:
+        assert client.enqueue_many([Ping(number=number) for number in range(6)], batch_size=1) == 6
+
+
+def test_a_bulk_enqueue_of_an_asyncio_client_goes_on_at_another_server(pair):
+    pair.answers = ["silence", PinLaterEnqueueResponse(["pings:s1:p1:1"])]
+
+    async def use():
+        async with AsyncClient(pair.servers, timeout=1) as client:
+            return await client.enqueue_many([Ping(number=number) for number in range(6)], batch_size=1)
+
+    assert asyncio.run(use()) == 6
 
 
 def test_a_call_that_reaches_no_store_is_tried_at_another_server(pair):
