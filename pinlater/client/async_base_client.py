@@ -20,7 +20,7 @@ from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.batch_jobs import batch_job, parts, queue_of_batch
 from pinlater.client.batches import Batcher
 from pinlater.client.jobs import encoder, queue_of
-from pinlater.client.retrying import CallRetries, is_retryable
+from pinlater.client.retrying import CallRetries, is_retryable, shorten_wait
 from pinlater.client.servers import STORE_OUT_OF_REACH
 from pinlater.client.tracing_hooks import EnqueueTracer
 from pinlater.errors import CallTimeout, PinLaterError
@@ -205,6 +205,7 @@ class AsyncBaseClient(AsyncVerbs):
         async def attempt() -> T:
             if failures:
                 raise failures.pop()
+            shorten_wait(call, deadline - self._timeout - time.monotonic())  # to what is left of it
             return await self._attempt(call, deadline)
 
         try:

@@ -18,7 +18,7 @@ from pinlater.client.bulk import (
 from pinlater.client.handle import JobHandle
 from pinlater.client.jobs import encoder, queue_of
 from pinlater.client.pool import Pool
-from pinlater.client.retrying import CallRetries, is_retryable
+from pinlater.client.retrying import CallRetries, is_retryable, shorten_wait
 from pinlater.client.servers import STORE_OUT_OF_REACH
 from pinlater.client.tracing_hooks import EnqueueTracer
 from pinlater.client.verbs import Verbs
@@ -204,6 +204,7 @@ class BaseClient(Verbs):
         def attempt() -> T:
             if failures:
                 raise failures.pop()
+            shorten_wait(call, deadline - self._timeout - time.monotonic())  # to what is left of it
             return self._attempt(call, deadline)
 
         try:

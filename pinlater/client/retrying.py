@@ -38,6 +38,13 @@ def is_retryable(call: Call[Any], error: BaseException) -> bool:
     return call.safe_to_repeat or call.has_key
 
 
+def shorten_wait(call: Call[Any], seconds: float) -> None:
+    """Let the server park ``call`` for at most ``seconds``; do nothing if it is to be parked for no longer, or not."""
+    most = max(seconds, 0.0)
+    if call.wait > most:
+        call.wait, call.arguments.request.waitMillis = most, int(most * 1000)
+
+
 class CallRetries:
     """Retries of one call: whether there is another, when, and which error is raised if none succeeds.
 

@@ -1,11 +1,13 @@
 """Calls that are made again: only what was not done, what may be done twice, and what a server knows again."""
 
 import asyncio
+import time
+from types import SimpleNamespace
 
 import pytest
 
 from pinlater import AsyncClient, Client
-from pinlater.client import Ack, NewJob
+from pinlater.client import Ack, NewJob, async_base_client, base_client, retrying
 from pinlater.client.async_pool import AsyncPool
 from pinlater.client.pool import Pool
 from pinlater.client.servers import ServerSet
@@ -127,6 +129,25 @@ def test_a_change_is_not_made_again_where_none_are_kept(serve, client_of, change
     with pytest.raises(error):
         change(client_of(server))
     assert len(server.contexts) == 1
+
+
+def test_a_call_that_waits_is_repeated_with_what_is_left_of_its_wait(serve, client_of, monkeypatch):
+    server, passed = serve("hang up", {}), 0.0
+    answer = server.fake.answer
+
+    def answer_late(call):
+        nonlocal passed
+        passed = 8.0
+        return answer(call)
+
+    server.fake.answer = answer_late
+    clock = SimpleNamespace(time=time.time, monotonic=lambda: time.monotonic() + passed)
+    for module in (base_client, async_base_client, retrying):
+        monkeypatch.setattr(module, "time", clock)
+    assert client_of(server).lookup(["q:s1:p1:1"], wait=20) == {}
+    first, second = [call.arguments.request.waitMillis for call in server.fake.calls]
+    assert first == 20_000
+    assert 0 < second <= 12_000, "or it would be answered after the deadline"
 
 
 def finding_none(pop):
