@@ -88,7 +88,8 @@ class AsyncBaseClient(AsyncVerbs):
         """Enqueue many jobs, from any iterable, in batches and constant memory; return how many.
 
         Several batches are in flight at once; each is stored whole or not at all. If an error ends the call, the
-        batches before the failed one are stored, and a note on the error says how many jobs were confirmed.
+        batches before the failed one are stored, up to three after it may be stored, and a note on the error says how
+        many jobs were confirmed.
 
         Args:
             jobs: the jobs.
