@@ -78,7 +78,7 @@ class AsyncPool:
             connection.close()
 
     def leave(self, borrowed: AsyncConnection) -> None:
-        """Make the next calls use another server, if any, since this one does not answer or cannot reach its store."""
+        """Make the next calls use another server, since this one does not answer or cannot reach its store."""
         if not self._servers.leave(borrowed.address):
             return
         for connection in (borrowed, *self._lending().idle):

@@ -56,7 +56,7 @@ class Pool:
         connection.close()
 
     def leave(self, borrowed: Connection) -> None:
-        """Make the next calls use another server, if any, since this one does not answer or cannot reach its store."""
+        """Make the next calls use another server, since this one does not answer or cannot reach its store."""
         if not self._servers.leave(borrowed.address):
             return
         with self._lock:

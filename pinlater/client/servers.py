@@ -21,6 +21,9 @@ STORE_OUT_OF_REACH = (NoHealthyShards, ShardConnectionFailed)
 _FIRST_PENALTY_SECONDS = 0.1
 _LONGEST_PENALTY_SECONDS = 5.0
 
+_KEPT_SECONDS = 1.0
+"""How long connections to the only address are kept after some were given up."""
+
 
 class ServerSet:
     """A set of interchangeable servers; thread-safe.
@@ -70,6 +73,7 @@ class ServerSet:
         self._lock = threading.Lock()
         self._current: Address | None = None
         self._penalties: dict[Address, tuple[float, float]] = {}  # until when, how long
+        self._kept_until = 0.0
         self._pid = os.getpid()
 
     @classmethod
@@ -152,13 +156,20 @@ class ServerSet:
             self._penalties[address] = (self._clock() + penalty, penalty)
 
     def leave(self, address: Address) -> bool:
-        """Try other servers first for a while; return whether there are any.
+        """Try other servers first for a while; return whether to give up the connections to this one.
 
         This is for a server that left a call unanswered, perhaps because it hangs, or that cannot reach its store. That
-        it accepts connections proves nothing: the kernel does that for it.
+        it accepts connections proves nothing: the kernel does that for it. The only address of a set may be that of
+        several servers, behind a load balancer, so its connections are given up as well, but once a second at most.
         """
         with self._lock:
+            now = self._clock()
             if self._current == address:
                 self._current = None
-            self._penalties[address] = (self._clock() + _LONGEST_PENALTY_SECONDS, _LONGEST_PENALTY_SECONDS)
-        return len(self._addresses()) > 1
+            self._penalties[address] = (now + _LONGEST_PENALTY_SECONDS, _LONGEST_PENALTY_SECONDS)
+            if len(self._addresses()) > 1:
+                return True
+            is_due = now >= self._kept_until
+            if is_due:
+                self._kept_until = now + _KEPT_SECONDS
+            return is_due

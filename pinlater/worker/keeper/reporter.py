@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from pinlater.client.connection import Connection
-from pinlater.client.servers import ServerSet
+from pinlater.client.servers import STORE_OUT_OF_REACH, ServerSet
 from pinlater.errors import CallTimeout, PinLaterError, ProtocolError, ServerUnavailable
 from pinlater.protocol.operations import Calls
 from pinlater.worker.keeper.load_watch import LoadWatch
@@ -121,12 +121,17 @@ class WorkerReporter:
             return ASK_AGAIN_SECONDS
         except PinLaterError as error:
             self._is_listed = False
-            if isinstance(error, CallTimeout) and self._connection is not None:
-                self._servers.leave(self._connection.address)
+            if isinstance(error, (CallTimeout, *STORE_OUT_OF_REACH)):
+                self._leave_server()
             log.debug("%s", error)
         else:
             self._is_listed = keep_seconds > 0
         return REPORT_SECONDS
+
+    def _leave_server(self) -> None:
+        """Let the next report try another server first: perhaps only this one hangs, or is cut off from the store."""
+        if self._connection is not None and self._servers.leave(self._connection.address):
+            self._connection.close()
 
     def _connected(self) -> Connection:
         """Return a connection to a server.

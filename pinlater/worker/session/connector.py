@@ -88,7 +88,7 @@ class Connector:
             self._servers.leave(address)
 
     def leave(self, address: Address) -> bool:
-        """Try other servers than this one first; return whether there are any."""
+        """Try other servers than this one first; return whether to give up the connections to this one."""
         return self._servers.leave(address)
 
     def log_loss(self, address: Address, error: Exception) -> None:

@@ -195,6 +195,17 @@ def test_a_server_that_left_the_set_is_not_picked():
     assert set(servers.candidates()) == {A, C}
 
 
+def test_connections_to_the_only_address_are_given_up_once_a_second():
+    clock = Clock()
+    servers = ServerSet([A], clock=clock)
+    assert servers.leave(A)
+    servers.worked(A)
+    clock.now += 0.9
+    assert not servers.leave(A)
+    clock.now += 0.2
+    assert servers.leave(A)
+
+
 def test_a_server_that_left_a_call_unanswered_comes_last_although_it_takes_connections():
     clock = Clock()
     servers = ServerSet([A, B], chance=lambda: 0.0, clock=clock)

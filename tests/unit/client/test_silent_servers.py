@@ -116,12 +116,42 @@ def test_an_asyncio_call_that_reaches_no_store_is_tried_at_another_server(pair):
     assert len(pair.fakes[0].methods) == 1
 
 
-def test_the_only_server_keeps_its_connection_while_it_reaches_no_store(pair):
+def test_while_the_only_server_reaches_no_store_few_connections_are_made(pair):
     pair.answers[0] = NoHealthyShards("all shards are down")
     with Client([str(pair.fakes[0].address)], patience=2) as client, pytest.raises(NoHealthyShards):
         client.queue_names()
-    assert len(pair.fakes[0].methods) > 1
-    assert len(pair.fakes[0].connections) == 1
+    assert len(pair.fakes[0].methods) > 2
+    assert 1 < len(pair.fakes[0].connections) <= 4
+
+
+@pytest.fixture
+def balanced(serve):
+    """The one address of two servers, of which that of the first connection is cut off from the store."""
+    fake = serve(lambda _: NoHealthyShards("cut off") if len(fake.connections) == 1 else fake.replies)
+    fake.replies = {"other"}
+    return fake
+
+
+def test_a_client_goes_on_at_another_server_behind_the_same_address(balanced):
+    with Client(str(balanced.address)) as client:
+        assert client.queue_names() == {"other"}
+
+
+def test_an_asyncio_client_goes_on_at_another_server_behind_the_same_address(balanced):
+    async def use():
+        async with AsyncClient(str(balanced.address)) as client:
+            return await client.queue_names()
+
+    assert asyncio.run(use()) == {"other"}
+
+
+def test_a_keeper_renews_at_another_server_behind_the_same_address(balanced):
+    balanced.replies = None
+    keeper = KeeperClient(Connector(ServerSet([balanced.address])), "keeper")
+    with pytest.raises(NoHealthyShards):
+        keeper.renew([("mails:s1:p1:1", "claim")])
+    assert keeper.renew([("mails:s1:p1:1", "claim")]) == (set(), set())
+    keeper.close()
 
 
 def final_error(*answers, patience=None):

@@ -254,6 +254,14 @@ def test_another_server_will_do(server, shared):
         wait_until(lambda: server.reports)
 
 
+def test_a_server_that_is_cut_off_from_the_store_is_left(server, shared, monkeypatch):
+    monkeypatch.setattr(reporter_module, "REPORT_SECONDS", 0.05)
+    with FakeServer(lambda _: NoHealthyShards("cut off")) as cut_off:
+        servers = ServerSet([cut_off.address, server.address], chance=lambda: 0.0)
+        with WorkerReporter(servers, shared):
+            wait_until(lambda: server.reports)
+
+
 def test_without_any_server_nothing_waits_for_it(shared):
     shared.stopping.set()
     with reporter_of(shared, free_address()) as reporter:
