@@ -8,7 +8,8 @@ import logging
 import random
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import compress
 from math import inf
 from operator import attrgetter
 from typing import Generic, NamedTuple, TypeVar
@@ -129,7 +130,7 @@ async def store(registry: ShardRegistry, given: NewJobs[_J], call: StoreCall[_J]
     if not given.are_bound:
         return await _store_together(registry, None, given, call)
     names = [""] * len(given.jobs)
-    groups = _places(registry, given)
+    groups = await _parts(registry, given)
     if len(groups) > 1:
         await _check_that_all_answer([handle for handle, _ in groups if handle is not None])
     for handle, places in groups:
@@ -232,18 +233,10 @@ async def _stored_before(
     Raises:
         ShardUnreachable: ``must_know`` is set, and not all shards answer.
     """
-    queue = given.queue
-
-    async def result_of(shard: Shard) -> CallResult | None:
-        try:
-            return await shard.call_result(queue, once.value)
-        except QueueNotFound:
-            return None
-
-    answers = await ask_all(registry.healthy(), result_of)
+    answers = await ask_all(registry.healthy(), lambda shard: _result_on(shard, given.queue, once))
     for handle, result in answers:
         if result is not None:
-            return result.names(f"{queue}:s{handle.name}:p", map(given.priority_of, given.jobs))
+            return result.names(f"{given.queue}:s{handle.name}:p", map(given.priority_of, given.jobs))
     silent = {handle.name for handle in registry} - {handle.name for handle, _ in answers}
     if must_know and silent:
         raise ShardUnreachable(
@@ -252,11 +245,31 @@ async def _stored_before(
     return None
 
 
-def _places(registry: ShardRegistry, given: NewJobs[_J]) -> list[tuple[ShardHandle | None, list[int]]]:
-    """Group the places of jobs by the shard that they go to; None stands for any shard that the queue uses.
+async def _result_on(shard: Shard, queue: str, once: IdempotencyKey) -> CallResult | None:
+    """Return what a shard has stored of a call with this key; None: nothing."""
+    try:
+        return await shard.call_result(queue, once.value)
+    except QueueNotFound:
+        return None
+
+
+Places = dict[ShardHandle | None, list[int]]
+"""The places of jobs in a call, by the shard that they go to; None stands for any shard that the queue uses."""
+
+
+async def _parts(registry: ShardRegistry, given: NewJobs[_J]) -> list[tuple[ShardHandle | None, list[int]]]:
+    """Divide a call into parts, by shard; None stands for any shard that the queue uses.
 
     Jobs that may go to any shard go with others, since fewer calls mean fewer partial failures. They come last.
     """
+    groups = _places(registry, given)
+    last = await _companion(registry, given, groups) if None in groups else None
+    if last is not None:
+        groups[last] += groups.pop(None)
+    return sorted(((handle, sorted(places)) for handle, places in groups.items()), key=lambda group: group[0] is last)
+
+
+def _places(registry: ShardRegistry, given: NewJobs[_J]) -> Places:
     handles = registry.enqueueable
     if not handles:
         raise no_healthy_shards()
@@ -266,11 +279,35 @@ def _places(registry: ShardRegistry, given: NewJobs[_J]) -> list[tuple[ShardHand
     groups: defaultdict[ShardHandle | None, list[int]] = defaultdict(list)
     for (key, shard), places in alike.items():
         groups[_handle_for(registry, handles, key, shard)] += places
-    able = handles if given.queue_shards is None else given.queue_shards.active
-    last = next((handle for handle in groups if handle in able), None) if None in groups else None
-    if last is not None:
-        groups[last] += groups.pop(None)
-    return sorted(((handle, sorted(places)) for handle, places in groups.items()), key=lambda group: group[0] is last)
+    return groups
+
+
+async def _companion(registry: ShardRegistry, given: NewJobs[_J], groups: Places) -> ShardHandle | None:
+    """Return the shard whose jobs the unbound ones go with: one that the queue uses; None: they go by themselves.
+
+    A repeated call must have the same parts as before, or its jobs would not be found under the keys of the parts. The
+    queue may use other shards by now, so what is stored decides.
+    """
+    bound = [handle for handle in groups if handle is not None]
+    able = registry.enqueueable if given.queue_shards is None else given.queue_shards.active
+    if given.once is None or not given.once.is_repeat or len(registry) == 1:
+        return next((handle for handle in bound if handle in able), None)
+    together = {handle: given.part(sorted([*groups[handle], *groups[None]])) for handle in bound}
+    if found := await _stored_parts(together):
+        return found[0]
+    alone = await _stored_parts({handle: given.part(sorted(groups[handle])) for handle in bound})
+    return next((handle for handle in bound if handle in able and handle not in alone), None)
+
+
+async def _stored_parts(parts: Mapping[ShardHandle, NewJobs[_J]]) -> list[ShardHandle]:
+    """Return those of the shards that have stored their parts of a repeated call."""
+
+    async def has(handle: ShardHandle, part: NewJobs[_J]) -> bool:
+        once = part.once
+        return once is not None and await handle.ask(lambda shard: _result_on(shard, part.queue, once)) is not None
+
+    are_stored = await asyncio.gather(*(has(handle, part) for handle, part in parts.items()))
+    return list(compress(parts, are_stored))
 
 
 def _handle_for(

@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from pinlater.errors import UnknownError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.keys import JobKey
 from pinlater.model.messages import Parent
@@ -147,6 +148,49 @@ def test_jobs_without_a_key_go_with_others_of_their_call_only_to_shards_of_the_q
         assert {shard_of(name) for name in others} <= active
         if shard_of(keyed) in active:
             assert {shard_of(name) for name in others} == {shard_of(keyed)}, "the fewer calls, the better"
+
+
+def stored(fleet):
+    return sum(len(shard._jobs[QUEUE]) for shard in fleet.shards.values())
+
+
+def new_key(number):
+    return IdempotencyKey(number.to_bytes(16, "big"), 60_000)
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 1), (1, 0), (1, 5), (5, 2)])
+def test_a_repeated_call_with_keys_for_some_jobs_finds_all_though_the_queue_uses_other_shards_by_then(
+    fleet, before, after
+):
+    jobs = [[new_job(), new_job(key=JobKey(f"key {number}")), new_job()] for number in range(20)]
+    use(fleet, before)
+    names = [fleet.enqueue_jobs(QUEUE, some, once=new_key(number)) for number, some in enumerate(jobs)]
+    use(fleet, after)
+    again = [new_key(number)._replace(is_repeat=True) for number in range(20)]
+    assert [fleet.enqueue_jobs(QUEUE, some, once=once) for some, once in zip(jobs, again, strict=True)] == names
+    assert stored(fleet) == 60
+
+
+def test_a_call_of_which_only_the_jobs_with_keys_are_stored_is_completed_by_a_repeat(fleet):
+    """The others do not go with them now, although the queue uses their shard by then."""
+    [own] = order(fleet)[:1]
+    use(fleet, 1)
+    keys = (JobKey(f"key {number}") for number in range(99))
+    key = next(key for key in keys if placed(fleet, 1, key=key).keys() != {own})
+    before, jobs, once = stored(fleet), [new_job(key=key), new_job()], new_key(1)
+    refusing = fleet.shards[own]
+    refusing.enqueue_jobs = refuse
+    with pytest.raises(UnknownError, match="1 of the 2 jobs are stored"):
+        fleet.enqueue_jobs(QUEUE, jobs, once=once)
+    del refusing.enqueue_jobs
+    use(fleet, 0)
+    names = fleet.enqueue_jobs(QUEUE, jobs, once=once._replace(is_repeat=True))
+    assert stored(fleet) == before + 2
+    assert len(set(names)) == 2
+
+
+async def refuse(*_arguments, **_options):
+    raise UnknownError("its disk is full")
 
 
 def test_what_is_on_other_shards_is_handed_out(fleet):
