@@ -142,6 +142,32 @@ def test_a_queue_is_not_deleted_while_jobs_are_stored_in_it():
     with_connected(scenario, 3)
 
 
+async def forget_reservations(prefix):
+    """Do to the shard what a fail-over to a replica does that lacks the latest changes."""
+    connection = await MysqlConnection.open(endpoint_of(shared_service()))
+    await connection.run(f"UPDATE {prefix}1.settings SET value = 1 WHERE name = 'next_job_id'".encode())
+    connection.close()
+
+
+@pytest.mark.parametrize("unique", [False, True], ids=["without keys", "with keys"])
+@pytest.mark.parametrize("once", [False, True], ids=["without a call key", "with a call key"])
+def test_servers_store_jobs_though_the_database_has_forgotten_which_ids_they_have(once, unique):
+    prefix = fresh_prefix()
+
+    async def scenario(first):
+        await forget_reservations(prefix)
+        second = make_fleet([endpoint_of(shared_service())], lambda: START_MS, prefix=prefix)
+        names = []
+        for number in range(8):
+            jobs = [new_job(unique_key=f"{number} {at}" if unique else None) for at in range(3)]
+            names += await (first, second)[number % 2].enqueue_jobs(QUEUE, jobs, once=key() if once else None)
+        assert len(set(names)) == 24
+        assert await first.count_jobs(QUEUE, JobFilter(PENDING)) == 24
+        await second.close()
+
+    with_connected(scenario, prefix=prefix)
+
+
 @pytest.fixture
 def proxy():
     """Stands before the server, and loses answers."""

@@ -45,6 +45,8 @@ class JobInserter:
 
     async def insert(self, batch: EnqueueBatch) -> None:
         """Attempt the calls of a batch; the result of each call is the descriptors of its jobs."""
+        if batch.conflicts and not batch.is_uncertain:
+            await self._drop_taken_ids(batch.requests)
         for call in batch.requests:
             if not call.first_id:
                 call.first_id = await self._ids.allocate(len(call.jobs))
@@ -68,6 +70,18 @@ class JobInserter:
                 for call in batch.requests
             ]
         )
+
+    async def _drop_taken_ids(self, calls: Sequence[MysqlEnqueueCall]) -> None:
+        """Drop the ids of calls that have stored nothing if other jobs have some of them.
+
+        The reservation of their block was lost if the database was replaced by a copy that lacks the latest changes: by
+        a replica that was behind, or by a backup. Another server has reserved these ids since.
+        """
+        ids = [call.first_id + index for call in calls if call.first_id for index in range(len(call.jobs))]
+        if await self._database.rows(self._database.queries.bind("stored_ids", ids=ids)):
+            self._ids.drop_block()
+            for call in calls:
+                call.first_id = 0
 
 
 class _QueuesMissing(Exception):

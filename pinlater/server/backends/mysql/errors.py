@@ -13,7 +13,7 @@ from pinlater.server.backends.sharded import ShardUnreachable
 
 DEADLOCK, LOCK_WAIT_TIMEOUT = 1213, 1205
 DUPLICATE_KEY = 1062
-"""Never of a job id, since those are not reused: another server has stored the key first, and the retry finds it."""
+"""Another server has stored the key first, and the retry finds it; or it has the ids of jobs, which then get others."""
 NULL_VALUE = 1048
 NOT_SENT = 2006
 """From the driver: the connection was already closed, and the packet was not sent."""

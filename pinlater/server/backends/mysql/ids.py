@@ -31,3 +31,7 @@ class IdAllocator:
         first = self._next
         self._next += count
         return first
+
+    def drop_block(self) -> None:
+        """Let the next ids come from another block, as another server has ids of this one."""
+        self._next = self._end

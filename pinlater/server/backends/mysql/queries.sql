@@ -267,7 +267,7 @@ WHERE id = :id AND state = 0 AND claim_lease IS NULL
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET unique_key = NULL WHERE id IN (:ids)
 
 -- name: stored_ids
--- Which of these jobs an attempt with an unknown outcome has stored.
+-- Which of these jobs there are: an attempt with an unknown outcome has stored them, or another server.
 SELECT id FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
 
 -- name: bucket
