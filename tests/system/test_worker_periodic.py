@@ -1,5 +1,6 @@
 """Periodic jobs in real workers: one run a tick, whatever is killed meanwhile."""
 
+import json
 import random
 import sys
 import time
@@ -9,6 +10,10 @@ import psutil
 import pytest
 
 from pinlater import Client, JobState
+from pinlater.client import NewJob
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.server.backends.sharded.rendezvous import rank
+from tests.support.redis_service import RedisService
 from tests.support.server import ServerProcess
 from tests.system.worker_program import Worker, environment_with, ran, wait_for
 
@@ -119,6 +124,52 @@ def test_the_server_s_clock_decides(tmp_path, wrong_by, several):
         server.stop()
     ended_ms = time.time() * 1000
     assert all(began_ms - 1000 < moment < ended_ms + 1000 for moment in runs(tmp_path, "end"))
+
+
+def home(names):
+    """Return which of the shards the key of the job selects."""
+    return max(names, key=lambda name: rank(name, "Tick every 1.0"))
+
+
+@pytest.fixture
+def redis(tmp_path):
+    service = RedisService(tmp_path / "redis")
+    yield service
+    service.close()
+
+
+@pytest.mark.parametrize("first", ["1", "12345678"], ids=["others were added", "its shard takes no new jobs"])
+def test_each_tick_has_one_run_though_the_key_selects_another_shard_than_the_job_is_on(tmp_path, redis, first):
+    file, own = tmp_path / "shards.json", home(first)
+
+    def write(names, closed=""):
+        place = {"master": {"host": "127.0.0.1", "port": redis.port}}
+        shards = [{"name": name, "shardConfig": {**place, "dequeueOnly": name == closed}} for name in names]
+        file.write_text(json.dumps({"shards": shards}))
+
+    def start():
+        workers.append(Worker(tmp_path, "jobs", "--server", server.address, "--processes", 1))
+
+    write(first)
+    server, workers = ServerProcess(tmp_path / "server", PINLATER_BACKEND="redis", BACKEND_CONFIG=str(file)), []
+    (tmp_path / "jobs.py").write_text(JOBS)
+    try:
+        start()
+        wait_for(lambda: runs(tmp_path, "end"), what=lambda: workers[0].log)
+        write("12345678", closed=own if first != own else "")
+        with Client(server.address) as client:
+            client.create_queue("others")
+            job = NewJob(b"{}", unique="Tick every 1.0")
+            wait_for(lambda: JobDescriptor.parse(client.enqueue_jobs("others", [job])[0]).shard != own)
+        start()
+        wait_for(lambda: len({pid for of_tick in runs(tmp_path, "begin").values() for pid in of_tick}) > 1)
+        enough = len(runs(tmp_path, "end")) + 3
+        wait_for(lambda: len(runs(tmp_path, "end")) >= enough, what=lambda: workers[1].log)
+        assert all(len(pids) == 1 for pids in runs(tmp_path, "begin").values())
+    finally:
+        for worker in workers:
+            worker.end()
+        server.stop()
 
 
 def test_a_job_that_somebody_deleted_comes_back(server, tmp_path):

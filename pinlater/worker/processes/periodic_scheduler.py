@@ -7,11 +7,12 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 
-from pinlater.errors import ConfigError, ServiceError
+from pinlater.errors import ConfigError, QueueNotFound, ServiceError, UnknownError
 from pinlater.jobs.body_codec import encode_body
 from pinlater.jobs.job import Job
 from pinlater.jobs.keys import key_of_class
 from pinlater.model.body_metadata import PERIODIC_SPARE_ATTEMPTS, BodyMetadata, Recurrence, periodic_key
+from pinlater.model.state import JobState
 from pinlater.protocol.conversion.jobs import new_job_struct
 from pinlater.protocol.internal_calls import for_server_time
 from pinlater.protocol.messages import PinLaterJob
@@ -21,6 +22,12 @@ from pinlater.worker.session.server_clock import ServerClock
 
 _REPEAT_SECONDS = 60.0
 """Interval; a job that somebody deleted, or that a worker of an older deployment ended, is back after this time."""
+
+_STATES = (JobState.PENDING, JobState.IN_PROGRESS, JobState.PENDING)
+"""Where a job is looked for; again at the end, since its run may have ended while the others were read."""
+
+_SCANNED = 10
+"""Jobs per scan: the wanted one, and any that happen to share a key of the same text."""
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +88,10 @@ def _first_run(job: Job, now_ms: int) -> PinLaterJob:
 
 
 class PeriodicScheduler:
-    """Enqueues periodic jobs over a worker's connection, at the start and once a minute.
+    """Enqueues periodic jobs over a worker's connection, at the start and once a minute, as far as they are missing.
+
+    A unique key alone does not keep a second job of a class out. It does so on the shard that the key selects, which
+    may be another one once shards were added, or take no new jobs. The job stays where it is for good.
 
     Args:
         pipeline: sends the calls.
@@ -96,9 +106,10 @@ class PeriodicScheduler:
         self._periodic_jobs = periodic_jobs
         self._clock = clock
         self._due_at = 0.0 if periodic_jobs else float("inf")
+        self._known: dict[tuple[str, str], str] = {}  # descriptor by queue and unique key
 
     def enqueue_when_due(self) -> None:
-        """Enqueue the jobs, unless that was done within the last minute.
+        """Enqueue the jobs that are missing, unless that was done within the last minute.
 
         Raises:
             CallError: no reply came. A refusal is only logged, so that other jobs do not suffer from it.
@@ -109,10 +120,44 @@ class PeriodicScheduler:
             self._fetch_time()
         for queue, jobs in self._periodic_jobs.by_queue(int(self._clock.now() * 1000)).items():
             try:
-                self._pipeline.call(self._calls.enqueue_structs(queue, jobs))
+                missing = [job for job in jobs if not self._is_there(queue, job.uniqueKey or "")]
+                if missing:
+                    self._pipeline.call(self._calls.enqueue_structs(queue, missing))
             except ServiceError as error:
                 log.error("cannot enqueue the periodic jobs of queue %s: %s", queue, error)  # noqa: TRY400
         self._due_at = time.monotonic() + _REPEAT_SECONDS
+
+    def _is_there(self, queue: str, unique: str) -> bool:
+        """Return whether the queue has an unfinished job with a unique key, on whatever shard."""
+        if self._is_known(queue, unique):
+            return True
+        try:
+            for state in _STATES:
+                page = self._pipeline.call(self._calls.scan(queue, state, limit=_SCANNED, key=unique))
+                for info in page.jobs:  # of a server that does not know keys, these are any jobs
+                    if info.unique == unique:
+                        self._known[queue, unique] = info.descriptor
+                        return True
+        except QueueNotFound:  # the enqueue creates it, or says so
+            pass
+        return False
+
+    def _is_known(self, queue: str, unique: str) -> bool:
+        """Return whether the job that was found last is unfinished.
+
+        A look-up asks only its shard, and fails if that does not answer, while a scan leaves such a shard out.
+        """
+        descriptor = self._known.get((queue, unique))
+        if descriptor is None:
+            return False
+        try:
+            found = self._pipeline.call(self._calls.lookup([descriptor])).get(descriptor)
+        except UnknownError:  # its shard was removed
+            found = None
+        if found is not None and found.unique == unique:
+            return True
+        del self._known[queue, unique]
+        return False
 
     def _fetch_time(self) -> None:
         """Get the server's time from a dry-run dequeue."""

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from time import monotonic_ns, time
 from zoneinfo import ZoneInfo
 
@@ -10,7 +11,14 @@ import msgspec
 import pytest
 
 from pinlater import Constant, Discard, Job, JobInterrupted, JobState
-from pinlater.errors import ConfigError, EnqueueRejected, ServerUnavailable
+from pinlater.errors import (
+    ConfigError,
+    EnqueueRejected,
+    QueueNotFound,
+    ServerUnavailable,
+    ShardConnectionFailed,
+    UnknownError,
+)
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.model.body_metadata import (
     PERIODIC_SPARE_ATTEMPTS,
@@ -21,7 +29,12 @@ from pinlater.model.body_metadata import (
     SagaMark,
     read_metadata,
 )
-from pinlater.protocol.messages import PinLaterDequeueResponse
+from pinlater.protocol.messages import (
+    PinLaterDequeueResponse,
+    PinLaterEnqueueResponse,
+    PinLaterJobInfo,
+    PinLaterScanJobsResponse,
+)
 from pinlater.protocol.operations import Calls
 from pinlater.testing import LocalServer
 from pinlater.worker.claim_table.counters import TICK_FAILED
@@ -362,9 +375,54 @@ def test_a_class_that_cannot_be_made_is_a_matter_of_configuration():
         FirstPeriodicJobs([Stubborn], ["tidy"])
 
 
+class Shards(FakePipeline):
+    """Leads to a server whose shards have ``jobs``; a new one goes to a shard where its unique key is free."""
+
+    def __init__(self):
+        super().__init__()
+        self.jobs = []
+        self.knows_keys = True
+
+    def call(self, call):
+        answer = super().call(call)
+        if getattr(self, "answers", None) or answer is not None:
+            return answer
+        answers = {"scanJobs": self._scan, "lookupJobs": self._look_up, "enqueueJobs": self._enqueue}
+        return call.convert(answers[call.method](call.arguments.request)) if call.method in answers else None
+
+    def _scan(self, request):
+        found = [job for job in self.jobs if job.jobState == request.jobState]
+        return PinLaterScanJobsResponse([job for job in found if job.uniqueKey == request.key or not self.knows_keys])
+
+    def _look_up(self, request):
+        return {job.jobDescriptor: job for job in self.jobs if job.jobDescriptor in request.jobDescriptors}
+
+    def _enqueue(self, request):
+        new = [job_on_shard(f"tidy:s2:p2:{len(self.jobs) + at}", job.uniqueKey) for at, job in enumerate(request.jobs)]
+        self.jobs += new
+        return PinLaterEnqueueResponse([job.jobDescriptor for job in new])
+
+
+def job_on_shard(descriptor="tidy:s1:p2:9", unique="Tidy every 60.0", state=JobState.PENDING):
+    info = PinLaterJobInfo(descriptor, int(state), 3, 3, "", 0)
+    info.uniqueKey = unique
+    return info
+
+
 @pytest.fixture
 def pipeline():
-    return FakePipeline()
+    return Shards()
+
+
+@pytest.fixture
+def minutes(monkeypatch):
+    """Pass, one at each call."""
+
+    def let_one_pass():
+        monkeypatch.setattr(planter_module.time, "monotonic", partial(float, next(now)))
+
+    now = itertools.count(1000, 61)
+    return let_one_pass
 
 
 def planter_of(pipeline, *kinds):
@@ -373,18 +431,87 @@ def planter_of(pipeline, *kinds):
     return PeriodicScheduler(pipeline, Calls("worker:me", is_plain=True), FirstPeriodicJobs(kinds, ["tidy"]), clock)
 
 
-def test_periodic_jobs_are_enqueued_at_the_start_and_regularly(pipeline, monkeypatch):
+def enqueues(pipeline):
+    return pipeline.methods.count("enqueueJobs")
+
+
+def test_periodic_jobs_are_enqueued_at_the_start_and_regularly_as_far_as_they_are_missing(pipeline, monkeypatch):
     now = 1000.0
     monkeypatch.setattr(planter_module.time, "monotonic", lambda: now)
     scheduler = planter_of(pipeline, Tidy)
     for seconds, calls in ((0, 1), (59, 1), (2, 2), (1, 2)):
         now += seconds
         scheduler.enqueue_when_due()
-        assert pipeline.methods == ["enqueueJobs"] * calls
+        assert enqueues(pipeline) == calls
+        pipeline.jobs.clear()
     assert (pipeline.last.queueName, len(pipeline.last.jobs)) == ("tidy", 1)
     scheduler.reset()
     scheduler.enqueue_when_due()
-    assert len(pipeline.methods) == 3
+    assert enqueues(pipeline) == 3
+
+
+@pytest.mark.parametrize("state", [JobState.PENDING, JobState.IN_PROGRESS])
+def test_a_job_that_is_on_another_shard_than_its_key_selects_now_is_not_enqueued_again(pipeline, minutes, state):
+    pipeline.jobs = [job_on_shard(state=state)]
+    scheduler = planter_of(pipeline, Tidy, Nightly)
+    for _ in range(4):
+        minutes()
+        scheduler.enqueue_when_due()
+    assert [job.uniqueKey.split()[0] for job in pipeline.jobs] == ["Tidy", "Nightly"]
+    assert pipeline.methods[-2:] == ["lookupJobs"] * 2, "only their shards are asked"
+
+
+def test_a_job_whose_run_ends_while_it_is_looked_for_is_found(pipeline):
+    pipeline.jobs = [job_on_shard(state=JobState.IN_PROGRESS)]
+    scan = pipeline._scan
+
+    def end_before_running_jobs_are_read(request):
+        if request.jobState == JobState.IN_PROGRESS:
+            pipeline.jobs[0].jobState = int(JobState.PENDING)
+        return scan(request)
+
+    pipeline._scan = end_before_running_jobs_are_read
+    planter_of(pipeline, Tidy).enqueue_when_due()
+    assert enqueues(pipeline) == 0
+
+
+def test_a_job_that_has_ended_is_enqueued_again_within_a_minute(pipeline, minutes):
+    pipeline.jobs = [job_on_shard()]
+    scheduler = planter_of(pipeline, Tidy)
+    for _ in range(2):
+        minutes()
+        scheduler.enqueue_when_due()
+    pipeline.jobs = [job_on_shard(unique=None, state=JobState.FAILED)]
+    minutes()
+    scheduler.enqueue_when_due()
+    assert enqueues(pipeline) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "times"), [(ShardConnectionFailed("it does not answer"), 0), (UnknownError("there is no shard '1'"), 1)]
+)
+def test_another_is_enqueued_once_its_shard_is_removed_and_not_while_that_is_away(pipeline, minutes, error, times):
+    pipeline.jobs = [job_on_shard()]
+    scheduler = planter_of(pipeline, Tidy)
+    minutes()
+    scheduler.enqueue_when_due()
+    pipeline.jobs.clear()  # a scan leaves out such a shard
+    pipeline.answers = [error]
+    minutes()
+    scheduler.enqueue_when_due()
+    assert enqueues(pipeline) == times
+
+
+def test_a_server_that_finds_no_jobs_by_key_is_left_to_find_duplicates(pipeline):
+    pipeline.jobs, pipeline.knows_keys = [job_on_shard(unique=None)], False
+    planter_of(pipeline, Tidy).enqueue_when_due()
+    assert enqueues(pipeline) == 1
+
+
+def test_the_jobs_of_a_missing_queue_are_enqueued(pipeline):
+    pipeline.answers = [QueueNotFound("tidy")]
+    planter_of(pipeline, Tidy).enqueue_when_due()
+    assert enqueues(pipeline) == 1
 
 
 def test_without_periodic_classes_nothing_is_enqueued(pipeline):
@@ -550,14 +677,15 @@ def test_the_server_s_clock_says_when_the_first_run_is(pipeline):
     scheduler = PeriodicScheduler(
         pipeline, Calls("worker:me", is_plain=True), FirstPeriodicJobs([Tidy], ["tidy"]), ServerClock()
     )
-    pipeline.answers = [PinLaterDequeueResponse(serverTimestampMillis=TICK_MS + 5), None]
+    pipeline.answers = [PinLaterDequeueResponse(serverTimestampMillis=TICK_MS + 5)]
     scheduler.enqueue_when_due()
-    assert pipeline.methods == ["dequeueJobs", "enqueueJobs"]
+    assert (pipeline.methods[0], enqueues(pipeline)) == ("dequeueJobs", 1)
     assert pipeline.sent[0][1].request.dryRun
     assert pipeline.last.jobs[0].runAfterTimestampMillis == TICK_MS + MINUTE_MS
+    pipeline.jobs.clear()
     scheduler.reset()
     scheduler.enqueue_when_due()
-    assert pipeline.methods == ["dequeueJobs", "enqueueJobs", "enqueueJobs"]
+    assert (pipeline.methods.count("dequeueJobs"), enqueues(pipeline)) == (1, 2)
 
 
 @pytest.mark.parametrize("answer", [PinLaterDequeueResponse(), EnqueueRejected("not now")])
@@ -565,6 +693,6 @@ def test_where_a_server_tells_no_time_this_machine_does(pipeline, answer):
     scheduler = PeriodicScheduler(
         pipeline, Calls("worker:me", is_plain=True), FirstPeriodicJobs([Tidy], ["tidy"]), ServerClock()
     )
-    pipeline.answers = [answer, None]
+    pipeline.answers = [answer]
     scheduler.enqueue_when_due()
     assert 0 < pipeline.last.jobs[0].runAfterTimestampMillis - time() * 1000 <= MINUTE_MS
