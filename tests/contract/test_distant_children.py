@@ -1,10 +1,11 @@
 """Children with a key, which lie on the shard of their key: their end reaches a parent on another shard, once."""
 
 import asyncio
+from contextlib import contextmanager
 
 import pytest
 
-from pinlater.errors import EnqueueRejected, ServiceError, ShardConnectionFailed
+from pinlater.errors import EnqueueRejected, ServiceError, ShardConnectionFailed, UnknownError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.keys import JobKey
 from pinlater.model.messages import MessageKind, Parent
@@ -363,6 +364,30 @@ def test_the_cancellation_of_a_parent_fails_while_a_shard_with_children_is_away(
             unfinished(backend, parent)
         if shard_of(plain) != shard_of(child):
             assert unfinished(backend, plain) == []
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_meanwhile_and_once_that_is_removed_those_on_the_other_shards_are_cancelled(backend, monkeypatch, is_gone):
+    parent, _ = backend.started(b"parent")
+    children = distant_children(backend, parent, 6)
+    others = [name for name in children if shard_of(name) != shard_of(children[0])]
+    assert others, "the test has to have such jobs"
+    missing = registry_without(backend, shard_of(children[0])) if is_gone else None
+    with missing or Away(monkeypatch, shard(backend, children[0]), "children_to_cancel"):
+        assert unfinished(backend, parent) == sorted(others)
+        backend.cancel(*others, queue=OTHER)
+        with pytest.raises(UnknownError if is_gone else ShardConnectionFailed):
+            unfinished(backend, parent)
+    assert unfinished(backend, parent) == sorted(set(children) - set(others))
+
+
+@contextmanager
+def registry_without(backend, name):
+    """Let a shard be missing in the file of shards."""
+    handles = backend.backend.group.registry._handles
+    handle = handles.pop(name)
+    yield
+    handles[name] = handle
 
 
 def test_a_parent_on_a_shard_that_there_is_not_is_refused(backend):

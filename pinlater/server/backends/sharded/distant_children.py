@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import TypeVar
 
+from pinlater.errors import ServiceError, UnknownError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.messages import Message, Parent
@@ -116,8 +117,11 @@ async def _is_able(handle: ShardHandle, parent: JobDescriptor) -> bool:
 async def children_to_cancel(group: ShardGroup, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
     """Return up to ``limit`` children to cancel, from the jobs' shards and others that have children of them.
 
+    If some of these shards fail, or are no longer there, that is an error only once the others have no more children:
+    these must not run on because of it.
+
     Raises:
-        UnknownError: a descriptor names a shard that does not exist.
+        UnknownError: a shard that the descriptors name, or that has had children of the jobs, does not exist.
         ServiceError: a shard failed.
     """
     names = {parent.shard for parent in parents}
@@ -125,11 +129,21 @@ async def children_to_cancel(group: ShardGroup, parents: Sequence[JobDescriptor]
     if len(registry) > 1:
         known = await asyncio.gather(*(_shards_of_children(registry.named(name), parents) for name in names))
         names.update(*known)
-    handles = [registry.named(name) for name in sorted(names)]
+    handles = [handle for handle in registry if handle.name in names]
     answers = await asyncio.gather(
-        *(handle.ask(lambda shard: shard.children_to_cancel(parents, limit)) for handle in handles)
+        *(handle.ask(lambda shard: shard.children_to_cancel(parents, limit)) for handle in handles),
+        return_exceptions=True,
     )
-    return list(chain.from_iterable(answers))[:limit]
+    errors = [answer for answer in answers if isinstance(answer, BaseException)]
+    found = list(chain.from_iterable(answer for answer in answers if not isinstance(answer, BaseException)))
+    if errors and not (found and all(isinstance(error, ServiceError) for error in errors)):
+        raise errors[0]
+    if not found and (gone := names - {handle.name for handle in handles}):
+        raise UnknownError(
+            f"shard {min(gone)}, which has had children of these jobs, is not in the file of shards; their children on "
+            "other shards are cancelled"
+        )
+    return found[:limit]
 
 
 async def _shards_of_children(handle: ShardHandle, parents: Sequence[JobDescriptor]) -> set[str]:
