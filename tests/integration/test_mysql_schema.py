@@ -117,3 +117,52 @@ def test_a_shard_of_a_newer_version_is_left_and_the_others_work():
         await fleet.close()
 
     asyncio.run(scenario())
+
+
+def test_a_shard_whose_user_lacks_privileges_is_left_and_the_others_work():
+    """As one that was added before anybody has granted them."""
+
+    async def scenario():
+        place, prefix = endpoint_of(shared_service()), fresh_prefix()
+        administrator = await MysqlConnection.open(place)
+        await administrator.run(b"CREATE USER IF NOT EXISTS narrow@'%' IDENTIFIED BY 'x'")
+        grant = f"GRANT ALL ON `{prefix}%d`.* TO narrow@'%%'".encode()
+        await administrator.run(grant % 1)
+        fleet = make_fleet([place._replace(user="narrow", password="x")] * 2, lambda: START_MS, prefix=prefix)
+        await fleet.create_queue(QUEUE)
+        names = [name for _ in range(30) for name in await fleet.enqueue_jobs(QUEUE, [new_job()])]
+        assert {JobDescriptor.parse(name).shard for name in names} == {"1"}
+        assert (await fleet.queue_settings()).keys() == {QUEUE}
+        assert "the user needs all privileges on it" in (await fleet.ping_shards())["2"]
+        await administrator.run(grant % 2)
+        administrator.close()
+        async with asyncio.timeout(30):
+            while {JobDescriptor.parse(name).shard for name in names} == {"1"}:
+                names = await fleet.enqueue_jobs(QUEUE, [new_job()])
+                await asyncio.sleep(0.01)
+        await fleet.close()
+
+    asyncio.run(scenario())
+
+
+def test_tables_that_are_gone_are_made_again_while_the_other_shards_work():
+    """As after a fail-over to a replica that had not heard of them yet."""
+
+    async def scenario():
+        place, prefix = endpoint_of(shared_service()), fresh_prefix()
+        fleet = make_fleet([place] * 2, lambda: START_MS, prefix=prefix)
+        await fleet.create_queue(QUEUE)
+        while (await fleet.enqueue_jobs(QUEUE, [new_job()]))[0].split(":")[1] != "s2":
+            pass
+        administrator = await MysqlConnection.open(place)
+        await administrator.run(f"DROP DATABASE {prefix}2".encode())
+        administrator.close()
+        names = [name for _ in range(30) for name in await fleet.enqueue_jobs(QUEUE, [new_job()])]
+        async with asyncio.timeout(30):
+            while {JobDescriptor.parse(name).shard for name in names} == {"1"}:
+                names = await fleet.enqueue_jobs(QUEUE, [new_job()])
+                await asyncio.sleep(0.01)
+        assert (await fleet.queue_settings()).keys() == {QUEUE}
+        await fleet.close()
+
+    asyncio.run(scenario())

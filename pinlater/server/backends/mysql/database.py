@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
+from pinlater.errors import UnknownError
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.errors import (
     ColumnExists,
     ConnectFailed,
     ConnectionLost,
+    SchemaMissing,
     StatementRejected,
     TransactionConflict,
     conflict_backoff,
@@ -69,7 +71,7 @@ class Database:
         self.on_outgoing: Callable[[Collection[str]], None] = lambda _: None
         self._pool = pool
         self._is_ready = False
-        self._upgrading = asyncio.Lock()
+        self._preparing = asyncio.Lock()
 
     @property
     def seconds_since_failure(self) -> float:
@@ -94,8 +96,12 @@ class Database:
         """
         async with self._pool.connection() as connection:
             if not self._is_ready:
-                await self._upgrade_schema(connection)
-            yield connection
+                await self._prepare(connection)
+            try:
+                yield connection
+            except SchemaMissing:  # dropped, or lost in a fail-over to a replica that was behind
+                self._is_ready = False
+                raise
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[MysqlTransaction]:
@@ -217,24 +223,37 @@ class Database:
         except TransactionConflict as error:
             raise too_many_conflicts(error) from error
 
-    async def _upgrade_schema(self, connection: MysqlConnection) -> None:
-        """Create or upgrade the schema; several servers may do this at once."""
-        async with self._upgrading:
+    async def _prepare(self, connection: MysqlConnection) -> None:
+        """Prepare the database for its first use.
+
+        Raises:
+            ConnectFailed: it cannot be used, for instance since the user lacks a privilege.
+        """
+        async with self._preparing:
             if self._is_ready:
                 return
-            version = await self._schema_version(connection)
-            if version > SCHEMA_VERSION:
+            try:
+                await self._upgrade_schema(connection)
+                await check_row_locks(connection, self._pool.endpoint, self.queries)
+                await self.read_clock(connection)  # before the first use of ``now_ms``
+            except UnknownError as error:  # as a refusal it would fail calls that other shards can carry out
                 raise ConnectFailed(
-                    f"database {self.queries.database} has schema version {version}, this server supports up to "
-                    f"{SCHEMA_VERSION}; install a newer version of pinlater"
-                )
-            for step in range(version + 1, SCHEMA_VERSION + 1):
-                for statement in self.queries.schema(step):
-                    with suppress(ColumnExists):
-                        await connection.run(statement)
-            await check_row_locks(connection, self._pool.endpoint, self.queries)
-            await self.read_clock(connection)  # before the first use of ``now_ms``
+                    f"database {self.queries.database} cannot be prepared: {error}; the user needs all privileges on it"
+                ) from error
             self._is_ready = True
+
+    async def _upgrade_schema(self, connection: MysqlConnection) -> None:
+        """Create or upgrade the schema; several servers may do this at once."""
+        version = await self._schema_version(connection)
+        if version > SCHEMA_VERSION:
+            raise ConnectFailed(
+                f"database {self.queries.database} has schema version {version}, this server supports up to "
+                f"{SCHEMA_VERSION}; install a newer version of pinlater"
+            )
+        for step in range(version + 1, SCHEMA_VERSION + 1):
+            for statement in self.queries.schema(step):
+                with suppress(ColumnExists):
+                    await connection.run(statement)
 
     async def _schema_version(self, connection: MysqlConnection) -> int:
         name = self.queries.database.encode()

@@ -35,6 +35,9 @@ now, but may later."""
 _READ_ONLY = frozenset({1290, 1836})
 """``read_only`` or ``innodb_read_only`` is set: the server is a replica, or is about to become one."""
 
+_NO_SCHEMA = frozenset({1049, 1146})
+"""A database or a table that does not exist."""
+
 
 class ConnectionLost(Exception):
     """The connection broke or timed out: the outcome of the last statements is unknown."""
@@ -50,6 +53,10 @@ class ConnectFailed(ConnectionLost):
 
 class ReadOnlyServer(ConnectFailed):
     """The server accepts no changes, not even commits: nothing was changed. A new connection may reach another one."""
+
+
+class SchemaMissing(ConnectFailed):
+    """The database lacks tables that it had: nothing was changed. It has to be prepared again."""
 
 
 class TransactionConflict(Exception):
@@ -95,6 +102,8 @@ def classify(error: MySQLError) -> Exception:
         return PacketNotSent(str(error))
     if number in _READ_ONLY:
         return ReadOnlyServer(str(error))
+    if number in _NO_SCHEMA:
+        return SchemaMissing(str(error))
     if number == 0 or 2000 <= number < 3000 or number in _UNAVAILABLE:
         return ConnectionLost(str(error))
     if number in STATEMENT_TIMEOUT:

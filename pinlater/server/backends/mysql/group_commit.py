@@ -21,6 +21,7 @@ from pinlater.server.backends.mysql.errors import (
     LockTimeout,
     PacketNotSent,
     ReadOnlyServer,
+    SchemaMissing,
     StatementRejected,
     TransactionConflict,
     conflict_backoff,
@@ -105,7 +106,7 @@ class CommitBatch(Generic[Q, R]):
         """Mark the batch as uncertain if the block fails, unless the error proves that nothing was changed."""
         try:
             yield
-        except (TransactionConflict, ServiceError, PacketNotSent, ReadOnlyServer):
+        except (TransactionConflict, ServiceError, PacketNotSent, ReadOnlyServer, SchemaMissing):
             raise
         except BaseException:
             self.is_uncertain = True

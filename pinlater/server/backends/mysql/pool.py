@@ -42,12 +42,11 @@ class MysqlPool:
             try:
                 yield connection
                 self._note_answer()
-            except ConnectionLost:
-                self._has_failed = True
-                self.close_idle()  # most of them have probably broken as well
-                raise
-            except BaseException:
-                self._has_failed |= not connection.is_open  # no answer came in time
+            except BaseException as error:
+                if not connection.is_open:  # otherwise the server has answered
+                    self._has_failed = True
+                    if isinstance(error, ConnectionLost):
+                        self.close_idle()  # most of them have probably broken as well
                 raise
             finally:
                 self._lent.discard(connection)

@@ -63,13 +63,15 @@ def test_a_call_without_an_answer_is_a_failure_until_another_one_is_answered(err
 
 
 @pytest.mark.usefixtures("server")
-def test_an_error_that_leaves_the_connection_open_is_no_failure():
+@pytest.mark.parametrize("error", [ValueError("rejected"), ConnectFailed("its database cannot be used")])
+def test_an_error_that_leaves_the_connection_open_is_no_failure(error):
     async def scenario():
         pool = MysqlPool(None, 4)
-        with pytest.raises(ValueError, match="rejected"):
+        with pytest.raises(type(error)):
             async with pool.connection():
-                raise ValueError("rejected")
+                raise error
         assert pool.seconds_since_failure == math.inf
+        assert pool.connections == 1
 
     asyncio.run(scenario())
 
