@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -244,6 +244,11 @@ class DuePriorityMap:
         for changed in self._changed_during_read:
             changed.add(queue)
         self._known.pop(queue, None)
+
+    def keep_only(self, queues: Container[str]) -> None:
+        """Drop the cached state of all other queues, which were deleted."""
+        for queue in [queue for queue in self._known if queue not in queues]:
+            self.forget(queue)
 
     def forget_all(self) -> None:
         """Drop the cached state of all queues, as notifications may have been lost."""

@@ -39,6 +39,7 @@ class StoreOverview:
 
     def apply_settings(self, settings: Mapping[str, QueueSettings]) -> None:
         """Apply the settings of all queues: send the new jobs of each queue to as many shards as its settings say."""
+        self.group.due_priorities.keep_only(settings)
         self.settings_poll.applied(settings)
         self.group.active_shards.update(settings)
         self.sizer.apply_settings(settings)

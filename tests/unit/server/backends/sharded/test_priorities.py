@@ -174,6 +174,15 @@ def test_so_they_are_after_a_change_that_only_some_shards_have_made(fleet, chang
     assert priorities(fleet.take(1)) == [1]
 
 
+def test_nothing_is_kept_of_a_queue_that_another_server_has_deleted(fleet):
+    fleet.first_due([QUEUE])
+    assert fleet.fleet.group.due_priorities._known.keys() == {QUEUE}
+    for shard in fleet.shards.values():
+        fleet.run(shard.delete_queue(QUEUE))
+    fleet.fleet.apply_settings(fleet.changed_queue_settings())
+    assert not fleet.fleet.group.due_priorities._known
+
+
 def test_so_they_are_after_notifications_were_lost(fleet):
     put(fleet, "1", 3)
     fleet.first_due([QUEUE])
