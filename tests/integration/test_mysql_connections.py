@@ -258,6 +258,24 @@ def test_a_failure_without_a_claim_is_not_sent_twice(endpoint, proxy, claim):
     assert asyncio.run(scenario()) == (PENDING, 4)
 
 
+def test_a_queue_is_locked_although_the_answer_was_lost(endpoint, proxy):
+    async def scenario():
+        proxied = endpoint._replace(host="127.0.0.1", port=proxy.port)
+        fleet = make_fleet([proxied], lambda: START_MS, prefix=fresh_prefix())
+        await fleet.create_queue(QUEUE)
+        shard = fleet.group.registry.named("1").shard
+        proxy.lose(b"AND value = ")
+        token = await shard.lock_queue(QUEUE, 60_000)
+        assert proxy.lost == 1
+        assert token is not None, "nobody could claim until the lock ended by itself"
+        assert await shard.lock_queue(QUEUE, 60_000) is None
+        await shard.unlock_queue(QUEUE, token)
+        assert await shard.lock_queue(QUEUE, 60_000) is not None
+        await fleet.close()
+
+    asyncio.run(scenario())
+
+
 def test_a_claim_of_which_nobody_knows_whether_it_was_committed_is_given_back(endpoint, proxy):
     commits = []
 

@@ -15,16 +15,20 @@ from pinlater.server.backends.search import Queue
 
 async def lock_queue(database: Database, queue: Queue, milliseconds: int) -> int | None:
     """Lock a queue for a while. Return the token that unlocks it; None if it is locked already."""
+    tokens: set[int] = set()
 
     async def change(transaction: MysqlTransaction) -> int | None:
         rows = await transaction.rows("queue_lock", queue=queue.id)
         if not rows:
             await transaction.run(transaction.bind("create_queue_lock", queue=queue.id))
         was, now = rows[0][0] if rows else 0, transaction.now * 1000
+        if was in tokens:  # an earlier attempt has locked it, and its answer was lost
+            return was
         # A lock that expires later than any lock can was made with a wrong clock.
         if now < was <= now + 2 * milliseconds * 1000:
             return None
         until = now + milliseconds * 1000 + secrets.randbelow(1000)  # unique, even within a millisecond
+        tokens.add(until)
         update = transaction.bind("update_queue_lock", queue=queue.id, until=until, was=was)
         [updated] = await transaction.run_and_commit(update)
         return until if updated.matched else None
