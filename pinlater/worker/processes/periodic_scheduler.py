@@ -12,6 +12,7 @@ from pinlater.jobs.body_codec import encode_body
 from pinlater.jobs.job import Job
 from pinlater.jobs.keys import key_of_class
 from pinlater.model.body_metadata import PERIODIC_SPARE_ATTEMPTS, BodyMetadata, Recurrence, periodic_key
+from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
 from pinlater.protocol.conversion.jobs import new_job_struct
 from pinlater.protocol.internal_calls import for_server_time
@@ -106,7 +107,7 @@ class PeriodicScheduler:
         self._periodic_jobs = periodic_jobs
         self._clock = clock
         self._due_at = 0.0 if periodic_jobs else float("inf")
-        self._known: dict[tuple[str, str], str] = {}  # descriptor by queue and unique key
+        self._known: defaultdict[str, dict[str, str]] = defaultdict(dict)  # by queue: unique key -> descriptor
 
     def enqueue_when_due(self) -> None:
         """Enqueue the jobs that are missing, unless that was done within the last minute.
@@ -120,6 +121,7 @@ class PeriodicScheduler:
             self._fetch_time()
         for queue, jobs in self._periodic_jobs.by_queue(int(self._clock.now() * 1000)).items():
             try:
+                self._forget_ended(queue)
                 missing = [job for job in jobs if not self._is_there(queue, job.uniqueKey or "")]
                 if missing:
                     self._pipeline.call(self._calls.enqueue_structs(queue, missing))
@@ -129,35 +131,40 @@ class PeriodicScheduler:
 
     def _is_there(self, queue: str, unique: str) -> bool:
         """Return whether the queue has an unfinished job with a unique key, on whatever shard."""
-        if self._is_known(queue, unique):
+        known = self._known[queue]
+        if unique in known:
             return True
         try:
             for state in _STATES:
                 page = self._pipeline.call(self._calls.scan(queue, state, limit=_SCANNED, key=unique))
                 for info in page.jobs:  # of a server that does not know keys, these are any jobs
                     if info.unique == unique:
-                        self._known[queue, unique] = info.descriptor
+                        known[unique] = info.descriptor
                         return True
         except QueueNotFound:  # the enqueue creates it, or says so
             pass
         return False
 
-    def _is_known(self, queue: str, unique: str) -> bool:
-        """Return whether the job that was found last is unfinished.
+    def _forget_ended(self, queue: str) -> None:
+        """Forget the known jobs of a queue that have ended or are gone."""
+        known = self._known[queue]
+        found = self._look_up(list(known.values())) if known else {}
+        for unique, descriptor in list(known.items()):
+            if descriptor not in found or found[descriptor].unique != unique:
+                del known[unique]
 
-        A look-up asks only its shard, and fails if that does not answer, while a scan leaves such a shard out.
+    def _look_up(self, descriptors: list[str]) -> dict[str, JobInfo]:
+        """Return the jobs that there are.
+
+        A look-up asks only their shards, and fails if one does not answer, while a scan leaves such a shard out.
         """
-        descriptor = self._known.get((queue, unique))
-        if descriptor is None:
-            return False
         try:
-            found = self._pipeline.call(self._calls.lookup([descriptor])).get(descriptor)
-        except UnknownError:  # its shard was removed
-            found = None
-        if found is not None and found.unique == unique:
-            return True
-        del self._known[queue, unique]
-        return False
+            found: dict[str, JobInfo] = self._pipeline.call(self._calls.lookup(descriptors))
+        except UnknownError:  # a shard was removed
+            if len(descriptors) == 1:
+                return {}
+            return {name: info for one in descriptors for name, info in self._look_up([one]).items()}
+        return found
 
     def _fetch_time(self) -> None:
         """Get the server's time from a dry-run dequeue."""

@@ -458,7 +458,8 @@ def test_a_job_that_is_on_another_shard_than_its_key_selects_now_is_not_enqueued
         minutes()
         scheduler.enqueue_when_due()
     assert [job.uniqueKey.split()[0] for job in pipeline.jobs] == ["Tidy", "Nightly"]
-    assert pipeline.methods[-2:] == ["lookupJobs"] * 2, "only their shards are asked"
+    assert pipeline.methods[-2:] == ["lookupJobs"] * 2, "one call a minute asks their shards, for both"
+    assert pipeline.methods.count("lookupJobs") == 3
 
 
 def test_a_job_whose_run_ends_while_it_is_looked_for_is_found(pipeline):
