@@ -47,8 +47,8 @@ def tail(session: Session, /, *, queues: tuple[str, ...], interval: float, secon
     """Print a line whenever a job changes its state, until ^C.
 
     The line names the job's class and short arguments. The command polls the server, and claims no jobs. A poll finds
-    up to 5000 new jobs of each state, and follows up to 3000 jobs of a queue until they end. Polling takes at most a
-    third of the time.
+    up to 5000 new jobs of each state, and follows up to 3000 jobs of a queue until they end. Polling takes at
+    most half of the time.
 
     Of several states between two polls, it shows only the last. It misses jobs that are enqueued and deleted between
     two polls. A job enqueued for later is shown only when it is due, if more than a hundred others are due even later.
