@@ -21,11 +21,11 @@ def clock():
 
 @pytest.fixture
 def log(clock):
-    log = logging.getLogger("tests.seldom")
-    seldom = LogRateLimit(clock)
-    log.addFilter(seldom)
+    log = logging.getLogger("tests.rate_limit")
+    limit = LogRateLimit(clock)
+    log.addFilter(limit)
     yield log
-    log.removeFilter(seldom)
+    log.removeFilter(limit)
 
 
 def test_so_many_a_second_and_a_count_of_the_others(log, clock, caplog):

@@ -10,10 +10,10 @@ from pinlater.server.api.concurrency_limit import ConcurrencyLimit
 
 def test_one_at_a_time_in_the_order_of_arrival():
     async def main():
-        turnstile, inside, order = ConcurrencyLimit("it", 10), [], []
+        limit, inside, order = ConcurrencyLimit("it", 10), [], []
 
         async def visit(number):
-            async with turnstile.slot():
+            async with limit.slot():
                 inside.append(number)
                 assert inside == [number]
                 order.append(number)
@@ -28,10 +28,10 @@ def test_one_at_a_time_in_the_order_of_arrival():
 
 def test_beyond_those_that_may_wait_nobody_does():
     async def main():
-        turnstile, done = ConcurrencyLimit("a check", 2), asyncio.Event()
+        limit, done = ConcurrencyLimit("a check", 2), asyncio.Event()
 
         async def visit():
-            async with turnstile.slot():
+            async with limit.slot():
                 await done.wait()
 
         visits = [asyncio.create_task(visit()) for _ in range(3)]

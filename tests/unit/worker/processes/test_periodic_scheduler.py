@@ -1,4 +1,4 @@
-"""Periodic jobs: planted once, run at each tick, never ended by a failure."""
+"""Periodic jobs: enqueued once, run at each tick, never ended by a failure."""
 
 import asyncio
 import itertools
@@ -38,7 +38,7 @@ from pinlater.protocol.messages import (
 from pinlater.protocol.operations import Calls
 from pinlater.testing import LocalServer
 from pinlater.worker.claim_table.counters import TICK_FAILED
-from pinlater.worker.processes import periodic_scheduler as planter_module
+from pinlater.worker.processes import periodic_scheduler as scheduler_module
 from pinlater.worker.processes.periodic_scheduler import FirstPeriodicJobs, PeriodicScheduler
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import never_kill
@@ -106,7 +106,7 @@ class Saver(InBody):
         return True
 
 
-def planted(how="", schedule=EVERY_MINUTE, **kept):
+def periodic_body(how="", schedule=EVERY_MINUTE, **kept):
     return encode_body(Tidy(how=how), BodyMetadata(recurrence=Recurrence(TICK_MS, 4, schedule), **kept))
 
 
@@ -130,7 +130,7 @@ def record_of(outcome):
 
 
 def test_a_success_leads_to_the_next_tick():
-    outcome, _ = run(planted(steps={"a": 1}))
+    outcome, _ = run(periodic_body(steps={"a": 1}))
     assert (outcome.run_after_ms, outcome.attempts, outcome.status) == (
         TICK_MS + MINUTE_MS,
         3 + PERIODIC_SPARE_ATTEMPTS,
@@ -143,18 +143,18 @@ def test_a_success_leads_to_the_next_tick():
 
 
 def test_missed_ticks_are_one():
-    outcome, _ = run(planted(), now_ms=TICK_MS + 10 * MINUTE_MS + 1)
+    outcome, _ = run(periodic_body(), now_ms=TICK_MS + 10 * MINUTE_MS + 1)
     assert outcome.run_after_ms == TICK_MS + 11 * MINUTE_MS
 
 
 def test_no_tick_comes_twice_where_the_worker_s_clock_is_behind():
-    outcome, _ = run(planted(), now_ms=TICK_MS - 3000)
+    outcome, _ = run(periodic_body(), now_ms=TICK_MS - 3000)
     assert outcome.run_after_ms == TICK_MS + MINUTE_MS
 
 
 def test_a_failed_attempt_is_retried_within_its_tick():
     for attempt in (1, 2):
-        outcome, batch = run(planted("fails"), attempt)
+        outcome, batch = run(periodic_body("fails"), attempt)
         assert isinstance(outcome, Failure)
         assert outcome.delay_ms == 5000
         assert f"[attempt {attempt}/3 " in outcome.status
@@ -163,7 +163,7 @@ def test_a_failed_attempt_is_retried_within_its_tick():
 
 
 def test_the_last_failure_leads_to_the_next_tick_and_is_told():
-    outcome, batch = run(planted("fails"), 3)
+    outcome, batch = run(periodic_body("fails"), 3)
     assert isinstance(outcome, Interruption)
     assert (outcome.run_after_ms, outcome.attempts) == (TICK_MS + MINUTE_MS, 3 + PERIODIC_SPARE_ATTEMPTS)
     assert "[attempt 3/3 " in outcome.status
@@ -174,16 +174,16 @@ def test_the_last_failure_leads_to_the_next_tick_and_is_told():
 
 
 def test_a_tick_that_failed_is_counted_as_that_and_not_as_rescheduled():
-    endings = {how: run(planted(how), 3)[0].ending for how in ("", "fails", "discards", "is unreadable")}
+    endings = {how: run(periodic_body(how), 3)[0].ending for how in ("", "fails", "discards", "is unreadable")}
     assert endings == {"": "rescheduled", "fails": TICK_FAILED, "discards": "discarded", "is unreadable": TICK_FAILED}
-    assert run(planted(), 4)[0].ending == TICK_FAILED  # its last attempt was lost
+    assert run(periodic_body(), 4)[0].ending == TICK_FAILED  # its last attempt was lost
 
 
 def test_failed_ticks_in_a_row_are_kept_count_of_until_one_succeeds():
     def failures_after(body, attempt=3):
         return read_metadata(run(body, attempt)[0].body).recurrence.failures
 
-    failed = run(planted("fails"), 3)[0].body
+    failed = run(periodic_body("fails"), 3)[0].body
     assert failures_after(failed) == 2
     assert failures_after(failed.replace(b'"fails"', b'"discards"')) == 0
     assert failures_after(failed.replace(b'"fails"', b'""')) == 0
@@ -191,50 +191,50 @@ def test_failed_ticks_in_a_row_are_kept_count_of_until_one_succeeds():
 
 
 def test_after_failures_the_record_is_the_one_that_was_saved():
-    assert record_of(run(planted("fails"), 3)[0]).runs == 0
-    assert record_of(run(planted("saves and fails"), 3)[0]).runs == 1
+    assert record_of(run(periodic_body("fails"), 3)[0]).runs == 0
+    assert record_of(run(periodic_body("saves and fails"), 3)[0]).runs == 1
 
 
 def test_a_discard_leads_to_the_next_tick_at_once():
-    outcome, _ = run(planted("discards"))
+    outcome, _ = run(periodic_body("discards"))
     assert outcome.run_after_ms == TICK_MS + MINUTE_MS
     assert "not today" in outcome.status
     assert read_metadata(outcome.body).recurrence.last == ended("discarded")
 
 
 def test_what_was_unreadable_in_the_end_has_failed():
-    assert isinstance(run(planted("is unreadable"))[0], Failure)
-    outcome, _ = run(planted("is unreadable"), 3)
+    assert isinstance(run(periodic_body("is unreadable"))[0], Failure)
+    outcome, _ = run(periodic_body("is unreadable"), 3)
     assert "BodyInvalid" in outcome.status
     assert record_of(outcome).how == "is unreadable"
 
 
 def test_an_interruption_stays_within_its_tick():
-    outcome, _ = run(planted("is interrupted"))
+    outcome, _ = run(periodic_body("is interrupted"))
     assert (outcome.run_after_ms, outcome.attempts) == (None, None)
     assert read_metadata(outcome.body).recurrence == Recurrence(TICK_MS, 4, EVERY_MINUTE, has_begun=True)
 
 
 def test_a_job_may_say_when_it_runs_next():
-    outcome, _ = run(planted("says when"))
+    outcome, _ = run(periodic_body("says when"))
     assert (outcome.run_after_ms, outcome.attempts) == (TICK_MS + 7000, 3 + PERIODIC_SPARE_ATTEMPTS)
 
 
 @pytest.mark.parametrize("attempt", [4, 11])
 def test_a_tick_whose_last_attempt_was_lost_is_given_up_without_a_run(attempt):
-    outcome, _ = run(planted(), attempt)
+    outcome, _ = run(periodic_body(), attempt)
     assert (outcome.run_after_ms, outcome.attempts) == (TICK_MS + MINUTE_MS, 3 + PERIODIC_SPARE_ATTEMPTS)
     assert "no attempts left" in outcome.status
     assert seen == []
 
 
 def test_a_failed_periodic_job_retried_by_hand_ends_without_a_run():
-    assert run(planted(), 3 + PERIODIC_SPARE_ATTEMPTS)[0] is None
+    assert run(periodic_body(), 3 + PERIODIC_SPARE_ATTEMPTS)[0] is None
     assert seen == []
 
 
 def test_a_job_of_another_schedule_ends_without_a_run():
-    assert run(planted(schedule="every 30.0"))[0] is None
+    assert run(periodic_body(schedule="every 30.0"))[0] is None
     body = encode_body(Plain(), BodyMetadata(recurrence=Recurrence(TICK_MS, schedule=EVERY_MINUTE)))
     assert run(body)[0] is None
     assert seen == []
@@ -245,7 +245,7 @@ def begun(how="", schedule="every 30.0", **kept):
     return encode_body(Tidy(how=how), BodyMetadata(recurrence=Recurrence(TICK_MS, 4, schedule, has_begun=True), **kept))
 
 
-@pytest.mark.parametrize(("body", "attempt"), [(begun(), 1), (planted(schedule="every 30.0"), 2)])
+@pytest.mark.parametrize(("body", "attempt"), [(begun(), 1), (periodic_body(schedule="every 30.0"), 2)])
 def test_a_run_of_another_schedule_that_has_begun_is_brought_to_its_end(body, attempt):
     assert run(body, attempt)[0] is None
     assert seen == [datetime.fromtimestamp(TICK_MS / 1000, UTC)]
@@ -300,7 +300,7 @@ def test_what_a_run_did_is_undone_in_attempts_of_its_own():
 @pytest.mark.parametrize(("told", "attempt", "allowed"), [(1, 1, 1), (1, 2, 0), (20, 3, 3), (20, 15, 0)])
 def test_changed_attempts_of_the_class_let_each_tick_lead_to_the_next(told, attempt, allowed):
     """Server and job have been told of other attempts than the three that the class allows now."""
-    outcome, _ = run(planted("fails"), attempt, told=told)
+    outcome, _ = run(periodic_body("fails"), attempt, told=told)
     assert (outcome.run_after_ms, outcome.attempts) == (TICK_MS + MINUTE_MS, 3 + PERIODIC_SPARE_ATTEMPTS)
     assert (f"[attempt {attempt}/{allowed} " if allowed else "no attempts left") in outcome.status
 
@@ -342,10 +342,10 @@ def test_awaited_jobs_have_ticks_as_well():
         assert outcome.run_after_ms > time() * 1000
         assert len(seen) == has_run
         seen.clear()
-    assert isinstance(run_awaited(planted("fails")), Failure)
+    assert isinstance(run_awaited(periodic_body("fails")), Failure)
 
 
-# Planting
+# Enqueueing
 
 
 def periodic_jobs(*kinds, queues=("tidy",), now_ms=TICK_MS):
@@ -419,13 +419,13 @@ def minutes(monkeypatch):
     """Pass, one at each call."""
 
     def let_one_pass():
-        monkeypatch.setattr(planter_module.time, "monotonic", partial(float, next(now)))
+        monkeypatch.setattr(scheduler_module.time, "monotonic", partial(float, next(now)))
 
     now = itertools.count(1000, 61)
     return let_one_pass
 
 
-def planter_of(pipeline, *kinds):
+def scheduler_of(pipeline, *kinds):
     clock = ServerClock()
     clock.update(int(time() * 1000), clock.sent())
     return PeriodicScheduler(pipeline, Calls("worker:me", is_plain=True), FirstPeriodicJobs(kinds, ["tidy"]), clock)
@@ -437,8 +437,8 @@ def enqueues(pipeline):
 
 def test_periodic_jobs_are_enqueued_at_the_start_and_regularly_as_far_as_they_are_missing(pipeline, monkeypatch):
     now = 1000.0
-    monkeypatch.setattr(planter_module.time, "monotonic", lambda: now)
-    scheduler = planter_of(pipeline, Tidy)
+    monkeypatch.setattr(scheduler_module.time, "monotonic", lambda: now)
+    scheduler = scheduler_of(pipeline, Tidy)
     for seconds, calls in ((0, 1), (59, 1), (2, 2), (1, 2)):
         now += seconds
         scheduler.enqueue_when_due()
@@ -453,7 +453,7 @@ def test_periodic_jobs_are_enqueued_at_the_start_and_regularly_as_far_as_they_ar
 @pytest.mark.parametrize("state", [JobState.PENDING, JobState.IN_PROGRESS])
 def test_a_job_that_is_on_another_shard_than_its_key_selects_now_is_not_enqueued_again(pipeline, minutes, state):
     pipeline.jobs = [job_on_shard(state=state)]
-    scheduler = planter_of(pipeline, Tidy, Nightly)
+    scheduler = scheduler_of(pipeline, Tidy, Nightly)
     for _ in range(4):
         minutes()
         scheduler.enqueue_when_due()
@@ -472,13 +472,13 @@ def test_a_job_whose_run_ends_while_it_is_looked_for_is_found(pipeline):
         return scan(request)
 
     pipeline._scan = end_before_running_jobs_are_read
-    planter_of(pipeline, Tidy).enqueue_when_due()
+    scheduler_of(pipeline, Tidy).enqueue_when_due()
     assert enqueues(pipeline) == 0
 
 
 def test_a_job_that_has_ended_is_enqueued_again_within_a_minute(pipeline, minutes):
     pipeline.jobs = [job_on_shard()]
-    scheduler = planter_of(pipeline, Tidy)
+    scheduler = scheduler_of(pipeline, Tidy)
     for _ in range(2):
         minutes()
         scheduler.enqueue_when_due()
@@ -493,7 +493,7 @@ def test_a_job_that_has_ended_is_enqueued_again_within_a_minute(pipeline, minute
 )
 def test_another_is_enqueued_once_its_shard_is_removed_and_not_while_that_is_away(pipeline, minutes, error, times):
     pipeline.jobs = [job_on_shard()]
-    scheduler = planter_of(pipeline, Tidy)
+    scheduler = scheduler_of(pipeline, Tidy)
     minutes()
     scheduler.enqueue_when_due()
     pipeline.jobs.clear()  # a scan leaves out such a shard
@@ -505,25 +505,25 @@ def test_another_is_enqueued_once_its_shard_is_removed_and_not_while_that_is_awa
 
 def test_a_server_that_finds_no_jobs_by_key_is_left_to_find_duplicates(pipeline):
     pipeline.jobs, pipeline.knows_keys = [job_on_shard(unique=None)], False
-    planter_of(pipeline, Tidy).enqueue_when_due()
+    scheduler_of(pipeline, Tidy).enqueue_when_due()
     assert enqueues(pipeline) == 1
 
 
 def test_the_jobs_of_a_missing_queue_are_enqueued(pipeline):
     pipeline.answers = [QueueNotFound("tidy")]
-    planter_of(pipeline, Tidy).enqueue_when_due()
+    scheduler_of(pipeline, Tidy).enqueue_when_due()
     assert enqueues(pipeline) == 1
 
 
 def test_without_periodic_classes_nothing_is_enqueued(pipeline):
-    scheduler = planter_of(pipeline, Plain)
+    scheduler = scheduler_of(pipeline, Plain)
     scheduler.reset()
     scheduler.enqueue_when_due()
     assert pipeline.methods == []
 
 
 def test_a_refusal_stops_nobody_but_a_lost_call_is_made_again(pipeline):
-    scheduler = planter_of(pipeline, Tidy)
+    scheduler = scheduler_of(pipeline, Tidy)
     pipeline.answers = [ServerUnavailable("gone"), EnqueueRejected("no"), None]
     with pytest.raises(ServerUnavailable):
         scheduler.enqueue_when_due()
