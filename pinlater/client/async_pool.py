@@ -13,16 +13,26 @@ from pinlater.errors import CallTimeout, NotConnected, ServerUnavailable
 
 
 class _Lending:
-    """The connections of one event loop."""
+    """The connections of one event loop.
 
-    __slots__ = ("idle", "slots")
+    Attributes:
+        slots: how many more can be lent.
+        idle: those that are not lent.
+        lent: those that are, with the value of ``closes`` when they were asked for.
+        closes: how often the pool was closed.
+    """
+
+    __slots__ = ("closes", "idle", "lent", "slots")
 
     def __init__(self, size: int) -> None:
         self.slots = asyncio.Semaphore(size)
         self.idle: list[AsyncConnection] = []
+        self.lent: dict[AsyncConnection, int] = {}
+        self.closes = 0
 
     def close(self) -> None:
-        """Close the idle connections."""
+        """Close the idle connections, and the lent ones when they come back."""
+        self.closes += 1
         while self.idle:
             with contextlib.suppress(RuntimeError):  # the event loop may be closed
                 self.idle.pop().close()
@@ -56,23 +66,26 @@ class AsyncPool:
             NotConnected: no server could be reached.
         """
         lending = self._lending()
-        deadline = time.monotonic() + timeout
+        deadline, closes = time.monotonic() + timeout, lending.closes
         try:
             async with asyncio.timeout(timeout):
                 await lending.slots.acquire()
         except TimeoutError:
             raise CallTimeout(f"all {self._size} connections were busy; allow more with connections=") from None
         try:
-            return self._pop() or await self._connect(deadline - time.monotonic())
+            connection = self._pop() or await self._connect(deadline - time.monotonic())
         except BaseException:
             lending.slots.release()
             raise
+        lending.lent[connection] = closes
+        return connection
 
     def give_back(self, connection: AsyncConnection) -> None:
-        """Take a borrowed connection back; one that waits for replies is closed."""
+        """Take a borrowed connection back; close it if it waits for replies, or if the pool was closed meanwhile."""
         lending = self._lending()
         lending.slots.release()
-        if connection.is_open and not connection.in_flight:
+        is_wanted = lending.lent.pop(connection, None) == lending.closes
+        if is_wanted and connection.is_open and not connection.in_flight:
             lending.idle.append(connection)
         else:
             connection.close()
@@ -86,7 +99,7 @@ class AsyncPool:
                 connection.close()
 
     def close(self) -> None:
-        """Close all idle connections; the pool stays usable."""
+        """Close all idle connections, and the others after their call; the pool stays usable."""
         running = asyncio.get_running_loop()
         with self._lock:
             lendings = list(self._lendings.items())

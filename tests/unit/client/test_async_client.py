@@ -50,6 +50,23 @@ def test_calls_one_after_the_other_share_a_connection(serve):
     assert len(server.connections) == 1
 
 
+def test_a_call_that_goes_on_while_the_client_is_closed_leaves_no_connection_open(serve):
+    async def use(client):
+        lent = await client._pool.borrow(20)
+        connecting = asyncio.create_task(client._pool.borrow(20))
+        await asyncio.sleep(0)
+        assert not connecting.done()
+        await client.close()
+        for connection in (lent, await connecting):
+            client._pool.give_back(connection)
+            assert not connection.is_open
+        again = await client._pool.borrow(20)
+        client._pool.give_back(again)
+        assert again.is_open, "a closed client stays usable"
+
+    run(client_of(serve(lambda _: {"q"})), use)
+
+
 def test_calls_side_by_side_get_their_own_answers_on_bounded_connections(serve):
     server = serve(lambda call: len(call.arguments.request.queueName))
 
