@@ -91,20 +91,34 @@ def test_acks_do_not_wait_for_a_dequeue_that_waits_for_their_room(process, pipel
     assert fetcher.dequeue(0.0)
 
 
-def test_acks_sent_by_the_keeper_are_not_sent_again(process, pipeline, monkeypatch):
-    clock, fetcher, run_really = [0], process._fetcher, process._runner.run
-    monkeypatch.setattr(solo_module, "monotonic_ns", lambda: clock[0])
+@pytest.fixture
+def fetched(process, pipeline, monkeypatch):
+    """Return four fetched jobs; a function of batch and position says how many milliseconds pass when each starts."""
 
-    def run(batch, position, now):
-        if position == 3:  # takes long, so that the keeper tells what went before
-            batch.area.mark_acked(batch.area.fetched_ns, 3)
-            clock[0] += 1_000_000_000
-        return run_really(batch, position, now)
+    def fetch(passing):
+        clock, run_really = [0], process._runner.run
+        monkeypatch.setattr(solo_module, "monotonic_ns", lambda: clock[0])
 
-    monkeypatch.setattr(process._runner, "run", run)
-    assert fetcher.dequeue(0.0, 4)
-    pipeline.answer(reply(*names(4), bodies=[BODY] * 4))
-    batch = fetcher.next_batch()
+        def run(batch, position, now):
+            clock[0] += passing(batch, position) * 1_000_000
+            return run_really(batch, position, now)
+
+        monkeypatch.setattr(process._runner, "run", run)
+        assert process._fetcher.dequeue(0.0, 4)
+        pipeline.answer(reply(*names(4), bodies=[BODY] * 4))
+        return process._fetcher.next_batch()
+
+    return fetch
+
+
+def test_acks_sent_by_the_keeper_are_not_sent_again(process, pipeline, fetched):
+    def passing(batch, position):
+        if position < 3:
+            return 0
+        batch.area.mark_acked(batch.area.fetched_ns, 3)  # it takes long, so the keeper tells what went before
+        return 1000
+
+    batch = fetched(passing)
     process._run(batch)
     assert pipeline.methods == ["dequeueJobs", "ackDequeuedJobs"]
     assert [job.jobDescriptor for job in pipeline.last.jobsSucceeded] == names(4)[3:]
@@ -113,43 +127,34 @@ def test_acks_sent_by_the_keeper_are_not_sent_again(process, pipeline, monkeypat
     assert process._ack_buffer.is_empty
 
 
-def test_each_success_is_sent_once_however_often_that_is_done(process, pipeline, monkeypatch):
-    clock, fetcher, run_really, sent_to = [0], process._fetcher, process._runner.run, []
-    monkeypatch.setattr(solo_module, "monotonic_ns", lambda: clock[0])
+def test_each_success_is_sent_once_however_often_that_is_done(process, pipeline, fetched):
+    sent_to = []
 
-    def run(batch, position, now):
+    def passing(_batch, _position):
         [held] = process._row.snapshot().batches
         sent_to.append(held.sent_to)
-        clock[0] += 60_000_000
-        return run_really(batch, position, now)
+        return 60
 
-    monkeypatch.setattr(process._runner, "run", run)
-    assert fetcher.dequeue(0.0, 4)
-    pipeline.answer(reply(*names(4), bodies=[BODY] * 4))
-    process._run(fetcher.next_batch())
-    assert sent_to == [0, 0, 2, 2], "the board says what the keeper need not tell"
+    process._run(fetched(passing))
+    assert sent_to == [0, 0, 2, 2], "the claim table says what the keeper need not tell"
     sent = [arguments.request.jobsSucceeded for method, arguments, _ in pipeline.sent if method == "ackDequeuedJobs"]
     assert [job.jobDescriptor for jobs in sent for job in jobs] == names(4)
 
 
-def test_successes_that_cannot_be_sent_are_left_to_the_keeper(process, pipeline, monkeypatch):
+def test_successes_that_cannot_be_sent_are_left_to_the_keeper(process, pipeline, fetched):
     """As when a server restarts: the keeper reaches it again during the next long job."""
-    clock, fetcher, run_really, sent_to = [0], process._fetcher, process._runner.run, []
-    monkeypatch.setattr(solo_module, "monotonic_ns", lambda: clock[0])
+    sent_to = []
 
-    def run(batch, position, now):
+    def passing(batch, position):
         [held] = process._row.snapshot().batches
         sent_to.append(held.sent_to)
-        clock[0] += 60_000_000
         if position == 3:
             batch.area.mark_acked(batch.area.fetched_ns, 3)
-        return run_really(batch, position, now)
+        return 60
 
-    monkeypatch.setattr(process._runner, "run", run)
-    assert fetcher.dequeue(0.0, 4)
-    pipeline.answer(reply(*names(4), bodies=[BODY] * 4))
+    batch = fetched(passing)
     pipeline.lose()
-    process._run(fetcher.next_batch())
+    process._run(batch)
     assert sent_to == [0, 0, 0, 0]
     pipeline.is_open = True
     process._ack_buffer.flush()
