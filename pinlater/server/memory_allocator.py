@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 
-LARGE_BLOCK_BYTES = 4 * 1024 * 1024
+_LARGE_BLOCK_BYTES = 4 * 1024 * 1024
 """Blocks of at least this size get pages of their own, which are returned when they are freed."""
 
 _SPARE_BYTES = 16 * 1024 * 1024
@@ -23,5 +23,5 @@ def return_large_blocks() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return
-    mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
+    mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK_BYTES)
     mallopt(_M_TRIM_THRESHOLD, _SPARE_BYTES)
