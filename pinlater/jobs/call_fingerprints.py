@@ -41,51 +41,58 @@ def call_fingerprint(jobs: Sequence[Job]) -> str:
         BodyInvalid: JSON cannot carry a field.
         TypeError: something else than jobs is called, such as a class of jobs.
     """
-    for job in jobs:
-        if not isinstance(job, Job):
-            raise not_a_job(job)
     names, fields = set[str](), blake2b(digest_size=6)
     for kind, some in groupby(jobs, _class_of):
-        name, compared = kind.job_options.name, _compared(kind)
+        if not issubclass(kind, Job):
+            raise not_a_job(next(job for job in jobs if not isinstance(job, Job)))
+        name = kind.job_options.name
         names.add(name)
         encoded_name = name.encode(errors="replace")
-        for job in some:
-            fields.update(encoded_name + _encoded(job, compared))
+        given = _compared(kind).given
+        fields.update(encoded_name + encoded_name.join(_encoded(job, given(job)) for job in some))
     head = _joined(names)
     kinds = characters(head.encode(errors="replace"), FUNCTION_WIDTH)
     return f"{head}/{kinds}{characters(fields.digest(), WIDTH - FUNCTION_WIDTH)}"
 
 
-def _encoded(job: Job, compared: Sequence[tuple[str, str, Any]]) -> bytes:
+def _encoded(job: Job, given: Mapping[str, Any]) -> bytes:
     """Encode the fields of a job that identify its work.
 
     Raises:
         BodyInvalid: JSON cannot carry a field.
     """
     try:
-        return encode_stable(_given(job, compared))
+        return encode_stable(given)
     except (TypeError, ValueError, OverflowError, RecursionError):  # also for a dict whose keys are numbers
         encode_body(job)  # raises a helpful error if no body can hold the job
-        return encode_stable({name: stable_value(value) for name, value in _given(job, compared).items()})
+        return encode_stable({name: stable_value(value) for name, value in given.items()})
 
 
-def _given(job: Job, compared: Iterable[tuple[str, str, Any]]) -> dict[str, Any]:
-    """Return the fields of a job that identify its work.
+class _Compared:
+    """The fields that identify the work of the jobs of a class.
 
     Fields that have their default are left out, so that a class can get new ones. So are fields whose default is
     created for each job, such as a time or an id, because it differs in each attempt.
+
+    Attributes:
+        given: returns these fields of a job, by their names in JSON.
     """
-    return {encoded: value for name, encoded, default in compared if (value := getattr(job, name)) != default}
+
+    def __init__(self, kind: type[Job]) -> None:
+        fields = msgspec.structs.fields(kind)
+        self._fields = [
+            (field.name, field.encode_name, field.default if field.default_factory is msgspec.NODEFAULT else made())
+            for field in fields
+            if (made := field.default_factory) is msgspec.NODEFAULT or made in _CONTAINERS
+        ]
+        are_all = all(field.required and field.name == field.encode_name for field in fields)
+        self.given: Callable[[Job], dict[str, Any]] = msgspec.structs.asdict if are_all else self._given
+
+    def _given(self, job: Job) -> dict[str, Any]:
+        return {encoded: value for name, encoded, default in self._fields if (value := getattr(job, name)) != default}
 
 
-@lru_cache(1024)
-def _compared(kind: type[Job]) -> list[tuple[str, str, Any]]:
-    """Return the fields of a class that are compared: name, name in JSON, default."""
-    return [
-        (field.name, field.encode_name, field.default if field.default_factory is msgspec.NODEFAULT else made())
-        for field in msgspec.structs.fields(kind)
-        if (made := field.default_factory) is msgspec.NODEFAULT or made in _CONTAINERS
-    ]
+_compared = lru_cache(1024)(_Compared)
 
 
 def _joined(names: Iterable[str]) -> str:
