@@ -21,6 +21,7 @@ from benchmarks import (
     depth,
     fleet_drain,
     half_load,
+    hand_out,
     idle_fleet,
     joined,
     keys,
@@ -52,6 +53,7 @@ BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
     "single_enqueue": single_enqueue.measure,
     "single_dequeue": single_dequeue.measure,
     "half_load": half_load.measure,
+    "hand_out": hand_out.measure,
     "one_call": one_call.measure,
     "worker_drain": worker_drain.measure,
     "latency": latency.measure,
@@ -95,9 +97,9 @@ def main(  # noqa: PLR0917 - click calls it
 ) -> None:
     """Measure PinLater beside a bare loop of the store's driver.
 
-    NAMES are bulk_enqueue, single_enqueue, single_dequeue, half_load, one_call, worker_drain, latency, depth, parked,
-    recovery, servers, keys, joined, steps, idle_fleet, many_shards, queue_shards, fleet_drain, vain, dashboard and
-    outages; without NAMES, all. idle_fleet to vain, and outages, need a store with servers. With --waiting, each is
+    NAMES are bulk_enqueue, single_enqueue, single_dequeue, half_load, hand_out, one_call, worker_drain, latency, depth,
+    parked, recovery, servers, keys, joined, steps, idle_fleet, many_shards, queue_shards, fleet_drain, vain, dashboard
+    and outages; without NAMES, all. idle_fleet to vain, and outages, need a store with servers. With --waiting, each is
     measured twice; the second column is without those jobs.
     """
     raise_open_files()

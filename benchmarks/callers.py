@@ -8,8 +8,9 @@ from __future__ import annotations
 import select
 import selectors
 import socket
-from collections.abc import Iterator
-from typing import Self
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Self
 
 from benchmarks.jobs import Nothing
 from benchmarks.programs import ProgramFailed, Server
@@ -43,6 +44,18 @@ class Caller:
         if not data:
             raise ProgramFailed("the server closed a connection with a call under way")
         return self._splitter.feed(data)
+
+
+class TimedCall(NamedTuple):
+    """How long a call took that was due at a fixed moment.
+
+    Attributes:
+        ms: milliseconds from that moment to the answer.
+        late_ms: milliseconds of it until the call was sent.
+    """
+
+    ms: float
+    late_ms: float
 
 
 class Callers:
@@ -96,6 +109,44 @@ class Callers:
                 if to_send > 0:
                     caller.send(frame)
                     to_send -= 1
+
+    def make_in_time(
+        self,
+        calls: int,
+        interval: float,
+        next_call: Callable[[Caller], bytes],
+        note: Callable[[Caller, bytes], object] = lambda *_: None,
+    ) -> list[TimedCall]:
+        """Make calls at fixed moments, each as soon as a connection is free; return how long they took.
+
+        Args:
+            calls: number of calls.
+            interval: seconds between two of them.
+            next_call: returns the next call of a connection.
+            note: called with each answer.
+        """
+        free = list(self._callers)
+        under_way: dict[Caller, tuple[float, float]] = {}  # when the call was due, and when it was sent
+        sent, found = 0, list[TimedCall]()
+        first = time.perf_counter() + interval
+        while len(found) < calls:
+            now = time.perf_counter()
+            while free and sent < calls and (moment := first + sent * interval) <= now:
+                caller = free.pop()
+                under_way[caller] = moment, now
+                caller.send(next_call(caller))
+                sent += 1
+                now = time.perf_counter()
+            if free and sent < calls:
+                left = max(first + sent * interval - now, 0.0)
+                if not self.has_answers(left):
+                    continue
+            for caller, answer in self.answers():
+                due, sent_at = under_way[caller]
+                found.append(TimedCall((time.perf_counter() - due) * 1000, (sent_at - due) * 1000))
+                note(caller, answer)
+                free.append(caller)
+        return found
 
 
 def enqueue_frame(queue: str) -> bytes:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from benchmarks.callers import Callers, enqueue_frame
+from benchmarks.callers import Callers, TimedCall, enqueue_frame
 from benchmarks.figures import Figure, percentile
 from benchmarks.programs import ProgramFailed, Server
 from benchmarks.setting import Setting
@@ -96,34 +96,18 @@ class _Load:
 
     def half(self) -> list[float]:
         """Return the milliseconds of calls at half of the last full rate."""
-        return self._offer(_HALF, self._half_calls, 2 / self._rate, self.late_ms.append)
+        found = self._offer(_HALF, self._half_calls, 2 / self._rate)
+        self.late_ms += (call.late_ms for call in found)
+        return [call.ms for call in found]
 
     def idle(self, pause: float) -> list[float]:
         """Return the milliseconds of single calls."""
-        return self._offer(_IDLE, self._idle_calls, pause, lambda _: None)
+        return [call.ms for call in self._offer(_IDLE, self._idle_calls, pause)]
 
-    def _offer(self, queue: str, calls: int, interval: float, tell_late_ms: Callable[[float], None]) -> list[float]:
-        """Make calls at fixed moments; return the milliseconds from the moment of each to its answer."""
-        frame, free = enqueue_frame(queue), list(self._callers)
-        moments = dict.fromkeys(free, 0.0)  # due moment of the call in flight
-        sent, found = 0, list[float]()
-        first = time.perf_counter() + interval
-        while len(found) < calls:
-            now = time.perf_counter()
-            while free and sent < calls and (moment := first + sent * interval) <= now:
-                caller = free.pop()
-                moments[caller] = moment
-                tell_late_ms((now - moment) * 1000)
-                caller.send(frame)
-                sent += 1
-                now = time.perf_counter()
-            if free and sent < calls:
-                left = max(first + sent * interval - now, 0.0)
-                if not self._callers.has_answers(left):
-                    continue
-            for caller, _ in self._callers.answers():
-                found.append((time.perf_counter() - moments[caller]) * 1000)
-                free.append(caller)
+    def _offer(self, queue: str, calls: int, interval: float) -> list[TimedCall]:
+        """Make calls at fixed moments; return how long they took."""
+        frame = enqueue_frame(queue)
+        found = self._callers.make_in_time(calls, interval, lambda _: frame)
         self.calls[queue] += calls
         return found
 

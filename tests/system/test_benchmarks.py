@@ -52,6 +52,7 @@ FIGURES = {
         "half_load_ratio",
         "half_load_ratio_20ms",
     },
+    "hand_out": {f"hand_out_{what}" for what in ("p50", "p99", "late", "cpu")},
     "worker_drain": {"worker_drain", "raw_drain", "raw_drain_cpu"},
     "latency": {
         f"latency{who}{pause}_p{percent}" for who in ("", "_raw") for pause in ("", "_20ms") for percent in (50, 99)
@@ -81,6 +82,7 @@ WITH_NOTHING_TO_COMPARE = {
     *(name for name in FIGURES["single_enqueue"] if name.endswith("_cpu")),
     *(name for name in FIGURES["single_dequeue"] if name.endswith("_cpu")),
     *FIGURES["half_load"],
+    *FIGURES["hand_out"],
     "raw_drain_cpu",
     *FIGURES["parked"],
     *FIGURES["recovery"],
