@@ -105,8 +105,9 @@ def retrying(
     ``give_up_on`` are raised in the job at once. If the job catches the step's last exception and continues, the step
     is not finished: if the job is interrupted or sleeps later in this attempt, the step is tried once more.
 
-    Coroutine functions work, too. If other steps run at the same time as a failed one, the job waits for them before it
-    goes back; if several steps are to be retried, the job continues after the longest backoff.
+    Coroutine functions work, too. If other steps run at the same time as a failed one, the job goes back when they have
+    ended; a step whose backoff is over before that is retried beside them. If several steps are to be retried when the
+    job goes back, it continues after the longest backoff.
 
     Args:
         function: what the step does.

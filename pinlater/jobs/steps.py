@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from pinlater.errors import JobInterrupted, JobSleeps, JobTimeout, Retry, StepMismatch, StepTimeout
 from pinlater.jobs.fingerprints import fingerprint
@@ -129,38 +129,53 @@ class Steps:
             return result
         if not call.is_undo:
             self._context.begin()
-        if self._context.is_draining:
-            why = JobInterrupted()
-            with self._recording_cancellation(why):
-                await self._others_ended()
-                self._context.go_on()
+        while True:
+            if self._context.is_draining:
+                await self._stop_for_drain()
+            self._under_way += 1
+            started_ms = self._now_ms()
+            try:
+                found = await self._awaited(call)
+            except Exception as error:
+                note_step(error, call.key)
+                if not isinstance(call.function, Retrying) or _is_of_outer_step(error, call):
+                    raise
+                failure = error
+            else:
+                result = self._finished(call, found, started_ms)
                 await self.save_awaited()
-            raise self._context.interrupt(why)
-        self._under_way += 1
-        started_ms = self._now_ms()
-        try:
-            found = await self._awaited(call)
-        except Exception as error:
-            note_step(error, call.key)
-            if not isinstance(call.function, Retrying) or _is_of_outer_step(error, call):
-                raise
-            failure = error
-        else:
-            result = self._finished(call, found, started_ms)
+                return result
+            finally:
+                self._under_way -= 1
+                self._one_ended.set()
+            wake_ms = self._failed(call.key, call.function, failure)
+            if wake_ms is None:
+                await self.save_awaited()
+                self._gave_up(call.key, call.function)
+                raise failure
+            await self._wait_for_retry(wake_ms, failure)
+
+    async def _stop_for_drain(self) -> NoReturn:
+        """End the attempt, because the worker drains, once the steps that run have ended."""
+        why = JobInterrupted()
+        with self._recording_cancellation(why):
+            await self._others_ended()
+            self._context.go_on()
             await self.save_awaited()
-            return result
-        finally:
-            self._under_way -= 1
-            self._one_ended.set()
-        wake_ms = self._failed(call.key, call.function, failure)
-        if wake_ms is None:
-            await self.save_awaited()
-            self._gave_up(call.key, call.function)
-            raise failure
+        raise self._context.interrupt(why)
+
+    async def _wait_for_retry(self, wake_ms: int, failure: Exception) -> None:
+        """End the attempt once the steps that run have ended; return at ``wake_ms`` if some still run.
+
+        One of them may be waiting for the failed step, so it would never end if the retry came only after it.
+        """
         self._longest_wake_ms = max(self._longest_wake_ms, wake_ms)
         with self._recording_cancellation(JobSleeps(wake_ms)):
             await self.save_awaited()
-            await self._others_ended()
+            have_ended = await self._others_ended((wake_ms - self._now_ms()) / 1000)
+        if not have_ended and self._context.interruption is None:
+            self._context.go_on()  # raises if the claim was lost meanwhile
+            return
         raise self._context.interrupt(JobSleeps(self._longest_wake_ms)) from failure
 
     def _called(self, call: StepCall) -> Any:
@@ -227,14 +242,25 @@ class Steps:
         """
         self._tries[key] = (self._context.attempt, step.attempts)
 
-    async def _others_ended(self) -> None:
+    async def _others_ended(self, seconds: float | None = None) -> bool:
         """Wait for the steps that run at the same time: an exception that ends the attempt would cut them off.
 
         A step inside a step does not wait, because the outer one cannot end before it.
+
+        Args:
+            seconds: longest wait; None: no limit.
+
+        Returns:
+            Whether they have ended.
         """
-        while self._under_way and StepRun.current(self._context) is None:
-            self._one_ended.clear()
-            await self._one_ended.wait()
+        try:
+            async with asyncio.timeout(seconds):
+                while self._under_way and StepRun.current(self._context) is None:
+                    self._one_ended.clear()
+                    await self._one_ended.wait()
+        except TimeoutError:
+            return False
+        return True
 
     @contextmanager
     def _recording_cancellation(self, why: JobInterrupted) -> Iterator[None]:

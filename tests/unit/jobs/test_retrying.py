@@ -202,6 +202,53 @@ def test_steps_beside_a_failed_one_end_and_the_longest_backoff_counts(attempts, 
     assert whole.calls == 1
 
 
+async def beside_one_that_waits_for_it(context, step):
+    awaited = asyncio.ensure_future(context.step("first", step))
+
+    async def second():
+        return await awaited
+
+    async with asyncio.timeout(20):  # rather than a test without end
+        return await context.step("second", second)
+
+
+def test_a_step_that_a_running_one_waits_for_is_retried_beside_it(attempts):
+    flaky = Flaky(OSError("1"), OSError("2"))
+    step = retrying(flaky.later, attempts=3, backoff=Constant(0.01))
+    assert asyncio.run(beside_one_that_waits_for_it(attempts.attempt(), step)) == [{}]
+    assert flaky.calls == 3
+    attempts.died()
+    assert attempts.tries == {}
+
+
+def test_the_last_exception_of_a_step_retried_beside_others_is_the_jobs(attempts):
+    step = retrying(Flaky(OSError("1"), OSError("2")).later, attempts=2, backoff=Constant(0.01))
+    with pytest.raises(OSError, match="2"):
+        asyncio.run(beside_one_that_waits_for_it(attempts.attempt(), step))
+
+
+def test_no_step_is_retried_once_the_attempt_has_ended(attempts):
+    flaky = Flaky(OSError("1"), OSError("2"))
+    step = retrying(flaky.later, attempts=3, backoff=Constant(0.01))
+
+    async def rest(context):
+        while not flaky.calls:
+            await asyncio.sleep(0)
+        with pytest.raises(JobSleeps):
+            context.sleep_for(60, name="rest")
+
+    async def run(context):
+        resting = asyncio.ensure_future(rest(context))
+        with pytest.raises(JobSleeps):
+            await beside_one_that_waits_for_it(context, step)
+        await resting
+
+    context = attempts.attempt()
+    asyncio.run(run(context))
+    assert flaky.calls == 1
+    assert context.interruption.until_ms / 1000 - time() > 50
+
+
 def test_groups_are_interruptions_if_nothing_else_is_in_them():
     sleep = JobSleeps(7)
     assert interruption_in(BaseExceptionGroup("", [JobInterrupted(), BaseExceptionGroup("", [sleep])])) is sleep
