@@ -10,15 +10,15 @@ import msgspec
 
 from pinlater.errors import ConfigError
 from pinlater.worker.claim_table.contact import CONTACT_WORDS, Contact
-from pinlater.worker.claim_table.results import ResultArea
+from pinlater.worker.claim_table.outcomes import HEAD_BYTES, OutcomeArea
 from pinlater.worker.claim_table.snapshot import (
-    ACKED_BATCH,
-    ACKED_TO,
     ASKED,
     BATCH_WORDS_BYTES,
     CHANGES,
     CONTACT,
     COUNT,
+    DISCARDED,
+    FAILED,
     FETCHED_NS,
     HELD,
     IDENTITY_BYTES,
@@ -42,7 +42,6 @@ from pinlater.worker.claim_table.snapshot import (
     HeldJob,
     Identity,
     Layout,
-    acked_in,
     asked_at,
     read_identity,
     read_running,
@@ -65,7 +64,7 @@ class BatchArea:
     __slots__ = (
         "_batch_jobs",
         "_memory",
-        "_results",
+        "_outcomes",
         "_row",
         "_text_at",
         "_words",
@@ -81,7 +80,7 @@ class BatchArea:
 
     def __init__(self, memory: memoryview, row: ClaimRow, layout: Layout) -> None:
         self._memory = memory
-        self._results = ResultArea(memory)
+        self._outcomes = OutcomeArea(memory)
         self._row = row
         self._batch_jobs = layout.batch_jobs
         self._text_at = layout.text_at
@@ -104,18 +103,10 @@ class BatchArea:
         """Forbid the process to start more jobs of the batch; called by the keeper."""
         self._words[IS_REVOKED] = 1
 
-    @property
-    def acked(self) -> range:
-        """Positions of jobs whose success the keeper has acked."""
-        return acked_in(self._words)
-
-    def mark_acked(self, fetched_ns: int, to: int) -> None:
-        """Record that the keeper has acked the successes before a position, in the batch fetched at that time.
-
-        The time is stored last: if the process has put another batch here meanwhile, the record does not apply to it.
-        """
-        self._words[ACKED_TO] = to
-        self._words[ACKED_BATCH] = fetched_ns
+    def mark_acked(self, position: int, fetched_ns: int) -> None:
+        """Record that the keeper has acked an ended job, unless another batch is here than the one fetched then."""
+        if self.fetched_ns == fetched_ns:
+            self.stop_ns[position] = fetched_ns
 
     def mark_lost(self, position: int, fetched_ns: int) -> None:
         """Record that a claim was lost, unless another batch is here than the one fetched at that time.
@@ -153,17 +144,17 @@ class BatchArea:
     def write(self, claim: str, descriptors: Sequence[str]) -> int:
         """Write fetched jobs to the table, unstarted; return how many fit."""
         text = "\n".join((claim, *descriptors[: self._batch_jobs])).encode()
-        batch_jobs = len(self._memory) - self._text_at
-        if len(text) > batch_jobs:
-            text = text[: text.rindex(b"\n", 0, batch_jobs)]
+        most_bytes = len(self._memory) - self._text_at - HEAD_BYTES
+        if len(text) > most_bytes:
+            text = text[: text.rindex(b"\n", 0, most_bytes)]
         count = text.count(b"\n")
         words, row_words = self._words, self._row.words
         row_words[CHANGES] += 1
         self._memory[BATCH_WORDS_BYTES : self._text_at] = bytes(self._text_at - BATCH_WORDS_BYTES)
         self.states[:count] = bytes((HELD,)) * count
         self._memory[self._text_at : self._text_at + len(text)] = text
-        self._results.clear(self._text_at + len(text))
-        words[ACKED_BATCH] = words[ACKED_TO] = words[SENT_TO] = words[IS_REVOKED] = 0
+        self._outcomes.clear(self._text_at + len(text))
+        words[SENT_TO] = words[IS_REVOKED] = 0
         words[TEXT_BYTES], words[FETCHED_NS] = len(text), time.monotonic_ns()
         words[COUNT] = count
         row_words[CHANGES] += 1
@@ -172,9 +163,29 @@ class BatchArea:
 
     def put_result(self, position: int, result: bytes) -> bool:
         """Keep the result of a job that has succeeded; return False if there is no room for it."""
-        is_kept = self._results.put(position, result)
+        is_kept = self._outcomes.put_result(position, result)
         self.states[position] = RESULTED if is_kept else RETURNING
         return is_kept
+
+    @property
+    def most_failure_bytes(self) -> int:
+        """Most bytes of a failure for which there is room; not positive if there is none."""
+        return self._outcomes.most_failure_bytes
+
+    def put_failure(self, position: int, delay_ms: int | None, failure: bytes) -> None:
+        """Keep the failure of a job.
+
+        Args:
+            position: position of the job.
+            delay_ms: milliseconds until the next attempt; None: there is none.
+            failure: the failure, of at most ``most_failure_bytes``; empty: only keep that the job has failed.
+        """
+        self.delays[position] = delay_ms or 0
+        if failure:
+            self._row.words[CHANGES] += 1  # it may take the room of another one, which the keeper may be reading
+            self._outcomes.put_failure(position, failure)
+            self._row.words[CHANGES] += 1
+        self.states[position] = DISCARDED if delay_ms is None else FAILED
 
     def clear(self) -> None:
         """Remove the batch from the table."""

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from pinlater.worker.claim_table.contact import CONTACT_WORDS
-from pinlater.worker.claim_table.results import read_results
+from pinlater.worker.claim_table.outcomes import read_failures, read_results
 
 MAX_JOBS = 250
 """Most jobs of one dequeue."""
@@ -29,6 +29,8 @@ GONE, HELD, RUNNING, SUCCEEDED, FAILED, DISCARDED, RETURNING, RESULTED = range(8
 """State of a job: gone from the worker; not started; running; the others have ended, but are not acked yet.
 ``RETURNING``: it is released with a new body, or acked with a large result. The table has no room for either, so only
 its process can do that. ``RESULTED``: succeeded with a result that is in the table; snapshots call it ``SUCCEEDED``."""
+ENDED = frozenset((SUCCEEDED, FAILED, DISCARDED))
+"""States in snapshots of jobs that others than their process can ack."""
 
 CHANGES, SENT, RECEIVED, REVOKED, RETRIES_DUE_MS, USED, IDENTITY_BYTES, IDLE_NS, WORKED_NS, CONTACT = range(10)
 STOPPED_NS = CONTACT + CONTACT_WORDS
@@ -38,10 +40,9 @@ WORDS_BYTES = 128
 BATCHES_AT = 16 << 10
 MOST_IDENTITY_BYTES = BATCHES_AT - WORDS_BYTES
 
-COUNT, FETCHED_NS, TEXT_BYTES, IS_REVOKED, SENT_TO, ACKED_TO, ACKED_BATCH = range(7)
-"""``SENT_TO``: the process has sent the acks of the jobs before that position. ``ACKED_TO``: the keeper has acked the
-successes from there to here, in the batch fetched at ``ACKED_BATCH``; ignored if another batch is there now."""
-BATCH_WORDS_BYTES = 56
+COUNT, FETCHED_NS, TEXT_BYTES, IS_REVOKED, SENT_TO = range(5)
+"""``SENT_TO``: the process has sent the acks of the jobs before that position."""
+BATCH_WORDS_BYTES = 40
 
 ASKED = 1 << 63
 """In ``stop_ns``: the job is asked to stop."""
@@ -58,8 +59,8 @@ class Columns(NamedTuple):
         kill_ns: monotonic time when its process is to be killed for it; 0: never.
         give_up_ns: monotonic time after which no other attempt begins; 0: never.
         stop_ns: 0: the job may go on. Otherwise why it is to stop: the fetch time of the batch in which its claim was
-            lost, which does not apply to a batch fetched at another time; or ``ASKED`` and the monotonic time when it
-            was asked to stop, which does not apply to a batch fetched later.
+            lost, or ended as the keeper acked the job, which does not apply to a batch fetched at another time; or
+            ``ASKED`` and the monotonic time when it was asked to stop, which does not apply to a batch fetched later.
         delays: milliseconds until the next attempt if this one fails.
         kinds: position of the job class in ``Identity.kinds``.
         states: state of the job, see above.
@@ -157,6 +158,7 @@ class HeldJob(NamedTuple):
     """A job in the claim table; see ``Columns``.
 
     ``kill_ns`` also covers a job that is asked to stop and does not. ``position`` is its position in the batch.
+    ``failure`` says how it has failed, as ``Failure.encoded`` does.
     """
 
     descriptor: str
@@ -169,11 +171,12 @@ class HeldJob(NamedTuple):
     position: int
     is_cancelled: bool = False
     result: bytes | None = None
+    failure: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class HeldBatch:
-    """The jobs of one batch, without those that are gone or acked as succeeded."""
+    """The jobs of one batch, without those that are gone, or ended without a claim."""
 
     number: int
     claim: str
@@ -252,18 +255,20 @@ def _batch(data: bytes, number: int, layout: Layout, identity: Identity) -> Held
     claim, *descriptors = bytes(area[text_at : text_at + words[TEXT_BYTES]]).decode().split("\n")
     kinds = identity.kinds
     started_ns, kill_ns, give_up_ns, stop_ns, delays, numbers, states = layout.columns(area)
-    acked = acked_in(words)
     jobs = [
         HeldJob(descriptor, state, kinds[kind] if kind < len(kinds) else "job", *others)
         for descriptor, state, kind, *others in zip(
             descriptors, states, numbers, delays, started_ns, kill_ns, give_up_ns, itertools.count(), strict=False
         )
-        if state != GONE and not (state in (SUCCEEDED, RESULTED) and others[-1] in acked)
+        if state != GONE and not (stop_ns[others[-1]] == words[FETCHED_NS] and (state in ENDED or state == RESULTED))
     ]
     if not jobs:
         return None
     if RESULTED in states:
         jobs = _with_results(jobs, read_results(area, text_at + words[TEXT_BYTES]))
+    if FAILED in states or DISCARDED in states:
+        failures = read_failures(area, text_at + words[TEXT_BYTES])
+        jobs = [_with_failure(job, failures.get(job.position)) for job in jobs]
     if any(stop_ns):
         jobs = [_if_asked(job, asked_at(stop_ns[job.position], words[FETCHED_NS]), numbers, identity) for job in jobs]
     return HeldBatch(number, claim, words[FETCHED_NS], bool(words[IS_REVOKED]), words[SENT_TO], jobs)
@@ -276,6 +281,10 @@ def _with_results(jobs: list[HeldJob], results: dict[int, bytes]) -> list[HeldJo
 
 def _with_result(job: HeldJob, result: bytes | None) -> HeldJob:
     return job._replace(state=RETURNING if result is None else SUCCEEDED, result=result)
+
+
+def _with_failure(job: HeldJob, failure: bytes | None) -> HeldJob:
+    return job._replace(failure=failure) if job.state in (FAILED, DISCARDED) else job
 
 
 def _if_asked(job: HeldJob, asked_ns: int, numbers: memoryview[int], identity: Identity) -> HeldJob:
@@ -293,8 +302,3 @@ def asked_at(stop_ns: int, fetched_ns: int) -> int:
     """Return when a job of a batch was asked to stop (monotonic), given its mark in ``stop_ns``; 0: it was not."""
     asked_ns = stop_ns ^ ASKED
     return asked_ns if fetched_ns < asked_ns < ASKED else 0
-
-
-def acked_in(words: memoryview[int]) -> range:
-    """Return the positions in a batch, given its words, whose successes the keeper has acked."""
-    return range(words[SENT_TO], words[ACKED_TO]) if words[ACKED_BATCH] == words[FETCHED_NS] else range(0)

@@ -1,7 +1,7 @@
 """The keeper: a process without user code that keeps the claims of the job processes.
 
 1. Renews the claims of jobs that take long, even while a job keeps the interpreter busy.
-2. Releases jobs that wait, unstarted, behind long ones.
+2. Releases jobs that wait, unstarted, behind long ones, and acks jobs that have ended before these.
 3. Recovers the jobs of a dead process: the running one fails, the unstarted ones are released, no attempt spent.
 """
 
@@ -12,7 +12,6 @@ import select
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import groupby
 
 from pinlater_supervisor import Child
 
@@ -21,14 +20,21 @@ from pinlater.errors import CallError, CallUnsendable, ServerUnavailable, Servic
 from pinlater.worker.claim_table.counters import ProcessCounters
 from pinlater.worker.claim_table.exit_queue import ExitQueue, ProcessExit
 from pinlater.worker.claim_table.row import ClaimRow
-from pinlater.worker.claim_table.snapshot import HELD, RUNNING, SUCCEEDED, ClaimSnapshot, HeldBatch
+from pinlater.worker.claim_table.snapshot import (
+    ENDED,
+    HELD,
+    RUNNING,
+    SUCCEEDED,
+    ClaimSnapshot,
+    HeldBatch,
+    HeldJob,
+)
 from pinlater.worker.claim_table.table import ClaimTable
 from pinlater.worker.keeper.held_claims import HeldClaim, held_claims, mark_stops
-from pinlater.worker.keeper.orphan_recovery import OrphanRecovery
-from pinlater.worker.keeper.service_client import ClaimKey, KeeperClient, Refusals, by_queue
+from pinlater.worker.keeper.orphan_recovery import OrphanRecovery, recorded_failure
+from pinlater.worker.keeper.service_client import ClaimKey, KeeperClient, Refusals, by_queue, by_shard
 from pinlater.worker.log_once import LogOnce
 from pinlater.worker.options import WorkerOptions
-from pinlater.worker.session.batch import shard_of
 from pinlater.worker.session.connector import Connector
 
 _RENEWALS_PER_LEASE = 3
@@ -67,6 +73,7 @@ class Keeper:
         self._stalled_ns = int(min(_STALLED_SECONDS, options.lease_seconds / 3) * 1e9)
         self._renew_at = time.monotonic()
         self._release_counts: dict[str, int] = {}
+        self._unacked: set[ClaimKey] = set()
         self._last_done = time.monotonic()
         self._recoveries: dict[int, OrphanRecovery] = {}  # by entry of the exit queue
         self._log_once = LogOnce(log, "the server rejected a call of the keeper: %s")
@@ -156,6 +163,9 @@ class Keeper:
     def _renew(self) -> None:
         """Renew all claims older than a sixth of their lease, and mark which jobs are to stop.
 
+        Ended jobs whose claims can be renewed are not acked yet, whatever their process has sent. (An original PinLater
+        server, which gives out no claim descriptors, does not tell.)
+
         Raises:
             ServerUnavailable: no server can be reached.
             CallError, ServiceError: some calls failed, perhaps since a shard is away; the others succeeded.
@@ -164,6 +174,7 @@ class Keeper:
         oldest_ns = now_ns - int(self._lease_seconds / _YOUNG_PER_LEASE * 1e9)
         refusals = Refusals()
         held = held_claims(self._claim_table, lambda batch, _: batch.fetched_ns <= oldest_ns)
+        self._unacked.clear()
         for _, keys in by_queue(claim.key for claim in held):
             with refusals:
                 try:
@@ -171,14 +182,17 @@ class Keeper:
                 except ServiceError:
                     # A shard is away, so the server did not say which claims on others are lost. Or the server does not
                     # know a shard that was just added, and has renewed no claim of the call.
-                    for _, of_shard in groupby(sorted(keys, key=_shard_of_key), _shard_of_key):
+                    for part in by_shard(keys):
                         with refusals:
-                            self._renew_claims(held, list(of_shard), now_ns)
+                            self._renew_claims(held, part, now_ns)
         refusals.raise_first()
 
     def _renew_claims(self, held: Sequence[HeldClaim], keys: Sequence[ClaimKey], seen_ns: int) -> None:
         renewal = self._client.renew(keys)
         mark_stops(held, renewal, seen_ns)
+        renewed = set(keys) - renewal.lost
+        ended = (claim for claim in held if claim.job.state in ENDED and claim.batch.claim)
+        self._unacked |= {claim.key for claim in ended if claim.key in renewed}
         if renewal.cancelled:
             self._child.wake_master()  # it kills the processes of those that do not stop
 
@@ -200,17 +214,44 @@ class Keeper:
                 self._release_revoked(row.snapshot())
         for row, snapshot in busy:
             with refusals:
-                self._ack_finished(row, snapshot)
+                self._ack_ended(row, snapshot)
         refusals.raise_first()
 
-    def _ack_finished(self, row: ClaimRow, snapshot: ClaimSnapshot) -> None:
-        """Ack successes that their process would only ack after its long job: somebody may be waiting for them."""
+    def _ack_ended(self, row: ClaimRow, snapshot: ClaimSnapshot) -> None:
+        """Ack ended jobs that their process would only ack after its long job: somebody may be waiting for them.
+
+        These are the jobs of the same dequeue whose acks it has not sent yet, and any that were not acked at the last
+        renewal: their acks could not be sent, or were refused. A process that runs several jobs at once does all that
+        itself, in a thread that runs no job.
+        """
+        if row.batch_jobs == 1:
+            return
+        refusals = Refusals()
         for batch in snapshot.batches:
             running = next((job.position for job in batch.jobs if job.state == RUNNING), 0)
-            ended = [job for job in batch.jobs if job.state == SUCCEEDED and batch.sent_to <= job.position < running]
-            if ended:
-                self._client.succeeded([(job.descriptor, batch.claim, job.result) for job in ended])
-                row.area(batch.number).mark_acked(batch.fetched_ns, running)
+            unsent = range(batch.sent_to, running)
+            ended = [
+                job for job in batch.jobs if job.position in unsent or (job.descriptor, batch.claim) in self._unacked
+            ]
+            for of_shard in by_shard(ended):
+                with refusals:
+                    self._ack(row, batch, of_shard)
+        refusals.raise_first()
+
+    def _ack(self, row: ClaimRow, batch: HeldBatch, jobs: Sequence[HeldJob]) -> None:
+        """Ack those of the jobs of a batch that have ended, as far as the claim table says how."""
+        area = row.area(batch.number)
+        succeeded = [job for job in jobs if job.state == SUCCEEDED]
+        if succeeded:
+            self._client.succeeded([(job.descriptor, batch.claim, job.result) for job in succeeded])
+            for job in succeeded:
+                area.mark_acked(job.position, batch.fetched_ns)
+        failed = [(job, report) for job in jobs if (report := recorded_failure(batch, job)) is not None]
+        if failed:
+            self._client.failed([report for _, report in failed])
+            for job, report in failed:
+                area.mark_acked(job.position, batch.fetched_ns)
+                self._claim_table.record_retry_due(report.retry_due_ms)
 
     def _revoke(self, row: ClaimRow, snapshot: ClaimSnapshot) -> bool:
         """Revoke the unstarted jobs of a process with long jobs; return whether there are any."""
@@ -248,10 +289,6 @@ class Keeper:
         long_ago = time.monotonic_ns() - self._stalled_ns
         long_busy = sum(0 < job.started_ns < long_ago for _, job in snapshot.in_state(RUNNING))
         return long_busy >= snapshot.identity.capacity
-
-
-def _shard_of_key(key: ClaimKey) -> str:
-    return shard_of(key[0])
 
 
 def _batch_name(batch: HeldBatch) -> str:

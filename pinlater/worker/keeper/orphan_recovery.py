@@ -34,16 +34,18 @@ from pinlater.worker.claim_table.snapshot import (
 from pinlater.worker.keeper.crashes import crash_mark, crashes_in, is_poison, is_recorded
 from pinlater.worker.keeper.service_client import KeeperClient, Refusals
 from pinlater.worker.session.batch import queue_of, shard_of
+from pinlater.worker.session.outcome import Failure
 
 HeldRef = tuple[HeldBatch, HeldJob]
 
 _UNEXPLAINED = "failed; its process ended before it could say why\n"
+_RETRY_SLACK_MS = 5
 
 log = logging.getLogger(__name__)
 
 
-class CrashedAttempt(NamedTuple):
-    """A failed attempt of a job whose process has ended.
+class FailureReport(NamedTuple):
+    """A failed attempt, reported in place of the job's process, which has ended or is busy.
 
     Attributes:
         descriptor: descriptor of the job.
@@ -69,6 +71,11 @@ class CrashedAttempt(NamedTuple):
         told = self.descriptor, self.status, self.delay_ms, self.claim, self.is_final or None
         return (*told, None, (self.is_final and self.ending == CANCELLED) or None, self.job)
 
+    @property
+    def retry_due_ms(self) -> int:
+        """When the job is due again if it is reported now, in monotonic milliseconds; 0: never."""
+        return 0 if self.is_final else _due_ms(self.delay_ms)
+
 
 class OrphanRecovery:
     """Recovers the jobs of an exited process: acks finished ones, fails those that ran, releases those not started.
@@ -89,7 +96,7 @@ class OrphanRecovery:
         self._suspects = _suspects(ended)
         self._shards = sorted({shard_of(job.descriptor) for batch in snapshot.batches for job in batch.jobs})
         self._unread = list(map(snapshot.identity.source_of, snapshot.unread))
-        self._crashed: list[tuple[HeldJob, CrashedAttempt]] = []
+        self._crashed: list[tuple[HeldJob, FailureReport]] = []
         self._interrupted: list[HeldJob] = []
         self._delays_ms = [0]
         self._jobs = Counter[str]()
@@ -111,7 +118,7 @@ class OrphanRecovery:
                     recover(one)
                     left.remove(one)
         refusals.raise_first()
-        record_retry_due(time.monotonic_ns() // 1_000_000 + max(self._delays_ms) + 5)
+        record_retry_due(_due_ms(max(self._delays_ms)))
         self._count()
         log.info(
             "recovered jobs of process %d: %d failed, %d succeeded, %d released",
@@ -123,7 +130,7 @@ class OrphanRecovery:
         suspects = [(batch, job) for batch, job in self._suspects if shard_of(job.descriptor) == shard]
         crashed = [_ended_attempt(self._ended, *one, self._client, len(self._suspects)) for one in suspects]
         ended = [*self._in_state(FAILED, shard), *self._in_state(DISCARDED, shard)]
-        failed = [_failed_attempt(self._ended, *one) for one in ended] + crashed
+        failed = [recorded_failure(*one) or _unexplained_failure(self._ended, *one) for one in ended] + crashed
         suspect_names = {job.descriptor for _, job in suspects}
         succeeded = [(job.descriptor, batch.claim, job.result) for batch, job in self._in_state(SUCCEEDED, shard)]
         unstarted = list(self._in_state(HELD, shard))
@@ -163,6 +170,11 @@ class OrphanRecovery:
         )
 
 
+def _due_ms(delay_ms: int) -> int:
+    """Return when a job that goes back now is due, in monotonic milliseconds."""
+    return time.monotonic_ns() // 1_000_000 + delay_ms + _RETRY_SLACK_MS
+
+
 def _suspects(ended: ProcessExit) -> list[HeldRef]:
     """Return the running jobs that may be to blame for the exit.
 
@@ -177,9 +189,18 @@ def _suspects(ended: ProcessExit) -> list[HeldRef]:
     return running
 
 
-def _failed_attempt(ended: ProcessExit, batch: HeldBatch, job: HeldJob) -> CrashedAttempt:
-    """Return a failure that the process could no longer report."""
-    return CrashedAttempt(
+def recorded_failure(batch: HeldBatch, job: HeldJob) -> FailureReport | None:
+    """Return the failure that the process has written to the claim table; None if there was no room for it."""
+    if job.failure is None:
+        return None
+    failure = Failure.decode(job.failure)
+    told = failure.status, job.delay_ms, job.state == DISCARDED, failure.job, failure.ending
+    return FailureReport(job.descriptor, batch.claim, *told)
+
+
+def _unexplained_failure(ended: ProcessExit, batch: HeldBatch, job: HeldJob) -> FailureReport:
+    """Return a failure of which only that it happened is known."""
+    return FailureReport(
         *(job.descriptor, batch.claim, f"[{_where(ended)}] {_UNEXPLAINED}", job.delay_ms),
         is_final=job.state == DISCARDED,
         job=job.kind,
@@ -188,7 +209,7 @@ def _failed_attempt(ended: ProcessExit, batch: HeldBatch, job: HeldJob) -> Crash
 
 def _ended_attempt(
     ended: ProcessExit, batch: HeldBatch, job: HeldJob, client: KeeperClient, suspects: int
-) -> CrashedAttempt:
+) -> FailureReport:
     if job.is_cancelled:
         mark = read_saga(client.lookup_job(job.descriptor)[1])
         if mark is None or not mark.steps or not mark.why:
@@ -198,7 +219,7 @@ def _ended_attempt(
 
 def _crashed_attempt(
     ended: ProcessExit, batch: HeldBatch, job: HeldJob, client: KeeperClient, suspects: int
-) -> CrashedAttempt:
+) -> FailureReport:
     if ended.info.is_timeout:
         return _overdue_job(ended, batch, job)
     if suspects == 1:
@@ -206,7 +227,7 @@ def _crashed_attempt(
     return _possible_culprit(ended, batch, job, suspects)
 
 
-def _undoing_first(ended: ProcessExit, job: HeldJob, client: KeeperClient, attempt: CrashedAttempt) -> CrashedAttempt:
+def _undoing_first(ended: ProcessExit, job: HeldJob, client: KeeperClient, attempt: FailureReport) -> FailureReport:
     """Let a job that is given up undo its sagas first, if it has any; otherwise return ``attempt`` as it is."""
     if not attempt.is_final:
         return attempt
@@ -220,23 +241,23 @@ def _undoing_first(ended: ProcessExit, job: HeldJob, client: KeeperClient, attem
     return attempt._replace(is_final=False, delay_ms=0)
 
 
-def _cancelled_job(ended: ProcessExit, batch: HeldBatch, job: HeldJob) -> CrashedAttempt:
+def _cancelled_job(ended: ProcessExit, batch: HeldBatch, job: HeldJob) -> FailureReport:
     """Return the last failure of a job that was asked to stop, and ran until its process died."""
     how = "cancelled, and did not stop in time" if ended.info.is_timeout else "cancelled"
     status = f"[{_where(ended)}] {how}: {_evidence(ended, job)}\n"
     log.warning("%s: %s", job.descriptor, status.strip())
-    return CrashedAttempt(job.descriptor, batch.claim, status, 0, is_final=True, job=job.kind, ending=CANCELLED)
+    return FailureReport(job.descriptor, batch.claim, status, 0, is_final=True, job=job.kind, ending=CANCELLED)
 
 
-def _overdue_job(ended: ProcessExit, batch: HeldBatch, job: HeldJob) -> CrashedAttempt:
+def _overdue_job(ended: ProcessExit, batch: HeldBatch, job: HeldJob) -> FailureReport:
     """Return the failure of a job killed for a time limit; it counts like a soft time-out, not as a crash."""
     status = f"[{_where(ended)}] time-out: {_evidence(ended, job)}\n"
     log.error("%s: %s", job.descriptor, status.strip())
     is_final = _is_too_late(ended, job)
-    return CrashedAttempt(job.descriptor, batch.claim, status, job.delay_ms, is_final, job.kind, "timed_out")
+    return FailureReport(job.descriptor, batch.claim, status, job.delay_ms, is_final, job.kind, "timed_out")
 
 
-def _crashed_job(ended: ProcessExit, batch: HeldBatch, job: HeldJob, client: KeeperClient) -> CrashedAttempt:
+def _crashed_job(ended: ProcessExit, batch: HeldBatch, job: HeldJob, client: KeeperClient) -> FailureReport:
     """Return the crash of the only running job; it is given up after too many crashes."""
     where, (before, body) = _where(ended), client.lookup_job(job.descriptor)
     is_repeated = is_recorded(before, where)  # by a recovery whose further calls, or their replies, were lost
@@ -247,20 +268,20 @@ def _crashed_job(ended: ProcessExit, batch: HeldBatch, job: HeldJob, client: Kee
         client.prepend_status((job.descriptor, batch.claim), status)
     log.error("%s: %s", job.descriptor, status.strip())
     is_final = is_given_up or _is_too_late(ended, job)
-    return CrashedAttempt(
+    return FailureReport(
         *(job.descriptor, batch.claim, status, job.delay_ms, is_final, job.kind),
         ending="poison" if is_given_up else "crashed",
     )
 
 
-def _possible_culprit(ended: ProcessExit, batch: HeldBatch, job: HeldJob, number: int) -> CrashedAttempt:
+def _possible_culprit(ended: ProcessExit, batch: HeldBatch, job: HeldJob, number: int) -> FailureReport:
     """Return the failure of one of several jobs that ran when the process died; nobody knows which one caused it.
 
     So it does not count towards poison: otherwise jobs would be given up for running beside a poison job.
     """
     status = f"[{_where(ended)}] crash of one of {number} jobs that ran: {_evidence(ended, job)}\n"
     log.error("%s: %s", job.descriptor, status.strip())
-    return CrashedAttempt(job.descriptor, batch.claim, status, job.delay_ms, _is_too_late(ended, job), job.kind)
+    return FailureReport(job.descriptor, batch.claim, status, job.delay_ms, _is_too_late(ended, job), job.kind)
 
 
 def _is_too_late(ended: ProcessExit, job: HeldJob) -> bool:

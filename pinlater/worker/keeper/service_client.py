@@ -19,13 +19,14 @@ from pinlater.model.statistics import RunStatistics
 from pinlater.protocol.conversion.acks import ack_structs, acks_struct
 from pinlater.protocol.internal_calls import with_stale_claims
 from pinlater.protocol.operations import Call, Calls
-from pinlater.worker.session.batch import queue_of
+from pinlater.worker.session.batch import queue_of, shard_of
 from pinlater.worker.session.connector import Connector, ignore_beat
 
 if TYPE_CHECKING:
-    from pinlater.worker.keeper.orphan_recovery import CrashedAttempt
+    from pinlater.worker.keeper.orphan_recovery import FailureReport
 
 _T = TypeVar("_T")
+_J = TypeVar("_J", bound=tuple[Any, ...])
 
 _CALL_SECONDS = 5.0
 _SHORTEST_CALL_SECONDS = 0.5
@@ -156,7 +157,7 @@ class KeeperClient:
             acks = ack_structs((descriptor, "", 0, claim, None, result, None) for descriptor, claim, result in part)
             self._call(self._calls.ack_structs(acks_struct(queue, acks)))
 
-    def failed(self, jobs: Iterable[CrashedAttempt]) -> None:
+    def failed(self, jobs: Iterable[FailureReport]) -> None:
         """Ack failures."""
         for queue, part in by_queue(jobs):
             acks = ack_structs(job.ack for job in part)
@@ -233,3 +234,11 @@ def by_queue(jobs: Iterable[Any]) -> Iterator[tuple[str, list[Any]]]:
         rest = iter(found)
         while part := list(itertools.islice(rest, _MOST_JOBS)):
             yield queue, part
+
+
+def by_shard(jobs: Iterable[_J]) -> list[list[_J]]:
+    """Group jobs, whose first field is the descriptor, by shard."""
+    shards: defaultdict[str, list[_J]] = defaultdict(list)
+    for job in jobs:
+        shards[shard_of(job[0])].append(job)
+    return list(shards.values())

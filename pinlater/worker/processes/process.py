@@ -22,7 +22,7 @@ from pinlater.jobs.loader import load_middleware
 from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.burst import Burst
 from pinlater.worker.claim_table.counters import CANCELLED, UNREADABLE
-from pinlater.worker.claim_table.snapshot import DISCARDED, FAILED, SUCCEEDED, Identity
+from pinlater.worker.claim_table.snapshot import SUCCEEDED, Identity
 from pinlater.worker.class_page import CLASSES_BYTES
 from pinlater.worker.log_once import LogOnce
 from pinlater.worker.options import WorkerOptions
@@ -225,8 +225,7 @@ class JobProcess(ABC):
             is_last = outcome.delay_ms is None or batch.metadata[position].attemptsRemaining <= 1
             if is_last and outcome.ending not in {UNREADABLE, CANCELLED}:
                 self._run_reporter.add_given_up(queue, batch.area.kinds[position])
-            batch.area.delays[position] = outcome.delay_ms or 0
-            batch.area.states[position] = DISCARDED if outcome.delay_ms is None else FAILED
+            batch.keep_failure(position, outcome)
             self._ack_buffer.failed(queue, (batch, position), outcome)
         else:
             self._ack_buffer.release(batch, [position], outcome)

@@ -99,11 +99,11 @@ class SoloProcess(JobProcess):
             if self._is_at_terminal:
                 self._hear_signals()  # before the ack is sent: the debugger would still take an interrupt for its own
             since, now = now, monotonic_ns()
-            if now >= flush_at and (told := area.acked):
-                self._ack_buffer.drop_acked(batch, told)
+            if now - since >= _FLUSH_NS:
+                self._ack_buffer.drop_acked()
             self._record_outcome(batch, position, outcome, now - since)
             if now >= flush_at or not (outcome is None or self._can_wait(outcome, batch, position)):
-                # Failures go at once: the next job may kill the process, and the claim table has no space for reasons.
+                # Failures go at once: the next job may kill the process, and the claim table has room for a few only.
                 self._ack_buffer.flush()
                 if not self._ack_buffer.has_pending:  # else nobody was there to send them to
                     area.mark_sent(position + 1)

@@ -28,7 +28,6 @@ from pinlater.protocol.conversion.acks import acks_struct
 from pinlater.protocol.messages import PinLaterJobAckRequest
 from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.claim_table.counters import RETURNED, UNACKED, CountEvent, ignore_event
-from pinlater.worker.claim_table.snapshot import DISCARDED, FAILED, RETURNING
 from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.late_acks import LateAcks
 from pinlater.worker.session.outcome import Failure, Interruption, ReleasedUnknown, describe_failure
@@ -114,15 +113,14 @@ class AckBuffer:
         """Add the ack of a failure."""
         self._pending[queue].failed.append((job, failure))
 
-    def drop_acked(self, batch: DequeuedBatch, acked: range) -> None:
-        """Drop successes of a batch that the keeper has acked."""
+    def drop_acked(self) -> None:
+        """Drop the acks of jobs that the keeper has acked."""
+        self.late.drop_acked()
         for queue_acks in chain(self._pending.values(), self._refused.values()):
-            succeeded, queue_acks.succeeded = queue_acks.succeeded, []
-            for job in succeeded:
-                if job[0] is batch and job[1] in acked and batch.area.states[job[1]] != RETURNING:
-                    batch.finish([job[1]])
-                else:
-                    queue_acks.succeeded.append(job)
+            if lost := queue_acks.take_lost():
+                self._on_confirmed(lost)
+        self._pending = _AcksByQueue({queue: queue_acks for queue, queue_acks in self._pending.items() if queue_acks})
+        self._refused = {key: queue_acks for key, queue_acks in self._refused.items() if queue_acks}
 
     def release(self, batch: DequeuedBatch, positions: Iterable[int], interruption: Interruption | None = None) -> None:
         """Add the release of jobs, no attempt spent."""
@@ -297,7 +295,6 @@ class AckBuffer:
             return
         size = len(interruption.body or b"")
         why = BodyTooLarge(f"what it goes on with, {size} bytes, cannot be stored: {error}")
-        batch.area.states[position] = FAILED
         self._fail(batch, position, why, batch.area.delays[position])
 
     def _replace_result(self, batch: DequeuedBatch, position: int, error: CallUnsendable | EnqueueRejected) -> bool:
@@ -306,7 +303,6 @@ class AckBuffer:
         if result is None:
             return False
         why = ResultTooLarge(f"what it returned, {len(result)} bytes, cannot be stored: {error}")
-        batch.area.states[position] = DISCARDED
         self._fail(batch, position, why, None)
         return True
 
@@ -320,6 +316,7 @@ class AckBuffer:
             is_last=delay_ms is None,
         )
         failure = Failure(status, delay_ms, job=name_in(batch.bodies[position]) or "")
+        batch.keep_failure(position, failure)
         self.failed(batch.queues[position], (batch, position), failure)
 
     def _give_up(self, queue_acks: QueueAcks) -> None:

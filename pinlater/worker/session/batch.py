@@ -9,6 +9,7 @@ from typing import Any
 from pinlater.worker.claim_table.row import BatchArea
 from pinlater.worker.claim_table.snapshot import GONE, HELD, RETURNING, RUNNING, asked_at
 from pinlater.worker.session.job_saves import JobSaves
+from pinlater.worker.session.outcome import Failure
 
 _NONE: dict[int, bytes] = {}
 """Shared by all batches without results, which are most."""
@@ -127,6 +128,11 @@ class DequeuedBatch:
             self.results = {}
         self.results[position] = result
         self.area.put_result(position, result)
+
+    def keep_failure(self, position: int, failure: Failure) -> None:
+        """Keep a job's failure in the claim table, so that the keeper can ack it if this process dies or is busy."""
+        text = failure.encoded(self.area.most_failure_bytes)
+        self.area.put_failure(position, failure.delay_ms, text)
 
     def keep_run_time(self, position: int, milliseconds: int) -> None:
         """Keep how long a job ran until its ack is confirmed."""

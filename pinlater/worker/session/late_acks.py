@@ -1,7 +1,7 @@
 """Acks that a store did not take for a whole lease because it is away; they are sent until it is back.
 
 Their jobs keep their places in the claim table until other jobs need them. As long as a job has its place, the keeper
-renews its claim as soon as the shard is back, even if this process is busy, and recovers it if the process ends. No
+renews its claim as soon as the shard is back, acks it if this process is busy, and recovers it if the process ends. No
 claim on a shard expires while the shard is away, nor for some seconds after. So a job without a place can still be
 acked, but only by its process; one that runs one job at a time does that between two of them.
 """
@@ -89,6 +89,11 @@ class LateAcks:
     def free_places(self) -> bool:
         """Free the places of the oldest late acks that have any; return False if there are none."""
         return any(late.free_places() for late in self._late)
+
+    def drop_acked(self) -> None:
+        """Drop acks of jobs that the keeper has acked."""
+        for late in [late for late in self._late if late.places is not None and late.places.are_lost]:
+            self._drop(late)
 
     def send(self) -> None:
         """Send the late acks, if they are due."""

@@ -8,8 +8,10 @@ import socket
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
 
 from pinlater.jobs import middleware
 from pinlater.jobs.step_failures import step_note
@@ -20,6 +22,9 @@ from pinlater.worker.claim_table.counters import CANCELLED, UNKNOWN
 
 _HOST = socket.gethostname()
 _MOST_FRAMES = 8
+_CUT = "…\n"
+_SHORTEST_CUT_BYTES = 100
+"""Shortest part of a status that says anything: about as long as its header."""
 _OURS = frozenset(
     str(Path(__file__).parents[1] / "running" / f"{name}.py")
     for name in ("runner", "limits", "coroutines", "thread_limits", "task_runner", "run_limits", "step_limits")
@@ -47,6 +52,22 @@ class Failure:
         """Return the ack that reports the failure to the server."""
         told = descriptor, self.status, self.delay_ms or 0, claim, self.delay_ms is None or None
         return (*told, None, self.ending == CANCELLED or None, self.job or None)
+
+    def encoded(self, most_bytes: int) -> bytes:
+        """Encode the failure for the claim table; cut its status to fit, return nothing if even that does not help."""
+        text = msgspec.msgpack.encode(self)
+        if len(text) <= most_bytes:
+            return text
+        left = len(self.status.encode()) - (len(text) - most_bytes) - len(_CUT.encode())
+        if left < _SHORTEST_CUT_BYTES:
+            return b""
+        status = self.status.encode()[:left].decode(errors="ignore")
+        return msgspec.msgpack.encode(replace(self, status=f"{status}{_CUT}"))
+
+    @staticmethod
+    def decode(text: bytes) -> Failure:
+        """Decode what ``encoded`` has returned."""
+        return msgspec.msgpack.decode(text, type=Failure)
 
 
 @dataclass(frozen=True, slots=True)

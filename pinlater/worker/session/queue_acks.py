@@ -50,6 +50,22 @@ class QueueAcks:
         self.failed += other.failed
         self.returned += other.returned
 
+    @property
+    def are_lost(self) -> bool:
+        """Whether the claims of all jobs have ended; a server would ignore the acks."""
+        return all(map(_is_lost, self.jobs()))
+
+    def take_lost(self) -> QueueAcks:
+        """Remove and return the acks of jobs whose claims have ended."""
+        lost = QueueAcks(
+            self.queue,
+            succeeded=[job for job in self.succeeded if _is_lost(job)],
+            failed=[one for one in self.failed if _is_lost(one[0])],
+        )
+        self.succeeded = [job for job in self.succeeded if not _is_lost(job)]
+        self.failed = [one for one in self.failed if not _is_lost(one[0])]
+        return lost
+
     def split(self) -> tuple[QueueAcks, QueueAcks]:
         """Split into acks and releases, which need different calls."""
         acks, returns = QueueAcks(self.queue), QueueAcks(self.queue)
@@ -88,6 +104,11 @@ class QueueAcks:
     def checkpoints(self) -> Iterator[Checkpoint]:
         """Yield the releases; jobs that do not sleep keep their place in the queue."""
         return (_return_of(*returned) for returned in self.returned)
+
+
+def _is_lost(job: JobRef) -> bool:
+    batch, position = job
+    return batch.is_lost(position)
 
 
 def _with_more(batch: DequeuedBatch, position: int) -> AckFields:

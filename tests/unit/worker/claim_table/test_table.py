@@ -14,6 +14,7 @@ from pinlater.worker.claim_table.snapshot import (
     GONE,
     HELD,
     MAX_JOBS,
+    RETURNING,
     RUNNING,
     SOLO_LAYOUT,
     SUCCEEDED,
@@ -57,9 +58,9 @@ def test_what_is_held_can_be_read(row):
     snapshot = row.snapshot()
     [batch] = snapshot.batches
     assert batch.jobs == [
-        ("mail:s1:p1:1", SUCCEEDED, "SendMail", 0, 0, 0, 0, 0, False, None),
-        ("mail:s1:p1:2", RUNNING, "Fetch", 1500, before, before + 9, before + 8, 1, False, None),
-        ("mail:s1:p1:3", HELD, "SendMail", 0, 0, 0, 0, 2, False, None),
+        ("mail:s1:p1:1", SUCCEEDED, "SendMail", 0, 0, 0, 0, 0, False, None, None),
+        ("mail:s1:p1:2", RUNNING, "Fetch", 1500, before, before + 9, before + 8, 1, False, None, None),
+        ("mail:s1:p1:3", HELD, "SendMail", 0, 0, 0, 0, 2, False, None, None),
     ]
     assert (batch.claim, batch.number, batch.is_revoked) == ("claim", 0, False)
     assert batch.fetched_ns >= before
@@ -101,17 +102,17 @@ def test_a_place_that_is_used_again_shows_nothing_of_its_past(row):
     assert {job[1:7] for job in batch.jobs} == {(HELD, "SendMail", 0, 0, 0, 0)}
 
 
-def test_successes_that_the_keeper_has_acked_are_left_out(row):
+def test_ended_jobs_that_the_keeper_has_acked_are_left_out(row):
     area = row.acquire_area()
-    area.write("claim", names(5))
-    area.states[:5] = bytes((SUCCEEDED, SUCCEEDED, SUCCEEDED, RUNNING, HELD))
+    area.write("claim", names(6))
+    area.states[:6] = bytes((SUCCEEDED, SUCCEEDED, FAILED, RETURNING, RUNNING, HELD))
     area.mark_sent(1)
     [batch] = row.snapshot().batches
-    assert (batch.sent_to, len(batch.jobs), area.acked) == (1, 5, range(0))
-    row.area(batch.number).mark_acked(batch.fetched_ns, 3)
+    assert (batch.sent_to, len(batch.jobs)) == (1, 6)
+    for position in range(1, 5):
+        row.area(batch.number).mark_acked(position, batch.fetched_ns)
     [batch] = row.snapshot().batches
-    assert area.acked == range(1, 3)
-    assert [(job.position, job.state) for job in batch.jobs] == [(0, SUCCEEDED), (3, RUNNING), (4, HELD)]
+    assert [job.position for job in batch.jobs] == [0, 3, 4, 5], "what has not ended stays"
 
 
 def test_acks_of_a_former_batch_do_not_count_for_the_next(row):
@@ -121,10 +122,29 @@ def test_acks_of_a_former_batch_do_not_count_for_the_next(row):
     area.clear()
     area.write("second", names(3))
     area.states[:3] = bytes((SUCCEEDED, SUCCEEDED, RUNNING))
-    row.area(former.number).mark_acked(former.fetched_ns, 2)
-    assert area.acked == range(0)
+    row.area(former.number).mark_acked(1, former.fetched_ns)
     [batch] = row.snapshot().batches
     assert len(batch.jobs) == 3
+
+
+def test_failures_are_kept_with_their_jobs_as_long_as_there_is_room(row):
+    area = row.acquire_area()
+    area.write("claim", names(3))
+    area.put_failure(0, 1500, b"first")
+    area.put_failure(1, None, b"")
+    area.put_failure(2, None, b"third")
+    [batch] = row.snapshot().batches
+    assert [(job.state, job.delay_ms, job.failure) for job in batch.jobs] == [
+        (FAILED, 1500, b"first"),
+        (DISCARDED, 0, None),
+        (DISCARDED, 0, b"third"),
+    ]
+    area.put_failure(1, None, b"x" * area.most_failure_bytes)
+    [batch] = row.snapshot().batches
+    assert [job.failure and len(job.failure) for job in batch.jobs] == [None, area.most_failure_bytes, None]
+    assert area.put_result(0, b"result")
+    [batch] = row.snapshot().batches
+    assert [(job.result, job.failure) for job in batch.jobs] == [(b"result", None), (None, None), (None, None)]
 
 
 def test_jobs_without_room_are_not_held(row):

@@ -15,9 +15,11 @@ from pinlater.errors import (
     UnknownError,
 )
 from pinlater.model.body_metadata import PERIODIC_SPARE_ATTEMPTS, UNDO_ATTEMPTS, read_metadata
+from pinlater.worker.claim_table.counters import CANCELLED
 from pinlater.worker.claim_table.snapshot import ASKED, DISCARDED, FAILED, GONE, HELD, RETURNING, RUNNING, SUCCEEDED
 from pinlater.worker.keeper.crashes import crashes_in
 from pinlater.worker.master import keeper_hang_seconds
+from pinlater.worker.session.outcome import Failure
 from tests.unit.worker.fakes import FakeChild, names
 from tests.unit.worker.keeper.keeper_bench import LONG_AGO_NS, Bench
 
@@ -121,15 +123,65 @@ def test_a_job_that_has_run_is_not_given_back_in_place_of_its_process(bench):
 
 
 def test_successes_before_a_long_job_are_acked_once(bench):
-    area = bench.hold(SUCCEEDED, SUCCEEDED, GONE, SUCCEEDED, RUNNING, run_ns=LONG_AGO_NS, age_ns=LONG_AGO_NS)
+    area = bench.hold(SUCCEEDED, SUCCEEDED, GONE, SUCCEEDED, RUNNING, run_ns=LONG_AGO_NS)
     area.mark_sent(1)
-    assert bench.turn()[-1] == ("succeeded", [names(4)[1], names(4)[3]])
+    assert bench.turn() == [("succeeded", [names(4)[1], names(4)[3]])]
     assert bench.turn() == []
-    bench.keeper._renew_at = 0.0
-    assert bench.turn() == [("renew", [names(1)[0], names(5)[4]])]
     area.states[4] = SUCCEEDED
     bench.die()
     assert bench.turn() == [("succeeded", [names(1)[0], names(5)[4]])], "the long one is not among those that were told"
+
+
+def test_failures_before_a_long_job_are_acked_once_with_their_reasons(bench):
+    area = bench.hold(SUCCEEDED, HELD, HELD, HELD, RUNNING, run_ns=LONG_AGO_NS)
+    for position, delay_ms, ending in ((1, 9000, "failed"), (2, None, CANCELLED)):
+        failure = Failure(f"reason {position}\n", delay_ms, ending, job="SendMail")
+        area.put_failure(position, delay_ms, failure.encoded(area.most_failure_bytes))
+    area.put_failure(3, None, b"")
+    began = time.monotonic()
+    succeeded, (_, failed) = bench.turn()
+    assert succeeded == ("succeeded", names(1))
+    assert [report.ack for report in failed] == [
+        (names(2)[1], "reason 1\n", 9000, "claim", None, None, None, "SendMail"),
+        (names(3)[2], "reason 2\n", 0, "claim", True, None, True, "SendMail"),
+    ]
+    assert began + 8.9 < bench.claim_table.retries_due_ms / 1000 < time.monotonic() + 9.1
+    assert bench.turn() == []
+    bench.die(was_interrupted=True)
+    [(_, [unexplained]), back] = bench.turn()
+    assert unexplained.descriptor == names(4)[3]
+    assert "before it could say why" in unexplained.status
+    assert back == ("give back", names(5)[4:])
+
+
+def test_ends_whose_claims_can_be_renewed_are_acked_while_a_long_job_runs(bench):
+    """Their process has sent them, and does not read that the server refused them, or that the connection is lost."""
+    ended = bench.hold(SUCCEEDED, SUCCEEDED, HELD, RETURNING, age_ns=LONG_AGO_NS, claim="first")
+    ended.put_failure(2, 0, Failure("reason\n").encoded(ended.most_failure_bytes))
+    ended.mark_sent(4)
+    long = bench.hold(RUNNING, run_ns=LONG_AGO_NS, age_ns=LONG_AGO_NS, claim="second", queue="web")
+    bench.client.lost = {(names(1)[0], "first")}
+    *_, succeeded, (what, [failure]) = bench.turn()
+    assert succeeded == ("succeeded", [names(2)[1]])
+    assert (what, failure.descriptor, failure.status) == ("failed", names(3)[2], "reason\n")
+    assert bench.turn() == []
+    bench.keeper._renew_at = 0.0
+    assert bench.turn() == [("renew", [names(4)[3]]), ("renew", names(1, "web"))]
+    long.states[0] = SUCCEEDED
+    bench.keeper._renew_at = 0.0
+    assert bench.turn() == [("renew", [names(4)[3]]), ("renew", names(1, "web"))], "its process is not busy"
+
+
+def test_a_shard_that_is_away_keeps_back_no_acks_of_the_others(bench):
+    area = bench.row.acquire_area()
+    area.write("claim", [f"mail:{shard}:p1:1" for shard in ("s1", "s2", "s3")])
+    area.states[:3] = bytes([SUCCEEDED, SUCCEEDED, RUNNING])
+    area.started_ns[2] = time.monotonic_ns() - LONG_AGO_NS
+    bench.client.away = {"s1": ShardConnectionFailed("away")}
+    assert bench.turn() == [("succeeded", ["mail:s2:p1:1"])]
+    assert bench.turn() == []
+    bench.client.away = {}
+    assert bench.turn() == [("succeeded", ["mail:s1:p1:1"])]
 
 
 def test_acks_that_could_not_be_sent_are_sent_again(bench):
@@ -225,6 +277,17 @@ def test_jobs_of_a_dead_process_are_recovered(bench):
     assert counts["mail", ""].events["returned"] == 1 + 3, "also what an unread reply has brought"
     assert not bench.exit_queue.has_pending
     assert began + 8.9 < bench.claim_table.retries_due_ms / 1000 < time.monotonic() + 9.1
+
+
+def test_a_failure_of_a_dead_process_keeps_its_reason(bench):
+    """The server may not have got it: what was just sent can be lost when the process dies."""
+    area = bench.hold(HELD, RUNNING)
+    failure = Failure("[attempt 1/4 here] ValueError: no\n", 5000, job="SendMail")
+    area.put_failure(0, 5000, failure.encoded(area.most_failure_bytes))
+    bench.die()
+    [(_, [failed, crashed])] = bench.turn()
+    assert failed.ack == (names(1)[0], failure.status, 5000, "claim", None, None, None, "SendMail")
+    assert "the process died" in crashed.status
 
 
 def test_a_job_past_its_limit_has_failed_and_not_crashed(bench):
@@ -511,6 +574,12 @@ def test_what_waits_while_all_places_are_busy_for_long_is_taken_back_once(crowd)
     assert crowd.turn() == [back, ("release", (("mail", "web"), "worker:me.1"))]
     assert all(area.is_revoked for area in held)
     assert back not in crowd.turn()
+
+
+def test_a_process_of_many_places_acks_its_jobs_itself(crowd):
+    ended, *_ = crowd.hold_each(SUCCEEDED, RUNNING, RUNNING, RUNNING, run_ns=LONG_AGO_NS)
+    ended._words[1] -= LONG_AGO_NS
+    assert crowd.turn() == [("renew", names(1))]
 
 
 def test_of_several_that_ran_each_has_failed_and_none_has_crashed(crowd):

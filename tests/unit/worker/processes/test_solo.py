@@ -13,6 +13,7 @@ from pinlater.worker.pools import JobPool
 from pinlater.worker.processes import process as process_module
 from pinlater.worker.processes import solo as solo_module
 from pinlater.worker.processes.solo import SoloProcess
+from pinlater.worker.session.outcome import Failure
 from pinlater.worker.shared import Shared
 from tests.support.counting import functions_called
 from tests.unit.worker.fakes import FakeChild, FakePipeline, names, reply
@@ -34,6 +35,11 @@ class Answer(Job[str], queue="mail"):
         return "x" * self.size
 
 
+class Broken(Job, queue="mail"):
+    def run(self, context):
+        raise ValueError("no")
+
+
 class Weekly(Job, queue="mail", every=604800, attempts=2):
     def run(self, context):
         raise AssertionError("its attempts are spent")
@@ -52,7 +58,7 @@ def process(pipeline, monkeypatch):
     child, pool = FakeChild(), JobPool()
     child.kill_at = child.status = lambda *_: None
     options = WorkerOptions(modules=(), servers=ServerSet.of("127.0.0.1:1"), pools=(pool,))
-    yield SoloProcess(child, options, pool, JobCodec([Quick, Answer, Weekly]), Shared.for_pools([pool]))
+    yield SoloProcess(child, options, pool, JobCodec([Quick, Answer, Broken, Weekly]), Shared.for_pools([pool]))
     child.close()
 
 
@@ -115,7 +121,8 @@ def test_acks_sent_by_the_keeper_are_not_sent_again(process, pipeline, fetched):
     def passing(batch, position):
         if position < 3:
             return 0
-        batch.area.mark_acked(batch.area.fetched_ns, 3)  # it takes long, so the keeper tells what went before
+        for before in range(3):  # it takes long, so the keeper tells what went before
+            batch.area.mark_acked(before, batch.area.fetched_ns)
         return 1000
 
     batch = fetched(passing)
@@ -148,9 +155,11 @@ def test_successes_that_cannot_be_sent_are_left_to_the_keeper(process, pipeline,
     def passing(batch, position):
         [held] = process._row.snapshot().batches
         sent_to.append(held.sent_to)
-        if position == 3:
-            batch.area.mark_acked(batch.area.fetched_ns, 3)
-        return 60
+        if position < 3:
+            return 60
+        for before in range(3):
+            batch.area.mark_acked(before, batch.area.fetched_ns)
+        return 1000
 
     batch = fetched(passing)
     pipeline.lose()
@@ -208,3 +217,30 @@ def test_a_large_result_is_sent_at_once_since_nobody_else_can_send_it(process, p
     assert [[len(job.result) - 2 for job in jobs] for jobs in sent] == [[1, 2, 50_000]]
     [held] = process._row.snapshot().batches
     assert held.jobs[-1].result == b'"xxx"'
+
+
+def test_the_reason_of_a_failure_is_in_the_claim_table_until_its_ack_is_confirmed(process, pipeline):
+    assert process._fetcher.dequeue(0.0, 2)
+    pipeline.answer(reply(*names(2), bodies=[b'{"job":"Broken"}', BODY]))
+    process._run(process._fetcher.next_batch())
+    [held] = process._row.snapshot().batches
+    failure = Failure.decode(held.jobs[0].failure)
+    sent = [arguments.request.jobsFailed for method, arguments, _ in pipeline.sent if method == "ackDequeuedJobs"]
+    assert [[job.appendCustomStatus for job in jobs] for jobs in sent] == [[failure.status]]
+    assert "ValueError: no" in failure.status
+    assert failure.job == "Broken"
+
+
+@pytest.mark.parametrize("is_retried", [True, False])
+def test_failures_acked_by_the_keeper_are_not_sent_again(process, pipeline, is_retried):
+    """As when no server was there when the job had failed."""
+    assert process._fetcher.dequeue(0.0, 1)
+    pipeline.answer(reply(*names(1), bodies=[b'{"job":"Broken"}'], remaining=2 if is_retried else 1))
+    batch = process._fetcher.next_batch()
+    pipeline.lose()
+    process._run(batch)
+    batch.area.mark_acked(0, batch.area.fetched_ns)
+    process._ack_buffer.drop_acked()
+    assert process._ack_buffer.is_empty
+    assert batch.area.is_free
+    assert bool(process._row.retries_due_ms) is is_retried, "a burst waits for it"

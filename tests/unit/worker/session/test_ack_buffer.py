@@ -16,7 +16,7 @@ from pinlater.errors import (
 )
 from pinlater.model.statistics import RunStatistics
 from pinlater.protocol.operations import Calls
-from pinlater.worker.claim_table.snapshot import GONE, HELD, RESULTED, RETURNING, SUCCEEDED
+from pinlater.worker.claim_table.snapshot import DISCARDED, GONE, HELD, RESULTED, RETURNING, SUCCEEDED
 from pinlater.worker.session import ack_buffer as settler_module
 from pinlater.worker.session import late_acks as late_module
 from pinlater.worker.session.ack_buffer import AckBuffer
@@ -302,6 +302,16 @@ def test_the_end_of_a_job_is_told_however_long_its_store_is_away(bench, clock, e
     assert batch.area.is_free
 
 
+def test_late_acks_that_the_keeper_has_sent_are_not_sent_again(bench, clock):
+    acked, other = (make_late(bench, clock, NoHealthyShards("none")) for _ in range(2))
+    acked.area.mark_acked(0, acked.fetched_ns)
+    bench.ack_buffer.drop_acked()
+    assert acked.area.is_free
+    assert not other.area.is_free
+    bench.ack_buffer.flush()
+    assert len(bench.pipeline.sent) == 1
+
+
 def test_late_acks_that_are_refused_or_too_many_are_given_up(bench, clock, monkeypatch):
     away = ShardConnectionFailed("shard 2 is away")
     make_late(bench, clock, away)
@@ -440,7 +450,8 @@ def test_a_result_goes_with_its_ack_and_the_keeper_can_tell_of_it_if_it_is_small
     assert list(batch.area.states[:3]) == [RESULTED, RETURNING, RESULTED]
     [held] = bench.row.snapshot().batches
     assert [(job.state, job.result) for job in held.jobs] == [(SUCCEEDED, b"1"), (RETURNING, None), (SUCCEEDED, b"3")]
-    bench.ack_buffer.drop_acked(batch, range(2))
+    batch.area.mark_acked(0, batch.fetched_ns)
+    bench.ack_buffer.drop_acked()
     bench.ack_buffer.flush()
     assert [info.result for info in bench.pipeline.last.jobsSucceeded] == [b"2" * 50_000, b"3"]
     bench.pipeline.answer()
@@ -459,5 +470,8 @@ def test_a_result_that_no_server_takes_gives_up_its_own_job_alone(bench, caplog)
     [info] = bench.pipeline.last.jobsFailed
     assert (info.jobDescriptor, info.isFinal) == (names(1)[0], True)
     assert "ResultTooLarge: what it returned, 5000 bytes, cannot be stored: too large" in info.appendCustomStatus
+    [held] = bench.row.snapshot().batches
+    assert held.jobs[0].state == DISCARDED
+    assert Failure.decode(held.jobs[0].failure).status == info.appendCustomStatus
     bench.pipeline.answer()
     assert batch.area.is_free
