@@ -16,7 +16,7 @@ from functools import partial
 from pinlater_supervisor import Child
 
 from pinlater.client.servers import STORE_OUT_OF_REACH
-from pinlater.errors import CallError, CallUnsendable, ServerUnavailable, ServiceError
+from pinlater.errors import CallError, CallUnsendable, ServerError, ServerUnavailable, ServiceError
 from pinlater.worker.claim_table.counters import ProcessCounters
 from pinlater.worker.claim_table.exit_queue import ExitQueue, ProcessExit
 from pinlater.worker.claim_table.row import ClaimRow
@@ -179,10 +179,13 @@ class Keeper:
             with refusals:
                 try:
                     self._renew_claims(held, keys, now_ns)
-                except ServiceError:
+                except ServerError:
                     # A shard is away, so the server did not say which claims on others are lost. Or the server does not
                     # know a shard that was just added, and has renewed no claim of the call.
-                    for part in by_shard(keys):
+                    parts = by_shard(keys)
+                    if len(parts) == 1:
+                        raise
+                    for part in parts:
                         with refusals:
                             self._renew_claims(held, part, now_ns)
         refusals.raise_first()

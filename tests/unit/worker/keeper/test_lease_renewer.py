@@ -10,6 +10,7 @@ from pinlater.errors import (
     CallTimeout,
     CallUnsendable,
     NoHealthyShards,
+    QueueNameInvalid,
     ServerUnavailable,
     ShardConnectionFailed,
     UnknownError,
@@ -81,6 +82,30 @@ def test_a_shard_that_is_away_or_unknown_hides_no_lost_claims_of_the_others(benc
     bench.client.lost = {("mail:s3:p1:1", "claim")}
     assert bench.turn() == [("renew", ["mail:s2:p1:1"]), ("renew", ["mail:s3:p1:1"])]
     assert [area.stop_ns[position] == area.fetched_ns for position in range(3)] == [False, False, True]
+    assert not bench.is_done
+
+
+@pytest.mark.parametrize(
+    ("trouble", "shards", "calls"),
+    [
+        (ShardConnectionFailed("shard s1 is away"), ["s1", "s2"], 3),
+        (ShardConnectionFailed("shard s1 is away"), ["s1", "s1"], 1),
+        (QueueNameInvalid("no such name"), ["s1", "s2"], 1),
+    ],
+)
+def test_a_refused_renewal_is_split_only_where_that_can_help(bench, monkeypatch, trouble, shards, calls):
+    def renew(keys):
+        tried.append(keys)
+        raise trouble
+
+    tried = []
+    monkeypatch.setattr(bench.client, "renew", renew)
+    area = bench.row.acquire_area()
+    area.write("claim", [f"mail:{shard}:p1:{number}" for number, shard in enumerate(shards, 1)])
+    area.states[:2] = bytes([RUNNING, RUNNING])
+    area._words[1] -= LONG_AGO_NS
+    bench.turn()
+    assert len(tried) == calls
     assert not bench.is_done
 
 
