@@ -232,7 +232,7 @@ class InlineClient(Client):
         found = [self._jobs[name] for name in request.jobDescriptors if name in self._jobs]
         asked = [job for job in found if not job.state.is_final]
         for job in asked:
-            job.is_cancelled = True
+            job.is_cancelled, job.unique_until_ms = True, 0
             job.status += request.appendCustomStatus or ""
             if job.state is JobState.PENDING:
                 self._cancel_waiting(job)

@@ -118,6 +118,34 @@ def test_a_job_that_is_deleted_before_it_finishes_leaves_its_key(backend, delete
         assert put(backend, "other") == other
 
 
+def test_a_waiting_job_that_is_cancelled_leaves_its_key(backend):
+    other, first = put(backend, "other"), put(backend)
+    assert [str(job) for job in backend.cancel(first).ended] == [first]
+    second = put(backend)
+    assert second != first
+    assert put(backend) == second
+    assert put(backend, "other") == other
+    backend.ack(*backend.take_names())
+    assert put(backend) == second, "the period of the new job has begun"
+
+
+def test_a_running_job_that_is_cancelled_leaves_its_key_when_it_ends(backend):
+    first = put(backend)
+    backend.take()
+    assert [str(job) for job in backend.cancel(first).asked] == [first]
+    assert put(backend) == first
+    backend.fail(first, is_final=True, is_cancelled=True)
+    assert put(backend) != first
+
+
+def test_the_cancellation_of_a_finished_job_leaves_the_period(backend):
+    first = put(backend)
+    backend.take()
+    backend.ack(first)
+    backend.cancel(first)
+    assert put(backend) == first
+
+
 def test_a_deletion_in_the_wrong_state_leaves_the_period(backend):
     first = put(backend)
     backend.take()

@@ -285,6 +285,19 @@ def test_a_waiting_job_is_put_off_as_far_as_it_may(monkeypatch, max_delay, due_s
         assert (info.run_after_ms - info.created_at_ms) // 1000 == due_seconds
 
 
+class Withdraws(Job, queue="follows"):
+    def run(self, context):
+        chain_client.enqueue(Follows(), unique="mine", unique_for=3600).cancel()
+        chain_client.enqueue(Follows(), unique="mine", unique_for=3600)
+
+
+def test_a_key_for_a_time_is_free_when_its_job_was_cancelled_before_it_began(monkeypatch):
+    with run_inline(Withdraws, Follows) as client:
+        monkeypatch.setitem(globals(), "chain_client", client)
+        client.enqueue(Withdraws())
+        assert [outcome.descriptor for outcome in client.outcomes] == ["follows:s1:p1:1", "follows:s1:p1:3"]
+
+
 class Changes(Job, queue="follows"):
     def run(self, context):
         one = chain_client.enqueue(Follows(), unique="mine", status="one")

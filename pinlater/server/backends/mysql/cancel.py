@@ -12,6 +12,7 @@ from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.failure_groups import take_out
 from pinlater.server.backends.mysql.linked_changes import see_to_links
 from pinlater.server.backends.mysql.transaction import MysqlTransaction, Woken
+from pinlater.server.backends.mysql.unique_keys import end_periods
 from pinlater.server.backends.records import Cancelled
 from pinlater.server.backends.search import Queue
 
@@ -29,6 +30,7 @@ class _Job(NamedTuple):
     parent_id: int | None
     has_to_undo: int
     may_have_children: int
+    unique_key: bytes | None
 
     @property
     def ends(self) -> bool:
@@ -81,6 +83,8 @@ async def _cancel(transaction: MysqlTransaction, queue: Queue, found: Sequence[_
     pending = [job.id for job in found if job.ends]
     asked = [job for job in found if (job.state == IN_PROGRESS or job.has_to_undo) and not job.is_cancelled]
     woken = [job for job in asked if job.has_to_undo]
+    fresh_keys = (job.unique_key for job in (*(job for job in found if job.ends), *asked))
+    await end_periods(transaction, queue.id, filter(None, fresh_keys))
     if woken:
         transaction.later(transaction.bind("wake_jobs", ids=[job.id for job in woken], now=transaction.now))
         transaction.woken += [Woken(queue.name, queue.id, job.priority) for job in woken]

@@ -544,7 +544,7 @@ FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
 
 -- name: jobs_to_cancel
 SELECT id, priority, state, is_cancelled, parent_id, state = 0 AND {has_to_undo},
-       is_cancelled = 2 OR children > 0 OR messages > 0
+       is_cancelled = 2 OR children > 0 OR messages > 0, unique_key
 FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND queue_id = :queue FOR UPDATE
 
 -- name: cancel_pending

@@ -180,7 +180,7 @@ def _period_row(transaction: MysqlTransaction, job: UniqueJob) -> bytes:
 
 
 async def end_periods(transaction: MysqlTransaction, queue_id: int, keys: Iterable[bytes]) -> None:
-    """End the periods of the unique keys of unfinished jobs that are about to be deleted."""
+    """End the periods of the unique keys of unfinished jobs that are about to be deleted, or are cancelled."""
     given = sorted(keys)
     if given:
         await transaction.run(transaction.bind("end_periods", queue=queue_id, keys=given))

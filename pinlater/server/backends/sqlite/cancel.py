@@ -52,8 +52,11 @@ def _cancel(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[JobDes
     states = {job: found[job.priority, job.local_id] for job in jobs if (job.priority, job.local_id) in found}
     pending = [job.local_id for job, one in states.items() if one.state == PENDING and not one.has_to_undo]
     asked = [job for job, one in states.items() if one.state == IN_PROGRESS or one.has_to_undo]
+    fresh = [job.local_id for job in asked if not states[job].is_marked]
+    for state in (PENDING, IN_PROGRESS):
+        transaction.run(QUERIES["end_periods"], (queue_id, id_list([*pending, *fresh]), state))
     through = _end(transaction, queue_id, pending, status) if pending else 0
-    if fresh := [job.local_id for job in asked if not states[job].is_marked]:
+    if fresh:
         transaction.mark_with_cancelled(queue_id)
         transaction.run(QUERIES["ask_to_stop"], (transaction.now, id_list(fresh), status))
     asleep = [Receiver(job.local_id, queue_id, job.priority, None) for job in asked if states[job].has_to_undo]

@@ -64,7 +64,8 @@ ON unique_periods.queue_id = ?1 AND unique_periods.unique_key = json_each.value 
 INSERT OR REPLACE INTO unique_periods (queue_id, unique_key, priority, job_id, ends_at) VALUES (?1, ?2, ?3, ?4, ?5)
 
 -- name: end_periods
--- The periods of jobs that are going to be deleted before they finish: ?2 ids as a JSON list, ?3 state.
+-- The periods of jobs that are going to be deleted, or are cancelled, before they finish: ?2 ids as a JSON list,
+-- ?3 state.
 DELETE FROM unique_periods WHERE (queue_id, unique_key) IN (
     SELECT jobs.queue_id, jobs.unique_key FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
     WHERE jobs.state = ?3 AND jobs.queue_id = ?1 AND jobs.unique_key IS NOT NULL

@@ -22,6 +22,7 @@ end
 local function ask(at, member, priority)
   asked[#asked + 1] = at - 1
   if not linked.is_cancelled(member) then
+    end_periods({member})
     note_status(member)
     linked.mark(member, priority)
     over[#over + 1] = member
@@ -33,6 +34,7 @@ local function cancel(member, priority, ...)
   local key = prefix .. 'p' .. priority
   waiting[key] = waiting[key] or {}
   waiting[key][#waiting[key] + 1] = member
+  end_periods({member})
   end_attempt(member, true, NOW, priority, ...)
   note_status(member)
   linked.mark(member, priority)

@@ -27,7 +27,10 @@ local places = {
 for _, place in ipairs(places[ARGV[5]]) do
   call_in_chunks('ZREM', prefix .. place, deleted)
 end
-delete_unique_keys(deleted, true)
+if ARGV[5] < SUCCEEDED then
+  end_periods(deleted)
+end
+delete_unique_keys(deleted)
 linked = open_links and open_links(deleted)
 if linked then
   for at = 1, ARGV[5] < SUCCEEDED and #deleted or 0 do

@@ -25,24 +25,29 @@ local function finish(kind, priority, run_after, member)
   finished[#finished + 1] = member
 end
 
--- Finished and deleted jobs give up their unique keys; deleted ones also end the period for which their key would stay
--- taken.
-local function delete_unique_keys(members, are_deleted)
-  if #members == 0 or not HAS_KEYS then
-    return
+-- Returns the unique keys that jobs have.
+local function unique_keys_of(members)
+  local keys = {}
+  for _, key in ipairs(HAS_KEYS and #members > 0 and read_fields(prefix .. 'keys', members) or {}) do
+    keys[#keys + 1] = key or nil
   end
-  local keys, periods = {}, {}
-  for _, key in ipairs(read_fields(prefix .. 'keys', members)) do
-    if key then
-      keys[#keys + 1] = key
-      periods[#periods + 1] = prefix .. 'period:' .. key
-    end
+  return keys
+end
+
+-- Jobs that are deleted or cancelled before they finish end the periods for which their unique keys would stay taken.
+local function end_periods(members)
+  for _, key in ipairs(unique_keys_of(members)) do
+    redis.call('DEL', prefix .. 'period:' .. key)
   end
-  for _, period in ipairs(are_deleted and periods or {}) do
-    redis.call('DEL', period)
+end
+
+-- Finished and deleted jobs give up their unique keys.
+local function delete_unique_keys(members)
+  local keys = unique_keys_of(members)
+  if #keys > 0 then
+    call_in_chunks('HDEL', prefix .. 'unique', keys)
+    call_in_chunks('HDEL', prefix .. 'keys', members)
   end
-  call_in_chunks('HDEL', prefix .. 'unique', keys)
-  call_in_chunks('HDEL', prefix .. 'keys', members)
 end
 
 local function least_score(list)
