@@ -181,6 +181,15 @@ def test_run_now_does_not_pass_the_rate(backend):
     assert [at for at, _ in starts(backend, 180_000, 30_000)] == [60_000, 120_000]
 
 
+def test_nothing_is_logged_when_jobs_of_a_key_that_has_a_rate_come_back(backend, caplog):
+    [name] = put(backend, rated())
+    backend.take()
+    backend.fail(name, is_final=True)
+    put(backend, rated())
+    assert backend.retry() == 1
+    assert not caplog.records
+
+
 @pytest.mark.parametrize("retry", ["matching", "named"])
 def test_jobs_that_are_retried_by_hand_keep_to_the_rate(backend, retry):
     names = [backend.finished(key=rated("1/m", str(number % 2)), state=FAILED) for number in range(1)]

@@ -173,10 +173,11 @@ INSERT INTO {db}.key_rates (queue_id, job_key, rate, next_us) VALUES (:queue, :k
 ON DUPLICATE KEY UPDATE rate = :rate, next_us = :next_us
 
 -- name: keep_rates_of_jobs
--- Stores the rates of PENDING jobs for their keys; a newer rate stays.
-INSERT IGNORE INTO {db}.key_rates (queue_id, job_key, rate, next_us)
+-- Stores the rates of PENDING jobs for their keys; a newer rate stays. INSERT IGNORE would warn of it.
+INSERT INTO {db}.key_rates (queue_id, job_key, rate, next_us)
 SELECT queue_id, job_key, key_rate, 0 FROM {db}.jobs FORCE INDEX (PRIMARY)
 WHERE id IN (:ids) AND job_key IS NOT NULL AND key_rate IS NOT NULL AND state = 0
+ON DUPLICATE KEY UPDATE rate = rate
 
 -- name: first_key_rate
 SELECT next_us FROM {db}.key_rates FORCE INDEX (key_rates_in_order) ORDER BY next_us LIMIT 1
