@@ -2,7 +2,7 @@
 
 Each job costs one token. A bucket holds at most one second's worth of tokens, but at least one, so that a rate of 0.1
 per second lets a job through every 10 s. A new bucket is full: the first job of a slow queue need not wait. A changed
-rate keeps the current tokens, so that reloading a file hands out nothing extra.
+rate and a pause keep the current tokens, so that reloading a file hands out nothing extra.
 """
 
 from __future__ import annotations
@@ -107,6 +107,8 @@ class RateLimits:
                 buckets[queue] = bucket = self._buckets.get(queue) or self._new_bucket(queue, rate, now)
                 if bucket.rate != rate:
                     bucket.change_rate(rate, now)
+            elif queue in self._buckets:  # for when it is resumed: a new bucket would be full
+                buckets[queue] = self._buckets[queue]
         self._buckets = buckets
 
     async def acquire(self, queue: str, wanted: int) -> int:

@@ -135,6 +135,18 @@ def test_time_before_a_change_counts_at_the_old_rate(limits, clock):
     assert acquire(limits, "q", 1000) == 5
 
 
+def test_a_pause_hands_out_nothing_extra(limits, clock):
+    limits.update({"q": 0.1})
+    assert acquire(limits, "q", 5) == 1
+    for _ in range(3):
+        clock.now += 1
+        limits.update({"q": 0})
+        assert acquire(limits, "q", 5) == 0
+        limits.update({"q": 0.1})
+        assert acquire(limits, "q", 5) == 0
+    assert limits.seconds_until_next("q") == pytest.approx(7)
+
+
 def test_a_paused_queue_goes_on_after_the_pause(limits):
     limits.update({"q": 0})
     limits.update({"q": 5})
