@@ -49,7 +49,7 @@ class Batch:
         """
         try:
             return [stored_job(body, json.loads(options)) for body, options in map(self.stored.__getitem__, self.ids)]
-        except (ValueError, AttributeError) as error:
+        except (ValueError, AttributeError, RecursionError) as error:
             raise BodyInvalid(f"the options of a row are no JSON object: {error}") from error
 
     @property

@@ -212,7 +212,7 @@ def test_an_error_of_the_server_divides_only_jobs_without_keys():
         assert settlement.divided == divided
 
 
-@pytest.mark.parametrize("options", ["", "[]", "7", '{"colour": "red"}'])
+@pytest.mark.parametrize("options", ["", "[]", "7", '{"colour": "red"}', '{"body": "{}"}', "[" * 100_000])
 def test_options_that_somebody_has_broken_are_an_error_of_their_job(options):
     broken = Batch(new_key(), "mail", is_repeat=False, ids=[1], stored={1: (b"{}", options)})
     with pytest.raises(BodyInvalid):
