@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import click
 
+from pinlater.cli.done_notes import done_before
 from pinlater.cli.output import print_json, some_jobs
 from pinlater.errors import PinLaterError
 
@@ -103,7 +104,7 @@ class BulkAction(NamedTuple):
             yield
         except (PinLaterError, KeyboardInterrupt) as error:
             if done:
-                error.add_note(f"{some_jobs(done)} {'was' if done == 1 else 'were'} {self.past} before")
+                error.add_note(done_before(some_jobs(done), done, self.past))
             raise
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pinlater.cli.command import Session, command
+from pinlater.cli.done_notes import noting_done
 from pinlater.cli.output import print_json, some_jobs, state_text, visible
 from pinlater.durations import DURATION, parse_duration
 from pinlater.errors import EXIT_UNAVAILABLE, JobError, JobUnfinished
@@ -132,22 +133,18 @@ def result(session: Session, /, *, descriptor: str, wait: float | None) -> int:
 
 def _change_each(session: Session, descriptors: Iterable[str], change: Callable[[JobHandle], bool], past: str) -> int:
     """Change jobs one by one, print why jobs were skipped, and return the exit status."""
-    with session.client() as client:
+    with session.client() as client, noting_done(past) as changed:
         handles = [client.handle(descriptor) for descriptor in dict.fromkeys(descriptors)]
-        changed = {handle.descriptor: change(handle) for handle in handles}
-        left = [descriptor for descriptor, is_changed in changed.items() if not is_changed]
+        left: list[str] = []
+        for handle in handles:
+            (changed if change(handle) else left).append(handle.descriptor)
         reasons = _reasons(client, left)
     for descriptor, reason in reasons.items():
         click.echo(f"pinlater: {visible(descriptor)} {reason}", err=True)
     if session.as_json:
-        print_json(
-            {
-                past.replace(" ", "_"): [descriptor for descriptor, is_changed in changed.items() if is_changed],
-                "left": left,
-            }
-        )
+        print_json({past.replace(" ", "_"): changed, "left": left})
     else:
-        click.echo(f"{some_jobs(len(changed) - len(left))} {past}")
+        click.echo(f"{some_jobs(len(changed))} {past}")
     return 1 if left else 0
 
 

@@ -11,6 +11,7 @@ import click
 
 from pinlater.cli.command import PRIORITY, Session, command
 from pinlater.cli.completion import complete_queues
+from pinlater.cli.done_notes import done_before
 from pinlater.cli.enqueue_options import check_shared_key, with_policy, with_shared_key, with_unique_key
 from pinlater.cli.output import print_json, some_jobs
 from pinlater.durations import DURATION, parse_duration
@@ -136,8 +137,7 @@ def _enqueue_lines(session: Session, queue: str | None, lines: _JobLines, option
     if sys.stderr.isatty():
         click.echo("\r\033[K", err=True, nl=False)
     if lines.problem:
-        stored = f"{some_jobs(number)} {'was' if number == 1 else 'were'} stored before"
-        raise click.ClickException(f"{lines.problem}; {stored}")
+        raise click.ClickException(f"{lines.problem}; {done_before(some_jobs(number), number, 'stored')}")
     if session.as_json:
         print_json({"enqueued": number})
     else:

@@ -6,6 +6,7 @@ import click
 
 from pinlater.cli.command import WITH_TABLE, Session, command
 from pinlater.cli.completion import complete_queues
+from pinlater.cli.done_notes import noting_done
 from pinlater.cli.output import print_json
 from pinlater.cli.tables import Table
 from pinlater.durations import NumberRange
@@ -37,7 +38,7 @@ def pause(session: Session, /, *, queues: tuple[str, ...]) -> None:
     Running jobs continue, and jobs can still be enqueued. All servers of the store apply the change within a second. It
     lasts until "pinlater resume", even across restarts. Prints the limits of the queues.
     """
-    _change(session, queues, paused=True)
+    _change(session, queues, "paused", paused=True)
 
 
 @command(
@@ -56,7 +57,7 @@ def resume(session: Session, /, *, queues: tuple[str, ...]) -> None:
     The limits of the queues do not change. A queue that the server's file of rate limits pauses stays paused; the last
     column of the output shows that. Prints the limits of the queues.
     """
-    _change(session, queues, paused=False)
+    _change(session, queues, "resumed", paused=False)
 
 
 @command(
@@ -98,7 +99,7 @@ def limit(
     if queue is None and is_change:
         raise click.UsageError("Missing argument 'QUEUE': name the queue to limit.")
     if is_change:
-        _change(session, [str(queue)], jobs_per_second=rate, max_running=running, shards=shards)
+        _change(session, [str(queue)], "limited", jobs_per_second=rate, max_running=running, shards=shards)
         return
     with session.client() as client:
         settings = client.queue_settings()
@@ -110,17 +111,19 @@ def limit(
 def _change(
     session: Session,
     queues: tuple[str, ...] | list[str],
+    past: str,
     *,
     paused: bool | None = None,
     jobs_per_second: float | None = None,
     max_running: int | None = None,
     shards: int | None = None,
 ) -> None:
-    with session.client() as client:
-        for queue in queues:
+    with session.client() as client, noting_done(past) as done:
+        for queue in dict.fromkeys(queues):
             client.change_queue(
                 queue, paused=paused, jobs_per_second=jobs_per_second, max_running=max_running, shards=shards
             )
+            done.append(queue)
         settings = client.queue_settings()
     _print(session, {queue: settings[queue] for queue in queues if queue in settings})
 

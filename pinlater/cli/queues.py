@@ -10,6 +10,7 @@ import click
 
 from pinlater.cli.command import PRIORITY, STATES, WITH_TABLE, Session, command, parse_state
 from pinlater.cli.completion import complete_queues, complete_states
+from pinlater.cli.done_notes import noting_done
 from pinlater.cli.filters import Filter
 from pinlater.cli.job_selection import JobSelection
 from pinlater.cli.output import print_json
@@ -63,9 +64,10 @@ def create_queues(session: Session, /, *, modules: tuple[str, ...]) -> None:
     from pinlater.jobs.loader import load_job_classes
 
     names = sorted({kind.job_options.queue for kind in load_job_classes(modules)})
-    with session.client() as client:
+    with session.client() as client, noting_done("created") as done:
         for name in names:
             client.create_queue(name)
+            done.append(name)
     if session.as_json:
         print_json({"queues": names})
     else:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pinlater.errors import PasswordInvalid
+from pinlater.errors import PasswordInvalid, UnknownError
 from pinlater.model.password import verify_password
 from pinlater.model.queues import FOLLOWS_LOAD
 from pinlater.protocol.messages import PinLaterQueueSettings
@@ -118,6 +118,32 @@ def test_the_queues_of_job_classes_are_created(tool_run, server, tmp_path):
     assert [call.arguments.name for call in server.calls] == ["mail", "sms"]
     assert json.loads(tool_run("create-queues", str(file), "--json")[1]) == {"queues": ["mail", "sms"]}
     assert tool_run("create-queues", "no_such_module")[0] == 78
+    server.answer = lambda call: UnknownError("out of order") if call.arguments.name == "sms" else None
+    assert "; mail was created before" in tool_run("create-queues", str(file))[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "refused", "said"),
+    [
+        (["pause", "email", "sms", "emial", "other"], "emial", "email, sms were paused before"),
+        (["resume", "email", "emial"], "emial", "email was resumed before"),
+        (["limit", "email", "--rate", "5"], "getQueueSettings", "email was limited before"),
+        (["cancel", "q:s1:p1:1", "q:s1:p1:2", "q:s1:p1:3"], "q:s1:p1:3", "q:s1:p1:1 was cancelled before"),
+        (["run-now", "q:s1:p1:1", "q:s1:p1:3"], "q:s1:p1:3", "q:s1:p1:1 was made due before"),
+        (["pause", "emial", "email"], "emial", None),
+    ],
+)
+def test_an_error_says_what_was_done_before(tool_run, server, words, refused, said):
+    def answer(call):
+        request = getattr(call.arguments, "request", None)
+        subject = getattr(request, "queueName", call.method)
+        [subject] = getattr(request, "jobDescriptors", [subject])
+        return UnknownError("out of order") if subject == refused else int(subject.endswith(":1"))
+
+    server.answer = answer
+    status, out, err = tool_run(*words)
+    note = f"; {said}" if said else ""
+    assert (status, out, err) == (1, "", f"pinlater: the server refused: out of order (UNKNOWN){note}\n")
 
 
 def settings_of(**queues):
