@@ -17,6 +17,7 @@ _MOST_FIELDS = 200
 _NO_JSON = (ValueError, RecursionError)
 _CHANGED_BY_BROWSERS = re.compile("[\r\0]")
 """Browsers send line ends of other kinds than they were given, and pages have no NUL. JSON escapes both."""
+_OPTIONAL = "?"
 _KINDS = {"string": "text", "integer": "number", "number": "number", "boolean": "boolean"}
 
 
@@ -27,8 +28,8 @@ class BodyField(NamedTuple):
         name: name of the field.
         kind: ``text``, ``number``, ``boolean`` or ``json``.
         value: what the input shows.
-        is_required: whether the class has no default for it.
-        hint: its type, in the words of the schema.
+        is_required: whether the field cannot be left out, as it is otherwise if the input is empty.
+        hint: its type, in the words of the schema; if an existing job lacks it, that and the default.
     """
 
     name: str
@@ -37,13 +38,20 @@ class BodyField(NamedTuple):
     is_required: bool = True
     hint: str = ""
 
+    @property
+    def sent(self) -> str:
+        """What a form sends about the field beside its value; workers may report another schema, or none, by then."""
+        return f"{self.kind}{'' if self.is_required else _OPTIONAL}:{self.name}"
+
 
 def fields_of(schema: str, values: Mapping[str, Any] | None = None) -> list[BodyField] | None:
     """Return the inputs of a job; None if its fields are not known, are too many, or have names that no input can have.
 
+    A field that an existing job does not have is shown empty, and left out again unless it is filled in.
+
     Args:
         schema: JSON schema of its class; empty if unknown.
-        values: values of the job's fields; None for a new job.
+        values: values of the job's fields; None for a new job, which begins with the defaults of its class.
     """
     declared, required = _properties(schema)
     names = [*declared, *(name for name in values or {} if name not in declared)]
@@ -78,6 +86,16 @@ def read_body(form: Form, job: str, fields: list[BodyField]) -> bytes:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
+def sent_fields(form: Form) -> list[BodyField]:
+    """Return the inputs of a submitted form, as ``BodyField.sent`` describes them."""
+    found = []
+    for text in form.all("kind"):
+        kind, _, name = text.partition(":")
+        if name:
+            found.append(BodyField(name, kind.removesuffix(_OPTIONAL), is_required=not kind.endswith(_OPTIONAL)))
+    return found
+
+
 def own_fields(body: bytes | None) -> tuple[str, dict[str, Any], dict[str, Any]] | None:
     """Return the class, the fields and PinLater's own fields of a body; None if it is not a JSON object."""
     try:
@@ -102,9 +120,14 @@ def _field(
         if wanted == kind or declared is None:
             return BodyField(name, kind, _shown(value, kind), is_required, _hint(declared))
         return BodyField(name, "json", _shown(value, "json"), is_required, _hint(declared))
-    kind = _kind_in(declared)
+    kind, hint = _kind_in(declared), _hint(declared)
     default = (declared or {}).get("default")
-    return BodyField(name, kind, "" if default is None else _shown(default, kind), is_required, _hint(declared))
+    if values is None:
+        return BodyField(name, kind, "" if default is None else _shown(default, kind), is_required, hint)
+    absent = "not in this job"
+    if "default" in (declared or {}):
+        absent += f", by default {json.dumps(default, ensure_ascii=False)}"[:200]
+    return BodyField(name, kind, is_required=False, hint=f"{hint}, {absent}" if hint else absent)
 
 
 def is_sent_back(text: str) -> bool:

@@ -38,8 +38,8 @@ async def replace_job(client: AsyncVerbs, old: JobInfo, new: NewJob) -> str | No
     """Store ``new`` and delete ``old``; return the new descriptor, or None if the old job could not be replaced.
 
     Until the old job is gone, for at most ``HOLD_SECONDS``, the new one is not due. If a worker has claimed the old one
-    meanwhile, the new one is deleted. If only the time of a pending job changes, the job stays, and is made due at the
-    new time.
+    meanwhile, the new one is deleted. If at most the time of a pending job changes, the job stays, and is made due at
+    the new time.
 
     A pending job with a unique key is held back as well, so that no worker claims it meanwhile. If it was never
     claimed, the store gives it the new content in one step. Otherwise the new job takes over its key; that is not
@@ -54,6 +54,8 @@ async def replace_job(client: AsyncVerbs, old: JobInfo, new: NewJob) -> str | No
     """
     queue = JobDescriptor.parse(old.descriptor).queue
     if old.state is JobState.PENDING and new.run_after_ms is not None and _has_same_work(old, new):
+        if new.run_after_ms == old.run_after_ms:  # the server would not count that as a change
+            return old.descriptor
         is_changed = await client.schedule(queue, [old.descriptor], new.run_after_ms)
         return old.descriptor if is_changed else None
     hold_ms = int((time.time() + HOLD_SECONDS) * 1000)

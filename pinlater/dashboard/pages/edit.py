@@ -13,7 +13,7 @@ from pinlater.client.kept_results import kept_name
 from pinlater.dashboard.access import form_of, session_of
 from pinlater.dashboard.app_state import AppState, get_app_state, known_queue
 from pinlater.dashboard.audit import audit, who
-from pinlater.dashboard.body_form import MOST_BODY, BodyField, fields_of, is_sent_back, own_fields, read_body
+from pinlater.dashboard.body_form import MOST_BODY, fields_of, is_sent_back, own_fields, read_body, sent_fields
 from pinlater.dashboard.forms import Form, RequestRefused, query_text
 from pinlater.dashboard.pages.job import MOST_DESCRIPTOR, parsed, path_of
 from pinlater.dashboard.render import page
@@ -81,7 +81,7 @@ async def replace(request: Request) -> Response:
         refusal = f"the job is {info.state.name} by now"
     if refusal:
         raise RequestRefused(409, f"{refusal}; nothing was changed", path_of(name))
-    body = await _edited_body(app, form, described.queue, info)
+    body = _edited_body(form, info)
     new = NewJob(
         body,
         settings.priority,
@@ -98,7 +98,7 @@ async def replace(request: Request) -> Response:
         if info.unique is not None:
             problem += ", or it has begun and its unique key stays taken for a period"
         raise RequestRefused(409, f"{problem}; nothing was changed", back)
-    return RedirectResponse(f"{path_of(stored)}&done=edit", 303)
+    return RedirectResponse(f"{path_of(stored)}&done={'save' if stored == name else 'edit'}", 303)
 
 
 async def show_new(request: Request) -> Response:
@@ -141,8 +141,7 @@ async def enqueue(request: Request) -> Response:
     queue = await known_queue(app, form.text("queue", 200))
     settings, job = _settings(form, app), form.text("class", 200)
     if form.text("by_fields", 4):
-        schema = (await _class(app, queue, job)).schema
-        body = read_body(form, job, _sent_fields(form, schema))
+        body = read_body(form, job, sent_fields(form))
     else:
         body = form.raw("body", MOST_BODY).strip().encode()
         _check_json(body, "/enqueue?queue=" + queue)
@@ -183,14 +182,14 @@ async def _class(app: AppState, queue: str, job: str) -> JobClass:
     return next((one for one in await app.job_classes(queue) if one.name == job), JobClass(job, queue))
 
 
-async def _edited_body(app: AppState, form: Form, queue: str, info: JobInfo) -> bytes:
+def _edited_body(form: Form, info: JobInfo) -> bytes:
     own = own_fields(info.body)
     if own is None:
         changed_text = form.raw("body", MOST_BODY).replace("\r\n", "\n") if form.text("has_body", 4) else None
         return info.body or b"" if changed_text is None else changed_text.encode()
     job, _, kept = own
     if form.text("by_fields", 4):
-        body = read_body(form, job, _sent_fields(form, (await _class(app, queue, job)).schema))
+        body = read_body(form, job, sent_fields(form))
     else:
         body = form.raw("body", MOST_BODY).strip().encode()
         _check_json(body, f"/job/edit?id={info.descriptor}")
@@ -201,13 +200,6 @@ async def _edited_body(app: AppState, form: Form, queue: str, info: JobInfo) -> 
         raise RequestRefused(409, f"{problem}. Nothing was changed", f"/job/edit?id={info.descriptor}")
     changed: dict[str, Any] = json.loads(body)
     return json.dumps(changed | kept, ensure_ascii=False, separators=(",", ":")).encode() if kept else body
-
-
-def _sent_fields(form: Form, schema: str) -> list[BodyField]:
-    """Return the inputs of a submitted form: it has their kinds, and the schema says which may be empty."""
-    optional = {field.name for field in fields_of(schema, {}) or () if not field.is_required}
-    kinds = [one.partition(":") for one in form.all("kind")]
-    return [BodyField(name, kind, is_required=name not in optional) for kind, _, name in kinds if name]
 
 
 def _check_json(body: bytes, back: str) -> None:

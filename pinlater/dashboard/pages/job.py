@@ -39,6 +39,7 @@ _NOTES = {
     "cancel": "The job is cancelled, or asked to stop if it runs.",
     "send": "The event was sent.",
     "edit": "The edited job is stored; the old one is deleted.",
+    "save": "The job is as you have saved it, and keeps its descriptor.",
     "enqueue": "The job is stored.",
     "unchanged": "Nothing was changed: the job is in another state now.",
 }

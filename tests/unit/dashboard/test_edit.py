@@ -10,6 +10,7 @@ import pytest
 
 from pinlater.client.async_client import AsyncClient
 from pinlater.dashboard import whole_jobs
+from pinlater.dashboard.app_state import AppState
 from pinlater.dashboard.body_form import BodyField, fields_of, own_fields, read_body
 from pinlater.dashboard.command_line import enqueue_command
 from pinlater.dashboard.forms import Form, RequestRefused
@@ -107,6 +108,18 @@ def test_a_job_of_which_only_the_time_changes_stays_the_same(browser, client):
     info = only_job(client)
     assert own_fields(info.body)[2] == {"$steps": {"a": 1}}
     assert info.run_after_ms > time.time() * 1000 + 3_600_000
+
+
+@pytest.mark.parametrize("unique", [None, "ada"])
+@pytest.mark.parametrize("is_later", [False, True])
+def test_a_waiting_job_that_is_saved_as_it_is_does_not_change(browser, client, unique, is_later):
+    due_ms = int(time.time() * 1000) + 3_600_000 if is_later else None
+    [name] = client.enqueue_jobs("pins", [NewJob(SEND, run_after_ms=due_ms, attempts=3, unique=unique)])
+    before = only_job(client)
+    answer = edited(browser, name)
+    assert answer.headers["location"] == f"/job?id={name}&done=save"
+    assert "keeps its descriptor" in browser.get(answer.headers["location"]).text
+    assert only_job(client) == before
 
 
 def test_a_job_that_a_worker_takes_meanwhile_is_left_alone(browser, client):
@@ -317,6 +330,27 @@ def test_a_body_of_text_that_is_not_edited_stays_as_it_is(browser, client, text)
     assert (info.attempts_allowed, info.body) == (9, f"{text}!".encode())
 
 
+@pytest.mark.parametrize("are_workers_gone", [False, True])
+def test_fields_that_a_job_does_not_have_are_not_filled_in_when_others_are_edited(
+    browser, client, are_workers_gone, monkeypatch
+):
+    report_classes(client)
+    descriptor = failed(client, b'{"job":"Send","tags":["a"]}')
+    page = browser.get(f"/job/edit?id={descriptor}")
+    for hint in ("integer, not in this job<", "boolean, not in this job, by default false<"):
+        assert hint in page.text
+    sent = sent_by(page, "/job/replace", "attempts")
+    if are_workers_gone:
+        monkeypatch.setattr(AppState, "job_classes", no_classes)
+    answer = post(browser, "/job/replace", **sent | {"field-tags": '["b"]'})
+    assert answer.status_code == 303, answer.text
+    assert json.loads(only_job(client).body) == {"job": "Send", "tags": ["b"]}
+
+
+async def no_classes(_, __):
+    return []
+
+
 def report_classes(client):
     client.report_worker(WorkerReport("w1", "web1", 1, classes=[job_class(Send)]), 60.0)
 
@@ -326,7 +360,7 @@ def test_a_job_is_enqueued_from_the_fields_of_its_class(browser, client, caplog)
     page = browser.get("/enqueue?queue=pins")
     for expected in ("user_id", "integer", "tags", "urgent", 'value="7"', 'value="ada"'):
         assert expected in page.text
-    kinds = ["number:user_id", "text:name", "json:tags", "boolean:urgent"]
+    kinds = ["number:user_id", "text?:name", "json?:tags", "boolean?:urgent"]
     fields = {"queue": "pins", "class": "Send", "by_fields": "1", "kind": kinds, "priority": "2", "attempts": "7"}
     values = {"field-user_id": "5", "field-name": "", "field-tags": '["a"]', "field-urgent": "true", "unique": "five"}
     with caplog.at_level("INFO", "pinlater.audit"):
