@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Sequence
 from typing import Any, cast
 
 from pinlater.client.address import Address
 from pinlater.client.connection import MAX_REPLY_BYTES, is_tls_alert
+from pinlater.client.name_lookup import look_up
 from pinlater.client.sockets import share_of, stopping, tune, unavailable
 from pinlater.client.tls import TlsFiles
 from pinlater.errors import CallTimeout, CallUnsendable, CallUnsupported, ProtocolError, ServerUnavailable, ServiceError
@@ -58,7 +58,8 @@ class AsyncConnection(asyncio.Protocol):
             return connection
         context, name = (tls.context(), address.host) if address.is_tls else (None, None)
         failure, deadline = OSError("its name has no address"), loop.time() + seconds
-        candidates = await _candidates(address)
+        found = look_up(address.host, address.port)
+        candidates = found.result() if found.done() else await asyncio.wrap_future(found)
         for number, candidate in enumerate(candidates):
             try:
                 async with asyncio.timeout(share_of(deadline - loop.time(), len(candidates) - number)):
@@ -171,15 +172,6 @@ class AsyncConnection(asyncio.Protocol):
             self._transport.abort()
         while self._calls:
             _refuse(self._calls.popleft()[2], error)
-
-
-async def _candidates(address: Address) -> Sequence[tuple[Any, ...]]:
-    """Return the IP addresses of a server, as ``getaddrinfo`` does; only a name needs a thread to be looked up."""
-    host, port, kind = address.host, address.port, socket.SOCK_STREAM
-    try:
-        return socket.getaddrinfo(host, port, type=kind, flags=socket.AI_NUMERICHOST)
-    except socket.gaierror:
-        return await asyncio.get_running_loop().getaddrinfo(host, port, type=kind)
 
 
 async def _connected(candidate: tuple[Any, ...]) -> socket.socket:

@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 from pinlater.client.address import Address
+from pinlater.client.name_lookup import IpAddresses, look_up
 from pinlater.client.tls import SecureSocket, TlsFiles
 from pinlater.errors import ServerStopping, ServerUnavailable
 
@@ -26,7 +27,7 @@ def connect(address: Address, timeout: float, tls: TlsFiles) -> socket.socket | 
 
     Args:
         address: server to reach.
-        timeout: seconds for all of its IP addresses together, with the TLS handshake.
+        timeout: seconds for the look-up of its name, all of its IP addresses and the TLS handshake together.
         tls: files for a ``tls://`` address.
 
     Raises:
@@ -36,7 +37,7 @@ def connect(address: Address, timeout: float, tls: TlsFiles) -> socket.socket | 
     deadline = time.monotonic() + timeout
     failure: OSError = TimeoutError(f"no answer within {timeout:g} s")
     try:
-        candidates = _candidates(address)
+        candidates = _candidates(address, timeout)
     except (OSError, UnicodeError) as error:
         raise unavailable(address, error) from error
     for number, candidate in enumerate(candidates):
@@ -56,10 +57,13 @@ def share_of(remaining: float, addresses: int) -> float:
     return min(max(remaining / addresses, _LEAST_SHARE_SECONDS), remaining)
 
 
-def _candidates(address: Address) -> list[tuple[Any, ...]]:
+def _candidates(address: Address, timeout: float) -> IpAddresses:
     if address.kind == "unix":
         return [(socket.AF_UNIX, socket.SOCK_STREAM, 0, "", address.host)]
-    return list(socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM))
+    try:
+        return look_up(address.host, address.port).result(timeout)
+    except TimeoutError:
+        raise ServerUnavailable(f"{address}: its name was not found in time") from None
 
 
 def _connected(candidate: tuple[Any, ...], seconds: float) -> socket.socket:

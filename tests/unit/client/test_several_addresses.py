@@ -1,12 +1,16 @@
-"""Servers whose name stands for several IP addresses, of which not all can be reached."""
+"""Servers whose name stands for several IP addresses, of which not all can be reached, or is not found."""
 
 import asyncio
 import contextlib
 import socket
+import threading
 
 import pytest
 
 from pinlater import AsyncClient, Client
+from pinlater.client.address import Address
+from pinlater.client.servers import ServerSet
+from pinlater.errors import NotConnected
 
 NAME = "queue.example"
 IPV4 = socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, ""
@@ -45,19 +49,53 @@ def name_of(monkeypatch):
     return name_of
 
 
+def ask(servers, *, blocking, **options):
+    """Return the names of queues that a client gets."""
+
+    async def ask_asynchronously():
+        async with AsyncClient(servers, **options) as client:
+            return await client.queue_names()
+
+    if not blocking:
+        return asyncio.run(ask_asynchronously())
+    with Client(servers, **options) as client:
+        return client.queue_names()
+
+
 @pytest.mark.parametrize("first", ["deaf", "impossible"])
 @pytest.mark.parametrize("blocking", [True, False])
 def test_the_address_that_answers_is_found_behind_one_that_does_not(serve, name_of, first, blocking, request):
     last = *IPV4, serve(lambda _: {"q"}).address[:2]
     name = name_of(request.getfixturevalue(first), last)
-    options = {"connect_timeout": 1, "timeout": 2.5}
+    assert ask(name, blocking=blocking, connect_timeout=1, timeout=2.5) == {"q"}
 
-    async def ask():
-        async with AsyncClient(name, **options) as client:
-            return await client.queue_names()
 
-    if blocking:
-        with Client(name, **options) as client:
-            assert client.queue_names() == {"q"}
-    else:
-        assert asyncio.run(ask()) == {"q"}
+@pytest.fixture
+def slow_resolver(monkeypatch):
+    """Let the look-up of names take until the end of the test; return the names that were found."""
+    is_over, found = threading.Event(), []
+    look_up = socket.getaddrinfo
+
+    def find(host, *args, **options):
+        if not options.get("flags"):
+            is_over.wait(20)
+            found.append(host)
+        return look_up(host, *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", find)
+    yield found
+    is_over.set()
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+def test_no_program_waits_longer_for_a_name_than_for_an_answer(slow_resolver, blocking):
+    with pytest.raises(NotConnected, match="its name was not found in time" if blocking else "localhost"):
+        ask("localhost:1", blocking=blocking, connect_timeout=0.1, timeout=0.3)
+    assert slow_resolver == []
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+def test_a_server_is_reached_although_the_name_of_another_is_not_found_in_time(serve, slow_resolver, blocking):
+    servers = ServerSet([Address("localhost", 1), serve(lambda _: {"q"}).address], chance=lambda: 0.0)
+    assert ask(servers, blocking=blocking, connect_timeout=0.1) == {"q"}
+    assert slow_resolver == []
