@@ -104,7 +104,8 @@ class AsyncJobHandle(Generic[Result_co]):
             reason: text for the job's status, such as who cancelled it.
 
         Returns:
-            Whether the job was cancelled or asked to stop; False if it has ended or does not exist.
+            Whether the job was cancelled or asked to stop, now or before; False if it has ended otherwise or does not
+            exist.
 
         Raises:
             QueueNotFound: its queue does not exist.

@@ -367,6 +367,9 @@ class ServiceCalls(ABC):
         PENDING jobs are FAILED at once, and marked as cancelled. Running jobs, and jobs with sagas to undo, are asked
         to stop: they undo their sagas first, and can still succeed. Finished jobs do not change.
 
+        The given jobs count even if an earlier call has cancelled them. Their children count only once: if an answer is
+        lost and the client repeats the call, those that the first try has cancelled are not in the number.
+
         Args:
             queue: queue of all these jobs.
             descriptors: the jobs.

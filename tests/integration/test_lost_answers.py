@@ -128,6 +128,14 @@ def test_an_enqueue_stores_one_job(world, client):
     assert world.counts() == (3, 0)
 
 
+def test_cancelled_jobs_are_counted_although_the_first_try_has_cancelled_them(world, client):
+    waiting, running = world.direct.enqueue_jobs("pings", [NewJob(b"a", priority=2), NewJob(b"b")])
+    world.direct.dequeue_jobs("pings", 1)
+    with losing(world, b"cancelJobs"):
+        assert client.cancel_jobs("pings", [waiting, running]) == 2
+    assert all(info.is_cancelled for info in world.direct.lookup([waiting, running]).values())
+
+
 def test_an_enqueue_finds_the_first_also_when_that_has_ended(world, client):
     def end():
         (job,) = world.direct.dequeue_jobs("pings", 1, wait=10)
