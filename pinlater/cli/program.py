@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 import shlex
 import sys
@@ -108,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the program and exit with its status."""
     if "_PINLATER_COMPLETE" in os.environ:  # the shell asks for completions
         tool.main(prog_name="pinlater")
-    _replace_closed_streams()
+    _set_up_streams()
     if unread := unread_variables(os.environ):
         click.echo(f"pinlater: warning: {unread}", err=True)
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -143,11 +144,16 @@ def run(arguments: Sequence[str]) -> int:
     return status if isinstance(status, int) else 0
 
 
-def _replace_closed_streams() -> None:
-    """Replace standard streams that the caller has closed, such as by ``2>&-``; Python has None in their place."""
+def _set_up_streams() -> None:
+    """Replace standard streams that the caller has closed, and escape letters that the encoding of stdout lacks.
+
+    Python has None in place of a stream that was closed, such as by ``2>&-``.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - open until the end
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a job's text must not end a list of jobs
 
 
 def _translated(arguments: Sequence[str]) -> list[str]:

@@ -1,5 +1,6 @@
 """The pinlater tool as a whole: its help, its errors and its exit statuses."""
 
+import os
 import subprocess
 import sys
 
@@ -183,6 +184,14 @@ def test_what_a_job_left_in_its_error_does_not_control_the_terminal(tool_run, se
         "",
         "pinlater: email:s1:p1:1 failed: \\x1b]0;title\\x07 no route\n",
     )
+
+
+def test_letters_that_a_terminal_cannot_show_are_escaped(server):
+    server.answer = lambda _: {"grün", "\N{LATIN CAPITAL LETTER O WITH MACRON}su"}
+    words = [sys.executable, "-m", "pinlater.cli", "queues"]
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run(words, env=environment, stdout=subprocess.PIPE, encoding="latin-1", check=False)
+    assert (done.returncode, done.stdout) == (0, "grün\n\\u014csu\n")
 
 
 def test_streams_that_are_closed_are_left_alone(server):
