@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from pinlater.client.async_client import AsyncClient
+from pinlater.client.keyed_client import KeyedClient
 from pinlater.client.servers import STORE_OUT_OF_REACH
 from pinlater.dashboard.access import AccessMiddleware
 from pinlater.dashboard.app_state import make_app_state
@@ -103,7 +103,7 @@ _ROUTES = [
 
 def make_app(options: DashboardOptions) -> Starlette:
     """Build the dashboard."""
-    make = functools.partial(AsyncClient, options.server, source="dashboard", patience=_PATIENCE_SECONDS)
+    make = functools.partial(KeyedClient, options.server, source="dashboard", patience=_PATIENCE_SECONDS)
     client = make(timeout=_CALL_SECONDS, retries=1, connections=_CONNECTIONS)
     searcher = make(timeout=_SEARCH_SECONDS, retries=0, connections=1)
     app_state = make_app_state(options, client, searcher)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from starlette.requests import Request
 
 from pinlater.client.async_verbs import AsyncVerbs
+from pinlater.client.keyed_client import KeyedClient
 from pinlater.client.periodic import PeriodicJobs
 from pinlater.dashboard.bulk_actions import BulkActions
 from pinlater.dashboard.chart_data import QueueCharts
@@ -66,7 +67,7 @@ class AppState:
     """
 
     options: DashboardOptions
-    client: AsyncVerbs
+    client: KeyedClient
     searcher: AsyncVerbs
     counts: CountCache
     history: History
@@ -112,7 +113,7 @@ class AppState:
         self.triage.forget()
 
 
-def make_app_state(options: DashboardOptions, client: AsyncVerbs, searcher: AsyncVerbs) -> AppState:
+def make_app_state(options: DashboardOptions, client: KeyedClient, searcher: AsyncVerbs) -> AppState:
     """Build the shared state."""
     first_seen, history = FirstSeen(), History(options.read_figures)
     counts = CountCache(client, signs=history.signs)

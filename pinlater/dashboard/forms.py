@@ -9,10 +9,16 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
 
+from pinlater.client.keyed_client import derived_key, new_key
+
+KEY_FIELD = "once"
+"""Name of the hidden field that tells a form that is sent twice from two equal forms."""
+
 MAX_FORM_BYTES = 256 * 1024
 MAX_FIELDS = 1100
 _READ_SECONDS = 10.0
 _FORM_TYPE = "application/x-www-form-urlencoded"
+_HEX = re.compile("[0-9a-f]*")
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d*)?", re.ASCII)
 """A number with commas between thousands; in many countries, a comma at another place is a decimal one."""
 
@@ -40,6 +46,14 @@ class Form:
 
     def __init__(self, pairs: list[tuple[str, str]]) -> None:
         self._pairs = pairs
+
+    @property
+    def key(self) -> bytes:
+        """An idempotency key: the same if a page sends the form again as it is, by a second click or a reload."""
+        fresh, given = new_key(), self.text(KEY_FIELD)
+        if len(given) != 2 * len(fresh) or not _HEX.fullmatch(given):  # a program has sent the form
+            return fresh
+        return derived_key(bytes.fromhex(given), repr(self._pairs).encode("utf-8", "replace"))
 
     def text(self, name: str, most: int = 1024) -> str:
         """Return the first value of a field, stripped; empty if the field is missing.

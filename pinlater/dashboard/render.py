@@ -12,9 +12,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from pinlater import __version__
+from pinlater.client.keyed_client import new_key
 from pinlater.dashboard import bodies, formatting
 from pinlater.dashboard.app_state import get_app_state
 from pinlater.dashboard.assets import url_of
+from pinlater.dashboard.forms import KEY_FIELD
 from pinlater.dashboard.navigation import NAVIGATION, PAGE_KEYS, ROW_KEYS
 from pinlater.dashboard.privacy import may_search
 from pinlater.dashboard.sessions import Role
@@ -45,7 +47,13 @@ _environment.filters.update(
     short_json=bodies.short_json,
 )
 _environment.globals.update(
-    version=__version__, nothing=formatting.NOTHING, navigation=NAVIGATION, page_keys=PAGE_KEYS, row_keys=ROW_KEYS
+    version=__version__,
+    nothing=formatting.NOTHING,
+    navigation=NAVIGATION,
+    page_keys=PAGE_KEYS,
+    row_keys=ROW_KEYS,
+    key_field=KEY_FIELD,
+    new_key=new_key,
 )
 
 

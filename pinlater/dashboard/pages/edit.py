@@ -153,7 +153,7 @@ async def enqueue(request: Request) -> Response:
         f"enqueued by {who(request)} on the dashboard\n",
         form.text("unique", 200) or None,
     )
-    [name] = await app.client.enqueue_jobs(queue, [new])
+    name = await app.client.enqueue_once(queue, new, form.key)
     audit(request, "enqueue", name, 1)
     app.changed(queue)
     return RedirectResponse(f"{path_of(name)}&done=enqueue", 303)

@@ -41,7 +41,7 @@ async def send(request: Request) -> Response:
         raise RequestRefused(400, "an event needs a name", path_of(name))
     try:
         value = json.loads(form.text("value", _MOST_VALUE) or "null")
-        is_sent = await AsyncJobHandle(app.client, name).send(event, value)
+        is_sent = await AsyncJobHandle(app.client, name).send(event, value, id=form.key.hex())
     except (ValueError, BodyInvalid) as error:  # also for NaN, which only Python's JSON accepts
         raise RequestRefused(400, f"the value is not JSON: {error}; a text needs quotes", path_of(name)) from None
     audit(request, f"send(event={event})", name, int(is_sent))

@@ -371,6 +371,22 @@ def test_a_job_is_enqueued_from_the_fields_of_its_class(browser, client, caplog)
     assert f"action=enqueue subject={info.descriptor} jobs=1" in caplog.text
 
 
+def test_a_second_click_enqueues_no_second_job(browser, client):
+    sent, later = (sent_by(browser.get("/enqueue?queue=pins"), "/enqueue", "attempts") for _ in range(2))
+    first, again, changed, on_another_page = (
+        post(browser, "/enqueue", **form).headers["location"] for form in (sent, sent, sent | {"attempts": "9"}, later)
+    )
+    assert first == again
+    assert len({first, changed, on_another_page}) == client.count("pins", JobState.PENDING) == 3
+
+
+@pytest.mark.parametrize("key", ["", "00", "zz" * 16, "é" * 32])
+def test_a_form_without_a_key_is_another_one_each_time(key):
+    form = Form([("once", key)])
+    assert len(form.key) == 16
+    assert form.key != form.key
+
+
 def test_without_a_report_the_body_is_written_as_json(browser, client):
     page = browser.get("/enqueue?queue=pins")
     assert "No worker has reported classes" in page.text

@@ -7,7 +7,7 @@ from pinlater.model.attempts import Ack, Checkpoint
 from pinlater.model.jobs import NewJob
 from pinlater.model.messages import MessageWait, Parent
 from pinlater.model.state import JobState
-from tests.unit.dashboard.app import dashboard, post, token_in
+from tests.unit.dashboard.app import dashboard, post, sent_by, token_in
 
 LATER = 2**53
 
@@ -89,6 +89,16 @@ def test_an_event_is_sent_to_a_job_that_waits_for_it(browser, client, caplog):
     assert job.descriptor == descriptor
     client.ack("pins", [Ack(descriptor, job.claim)])
     assert "Nothing was changed" in done(browser, post(browser, "/job/send", csrf, id=descriptor, event="approval"))
+
+
+def test_a_second_click_sends_no_second_event(browser, client):
+    descriptor = sleeping(client, MessageWait(event_name("approval"), 1))
+    sent = sent_by(browser.get(f"/job?id={descriptor}"), "/job/send", "event") | {"value": "1"}
+    for _ in range(2):
+        assert "The event was sent" in done(browser, post(browser, "/job/send", **sent))
+    assert len(client.read_messages(descriptor, event_name("approval"))) == 1
+    post(browser, "/job/send", **sent | {"value": "2"})
+    assert len(client.read_messages(descriptor, event_name("approval"))) == 2
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import random
 import time
@@ -17,6 +16,7 @@ from typing import Generic, NamedTuple, TypeVar
 from pinlater.errors import NoHealthyShards, QueueNotFound, ServiceError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob
+from pinlater.protocol.idempotency import derived_key
 from pinlater.server.backends.records import IdempotencyKey, Once
 from pinlater.server.backends.sharded.active_shards import QueueShards
 from pinlater.server.backends.sharded.fan_out import ask_all, no_healthy_shards
@@ -92,13 +92,8 @@ class NewJobs(NamedTuple, Generic[_J]):
         """Return the jobs at some places of the call, with a separate idempotency key."""
         if len(places) == len(self.jobs):
             return self
-        once = self.once and self.once._replace(value=_part_of(self.once.value, places))
+        once = self.once and self.once._replace(value=derived_key(self.once.value, repr(list(places)).encode()))
         return self._replace(jobs=[self.jobs[place] for place in places], once=once)
-
-
-def _part_of(key: bytes, places: Sequence[int]) -> bytes:
-    """Return the idempotency key of a part; it keeps the leading time, so it is near the whole's key in an index."""
-    return key[:6] + hashlib.blake2b(key + repr(list(places)).encode(), digest_size=len(key) - 6).digest()
 
 
 async def store(registry: ShardRegistry, given: NewJobs[_J], call: StoreCall[_J]) -> list[str]:
