@@ -227,23 +227,32 @@ class InlineClient(Client):
         return len(gone)
 
     def _cancel(self, arguments: Any) -> int:
-        """Cancel jobs and their children; a running one can still succeed, but is not retried."""
         request = arguments.request
-        found = [self._jobs[name] for name in request.jobDescriptors if name in self._jobs]
-        asked = [job for job in found if not job.state.is_final]
-        for job in asked:
+        names = dict.fromkeys(request.jobDescriptors)
+        found = [self._jobs[name] for name in names if name in self._jobs]
+        before = sum(job.is_cancelled and job.state is JobState.FAILED for job in found)
+        cancelled = self._cancel_families([job for job in found if not job.state.is_final], request.appendCustomStatus)
+        self._due = deque(job for job in self._due if not job.state.is_final)
+        self._run_due()
+        return before + cancelled
+
+    def _cancel_families(self, jobs: Sequence[InlineJob], status: str | None) -> int:
+        """Cancel jobs that have not ended, and their children; a running one can still succeed, but is not retried."""
+        for job in jobs:
+            if not job.is_cancelled:
+                job.status += status or ""
             job.is_cancelled, job.unique_until_ms = True, 0
-            job.status += request.appendCustomStatus or ""
             if job.state is JobState.PENDING:
                 self._cancel_waiting(job)
-        self._due = deque(job for job in self._due if not job.state.is_final)
-        names = {job.descriptor for job in asked}
-        children = [job for job in self._jobs.values() if job.parent is not None and job.parent.descriptor in names]
-        if children:
-            request.jobDescriptors = [job.descriptor for job in children]
-            self._cancel(arguments)
-        self._run_due()
-        return len(asked)
+        names = {job.descriptor for job in jobs}
+        children = [
+            job
+            for job in self._jobs.values()
+            if job.parent is not None
+            and job.parent.descriptor in names
+            and not (job.state.is_final or job.is_cancelled)
+        ]
+        return len(jobs) + (self._cancel_families(children, status) if children else 0)
 
     def _cancel_waiting(self, job: InlineJob) -> None:
         job.waits_for = ()

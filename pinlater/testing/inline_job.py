@@ -101,7 +101,7 @@ class InlineJob:
             body=self.body[:body_bytes] if include_body else None,
             key=self.key,
             result=self.result if include_result else None,
-            is_cancelled=self.is_cancelled,
+            is_cancelled=self.is_cancelled and self.state is not JobState.SUCCEEDED,
             parent=self.parent,
             waits_for=self.waits_for,
         )

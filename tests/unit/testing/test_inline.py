@@ -374,6 +374,33 @@ def test_files_for_tls_in_the_environment_are_not_its_business(monkeypatch):
         client.assert_succeeded()
 
 
+class Calls(Job, queue="calls"):
+    def run(self, context):
+        context.call_all([Waits(), Waits()], name="waits")
+
+
+class Waits(Job, queue="calls"):
+    ends: bool = False
+
+    def run(self, context):
+        if self.ends:
+            assert chain_client.handle(context.descriptor).cancel("while it ran")
+        else:
+            context.wait_for("never")
+
+
+def test_a_cancellation_counts_and_tells_what_that_of_a_server_does(monkeypatch):
+    with run_inline(Calls, Waits) as client:
+        monkeypatch.setitem(globals(), "chain_client", client)
+        parent = client.enqueue(Calls()).descriptor
+        assert client.cancel_jobs("calls", [parent, parent], status="no more") == 3
+        assert client.cancel_jobs("calls", [parent], status="no more") == 1, "it is cancelled"
+        assert client.handle(parent).status().status == "no more"
+        succeeded = client.enqueue(Waits(ends=True))
+        info = succeeded.status()
+        assert (info.state, info.is_cancelled, succeeded.cancel()) == (JobState.SUCCEEDED, False, False)
+
+
 def test_a_job_that_has_not_begun_can_be_cancelled():
     class Cancelling(Job, queue="counts"):
         def run(self, context):
