@@ -83,7 +83,7 @@ def main(  # noqa: PLR0917 - click calls it
         settings = load_settings(config_file, os.environ, options)
         sys.exit(_check(settings) if check else _run(settings))
     except ConfigError as error:
-        report_startup_error("pinlater-server", str(error), as_json=_asks_for_json(more))
+        report_startup_error("pinlater-server", str(error), as_json=_asks_for_json(more) or None)
         sys.exit(EXIT_CONFIG)
     except ShardConnectionFailed as error:
         click.echo(f"pinlater-server: the settings are valid, but the store does not answer: {error}", err=True)
@@ -119,13 +119,14 @@ def _check(settings: Settings) -> int:
     from pinlater.server.admin.access import check_access
     from pinlater.server.limits.files import RateLimitFiles
     from pinlater.server.limits.rate_limits import RateLimits
-    from pinlater.server.net.certificates import certificates_of
+    from pinlater.server.net.certificates import admin_certificates_of, certificates_of
     from pinlater.server.store_check import check_store
 
     _refuse_exposure(settings)
     certificates_of(settings)  # loads them
     RateLimitFiles(settings, RateLimits(), lambda: None)  # loads them
     check_access(settings)
+    admin_certificates_of(settings)
     store = check_store(settings)
     click.echo(
         f"the settings are valid: service on {settings.thrift_host}:{settings.thrift_port}, "
@@ -139,7 +140,7 @@ def _run(settings: Settings) -> int:
 
     from pinlater.server.admin.access import OWN_SOCKET, check_access, has_dashboard
     from pinlater.server.logs import set_up_logs
-    from pinlater.server.net.certificates import certificates_of
+    from pinlater.server.net.certificates import admin_certificates_of, certificates_of
     from pinlater.server.net.listeners import listen, listen_locally
     from pinlater.server.net.open_files import allow_connections
     from pinlater.server.peer_processes.private_folder import private_folder
@@ -152,7 +153,7 @@ def _run(settings: Settings) -> int:
     _refuse_exposure(settings)
     check_access(settings)
     allow_connections(settings.max_connections)
-    certificates = certificates_of(settings)
+    certificates, admin_certificates = certificates_of(settings), admin_certificates_of(settings)
     listeners = [listen(settings.thrift_host, settings.thrift_port, key="THRIFT_PORT", option="--port")]
     admin_listener = listen(settings.admin_host, settings.admin_port, key="OSTRICH_PORT", option="--admin-port")
 
@@ -162,22 +163,27 @@ def _run(settings: Settings) -> int:
     with private_folder() as folder:
         if has_dashboard(settings):
             listeners.append(listen_locally(folder / OWN_SOCKET, key="TMPDIR"))
-        pools = _pools(settings, listeners, certificates, admin_listener, folder)
-        on_reload = certificates.reload_if_changed if certificates is not None else None
-        status = Supervisor(pools, name="pinlater-server", drain_seconds=drain_seconds, on_reload=on_reload).run()
+        server = _server_pool(settings, listeners, certificates, folder)
+        admin = _admin_pool(settings, admin_listener, admin_certificates, folder)
+
+        def reload() -> None:
+            for loaded in (certificates, admin_certificates):
+                if loaded is not None:
+                    loaded.reload_if_changed()
+
+        supervisor = Supervisor([server, admin], name="pinlater-server", drain_seconds=drain_seconds, on_reload=reload)
+        status = supervisor.run()
     if settings.unix_socket is not None:
         settings.unix_socket.unlink(missing_ok=True)
     return status
 
 
-def _pools(
-    settings: Settings,
-    listeners: list[socket.socket],
-    certificates: Certificates | None,
-    admin_listener: socket.socket,
-    folder: Path,
-) -> list[Pool]:
-    """Return the process pools; their modules are imported only in the children, so that the master stays small."""
+# The modules of the pools are imported only in the children, so that the master stays small.
+
+
+def _server_pool(
+    settings: Settings, listeners: list[socket.socket], certificates: Certificates | None, folder: Path
+) -> Pool:
     from pinlater_supervisor import Pool
 
     def serve(child: Child) -> int:
@@ -186,30 +192,33 @@ def _pools(
 
         return process.run(child, ProcessConfig(settings, listeners, certificates, folder, child.slot))
 
-    def serve_admin(child: Child) -> int:
+    return Pool(
+        name="server",
+        run=serve,
+        size=settings.server_processes,
+        most=1 if settings.backend == "sqlite" else None,
+        title="pinlater-server",
+        hang_seconds=_HANG_SECONDS,
+        overlap=settings.backend != "sqlite",  # its file has one owner
+    )
+
+
+def _admin_pool(settings: Settings, listener: socket.socket, certificates: Certificates | None, folder: Path) -> Pool:
+    from pinlater_supervisor import Pool
+
+    def serve(child: Child) -> int:
         from pinlater.server.admin import process
 
-        return process.run(child, settings, admin_listener, folder)
+        return process.run(child, settings, listener, certificates, folder)
 
-    return [
-        Pool(
-            name="server",
-            run=serve,
-            size=settings.server_processes,
-            most=1 if settings.backend == "sqlite" else None,
-            title="pinlater-server",
-            hang_seconds=_HANG_SECONDS,
-            overlap=settings.backend != "sqlite",  # its file has one owner
-        ),
-        Pool(
-            name="admin",
-            run=serve_admin,
-            title="pinlater-server: admin",
-            stop_order=1,  # it reports that the server is stopping, until it has stopped
-            hang_seconds=_HANG_SECONDS,
-            overlap=False,
-        ),
-    ]
+    return Pool(
+        name="admin",
+        run=serve,
+        title="pinlater-server: admin",
+        stop_order=1,  # it reports that the server is stopping, until it has stopped
+        hang_seconds=_HANG_SECONDS,
+        overlap=False,
+    )
 
 
 if __name__ == "__main__":

@@ -60,3 +60,10 @@ def test_the_directory_of_the_sqlite_store_has_to_be_usable_and_is_not_made(tmp_
     result = check({"DATA_DIR": str(tmp_path / "file" / "store")})
     assert result.exit_code == EXIT_CONFIG
     assert f"{tmp_path}/file is not a directory" in result.output
+
+
+def test_the_certificate_of_the_dashboard_is_read(tmp_path):
+    files = {"ADMIN_TLS_CERT": str(tmp_path / "none.pem"), "ADMIN_TLS_KEY": str(tmp_path / "none.key")}
+    result = check({"DATA_DIR": str(tmp_path)} | files)
+    assert result.exit_code == EXIT_CONFIG
+    assert "none.pem" in result.output

@@ -2,6 +2,7 @@
 
 import contextlib
 import html
+import json
 import re
 import shutil
 import socket
@@ -154,6 +155,18 @@ def test_settings_that_do_not_do_end_it_with_78(tmp_path, settings, said):
     )
     assert ended.returncode == 78, ended.stderr
     assert said in ended.stderr
+
+
+def test_a_certificate_that_cannot_be_read_is_told_as_a_line_of_json_where_the_log_is(tmp_path):
+    settings = tmp_path / "server.conf"
+    settings.write_text("LOG_FORMAT=json\nADMIN_TLS_CERT=/nowhere.pem\nADMIN_TLS_KEY=/nowhere.pem\n")
+    options = ["--config", str(settings), "--port", "0", "--admin-port", "0", "--data-dir", str(tmp_path)]
+    ended = subprocess.run(
+        command(*options), capture_output=True, text=True, timeout=SECONDS, env=environment(), check=False
+    )
+    assert ended.returncode == 78, ended.stderr
+    (line,) = ended.stderr.splitlines()
+    assert "/nowhere.pem: cannot be read" in json.loads(line)["message"]
 
 
 def test_without_the_dashboard_there_are_the_other_pages(start):

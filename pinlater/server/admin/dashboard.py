@@ -51,16 +51,12 @@ def options_of(settings: Settings, tls: ssl.SSLContext | None, folder: Path) -> 
 
 
 @contextlib.asynccontextmanager
-async def tls_of(settings: Settings) -> AsyncIterator[ssl.SSLContext | None]:
-    """Yield the TLS context of the admin port, or None; reload its certificate when its files change.
-
-    Raises:
-        ConfigError: a certificate file cannot be used.
-    """
-    if settings.admin_tls_cert is None:
+async def tls_of(certificates: Certificates | None) -> AsyncIterator[ssl.SSLContext | None]:
+    """Yield the TLS context of the admin port, or None; reload its certificate when its files change."""
+    if certificates is None:
         yield None
         return
-    certificates = Certificates(settings.admin_tls_cert, settings.admin_tls_key)
+    certificates.reload_if_changed()
     context = certificates.context
 
     def newest(connection: ssl.SSLObject, _name: str | None, _first: ssl.SSLContext) -> None:

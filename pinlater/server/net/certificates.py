@@ -99,7 +99,7 @@ def _no_passphrase() -> NoReturn:
 
 
 def certificates_of(settings: Settings) -> Certificates | None:
-    """Load the certificates that the settings name; None if the port does not use TLS.
+    """Load the certificates of the service; None if its port does not use TLS.
 
     Raises:
         ConfigError: a file cannot be used.
@@ -107,3 +107,14 @@ def certificates_of(settings: Settings) -> Certificates | None:
     if settings.tls_certificate is None:
         return None
     return Certificates(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
+
+
+def admin_certificates_of(settings: Settings) -> Certificates | None:
+    """Load the certificate of the admin port; None if that does not use TLS.
+
+    Raises:
+        ConfigError: a file cannot be used.
+    """
+    if settings.admin_tls_cert is None:
+        return None
+    return Certificates(settings.admin_tls_cert, settings.admin_tls_key)
