@@ -25,6 +25,7 @@ from pinlater.server.background.statistics_writer import StatisticsWriter
 from pinlater.server.background.store_sampler import StoreSampler
 from pinlater.server.background.workers_needed import WorkersNeededSampler
 from pinlater.server.broker import Broker
+from pinlater.server.config.kept_contents import NOTHING_KEPT, KeptContents
 from pinlater.server.config.settings import Settings, warning_thresholds
 from pinlater.server.limits.files import RateLimitFiles
 from pinlater.server.limits.leased_bucket import LeasedBucket
@@ -49,6 +50,7 @@ class ProcessConfig(NamedTuple):
         certificates: for TLS on the port; None: no TLS.
         folder: the private folder of the server's processes.
         slot: number of this process among them.
+        kept: contents of files that the server's processes have used.
     """
 
     settings: Settings
@@ -56,6 +58,7 @@ class ProcessConfig(NamedTuple):
     certificates: Certificates | None
     folder: Path
     slot: int
+    kept: KeptContents = NOTHING_KEPT
 
     @property
     def is_one_of_several(self) -> bool:
@@ -104,7 +107,7 @@ def assemble(config: ProcessConfig, store: OpenedStore, metrics: Metrics) -> Com
     store.notifications.on_woken, store.notifications.on_cancelled = broker.on_woken, broker.cancellations.record
     if store.notifies_servers and not backend.capabilities.is_serial:
         broker.notifiers.append(store.notifications.publish)
-    files = RateLimitFiles(settings, limits, broker.wake_all, is_divided=store.acquire_tokens is None)
+    files = RateLimitFiles(settings, limits, broker.wake_all, is_divided=store.acquire_tokens is None, kept=config.kept)
     stored = StoredLimits(backend, files, broker.on_deleted)
     statistics = StatisticsBuffer()
     service = Service(

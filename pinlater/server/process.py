@@ -64,7 +64,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 async def _serve(child: Child, config: ProcessConfig) -> None:
     async with AsyncExitStack() as stack:
         metrics = Metrics()
-        store = await open_store(config.settings, metrics)
+        store = await open_store(config.settings, metrics, config.kept)
         stack.push_async_callback(store.backend.close)
         components = assemble(config, store, metrics)
         await components.stored.load_initial()  # before serving, or a paused queue might hand out jobs

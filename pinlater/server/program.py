@@ -186,11 +186,16 @@ def _server_pool(
 ) -> Pool:
     from pinlater_supervisor import Pool
 
+    from pinlater.server.config.kept_contents import KeptContents
+
+    files = (settings.shards_file, settings.queue_config_file, settings.server_set_file)
+    kept = KeptContents(file for file in files if file is not None)
+
     def serve(child: Child) -> int:
         from pinlater.server import process
         from pinlater.server.components import ProcessConfig
 
-        return process.run(child, ProcessConfig(settings, listeners, certificates, folder, child.slot))
+        return process.run(child, ProcessConfig(settings, listeners, certificates, folder, child.slot, kept))
 
     return Pool(
         name="server",

@@ -1,16 +1,21 @@
 """Files that a server reads again when they change, while they are broken: the processes that replace others go on."""
 
+import json
 import os
 import shutil
 import signal
 import ssl
 import subprocess
 import urllib.request
+from pathlib import Path
 
 import pytest
 
+from tests.support.apache import DeclaredError
 from tests.support.server import PASSWORD_HASH, ServerProcess, wait_for
+from tests.support.shared_stores import redis_settings
 
+LIMITED = 429
 ADMIN = "pinlater-server: admin"
 
 
@@ -32,6 +37,55 @@ def replace(server, end, title="pinlater-server"):
     end(server, title)
     wait_for(is_over)
     assert server.process.poll() is None, server.log
+
+
+def limited(rate):
+    return json.dumps({"queues": [{"name": "mail", "queueConfig": {"maxJobsPerSecond": rate}}]})
+
+
+def is_paused(server):
+    with server.client() as client:
+        try:
+            client.dequeueJobs(queueName="mail", limit=1)
+        except DeclaredError as error:
+            return error.code == LIMITED
+        return False
+
+
+@pytest.mark.parametrize("end", [kill, reload])
+@pytest.mark.parametrize("harm", [lambda file: file.write_text('{"queues": ['), Path.unlink])
+def test_limits_that_were_read_last_hold(tmp_path, end, harm):
+    file = tmp_path / "queues.json"
+    file.write_text(limited(5))
+    server = ServerProcess(tmp_path / "server", QUEUE_CONFIG_FILE_PATH=file)
+    try:
+        with server.client() as client:
+            client.createQueue(name="mail")
+        file.write_text(limited(0))
+        wait_for(lambda: is_paused(server))
+        harm(file)
+        replace(server, end)
+        assert is_paused(server)
+        file.write_text(limited(5))
+        wait_for(lambda: not is_paused(server))
+    finally:
+        assert server.stop() == 0
+
+
+@pytest.mark.parametrize("end", [kill, reload])
+def test_the_shards_that_were_read_last_are_used(tmp_path, end):
+    settings = redis_settings(tmp_path)
+    server = ServerProcess(tmp_path / "server", **settings)
+    try:
+        with server.client() as client:
+            client.createQueue(name="mail")
+            client.enqueueJobs(queueName="mail", jobs=[{"body": b"x"}])
+        Path(settings["BACKEND_CONFIG"]).write_text("{")
+        replace(server, end)
+        with server.client() as client:
+            assert client.getJobCount(queueName="mail", jobState=0) == 1
+    finally:
+        assert server.stop() == 0
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="no openssl to make a certificate with")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from pinlater.errors import ConfigError
+from pinlater.server.config.kept_contents import NOTHING_KEPT, KeptContents
 
 log = logging.getLogger(__name__)
 
@@ -27,28 +28,38 @@ class WatchedFile:
         path: where the file is.
         on_change: receives the content; raises to refuse it.
         poll_seconds: time between two checks.
+        kept: has the previous content if another process of this server has used the file.
     """
 
-    def __init__(self, path: Path, on_change: Callable[[bytes], None], poll_seconds: float = POLL_SECONDS) -> None:
+    def __init__(
+        self,
+        path: Path,
+        on_change: Callable[[bytes], None],
+        poll_seconds: float = POLL_SECONDS,
+        kept: KeptContents = NOTHING_KEPT,
+    ) -> None:
         self.path = path
         self._on_change = on_change
         self._poll_seconds = poll_seconds
+        self._kept = kept
         self._stamp: tuple[int, ...] = ()
         self._digest = b""
         self._is_missing = False
 
     def load(self) -> None:
-        """Read the file for the first time.
+        """Read the file for the first time; apply the previous content if that fails.
 
         Raises:
-            ConfigError: it cannot be read, or its content was refused.
+            ConfigError: it cannot be read, or its content was refused, and there is no previous content.
         """
         try:
-            content = self._read_if_touched()
-        except OSError as error:
-            raise ConfigError(f"{self.path}: cannot be read: {error.strerror}; check the path") from None
-        if content is not None:
-            self._on_change(content)
+            self._load()
+        except ConfigError as error:
+            previous = self._kept.last(self.path)
+            if previous is None:
+                raise
+            self._on_change(previous)
+            log.error("%s (the previous content stays in effect)", error)  # noqa: TRY400 - a traceback would add nothing
 
     async def watch(self) -> NoReturn:
         """Check the file regularly, until cancelled."""
@@ -79,6 +90,14 @@ class WatchedFile:
         except OSError:
             self._stamp, self._digest = (), b""
 
+    def _load(self) -> None:
+        try:
+            content = self._read_if_touched()
+        except OSError as error:
+            raise ConfigError(f"{self.path}: cannot be read: {error.strerror}; check the path") from None
+        if content is not None:
+            self._apply(content)
+
     def _read_if_touched(self) -> bytes | None:
         """Return the content if it has changed since the last time."""
         status = os.stat(self.path)  # noqa: PTH116 - it shows which fields are compared
@@ -95,9 +114,13 @@ class WatchedFile:
         self._digest = digest
         return content
 
+    def _apply(self, content: bytes) -> None:
+        self._on_change(content)
+        self._kept.keep(self.path, content)
+
     def _offer(self, content: bytes) -> None:
         try:
-            self._on_change(content)
+            self._apply(content)
         except ConfigError as error:
             log.error("%s (the previous content stays in effect)", error)  # noqa: TRY400 - a traceback would add nothing
         except Exception:

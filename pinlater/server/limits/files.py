@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pinlater.model.queues import QueueSettings
+from pinlater.server.config.kept_contents import NOTHING_KEPT, KeptContents
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.watched_file import WatchedFile
 from pinlater.server.limits.formats import count_servers, queue_rates
@@ -26,17 +27,25 @@ class RateLimitFiles:
         limits: the limits to update.
         on_change: called after each update.
         is_divided: whether each server gets its share of a rate; False: the store enforces the rate over all servers.
+        kept: see ``WatchedFile``.
 
     Raises:
         ConfigError: a file cannot be read or is malformed; when it is reloaded, that is only logged.
     """
 
     def __init__(
-        self, settings: Settings, limits: RateLimits, on_change: Callable[[], None], *, is_divided: bool = True
+        self,
+        settings: Settings,
+        limits: RateLimits,
+        on_change: Callable[[], None],
+        *,
+        is_divided: bool = True,
+        kept: KeptContents = NOTHING_KEPT,
     ) -> None:
         self._limits = limits
         self._on_change = on_change
         self._is_divided = is_divided
+        self._kept = kept
         self._rates: dict[str, float] = {}
         self._stored: Mapping[str, QueueSettings] = {}
         self._server_count = 1
@@ -68,7 +77,7 @@ class RateLimitFiles:
         return stored._replace(is_paused=rate <= 0, jobs_per_second=rate if rate > 0 else None, is_from_file=True)
 
     def _add(self, path: Path, read: Callable[[bytes, Path], None]) -> None:
-        file = WatchedFile(path, lambda content: read(content, path))
+        file = WatchedFile(path, lambda content: read(content, path), kept=self._kept)
         file.load()
         self._files.append(file)
 

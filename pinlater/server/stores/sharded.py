@@ -26,6 +26,7 @@ from pinlater.server.backends.sharded import (
     meet_servers,
     poll_all,
 )
+from pinlater.server.config.kept_contents import KeptContents
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.watched_file import WatchedFile
 from pinlater.server.metrics import Metrics
@@ -58,7 +59,7 @@ class _ShardKind(NamedTuple):
     has_keys: bool = False
 
 
-async def open_sharded(settings: Settings, file: Path, metrics: Metrics) -> OpenedStore:
+async def open_sharded(settings: Settings, file: Path, metrics: Metrics, kept: KeptContents) -> OpenedStore:
     """Open the store whose shards a file names.
 
     Raises:
@@ -82,7 +83,7 @@ async def open_sharded(settings: Settings, file: Path, metrics: Metrics) -> Open
         calls.follow(spec.name for spec in specs)
         backend.update(specs)
 
-    watched = WatchedFile(file, update)
+    watched = WatchedFile(file, update, kept=kept)
     watched.load()
     clock_updater = ClockUpdater(backend.group, clock)
     await clock_updater.update()

@@ -9,6 +9,7 @@ import pytest
 
 from pinlater.errors import ConfigError
 from pinlater.model.queues import QueueSettings
+from pinlater.server.config.kept_contents import KeptContents
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.watched_file import WatchedFile
 from pinlater.server.limits.files import RateLimitFiles
@@ -132,6 +133,38 @@ def test_the_first_reading_is_strict(file):
     file.write_bytes(b"x")
     with pytest.raises(ConfigError, match="no good"):
         WatchedFile(file, refuse).load()
+
+
+@pytest.mark.parametrize("harm", [lambda file: file.write_bytes(b"bad"), lambda file: file.unlink()])
+def test_a_file_that_is_no_good_later_has_the_content_that_was_used_last(file, seen, caplog, harm):
+    def acquire(content):
+        if content == b"bad":
+            raise ConfigError("no good")
+        seen.append(content)
+
+    kept = KeptContents([file])
+    file.write_bytes(b"the first")
+    former = WatchedFile(file, acquire, kept=kept)
+    former.load()
+    file.write_bytes(b"second")
+    former.check()
+    harm(file)
+    watched = WatchedFile(file, acquire, kept=kept)
+    watched.load()
+    assert seen == [b"the first", b"second", b"second"]
+    assert "(the previous content stays in effect)" in caplog.text
+    file.write_bytes(b"third")
+    watched.check()
+    assert kept.last(file) == seen[-1] == b"third"
+
+
+def test_content_that_was_kept_in_part_is_not_used(file, monkeypatch):
+    kept = KeptContents([file])
+    assert kept.last(file) is None
+    kept.keep(file, b"first")
+    monkeypatch.setattr(os, "ftruncate", lambda *_: None)  # as if the process had died before this
+    kept.keep(file, b"two")
+    assert kept.last(file) is None
 
 
 def test_a_vanished_file_is_logged_once_and_picked_up_again(file, seen, caplog):
