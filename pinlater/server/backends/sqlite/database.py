@@ -156,7 +156,9 @@ def opening(path: Path) -> Iterator[None]:
                 f"the store {path} cannot be used at present: {error}; its disk may be full or "
                 "broken, nothing was changed"
             ) from error
-        advice = "bring back a copy of it, or " if number == sqlite3.SQLITE_CORRUPT else ""
+        advice = ""
+        if number == sqlite3.SQLITE_CORRUPT:
+            advice = "remove it with the -wal and -shm files, which would damage a backup, and restore one, or "
         raise ConfigError(
             f"the store {path} cannot be used: {error}; {advice}choose another place with --data-dir"
         ) from error

@@ -9,7 +9,10 @@ _HEADER_BYTES = 32
 _NOT_A_PAGE_SIZE = 1
 """Stands for 65536, which does not fit into its field."""
 
-_ADVICE = "jobs that are stored now would be lost; stop the server, bring the file back, and start it again"
+_ADVICE = (
+    "jobs that are stored now would be lost; stop the server, bring the file back (if it is a backup, first remove the "
+    "-wal and -shm files, which would damage it), and start the server again"
+)
 
 
 class FileCheck:

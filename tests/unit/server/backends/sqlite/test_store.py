@@ -162,7 +162,7 @@ def test_a_damaged_store_is_refused_with_advice(path):
     SqliteDatabase(path).close()
     whole = path.read_bytes()
     path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))  # what is in the tables, but not their names
-    with pytest.raises(ConfigError, match=r"cannot be used: .* malformed; bring back a copy of it"):
+    with pytest.raises(ConfigError, match=r"cannot be used: .* malformed; remove it with the -wal and -shm files"):
         SqliteStore(path.parent, priority_levels=1, now_ms=lambda: 0)
 
 
