@@ -231,6 +231,9 @@ def worker(  # noqa: PLR0917 - click calls it
     the path of a .py file. All modules of a package are loaded.
     """
     _refuse_contradictions(click.get_current_context())
+    from pinlater_supervisor import signals  # not for --help
+
+    signals.end_on_term()
     try:
         options = replace(
             _options(modules, _server_set(servers, tls_ca, tls_cert, tls_key), queues, 1 if debug else processes),

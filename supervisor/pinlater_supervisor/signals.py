@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 HANDLED = (
     signal.SIGTERM,
@@ -51,6 +52,19 @@ class SignalQueue:
         """Close only the pipe, for a forked child, which sets its own handlers."""
         os.close(self._reader)
         os.close(self._writer)
+
+
+def end_on_term() -> None:
+    """End this process with exit code 0 on SIGTERM, until a supervisor runs in it: for a program that is starting.
+
+    The kernel discards the signal if it has no handler and this is process 1 of a container. So the program would start
+    in spite of it, and be killed in the middle of its work when its grace period is over.
+    """
+    signal.signal(signal.SIGTERM, _end)
+
+
+def _end(_number: int, _frame: FrameType | None) -> NoReturn:
+    sys.exit(0)
 
 
 def no_op(_number: int, _frame: FrameType | None) -> None:

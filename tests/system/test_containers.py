@@ -51,6 +51,11 @@ class Image:
         self._copy("jobs", "/srv/", self._mounted / "srv")
         self._copy("pinlater", f"{PREFIX}/", self._mounted / "pinlater")
 
+    @property
+    def data(self):
+        """The folder that its programs see as /mnt/data."""
+        return self._mounted / "data"
+
     def _copy(self, stage, destination, target):
         """Carry out the COPY steps of a stage whose destination begins so."""
         found = [
@@ -222,3 +227,16 @@ def test_a_worker_without_a_server_is_alive_and_stops(image, start):
     worker = start("worker", PINLATER_SERVERS=f"127.0.0.1:{port}", PINLATER_WORKER_HEALTH=f"127.0.0.1:{health}")
     wait_for(lambda: image.is_healthy(worker.environment)[0] == 0, 60, lambda: worker.log)
     assert worker.stop(45) == 0, worker.log
+
+
+@pytest.mark.parametrize("name", ["server", "worker"])
+def test_a_stop_that_comes_while_it_starts_ends_it(image, start, name):
+    folder = image.data / f"slow-{name}"
+    folder.mkdir()
+    os.mkfifo(folder / "pipe")
+    # The last module that is imported before the supervisor handles signals. It waits for the writer of the pipe.
+    (folder / "setproctitle.py").write_text("from pathlib import Path\nPath(__file__).with_name('pipe').read_text()\n")
+    service = start(name, PYTHONPATH=f"/mnt/data/{folder.name}", PINLATER_SERVERS="127.0.0.1:1")
+    with (folder / "pipe").open("w"):
+        assert service.stop(45) == 0, service.log
+    assert "started" not in service.log
