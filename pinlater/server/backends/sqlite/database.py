@@ -150,18 +150,23 @@ def opening(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, sqlite3.Error) as error:
-        number = error.errno if isinstance(error, OSError) else getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if number in (_DISK_ERRORS if isinstance(error, OSError) else _SQLITE_DISK_ERRORS):
+        code = 0 if isinstance(error, OSError) else getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in _SQLITE_DISK_ERRORS or (isinstance(error, OSError) and _is_of_the_disk(error, path)):
             raise StoreUnavailable(
                 f"the store {path} cannot be used at present: {error}; its disk may be full or "
                 "broken, nothing was changed"
             ) from error
         advice = ""
-        if number == sqlite3.SQLITE_CORRUPT:
+        if code == sqlite3.SQLITE_CORRUPT:
             advice = "remove it with the -wal and -shm files, which would damage a backup, and restore one, or "
         raise ConfigError(
             f"the store {path} cannot be used: {error}; {advice}choose another place with --data-dir"
         ) from error
+
+
+def _is_of_the_disk(error: OSError, path: Path) -> bool:
+    # The kernel makes a failing file system read-only. A new store in a read-only place is a wrong setting.
+    return error.errno in _DISK_ERRORS or (error.errno == errno.EROFS and path.exists())
 
 
 def _lock(path: Path) -> int:

@@ -1,5 +1,6 @@
 """The file of the SQLite store: who may open it, and how it is opened."""
 
+import errno
 import os
 import sqlite3
 import subprocess
@@ -177,6 +178,21 @@ def test_a_full_disk_is_no_wrong_setting_and_leaves_no_lock(path, monkeypatch):
         with pytest.raises(StoreUnavailable, match="may be full"):
             SqliteDatabase(path)
     SqliteDatabase(path).close()
+
+
+def test_a_disk_that_has_become_read_only_is_no_wrong_setting(path, monkeypatch):
+    def lock(_):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module, "_lock", lock)
+        with pytest.raises(ConfigError, match="Read-only file system; choose another place"):
+            SqliteDatabase(path)
+    SqliteDatabase(path).close()
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module, "_lock", lock)
+        with pytest.raises(StoreUnavailable, match="Read-only file system; its disk may be full or broken"):
+            SqliteDatabase(path)
 
 
 def test_a_place_that_is_no_folder_is_refused(tmp_path):
