@@ -9,15 +9,16 @@ from functools import partial
 
 import pytest
 
-from pinlater.errors import QueueNotFound
+from pinlater.errors import QueueNotFound, UnknownError
 from pinlater.model.attempts import StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.mysql import connection, database, errors
+from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.queries import Queries
 from pinlater.server.backends.records import Claim, JobFilter
 from pinlater.server.backends.sharded import ClockUpdater, ShardClock, StoreClock
-from tests.support.bench import QUEUE, FakeClock, new_job
+from tests.support.bench import QUEUE, FakeClock, checkpoint_of, new_job
 from tests.support.mariadb_service import shared_service
 from tests.support.mysql_bench import endpoint_of, fresh_prefix, make_fleet
 
@@ -91,6 +92,63 @@ def test_servers_that_enqueue_claim_and_ack_at_once_lose_nothing():
         assert counts[1] == 0
 
     with_servers(scenario)
+
+
+@pytest.mark.parametrize("is_seen", [True, False], ids=["by the one that was asked to renew", "by another server"])
+@pytest.mark.parametrize("number", [1114, 1969], ids=["full", "locked"])
+def test_after_changes_were_refused_claims_get_time_to_be_renewed(is_seen, number):
+    """As with a full disk, or while a backup locks the tables."""
+    prefix = fresh_prefix()
+    refuse = b"SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = %d, MESSAGE_TEXT = 'not now'" % number
+
+    async def scenario(servers, clock):
+        asked, other = servers
+        reaper = asked if is_seen else other
+        await asked.enqueue_jobs(QUEUE, [new_job(attempts=2)])
+        held = claim(lease_ms=1000)
+        [job] = (await asked.dequeue_jobs(QUEUE, 1, held)).jobs
+        renewal = [checkpoint_of(job.descriptor, claim=held.descriptor)]
+        clock.advance(2000)
+        connection = await MysqlConnection.open(endpoint_of(shared_service()))
+        await connection.run(
+            b"CREATE TRIGGER %b1.refusing BEFORE UPDATE ON %b1.jobs FOR EACH ROW %b" % (*[prefix.encode()] * 2, refuse)
+        )
+        with pytest.raises(UnknownError, match="nothing was changed"):
+            await asked.checkpoint_jobs(QUEUE, renewal)
+        if not is_seen:
+            with pytest.raises(UnknownError, match="nothing was changed"):
+                await reaper.reap_expired(10, server_age_ms=10**9, quiet_ms=50_000)
+        await connection.run(b"DROP TRIGGER %b1.refusing" % prefix.encode())
+        connection.close()
+        assert await reaper.reap_expired(10, server_age_ms=10**9, quiet_ms=50_000) == []
+        assert (await asked.checkpoint_jobs(QUEUE, renewal)).changed == 1
+
+    with_servers(scenario, count=2, prefix=prefix)
+
+
+def test_a_refused_body_keeps_no_claim_from_expiring():
+    """A worker may try again and again to save one that is too large, while others renew their claims."""
+    prefix = fresh_prefix()
+    full = b"IF NEW.body <> OLD.body THEN SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'full'; END IF"
+
+    async def scenario(servers, clock):
+        [server] = servers
+        await server.enqueue_jobs(QUEUE, [new_job(attempts=2)])
+        held = claim(lease_ms=1000)
+        [job] = (await server.dequeue_jobs(QUEUE, 1, held)).jobs
+        clock.advance(2000)
+        connection = await MysqlConnection.open(endpoint_of(shared_service()))
+        await connection.run(
+            b"CREATE TRIGGER %b1.full BEFORE UPDATE ON %b1.jobs FOR EACH ROW %b" % (*[prefix.encode()] * 2, full)
+        )
+        with pytest.raises(UnknownError, match="nothing was changed"):
+            await server.checkpoint_jobs(
+                QUEUE, [checkpoint_of(job.descriptor, claim=held.descriptor, body=b"too large")]
+            )
+        connection.close()
+        assert await server.reap_expired(10, server_age_ms=10**9, quiet_ms=50_000) == [(QUEUE, 1, 0)]
+
+    with_servers(scenario, count=1, prefix=prefix)
 
 
 def test_each_expired_claim_is_ended_once():

@@ -50,6 +50,11 @@ class MysqlCheckpointCall(NamedTuple):
         """Whether it may be committed twice."""
         return all(item.is_repeatable for item in self.checkpoints)
 
+    @property
+    def is_renewal(self) -> bool:
+        """Whether it only renews claims."""
+        return all(item.is_renewal for item in self.checkpoints)
+
 
 class MysqlCheckpointed(NamedTuple):
     """The outcome of the checkpoints of one call.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import asynccontextmanager, suppress
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar
 
 from pinlater.errors import UnknownError
@@ -13,8 +14,10 @@ from pinlater.server.backends.mysql.errors import (
     ColumnExists,
     ConnectFailed,
     ConnectionLost,
+    NoRoom,
     SchemaMissing,
     StatementRejected,
+    StatementTimeout,
     TransactionConflict,
     conflict_backoff,
     connection_failed,
@@ -70,13 +73,23 @@ class Database:
         self.on_woken: Callable[[Sequence[Woken]], None] = lambda _: None
         self.on_outgoing: Callable[[Collection[str]], None] = lambda _: None
         self._pool = pool
+        self._refused_at = -math.inf
         self._is_ready = False
         self._preparing = asyncio.Lock()
 
     @property
     def seconds_since_failure(self) -> float:
-        """See ``MysqlPool``."""
-        return self._pool.seconds_since_failure
+        """Seconds since the server failed or refused to renew claims; 0: it still fails; infinite: it never did."""
+        return min(self._pool.seconds_since_failure, asyncio.get_running_loop().time() - self._refused_at)
+
+    @contextmanager
+    def noting_refusals(self) -> Iterator[None]:
+        """Record whether the block, which renews or ends claims, is refused for lack of space, or stopped by a lock."""
+        try:
+            yield
+        except (NoRoom, StatementTimeout):
+            self._refused_at = asyncio.get_running_loop().time()
+            raise
 
     def keep_only(self, queue_ids: frozenset[int]) -> None:
         """Forget what was seen in all other queues, which were deleted."""

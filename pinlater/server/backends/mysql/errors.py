@@ -71,6 +71,10 @@ class StatementRejected(UnknownError):
     """The database rejected a statement; nothing was changed."""
 
 
+class StatementTimeout(UnknownError):
+    """The database stopped a statement that took too long; nothing was changed."""
+
+
 class NoRoom(StatementRejected):
     """The disk of the database is full."""
 
@@ -107,7 +111,7 @@ def classify(error: MySQLError) -> Exception:
     if number == 0 or 2000 <= number < 3000 or number in _UNAVAILABLE:
         return ConnectionLost(str(error))
     if number in STATEMENT_TIMEOUT:
-        return UnknownError("the database stopped a statement that took too long; nothing was changed")
+        return StatementTimeout("the database stopped a statement that took too long; nothing was changed")
     is_full = number in _FILE_ERRORS and _NO_SPACE.search(str(error))
     kind = NoRoom if is_full else _REJECTIONS.get(number, StatementRejected)
     return kind(f"the store rejected the call, nothing was changed: {error}")

@@ -163,7 +163,7 @@ async def reap_expired(
     database: Database, queues: MysqlQueues, asked_ms: int, limit: int, *, server_age_ms: int, quiet_ms: int
 ) -> list[Expired]:
     """End up to ``limit`` claims that had expired at ``asked_ms``: IN_PROGRESS -> PENDING or FAILED."""
-    # While the database was down, no claim could be renewed, so holders get time for that, as after a server start.
+    # While the database was down or full, no claim could be renewed, so holders get time, as after a server start.
     age_ms = int(min(server_age_ms, database.seconds_since_failure * 1000))
     values = {"age": age_ms, "quiet": quiet_ms, "limit": limit}
 

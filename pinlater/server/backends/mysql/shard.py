@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from operator import attrgetter
 from typing import TypeVar
@@ -262,7 +263,8 @@ class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
 
     async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
         call = MysqlCheckpointCall(await self._queues.get(queue), checkpoints)
-        checkpointed = await self._checkpoints.submit(call, call.weight)
+        with self._database.noting_refusals() if call.is_renewal else nullcontext():
+            checkpointed = await self._checkpoints.submit(call, call.weight)
         if checkpointed.settled.due_ms is not None:
             self._claims.restart_scans(call.queue.id)
         return await checkpointed.with_jobs(self._database, call)
@@ -335,9 +337,10 @@ class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
         asked_ms = self._database.now_ms() - milliseconds_since(asked_at)
         if not self._database.is_past((await self._probe.find()).claim_expires):
             return []
-        return await maintenance.reap_expired(
-            self._database, self._queues, asked_ms, limit, server_age_ms=server_age_ms, quiet_ms=quiet_ms
-        )
+        with self._database.noting_refusals():
+            return await maintenance.reap_expired(
+                self._database, self._queues, asked_ms, limit, server_age_ms=server_age_ms, quiet_ms=quiet_ms
+            )
 
     async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
         work, ttls_ms = await self._probe.find(), (succeeded_ttl_ms, failed_ttl_ms)
