@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import ssl
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NoReturn
 
 from pinlater.errors import ConfigError
+from pinlater.protocol.tls_context import CurrentTlsContext
 
 CA_KEY, CERT_KEY, KEY_KEY = "PINLATER_TLS_CA", "PINLATER_TLS_CERT", "PINLATER_TLS_KEY"
-_CHECK_SECONDS = 1.0
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +29,7 @@ class TlsFiles:
     ca: str | os.PathLike[str] | None = None
     cert: str | os.PathLike[str] | None = None
     key: str | os.PathLike[str] | None = None
-    _made: _Made = field(default_factory=lambda: _Made(), init=False, repr=False, compare=False)  # noqa: PLW0108
+    _current: CurrentTlsContext = field(default_factory=CurrentTlsContext, init=False, repr=False, compare=False)
 
     @classmethod
     def from_environment(cls, *, ca: str | None = None, cert: str | None = None, key: str | None = None) -> TlsFiles:
@@ -55,10 +49,7 @@ class TlsFiles:
         Raises:
             ConfigError: a file cannot be used, and none was read before.
         """
-        return self._made.latest(self._look, self._make)
-
-    def _look(self) -> tuple[object, ...]:
-        return tuple(_stamp(path) for path in (self.ca, self.cert, self.key) if path)
+        return self._current.latest((self.ca, self.cert, self.key), self._make)
 
     def _make(self) -> ssl.SSLContext:
         if self.key and not self.cert:
@@ -79,39 +70,6 @@ class TlsFiles:
                 f"check {CA_KEY}, {CERT_KEY} and {KEY_KEY}"
             ) from None
         return context
-
-
-class _Made:
-    """The current TLS context, valid while its files do not change."""
-
-    def __init__(self) -> None:
-        self._context: ssl.SSLContext | None = None
-        self._seen: tuple[object, ...] = ()
-        self._next_look = 0.0
-
-    def latest(self, look: Callable[[], tuple[object, ...]], make: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
-        now = time.monotonic()
-        if self._context is not None and now < self._next_look:
-            return self._context
-        self._next_look = now + _CHECK_SECONDS
-        seen = look()
-        if self._context is None:
-            self._context = make()
-        elif seen != self._seen:
-            try:
-                self._context = make()
-            except ConfigError as error:
-                log.warning("%s; the files read before stay in use", error)
-        self._seen = seen
-        return self._context
-
-
-def _stamp(path: str | os.PathLike[str]) -> tuple[int, int, int] | None:
-    try:
-        status = Path(path).stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _no_passphrase() -> NoReturn:

@@ -1,6 +1,7 @@
 """TLS to the database: encrypted, and only to the server that its certificate is for."""
 
 import asyncio
+import shutil
 
 import pytest
 import uvloop
@@ -57,6 +58,20 @@ def test_a_server_that_nobody_vouches_for_is_refused(service, tmp_path):
     for tls in (TlsFiles(other.ca), TlsFiles()):
         with pytest.raises(ConnectFailed, match="certificate verify failed"):
             uvloop.run(cipher(endpoint_of(service, tls=tls)))
+
+
+def test_renewed_files_are_used_for_the_next_connection(service, tmp_path, authority, monkeypatch, caplog):
+    monkeypatch.setattr("pinlater.protocol.tls_context._CHECK_SECONDS", 0)
+    ca = tmp_path / "ca.pem"
+    shutil.copy(Authority(tmp_path, "former").ca, ca)
+    endpoint = endpoint_of(service, tls=TlsFiles(str(ca)))
+    with pytest.raises(ConnectFailed, match="certificate verify failed"):
+        uvloop.run(cipher(endpoint))
+    shutil.copy(authority.ca, ca)
+    assert uvloop.run(cipher(endpoint))
+    ca.write_text("half wri")
+    assert uvloop.run(cipher(endpoint)), "the file read before stays in use"
+    assert "the files read before stay in use" in caplog.text
 
 
 def test_a_server_of_another_name_is_refused(service, tmp_path, authority):

@@ -62,7 +62,7 @@ def test_a_file_that_is_not_there_is_named():
 
 
 def test_files_that_do_not_fit_together_yet_leave_the_former_ones_in_use(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("pinlater.client.tls._CHECK_SECONDS", 0)
+    monkeypatch.setattr("pinlater.protocol.tls_context._CHECK_SECONDS", 0)
     authority = Authority(tmp_path, "authority")
     used, renewed = authority.issue("used"), authority.issue("renewed")
     files = TlsFiles(authority.ca, used.cert, used.key)

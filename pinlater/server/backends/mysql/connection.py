@@ -10,9 +10,10 @@ import asyncmy
 from asyncmy.constants.CLIENT import FOUND_ROWS
 from asyncmy.errors import MySQLError
 
-from pinlater.server.backends.mysql.endpoint import MysqlEndpoint, tls_context
+from pinlater.server.backends.mysql.endpoint import MysqlEndpoint
 from pinlater.server.backends.mysql.errors import ConnectFailed, ConnectionLost, StatementRejected, classify
 from pinlater.server.backends.mysql.session import SERVER_INFO_QUERIES, ServerInfo
+from pinlater.server.backends.tls_files import tls_context
 
 CONNECT_SECONDS = 2.0
 """Timeout for opening a connection, session settings included."""

@@ -17,9 +17,9 @@ from pathlib import Path
 import msgspec
 
 from pinlater.errors import ConfigError
-from pinlater.server.backends.mysql.endpoint import MysqlEndpoint, tls_context
+from pinlater.server.backends.mysql.endpoint import MysqlEndpoint
 from pinlater.server.backends.sharded import ShardSpec
-from pinlater.server.backends.tls_files import TlsFiles, tls_files
+from pinlater.server.backends.tls_files import TlsFiles, tls_context, tls_files
 
 _EXAMPLE = '{"shard001": {"master": {"host": "127.0.0.1", "port": 3306}, "user": "pinlater", "passwd": "..."}}'
 _KEY = re.compile(r".*?(\d{1,9})")

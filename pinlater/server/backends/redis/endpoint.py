@@ -10,7 +10,7 @@ from redis.asyncio import Connection, SSLConnection
 from redis.asyncio.sentinel import Sentinel
 
 from pinlater.server.backends.redis.resp import RespConnection
-from pinlater.server.backends.tls_files import TlsFiles
+from pinlater.server.backends.tls_files import TlsFiles, tls_context
 
 _CLIENT_NAME = "pinlater-server"
 
@@ -55,7 +55,7 @@ class RedisEndpoint(NamedTuple):
             OSError: the server cannot be reached.
         """
         host, port = self.master or await self._discover_master(connect_seconds)
-        connection = await RespConnection.connect(host, port, None if self.tls is None else _ssl_context(self.tls))
+        connection = await RespConnection.connect(host, port, None if self.tls is None else tls_context(self.tls))
         commands: list[tuple[Any, ...]] = [("CLIENT", "SETNAME", _CLIENT_NAME)]
         if self.username or self.password:
             commands.insert(0, ("AUTH", *((self.username,) if self.username else ()), self.password or ""))
@@ -113,13 +113,3 @@ def _ssl_options(tls: TlsFiles) -> dict[str, Any]:
         "ssl_keyfile": tls.key,
         "ssl_min_version": ssl.TLSVersion.TLSv1_2,
     }
-
-
-def _ssl_context(tls: TlsFiles) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if tls.ca:
-        context.load_verify_locations(tls.ca)
-    if tls.cert:
-        context.load_cert_chain(tls.cert, tls.key)
-    return context
