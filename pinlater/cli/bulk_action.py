@@ -76,7 +76,7 @@ class BulkAction(NamedTuple):
             act: acts on up to a given number of jobs of a given priority; returns how many; fewer means none are left.
         """
         counts = selection.counts(client)
-        done = 0
+        done = remaining = 0
         with (
             progress_bar(capped(sum(counts.values()), limit), self.present) as progress,
             _DeferredInterrupt() as interrupt,
@@ -93,8 +93,19 @@ class BulkAction(NamedTuple):
                     if acted < number:
                         break
                     left -= acted
-                    if not left and counted >= _MANY:
-                        left = counted = selection.count_at(client, priority)
+                    if not left and done != limit:
+                        with self._noting_progress(done):
+                            more = selection.count_at(client, priority)
+                        if counted >= _MANY:
+                            left = counted = more
+                        else:
+                            remaining += more
+        if remaining:
+            click.echo(
+                f"{some_jobs(remaining)} left: new since the start, or beyond what the server counts (COUNT_LIMIT); "
+                "repeat the command for them",
+                err=True,
+            )
         return done
 
     @contextlib.contextmanager

@@ -71,10 +71,23 @@ def test_jobs_beyond_what_the_server_counts_are_meant_too(tool_run, server, word
     assert jobs.numbers == [0, 0]
 
 
+@pytest.mark.parametrize("words", ALL, ids=lambda words: words[0])
+def test_jobs_beyond_what_a_server_counts_that_counts_little_are_reported(tool_run, server, words):
+    server.answer = jobs = Jobs(1400, 700, 300, count_limit=600)
+    _, out, err = tool_run(*words)
+    assert out.startswith("1500 jobs")
+    assert jobs.numbers == [800, 100, 0]
+    assert err.startswith("700 jobs left: new since the start, or beyond what the server counts (COUNT_LIMIT)")
+    _, out, err = tool_run(*words, "--limit", "600")
+    assert (out.split()[0], err) == ("600", ""), "no more were wanted"
+
+
 def test_jobs_that_fail_again_at_once_are_retried_once(tool_run, server):
     server.answer = jobs = Jobs(1200, comes_back=True)
-    assert tool_run("retry-failed", "email")[1] == "1200 jobs retried\n"
+    _, out, err = tool_run("retry-failed", "email")
+    assert out == "1200 jobs retried\n"
     assert jobs.limits == [500, 500, 200]
+    assert err.startswith("1200 jobs left")
 
 
 class Terminal(io.StringIO):
