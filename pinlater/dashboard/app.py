@@ -48,7 +48,7 @@ from pinlater.errors import (
     ClientError,
     PinLaterError,
     QueueNotFound,
-    UnknownError,
+    ServerError,
 )
 
 log = logging.getLogger(__name__)
@@ -174,11 +174,11 @@ async def _failed(request: Request, error: Exception) -> Response:
     if isinstance(error, CallError):
         text = "It does not answer. This page retries every few seconds. If the server is running, see its log."
         return _problem(request, 503, "Server unavailable", text, retries=request.method == "GET")
+    if isinstance(error, ServerError) and _NO_SHARD in str(error):
+        return _problem(request, 404, "Not found", f"{_sentence(error)} Such a job may be in another store.")
     if isinstance(error, STORE_OUT_OF_REACH):
         text = f"{_sentence(error)} This page retries every few seconds."
         return _problem(request, 503, "Store unavailable", text, retries=request.method == "GET")
-    if isinstance(error, UnknownError) and _NO_SHARD in str(error):
-        return _problem(request, 404, "Not found", f"{_sentence(error)} Such a job may be in another store.")
     status = 404 if isinstance(error, QueueNotFound) else 400 if isinstance(error, ClientError) else 502
     return _problem(request, status, "The server refused the request", _sentence(error))
 

@@ -5,8 +5,12 @@ import subprocess
 
 import pytest
 
-from pinlater.errors import EXIT_CONFIG
+from pinlater import Client
+from pinlater.client.address import Address
+from pinlater.client.servers import ServerSet
+from pinlater.errors import EXIT_CONFIG, ShardConnectionFailed
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.state import JobState
 from tests.support.apache import DeclaredError
 from tests.support.mariadb_service import shared_service
 from tests.support.mysql_bench import fresh_prefix
@@ -18,12 +22,12 @@ QUEUE = "emails"
 class Shards:
     """A file of shards, all on the server that the tests share."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, prefix=None):
         self.file = folder / "mysql.local.json"
         self.settings = {
             "PINLATER_BACKEND": "mysql",
             "BACKEND_CONFIG": str(self.file),
-            "MYSQL_DATABASE_PREFIX": fresh_prefix(),
+            "MYSQL_DATABASE_PREFIX": prefix or fresh_prefix(),
         }
 
     def write(self, *numbers, dequeue_only=()):
@@ -45,7 +49,7 @@ def start(shards, tmp_path):
     servers = []
 
     def start(**settings):
-        servers.append(ServerProcess(tmp_path / "server", **shards.settings, **settings))
+        servers.append(ServerProcess(tmp_path / f"server{len(servers)}", **shards.settings | settings))
         return servers[-1]
 
     yield start
@@ -118,6 +122,34 @@ def test_shards_come_stay_and_go_while_the_server_runs(shards, start):
         with pytest.raises(DeclaredError, match="no shard '1'"):
             client.lookupJobs(jobDescriptors=old)
     assert server.stop() == 0
+
+
+def test_a_server_knows_a_shard_as_soon_as_a_call_names_it(shards, start):
+    shards.write(1)
+    server = start()
+    with server.client() as client:
+        client.createQueue(name=QUEUE)
+        for number in range(2, 6):  # between two of the server's own looks at the file
+            shards.write(*range(1, number + 1))
+            assert not client.lookupJobs(jobDescriptors=[f"{QUEUE}:s{number}:p1:1"])
+
+
+def test_a_call_about_a_shard_that_one_server_does_not_know_yet_goes_to_another(shards, start, tmp_path):
+    (tmp_path / "other").mkdir()
+    behind = Shards(tmp_path / "other", shards.settings["MYSQL_DATABASE_PREFIX"])
+    shards.write(1, 2, dequeue_only=(1,))
+    behind.write(1)
+    servers = [start(**behind.settings), start()]
+    with servers[1].client() as client:
+        client.createQueue(name=QUEUE)
+        [job] = put(client)
+    assert shards_of([job]) == {"2"}
+    first = ServerSet([Address.parse(server.address) for server in servers], chance=lambda: 0.0)
+    with Client(first) as client:
+        assert client.lookup([job])[job].state is JobState.PENDING
+        assert client.cancel_jobs(QUEUE, [job]) == 1
+    with Client(servers[0].address, retries=0) as client, pytest.raises(ShardConnectionFailed, match="no shard '2'"):
+        client.lookup([job])
 
 
 @pytest.mark.parametrize(

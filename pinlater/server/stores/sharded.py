@@ -85,6 +85,7 @@ async def open_sharded(settings: Settings, file: Path, metrics: Metrics, kept: K
 
     watched = WatchedFile(file, update, kept=kept)
     watched.load()
+    backend.group.registry.look_for_changes = watched.check
     clock_updater = ClockUpdater(backend.group, clock)
     await clock_updater.update()
     tasks = (watched.watch(), clock_updater.run())

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TypeVar
 
-from pinlater.errors import QueueNotFound, ServiceError, UnknownError
+from pinlater.errors import QueueNotFound, ServiceError, ShardConnectionFailed
 from pinlater.model.attempts import StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord
@@ -29,8 +29,7 @@ async def ack(group: ShardGroup, queue: str, succeeded: Sequence[StoredAck], fai
     """Ack jobs on their shards; if a shard fails, the others still carry out theirs.
 
     Raises:
-        UnknownError: an ack names a shard that does not exist; the other acks were carried out.
-        ServiceError: a shard failed; the other shards' acks were carried out.
+        ServiceError: a shard failed, or does not exist; the other shards' acks were carried out.
     """
     done, failures = _by_shard(succeeded), _by_shard(failed)
 
@@ -45,7 +44,7 @@ async def checkpoint(group: ShardGroup, queue: str, checkpoints: Sequence[Stored
     """Apply checkpoints on the shards of their jobs.
 
     Raises:
-        UnknownError: a checkpoint names a shard that does not exist; nothing was changed.
+        ShardConnectionFailed, UnknownError: a checkpoint names a shard that does not exist; nothing was changed.
         ServiceError: a shard failed; the other shards' checkpoints were carried out.
     """
     groups = _by_shard(checkpoints)
@@ -64,8 +63,8 @@ async def lookup(
     """Look up jobs on their shards; return records in the order of ``jobs``.
 
     Raises:
-        UnknownError: a descriptor names a shard that does not exist.
         ShardConnectionFailed: a shard does not answer, so it is unknown whether its jobs exist.
+        ShardConnectionFailed, UnknownError: a descriptor names a shard that does not exist.
     """
     places: defaultdict[str, list[int]] = defaultdict(list)
     for place, job in enumerate(jobs):
@@ -88,7 +87,7 @@ async def cancel(group: ShardGroup, queue: str, jobs: Sequence[JobDescriptor], s
     """Cancel jobs on their shards; shards that lack the queue are skipped, unless all of them do.
 
     Raises:
-        UnknownError: a descriptor names a shard that does not exist; nothing was done.
+        ShardConnectionFailed, UnknownError: a descriptor names a shard that does not exist; nothing was done.
         ServiceError: a shard failed; the other shards have done their part.
     """
     done = await _ask_shards_of(group.registry, jobs, lambda shard, own: shard.cancel_jobs(queue, own, status))
@@ -127,7 +126,7 @@ async def count(
     """Change jobs on their shards; return how many. If no jobs are given, ask all shards, to notice a missing queue.
 
     Raises:
-        UnknownError: a descriptor names a shard that does not exist; nothing was done.
+        ShardConnectionFailed, UnknownError: a descriptor names a shard that does not exist; nothing was done.
         ServiceError: a shard failed; the other shards have done their part.
     """
     groups = _jobs_by_shard(jobs)
@@ -179,7 +178,8 @@ async def _merge_results(
         if isinstance(result, QueueNotFound):  # the queue exists on other shards, and never had a job on this one
             total = _sum(total, Settled(0, sizes[name]))
         elif isinstance(result, BaseException):
-            error = error if isinstance(error, UnknownError) else result
+            # If the call may succeed later, it has to be made again, whatever another shard says.
+            error = error if isinstance(error, ShardConnectionFailed) else result
         else:
             total = _sum(total, result)
     if error is not None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import TypeVar
 
-from pinlater.errors import ServiceError, UnknownError
+from pinlater.errors import ServiceError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.messages import Message, Parent
@@ -44,7 +44,7 @@ async def store(group: ShardGroup, given: NewJobs[_J], call: StoreCall[_J]) -> l
 
     Raises:
         EnqueueRejected: a parent does not exist, has finished or is asked to stop.
-        UnknownError: a parent's descriptor names a shard that does not exist.
+        ShardConnectionFailed, UnknownError: a parent's descriptor names a shard that does not exist.
         NoHealthyShards: no shard takes jobs at present.
         ServiceError: a shard failed.
     """
@@ -69,7 +69,7 @@ async def admit(registry: ShardRegistry, parents: Iterable[Parent | None], shard
 
     Raises:
         EnqueueRejected: a parent does not exist, has finished or is asked to stop.
-        UnknownError: a parent's descriptor names a shard that does not exist.
+        ShardConnectionFailed, UnknownError: a parent's descriptor names a shard that does not exist.
         ServiceError: a shard failed.
     """
     named = sorted({parent.descriptor for parent in parents if parent is not None})
@@ -121,7 +121,8 @@ async def children_to_cancel(group: ShardGroup, parents: Sequence[JobDescriptor]
     these must not run on because of it.
 
     Raises:
-        UnknownError: a shard that the descriptors name, or that has had children of the jobs, does not exist.
+        ShardConnectionFailed, UnknownError: a shard that the descriptors name, or that has had children of the jobs,
+            does not exist.
         ServiceError: a shard failed.
     """
     names = {parent.shard for parent in parents}
@@ -129,7 +130,7 @@ async def children_to_cancel(group: ShardGroup, parents: Sequence[JobDescriptor]
     if len(registry) > 1:
         known = await asyncio.gather(*(_shards_of_children(registry.named(name), parents) for name in names))
         names.update(*known)
-    handles = [handle for handle in registry if handle.name in names]
+    handles = [handle for handle in map(registry.find, names) if handle is not None]
     answers = await asyncio.gather(
         *(handle.ask(lambda shard: shard.children_to_cancel(parents, limit)) for handle in handles),
         return_exceptions=True,
@@ -139,9 +140,10 @@ async def children_to_cancel(group: ShardGroup, parents: Sequence[JobDescriptor]
     if errors and not (found and all(isinstance(error, ServiceError) for error in errors)):
         raise errors[0]
     if not found and (gone := names - {handle.name for handle in handles}):
-        raise UnknownError(
+        raise registry.missing(
+            min(gone),
             f"shard {min(gone)}, which has had children of these jobs, is not in the file of shards; their children on "
-            "other shards are cancelled"
+            "other shards are cancelled",
         )
     return found[:limit]
 

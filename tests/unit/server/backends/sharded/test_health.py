@@ -199,8 +199,40 @@ def test_shards_come_and_go_while_calls_are_under_way(fleet):
     two = fleet.shards["2"]
     fleet.run(scenario())
     assert fleet.shards["2"] is two, "a shard that stays as it is is not made again"
-    with pytest.raises(UnknownError, match="no shard '1'"):
+    with pytest.raises(ShardConnectionFailed, match="no shard '1'"):
         fleet.ack_dequeued_jobs(QUEUE, [ack_of(f"{QUEUE}:s1:p1:1")], [])
+
+
+@pytest.mark.parametrize("name", ["1", "new"], ids=["removed", "added"])
+def test_only_after_a_while_a_shard_counts_as_missing_that_other_servers_may_know(fleet, monkeypatch, name):
+    """Until then, clients try another server: a change of the file does not reach all servers at once."""
+    job = JobDescriptor(QUEUE, name, 1, 1)
+    fleet.update(*specs_of("2", "3"))
+    with pytest.raises(ShardConnectionFailed, match=f"no shard '{name}'"):
+        fleet.lookup_jobs([job])
+    monkeypatch.setattr("pinlater.server.backends.sharded.shard_registry._SPREAD_SECONDS", -1)
+    with pytest.raises(UnknownError, match=f"no shard '{name}'"):
+        fleet.lookup_jobs([job])
+    monkeypatch.undo()
+    fleet.update(*specs_of(name, "2", "3"))
+    assert fleet.lookup_jobs([job]) == [None]
+    fleet.update(*specs_of("2", "3"))
+    with pytest.raises(ShardConnectionFailed, match=f"no shard '{name}'"):
+        fleet.lookup_jobs([job])
+
+
+def test_strangers_do_not_fill_the_memory_with_names_of_shards(fleet, monkeypatch):
+    monkeypatch.setattr("pinlater.server.backends.sharded.shard_registry._MOST_MISSING", 2)
+    for name in ("a", "b", "c"):
+        with pytest.raises(ShardConnectionFailed):
+            fleet.lookup_jobs([JobDescriptor(QUEUE, name, 1, 1)])
+    assert list(fleet.fleet.group.registry._missing_since) == ["b", "c"]
+
+
+def test_a_shard_that_was_just_added_is_found_before_the_next_look_at_the_file(fleet):
+    fleet.fleet.group.registry.look_for_changes = lambda: fleet.fleet.update(specs_of("1", "2", "3", "new"))
+    fleet.fleet.group.registry.named("new")
+    assert fleet.fleet.group.registry.find("newer") is None
 
 
 def test_a_shard_at_another_place_is_made_anew(fleet):

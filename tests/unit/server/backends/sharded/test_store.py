@@ -230,12 +230,21 @@ def test_acks_and_checkpoints_go_to_the_shard_of_their_job(fleet):
 
 def test_an_ack_for_no_shard_does_not_spoil_the_others(fleet):
     acks = [ack_of(f"{QUEUE}:s{shard}:p1:1") for shard in ("1", "x", "2")]
-    with pytest.raises(UnknownError, match="no shard 'x'"):
+    with pytest.raises(ShardConnectionFailed, match="no shard 'x'"):
         fleet.ack_dequeued_jobs(QUEUE, acks, [])
     assert sorted(fleet.asked_for("ack")) == ["1", "2"]
-    with pytest.raises(UnknownError, match="no shard 'x'"):
+    with pytest.raises(ShardConnectionFailed, match="no shard 'x'"):
         fleet.checkpoint_jobs(QUEUE, [checkpoint_of(f"{QUEUE}:s{shard}:p1:1") for shard in ("1", "x")])
     assert fleet.asked_for("checkpoint") == []
+
+
+def test_acks_are_told_again_for_a_shard_that_is_away_though_another_refuses(fleet):
+    fleet.shards["2"].error = ShardConnectionFailed("gone")
+    for refusing in ("1", "3"):
+        fleet.shards[refusing].error = UnknownError("the disk is full")
+        with pytest.raises(ShardConnectionFailed, match="gone"):
+            fleet.ack_dequeued_jobs(QUEUE, [ack_of(f"{QUEUE}:s{shard}:p1:1") for shard in "123"], [])
+        fleet.shards[refusing].error = None
 
 
 def test_an_ack_for_a_dead_shard_is_an_error_and_the_others_are_done(fleet):
@@ -250,5 +259,5 @@ def test_lookups_come_back_in_the_order_asked(fleet):
     wanted = [names[5], names[0], f"{QUEUE}:s2:p1:99", names[3], names[1]]
     found = fleet.lookup_jobs([JobDescriptor.parse(name) for name in wanted], body_bytes=1_000_000)
     assert [record and record.descriptor for record in found] == [*wanted[:2], None, *wanted[3:]]
-    with pytest.raises(UnknownError, match="no shard 'x'"):
+    with pytest.raises(ShardConnectionFailed, match="no shard 'x'"):
         fleet.lookup_jobs([JobDescriptor(QUEUE, "x", 1, 1)], body_bytes=1_000_000)

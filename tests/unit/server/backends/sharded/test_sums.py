@@ -37,7 +37,7 @@ def test_chosen_jobs_are_retried_and_deleted_where_they_are(fleet):
             call([], queue="missing")
         with pytest.raises(QueueNotFound):
             call(names, queue="missing")
-        with pytest.raises(UnknownError, match="nowhere"):
+        with pytest.raises(ShardConnectionFailed, match="nowhere"):
             call([names[0]._replace(shard="nowhere")])
         fleet.run(fleet.shards["3"].delete_queue(QUEUE))
         assert call(names) == 2
