@@ -35,7 +35,7 @@ local function cancel(member, priority, ...)
   waiting[key] = waiting[key] or {}
   waiting[key][#waiting[key] + 1] = member
   end_periods({member})
-  end_attempt(member, true, NOW, priority, ...)
+  end_job(member, priority, ...)
   note_status(member)
   linked.mark(member, priority)
   linked.note(member, priority, FAILED)

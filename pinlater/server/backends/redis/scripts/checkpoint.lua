@@ -52,7 +52,7 @@ local changed, back, lost, fulfilled, asked = 0, {}, {}, {}, {}
 
 -- IN_PROGRESS -> FAILED instead of PENDING.
 local function stop(member, ...)
-  lines[member] = end_attempt(member, true, NOW, ...)
+  lines[member] = end_job(member, ...)
   linked.note(member, (...), FAILED)
   over[#over + 1] = member
 end

@@ -19,9 +19,13 @@ for at, line in ipairs(lines) do
     spared = spared + 1
   else
     local is_asked = linked and linked.is_cancelled(members[at])
-    local ends = is_asked and linked.is_to_end(members[at])
-    local _, is_last =
-      end_attempt(members[at], ends, NOW, priority, allowed, remaining, created, run_after, lease, bytes, claim)
+    local is_last = is_asked and linked.is_to_end(members[at])
+    if is_last then
+      end_job(members[at], priority, allowed, math.max(remaining - 1, 0), created, run_after, lease, bytes, claim)
+    else
+      is_last = select(2,
+        end_attempt(members[at], false, NOW, priority, allowed, remaining, created, run_after, lease, bytes, claim))
+    end
     if is_asked then
       over[#over + 1] = members[at]
     else

@@ -25,7 +25,7 @@ for at, line in ipairs(lines) do
     if linked and linked.is_to_end(member) then
       state = FAILED
       over[#over + 1] = member
-      end_attempt(member, true, NOW, priority, allowed, remaining, created, run_after, lease, bytes, claim)
+      end_job(member, priority, allowed, remaining, created, run_after, lease, bytes, claim)
     else
       write_record(member, record(PENDING, priority, allowed, remaining, created, run_after, NOW, lease, bytes, ''))
       add_member(prefix .. 'p' .. priority, run_after, member)

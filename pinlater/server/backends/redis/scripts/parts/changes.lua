@@ -75,20 +75,25 @@ local function apply_changes()
   delete_unique_keys(finished)
 end
 
+-- PENDING or IN_PROGRESS -> FAILED, with as many attempts left as given. Returns the job's new record.
+local function end_job(member, priority, allowed, remaining, created, run_after, lease, bytes, claim)
+  local line = record(FAILED, priority, allowed, remaining, created, run_after, NOW, lease, bytes, claim)
+  finish('f', priority, run_after, member)
+  leaving[#leaving + 1] = member
+  write_record(member, line)
+  return line
+end
+
 -- IN_PROGRESS -> FAILED if it was the last attempt or is_final, otherwise PENDING at retry_at with one attempt less.
 -- Returns the job's new record, and whether it is FAILED.
 local function end_attempt(member, is_final, retry_at, priority, allowed, remaining, created, run_after, lease, bytes, claim)
   remaining = tonumber(remaining)
-  local line
-  local is_last = is_final or remaining <= 1
-  if is_last then
-    line = record(FAILED, priority, allowed, 0, created, run_after, NOW, lease, bytes, claim)
-    finish('f', priority, run_after, member)
-  else
-    line = record(PENDING, priority, allowed, remaining - 1, created, retry_at, NOW, lease, bytes, '')
-    add_member(prefix .. 'p' .. priority, retry_at, member)
+  if is_final or remaining <= 1 then
+    return end_job(member, priority, allowed, 0, created, run_after, lease, bytes, claim), true
   end
+  local line = record(PENDING, priority, allowed, remaining - 1, created, retry_at, NOW, lease, bytes, '')
+  add_member(prefix .. 'p' .. priority, retry_at, member)
   leaving[#leaving + 1] = member
   write_record(member, line)
-  return line, is_last
+  return line, false
 end
