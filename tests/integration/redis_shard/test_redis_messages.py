@@ -203,6 +203,22 @@ def test_a_deleted_queue_leaves_no_children_of_jobs_on_other_shards(bench, servi
     assert {one.message.id for one in told} == {str(number) for number in range(600)}
 
 
+@pytest.mark.parametrize("way", ["collected", "deleted", "deleted with its queue"])
+def test_a_cancelled_job_is_no_child_of_one_on_another_shard_once_it_is_deleted(bench, service, shard, way):
+    """The server that had cancelled it died before it had cancelled its children."""
+    (child,) = parse(*children_of_others(bench, shard, 1))
+    bench.run(shard.enqueue_jobs(QUEUE, [new_job(priority=3, parent=Parent(str(child), "crop", 0))]))
+    assert bench.run(shard.cancel_jobs(QUEUE, [child], "")).parents == (child,)
+    assert any(b"children:2:" in key for key in keys_beside(service))
+    if way == "collected":
+        bench.run(shard.collect_finished(-1000, -1000, 100))
+    elif way == "deleted":
+        assert bench.run(shard.delete_these_jobs(QUEUE, [child], FAILED)) == 1
+    else:
+        bench.run(shard.delete_queue(QUEUE))
+    assert not any(b"children:" in key for key in keys_beside(service))
+
+
 def test_a_full_server_tells_parents_on_other_shards_at_once(bench, service, shard):
     children = children_of_others(bench, shard, 2)
     bench.take(shard)
