@@ -337,6 +337,19 @@ def test_the_last_child_ends_at_the_moment_when_the_parent_falls_asleep(backend)
         assert backend.take_names() == [parent]
 
 
+def test_those_that_had_ended_are_not_told_of_again_when_their_queue_is_deleted(backend):
+    """The parent may run anew by then, and wait for others of the same name."""
+    parent, claim = running_parent(backend)
+    done, failed, _ = (started_child(backend, parent, position, attempts=1) for position in range(3))
+    backend.ack(done, queue=OTHER)
+    backend.fail(failed, queue=OTHER)
+    assert told(backend, parent).keys() == {0, 1}
+    assert backend.checkpoint(parent, claim=claim, drops=("resize",)).changed == 1
+    backend.delete_queue(OTHER)
+    backend.collect_finished(10**9, 10**9, 100)
+    assert {one.id: one.kind for one in backend.read(parent, "resize")} == {"2": MessageKind.DELETED}
+
+
 def test_a_parent_that_is_gone_or_has_finished_is_told_nothing(backend):
     finished, gone = running_parent(backend)[0], running_parent(backend)[0]
     children = [started_child(backend, parent) for parent in (finished, gone)]

@@ -1,16 +1,18 @@
 -- A queue with all its jobs -> none. Redis frees large keys in a background thread, so millions of jobs take no longer.
--- Descriptors of this generation find nothing in the next one. If there are links, links and statuses stay for
--- drop_links.
+-- Descriptors of this generation find nothing in the next one. If there are links, these stay for drop_links, with the
+-- statuses and the sets of finished jobs.
 -- parts: when_full due_index
 local keys = {KEYS[1], JOBS, CLAIMS}
 local names = {
-  'bodies', 'unique', 'keys', 'job_keys', 'turns', 'settings', 'bucket', 'lock', 'S', 'F', 'results', 'failing',
-  'failures', 'failed_last', 'key_rates', 'key_rate_looks', 'job_rates'
+  'bodies', 'unique', 'keys', 'job_keys', 'turns', 'settings', 'bucket', 'lock', 'results', 'failing', 'failures',
+  'failed_last', 'key_rates', 'key_rate_looks', 'job_rates'
 }
 if redis.call('EXISTS', prefix .. 'links') == 1 then
   redis.call('SADD', SHARD .. '}:leftovers', prefix)
 else
-  names[#names + 1] = 'status'
+  for _, name in ipairs({'status', 'S', 'F'}) do
+    names[#names + 1] = name
+  end
 end
 for _, name in ipairs(names) do
   keys[#keys + 1] = prefix .. name

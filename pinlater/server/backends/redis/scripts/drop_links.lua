@@ -8,11 +8,16 @@ local dead, inboxes = ARGV[2], open_inboxes()
 local queue = string.match(dead, '^[^{]*{[^:]*:(.*)}:%d+:$')
 local step = redis.call('HSCAN', dead .. 'links', ARGV[3], 'COUNT', ARGV[4])
 local members = {}
+
+local function has_ended(member)
+  return redis.call('ZSCORE', dead .. 'S', member) or redis.call('ZSCORE', dead .. 'F', member)
+end
+
 for at = 1, #step[2], 2 do
   local member = step[2][at]
   members[#members + 1] = member
   local parent = cmsgpack.unpack(step[2][at + 1]).p
-  if parent then -- if the job had ended before, the parent already has a message with this id
+  if parent then
     local address, position, name = string.match(parent, '^(%S+ %d+ %d+) (%d+) (.*)$')
     if inboxes.is_distant(address) then -- a parent on this shard takes its set of children along when it is deleted
       local addresses = {} -- one for each priority: the job's own was in its record, which is gone
@@ -21,12 +26,14 @@ for at = 1, #step[2], 2 do
       end
       inboxes.remove_children(address, addresses)
     end
-    inboxes.deliver(address, {[name] = {position, DELETED, inboxes.end_of_status(dead, member)}})
+    if not has_ended(member) then -- otherwise the parent was told, and may have dropped the message
+      inboxes.deliver(address, {[name] = {position, DELETED, inboxes.end_of_status(dead, member)}})
+    end
   end
 end
 forget_links(dead, members)
 if step[1] == '0' then
-  redis.call('UNLINK', dead .. 'links', dead .. 'status')
+  redis.call('UNLINK', dead .. 'links', dead .. 'status', dead .. 'S', dead .. 'F')
   redis.call('SREM', KEYS[1], dead)
 end
 return {step[1], inboxes.woken}
