@@ -17,7 +17,7 @@ from pinlater.server.backends.mysql import connection, database, errors
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.queries import Queries
 from pinlater.server.backends.records import Claim, JobFilter
-from pinlater.server.backends.sharded import ClockUpdater, ShardClock, StoreClock
+from pinlater.server.backends.sharded import ClockUpdater, ShardClock, ShardSpec, StoreClock
 from tests.support.bench import QUEUE, FakeClock, checkpoint_of, new_job
 from tests.support.mariadb_service import shared_service
 from tests.support.mysql_bench import endpoint_of, fresh_prefix, make_fleet
@@ -149,6 +149,23 @@ def test_a_refused_body_keeps_no_claim_from_expiring():
         assert await server.reap_expired(10, server_age_ms=10**9, quiet_ms=50_000) == [(QUEUE, 1, 0)]
 
     with_servers(scenario, count=1, prefix=prefix)
+
+
+def test_after_a_shard_has_moved_claims_get_time_to_be_renewed():
+    """Its former server may have been lost a while before the shard file named another one."""
+
+    async def scenario(servers, clock):
+        [server] = servers
+        await server.enqueue_jobs(QUEUE, [new_job(attempts=2)])
+        held = claim(lease_ms=1000)
+        [job] = (await server.dequeue_jobs(QUEUE, 1, held)).jobs
+        clock.advance(2000)
+        server.update([ShardSpec("1", endpoint_of(shared_service(), host="localhost"))])
+        assert await server.reap_expired(10, server_age_ms=10**9, quiet_ms=50_000) == []
+        renewal = [checkpoint_of(job.descriptor, claim=held.descriptor)]
+        assert (await server.checkpoint_jobs(QUEUE, renewal)).changed == 1
+
+    with_servers(scenario, count=1)
 
 
 def test_each_expired_claim_is_ended_once():

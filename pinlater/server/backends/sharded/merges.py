@@ -76,6 +76,11 @@ def expired(answers: Iterable[Sequence[Expired]]) -> list[Expired]:
     return _by_queue(answers, lambda a, b: Expired(a.queue, a.retried + b.retried, a.failed + b.failed))
 
 
+def queues_of(ended: Iterable[Expired]) -> list[str]:
+    """Return the queues of expired claims."""
+    return [one.queue for one in ended]
+
+
 def collected(answers: Iterable[Sequence[Collected]]) -> list[Collected]:
     """Add up deleted jobs by queue."""
     return _by_queue(answers, lambda a, b: Collected(a.queue, a.succeeded + b.succeeded, a.failed + b.failed))

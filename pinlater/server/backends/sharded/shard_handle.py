@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pinlater.errors import ServiceError, ShardConnectionFailed
 from pinlater.server.backends.sharded.health import Health
@@ -41,6 +42,7 @@ class ShardHandle:
         shard: a new shard.
         spec: what it was made from.
         on_call: see ``OnCall``.
+        added_at: when the shard was added, or moved to this endpoint, in monotonic seconds; -inf: before the start.
 
     Attributes:
         shard: the shard.
@@ -48,10 +50,11 @@ class ShardHandle:
         name: name of the shard.
     """
 
-    def __init__(self, shard: Shard, spec: ShardSpec, on_call: OnCall) -> None:
+    def __init__(self, shard: Shard, spec: ShardSpec, on_call: OnCall, added_at: float = -math.inf) -> None:
         self.shard = shard
         self.spec = spec
         self.name = spec.name
+        self._added_at = added_at
         self._on_call = on_call
         self._health = Health()
         self._since_ms = _now_ms()
@@ -77,6 +80,14 @@ class ShardHandle:
             self.shard.connections,
             unhealthy_in=int(not self.is_healthy),
         )
+
+    def with_age(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments of ``reap_expired``; claims on a shard that was added or moved can be renewed first.
+
+        Perhaps its former server was lost, or the file lacked the shard, so nobody could renew them.
+        """
+        age_ms = 1000 * (time.monotonic() - self._added_at)
+        return given | {"server_age_ms": int(min(given["server_age_ms"], age_ms))}
 
     async def ask(self, call: Callable[[Shard], Awaitable[_T]]) -> _T:
         """Call the shard, unless it is unhealthy.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -54,12 +55,13 @@ class ShardRegistry:
         calls in flight have ended.
         """
         present = {}
+        added_at = time.monotonic() if self._handles else -math.inf
         for spec in specs:
             handle = self._handles.get(spec.name)
             if handle is not None and handle.spec.endpoint == spec.endpoint:
                 handle.spec = spec
             else:
-                handle = ShardHandle(self._make(spec), spec, self._on_call)
+                handle = ShardHandle(self._make(spec), spec, self._on_call, added_at)
             present[spec.name] = handle
         gone = [handle for name, handle in self._handles.items() if present.get(name) is not handle]
         self._handles = present

@@ -52,6 +52,7 @@ def on_all_shards(
     merge: Callable[[list[_T]], _R],
     *,
     keeps_refusals: bool = False,
+    adapt: Callable[[ShardHandle, dict[str, Any]], dict[str, Any]] = lambda _, given: given,
 ) -> Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, _R]]:
     """Call all healthy shards at once, and merge the answers of those that answer; see ``ask_all``.
 
@@ -60,13 +61,16 @@ def on_all_shards(
         merge: merges the answers.
         keeps_refusals: raise a shard's refusal only if the others had nothing to do, since otherwise their results
             would be lost. For verbs that are called periodically.
+        adapt: returns the keyword arguments for one shard.
     """
     name = verb.__name__
 
     @wraps(verb)
     async def call(store: Sharded, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         refusals: list[ServiceError] | None = [] if keeps_refusals else None
-        answers = await ask_all(store.group.healthy(), methodcaller(name, *args, **kwargs), refusals=refusals)
+        handles = store.group.healthy()
+        calls = {handle.name: methodcaller(name, *args, **adapt(handle, kwargs)) for handle in handles}
+        answers = await ask_all(handles, lambda shard: calls[shard.name](shard), refusals=refusals)
         done = merge([answer for _, answer in answers])
         if refusals and not done:
             raise refusals[0]

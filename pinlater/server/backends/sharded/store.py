@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -21,7 +21,6 @@ from pinlater.server.backends.records import (
     Cancelled,
     Claim,
     Dequeued,
-    Expired,
     JobFilter,
     Once,
     Settled,
@@ -35,7 +34,7 @@ from pinlater.server.backends.sharded.queue_sizer import QueueSizer
 from pinlater.server.backends.sharded.settings_poll import SettingsPoll
 from pinlater.server.backends.sharded.shard import Shard, ShardSpec
 from pinlater.server.backends.sharded.shard_group import ShardGroup
-from pinlater.server.backends.sharded.shard_handle import OnCall
+from pinlater.server.backends.sharded.shard_handle import OnCall, ShardHandle
 from pinlater.server.backends.sharded.splits import (
     at_job,
     at_named_jobs,
@@ -64,10 +63,6 @@ def _has_made_due(settled: Settled) -> bool:
 
 def _has_let_through(cancelled: Cancelled) -> bool:
     return cancelled.let_through > 0
-
-
-def _queues_of(expired: Iterable[Expired]) -> list[str]:
-    return [one.queue for one in expired]
 
 
 class ShardedStore(StoreOverview):
@@ -212,7 +207,8 @@ class ShardedStore(StoreOverview):
     retry_these_jobs = makes_due(at_named_jobs(Store.retry_these_jobs))
     schedule_jobs = makes_due(at_named_jobs(Store.schedule_jobs))
     delete_these_jobs = makes_due(at_named_jobs(Store.delete_these_jobs))
-    reap_expired = makes_due_in(on_all_shards(Store.reap_expired, merges.expired, keeps_refusals=True), _queues_of)
+    _reap = on_all_shards(Store.reap_expired, merges.expired, keeps_refusals=True, adapt=ShardHandle.with_age)
+    reap_expired = makes_due_in(_reap, merges.queues_of)
     collect_finished = on_all_shards(Store.collect_finished, merges.collected, keeps_refusals=True)
     forget_results = on_all_shards(Store.forget_results, merges.total, keeps_refusals=True)
 

@@ -248,6 +248,7 @@ class MemoryShard:
         return 1
 
     async def reap_expired(self, limit, *, server_age_ms, quiet_ms, asked_at=None):
+        self.server_age_ms = server_age_ms
         await self._called("reap")
         return [Expired(queue, 1, 2) for queue in self._jobs]
 

@@ -242,6 +242,15 @@ def test_a_shard_at_another_place_is_made_anew(fleet):
     fleet.wait_until(lambda: old.is_closed)
 
 
+def test_claims_on_a_shard_that_was_added_or_moved_can_be_renewed_before_they_expire(fleet):
+    moved = specs_of("1")[0]._replace(endpoint=("db2", 3306))
+    fleet.update(moved, *specs_of("2", "new"))
+    fleet.reap_expired(10, server_age_ms=10**12, quiet_ms=10_000)
+    ages = {name: fleet.shards[name].server_age_ms for name in ("1", "2", "new")}
+    assert ages["2"] == 10**12
+    assert max(ages["1"], ages["new"]) < 10**12
+
+
 def test_everything_is_closed_at_the_end():
     bench = FleetBench()
     bench.end()
