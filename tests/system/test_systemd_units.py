@@ -70,6 +70,10 @@ def test_it_comes_back_unless_that_is_of_no_use(service):
     assert service.seconds("TimeoutAbortSec") < service.seconds("TimeoutStopSec")
 
 
+def test_an_upgrade_of_the_store_may_take_long():
+    assert Unit(SYSTEMD / SERVER)["Service", "TimeoutStartSec"] == "infinity"
+
+
 def test_it_is_limited_and_the_end_of_one_process_is_not_the_end_of_all(service):
     for limit in ("MemoryMax", "TasksMax", "LimitNOFILE"):
         assert re.fullmatch(r"[1-9][0-9]*[%G]?", service["Service", limit])
