@@ -72,12 +72,16 @@ class Certificates:
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
         context.num_tickets = 0  # connections are long-lived, and a ticket would be data on an idle one
         self._load_file(
-            self._certificate, lambda: context.load_cert_chain(self._certificate, self._key, _no_passphrase)
+            self._certificate, lambda: context.load_cert_chain(self._certificate, self._key, self._refuse_passphrase)
         )
         if self._client_ca is not None:
             context.verify_mode = ssl.CERT_REQUIRED
             self._load_file(self._client_ca, lambda: context.load_verify_locations(self._client_ca))
         return context
+
+    def _refuse_passphrase(self) -> NoReturn:
+        file = self._key or self._certificate
+        raise ConfigError(f"{file}: the key has a passphrase; use one without, since nobody can enter it here")
 
     @staticmethod
     def _load_file(path: Path, load: Callable[[], None]) -> None:
@@ -90,12 +94,6 @@ class Certificates:
             ) from None
         except OSError as error:
             raise ConfigError(f"{path} or its key cannot be read: {error.strerror}; check the paths") from None
-
-
-def _no_passphrase() -> NoReturn:
-    raise ConfigError(
-        "the key in THRIFT_TLS_KEY has a passphrase; use a key without one, since nobody can enter it here"
-    )
 
 
 def certificates_of(settings: Settings) -> Certificates | None:

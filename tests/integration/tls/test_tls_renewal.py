@@ -151,3 +151,5 @@ def test_a_key_with_a_passphrase_is_refused_and_nobody_asked(authority, tmp_path
     subprocess.run(command, check=True, capture_output=True)
     with pytest.raises(ConfigError, match="has a passphrase"):
         TlsFiles(ca=authority.ca, cert=issued.cert, key=locked).context()
+    with pytest.raises(ConfigError, match=r"locked\.key: the key has a passphrase"):
+        Certificates(Path(issued.cert), locked)
