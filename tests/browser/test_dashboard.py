@@ -7,7 +7,10 @@ import signal
 
 import pytest
 
+from pinlater.jobs.events import event_name
+from pinlater.model.attempts import Checkpoint
 from pinlater.model.jobs import NewJob
+from pinlater.model.messages import MessageWait
 from pinlater.model.state import JobState
 from tests.browser.conftest import fail
 from tests.support.server import wait_for
@@ -183,6 +186,28 @@ def test_what_is_open_stays_open_while_the_page_refreshes(page, client):
         pass
     page.locator(".htmx-request").first.wait_for(state="detached")
     assert page.get_by_role("button", name="Delete", exact=True).is_visible()
+
+
+def test_an_event_is_written_and_sent_once_while_the_page_refreshes(page, client):
+    """Without its key, the form that is sent by the second click of a double click would be another one."""
+    client.create_queue("events")
+    [descriptor] = client.enqueue_jobs("events", [NewJob(b"{}")])
+    [job] = client.dequeue_jobs("events", 1)
+    waits = [MessageWait(event_name("approval"), 1)]
+    asleep = Checkpoint(descriptor, job.claim, move_to_pending=True, run_after_ms=2**53, waits_for=waits)
+    client.checkpoint("events", [asleep])
+    page.goto(f"/job?id={descriptor}")
+    page.get_by_role("button", name="Send event…").click()
+    value, key = page.get_by_label("Value, as JSON"), page.locator("#send input[name=once]")
+    value.fill('{"by": "ada"}')
+    before = key.input_value()
+    with page.expect_response(lambda answer: "/job?id=" in answer.url):
+        pass
+    page.locator(".htmx-request").first.wait_for(state="detached")
+    assert (value.input_value(), key.input_value()) == ('{"by": "ada"}', before)
+    page.get_by_role("button", name="Send", exact=True).click()
+    page.get_by_text("The event was sent.").wait_for()
+    assert len(client.read_messages(descriptor, event_name("approval"))) == 1
 
 
 def test_charts_are_drawn(page, client):

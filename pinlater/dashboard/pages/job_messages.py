@@ -35,7 +35,7 @@ async def cancel(request: Request) -> Response:
 async def send(request: Request) -> Response:
     """Send a job an event."""
     app, form = get_app_state(request), form_of(request)
-    name = str(parsed(form.text("id", MOST_DESCRIPTOR)))
+    name = str(parsed(form.text("job", MOST_DESCRIPTOR)))
     event = form.text("event", _MOST_EVENT)
     if not event:
         raise RequestRefused(400, "an event needs a name", path_of(name))

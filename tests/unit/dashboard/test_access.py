@@ -143,7 +143,7 @@ def test_the_reader_password_gives_read_only_access(locked, client):
         "/job/retry": {"id": "pins:s1:p1:1"},
         "/job/run-now": {"id": "pins:s1:p1:1"},
         "/job/cancel": {"id": "pins:s1:p1:1"},
-        "/job/send": {"id": "pins:s1:p1:1", "event": "approval"},
+        "/job/send": {"job": "pins:s1:p1:1", "event": "approval"},
         "/job/body": {"id": "pins:s1:p1:1"},
         "/plans": {"id": "pins:s1:p1:1", "action": "delete", "state": "PENDING"},
     }.items():

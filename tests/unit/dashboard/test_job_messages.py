@@ -80,7 +80,7 @@ def test_an_event_is_sent_to_a_job_that_waits_for_it(browser, client, caplog):
     assert "waits for event approval" in browser.get("/jobs?queue=pins&state=scheduled").text
     csrf = token_in(page)
     with caplog.at_level("INFO", "pinlater.audit"):
-        answer = post(browser, "/job/send", csrf, id=descriptor, event="approval", value='{"by": "ada"}')
+        answer = post(browser, "/job/send", csrf, job=descriptor, event="approval", value='{"by": "ada"}')
     assert "The event was sent" in done(browser, answer)
     assert f"action=send(event=approval) subject={descriptor} jobs=1" in caplog.text
     [message] = client.read_messages(descriptor, event_name("approval"))
@@ -88,7 +88,7 @@ def test_an_event_is_sent_to_a_job_that_waits_for_it(browser, client, caplog):
     [job] = client.dequeue_jobs("pins", 1)
     assert job.descriptor == descriptor
     client.ack("pins", [Ack(descriptor, job.claim)])
-    assert "Nothing was changed" in done(browser, post(browser, "/job/send", csrf, id=descriptor, event="approval"))
+    assert "Nothing was changed" in done(browser, post(browser, "/job/send", csrf, job=descriptor, event="approval"))
 
 
 def test_a_second_click_sends_no_second_event(browser, client):
@@ -108,7 +108,7 @@ def test_a_second_click_sends_no_second_event(browser, client):
 def test_an_event_that_makes_no_sense_is_refused(browser, client, event, value, problem):
     descriptor = sleeping(client, MessageWait(event_name("approval"), 1))
     csrf = token_in(browser.get(f"/job?id={descriptor}"))
-    answer = post(browser, "/job/send", csrf, id=descriptor, event=event, value=value)
+    answer = post(browser, "/job/send", csrf, job=descriptor, event=event, value=value)
     assert answer.status_code == 400
     assert problem in answer.text
 
