@@ -122,6 +122,19 @@ def test_a_waiting_job_that_is_saved_as_it_is_does_not_change(browser, client, u
     assert only_job(client) == before
 
 
+def test_the_form_says_when_the_steps_of_a_waiting_job_are_kept(browser, client):
+    body = SEND[:-1] + b',"$steps":{"a":1}}'
+    [name] = client.enqueue_jobs("pins", [NewJob(body, attempts=3)])
+    said = "without this the job begins anew if you change more than its time"
+    assert said in browser.get(f"/job/edit?id={name}").text
+    edited(browser, name)
+    assert only_job(client).body == body
+    edited(browser, name, **{"field-user_id": "43"})
+    assert own_fields(only_job(client).body)[2] == {}
+    client.delete_these("pins", [only_job(client).descriptor], JobState.PENDING)
+    assert said not in browser.get(f"/job/edit?id={failed(client, body)}").text
+
+
 def test_a_job_that_a_worker_takes_meanwhile_is_left_alone(browser, client):
     [name] = client.enqueue_jobs("pins", [NewJob(SEND)])
     page = browser.get(f"/job/edit?id={name}")
