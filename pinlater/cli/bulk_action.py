@@ -102,8 +102,8 @@ class BulkAction(NamedTuple):
                             remaining += more
         if remaining:
             click.echo(
-                f"{some_jobs(remaining)} left: new since the start, or beyond what the server counts (COUNT_LIMIT); "
-                "repeat the command for them",
+                f"at least {some_jobs(remaining)} left: new since the start, or beyond what the server counts "
+                "(COUNT_LIMIT); repeat the command for them",
                 err=True,
             )
         return done
