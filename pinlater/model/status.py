@@ -25,6 +25,9 @@ from datetime import UTC, datetime
 MAX_STATUS_CHARACTERS = 5000
 """Length at which servers truncate a custom status."""
 
+CANCELLED_WITH_PARENT = "cancelled with its parent\n"
+"""What the status of a job says that was cancelled because the job that waits for it was."""
+
 _PLANNED_CHARACTERS = 4000
 """Space for a job's attempts; the rest is for the text of its enqueue, crashes and manual retries."""
 _MAX_RECORDED = 20

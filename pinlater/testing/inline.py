@@ -20,6 +20,7 @@ from pinlater.model.body_metadata import OPEN_SAGA
 from pinlater.model.jobs import NewJob
 from pinlater.model.messages import Message, MessageKind, ReceivedMessage
 from pinlater.model.state import JobState
+from pinlater.model.status import CANCELLED_WITH_PARENT
 from pinlater.protocol.conversion.jobs import enqueue_reply, info_struct
 from pinlater.protocol.conversion.messages import RECEIVED
 from pinlater.protocol.framing import MAX_FRAME_BYTES
@@ -252,7 +253,7 @@ class InlineClient(Client):
             and job.parent.descriptor in names
             and not (job.state.is_final or job.is_cancelled)
         ]
-        return len(jobs) + (self._cancel_families(children, status) if children else 0)
+        return len(jobs) + (self._cancel_families(children, CANCELLED_WITH_PARENT) if children else 0)
 
     def _cancel_waiting(self, job: InlineJob) -> None:
         job.waits_for = ()

@@ -8,6 +8,7 @@ from typing import Any
 
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.messages import CancelledJobs
+from pinlater.model.status import CANCELLED_WITH_PARENT
 from pinlater.protocol import messages as wire
 from pinlater.protocol.conversion.messages import CANCELLED, RECEIVED
 from pinlater.server.api import rules
@@ -74,7 +75,7 @@ class JobMessages:
             children = await backend.children_to_cancel(parents, _CHILDREN_AT_ONCE) if parents else []
             below: list[JobDescriptor] = []
             for name, some in _by_queue(children).items():
-                cancelled = await self._cancel_level(name, some, "cancelled with its parent\n")
+                cancelled = await self._cancel_level(name, some, CANCELLED_WITH_PARENT)
                 count += len(cancelled.ended) + len(cancelled.asked)
                 below += cancelled.parents
             if below:

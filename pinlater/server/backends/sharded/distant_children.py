@@ -18,6 +18,7 @@ from pinlater.errors import ServiceError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.messages import Message, Parent
+from pinlater.model.status import CANCELLED_WITH_PARENT
 from pinlater.server.backends.records import Once
 from pinlater.server.backends.sharded import by_descriptor, placement
 from pinlater.server.backends.sharded.placement import NewJobs, StoreCall, parent_of
@@ -30,8 +31,6 @@ _J = TypeVar("_J", bound=NewJob | JobRecord)
 
 _SHARDS = "children on"
 """Name of the messages to a parent whose ids are the shards on which it has children."""
-
-_CANCELLED = "cancelled with its parent\n"
 
 
 async def store(group: ShardGroup, given: NewJobs[_J], call: StoreCall[_J]) -> list[str]:
@@ -104,7 +103,7 @@ async def withdraw_refused(group: ShardGroup, parents: Sequence[Parent | None], 
             children[parent.descriptor].append(job)
     for told, jobs in children.items():
         if not await _is_able(group.registry.named(shards[told]), JobDescriptor.parse(told)):
-            await by_descriptor.cancel(group, jobs[0].queue, jobs, _CANCELLED)
+            await by_descriptor.cancel(group, jobs[0].queue, jobs, CANCELLED_WITH_PARENT)
             raise parent_refused(told)
 
 
