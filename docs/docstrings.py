@@ -34,9 +34,9 @@ def as_list(section: str) -> Callable[[re.Match[str]], str]:
     title = {"Args": "Arguments"}.get(section, section)
 
     def render(match: re.Match[str]) -> str:
-        items = re.split(r"\n(?=\S)", textwrap.dedent(match[1]).strip())
         if section == "Returns":
-            return f"{title}: {' '.join(items[0].split())}\n\n"
+            return f"{title}: {' '.join(match[1].split())}\n\n"
+        items = re.split(r"\n(?=\S)", textwrap.dedent(match[1]).strip())
         told = [" ".join(item.split()) for item in items]
         return f"{title}:\n\n" + "\n".join("* " + re.sub(r"^([*\w, ]+): ", r"`\1`: ", item) for item in told) + "\n\n"
 

@@ -128,8 +128,9 @@ class AsyncBaseClient(AsyncVerbs):
         The batch is itself a job, which waits for the others without occupying a process. The ``result`` of its handle
         says how they ended; its ``cancel`` cancels them as well.
 
-        If the program is killed before this returns, or it ends with ``CallTimeout``, the batch may wait for jobs that
-        were never stored, until it is cancelled. A job that calls the others (``context.call_all``) goes on instead.
+        If the program is killed before this returns, or no server or store can be reached any more (``CallError``,
+        ``ServerError``), the batch may wait for jobs that were never stored, until it is cancelled. A job that calls
+        the others (``context.call_all``) goes on instead.
 
         Args:
             jobs: the jobs, of any classes; a single one is enough.
