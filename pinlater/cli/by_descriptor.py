@@ -37,7 +37,7 @@ def cancel(session: Session, /, *, descriptors: tuple[str, ...], reason: str) ->
     Pending jobs become FAILED at once, and are marked as cancelled. Running jobs are asked to stop, and may still
     succeed. For all jobs of a queue in a state, see "pinlater cancel-jobs".
 
-    Exit status 1 if a job has ended or does not exist.
+    Exit status 1 if a job has ended otherwise or does not exist.
     """
     return _change_each(session, descriptors, lambda handle: handle.cancel(reason), "cancelled")
 
