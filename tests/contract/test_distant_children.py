@@ -381,13 +381,25 @@ def test_meanwhile_and_once_that_is_removed_those_on_the_other_shards_are_cancel
     assert unfinished(backend, parent) == sorted(set(children) - set(others))
 
 
+def test_the_cancellation_fails_at_a_server_that_knows_only_the_shard_of_the_parent(backend):
+    """The file of shards has just been given a second one, and the change has not reached the server."""
+    parent, _ = backend.started(b"parent")
+    [child] = distant_children(backend, parent)
+    others = backend.backend.group.registry._handles.keys() - {shard_of(parent)}
+    with registry_without(backend, *others), pytest.raises(ShardConnectionFailed):
+        unfinished(backend, parent)
+    assert unfinished(backend, parent) == [child]
+
+
 @contextmanager
-def registry_without(backend, name):
-    """Let a shard be missing in the file of shards."""
+def registry_without(backend, *names):
+    """Let shards be missing in the file of shards."""
     handles = backend.backend.group.registry._handles
-    handle = handles.pop(name)
-    yield
-    handles[name] = handle
+    missing = {name: handles.pop(name) for name in names}
+    try:
+        yield
+    finally:
+        handles |= missing
 
 
 def test_a_parent_on_a_shard_that_there_is_not_is_refused(backend):

@@ -126,9 +126,8 @@ async def children_to_cancel(group: ShardGroup, parents: Sequence[JobDescriptor]
     """
     names = {parent.shard for parent in parents}
     registry = group.registry
-    if len(registry) > 1:
-        known = await asyncio.gather(*(_shards_of_children(registry.named(name), parents) for name in names))
-        names.update(*known)
+    known = await asyncio.gather(*(_shards_of_children(registry.named(name), parents) for name in names))
+    names.update(*known)
     handles = [handle for handle in map(registry.find, names) if handle is not None]
     answers = await asyncio.gather(
         *(handle.ask(lambda shard: shard.children_to_cancel(parents, limit)) for handle in handles),
