@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
+from pinlater.errors import ConfigError
 from pinlater.model.queues import QueueSettings
 from pinlater.server.config.kept_contents import NOTHING_KEPT, KeptContents
 from pinlater.server.config.settings import Settings
@@ -17,6 +18,10 @@ from pinlater.server.limits.rate_limits import RateLimits
 log = logging.getLogger(__name__)
 
 _UNLIMITED = QueueSettings()
+
+
+class _NoServers(ConfigError):
+    """The server set is empty, so discovery has failed: this server at least is running."""
 
 
 class RateLimitFiles:
@@ -51,7 +56,10 @@ class RateLimitFiles:
         self._server_count = 1
         self._files: list[WatchedFile] = []
         if settings.server_set_enabled and settings.server_set_file:
-            self._add(settings.server_set_file, self._read_servers)
+            try:
+                self._add(settings.server_set_file, self._read_servers)
+            except _NoServers as error:
+                log.warning("%s; until it does, each rate is for this server alone", error)
         if settings.queue_config_file:
             self._add(settings.queue_config_file, self._read_rates)
 
@@ -78,8 +86,8 @@ class RateLimitFiles:
 
     def _add(self, path: Path, read: Callable[[bytes, Path], None]) -> None:
         file = WatchedFile(path, lambda content: read(content, path), kept=self._kept)
-        file.load()
         self._files.append(file)
+        file.load()
 
     def _read_rates(self, content: bytes, path: Path) -> None:
         self._rates = queue_rates(content, path)
@@ -88,9 +96,7 @@ class RateLimitFiles:
     def _read_servers(self, content: bytes, path: Path) -> None:
         count = count_servers(content, path)
         if not count:
-            # An empty set means that discovery failed: this server at least is running.
-            log.warning("%s lists no server; keeping the previous count of %d", path, self._server_count)
-            return
+            raise _NoServers(f"{path}: lists no server")
         self._server_count = count
         self._apply()
 

@@ -253,13 +253,27 @@ def test_limits_of_the_file_and_of_the_store_are_known_as_such(files):
 
 
 def test_an_empty_or_malformed_server_set_keeps_the_count(files, caplog):
-    limits = RateLimits(lambda: 0.0)
-    followed = RateLimitFiles(files, limits, lambda: None)
-    for content in ("", "nonsense\n"):
+    limits, kept = RateLimits(lambda: 0.0), KeptContents([files.server_set_file])
+    followed = RateLimitFiles(files, limits, lambda: None, kept=kept)
+    for content in ("nonsense\n", ""):
         files.server_set_file.write_text(content)
         record_attempt(followed)
-    assert "lists no server; keeping the previous count of 2" in caplog.text
+    assert "lists no server (the previous content stays in effect)" in caplog.text
     assert asyncio.run(limits.acquire("q", 1000)) == 50
+    replaced = RateLimits(lambda: 0.0)
+    RateLimitFiles(files, replaced, lambda: None, kept=kept)
+    assert asyncio.run(replaced.acquire("q", 1000)) == 50
+
+
+def test_a_server_set_that_is_empty_at_the_start_counts_this_server_until_it_lists_some(files, caplog):
+    full, limits = files.server_set_file.read_text(), RateLimits(lambda: 0.0)
+    files.server_set_file.write_text("\n")
+    followed = RateLimitFiles(files, limits, lambda: None)
+    assert "lists no server" in caplog.text
+    assert asyncio.run(limits.acquire("q", 60)) == 60
+    files.server_set_file.write_text(full)
+    record_attempt(followed)
+    assert asyncio.run(limits.acquire("q", 1000)) == 40
 
 
 def test_a_server_set_that_is_not_enabled_is_not_read(tmp_path):
