@@ -26,6 +26,7 @@ from pinlater.server.backends.sharded import (
     meet_servers,
     poll_all,
 )
+from pinlater.server.backends.unavailable import StoreUnavailable
 from pinlater.server.config.kept_contents import KeptContents
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.watched_file import WatchedFile
@@ -64,6 +65,7 @@ async def open_sharded(settings: Settings, file: Path, metrics: Metrics, kept: K
 
     Raises:
         ConfigError: the file cannot be used, or the driver is not installed.
+        StoreUnavailable: what the file names cannot be used at present, such as files for TLS, but was used before.
     """
     clock, notifications, calls = StoreClock(), JobNotifications(), ShardCalls(metrics)
     kind = _SHARD_KINDS[settings.backend](_ShardContext(settings, commit_observer(metrics), notifications))
@@ -84,7 +86,12 @@ async def open_sharded(settings: Settings, file: Path, metrics: Metrics, kept: K
         backend.update(specs)
 
     watched = WatchedFile(file, update, kept=kept)
-    watched.load()
+    try:
+        watched.load()
+    except ConfigError as error:
+        if kept.last(file) is None:
+            raise
+        raise StoreUnavailable(str(error)) from error
     backend.group.registry.look_for_changes = watched.check
     clock_updater = ClockUpdater(backend.group, clock)
     await clock_updater.update()

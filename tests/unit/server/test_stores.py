@@ -1,11 +1,14 @@
 """Stores by name: their settings, and drivers that are not there."""
 
 import asyncio
+import json
 import sys
 
 import pytest
 
 from pinlater.errors import ConfigError
+from pinlater.server.backends.unavailable import StoreUnavailable
+from pinlater.server.config.kept_contents import KeptContents
 from pinlater.server.config.loader import load_settings
 from pinlater.server.config.settings import Settings
 from pinlater.server.metrics import Metrics
@@ -25,6 +28,25 @@ def test_a_driver_that_is_not_installed_is_named(store, driver, monkeypatch, tmp
 def test_shards_need_their_file(store):
     with pytest.raises(ConfigError, match=f"PINLATER_BACKEND={store} needs BACKEND_CONFIG"):
         load_settings(None, {"PINLATER_PINLATER_BACKEND": store}, {})
+
+
+@pytest.mark.parametrize("store", ["mysql", "redis"])
+def test_files_for_tls_that_were_used_before_are_no_wrong_setting(store, tmp_path):
+    """They may be half renewed when a server process is replaced."""
+    file, tls = tmp_path / "shards.json", {"ca": str(tmp_path / "ca.pem")}
+    master = {"host": "127.0.0.1", "port": 1}
+    content = {
+        "mysql": {"shard1": {"master": master, "user": "pinlater", "passwd": "", "tls": tls}},
+        "redis": {"shards": [{"name": "1", "shardConfig": {"master": master, "tls": tls}}]},
+    }[store]
+    file.write_text(json.dumps(content))
+    settings, kept = Settings(backend=store, shards_file=file), KeptContents([file])
+    with pytest.raises(ConfigError, match="tls") as refused:
+        asyncio.run(open_store(settings, Metrics(), kept))
+    assert not isinstance(refused.value, StoreUnavailable)
+    kept.keep(file, file.read_bytes())
+    with pytest.raises(StoreUnavailable, match="tls"):
+        asyncio.run(open_store(settings, Metrics(), kept))
 
 
 @pytest.mark.parametrize("prefix", ["a-b", "a b", "x" * 41, "a;b"])
