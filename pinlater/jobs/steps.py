@@ -129,9 +129,9 @@ class Steps:
             return result
         if not call.is_undo:
             self._context.begin()
+        if self._context.is_draining:
+            await self._stop_for_drain()
         while True:
-            if self._context.is_draining:
-                await self._stop_for_drain()
             self._under_way += 1
             started_ms = self._now_ms()
             try:
@@ -167,7 +167,8 @@ class Steps:
     async def _wait_for_retry(self, wake_ms: int, failure: Exception) -> None:
         """End the attempt once the steps that run have ended; return at ``wake_ms`` if some still run.
 
-        One of them may be waiting for the failed step, so it would never end if the retry came only after it.
+        One of them may be waiting for the failed step, so it would never end if the retry came only after it. For the
+        same reason, the step is retried in a drain, too.
         """
         self._longest_wake_ms = max(self._longest_wake_ms, wake_ms)
         with self._recording_cancellation(JobSleeps(wake_ms)):

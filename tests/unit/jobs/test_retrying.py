@@ -221,6 +221,16 @@ def test_a_step_that_a_running_one_waits_for_is_retried_beside_it(attempts):
     assert attempts.tries == {}
 
 
+def test_a_step_that_a_running_one_waits_for_is_retried_in_a_drain_too(attempts):
+    flaky = Flaky(OSError("1"), OSError("2"))
+    step = retrying(flaky.later, attempts=3, backoff=Constant(0.01))
+    context = attempts.attempt(drain_after=1)
+    assert asyncio.run(beside_one_that_waits_for_it(context, step)) == [{}]
+    assert flaky.calls == 3
+    with pytest.raises(JobInterrupted):
+        context.step("next", flaky)
+
+
 def test_the_last_exception_of_a_step_retried_beside_others_is_the_jobs(attempts):
     step = retrying(Flaky(OSError("1"), OSError("2")).later, attempts=2, backoff=Constant(0.01))
     with pytest.raises(OSError, match="2"):
