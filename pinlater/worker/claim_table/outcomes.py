@@ -11,6 +11,7 @@ of an entry and the end mark behind it are written first, then its head, and onl
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 _HEAD = struct.Struct("<HI")
 _FAILURE_HEAD = struct.Struct("<IH")
@@ -24,10 +25,12 @@ class OutcomeArea:
 
     Args:
         memory: memory of the batch.
+        on_drop: called when failures were dropped for a result, before it takes their room.
     """
 
-    def __init__(self, memory: memoryview) -> None:
+    def __init__(self, memory: memoryview, on_drop: Callable[[], object]) -> None:
         self._memory = memory
+        self._on_drop = on_drop
         self._results_end = self._failures_start = len(memory)
 
     def clear(self, at: int) -> None:
@@ -44,6 +47,7 @@ class OutcomeArea:
             return False
         if end + HEAD_BYTES > self._failures_start - HEAD_BYTES:
             self._drop_failures()
+            self._on_drop()
         self._memory[at : end + HEAD_BYTES] = result + _END
         _HEAD.pack_into(self._memory, self._results_end, position + 1, len(result))
         self._results_end = end

@@ -80,7 +80,7 @@ class BatchArea:
 
     def __init__(self, memory: memoryview, row: ClaimRow, layout: Layout) -> None:
         self._memory = memory
-        self._outcomes = OutcomeArea(memory)
+        self._outcomes = OutcomeArea(memory, row.count_change)
         self._row = row
         self._batch_jobs = layout.batch_jobs
         self._text_at = layout.text_at
@@ -244,6 +244,10 @@ class ClaimRow:
     def free_areas(self) -> int:
         """Number of batches that still fit."""
         return self._layout.batches - self._made + len(self._free)
+
+    def count_change(self) -> None:
+        """Count a change that is done, so that whoever has begun to copy the row before it begins again."""
+        self.words[CHANGES] += 2
 
     def release_area(self, area: BatchArea) -> None:
         """Make the memory of a batch available again."""

@@ -5,7 +5,7 @@ from pinlater.worker.claim_table.outcomes import OutcomeArea, read_failures, rea
 
 def area(size=70, at=10):
     memory = memoryview(bytearray(b"\xff" * size))
-    found = OutcomeArea(memory)
+    found = OutcomeArea(memory, list)
     found.clear(at)
     return memory, found
 

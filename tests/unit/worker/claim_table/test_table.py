@@ -147,6 +147,21 @@ def test_failures_are_kept_with_their_jobs_as_long_as_there_is_room(row):
     assert [(job.result, job.failure) for job in batch.jobs] == [(b"result", None), (None, None), (None, None)]
 
 
+def test_a_failure_is_not_read_while_a_result_takes_its_room(row, monkeypatch):
+    def copy_last_bytes_first():
+        last = copy()[-8:]
+        if area.states[1] == HELD:
+            assert area.put_result(1, b"x" * area.most_failure_bytes)
+        return copy()[:-8] + last
+
+    area, copy = row.acquire_area(), row.copy
+    area.write("claim", names(2))
+    area.put_failure(0, 1500, b"first" * 10)
+    monkeypatch.setattr(row, "copy", copy_last_bytes_first)
+    [batch] = row.snapshot().batches
+    assert [job.failure for job in batch.jobs] == [None, None]
+
+
 def test_jobs_without_room_are_not_held(row):
     long = [f"{'q' * 200}:s1:p1:{number}" for number in range(MAX_JOBS)]
     held = row.acquire_area().write("claim", long)
