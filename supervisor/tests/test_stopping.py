@@ -12,6 +12,19 @@ DEAF = """
 """
 
 
+def test_a_program_that_is_starting_ends_on_term(start):
+    program = start("""
+        from pinlater_supervisor import signals
+
+        signals.end_on_term()
+        say("starting")
+        while True:
+            time.sleep(60)
+    """)
+    program.expect("starting")
+    assert program.stop() == 0
+
+
 def test_term_drains_pools_in_their_order(start):
     master = start("""
         supervise(
