@@ -1,7 +1,7 @@
 """Results and failures of jobs, in the space left by the descriptors of their batch, so the keeper can ack the jobs.
 
 Results lie behind the descriptors, one after the other, and stay there. Failures lie at the end of the memory, the
-oldest last. A new one for which there is no room takes that of the older ones, whose acks were sent before.
+oldest last. A new one for which there is no room takes that of the older ones, which are more likely acked.
 
 The entry of a result has the position of the job plus one, the length and the bytes; that of a failure has the bytes,
 the length and the position. A zero position ends a list. The process may be killed between any two writes. So the bytes
