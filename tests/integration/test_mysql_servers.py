@@ -94,6 +94,28 @@ def test_servers_that_enqueue_claim_and_ack_at_once_lose_nothing():
     with_servers(scenario)
 
 
+async def overdue_job(server, clock):
+    """Store and claim a job; return its descriptor and claim, whose lease has ended."""
+    await server.enqueue_jobs(QUEUE, [new_job(attempts=2)])
+    held = claim(lease_ms=1000)
+    [job] = (await server.dequeue_jobs(QUEUE, 1, held)).jobs
+    clock.advance(2000)
+    return job.descriptor, held.descriptor
+
+
+@asynccontextmanager
+async def refusing(prefix, change):
+    """Let the database run a statement before each update of a job."""
+    connection = await MysqlConnection.open(endpoint_of(shared_service()))
+    name = prefix.encode()
+    await connection.run(
+        b"CREATE TRIGGER %b1.refusing BEFORE UPDATE ON %b1.jobs FOR EACH ROW %b" % (name, name, change)
+    )
+    yield
+    await connection.run(b"DROP TRIGGER %b1.refusing" % name)
+    connection.close()
+
+
 @pytest.mark.parametrize("is_seen", [True, False], ids=["by the one that was asked to renew", "by another server"])
 @pytest.mark.parametrize("number", [1114, 1969], ids=["full", "locked"])
 def test_after_changes_were_refused_claims_get_time_to_be_renewed(is_seen, number):
@@ -104,22 +126,14 @@ def test_after_changes_were_refused_claims_get_time_to_be_renewed(is_seen, numbe
     async def scenario(servers, clock):
         asked, other = servers
         reaper = asked if is_seen else other
-        await asked.enqueue_jobs(QUEUE, [new_job(attempts=2)])
-        held = claim(lease_ms=1000)
-        [job] = (await asked.dequeue_jobs(QUEUE, 1, held)).jobs
-        renewal = [checkpoint_of(job.descriptor, claim=held.descriptor)]
-        clock.advance(2000)
-        connection = await MysqlConnection.open(endpoint_of(shared_service()))
-        await connection.run(
-            b"CREATE TRIGGER %b1.refusing BEFORE UPDATE ON %b1.jobs FOR EACH ROW %b" % (*[prefix.encode()] * 2, refuse)
-        )
-        with pytest.raises(UnknownError, match="nothing was changed"):
-            await asked.checkpoint_jobs(QUEUE, renewal)
-        if not is_seen:
+        job, held = await overdue_job(asked, clock)
+        renewal = [checkpoint_of(job, claim=held)]
+        async with refusing(prefix, refuse):
             with pytest.raises(UnknownError, match="nothing was changed"):
-                await reaper.reap_expired(10, server_age_ms=10**9, quiet_ms=50_000)
-        await connection.run(b"DROP TRIGGER %b1.refusing" % prefix.encode())
-        connection.close()
+                await asked.checkpoint_jobs(QUEUE, renewal)
+            if not is_seen:
+                with pytest.raises(UnknownError, match="nothing was changed"):
+                    await reaper.reap_expired(10, server_age_ms=10**9, quiet_ms=50_000)
         assert await reaper.reap_expired(10, server_age_ms=10**9, quiet_ms=50_000) == []
         assert (await asked.checkpoint_jobs(QUEUE, renewal)).changed == 1
 
@@ -133,19 +147,10 @@ def test_a_refused_body_keeps_no_claim_from_expiring():
 
     async def scenario(servers, clock):
         [server] = servers
-        await server.enqueue_jobs(QUEUE, [new_job(attempts=2)])
-        held = claim(lease_ms=1000)
-        [job] = (await server.dequeue_jobs(QUEUE, 1, held)).jobs
-        clock.advance(2000)
-        connection = await MysqlConnection.open(endpoint_of(shared_service()))
-        await connection.run(
-            b"CREATE TRIGGER %b1.full BEFORE UPDATE ON %b1.jobs FOR EACH ROW %b" % (*[prefix.encode()] * 2, full)
-        )
-        with pytest.raises(UnknownError, match="nothing was changed"):
-            await server.checkpoint_jobs(
-                QUEUE, [checkpoint_of(job.descriptor, claim=held.descriptor, body=b"too large")]
-            )
-        connection.close()
+        job, held = await overdue_job(server, clock)
+        async with refusing(prefix, full):
+            with pytest.raises(UnknownError, match="nothing was changed"):
+                await server.checkpoint_jobs(QUEUE, [checkpoint_of(job, claim=held, body=b"too large")])
         assert await server.reap_expired(10, server_age_ms=10**9, quiet_ms=50_000) == [(QUEUE, 1, 0)]
 
     with_servers(scenario, count=1, prefix=prefix)
@@ -156,13 +161,10 @@ def test_after_a_shard_has_moved_claims_get_time_to_be_renewed():
 
     async def scenario(servers, clock):
         [server] = servers
-        await server.enqueue_jobs(QUEUE, [new_job(attempts=2)])
-        held = claim(lease_ms=1000)
-        [job] = (await server.dequeue_jobs(QUEUE, 1, held)).jobs
-        clock.advance(2000)
+        job, held = await overdue_job(server, clock)
         server.update([ShardSpec("1", endpoint_of(shared_service(), host="localhost"))])
         assert await server.reap_expired(10, server_age_ms=10**9, quiet_ms=50_000) == []
-        renewal = [checkpoint_of(job.descriptor, claim=held.descriptor)]
+        renewal = [checkpoint_of(job, claim=held)]
         assert (await server.checkpoint_jobs(QUEUE, renewal)).changed == 1
 
     with_servers(scenario, count=1)

@@ -65,25 +65,27 @@ def test_a_result_takes_the_room_of_failures():
     assert read_results(memory, 10) == {0: b"x" * 30}
 
 
+def moments_of(change, memory, *, is_forward):
+    """Yield the memory as it is at every moment of a change that copies its bytes forward or backward."""
+    before = bytes(memory)
+    change()
+    after = bytes(memory)
+    first, last = (after, before) if is_forward else (before, after)
+    for at in range(len(memory)):
+        yield memoryview(first[:at] + last[at:])
+
+
 def test_at_every_moment_of_a_store_those_before_are_whole():
     memory, outcomes = area()
     outcomes.put_result(0, b"first")
-    before = bytes(memory)
-    outcomes.put_result(1, b"second")
-    after = bytes(memory)
-    for changed in range(len(memory)):  # the last bytes are written first
-        torn = before[:changed] + after[changed:]
-        assert read_results(memoryview(torn), 10)[0] == b"first"
+    for torn in moments_of(lambda: outcomes.put_result(1, b"second"), memory, is_forward=False):
+        assert read_results(torn, 10)[0] == b"first"
 
 
 def test_at_every_moment_of_a_failure_those_before_are_whole():
     memory, outcomes = area()
     outcomes.put_failure(0, b"first")
-    before = bytes(memory)
-    outcomes.put_failure(1, b"second")
-    after = bytes(memory)
-    for changed in range(len(memory)):  # the first bytes are written first
-        torn = memoryview(after[:changed] + before[changed:])
+    for torn in moments_of(lambda: outcomes.put_failure(1, b"second"), memory, is_forward=True):
         found = read_failures(torn, 10)
         assert found[0] == b"first"
         assert found.get(1) in {None, b"second"}
