@@ -126,13 +126,13 @@ def _job(shard: str, address: bytes) -> JobDescriptor:
     return JobDescriptor(queue, shard, int(priority), int(local_id))
 
 
-async def drop_leftovers(scripts: ScriptRunner, priority_levels: int) -> None:
+async def drop_leftovers(scripts: ScriptRunner) -> None:
     """Delete the links and messages of jobs of deleted queues, and send messages to their parents, in steps."""
     key = "leftovers"
     while (dead := await scripts.command("SRANDMEMBER", scripts.shard_key(key))) is not None:
         cursor = b"0"
         while True:
-            cursor, *woken = await scripts.run_for_shard("drop_links", key, dead, cursor, PAGE_JOBS, priority_levels)
+            cursor, *woken = await scripts.run_for_shard("drop_links", key, dead, cursor, PAGE_JOBS)
             scripts.tell_woken(woken)
             if cursor == b"0":
                 break

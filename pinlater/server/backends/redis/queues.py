@@ -26,12 +26,10 @@ class RedisQueues:
 
     Args:
         scripts: runs scripts on the shard.
-        priority_levels: priorities are 1 to this.
     """
 
-    def __init__(self, scripts: ScriptRunner, priority_levels: int) -> None:
+    def __init__(self, scripts: ScriptRunner) -> None:
         self._scripts = scripts
-        self._priority_levels = priority_levels
         self._command = scripts.command
         self._names_key = scripts.shard_key(ALL_QUEUES)
         self._changes_key = f"{self._names_key}:changes"
@@ -48,7 +46,7 @@ class RedisQueues:
         """Delete a queue, if it exists."""
         with contextlib.suppress(QueueNotFound):
             await self._scripts.run("delete_queue", queue)
-            await drop_leftovers(self._scripts, self._priority_levels)
+            await drop_leftovers(self._scripts)
         await self._command("SREM", self._names_key, queue)
         if await self._command("EXISTS", self._scripts.queue_key(queue)):  # created again meanwhile
             await self._command("SADD", self._names_key, queue)

@@ -100,7 +100,7 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
         now = now_ms or self._steady_now
         self._scripts = ScriptRunner(name, self._connection, now, self._notify_woken, self._notify_outgoing)
         self._slow_scripts = ScriptRunner(name, self._slow_connection, now, self._notify_woken, self._notify_outgoing)
-        self._queues = RedisQueues(self._slow_scripts, priority_levels)
+        self._queues = RedisQueues(self._slow_scripts)
         self._due_index = DueIndex(self._slow_scripts, self._queues.names)
         self._durability = DurabilityCheck(name)
         self._notifications = notifications or JobNotifications()
@@ -341,8 +341,7 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
         )
 
     async def forget_results(self, limit: int) -> int:  # noqa: ARG002
-        # In case a server died while it deleted a queue.
-        await messages.drop_leftovers(self._slow_scripts, self._levels)
+        await messages.drop_leftovers(self._slow_scripts)  # in case a server died while it deleted a queue
         return await failure_groups.forget(self._slow_scripts, self._due_index, self._levels)
 
     async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:

@@ -1,11 +1,10 @@
 -- Deletes links, inboxes and sets of children of jobs of a deleted queue, and sends messages to their parents; one page
 -- of jobs. KEYS[1] is a set of prefixes, one for the keys of each such queue; ARGV[2] one of these; [3] cursor, "0" to
--- start; [4] number of links to read; [5] the number of priorities.
+-- start; [4] number of links to read.
 -- Returns {cursor of the next page, "0" at the end; ended sleeps: see links.lua}.
 -- standalone
 -- parts: clock chunks no_queue when_full records failures key_rates keys inboxes forget_links
 local dead, inboxes = ARGV[2], open_inboxes()
-local queue = string.match(dead, '^[^{]*{[^:]*:(.*)}:%d+:$')
 local step = redis.call('HSCAN', dead .. 'links', ARGV[3], 'COUNT', ARGV[4])
 local members = {}
 
@@ -19,13 +18,7 @@ for at = 1, #step[2], 2 do
   local parent = cmsgpack.unpack(step[2][at + 1]).p
   if parent then
     local address, position, name = string.match(parent, '^(%S+ %d+ %d+) (%d+) (.*)$')
-    if inboxes.is_distant(address) then -- a parent on this shard takes its set of children along when it is deleted
-      local addresses = {} -- one for each priority: the job's own was in its record, which is gone
-      for priority = 1, ARGV[5] do
-        addresses[priority] = queue .. ' ' .. priority .. ' ' .. string.sub(member, 2)
-      end
-      inboxes.remove_children(address, addresses)
-    end
+    leave_distant_parent(dead, member, parent) -- one on this shard takes its set of children along when it is deleted
     if not has_ended(member) then -- otherwise the parent was told, and may have dropped the message
       inboxes.deliver(address, {[name] = {position, DELETED, inboxes.end_of_status(dead, member)}})
     end
