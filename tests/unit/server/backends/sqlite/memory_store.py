@@ -42,7 +42,8 @@ class Store:
     """A store in memory, with the jobs of an example."""
 
     def __init__(self, rows):
-        self.connection = sqlite3.connect(":memory:", isolation_level=None)
+        # The garbage collector, which may run in any thread, closes the connection of a store that is in a cycle.
+        self.connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         weakref.finalize(self, self.connection.close)
         for version in range(1, SCHEMA_VERSION + 1):
             self.connection.executescript(schema(version))
