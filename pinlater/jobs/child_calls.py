@@ -135,11 +135,10 @@ class ChildCalls:
             record.until_ms = self._link.now_ms() + int(call.timeout * 1000)
         if record.has_timed_out:
             raise self._timed_out(call.name, record)
-        found = self._messages_if_complete(self._message_name(use), len(positions))
-        if found is None:  # otherwise all were enqueued, even if an attempt died before it saved that
+        messages, missing = self._read_ends(self._message_name(use), len(positions))
+        if missing is not None:  # otherwise all were enqueued, even if an attempt died before it saved that
             self._enqueue_rest(call, use, positions, record)
-            raise self._wait(use, call.name, record)
-        messages = {int(message.id): message for message in found}
+            raise self._wait(missing, call.name, record)
         failed = [at for at in positions if messages[at].kind != _SUCCEEDED]
         if not failed:
             return _Ended(messages, {})
@@ -156,10 +155,10 @@ class ChildCalls:
             count: number of children, including those that are yet to be enqueued.
         """
         self._context.go_on_to_wait()
-        messages = self._messages_if_complete(name, count) if count else []
-        if messages is None:
-            raise self._context.wait(JobWaits([MessageWait(name, count)]))
-        return messages
+        messages, missing = self._read_ends(name, count)
+        if missing is not None:
+            raise self._context.wait(JobWaits([missing]))
+        return list(messages.values())
 
     def _result(self, job: Job, message: ReceivedMessage, use: str) -> Any:
         try:
@@ -238,28 +237,33 @@ class ChildCalls:
 
     # Waiting
 
-    def _messages_if_complete(self, name: str, count: int) -> list[ReceivedMessage] | None:
-        """Return the messages of all children; None if some have not ended.
+    def _read_ends(self, name: str, count: int) -> tuple[dict[int, ReceivedMessage], MessageWait | None]:
+        """Return the messages of all children by position; if some have not ended, none, and what to wait for.
 
-        Call this before children are enqueued: it fails if the server does not know messages, and such a server would
-        enqueue them without a parent.
+        A position may have two children, if an enqueue was repeated after servers had forgotten its key; the first that
+        has ended counts. Call this before children are enqueued: it fails if the server does not know messages, and
+        such a server would enqueue them without a parent.
         """
-        last = self._link.read(name, count - 1, 1)
-        if not last:
-            return None
-        found: list[ReceivedMessage] = []
-        while len(found) < count - 1:
-            found += self._link.read(name, len(found), min(_PAGE, count - 1 - len(found)))
-        return [*found, *last]
+        found: dict[int, ReceivedMessage] = {}
+        number = 0
+        while missing := count - len(found):
+            needed = number + missing
+            if not self._link.read(name, needed - 1, 1):
+                return {}, MessageWait(name, needed)
+            while number < needed:
+                page = self._link.read(name, number, min(_PAGE, needed - number))
+                for message in page:
+                    found.setdefault(int(message.id), message)
+                number += len(page)
+        return found, None
 
-    def _wait(self, use: str, name: str, record: CallRecord) -> JobWaits | JoinTimeout:
-        if record.until_ms and self._link.is_over(self._message_name(use), record.until_ms):
+    def _wait(self, missing: MessageWait, name: str, record: CallRecord) -> JobWaits | JoinTimeout:
+        if record.until_ms and self._link.is_over(missing.name, record.until_ms):
             record.has_timed_out = True
             self._save()
             return self._timed_out(name, record)
         self._context.begin()
-        wait = MessageWait(self._message_name(use), record.count)
-        return self._context.wait(JobWaits([wait], record.until_ms or ENDLESS_MS))
+        return self._context.wait(JobWaits([missing], record.until_ms or ENDLESS_MS))
 
     def _timed_out(self, name: str, record: CallRecord) -> JoinTimeout:
         return self._settled.add(JoinTimeout(f"not all jobs of call {name!r} have ended in time"), record.restart)

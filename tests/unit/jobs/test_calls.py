@@ -292,6 +292,32 @@ def test_children_that_have_ended_are_not_enqueued_again(killed_at):
     assert len(stored) == 2 * killed_at
 
 
+def test_a_parent_waits_for_all_positions_if_a_position_has_two_children():
+    """An enqueue that is repeated after days, when its key is forgotten, makes such twins; their first end counts."""
+    stored = []
+
+    class Link:
+        def read(self, name, after, limit):
+            return stored[after : after + limit]
+
+        def enqueue(self, children):
+            return [f"photos:s1:p1:{number}" for number in range(len(children.jobs))]
+
+    def call(*ended):
+        for position, width in ended:
+            payload = b'{"width":%d}' % width
+            stored.append(ReceivedMessage(len(stored) + 1, str(position), payload, MessageKind.SUCCEEDED))
+        context = FakeContext(Album(photos=[]))
+        calls = ChildCalls(context, context._metadata, Link(), context._save, SettledErrors())
+        return calls.join([Resize(photo=1)] * 3, "resize", timeout=None, batch_size=2, options={})
+
+    for ended, needed in [((), 3), (((0, 1), (1, 2), (0, 9)), 4), (((1, 9),), 5)]:
+        with pytest.raises(JobWaits) as waiting:
+            call(*ended)
+        assert waiting.value.waits == (MessageWait("call/0/resize", needed),)
+    assert call((2, 3)).results() == [Size(1), Size(2), Size(3)]
+
+
 def test_descriptors_of_children_are_kept_as_ranges_as_long_as_these_are_few():
     record = CallRecord(1000, 500)
     record.add(["q:s1:p1:7", "q:s1:p1:8", "q:s1:p2:9"])
