@@ -1,11 +1,13 @@
 """Children: whatever ends one tells its parent, once; a parent that sleeps until they have ended misses none."""
 
+import itertools
+
 import pytest
 
 from pinlater.errors import EnqueueRejected
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.keys import JobKey
-from pinlater.model.messages import MessageKind, MessageWait, Parent, ReceivedMessage
+from pinlater.model.messages import MAX_DROPPED, MessageKind, MessageWait, Parent, ReceivedMessage
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.contract.test_idempotency import again, new_key
 from tests.contract.test_import import record
@@ -261,6 +263,16 @@ def test_an_ack_that_is_sent_again_tells_nothing_again(backend, is_success, besi
         acks = ([*acks[0], ack_of(second, claim=taken.descriptor)], acks[1])
     assert backend.ack_dequeued_jobs(OTHER, *acks).changed == beside
     assert told(backend, parent).keys() == ({1} if beside else set())
+
+
+def test_an_ack_that_is_sent_again_in_the_same_millisecond_tells_nothing_again(backend):
+    parent, _ = running_parent(backend)
+    first, second = backend.put(*[child_of(parent, at) for at in range(2)], queue=OTHER)
+    backend.take(queue=OTHER)
+    backend.ack(first, queue=OTHER, result=b"1")
+    assert backend.ack(first, second, queue=OTHER, result=b"2").changed == 1
+    assert backend.ack(first, queue=OTHER, result=b"3").changed == 0
+    assert [(one.id, one.payload) for one in backend.read(parent, "resize")] == [("0", b"1"), ("1", b"2")]
 
 
 def test_a_child_that_ended_when_it_was_given_back_tells_nothing_again(backend):
@@ -549,15 +561,75 @@ def test_many_children_that_end_at_once_one_of_which_has_told_before(backend, na
     assert told(backend, parent, name) == expected | {5: (MessageKind.FAILED, b"why")}
 
 
-def test_of_children_of_one_position_that_end_at_once_the_first_is_told(backend):
-    """An enqueue that is repeated after days, when its key is forgotten, makes such twins."""
-    parent, claim = running_parent(backend)
-    children = backend.put(*[child_of(parent, at) for at in (0, 1, 0, 2)], queue=OTHER)
+def test_of_two_children_of_one_position_the_first_that_ends_is_told_first(backend):
+    """An enqueue that is repeated after days, when its key is forgotten, makes such twins.
+
+    Stores may tell of the second, too: parents count positions.
+    """
+    parent, _ = running_parent(backend)
+    children = backend.put(*[child_of(parent, at) for at in (0, 1, 0, 2, 1)], queue=OTHER)
     backend.take(queue=OTHER)
-    backend.sleep(parent, ("resize", 4), claim=claim)
-    backend.ack(*children, queue=OTHER)
-    assert backend.take() == []
-    assert told(backend, parent).keys() == {0, 1, 2}
+    acks = [ack_of(child, result=b"%d" % number) for number, child in enumerate(children)]
+    backend.ack_dequeued_jobs(OTHER, acks[1:2], [])
+    backend.ack_dequeued_jobs(OTHER, acks, [])
+    first = {int(one.id): one.payload for one in reversed(backend.read(parent, "resize"))}
+    assert first == {0: b"0", 1: b"1", 2: b"3"}
+
+
+SIZES = [0, 1, 70_000, 70_000, 0, 140_000, 3, 0, 60_000, 60_000, 20_000, 5]
+"""Of results, which stores may keep together in parts of 128 KiB."""
+
+
+def test_large_results_of_children_that_end_at_once(backend):
+    parent, _ = running_parent(backend)
+    children = backend.put(*[child_of(parent, at) for at in range(len(SIZES))], queue=OTHER)
+    backend.take(len(SIZES), queue=OTHER)
+    results = [bytes([at]) * size for at, size in enumerate(SIZES)]
+    backend.ack_dequeued_jobs(OTHER, [ack_of(child, result=results[at]) for at, child in enumerate(children)], [])
+    found = backend.read(parent, "resize")
+    assert [(one.number, one.id, one.payload, one.kind) for one in found] == [
+        (at + 1, str(at), result, MessageKind.SUCCEEDED) for at, result in enumerate(results)
+    ]
+    for after, limit in itertools.product(range(len(SIZES) + 2), (1, 2, 5)):
+        assert backend.read(parent, "resize", after=after, limit=limit) == found[after : after + limit]
+    assert backend.read(parent, "resize", after=1, max_bytes=150_000) == found[1:5]
+    assert backend.read(parent, "resize", after=5, max_bytes=1) == found[5:6]
+
+
+def test_results_between_events_failures_and_dropped_messages(backend):
+    """Successes may be kept together: what came before, between and after them stays in order."""
+    parent, claim = running_parent(backend, lease_ms=10**9)
+    children = backend.put(*[child_of(parent, at) for at in range(9)], queue=OTHER)
+    backend.take(queue=OTHER)
+    backend.ack(*children[:3], queue=OTHER, result=b"1")
+    assert backend.send(parent, "resize", "sent")
+    backend.fail(children[3], queue=OTHER, is_final=True)
+    backend.ack(*children[4:7], queue=OTHER, result=b"2")
+    ids = ["0", "1", "2", "sent", "3", "4", "5", "6"]
+    assert [(one.number, one.id) for one in backend.read(parent, "resize")] == list(enumerate(ids, 1))
+    for after in range(9):
+        assert [one.id for one in backend.read(parent, "resize", after=after, limit=2)] == ids[after : after + 2]
+    backend.checkpoint(parent, claim=claim, drops=["resize"])
+    assert backend.read(parent, "resize") == []
+    backend.ack(*children[7:], queue=OTHER, result=b"3")
+    assert [(one.number, one.id, one.payload) for one in backend.read(parent, "resize")] == [
+        (1, "7", b"3"),
+        (2, "8", b"3"),
+    ]
+
+
+def test_very_many_results_are_dropped_after_several_checkpoints(backend):
+    parent, claim = running_parent(backend, lease_ms=10**9)
+    children = backend.put(*[child_of(parent, at) for at in range(MAX_DROPPED + 500)], queue=OTHER)
+    backend.take(len(children), queue=OTHER)
+    for start in range(0, len(children), 700):
+        backend.ack(*children[start : start + 700], queue=OTHER)
+    backend.checkpoint(parent, claim=claim, drops=["resize"])
+    left = [one.number for one in backend.read(parent, "resize", limit=2000)]
+    assert left == list(range(len(children) - len(left) + 1, len(children) + 1))
+    assert 0 <= len(left) <= 500
+    backend.checkpoint(parent, claim=claim, drops=["resize"])
+    assert backend.read(parent, "resize") == []
 
 
 def test_a_child_that_a_dequeue_waits_for(backend):

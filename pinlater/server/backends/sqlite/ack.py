@@ -14,7 +14,7 @@ from pinlater.model.failure_groups import JobFailure
 from pinlater.server.backends.failure_budget import kept_group
 from pinlater.server.backends.records import Settled
 from pinlater.server.backends.sqlite import failure_groups
-from pinlater.server.backends.sqlite.children import tell_ended
+from pinlater.server.backends.sqlite.children import note_successes, tell_acked
 from pinlater.server.backends.sqlite.keys import keys_of, let_next_through
 from pinlater.server.backends.sqlite.queries import QUERIES, by_ids
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list, joined
@@ -54,8 +54,9 @@ def ack_jobs(transaction: SqliteTransaction, requests: Sequence[SqliteAckRequest
         ended: defaultdict[int, list[int]] = defaultdict(list)
         for queue_id, *acks in requests:
             ended[queue_id] += (ack.job.local_id for some in acks for ack in some)
+        is_any_stale = any(one.stale for one in settled)
         for queue_id, ids in ended.items():
-            tell_ended(transaction, queue_id, ids)
+            tell_acked(transaction, queue_id, ids, is_any_stale=is_any_stale)
     return settled
 
 
@@ -106,6 +107,7 @@ def _succeed_calls(transaction: SqliteTransaction, calls: Sequence[SqliteAckRequ
         transaction.run(_SUCCEED_HELD, (transaction.now, id_list(ids)))
     if results:
         _succeed_with(transaction, calls[0].queue_id, results)
+    note_successes(transaction, calls[0].queue_id, dict.fromkeys(ids, b"") | results)
     _keep_run_times(transaction, calls[0].queue_id, long_runs)
     return settled
 
@@ -141,13 +143,17 @@ def _succeed(transaction: SqliteTransaction, queue_id: int, acks: Sequence[Store
             alike[claim, priority].append(local_id)
         else:
             with_results[claim, priority].setdefault(local_id, result)
-    changed = sum(
-        transaction.run_on(_SUCCEED_MANY, (queue_id, transaction.now, claim, priority), ids)
-        for (claim, priority), ids in alike.items()
-    )
-    changed += sum(
-        _succeed_with(transaction, queue_id, results, *alike_in) for alike_in, results in with_results.items()
-    )
+    changed = 0
+    for (claim, priority), ids in alike.items():
+        succeeded = transaction.run_on(_SUCCEED_MANY, (queue_id, transaction.now, claim, priority), ids)
+        if succeeded == len(ids):
+            note_successes(transaction, queue_id, dict.fromkeys(ids, b""))
+        changed += succeeded
+    for alike_in, results in with_results.items():
+        succeeded = _succeed_with(transaction, queue_id, results, *alike_in)
+        if succeeded == len(results):
+            note_successes(transaction, queue_id, results)
+        changed += succeeded
     changed += transaction.run_many(_SUCCEED_ONE, apart) if apart else 0
     _keep_run_times(transaction, queue_id, long_runs)
     return changed

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import NamedTuple
 
 from pinlater.server.backends.records import IdempotencyKey, Once
@@ -48,13 +49,25 @@ def find_number(transaction: SqliteTransaction, once: Once) -> int | None:
     return rows[0][0] if rows else None
 
 
-def find_places(transaction: SqliteTransaction, once: Once, count: int) -> list[Place] | None:
-    """Return the places of the ``count`` jobs that a call has stored; None if the call was not carried out."""
+def find_places(transaction: SqliteTransaction, once: Once, priorities: Iterable[int]) -> list[Place] | None:
+    """Return the places of the jobs that a call has stored; None if the call was not carried out.
+
+    ``priorities`` are those of the jobs of the call, which is sent again.
+    """
     rows = [] if once is None else transaction.rows(QUERIES["call_result"], (once.value, transaction.now))
-    if not rows or rows[0][1] is None:
+    if not rows:
         return None
-    places = [(priority, local_id) for priority, local_id in json.loads(rows[0][1])]
-    return places if len(places) == count else None
+    number, text = rows[0]
+    told = list(priorities)
+    if text is None:
+        return consecutive_places(number, told)
+    places = [(priority, local_id) for priority, local_id in json.loads(text)]
+    return places if len(places) == len(told) else None
+
+
+def consecutive_places(first_id: int, priorities: Iterable[int]) -> list[Place]:
+    """Return the places of jobs with consecutive ids."""
+    return list(zip(priorities, count(first_id), strict=False))
 
 
 def save(transaction: SqliteTransaction, once: Once, number: int, places: Sequence[Place] | None = None) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING
 from pinlater.server.backends.records import Cancelled
-from pinlater.server.backends.sqlite.children import tell_ended
+from pinlater.server.backends.sqlite.children import tell_failed
 from pinlater.server.backends.sqlite.keys import keys_of, let_next_through
 from pinlater.server.backends.sqlite.messages import Receiver, wake
 from pinlater.server.backends.sqlite.queries import QUERIES
@@ -79,7 +79,7 @@ def finish_cancellation(transaction: SqliteTransaction, requests: Sequence[Finis
 def _end(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int], status: str) -> int:
     """Make PENDING jobs FAILED and mark them as cancelled; return how many others are let through in their place."""
     transaction.run(QUERIES["cancel_pending"], (transaction.now, id_list(ids), status))
-    tell_ended(transaction, queue_id, ids)
+    tell_failed(transaction, queue_id, ids)
     return let_next_through(transaction, keys_of(transaction, queue_id, ids))
 
 

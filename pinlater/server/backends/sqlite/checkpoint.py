@@ -11,7 +11,7 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.claim_names import source_of
 from pinlater.server.backends.records import Settled
 from pinlater.server.backends.sqlite.cancel import asked_of
-from pinlater.server.backends.sqlite.children import tell_ended
+from pinlater.server.backends.sqlite.children import tell_failed
 from pinlater.server.backends.sqlite.keys import keys_of, let_next_through
 from pinlater.server.backends.sqlite.messages import drop, is_fulfilled, keep, waits_column
 from pinlater.server.backends.sqlite.queries import QUERIES
@@ -80,7 +80,7 @@ def _ended(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int]) ->
 
     Return how many jobs of their keys are let through.
     """
-    tell_ended(transaction, queue_id, ids)
+    tell_failed(transaction, queue_id, ids)
     return let_next_through(transaction, keys_of(transaction, queue_id, ids))
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -15,7 +14,8 @@ from pinlater.model.jobs import NewJob
 from pinlater.model.messages import Message, Parent
 from pinlater.protocol.messages import FAILED, SUCCEEDED
 from pinlater.server.backends.end_messages import end_kind
-from pinlater.server.backends.sqlite.messages import deliver, deliver_results, receivers_of
+from pinlater.server.backends.sqlite.families import Family
+from pinlater.server.backends.sqlite.messages import Mail, Successes, deliver, receivers_of
 from pinlater.server.backends.sqlite.only_shard import SHARD
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
@@ -23,25 +23,38 @@ from pinlater.server.backends.store import parent_refused
 
 _PARENT_TO_BE = QUERIES["parent_to_be"]
 _TOLD = QUERIES["told_by_jobs"]
-_FIRST_ENDED = QUERIES["first_ended_child"]
-_COUNT_ENDED = QUERIES["count_ended_children"]
 
 _TOLD_CHARACTERS = 4000
 """How much of the end of a child's custom status goes into the message to the parent."""
 
-NO_PARENT = None, None
+ParentColumns = tuple[int | None, str | None]
+"""The id of a job's parent, and the JSON list of its descriptor, name of the message, and position."""
+
+NO_PARENT: ParentColumns = None, None
 """The parent columns of a job without a parent."""
 
 _parent = msgspec.json.Decoder(Parent).decode
 
 
-def parent_columns(job: NewJob) -> tuple[int | None, str | None]:
-    """Return the parent columns of a new job."""
-    if job.parent is None:
-        return NO_PARENT
-    descriptor, name, position = job.parent
-    parent_id, head = _stored_parent(descriptor, name)
-    return parent_id, f"{head},{position}]"
+def parent_columns(transaction: SqliteTransaction, jobs: Sequence[NewJob], first_id: int) -> list[ParentColumns]:
+    """Return the parent columns of new jobs, whose ids follow each other, and remember the families of the jobs."""
+    columns: list[ParentColumns] = []
+    start = 0
+    while start < len(jobs):
+        parent = jobs[start].parent
+        if parent is None:
+            columns.append(NO_PARENT)
+            start += 1
+            continue
+        descriptor, name, position = parent
+        shift, end = position - start, start + 1
+        while end < len(jobs) and jobs[end].parent == (descriptor, name, end + shift):
+            end += 1
+        parent_id, head = _stored_parent(descriptor, name)
+        columns += [(parent_id, f"{head},{number}]") for number in range(position, end + shift)]
+        transaction.families.add(Family(first_id + start, first_id + end, parent_id, name, shift - first_id))
+        start = end
+    return columns
 
 
 @lru_cache(maxsize=256)  # few parents, many children
@@ -67,64 +80,106 @@ def refusal(transaction: SqliteTransaction, jobs: Iterable[NewJob]) -> EnqueueRe
     return None
 
 
-def tell_ended(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int]) -> None:
-    """Store messages to the parents of those jobs that have become SUCCEEDED or FAILED in this transaction.
+def note_successes(transaction: SqliteTransaction, queue_id: int, results: Mapping[int, bytes]) -> None:
+    """Note the results of jobs that have just become SUCCEEDED, by id, so that they need not be read for parents."""
+    if queue_id in transaction.queues.with_parents:
+        transaction.successes.update(results)
+
+
+def tell_acked(transaction: SqliteTransaction, queue_id: int, ids: Iterable[int], *, is_any_stale: bool) -> None:
+    """Store messages to the parents of those jobs that acks of this transaction have made SUCCEEDED or FAILED.
 
     Costs nothing without children. Jobs that had finished before, such as those of stale acks, are not reported again:
     their parents may have dropped the messages.
     """
-    if ids and queue_id in transaction.queues.with_parents and not _tell_as_one(transaction, queue_id, ids):
-        _tell(transaction, queue_id, ids, (SUCCEEDED, FAILED, transaction.now))
+    if queue_id not in transaction.queues.with_parents:
+        return
+    mail = Mail()
+    others = _tell_known(transaction, mail, dict.fromkeys(ids))
+    if others:
+        _tell(transaction, mail, queue_id, others, (SUCCEEDED, FAILED, transaction.now))
+    if is_any_stale:
+        mail.successes = {told: _untold(transaction, *told, successes) for told, successes in mail.successes.items()}
+    _deliver(transaction, mail)
 
 
-def _tell_as_one(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int]) -> bool:
-    """Report jobs that have just SUCCEEDED, if they have the parent and message name of the first that has just ended.
-
-    Return whether that reported everything. Usually all jobs in a batch are children of one parent; then the database
-    copies their results without passing each through Python.
-    """
-    listed = id_list(ids)
-    found = transaction.rows(_FIRST_ENDED, (queue_id, listed, transaction.now))
-    if not found:
-        return True
-    [(parent_id, head)] = found
-    receivers = receivers_of(transaction, [parent_id])
-    if not receivers:
-        return False
-    name = msgspec.json.decode(head[:-1] + "]", type=tuple[str, str])[1]
-    told = deliver_results(transaction, receivers[0], name, (queue_id, listed, head))
-    if told == len(ids):
-        return True
-    [(ended,)] = transaction.rows(_COUNT_ENDED, (queue_id, listed, transaction.now))
-    return bool(told == ended)
+def tell_failed(transaction: SqliteTransaction, queue_id: int, ids: Collection[int]) -> None:
+    """Store messages to the parents of those jobs that have become FAILED in this transaction."""
+    _tell_if_any(transaction, queue_id, ids, (FAILED, FAILED, transaction.now))
 
 
-def tell_deleted(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int], state: int) -> None:
+def tell_deleted(transaction: SqliteTransaction, queue_id: int, ids: Collection[int], state: int) -> None:
     """Store messages to the parents of jobs that are to be deleted, unless ``state`` says that they have finished."""
-    if ids and state < SUCCEEDED and queue_id in transaction.queues.with_parents:
-        _tell(transaction, queue_id, ids, (state, state, None))
+    if state < SUCCEEDED:
+        _tell_if_any(transaction, queue_id, ids, (state, state, None))
+
+
+def _tell_if_any(
+    transaction: SqliteTransaction, queue_id: int, ids: Collection[int], which: tuple[int, int, int | None]
+) -> None:
+    if ids and queue_id in transaction.queues.with_parents:
+        mail = Mail()
+        _tell(transaction, mail, queue_id, ids, which)
+        _deliver(transaction, mail)
+
+
+def _deliver(transaction: SqliteTransaction, mail: Mail) -> None:
+    if wanted := mail.receivers:
+        deliver(transaction, mail, receivers_of(transaction, wanted))
+
+
+def _untold(transaction: SqliteTransaction, parent_id: int, name: str, successes: Successes) -> Successes:
+    """Leave out what an earlier transaction of this millisecond has told: to this one, the jobs look the same."""
+    rows = transaction.rows(QUERIES["newest_successes"], (parent_id, name))
+    told = {int(position) for (ids,) in rows for position in ids.split(",")}
+    left = Successes([], [])
+    for position, result in zip(*successes, strict=True):
+        if position not in told:
+            left.add(position, result)
+    return left
+
+
+def _tell_known(transaction: SqliteTransaction, mail: Mail, ids: Iterable[int]) -> list[int]:
+    """Add the messages of jobs whose parents and results need not be read; return the ids of the others."""
+    results, others = transaction.successes, list[int]()
+    first, end, parent_id, name, shift = Family(0, 0)
+    successes: Successes | None = None
+    for local_id in ids:
+        if not first <= local_id < end:
+            first, end, parent_id, name, shift = transaction.families.find(local_id)
+            successes = None
+        result = results.pop(local_id, None)
+        if parent_id is None or result is None:
+            others.append(local_id)
+            continue
+        if successes is None:
+            successes = mail.successes_to(parent_id, name)
+        successes.add(local_id + shift, result)
+    return others
 
 
 def _tell(
-    transaction: SqliteTransaction, queue_id: int, ids: Sequence[int], which: tuple[int, int, int | None]
+    transaction: SqliteTransaction, mail: Mail, queue_id: int, ids: Iterable[int], which: tuple[int, int, int | None]
 ) -> None:
-    """Store messages to the parents of jobs.
+    """Add the messages of jobs to their parents.
 
     Args:
         transaction: the transaction that ends or deletes them.
+        mail: gets the messages.
         queue_id: id of their queue.
         ids: ids of the jobs.
         which: of these, only those in a state from the first to the second, and last changed at the third if given.
     """
-    mail: defaultdict[int, list[Message]] = defaultdict(list)
     for parent_id, column, state, is_cancelled, result, status in transaction.rows(
         _TOLD, (queue_id, id_list(ids), *which)
     ):
         _, name, position = _parent(column)
-        payload = (result or b"") if state == SUCCEEDED else status[-_TOLD_CHARACTERS:].encode()
-        mail[parent_id].append(Message(name, str(position), payload, end_kind(state, is_cancelled=is_cancelled)))
-    if mail:
-        deliver(transaction, mail, receivers_of(transaction, mail))
+        if state == SUCCEEDED:
+            mail.successes_to(parent_id, name).add(position, result or b"")
+        else:
+            payload = status[-_TOLD_CHARACTERS:].encode()
+            kind = end_kind(state, is_cancelled=is_cancelled)
+            mail.messages[parent_id].append(Message(name, str(position), payload, kind))
 
 
 def to_cancel(connection: sqlite3.Connection, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:

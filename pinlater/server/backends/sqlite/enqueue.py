@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pinlater.errors import EnqueueRejected
 from pinlater.model.jobs import NewJob
 from pinlater.server.backends.records import Once
-from pinlater.server.backends.sqlite.call_results import Place, find_places, save, save_new
+from pinlater.server.backends.sqlite.call_results import Place, consecutive_places, find_places, save, save_new
 from pinlater.server.backends.sqlite.children import NO_PARENT, parent_columns, refusal
 from pinlater.server.backends.sqlite.key_rates import set_rates
 from pinlater.server.backends.sqlite.keys import KeyLine, Keys, key_columns, keys_of_all, let_next_through
@@ -22,7 +22,7 @@ ROWS_PER_STATEMENT = 100
 COLUMNS = 6
 """Parameters per job without keys, see ``insert_jobs``."""
 
-_parent_of = attrgetter("parent")
+_priority_of = attrgetter("priority")
 
 
 class EnqueueRequest(NamedTuple):
@@ -76,7 +76,7 @@ def enqueue_keyed(
 
 def _enqueue_keyed_one(transaction: SqliteTransaction, request: EnqueueRequest) -> list[Place] | EnqueueRejected:
     queue_id, jobs, once = request
-    answer = find_places(transaction, once, len(jobs)) or refusal(transaction, jobs)
+    answer = find_places(transaction, once, map(_priority_of, jobs)) or refusal(transaction, jobs)
     if answer is not None:
         return answer
     if not any(job.unique is not None or job.key is not None for job in jobs):
@@ -114,17 +114,17 @@ def _enqueue_children(transaction: SqliteTransaction, request: EnqueueRequest) -
     queue_id, jobs, once = request
     now, first_id = transaction.now, transaction.take_ids(len(jobs))
     transaction.mark_with_parents(queue_id)
+    parents = parent_columns(transaction, jobs, first_id)
     for start in range(0, len(jobs), ROWS_PER_STATEMENT):
         chunk = jobs[start : start + ROWS_PER_STATEMENT]
         parameters: list[object] = [queue_id, now]
         for local_id, job in enumerate(chunk, first_id + start):
             body, priority, run_after, attempts, status, *_ = job
             parameters += (local_id, priority, now if run_after is None else run_after, attempts, status, body)
-            parameters += parent_columns(job)
+            parameters += parents[local_id - first_id]
         transaction.run(insert_children(len(chunk)), parameters)
-    places = [(job.priority, local_id) for local_id, job in enumerate(jobs, first_id)]
-    save(transaction, once, first_id, places)
-    return places
+    save(transaction, once, first_id)
+    return consecutive_places(first_id, map(_priority_of, jobs))
 
 
 def _replace(
@@ -158,8 +158,8 @@ def _keep_periods(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[
 def _insert_keyed(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[NewJob], first_id: int) -> Keys:
     """Insert jobs, which wait for their keys until ``let_next_through``; return these keys."""
     now, line = transaction.now, KeyLine(transaction, queue_id)
-    has_parents = any(map(_parent_of, jobs))
-    if has_parents:
+    parents = parent_columns(transaction, jobs, first_id)
+    if any(columns is not NO_PARENT for columns in parents):
         transaction.mark_with_parents(queue_id)
     for start in range(0, len(jobs), ROWS_PER_STATEMENT):
         chunk = jobs[start : start + ROWS_PER_STATEMENT]
@@ -167,6 +167,6 @@ def _insert_keyed(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[
         for local_id, job in enumerate(chunk, first_id + start):
             parameters += (local_id, job.priority, line.run_after(job), job.attempts, job.status, job.body, job.unique)
             parameters += key_columns(job)
-            parameters += parent_columns(job) if has_parents else NO_PARENT
+            parameters += parents[local_id - first_id]
         transaction.run(insert_keyed_jobs(len(chunk)), parameters)
     return line.keys

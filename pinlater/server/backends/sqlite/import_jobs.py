@@ -35,7 +35,7 @@ def import_jobs(transaction: SqliteTransaction, requests: Sequence[ImportRequest
 
 
 def _import(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[JobRecord], once: Once) -> list[Place]:
-    known = find_places(transaction, once, len(jobs))
+    known = find_places(transaction, once, (JobDescriptor.parse(job.descriptor).priority for job in jobs))
     if known is not None:
         return known
     jobs = list(map(as_imported, jobs))

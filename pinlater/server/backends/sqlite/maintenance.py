@@ -13,7 +13,7 @@ from pinlater.server.backends.batches import STEP_JOBS
 from pinlater.server.backends.records import Once
 from pinlater.server.backends.sqlite import failure_groups
 from pinlater.server.backends.sqlite.call_results import find_number, save
-from pinlater.server.backends.sqlite.children import tell_deleted, tell_ended
+from pinlater.server.backends.sqlite.children import tell_deleted, tell_failed
 from pinlater.server.backends.sqlite.key_rates import forget_rates, keep_rates
 from pinlater.server.backends.sqlite.keys import Keys, keys_of, keys_of_all, let_next_through
 from pinlater.server.backends.sqlite.messages import forget_messages, forget_more
@@ -225,7 +225,7 @@ def _reap_one(transaction: SqliteTransaction, request: ReapRequest) -> list[tupl
     retried = Counter(queue_id for _, queue_id, is_retried in rows if is_retried)
     failed = _by_queue((queue_id, local_id) for local_id, queue_id, is_retried in rows if not is_retried)
     for queue_id, some in failed.items():
-        tell_ended(transaction, queue_id, some)
+        tell_failed(transaction, queue_id, some)
     let_next_through(transaction, keys_of_all(transaction, ids))
     return [(queue_id, retried[queue_id], len(failed.get(queue_id, ()))) for queue_id in retried.keys() | failed.keys()]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, dropwhile, islice, starmap
 from typing import NamedTuple
 
 import msgspec
@@ -12,6 +13,7 @@ import msgspec
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.messages import MAX_DROPPED, Message, MessageWait, ReceivedMessage
 from pinlater.server.backends.answers import fitting_messages
+from pinlater.server.backends.end_messages import joined_messages
 from pinlater.server.backends.search import Queue
 from pinlater.server.backends.sqlite.keys import keys_of, let_next_through
 from pinlater.server.backends.sqlite.queries import QUERIES
@@ -20,12 +22,15 @@ from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_li
 _RECEIVERS = QUERIES["receivers"]
 _KNOWN = QUERIES["known_messages"]
 _STORE = QUERIES["store_messages"]
-_STORE_RESULTS = QUERIES["store_results_of_children"]
+_STORE_SUCCESSES = QUERIES["store_successes"]
 _COUNT = QUERIES["count_messages"]
 _SCHEDULE = QUERIES["schedule_this_job"]
 
+_MOST_BYTES_TOGETHER = 1 << 17
+"""Most bytes of results in one row, which is read as a whole."""
+
 _FORGOTTEN_AT_ONCE = 10_000
-"""Most messages that one transaction deletes: a job may have many."""
+"""Most rows of messages that one transaction deletes: a job may have many."""
 
 _waits = msgspec.json.Decoder(list[MessageWait]).decode
 
@@ -56,20 +61,50 @@ class Receiver(NamedTuple):
     waits_for: str | None
 
 
-Mail = dict[int, list[Message]]
-"""Messages by the id of the job that gets them."""
+class Successes(NamedTuple):
+    """What children that have succeeded tell their parent: their positions and results, in the same order."""
+
+    ids: list[int]
+    payloads: list[bytes]
+
+    def add(self, position: int, result: bytes) -> None:
+        """Add a child."""
+        self.ids.append(position)
+        self.payloads.append(result)
+
+
+class Mail:
+    """Messages that a transaction is going to store.
+
+    Attributes:
+        messages: those with a row for each, by the id of the job that gets them.
+        successes: those of children that have succeeded, by the id and message name of their parent.
+    """
+
+    def __init__(self) -> None:
+        self.messages: defaultdict[int, list[Message]] = defaultdict(list)
+        self.successes: dict[tuple[int, str], Successes] = {}
+
+    def successes_to(self, job_id: int, name: str) -> Successes:
+        """Return the list of what children tell a parent, to be extended."""
+        return self.successes.setdefault((job_id, name), Successes([], []))
+
+    @property
+    def receivers(self) -> set[int]:
+        """The ids of the jobs that get messages."""
+        return self.messages.keys() | {job_id for job_id, _ in self.successes}
 
 
 def send(transaction: SqliteTransaction, requests: Sequence[SendRequest]) -> list[bool]:
     """Store messages; return for each whether its job has it now."""
     receivers = {one.job_id: one for one in receivers_of(transaction, {request.job_id for request in requests})}
-    mail: defaultdict[int, list[Message]] = defaultdict(list)
+    mail = Mail()
     results: list[bool] = []
     for request in requests:
         receiver = receivers.get(request.job_id)
         is_there = receiver is not None and receiver[1:3] == request[:2]
         if is_there:
-            mail[request.job_id].append(request.message)
+            mail.messages[request.job_id].append(request.message)
         results.append(is_there)
     deliver(transaction, mail, receivers.values())
     return results
@@ -82,9 +117,13 @@ def receivers_of(transaction: SqliteTransaction, job_ids: Iterable[int]) -> list
 
 def deliver(transaction: SqliteTransaction, mail: Mail, receivers: Iterable[Receiver]) -> None:
     """Store the messages of those jobs that can get them, and make the jobs due whose sleep that ends."""
-    reached = [receiver for receiver in receivers if receiver.job_id in mail]
-    counts = _store(transaction, {receiver.job_id: mail[receiver.job_id] for receiver in reached})
-    _after_storing(transaction, reached, counts)
+    wanted = mail.receivers
+    reached = {receiver.job_id: receiver for receiver in receivers if receiver.job_id in wanted}
+    counts = _store(transaction, {job_id: mail.messages[job_id] for job_id in reached if job_id in mail.messages})
+    for (job_id, name), successes in mail.successes.items():
+        if job_id in reached:
+            counts[job_id, name] = _store_successes(transaction, job_id, name, successes)
+    _after_storing(transaction, list(reached.values()), counts)
 
 
 def _after_storing(
@@ -102,34 +141,39 @@ def _after_storing(
         wake(transaction, queue_id, sleepers)
 
 
-def deliver_results(
-    transaction: SqliteTransaction, receiver: Receiver, name: str, children: tuple[int, str, str]
-) -> int:
-    """Store the messages to a parent from those of these jobs that are its children and have just succeeded.
+def _store_successes(transaction: SqliteTransaction, job_id: int, name: str, successes: Successes) -> int:
+    """Store the messages of children that have succeeded, except of those that had told of a failure before.
 
-    Args:
-        transaction: the transaction in which they have succeeded.
-        receiver: their parent.
-        name: name of the messages.
-        children: queue id of the jobs, their ids as a JSON list, and what the parent's children have in their parent
-            column up to their position.
-
-    Returns:
-        How many messages were stored: none if some of them already exist.
+    Return how many messages of that name the job has now. A child that has succeeded does not end again, so their ids
+    need no index, and one row takes them all, or as many as may be read at once.
     """
-    queue_id, listed, head = children
-    before = _count(transaction, receiver.job_id, name)
-    try:
-        number = transaction.run(
-            _STORE_RESULTS, (queue_id, listed, receiver.job_id, name, before, head, transaction.now)
-        )
-    except sqlite3.IntegrityError:  # it changed nothing
-        return 0
-    _after_storing(transaction, [receiver], {(receiver.job_id, name): before + number})
+    number = _count(transaction, job_id, name)
+    pairs: Iterable[tuple[int, bytes]] = zip(*successes, strict=True)
+    if number and transaction.rows(QUERIES["has_single_messages"], (job_id, name)):
+        wanted = msgspec.json.encode([(job_id, name, str(position)) for position in successes.ids]).decode()
+        known = {message_id for _, _, message_id in transaction.rows(_KNOWN, (wanted,))}
+        pairs = [(position, payload) for position, payload in pairs if str(position) not in known]
+    for ids, payloads in _rows_of(list(pairs)):
+        number += len(ids)
+        sizes = ",".join(map(str, map(len, payloads)))
+        row = job_id, name, number, ",".join(map(str, ids)), b"".join(payloads), sizes
+        transaction.run(_STORE_SUCCESSES, row)
     return number
 
 
-def _store(transaction: SqliteTransaction, mail: Mail) -> dict[tuple[int, str], int]:
+def _rows_of(pairs: Sequence[tuple[int, bytes]]) -> Iterable[tuple[Sequence[int], Sequence[bytes]]]:
+    """Yield the ids and payloads of each row."""
+    start, size = 0, 0
+    for end, (_, payload) in enumerate(pairs):
+        size += len(payload)
+        if size > _MOST_BYTES_TOGETHER and end > start:
+            yield tuple(zip(*pairs[start:end], strict=True))  # type: ignore[misc]
+            start, size = end, len(payload)
+    if pairs:
+        yield tuple(zip(*pairs[start:], strict=True))  # type: ignore[misc]
+
+
+def _store(transaction: SqliteTransaction, mail: Mapping[int, Sequence[Message]]) -> dict[tuple[int, str], int]:
     """Store messages, only the first of those with the same name and id.
 
     Return by job and name how many messages the job has now, for the names of which it got new ones.
@@ -213,4 +257,13 @@ def read(
     """Return messages of a job, in order of their numbers."""
     parameters = (queue.id, job.local_id, job.priority, name, page.after, page.limit)
     rows = connection.execute(QUERIES["messages"], parameters)
-    return fitting_messages(map(ReceivedMessage._make, rows), page.max_bytes)
+    messages = chain.from_iterable(starmap(messages_of_row, rows))
+    unread = dropwhile(lambda message: message.number <= page.after, messages)
+    return fitting_messages(islice(unread, page.limit), page.max_bytes)
+
+
+def messages_of_row(number: int, ids: str, payload: bytes, kind: int, sizes: str | None) -> Iterable[ReceivedMessage]:
+    """Return the messages of a row."""
+    if sizes is None:
+        return [ReceivedMessage(number, ids, payload, kind)]
+    return joined_messages(number - ids.count(","), ids, sizes, payload)

@@ -497,25 +497,6 @@ SELECT jobs.parent_id, jobs.parent, state, is_cancelled, result, iif(state = 2, 
 FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
 WHERE parent_id IS NOT NULL AND state >= ?3 AND state <= ?4 AND queue_id = ?1 AND (?5 IS NULL OR updated_at = ?5)
 
--- name: first_ended_child
--- The parent of the first job that has one and has finished at ?3, and its parent column up to its position: ?2 ids as
--- a JSON list.
-SELECT parent_id, rtrim(jobs.parent, '0123456789]') FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
-WHERE parent_id IS NOT NULL AND state >= 2 AND queue_id = ?1 AND updated_at = ?3 LIMIT 1
-
--- name: count_ended_children
--- How many jobs have a parent and have finished at ?3: ?2 ids as a JSON list.
-SELECT count(*) FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
-WHERE parent_id IS NOT NULL AND state >= 2 AND queue_id = ?1 AND updated_at = ?3
-
--- name: store_results_of_children
--- The messages of those children of one parent and name that have SUCCEEDED at ?7: ?1 queue id, ?2 ids as a JSON list,
--- ?3 parent, ?4 name, ?5 number of messages before, ?6 their parent column up to their position.
-INSERT INTO messages (job_id, name, id, number, kind, payload)
-SELECT ?3, ?4, rtrim(substr(jobs.parent, length(?6) + 1), ']'), ?5 + row_number() OVER (), 1, coalesce(result, x'')
-FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
-WHERE parent_id = ?3 AND state = 2 AND queue_id = ?1 AND updated_at = ?7 AND substr(jobs.parent, 1, length(?6)) = ?6
-
 -- name: receivers
 -- Jobs that can get messages: ?1 ids as a JSON list.
 SELECT jobs.id, jobs.queue_id, jobs.priority, jobs.waits_for
@@ -538,8 +519,8 @@ LIMIT ?2
 -- name: known_messages
 -- Which of these are stored: ?1 JSON list of [job, name, id].
 SELECT messages.job_id, messages.name, messages.id FROM json_each(?1) CROSS JOIN messages
-ON messages.job_id = json_extract(value, '$[0]') AND messages.name = json_extract(value, '$[1]')
-  AND messages.id = json_extract(value, '$[2]')
+ON messages.sizes IS NULL AND messages.job_id = json_extract(value, '$[0]')
+  AND messages.name = json_extract(value, '$[1]') AND messages.id = json_extract(value, '$[2]')
 
 -- name: store_messages
 -- ?1 JSON list of [job, name, id, number, kind, start of the payload, length of the payload], ?2 all payloads.
@@ -549,13 +530,26 @@ SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(va
        substr(?2, json_extract(value, '$[5]'), json_extract(value, '$[6]'))
 FROM json_each(?1)
 
+-- name: store_successes
+-- Messages of children that have succeeded, in one row: ?1 job, ?2 name, ?3 number of the last one, ?4 ids, ?5 payloads,
+-- ?6 sizes.
+INSERT INTO messages (job_id, name, number, id, kind, payload, sizes) VALUES (?1, ?2, ?3, ?4, 1, ?5, ?6)
+
+-- name: newest_successes
+-- The ids of the newest messages of children that have succeeded, row by row: ?1 job, ?2 name. A millisecond has fewer.
+SELECT id FROM messages WHERE job_id = ?1 AND name = ?2 AND sizes IS NOT NULL ORDER BY number DESC LIMIT 1000
+
+-- name: has_single_messages
+-- Whether a message is in a row of its own: ?1 job, ?2 name.
+SELECT 1 FROM messages INDEXED BY messages_by_id WHERE job_id = ?1 AND name = ?2 AND sizes IS NULL LIMIT 1
+
 -- name: count_messages
 -- ?1 job, ?2 name.
 SELECT max(number) FROM messages WHERE job_id = ?1 AND name = ?2
 
 -- name: messages
 -- ?1 queue id, ?2 job, ?3 priority, ?4 name, ?5 after, ?6 limit.
-SELECT number, id, payload, kind FROM messages
+SELECT number, id, payload, kind, sizes FROM messages
 WHERE job_id = ?2 AND name = ?4 AND number > ?5
   AND EXISTS (SELECT 1 FROM jobs NOT INDEXED WHERE jobs.id = ?2 AND queue_id = ?1 AND priority = ?3)
 ORDER BY number LIMIT ?6
@@ -575,10 +569,9 @@ DELETE FROM messages WHERE (job_id, name, number) IN (
 )
 
 -- name: drop_messages
--- ?1 job, ?2 name, ?3 limit.
-DELETE FROM messages WHERE (job_id, name, number) IN (
-    SELECT job_id, name, number FROM messages WHERE job_id = ?1 AND name = ?2 ORDER BY number LIMIT ?3
-)
+-- The first messages of a name, about as many as ?3: ?1 job, ?2 name.
+DELETE FROM messages WHERE job_id = ?1 AND name = ?2
+  AND number < (SELECT min(number) FROM messages WHERE job_id = ?1 AND name = ?2) + ?3
 
 -- name: forget_receivers
 -- ?1 limit.

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from pinlater.server.backends.sqlite.families import Families
 from pinlater.server.backends.sqlite.queries import QUERIES, ByIds
 
 ID_BLOCK = 100_000
@@ -68,16 +69,21 @@ class SqliteTransaction:
         now: its time in epoch milliseconds, the same for all its verbs.
         ids: source of job ids.
         queues: which queues use which rare features.
+        families: the newest children.
+        successes: the results of jobs that have become SUCCEEDED, as far as these are in queues with parents, and no
+            ack of their call was stale; by id.
         woken: how many sleeping jobs messages have made due, by queue id and priority.
     """
 
-    __slots__ = ("_cursor", "ids", "now", "queues", "woken")
+    __slots__ = ("_cursor", "families", "ids", "now", "queues", "successes", "woken")
 
-    def __init__(self, cursor: sqlite3.Cursor, now: int, ids: IdBlock, queues: QueueTraits) -> None:
+    def __init__(self, cursor: sqlite3.Cursor, now: int, ids: IdBlock, queues: QueueTraits, families: Families) -> None:
         self._cursor = cursor
         self.now = now
         self.ids = ids
         self.queues = queues
+        self.families = families
+        self.successes: dict[int, bytes] = {}
         self.woken: dict[tuple[int, int], int] = {}
 
     def take_ids(self, count: int) -> int:

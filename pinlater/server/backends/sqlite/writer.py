@@ -26,6 +26,7 @@ from pinlater.errors import ServiceError, UnknownError
 from pinlater.server.backends.records import CommitStats, Dequeued
 from pinlater.server.backends.sqlite import inline_commits
 from pinlater.server.backends.sqlite.database import BUSY_TIMEOUT_MS, CHECKPOINT_PAGES
+from pinlater.server.backends.sqlite.families import Families
 from pinlater.server.backends.sqlite.inline_commits import InlineCommits
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import IdBlock, QueueTraits, SqliteTransaction
@@ -105,6 +106,7 @@ class Writer:
         self._is_closing = False
         self._ids = IdBlock()
         self._queues = QueueTraits(connection.execute(QUERIES["queue_traits"]))
+        self._families = Families()
         self._loop = asyncio.get_running_loop()
         self._pending: list[_Item] = []
         self._inbox: queue.SimpleQueue[list[_Item] | None] = queue.SimpleQueue()
@@ -181,7 +183,7 @@ class Writer:
             if not is_begun:
                 self._begin(for_loop=False)
                 is_begun = True
-            transaction = SqliteTransaction(cursor, self._now_ms(), self._ids, self._queues)
+            transaction = SqliteTransaction(cursor, self._now_ms(), self._ids, self._queues, self._families)
             outcome = self._run(batch, transaction)
             cursor.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - raised to the callers

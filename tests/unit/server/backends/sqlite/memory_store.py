@@ -2,11 +2,14 @@
 
 import sqlite3
 import weakref
+from itertools import chain, starmap
 
 from hypothesis import strategies as st
 
 from pinlater.server.backends.sqlite.claim import SqliteClaimRequest
 from pinlater.server.backends.sqlite.database import SCHEMA_VERSION
+from pinlater.server.backends.sqlite.families import Families
+from pinlater.server.backends.sqlite.messages import messages_of_row
 from pinlater.server.backends.sqlite.queries import schema
 from pinlater.server.backends.sqlite.transaction import IdBlock, QueueTraits, SqliteTransaction
 
@@ -58,16 +61,19 @@ class Store:
         self._queues = QueueTraits()
         self.statements = []
         self.connection.set_trace_callback(self.statements.append)
-        self.transaction = SqliteTransaction(self.connection.cursor(), NOW, IdBlock(), self._queues)
+        self.transaction = SqliteTransaction(self.connection.cursor(), NOW, IdBlock(), self._queues, Families())
 
     def content(self):
         return self.connection.execute("SELECT * FROM jobs ORDER BY id").fetchall()
 
     def messages(self):
         """Return the kinds and payloads of all messages by their ids; the order within a commit is left open."""
-        rows = self.connection.execute("SELECT number, id, kind, payload FROM messages ORDER BY number").fetchall()
-        assert [row[0] for row in rows] == list(range(1, len(rows) + 1))
-        return {row[1]: row[2:] for row in rows}
+        rows = self.connection.execute(
+            "SELECT number, id, payload, kind, sizes FROM messages ORDER BY number"
+        ).fetchall()
+        messages = list(chain.from_iterable(starmap(messages_of_row, rows)))
+        assert [message.number for message in messages] == list(range(1, len(messages) + 1))
+        return {message.id: (message.kind, message.payload) for message in messages}
 
     def make_children(self, queue_id, waits_for):
         """Give all jobs of a queue one parent, which sleeps in another queue; return its id."""

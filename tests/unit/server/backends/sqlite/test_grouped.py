@@ -14,6 +14,7 @@ from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite.ack import SqliteAckRequest, ack_jobs
 from pinlater.server.backends.sqlite.claim import SqliteClaimRequest, claim_jobs
 from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue, enqueue_keyed
+from pinlater.server.backends.sqlite.families import Family
 from tests.support.bench import new_job
 from tests.support.examples import examples
 from tests.unit.server.backends.sqlite.memory_store import (
@@ -60,11 +61,13 @@ enqueues = st.builds(
 )
 
 
-def assert_alike(verb, rows, requests, *, has_children=False):
+def assert_alike(verb, rows, requests, *, families=None):
     together, apart = Store(rows), Store(rows)
-    if has_children:
+    if families is not None:
         for store in (together, apart):
-            store.make_children(1, '[["join", 2]]')
+            parent = store.make_children(1, '[["join", 2]]')
+        for first, end in families:
+            together.transaction.families.add(Family(first, end, parent, "join", 0))
     results = verb(together.transaction, requests)
     assert results == [verb(apart.transaction, [request])[0] for request in requests]
     assert together.content() == apart.content()
@@ -96,9 +99,12 @@ def test_acks_of_many_calls_do_what_they_do_one_by_one(rows, requests):
 
 
 @examples(60)
-@given(st.lists(jobs, max_size=12), st.lists(ack_calls, max_size=8))
-def test_acks_of_children_tell_their_parent_what_they_tell_it_one_by_one(rows, requests):
-    assert_alike(ack_jobs, rows, requests, has_children=True)
+@given(st.lists(jobs, max_size=12), st.lists(ack_calls, max_size=8), st.data())
+def test_acks_of_children_tell_their_parent_what_they_tell_it_one_by_one(rows, requests, data):
+    """Also if the parents of some are remembered."""
+    children = [at for at, (queue_id, *_) in enumerate(rows, 1) if queue_id == 1]
+    remembered = data.draw(st.lists(st.sampled_from(children), unique=True)) if children else []
+    assert_alike(ack_jobs, rows, requests, families=[(at, at + 1) for at in sorted(remembered)])
 
 
 @examples(60)

@@ -107,6 +107,23 @@ def test_what_is_left_of_a_job_with_many_messages_is_deleted_after_a_restart(sto
     assert rows(home, "messages") == rows(home, "deleted_receivers") == 0
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_results_that_are_acked_together_are_one_row(store, home, is_restarted):
+    """Also after a restart, when the server has to read who the parents are."""
+    parent, claim = store.started()
+    children = store.put(*[new_job(parent=Parent(parent, "resize", at)) for at in range(250)])
+    if is_restarted:
+        store.reopen()
+    store.take(250)
+    waits = [MessageWait("resize", 250)]
+    sleep = checkpoint_of(parent, claim=claim, move_to_pending=True, run_after_ms=FAR_MS)._replace(waits_for=waits)
+    store.run(store.backend.checkpoint_jobs(QUEUE, [sleep]))
+    store.ack(*children, result=b"1")
+    assert rows(home, "messages") == 1
+    assert [message.id for message in store.read(parent, "resize")] == [str(at) for at in range(250)]
+    assert store.take_names() == [parent]
+
+
 def test_a_refused_call_costs_those_beside_it_no_commits(store, home):
     def put(job):
         return lambda: store.backend.enqueue_jobs(QUEUE, [job])

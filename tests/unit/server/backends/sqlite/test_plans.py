@@ -131,7 +131,7 @@ def test_no_statement_sorts(store, name):
         "count_messages": "PRIMARY KEY (job_id=? AND name=?)",
         "known_messages": "messages_by_id (job_id=? AND name=? AND id=?)",
         "messages": "PRIMARY KEY (job_id=? AND name=? AND number>?)",
-        "forget_messages": "messages_by_id (job_id=?)",
+        "forget_messages": "PRIMARY KEY (job_id=?)",
         "scan_pending": "jobs_pending (queue_id=? AND priority=? AND run_after>? AND run_after<?)",
         "count_finished": "jobs_finished (queue_id=? AND state=? AND priority=? AND run_after>? AND run_after<?)",
         "scan_retrying": "jobs_retrying (queue_id=? AND priority=? AND run_after>? AND run_after<?)",
