@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 
 from pinlater.errors import QueueNotFound
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.messages import Message, ReceivedMessage
+from pinlater.server.backends.answers import fitting_messages
+from pinlater.server.backends.end_messages import joined_messages
 from pinlater.server.backends.records import MAX_ANSWER_BYTES, MESSAGE_OVERHEAD_BYTES, Cancelled
 from pinlater.server.backends.redis.lifecycle import mark, pack, pack_ids
 from pinlater.server.backends.redis.reads import PAGE_JOBS
@@ -75,25 +78,36 @@ async def read(
 ) -> list[ReceivedMessage]:
     """Return messages of a job in order of their numbers; read them page by page."""
     found: list[ReceivedMessage] = []
+    room = max_bytes
     while len(found) < limit:
         size = min(limit - len(found), PAGE_JOBS)
-        is_first = "1" if not found else ""
-        arguments = (job.priority, job.local_id, name, after, size, max_bytes, MESSAGE_OVERHEAD_BYTES, is_first)
+        arguments = (job.priority, job.local_id, name, after, size, room, MESSAGE_OVERHEAD_BYTES)
         try:
             first, page = await scripts.run("read_messages", job.queue, *arguments)
         except QueueNotFound:
             break
-        found += (_message(number, stored) for number, stored in enumerate(page, first))
-        after = first + len(page) - 1
-        max_bytes -= sum(map(len, page)) + MESSAGE_OVERHEAD_BYTES * len(page)
-        if len(page) < size:
+        some = list(islice(_messages(first, page), size))
+        found += some
+        after = first + len(some) - 1
+        room -= sum(len(message.payload) for message in some) + MESSAGE_OVERHEAD_BYTES * len(some)
+        if len(some) < size or room <= 0:
             break
-    return found
+    return fitting_messages(found, max_bytes)
 
 
-def _message(number: int, stored: bytes) -> ReceivedMessage:
-    message_id, _, payload = stored[1:].partition(b"\0")
-    return ReceivedMessage(number, message_id.decode(), payload, int(stored[:1]))
+def _messages(first: int, page: Iterable[bytes | list[bytes]]) -> Iterator[ReceivedMessage]:
+    """Decode the messages of a page from a number on; see ``read_messages.lua``."""
+    number = first
+    for stored in page:
+        if isinstance(stored, list):
+            start, ids, sizes, payloads = stored[0].split(b"\0", 3)
+            some = joined_messages(int(start), ids.decode(), sizes.decode(), payloads)
+            new = some[number - int(start) :]
+        else:
+            message_id, _, payload = stored[1:].partition(b"\0")
+            new = [ReceivedMessage(number, message_id.decode(), payload, int(stored[:1]))]
+        yield from new
+        number += len(new)
 
 
 async def children_to_cancel(

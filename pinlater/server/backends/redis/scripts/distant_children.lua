@@ -2,7 +2,7 @@
 -- addresses of parents, see inboxes.lua; [3] limit.
 -- Returns the addresses of the children.
 -- standalone
--- parts: clock chunks no_queue records failures key_rates keys inboxes
+-- parts: clock chunks no_queue records failures key_rates keys successes inboxes
 local inboxes, found, limit = open_inboxes(), {}, tonumber(ARGV[3])
 for _, address in ipairs(cmsgpack.unpack(ARGV[2])) do
   inboxes.find_children(KEYS[1] .. ':' .. address, found, limit - #found)

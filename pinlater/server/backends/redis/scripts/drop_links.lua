@@ -3,7 +3,7 @@
 -- start; [4] number of links to read.
 -- Returns {cursor of the next page, "0" at the end; ended sleeps: see links.lua}.
 -- standalone
--- parts: clock chunks no_queue when_full records failures key_rates keys inboxes forget_links
+-- parts: clock chunks no_queue when_full records failures key_rates keys successes inboxes forget_links
 local dead, inboxes = ARGV[2], open_inboxes()
 local step = redis.call('HSCAN', dead .. 'links', ARGV[3], 'COUNT', ARGV[4])
 local members = {}

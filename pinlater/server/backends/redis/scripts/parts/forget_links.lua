@@ -18,7 +18,8 @@ local function forget_links(at, members)
   for place, packed in ipairs(read_fields(at .. 'links', members)) do
     local link = packed and cmsgpack.unpack(packed) or {}
     if link.k then
-      redis.call('UNLINK', at .. 'inbox:' .. members[place], at .. 'children:' .. members[place])
+      local member = members[place]
+      redis.call('UNLINK', at .. 'inbox:' .. member, at .. 'successes:' .. member, at .. 'children:' .. member)
     end
     if link.l then
       leave_distant_parent(at, members[place], link.p)

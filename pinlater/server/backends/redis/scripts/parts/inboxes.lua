@@ -1,9 +1,12 @@
--- Messages to jobs of any queue of the shard, and children of jobs. For a job that has some, there are two keys:
+-- Messages to jobs of any queue of the shard, and children of jobs. For a job that has some, there are these keys:
 --   "inbox:" and its member, a hash; for each message name:
 --     "n" name             how many messages have ever arrived
 --     "d" name             how many of the first ones are deleted, if some are left
 --     "i" name NUL id      empty; shows that a message with this id has arrived
 --     "m" name NUL number  a digit for its kind, id, NUL, payload
+--     "s" name             how many have ever arrived in "successes:"
+--   "successes:" and its member: messages of children that succeeded, see successes.lua. They have no "i" and no "m",
+--     since a child that has succeeded does not end again
 --   "children:" and its member, a set of the addresses of its children that run or wait and are not asked to stop, and
 --     of cancelled ones that may have children to cancel
 -- The address of a job is its queue, priority and id, separated by blanks. For a job on another shard, it begins with
@@ -87,6 +90,46 @@ if HAS_LINKS then
       end
     end
 
+    -- Stores the messages of one name from children of this shard that have just succeeded, except those from children
+    -- that had failed before. "told" is a flat list of id and payload of each. Returns the same as "store_messages".
+    local function store_successes(at, member, name, told)
+      local MOST_BYTES = 131072 -- to be read at once
+      local inbox, ids, sizes, payloads, bytes = at .. 'inbox:' .. member, {}, {}, {}, 0
+      local last, together = unpack(redis.call('HMGET', inbox, 'n' .. name, 's' .. name))
+      last, together = tonumber(last or 0), tonumber(together or 0)
+      local before, known = last, {}
+      if last > together then
+        for place = 1, #told, 2 do
+          ids[#ids + 1] = 'i' .. name .. '\0' .. told[place]
+        end
+        ids, known = {}, read_fields(inbox, ids)
+      end
+      local function store()
+        if #ids > 0 then
+          local numbers = string.format('\0%016d\0%d\0', last + #ids, last + 1)
+          local listed = table.concat(ids, ',') .. '\0' .. table.concat(sizes, ',') .. '\0'
+          redis.call('ZADD', at .. 'successes:' .. member, 0, name .. numbers .. listed .. table.concat(payloads))
+          last, ids, sizes, payloads, bytes = last + #ids, {}, {}, {}, 0
+        end
+      end
+      for place = 1, #told, 2 do
+        if not known[(place + 1) / 2] then
+          local payload = told[place + 1]
+          if bytes + #payload > MOST_BYTES then
+            store()
+          end
+          local count = #ids + 1
+          ids[count], sizes[count], payloads[count], bytes = told[place], #payload, payload, bytes + #payload
+        end
+      end
+      store()
+      if last > before then
+        redis.call('HSET', inbox, 'n' .. name, string.format('%d', last),
+          's' .. name, string.format('%d', together + last - before))
+        return last
+      end
+    end
+
     -- PENDING and not due -> due now; as in schedule_jobs, a job that waits for its key stays in line.
     local function wake(queue, at, member, line)
       local _, priority, allowed, remaining, created, run_after, _, lease, bytes, claim = string.match(line, RECORD)
@@ -132,9 +175,9 @@ if HAS_LINKS then
     end
 
     -- Stores messages, by name, to a job that has not finished, and ends its sleep if that fulfils one of its waits;
-    -- see "store_messages".
+    -- see "store_messages", and for the optional "successes", none of a job of another shard, "store_successes".
     -- Returns whether there is such a job; true for any job of another shard.
-    function inboxes.deliver(address, messages)
+    function inboxes.deliver(address, messages, successes)
       local shard, there = inboxes.is_distant(address)
       if shard then
         leave(shard, there, messages)
@@ -148,6 +191,9 @@ if HAS_LINKS then
       local link, counts = inboxes.read_link(at, member), {}
       for name, some in pairs(messages) do
         counts[name] = store_messages(at .. 'inbox:' .. member, name, some)
+      end
+      for name, some in pairs(successes or {}) do
+        counts[name] = store_successes(at, member, name, some) or counts[name]
       end
       if next(counts) then
         note_own_keys(at, member, link)
@@ -164,21 +210,31 @@ if HAS_LINKS then
     -- Deletes messages of one name of a job of this queue; if there are very many, only the first ones.
     function inboxes.drop(member, name)
       local MAX_DROPPED = 10000
-      local inbox, fields = prefix .. 'inbox:' .. member, {}
+      local inbox, together, fields = prefix .. 'inbox:' .. member, prefix .. 'successes:' .. member, {}
       local last, dropped = unpack(redis.call('HMGET', inbox, 'n' .. name, 'd' .. name))
       last, dropped = tonumber(last or 0), tonumber(dropped or 0)
       local end_of_these = math.min(last, dropped + MAX_DROPPED)
-      for number = dropped + 1, end_of_these do
-        local field = 'm' .. name .. '\0' .. string.format('%d', number)
-        local message = redis.call('HGET', inbox, field)
-        fields[#fields + 1] = field
-        fields[#fields + 1] = 'i' .. name .. '\0' .. string.match(message or '', '^.([^%z]*)')
+      local number = dropped + 1
+      while number <= end_of_these do
+        local _, first, last_together = find_successes(together, name, number)
+        for single = number, math.min((first or last + 1) - 1, end_of_these) do
+          local field = 'm' .. name .. '\0' .. string.format('%d', single)
+          local message = redis.call('HGET', inbox, field)
+          fields[#fields + 1] = field
+          fields[#fields + 1] = 'i' .. name .. '\0' .. string.match(message or '', '^.([^%z]*)')
+        end
+        number = (last_together or last) + 1
+        if first and first <= end_of_these then
+          end_of_these = math.max(end_of_these, last_together)
+          redis.call('ZREMRANGEBYLEX', together, '[' .. name .. '\0', '(' .. name .. string.format('\0%016d', number))
+        end
       end
       if end_of_these < last then
         redis.call('HSET', inbox, 'd' .. name, string.format('%d', end_of_these))
       else
         fields[#fields + 1] = 'n' .. name
         fields[#fields + 1] = 'd' .. name
+        fields[#fields + 1] = 's' .. name
       end
       call_in_chunks('HDEL', inbox, fields)
     end

@@ -56,7 +56,7 @@ if HAS_LINKS then
       local address, rest = inboxes.address_in(parent)
       local news = parents[address]
       if not news then
-        news = {closed = {}, revived = {}, messages = {}}
+        news = {closed = {}, revived = {}, messages = {}, successes = not inboxes.is_distant(address) and {}}
         parents[address] = news
       end
       local changed = news[change]
@@ -101,14 +101,20 @@ if HAS_LINKS then
       local news, rest = news_for_parent(member, priority, kind == DELETED and 'closed' or closing(member))
       if news then
         local position, name = string.match(links[member].p, '^(%d+) (.*)$', rest)
-        local messages = news.messages[name]
+        local is_together = kind == KINDS[SUCCEEDED] and news.successes
+        local by_name = is_together or news.messages
+        local messages = by_name[name]
         if not messages then
           messages = {}
-          news.messages[name] = messages
+          by_name[name] = messages
         end
         local at = #messages
-        messages[at + 1], messages[at + 2] = position, kind
-        messages[at + 3] = payload or inboxes.end_of_status(prefix, member)
+        if is_together then
+          messages[at + 1], messages[at + 2] = position, payload
+        else
+          messages[at + 1], messages[at + 2] = position, kind
+          messages[at + 3] = payload or inboxes.end_of_status(prefix, member)
+        end
       end
     end
 
@@ -174,8 +180,8 @@ if HAS_LINKS then
         if #news.revived > 0 then
           inboxes.add_children(address, news.revived)
         end
-        if next(news.messages) then
-          inboxes.deliver(address, news.messages)
+        if next(news.messages) or next(news.successes or {}) then
+          inboxes.deliver(address, news.messages, news.successes)
         end
       end
       return #inboxes.woken > 0 and inboxes.woken or nil
