@@ -247,6 +247,10 @@ def jobs() -> str:
                 "UndoFailed",
                 "JobInterrupted",
                 "JobSleeps",
+                "JobFailed",
+                "JoinTimeout",
+                "EventTimeout",
+                "EventInvalid",
                 "BodyInvalid",
                 "BodyTooLarge",
             )

@@ -7,16 +7,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pinlater.errors import (
+    BodyInvalid,
+    BodyTooLarge,
     ClaimLost,
     Discard,
+    EventInvalid,
+    EventTimeout,
     JobCancelled,
     JobExpired,
     JobFailed,
+    JobGone,
     JobInterrupted,
     JobSleeps,
     JobStalled,
     JobTimeout,
+    JobUnfinished,
     JobWasCancelled,
+    JoinTimeout,
     PinLaterError,
     Retry,
     SagaUndone,
@@ -39,23 +46,30 @@ __version__ = "0.1.0"
 __all__ = [
     "AsyncClient",
     "Backoff",
+    "BodyInvalid",
+    "BodyTooLarge",
     "ClaimLost",
     "Client",
     "Constant",
     "Discard",
+    "EventInvalid",
+    "EventTimeout",
     "Exponential",
     "Job",
     "JobCancelled",
     "JobContext",
     "JobExpired",
     "JobFailed",
+    "JobGone",
     "JobHandle",
     "JobInterrupted",
     "JobSleeps",
     "JobStalled",
     "JobState",
     "JobTimeout",
+    "JobUnfinished",
     "JobWasCancelled",
+    "JoinTimeout",
     "Linear",
     "Middleware",
     "PinLaterError",
@@ -91,12 +105,14 @@ _LATER = {
 """Name -> module that defines it."""
 
 
-def __getattr__(name: str) -> Any:
-    """Import a name on first use: modules of job classes need no Thrift, and servers and most commands no jobs."""
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_LATER[name]), name)
-    return value
+if not TYPE_CHECKING:  # type checkers would take any name as one of this module
+
+    def __getattr__(name: str) -> Any:
+        """Import a name on first use: modules of job classes need no Thrift, and servers and most commands no jobs."""
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_LATER[name]), name)
+        return value
 
 
 def __dir__() -> list[str]:

@@ -57,25 +57,25 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from pinlater.service_errors import (  # noqa: F401 - users import all errors from here
-    SERVICE_ERRORS,
-    ClientError,
-    ContinuationInvalid,
-    DequeueRateLimited,
-    EnqueueRejected,
-    NoHealthyShards,
-    PasswordInvalid,
-    PinLaterError,
-    PriorityNotSupported,
-    QueueNameInvalid,
-    QueueNameTooLong,
-    QueueNotFound,
-    ServerError,
-    ServiceError,
-    ShardConnectionFailed,
-    StaleClaims,
-    UnknownError,
-    service_error,
+from pinlater.service_errors import (  # users import all errors from here; type checkers take only `X as X` for that
+    SERVICE_ERRORS as SERVICE_ERRORS,
+    ClientError as ClientError,
+    ContinuationInvalid as ContinuationInvalid,
+    DequeueRateLimited as DequeueRateLimited,
+    EnqueueRejected as EnqueueRejected,
+    NoHealthyShards as NoHealthyShards,
+    PasswordInvalid as PasswordInvalid,
+    PinLaterError as PinLaterError,
+    PriorityNotSupported as PriorityNotSupported,
+    QueueNameInvalid as QueueNameInvalid,
+    QueueNameTooLong as QueueNameTooLong,
+    QueueNotFound as QueueNotFound,
+    ServerError as ServerError,
+    ServiceError as ServiceError,
+    ShardConnectionFailed as ShardConnectionFailed,
+    StaleClaims as StaleClaims,
+    UnknownError as UnknownError,
+    service_error as service_error,
 )
 
 EXIT_UNAVAILABLE = 69

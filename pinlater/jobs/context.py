@@ -248,6 +248,18 @@ class JobContext(StepContext):
         **options: Unpack[CallOptions],
     ) -> list[_T | JobFailed]: ...
 
+    @overload
+    def call_all(
+        self,
+        jobs: Iterable[Job[_T]],
+        *,
+        name: str,
+        return_failures: bool,
+        timeout: float | None = None,
+        batch_size: int = 1000,
+        **options: Unpack[CallOptions],
+    ) -> list[_T] | list[_T | JobFailed]: ...
+
     @abstractmethod
     def call_all(
         self,

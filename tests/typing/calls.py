@@ -48,6 +48,8 @@ class Calls(Job, queue="photos"):
         jobs = [Resize(photo=number) for number in range(3)]
         assert_type(context.call_all(jobs, name="resize"), list[Size])
         assert_type(context.call_all(jobs, name="resize", return_failures=True), list[Size | JobFailed])
+        either = context.call_all(jobs, name="resize", return_failures=context.is_last_attempt)
+        assert_type(either, list[Size] | list[Size | JobFailed])
         assert_type(context.call_all([Plain(), Count()], name="mixed"), list[Any])
         assert_type(context.wait_for("approval", Size, timeout=60), Size)
         assert_type(context.wait_for("approval"), Any)

@@ -1,9 +1,11 @@
 """The pages of docs/reference/ say what the code says."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pinlater
 from pinlater.model.backoff import DEFAULT_BACKOFF
 
 ROOT = Path(__file__).parents[3]
@@ -27,3 +29,15 @@ def test_what_the_pages_are_about_is_on_them():
     assert "| `PinLaterDequeueRequest.waitMillis` | `i32` | Long poll" in pages["wire"]
     assert "| `pinlater_jobs_enqueued_total` | counter | `queue` |" in pages["metrics"]
     assert "## Client\n\nClient of" in pages["clients"]
+
+
+def test_a_module_of_jobs_imports_all_that_its_page_describes_from_pinlater():
+    page = (ROOT / "docs" / "reference" / "jobs.md").read_text()
+    described = re.findall(r"^##+ (\w+)$", page, re.MULTILINE)
+    others = {"Backoffs", "Saga"}  # a heading; what context.saga() returns
+    assert [name for name in described if name not in {*pinlater.__all__, *others}] == []
+
+
+def test_errors_of_waits_and_results_can_be_imported_where_those_of_jobs_can():
+    raised = {"EventInvalid", "EventTimeout", "JobFailed", "JobGone", "JobUnfinished", "JobWasCancelled", "JoinTimeout"}
+    assert raised <= set(pinlater.__all__)
