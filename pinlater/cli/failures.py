@@ -22,7 +22,7 @@ def print_failures(info: JobInfo) -> None:
     for failed in info.failed_attempts:
         click.echo()
         click.echo(
-            _GAP.join([_which(failed), moment(failed.at_ms), f"{visible(failed.host)} {failed.pid}", *_length(failed)])
+            _GAP.join([failed.title, moment(failed.at_ms), f"{visible(failed.host)} {failed.pid}", *_length(failed)])
         )
         click.echo(f"{_GAP}{visible(failed.error)}")
         for line in failed.traceback.splitlines():
@@ -37,10 +37,6 @@ def failures_json(info: JobInfo) -> list[dict[str, Any]]:
         {name: value for name, value in dataclasses.asdict(failed).items() if name != "step" or value}
         for failed in info.failed_attempts
     ]
-
-
-def _which(failed: FailedAttempt) -> str:
-    return f"attempt {failed.attempt} of {failed.attempts_allowed}" if failed.attempt else "process died"
 
 
 def _length(failed: FailedAttempt) -> list[str]:

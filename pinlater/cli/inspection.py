@@ -78,8 +78,7 @@ def lookup(session: Session, /, *, descriptors: tuple[str, ...], body: bool, raw
     with_bodies = len(descriptors) <= _MOST_WITH_BODIES
     with session.client() as client:
         found = client.lookup(descriptors, include_body=body or raw or with_bodies, include_result=with_bodies)
-        has_table = len(found) > 1 and not (raw or session.as_json)
-        summaries = Summaries(client).of(found.values()) if has_table else {}
+        summaries = {} if raw or session.as_json else Summaries(client).of(found.values())
     each = dict.fromkeys(descriptors)
     infos = [found[descriptor] for descriptor in each if descriptor in found]
     _print_infos(session, infos, summaries, body=body, raw=raw)
@@ -98,7 +97,7 @@ def _print_infos(
         for info in infos:
             print_json(job_json(info if body else info._replace(body=None)) | _metadata_json(info))
     elif len(infos) == 1:
-        print_fields(_fields(infos[0], body=body))
+        print_fields(_fields(infos[0], summaries[infos[0].descriptor], body=body))
         print_failures(infos[0])
     elif infos:
         _table(session).print([_row(info, summaries[info.descriptor]) for info in infos])
@@ -113,8 +112,12 @@ def _metadata_json(info: JobInfo) -> dict[str, Any]:
     return {**found, "failed_attempts": failures_json(info)} if info.failed_attempts else found
 
 
-def _fields(info: JobInfo, *, body: bool) -> Iterable[tuple[str, str]]:
+def _fields(info: JobInfo, summary: BodySummary, *, body: bool) -> Iterable[tuple[str, str]]:
     yield "descriptor", info.descriptor
+    if summary.job:
+        yield "class", visible(summary.job)
+    if summary.arguments:
+        yield "arguments", visible(summary.arguments)
     yield "state", state_text(info)
     yield "attempts left", info.attempts_text
     yield "created", moment(info.created_at_ms)

@@ -94,7 +94,7 @@ def timeline_of(info: JobInfo, metadata: BodyMetadata | None, now_ms: int, *, si
 def _attempts(info: JobInfo) -> Iterator[TimelineRow]:
     since_ms = info.created_at_ms or 0
     for failed in info.failed_attempts:
-        name = "process died" if failed.attempt is None else f"attempt {failed.attempt}"
+        name = failed.title if failed.attempt is None else f"attempt {failed.attempt}"
         start_ms, end_ms = None, failed.at_ms
         if end_ms is not None and failed.seconds is not None:
             took_ms = int(failed.seconds * 1000)

@@ -46,6 +46,7 @@ _HEADER = re.compile(
     r"(?: (?P<seconds>\d{1,9}\.\d\d) s)?\] (?P<error>.*)$",
     re.MULTILINE | re.ASCII,
 )
+_DEATH = re.compile(r"^crash \d|\b(?:the|its) process (?:died|ended)\b")
 _STEP_LINE = re.compile(r'  in step (".*")')
 _HEADED_LINE = re.compile(f"^{_HEADER.pattern}", _HEADER.flags)
 
@@ -60,7 +61,7 @@ class FailedAttempt:
         host: host that ran it.
         pid: process that ran it.
         at_ms: epoch milliseconds of the failure, to the second; None if the date is invalid.
-        attempt: number of the attempt, from 1; None if its process died, as are the next two.
+        attempt: number of the attempt, from 1; None if its process died, or the job was not run; so are the next two.
         attempts_allowed: total number of attempts.
         seconds: run time.
         step: name of the step in which it failed; empty if unknown.
@@ -75,6 +76,13 @@ class FailedAttempt:
     attempts_allowed: int | None = None
     seconds: float | None = None
     step: str = ""
+
+    @property
+    def title(self) -> str:
+        """What it was, in words: ``attempt 2 of 5``, ``process died``, or ``no attempt`` if the job was not run."""
+        if self.attempt is not None:
+            return f"attempt {self.attempt} of {self.attempts_allowed}"
+        return "process died" if _DEATH.search(self.error) else "no attempt"
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,11 +46,20 @@ def test_lookup_shows_how_far_a_job_is(tool_run, server):
     server.answer = lambda _: {"a": info("a", state=1, body=FAR)}
     out = tool_run("lookup", "a")[1]
     assert r"progress       [##########----------] 52% (1,040 of 2,000)  a\x1bb" in out.splitlines()
-    assert "Walk" not in out, "the body is shown where it is asked for"
+    assert "body  " not in out, "it is shown where it is asked for"
     shown = json.loads(tool_run("lookup", "a", "--json")[1])
     assert shown["progress"] == {"done": 1040, "total": 2000, "note": "a\x1bb"}
     assert "body" not in shown
     assert json.loads(tool_run("lookup", "a", "--json", "--body")[1])["body"] == FAR.decode()
+
+
+def test_lookup_of_one_job_says_what_it_is_like_a_list(tool_run, server):
+    server.answer = lambda _: {"a": info("a", body=b'{"job":"Walk\\u001b","steps":3,"$progress":{"done":1}}')}
+    lines = [line.split(maxsplit=1) for line in tool_run("lookup", "a")[1].splitlines()]
+    assert lines[:3] == [["descriptor", "a"], ["class", r"Walk\x1b"], ["arguments", "steps=3"]]
+    server.answer = lambda _: {"a": info("a", body=b"\xff\x00")}
+    lines = [line.split(maxsplit=1) for line in tool_run("lookup", "a")[1].splitlines()]
+    assert lines[1] == ["arguments", "ff 00"], "a body of another program names no class"
 
 
 def test_lookup_shows_what_a_job_has_published(tool_run, server):
@@ -73,7 +82,7 @@ def test_lookup_of_a_job_that_is_done_shows_no_progress(tool_run, server):
 
 
 def test_lookup_of_many_jobs_does_not_ask_for_their_bodies(tool_run, server):
-    server.answer = lambda _: {"1": info("1")}
+    server.answer = lambda _: {"1": info("1", body=b"{}")}
     tool_run("lookup", *map(str, range(16)))
     tool_run("lookup", *map(str, range(17)))
     assert [request(server, number).includeBody for number in (0, 1)] == [True, False]

@@ -41,6 +41,23 @@ def test_what_is_written_is_read():
     ]
 
 
+@pytest.mark.parametrize(
+    ("block", "title"),
+    [
+        (told(2, 4), "attempt 2 of 4"),
+        (CRASH, "process died"),
+        (f"[{WHERE}] failed; its process ended before it could say why\n", "process died"),
+        (f"[{WHERE}] not run again: its process died in its last attempt, or its claim was lost\n", "process died"),
+        (f"[{WHERE}] no worker knows it: no job class is named 'New' here\n", "no attempt"),
+        (f"[{WHERE}] waits for code that fits: StepMismatch: another call\n", "no attempt"),
+        (f"[{WHERE}] not run: this tick has no attempts left\n", "no attempt"),
+    ],
+)
+def test_a_block_of_a_job_that_did_not_run_is_no_death(block, title):
+    [found] = parse_status(block)[1]
+    assert found.title == title
+
+
 def test_a_text_that_does_not_end_its_line_is_told_apart():
     text, found = parse_status(f"from the import{told(1, 4)}{told(2, 4)}")
     assert (text, [each.attempt for each in found]) == ("from the import", [1, 2])
