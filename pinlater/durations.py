@@ -21,6 +21,8 @@ _MOST = 1e9
 class NumberRange(click.FloatRange):
     """A ``click.FloatRange`` that also refuses nan and numbers too large for a wait, such as inf."""
 
+    name = "number"  # click's is "float range", which errors repeat
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the value as a number."""
         number = super().convert(value, param, ctx)

@@ -6,6 +6,8 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from pinlater.errors import BodyInvalid
 from pinlater.jobs.body_codec import JobCodec, unknown_fields
 from pinlater.jobs.job import Job, RawJob
@@ -39,9 +41,9 @@ class BodyChecker:
             BodyInvalid: the body fits no class.
         """
         if self._queue is None and name_in(body) is None:
-            names = ", ".join(self._codec.names)
             raise BodyInvalid(
-                f'the body must name its class, such as {{"job": "{self._codec.names[0]}"}}; the classes are {names}'
+                f'{_fault_of(body)}, such as {{"job": "{self._codec.names[0]}"}}; '
+                f"the classes are {', '.join(self._codec.names)}"
             )
         job = self._codec.decode(self._queue or "", body)
         kind = type(job)
@@ -64,6 +66,15 @@ class BodyChecker:
     def _key_in(self, body: bytes) -> str | None:
         key = key_of_class(self._codec.decode(self._queue or "", body))
         return None if key is None else key.text
+
+
+def _fault_of(body: bytes) -> str:
+    """Return what is wrong with a body that names no class."""
+    try:
+        msgspec.json.decode(body, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return f"the body is not a JSON object ({error}); write one that names its class"
+    return "the body must name its class"
 
 
 def _refuse_unknown_fields(kind: type[Job], body: bytes) -> None:

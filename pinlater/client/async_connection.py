@@ -8,7 +8,7 @@ from collections import deque
 from typing import Any, cast
 
 from pinlater.client.address import Address
-from pinlater.client.connection import MAX_REPLY_BYTES, is_tls_alert
+from pinlater.client.connection import MAX_REPLY_BYTES
 from pinlater.client.name_lookup import look_up
 from pinlater.client.sockets import share_of, stopping, tune, unavailable
 from pinlater.client.tls import TlsFiles
@@ -17,6 +17,7 @@ from pinlater.protocol.codec import Codec
 from pinlater.protocol.framing import HEADER_BYTES, MAX_FRAME_BYTES, FrameSplitter, FrameTooLarge
 from pinlater.protocol.guard import MalformedMessage
 from pinlater.protocol.stopping import STOPPING
+from pinlater.protocol.strangers import hint_about_server
 
 _LAST_SEQUENCE_ID = 2**31 - 1
 
@@ -146,8 +147,7 @@ class AsyncConnection(asyncio.Protocol):
                     return
                 self._resolve(frame)
         except (FrameTooLarge, MalformedMessage, ProtocolError) as error:
-            hint = "; it speaks TLS: write tls://host:port" if is_tls_alert(data) else ""
-            self._fail(ProtocolError(f"{self.address}: {error}{hint}"))
+            self._fail(ProtocolError(f"{self.address}: {error}{hint_about_server(data)}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail the calls in flight."""

@@ -26,6 +26,7 @@ from pinlater.protocol.codec import Codec
 from pinlater.protocol.framing import HEADER_BYTES, MAX_FRAME_BYTES, FrameSplitter, FrameTooLarge
 from pinlater.protocol.guard import MalformedMessage
 from pinlater.protocol.stopping import STOPPING
+from pinlater.protocol.strangers import hint_about_server
 
 MAX_REPLY_BYTES = 256 << 20
 """Largest accepted reply. A dequeue may return many large bodies; beyond this, the peer is no PinLater server."""
@@ -33,7 +34,6 @@ MAX_REPLY_BYTES = 256 << 20
 _READ_BYTES = 64 * 1024
 """Bytes to read at once. Above 128 KiB, malloc may map and unmap memory for each reply, in three system calls."""
 
-_TLS_ALERT = b"\x15\x03"
 _LAST_SEQUENCE_ID = 2**31 - 1
 
 
@@ -240,7 +240,7 @@ class Connection:
             frames = self._splitter.feed(data)
         except FrameTooLarge as error:
             self.close()
-            hint = "; it speaks TLS: write tls://host:port" if is_tls_alert(data) else ""
+            hint = hint_about_server(data)
             raise ProtocolError(f"{self.address} is no PinLater server: {error}{hint}") from error
         if frames and frames[-1] == STOPPING:
             self._is_stopping = True
@@ -280,8 +280,3 @@ def _close_copies() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_close_copies)
-
-
-def is_tls_alert(data: bytes) -> bool:
-    """Tell whether the answer to an unencrypted call is a TLS alert."""
-    return data.startswith(_TLS_ALERT)

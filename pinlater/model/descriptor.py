@@ -47,20 +47,19 @@ class JobDescriptor(NamedTuple):
             raise TypeError(f"a job descriptor is a text, such as handle.descriptor; got {text!r:.200}") from None
         if not (number.isascii() and number.isdigit() and len(number) < 20) or (number[0] == "0" and number != "0"):
             raise _malformed(text)
-        queue, shard, priority = _parse_head(head)
+        parsed = _parse_head(head)
         local_id = int(number)
-        if local_id > _MAX_ID:
+        if parsed is None or local_id > _MAX_ID:
             raise _malformed(text)
+        queue, shard, priority = parsed
         return tuple.__new__(cls, (queue, shard, priority, local_id))  # its constructor costs as much as the rest
 
 
 @lru_cache(maxsize=4096)  # few heads, millions of ids
-def _parse_head(head: str) -> tuple[str, str, int]:
+def _parse_head(head: str) -> tuple[str, str, int] | None:
+    """Return queue, shard and priority; None if this is no beginning of a descriptor."""
     match = _HEAD.fullmatch(head)
-    if match is None:
-        raise _malformed(head)
-    queue, shard, priority = match.groups()
-    return queue, shard, int(priority)
+    return None if match is None else (match[1], match[2], int(match[3]))
 
 
 def _malformed(text: str) -> UnknownError:

@@ -158,6 +158,8 @@ async def _read_head(reader: asyncio.StreamReader) -> bytes:
     while (end := end_of_head(head)) < 0:
         chunk = await reader.read(MAX_HEAD_BYTES)
         head += chunk
+        if not head[:1].isupper():  # no method begins so: a client of the service, or of TLS, which waits for an answer
+            raise BadRequest
         if not chunk or (len(head) > MAX_HEAD_BYTES and end_of_head(head) < 0):
             raise BadRequest
     return bytes(head[:end])

@@ -15,13 +15,14 @@ from pinlater.protocol.enqueue_head import EnqueueHead
 from pinlater.protocol.framing import FrameSplitter, FrameTooLarge
 from pinlater.protocol.guard import MalformedMessage
 from pinlater.protocol.stopping import STOPPING_FRAME
+from pinlater.protocol.strangers import hint_about_client
 from pinlater.server.api.calls import NO_REPLY, CallRefused, CallReply, may_wait, wants_stopping_notice
 from pinlater.server.api.eager_tasks import start_task
 from pinlater.server.broker import Caller
 from pinlater.server.log_rate_limit import LogRateLimit
 from pinlater.server.net.memory_budget import UNBUDGETED_BYTES
 from pinlater.server.net.peers import host_of
-from pinlater.server.net.tls_transport import HandshakeFailed, TlsTransport, speaks_tls
+from pinlater.server.net.tls_transport import HandshakeFailed, TlsTransport
 
 if TYPE_CHECKING:
     from pinlater.server.net.peers import Peer
@@ -124,8 +125,7 @@ class ClientConnection(asyncio.Protocol):
         try:
             frames = self._splitter.feed(data)
         except FrameTooLarge as error:
-            hint = "; the client speaks TLS, but this port does not (THRIFT_TLS_CERT)" if speaks_tls(data) else ""
-            self._reject(f"{error}{hint}")
+            self._reject(f"{error}{hint_about_client(data)}")
             return
         if not (announced := self._splitter.announced):
             self._frame_began_at = None

@@ -10,8 +10,9 @@ import contextlib
 import ssl
 from typing import Any
 
+from pinlater.protocol.strangers import speaks_tls
+
 _READ_BYTES = 1 << 18
-_CLIENT_HELLO = b"\x16\x03"
 _PROTOCOL_VERSION_ALERT = b"\x15\x03\x03\x00\x02\x02\x46"
 
 
@@ -128,11 +129,6 @@ class TlsTransport:
     def get_extra_info(self, name: str) -> Any:
         """Return information about the network transport."""
         return self._transport.get_extra_info(name)
-
-
-def speaks_tls(data: bytes) -> bool:
-    """Return whether a stream that begins with ``data`` is TLS."""
-    return data[:2] == _CLIENT_HELLO
 
 
 def _reason(error: ssl.SSLError, data: bytes) -> str:

@@ -117,6 +117,26 @@ def test_a_tls_client_at_a_plain_port(shared_server, files):
     assert wait_for(lambda: "the client speaks TLS, but this port does not" in shared_server.log)
 
 
+def test_a_client_at_the_port_of_the_dashboard(shared_server):
+    async def use(server):
+        async with AsyncClient(server, retries=0, connect_timeout=30) as client:
+            await client.queue_names()
+
+    address = f"127.0.0.1:{shared_server.admin_port}"
+    hint = "it speaks HTTP, like the port of the dashboard: write the port of the service"
+    with Client(address, retries=0, connect_timeout=30) as client, pytest.raises(CallError, match=hint):
+        client.queue_names()
+    with pytest.raises(CallError, match=hint):
+        asyncio.run(use(address))
+
+
+def test_a_browser_or_a_probe_at_the_port_of_the_service(shared_server):
+    with socket.create_connection(("127.0.0.1", shared_server.port)) as sock:
+        sock.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert is_closed(sock)
+    assert wait_for(lambda: "the client speaks HTTP: dashboard, metrics and health checks" in shared_server.log)
+
+
 def test_a_tls_client_at_a_port_that_hangs_up_or_says_nothing(files):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"tls://127.0.0.1:{silent.getsockname()[1]}"

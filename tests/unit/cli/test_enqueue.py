@@ -163,6 +163,13 @@ def test_lines_go_to_the_queues_of_their_classes(tool_run, server, app, stdin):
     assert json.loads(request(server).jobs[1].body)["$policy"]["backoff"]["seconds"] == 5
 
 
+def test_a_body_that_is_not_json_is_told_so(tool_run, server, app):
+    status, _, err = tool_run("enqueue", "--app", app, "{'job': 'Scan'}")
+    assert (status, server.calls) == (1, [])
+    assert "the body is not a JSON object (JSON is malformed: " in err
+    assert 'write one that names its class, such as {"job": "Scan"}; the classes are Scan, SendLetter' in err
+
+
 @pytest.mark.parametrize(
     "case",
     [

@@ -42,6 +42,7 @@ def test_anything_else_is_refused_by_name(text):
     with pytest.raises(UnknownError, match="malformed job descriptor") as caught:
         JobDescriptor.parse(text)
     assert len(str(caught.value)) < 1000
+    assert repr(text[:200]) in str(caught.value), "all of it, as it was written"
 
 
 @pytest.mark.parametrize("given_instead", [None, 5, b"q:s1:p1:7", object()])
