@@ -1,4 +1,4 @@
-"""``pinlater cancel``, ``run-now``, ``send`` and ``result``: single jobs, by descriptor."""
+"""``pinlater cancel``, ``run-now``, ``retry``, ``send`` and ``result``: single jobs, by descriptor."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ import click
 from pinlater.cli.command import Session, command
 from pinlater.cli.done_notes import noting_done
 from pinlater.cli.output import print_json, some_jobs, state_text, visible
+from pinlater.cli.retry import ATTEMPTS_OF_RETRY
+from pinlater.client.waits import awaited_events
 from pinlater.durations import DURATION, parse_duration
 from pinlater.errors import EXIT_UNAVAILABLE, JobError, JobUnfinished
+from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.state import JobState
 
 if TYPE_CHECKING:
     from pinlater.client.client import Client
-    from pinlater.client.handle import JobHandle
     from pinlater.model.jobs import JobInfo
 
 
@@ -39,7 +41,7 @@ def cancel(session: Session, /, *, descriptors: tuple[str, ...], reason: str) ->
 
     Exit status 1 if a job has ended otherwise or does not exist.
     """
-    return _change_each(session, descriptors, lambda handle: handle.cancel(reason), "cancelled")
+    return _change_each(session, descriptors, lambda client, name: client.handle(name).cancel(reason), "cancelled")
 
 
 @command(
@@ -54,11 +56,37 @@ def run_now(session: Session, /, *, descriptors: tuple[str, ...]) -> int:
     """Make scheduled jobs due now, by descriptor.
 
     Scheduled jobs were enqueued for later, are sleeping, or wait for their next attempt. They keep their remaining
-    attempts. For failed jobs, see "pinlater retry-failed".
+    attempts. For failed jobs, see "pinlater retry".
 
     Exit status 1 if a job is already due, is running, has ended, or does not exist.
     """
-    return _change_each(session, descriptors, lambda handle: handle.run_now(), "made due")
+    return _change_each(
+        session, descriptors, lambda client, name: client.handle(name).run_now(), "made due", pending="is already due"
+    )
+
+
+@command(
+    "retry",
+    examples="""
+    pinlater retry email:s1:p1:42
+    pinlater retry email:s1:p1:42 email:s1:p1:43 --attempts 3
+    """,
+)
+@click.argument("descriptors", nargs=-1, required=True)
+@ATTEMPTS_OF_RETRY
+@click.pass_obj
+def retry(session: Session, /, *, descriptors: tuple[str, ...], attempts: int) -> int:
+    """Retry failed jobs, by descriptor: make them pending again.
+
+    For all failed jobs of a queue, or those that match a filter, see "pinlater retry-failed".
+
+    Exit status 1 if a job has not failed or does not exist.
+    """
+
+    def retry_one(client: Client, name: str) -> bool:
+        return client.retry_these(JobDescriptor.parse(name).queue, [name], attempts=attempts) > 0
+
+    return _change_each(session, descriptors, retry_one, "retried")
 
 
 @command(
@@ -81,8 +109,14 @@ def send(session: Session, /, *, descriptor: str, event: str, value: str, event_
     Exit status 1 if the job has ended or does not exist.
     """
     with session.client() as client:
-        is_sent = client.handle(descriptor).send(event, _json(value), id=event_id)
+        handle, sent = client.handle(descriptor), _json(value)
+        info = client.lookup([descriptor]).get(descriptor)
+        is_sent = handle.send(event, sent, id=event_id)
         reasons = {} if is_sent else _reasons(client, [descriptor])
+    awaited = awaited_events(info.waits_for) if info else []
+    if is_sent and awaited and event not in awaited:
+        text = f"{descriptor} waits for event {', '.join(awaited)}; {event} is kept until it waits for that"
+        click.echo(f"pinlater: {visible(text)}", err=True)
     for name, reason in reasons.items():
         click.echo(f"pinlater: {visible(name)} {reason}", err=True)
     if session.as_json:
@@ -131,14 +165,29 @@ def result(session: Session, /, *, descriptor: str, wait: float | None) -> int:
     return 0
 
 
-def _change_each(session: Session, descriptors: Iterable[str], change: Callable[[JobHandle], bool], past: str) -> int:
-    """Change jobs one by one, print why jobs were skipped, and return the exit status."""
+def _change_each(
+    session: Session,
+    descriptors: Iterable[str],
+    change: Callable[[Client, str], bool],
+    past: str,
+    *,
+    pending: str = "is PENDING",
+) -> int:
+    """Change jobs one by one, print why jobs were skipped, and return the exit status.
+
+    Args:
+        session: the tool's session.
+        descriptors: the jobs; if one is malformed, none is changed.
+        change: changes a job, and returns whether it did.
+        past: what was done to a job.
+        pending: what to say of a PENDING job that was skipped.
+    """
     with session.client() as client, noting_done(past) as changed:
-        handles = [client.handle(descriptor) for descriptor in dict.fromkeys(descriptors)]
+        names = [client.handle(descriptor).descriptor for descriptor in dict.fromkeys(descriptors)]
         left: list[str] = []
-        for handle in handles:
-            (changed if change(handle) else left).append(handle.descriptor)
-        reasons = _reasons(client, left)
+        for name in names:
+            (changed if change(client, name) else left).append(name)
+        reasons = _reasons(client, left, pending)
     for descriptor, reason in reasons.items():
         click.echo(f"pinlater: {visible(descriptor)} {reason}", err=True)
     if session.as_json:
@@ -148,13 +197,13 @@ def _change_each(session: Session, descriptors: Iterable[str], change: Callable[
     return 1 if left else 0
 
 
-def _reasons(client: Client, left: list[str]) -> dict[str, str]:
+def _reasons(client: Client, left: list[str], pending: str = "is PENDING") -> dict[str, str]:
     """Return why jobs were skipped, by descriptor."""
     found = client.lookup(left) if left else {}
-    return {descriptor: _reason(found.get(descriptor)) for descriptor in left}
+    return {descriptor: _reason(found.get(descriptor), pending) for descriptor in left}
 
 
-def _reason(info: JobInfo | None) -> str:
+def _reason(info: JobInfo | None, pending: str) -> str:
     if info is None:
         return "does not exist"
-    return "is already due" if info.state is JobState.PENDING else f"is {state_text(info)}"
+    return pending if info.state is JobState.PENDING else f"is {state_text(info)}"

@@ -229,7 +229,9 @@ def scan(
         if retrying:
             need_retrying(client, queue)
         pages = selection.pages(client, page_size)
-        _print_scan(session, pages if everything else _first(pages, limit), Summaries(client))
+        is_any = _print_scan(session, pages if everything else _first(pages, limit), Summaries(client))
+    if not (is_any or session.as_json):
+        click.echo(f"pinlater: {_nothing_found(selection)}", err=True)
 
 
 def _check_key(state: JobState, *, has_others: bool) -> None:
@@ -249,12 +251,22 @@ def _first(pages: Iterable[list[JobInfo]], limit: int) -> Iterator[list[JobInfo]
             return
 
 
-def _print_scan(session: Session, pages: Iterable[list[JobInfo]], summaries: Summaries) -> None:
-    table = _table(session)
+def _print_scan(session: Session, pages: Iterable[list[JobInfo]], summaries: Summaries) -> bool:
+    """Print jobs as they are found; return whether there was one."""
+    table, is_any = _table(session), False
     for page in pages:
+        is_any = is_any or bool(page)
         if session.as_json:
             for info in page:
                 print_json(job_json(info))
         elif page:
             found = summaries.of(page)
             table.print([_row(info, found[info.descriptor]) for info in page])
+    return is_any
+
+
+def _nothing_found(selection: JobSelection) -> str:
+    """Return what a scan says that has found no job, and where others may be."""
+    is_due = selection.state is JobState.PENDING and not (selection.future or selection.retrying or selection.key)
+    hint = "; for those that are due later, add --future; for those that run or have ended, --state" if is_due else ""
+    return f"no such job in queue {selection.queue}{hint}"

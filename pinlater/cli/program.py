@@ -61,6 +61,7 @@ _COMMANDS = {
     "cancel": "pinlater.cli.by_descriptor:cancel",
     "cancel-jobs": "pinlater.cli.cancel:cancel_jobs",
     "run-now": "pinlater.cli.by_descriptor:run_now",
+    "retry": "pinlater.cli.by_descriptor:retry",
     "send": "pinlater.cli.by_descriptor:send",
     "result": "pinlater.cli.by_descriptor:result",
     "retry-failed": "pinlater.cli.retry:retry_failed",

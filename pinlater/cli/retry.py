@@ -18,6 +18,9 @@ from pinlater.model.state import JobState
 if TYPE_CHECKING:
     from pinlater.client.client import Client
 
+ATTEMPTS_OF_RETRY = click.option(
+    "--attempts", type=click.IntRange(min=1), default=1, show_default=True, help="Attempts for each job."
+)
 _RETRY = BulkAction("retry", "retrying", "retried")
 
 
@@ -32,7 +35,7 @@ _RETRY = BulkAction("retry", "retrying", "retried")
 )
 @click.argument("queue", shell_complete=complete_queues)
 @with_filter
-@click.option("--attempts", type=click.IntRange(min=1), default=1, show_default=True, help="Attempts for each job.")
+@ATTEMPTS_OF_RETRY
 @click.option(
     "--delay", type=parse_duration, metavar=DURATION, help="Run after this time at the earliest, such as 90s or 2h."
 )
@@ -54,6 +57,8 @@ def retry_failed(
 
     Retries all failed jobs of all priorities, unless limited by --priority, --limit or a filter. With a filter, the
     tool reads and filters the jobs first. ^C stops after the current batch and prints how many jobs were retried.
+
+    For single jobs, see "pinlater retry".
     """
     run_after_ms = None if delay is None else int((time.time() + delay) * 1000)
     with session.client() as client:

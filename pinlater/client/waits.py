@@ -7,12 +7,17 @@ from collections.abc import Iterable
 from pinlater.jobs.events import event_in, event_name
 from pinlater.model.messages import MessageWait, Parent
 
-__all__ = ["call_text", "event_in", "event_name", "waits_text"]
+__all__ = ["awaited_events", "call_text", "event_in", "event_name", "waits_text"]
 
 
 def waits_text(waits: Iterable[MessageWait]) -> str:
     """Return what a job waits for: ``event approval, 12 jobs of call resize``."""
     return ", ".join(map(_wait_text, waits))
+
+
+def awaited_events(waits: Iterable[MessageWait]) -> list[str]:
+    """Return the names of the events among what a job waits for."""
+    return [event for wait in waits if (event := event_in(wait.name)) is not None]
 
 
 def call_text(parent: Parent) -> str:

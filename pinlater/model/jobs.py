@@ -116,7 +116,7 @@ class JobInfo(NamedTuple):
         if mark is not None and mark.given == allowed:
             spent = mark.attempt - 1 + allowed - left
             return f"{max(mark.allowed - spent, 0)} of {mark.allowed}"
-        return f"{left} of {allowed}"
+        return f"{left} of {allowed}" if left <= allowed else f"{left}"  # more: it was retried by hand
 
     @property
     def failed_attempts(self) -> list[FailedAttempt]:

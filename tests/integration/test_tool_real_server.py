@@ -119,6 +119,24 @@ def test_jobs_that_wait_for_later_are_made_due(tool):
     tool("delete-queue", "early")
 
 
+def test_failed_jobs_are_retried_by_descriptor(tool):
+    tool("create-queue", "again")
+    failed = tool("enqueue", "again", "x", "--attempts", "1")[1].strip()
+    claimed = json.loads(tool("dequeue", "again", "--json")[1])
+    assert tool("ack", "again", failed, "--claim", claimed["claim"], "--failed")[0] == 0
+    waiting = tool("enqueue", "again", "y", "--delay", "600")[1].strip()
+    assert tool("retry", failed, "again") == (1, "", tool("retry", "again")[2]), "a malformed one: nothing is changed"
+    assert tool("retry", failed, "--attempts", "3") == (0, "1 job retried\n", "")
+    assert "attempts left  3\n" in tool("lookup", failed)[1]
+    assert tool("retry", failed, waiting) == (
+        1,
+        "0 jobs retried\n",
+        f"pinlater: {failed} is PENDING\npinlater: {waiting} is PENDING\n",
+    )
+    assert json.loads(tool("retry", "again:s1:p1:99999999", "--json")[1])["retried"] == []
+    tool("delete-queue", "again")
+
+
 def test_pause_limit_and_resume(tool):
     tool("create-queue", "held")
     assert json.loads(tool("pause", "held", "--json")[1])["held"]["is_paused"] is True

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from pinlater.client.waits import call_text, event_in, waits_text
+from pinlater.client.waits import awaited_events, call_text, waits_text
 from pinlater.dashboard.access import form_of
 from pinlater.dashboard.app_state import get_app_state
 from pinlater.dashboard.audit import audit
@@ -138,7 +138,7 @@ async def _shown(request: Request, descriptor: str, *, reveals: bool) -> Respons
         attempts=[(failed, traceback_view(failed.traceback)) for failed in reversed(info.failed_attempts)],
         result=None if info.result is None or hides else view_of(info.result),
         waits=waits_text(info.waits_for),
-        events=[event for wait in info.waits_for if (event := event_in(wait.name)) is not None],
+        events=awaited_events(info.waits_for),
         call=call_text(info.parent) if info.parent else "",
         hides=hides,
         command="" if hides else enqueue_command(info),

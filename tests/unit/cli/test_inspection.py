@@ -9,6 +9,7 @@ from pinlater.cli.program import run
 from pinlater.errors import UnknownError
 from pinlater.model.body_patterns import class_pattern
 from pinlater.protocol import messages
+from pinlater.protocol.messages import PinLaterMessageWait
 from tests.unit.cli.answers import NOW_MS, info, request
 
 
@@ -178,6 +179,27 @@ def test_scan_names_class_and_arguments(tool_run, server):
     looked_up = [call for call in server.calls if call.method == "lookupJobs"]
     tool_run("scan", "email", "--limit", "1", "--json")
     assert [call for call in server.calls if call.method == "lookupJobs"] == looked_up, "JSON is as it was"
+
+
+def test_a_scan_that_finds_nothing_says_where_jobs_may_be(tool_run, server):
+    server.answer = scanned(lambda _: messages.PinLaterScanJobsResponse([], messages.CONTINUATION_END))
+    elsewhere = "; for those that are due later, add --future; for those that run or have ended, --state"
+    assert tool_run("scan", "email") == (0, "", f"pinlater: no such job in queue email{elsewhere}\n")
+    for words in (["--state", "failed"], ["--future"], ["--key", "ada"]):
+        assert tool_run("scan", "email", *words) == (0, "", "pinlater: no such job in queue email\n")
+    assert tool_run("scan", "email", "--json") == (0, "", "")
+
+
+def test_an_event_that_a_job_does_not_wait_for_is_kept_with_a_note(tool_run, server):
+    waiting = info("q:s1:p1:1")
+    waiting.waitsFor = [PinLaterMessageWait("event/approval", 1)]
+    server.answer = lambda call: {"q:s1:p1:1": waiting} if call.method == "lookupJobs" else True
+    assert tool_run("send", "q:s1:p1:1", "approval") == (0, "event sent\n", "")
+    status, out, err = tool_run("send", "q:s1:p1:1", "aproval")
+    assert (status, out) == (0, "event sent\n")
+    assert err == "pinlater: q:s1:p1:1 waits for event approval; aproval is kept until it waits for that\n"
+    waiting.waitsFor = None
+    assert tool_run("send", "q:s1:p1:1", "early")[2] == ""
 
 
 def test_scan_stops_at_the_limit(tool_run, server):

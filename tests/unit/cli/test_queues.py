@@ -150,6 +150,12 @@ def settings_of(**queues):
     return lambda call: queues if call.method == "getQueueSettings" else None
 
 
+def test_a_rate_like_that_of_a_key_is_refused_in_words(tool_run, server):
+    status, _, err = tool_run("limit", "email", "--rate", "5/s")
+    assert (status, server.calls) == (2, [])
+    assert "'5/s' is not a valid number" in err
+
+
 def test_the_number_of_shards_is_set_in_words(tool_run, server):
     server.answer = settings_of(email=PinLaterQueueSettings(shards=FOLLOWS_LOAD, shardsByLoad=3, activeShards=["a"]))
     for word, shards in (("auto", FOLLOWS_LOAD), ("all", 0), ("4", 4)):

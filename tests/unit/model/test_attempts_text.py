@@ -14,6 +14,7 @@ UNDOES = b'{"job":"Trip","$saga":{"steps":["book"],"why":"no money","allowed":3,
     [
         (b'{"job":"Trip"}', 3, 2, "2 of 3"),
         (None, 5, 5, "5 of 5"),
+        (b'{"job":"Trip"}', 1, 3, "3"),
         (SAGA, 5, 5, "2 of 3"),
         (SAGA, 5, 4, "1 of 3"),
         (SAGA, 5, 1, "0 of 3"),
