@@ -31,7 +31,7 @@ class Saga:
         self._metadata = metadata
         self._steps = steps
         self._undos: dict[str, tuple[StepCall, Callable[[Any], object]]] = {}
-        self._is_async = False
+        self._is_entered = self._is_async = False
 
     @overload
     def step(
@@ -75,11 +75,22 @@ class Saga:
             **kwargs: keyword arguments of the function; one called ``undo`` must be bound, by ``functools.partial``.
 
         Raises:
-            TypeError: ``undo`` is a coroutine function, but the saga was not entered by ``async with``.
+            RuntimeError: the saga was not entered by ``with``, or its block has ended.
+            TypeError: ``undo`` cannot be called, or is a coroutine function, but the saga was not entered by ``async
+                with``.
             SagaUndone: the job has given up and undoes its sagas, and this step had not finished.
         """
+        if not self._is_entered:
+            raise RuntimeError(
+                f"step {name!r} is outside the block of its saga, so it would not be undone; write: "
+                "with context.saga() as saga"
+            )
         if undo is None:
             return self._steps.run(name, function, args, kwargs)
+        if not callable(undo):
+            raise TypeError(
+                f"undo of step {name!r} has to be a function of the step's result, not {undo!r:.80}; do not call it"
+            )
         if is_async(undo) and not self._is_async:
             raise TypeError(f"undo of step {name!r} is a coroutine function; write async with context.saga()")
 
@@ -100,11 +111,13 @@ class Saga:
 
     def __enter__(self) -> Self:
         self._context.go_on()
+        self._is_entered = True
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._is_entered = False
         if self._is_to_undo(error):
             failures = _Failures(self._context)
             for key in self._keys():
@@ -122,6 +135,7 @@ class Saga:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._is_entered = False
         if self._is_to_undo(error):
             failures = _Failures(self._context)
             for key in self._keys():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import datetime
+from numbers import Real
 
 from pinlater.errors import JobSleeps
 from pinlater.jobs.interruptible import InterruptibleContext
@@ -54,8 +55,29 @@ def moment_after(context: InterruptibleContext, seconds: float) -> float:
     """Return the epoch seconds of the moment ``seconds`` from now, by the server's clock.
 
     Raises:
+        TypeError: ``seconds`` is not a number.
         ValueError: ``seconds`` is negative or not finite.
     """
-    if not 0 <= seconds < float("inf"):
+    _check_number(seconds, "the time of a sleep")
+    if not 0 <= seconds < math.inf:
         raise ValueError(f"sleep_for({seconds}) takes seconds; they cannot be negative or endless")
     return context.server_seconds() + seconds
+
+
+def check_timeout(timeout: float | None) -> None:
+    """Refuse a ``timeout`` of a wait that is neither None nor a finite number of seconds; it may have passed.
+
+    Raises:
+        TypeError: it is not a number.
+        ValueError: it is not finite.
+    """
+    if timeout is None:
+        return
+    _check_number(timeout, "the timeout of a wait")
+    if not math.isfinite(timeout):
+        raise ValueError(f"timeout={timeout} is in seconds, and must be finite; leave it out to wait without a limit")
+
+
+def _check_number(seconds: float, what: str) -> None:
+    if not isinstance(seconds, Real):
+        raise TypeError(f"{what} is a number of seconds, such as 3 * 86400 for three days, not {seconds!r:.80}")

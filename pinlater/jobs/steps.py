@@ -74,8 +74,16 @@ class Steps:
             args: arguments of the function.
             kwargs: its keyword arguments.
             on_finished: called when the step has finished, before that is saved.
+
+        Raises:
+            TypeError: the name is not text, or ``function`` cannot be called.
         """
         key = self.names.next(name)  # before it is awaited: steps that run at once are named in the order of the calls
+        if not callable(function):
+            raise TypeError(
+                f"step {name!r} needs a function, not {function!r:.80}; give it the function and then its arguments, "
+                f"and do not call it: step({name!r}, function, argument)"
+            )
         call = StepCall(key, function, args, kwargs, fingerprint(function, args, kwargs), on_finished)
         return self._run(call)
 

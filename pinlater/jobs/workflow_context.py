@@ -23,7 +23,7 @@ from pinlater.jobs.published import publish
 from pinlater.jobs.run_keys import key_of
 from pinlater.jobs.saga import Saga
 from pinlater.jobs.settled import SettledErrors
-from pinlater.jobs.sleeping import moment_after, sleep_until
+from pinlater.jobs.sleeping import check_timeout, moment_after, sleep_until
 from pinlater.jobs.step_records import StepRecords
 from pinlater.jobs.steps import Steps
 from pinlater.model.body_metadata import BodyMetadata, SagaMark
@@ -123,6 +123,7 @@ class WorkflowContext(InterruptibleContext):
         self, jobs: Iterable[Job[Any]], name: str, timeout: float | None, batch_size: int, options: CallOptions
     ) -> Joined:
         self._refuse_raw("calls of other jobs")
+        check_timeout(timeout)
         self._record_progress()
         return self._calls.join(jobs, name, timeout=timeout, batch_size=batch_size, options=options)
 
@@ -141,6 +142,7 @@ class WorkflowContext(InterruptibleContext):
     def wait_for(self, name: str, kind: Any = Any, *, timeout: float | None = None) -> Any:
         """Wait for an event; see ``JobContext.wait_for``."""
         self._refuse_raw("events")
+        check_timeout(timeout)
         self._record_progress()
         return self._events.wait_for(name, kind, timeout)
 

@@ -435,3 +435,24 @@ def test_it_is_logged_that_a_job_undoes(caplog):
     assert "gives up; its sagas are undone first" in caplog.text
     assert "Trip given up: SagaUndone" in caplog.text
     assert caplog.text.count("next attempt in") == 1
+
+
+def test_a_step_outside_the_block_is_refused_since_nothing_would_undo_it():
+    context = FakeContext(Trip())
+    saga = context.saga()
+    with pytest.raises(RuntimeError, match=r"step 'book' is outside .*write: with context\.saga\(\) as saga"):
+        saga.step("book", book, "flight", undo=cancel)
+    with saga:
+        saga.step("book", book, "flight", undo=cancel)
+    with pytest.raises(RuntimeError, match="is outside the block"):
+        saga.step("pay", book, "payment", undo=cancel)
+    assert done == ["flight"]
+
+
+def test_an_undo_that_was_called_too_early_is_refused_before_the_step():
+    with (
+        FakeContext(Trip()).saga() as saga,
+        pytest.raises(TypeError, match="has to be a function of the step's result"),
+    ):
+        saga.step("book", book, "flight", undo=note("ticket"))
+    assert done == ["ticket"]

@@ -234,3 +234,23 @@ def test_on_a_server_it_sleeps_as_long_as_it_said(local_server):
     local_server.advance(60)
     assert [(outcome.ending, outcome.attempt) for outcome in local_server.run_worker(Invite)] == [("succeeded", 2)]
     assert done == ["invite", "remind", "give up"]
+
+
+@pytest.mark.parametrize("seconds", ["3d", timedelta(days=3), None])
+def test_a_time_that_is_no_number_is_refused_in_words(seconds):
+    with pytest.raises(TypeError, match="the time of a sleep is a number of seconds, such as 3"):
+        FakeContext(Plain()).sleep_for(seconds, name="a")
+
+
+@pytest.mark.parametrize("timeout", ["3d", timedelta(days=3)])
+def test_a_timeout_that_is_no_number_is_refused_in_words(timeout):
+    context = FakeContext(Plain())
+    for wait in (lambda: context.wait_for("a", timeout=timeout), lambda: context.call(Plain(), timeout=timeout)):
+        with pytest.raises(TypeError, match="the timeout of a wait is a number of seconds"):
+            wait()
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), float("nan")])
+def test_an_endless_timeout_is_none(timeout):
+    with pytest.raises(ValueError, match="must be finite; leave it out to wait without a limit"):
+        FakeContext(Plain()).wait_for("a", timeout=timeout)

@@ -199,3 +199,8 @@ def test_they_run_in_a_worker_and_are_kept():
         client.assert_succeeded()
     assert ended == [0, 1, 2]
     assert len(client.outcomes) == 2
+
+
+def test_a_step_that_is_given_a_result_is_told_to_give_the_function(calls):
+    with pytest.raises(TypeError, match=r"step 'a' needs a function, not 3; give it the function .*do not call it"):
+        FakeContext(Plain()).step("a", int("3"))
