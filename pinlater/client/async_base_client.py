@@ -143,10 +143,12 @@ class AsyncBaseClient(AsyncVerbs):
                 apply to ``then`` and ``on_failure``.
 
         Raises:
-            ValueError: all jobs are of class ``RawJob``, and no ``batch_queue`` is given; or ``batch_size`` is below 1.
+            ValueError: all jobs are of class ``RawJob``, and no ``batch_queue`` is given; or there is nothing to
+                enqueue at all; or ``batch_size`` is below 1.
             Exception: as in ``enqueue``; jobs of the batch that were stored are cancelled if a server can be reached.
         """
         check_batch_size(batch_size)
+        encoder(options)  # a wrong option is refused before anything is stored
         children = list(jobs)
         target = queue_of_batch(batch_queue, (then, on_failure), children)
         handle = await self.enqueue(batch_job(len(children), then, on_failure), queue=target)

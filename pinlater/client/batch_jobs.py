@@ -57,9 +57,12 @@ def queue_of_batch(queue: str | None, following: Iterable[Job | None], jobs: Seq
     """
     if queue is not None:
         return queue
-    for job in chain(following, jobs):
-        if job is not None and not isinstance(job, RawJob):
+    given = [job for job in chain(following, jobs) if job is not None]
+    for job in given:
+        if not isinstance(job, RawJob):
             return job.job_options.queue
+    if not given:
+        raise ValueError("a batch without jobs, and with neither then nor on_failure, would do nothing")
     raise ValueError("a batch of raw jobs needs a queue whose workers have job classes: batch(jobs, batch_queue=…)")
 
 

@@ -134,6 +134,11 @@ def create_table(dialect: Dialect, table: str) -> str:
     return dialect.create.format(table=table, index=inner, name=name)
 
 
+def table_statements(dialect: Dialect, table: str) -> list[str]:
+    """Return the statements of ``create_table`` one by one, without semicolons."""
+    return create_table(dialect, table).rstrip(";\n").split(";\n")
+
+
 def insert(dialect: Dialect, table: str, rows: int, paramstyle: str, *, notify: bool) -> str:
     """Return the statement that inserts some rows, with four parameters for each."""
     names = iter(range(1, 4 * rows + 1))

@@ -124,6 +124,8 @@ class Outbox:
     def create_table(self, database: str) -> str:
         """Return the SQL that creates the table, for your migrations; ``pinlater outbox-table`` prints it.
 
+        It has several statements; see ``table_statements`` for what takes one at a time.
+
         Args:
             database: ``"postgresql"``, ``"mysql"`` (also for MariaDB) or ``"sqlite"``.
 
@@ -131,6 +133,17 @@ class Outbox:
             ConfigError: there is no outbox for such a database.
         """
         return dialects.create_table(dialects.dialect_of(database), self.table)
+
+    def table_statements(self, database: str) -> list[str]:
+        """Return the statements that create the table one by one: SQLAlchemy and most drivers take one at a time.
+
+        Args:
+            database: as in ``create_table``.
+
+        Raises:
+            ConfigError: there is no outbox for such a database.
+        """
+        return dialects.table_statements(dialects.dialect_of(database), self.table)
 
     def _row(self, job: Job, options: EnqueueOptions) -> _Row:
         queue = options.get("queue") or getattr(getattr(job, "job_options", None), "queue", None)

@@ -237,8 +237,8 @@ class Calls(ReportCalls):
             retrying: True: only PENDING jobs whose last attempt failed, due or not; False: PENDING jobs without these.
             failure_group: only PENDING or FAILED jobs of this failure group, due or not, of all priorities.
         """
-        asked = queue, int(state), priority, future, body_regex, waiting_for_key or None, retrying, failure_group
-        return (messages.PinLaterGetJobCountRequest(*asked),)
+        asked = queue, int(JobState(state)), priority, future, body_regex, waiting_for_key or None
+        return (messages.PinLaterGetJobCountRequest(*asked, retrying, failure_group),)
 
     @operation("scanJobs", job_conversion.page)
     def scan(
@@ -264,7 +264,7 @@ class Calls(ReportCalls):
         Raises:
             ContinuationInvalid: ``continuation`` was not returned by a scan.
         """
-        asked = queue, int(state), priority, future, continuation or CONTINUATION_START, limit, body_regex
+        asked = queue, int(JobState(state)), priority, future, continuation or CONTINUATION_START, limit, body_regex
         more = retrying, failure_group, oldest_first or None, key
         return (messages.PinLaterScanJobsRequest(*asked, *more),)
 
@@ -338,12 +338,12 @@ class Calls(ReportCalls):
         self, queue: str, state: JobState, *, priority: int = 1, body_regex: str | None = None, limit: int = 1000
     ) -> Arguments:
         """Delete jobs of one state and priority level, up to ``limit``; return how many."""
-        return (messages.PinLaterDeleteJobsRequest(queue, int(state), priority, body_regex, limit),)
+        return (messages.PinLaterDeleteJobsRequest(queue, int(JobState(state)), priority, body_regex, limit),)
 
     @delete_jobs.variant
     def delete_these(self, queue: str, descriptors: Iterable[str], state: JobState) -> Arguments:
         """Delete those of the given jobs of one queue that are in ``state``; return how many."""
-        return (messages.PinLaterDeleteJobsRequest(queue, int(state), 1, None, 0, several(descriptors)),)
+        return (messages.PinLaterDeleteJobsRequest(queue, int(JobState(state)), 1, None, 0, several(descriptors)),)
 
     @addition("cancelJobs", number)
     def cancel_jobs(self, queue: str, descriptors: Iterable[str], *, status: str = "") -> Arguments:

@@ -62,9 +62,8 @@ class OutboxHome:
         self.outbox = Outbox(f"outbox_{next(_numbers)}")
         self.url = getattr(self, f"_make_{kind}")(folder)
         with closing(self.connect()) as connection:
-            for statement in self.outbox.create_table(kind).split(";\n"):
-                if statement:
-                    connection.cursor().execute(statement)
+            for statement in self.outbox.table_statements(kind):
+                connection.cursor().execute(statement)
             connection.commit()
 
     def _make_sqlite(self, folder):

@@ -101,6 +101,21 @@ def test_a_size_of_calls_that_cannot_be_is_refused_before_anything_is_enqueued(l
         assert client.queue_names() == set()
 
 
+def test_a_batch_of_nothing_is_refused(client):
+    with pytest.raises(ValueError, match="a batch without jobs, and with neither then nor on_failure"):
+        client.batch([])
+    with pytest.raises(ValueError, match="a batch of raw jobs needs a queue"):
+        client.batch([], then=Ring(body=b"dong"))
+
+
+def test_an_option_that_is_wrong_is_refused_before_anything_is_enqueued(local_server):
+    with Client(local_server.address) as client:
+        for options in ({"on_success": Complain()}, {"attempts": 0}):
+            with pytest.raises((TypeError, ValueError)):
+                client.batch(photos("cat.jpg"), **options)
+        assert client.queue_names() == set()
+
+
 def test_what_follows_keeps_the_options_of_its_class(local_server):
     with Client(local_server.address) as client:
         handle = client.batch([], then=Publish(album="pets"))

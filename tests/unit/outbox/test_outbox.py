@@ -184,6 +184,21 @@ def test_the_longest_name_leaves_room_for_the_index_in_63_characters():
     assert f"CREATE INDEX {name}_due ON {name} " in Outbox(name).create_table("postgresql")
 
 
+@pytest.mark.parametrize("database", ["postgresql", "mysql", "sqlite"])
+def test_the_statements_of_the_table_are_those_of_its_sql_one_by_one(database):
+    statements = Outbox().table_statements(database)
+    assert "".join(f"{statement};\n" for statement in statements) == Outbox().create_table(database)
+    assert all(statement.startswith("CREATE ") for statement in statements)
+
+
+def test_a_driver_that_takes_one_statement_at_a_time_can_create_the_table():
+    connection = sqlite3.connect(":memory:")
+    for statement in Outbox().table_statements("sqlite"):
+        connection.execute(statement)
+    Outbox().enqueue(connection, SendInvoice(order=7))
+    connection.close()
+
+
 def test_the_table_may_have_a_schema(tmp_path):
     outbox = Outbox("side.jobs")
     connection = sqlite3.connect(tmp_path / "main.db")

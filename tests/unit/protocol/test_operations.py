@@ -206,3 +206,10 @@ def test_one_name_is_not_taken_for_its_letters():
         with pytest.raises(TypeError, match=r"put it into a list: \['q:s1:p1:1'\]"):
             make("q:s1:p1:1")
         make(["q:s1:p1:1"])
+
+
+@pytest.mark.parametrize("state", ["failed", 9])
+@pytest.mark.parametrize("call", [calls.count, calls.scan, calls.delete_jobs])
+def test_what_is_no_state_is_refused_by_name(call, state):
+    with pytest.raises(ValueError, match=f"{state!r} is not a valid JobState"):
+        call("email", state)

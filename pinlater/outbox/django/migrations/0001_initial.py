@@ -11,9 +11,8 @@ from pinlater.outbox.django import outbox
 
 def create_table(_: Any, schema_editor: Any) -> None:
     """Create the table of the outbox and its index."""
-    for statement in outbox().create_table(schema_editor.connection.vendor).split(";\n"):
-        if statement:
-            schema_editor.execute(statement)
+    for statement in outbox().table_statements(schema_editor.connection.vendor):
+        schema_editor.execute(statement)
 
 
 def drop_table(_: Any, schema_editor: Any) -> None:
