@@ -22,6 +22,11 @@ def jobs(count: int) -> str:
     return "1 job" if count == 1 else f"{count:,} jobs"
 
 
+def times(count: int) -> str:
+    """Format how often something happened."""
+    return "once" if count == 1 else f"{count:,} times"
+
+
 def size(count: float) -> str:
     """Format a number of bytes."""
     for length, unit in _SIZES:

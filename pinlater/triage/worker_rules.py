@@ -9,7 +9,7 @@ from pinlater.model.silence import silent_since_ms
 from pinlater.model.workers import WorkerProcess, WorkerReport
 from pinlater.triage.findings import Finding, Kind, Severity
 from pinlater.triage.readings import Readings
-from pinlater.triage.texts import jobs, shortened, size, span
+from pinlater.triage.texts import jobs, shortened, size, span, times
 from pinlater.triage.thresholds import Thresholds
 
 
@@ -24,10 +24,12 @@ def unknown_class(readings: Readings, _: Thresholds) -> Iterator[Finding]:
             Kind.UNKNOWN_CLASS,
             Severity.CRITICAL,
             f"{unknown.queue} {unknown.name}",
-            f"No worker of queue {unknown.queue} knows the class {name}",
-            f"Workers have given back jobs of class {name} in queue {unknown.queue} {unknown.returned or 0:,} times, "
-            f"the last time {ago} ago: they do not know the class, or cannot read its fields.",
-            f"Deploy workers that load {name}. Until then its jobs wait; after the workers' --unknown-after they fail.",
+            f"No worker of queue {unknown.queue} can read jobs of class {name}",
+            f"Workers have given back jobs of class {name} in queue {unknown.queue} {times(unknown.returned or 0)}, "
+            f"the last time {ago} ago: they do not know the class, or cannot read its fields, as the status of such a "
+            "job says.",
+            f"Deploy workers that load {name}, with fields that fit. Until then its jobs wait; after the workers' "
+            "--unknown-after they fail.",
             f"pinlater workers --queue {unknown.queue}",
             None,
             unknown.queue,

@@ -120,9 +120,9 @@ def test_classes_that_no_worker_knows_are_named(tool_run, server):
     server.answer = lambda _: [worker("a", process(1), unknownJobs=unknown), worker("b", unknownJobs=unknown)]
     status, _, err = tool_run("workers")
     assert status == 0
-    assert err.startswith("no worker knows the class New")
+    assert err.startswith("no worker can read jobs of class New")
     assert "\x1b" not in err
-    assert "in queue email: jobs released 24 times, the last time 5" in err
-    assert tool_run("workers", "--queue", "sms")[2].count("knows") == 0
+    assert "in queue email: given back 24 times, the last time 5" in err
+    assert tool_run("workers", "--queue", "sms")[2].count("given back") == 0
     _, out, _ = tool_run("workers", "--json")
     assert json.loads(out)[0]["unknown"][0]["returned"] == 12

@@ -227,7 +227,8 @@ def test_classes_that_no_worker_knows_are_named(browser, client):
     client.report_worker(report("a", unknown=unknown), 30)
     text = text_of(browser.get("/workers"))
     assert (
-        "No worker knows the class <New> in queue pins . Workers release its jobs without using up an attempt" in text
+        "No worker can read jobs of class <New> in queue pins . Workers release its jobs without using up an attempt"
+        in text
     )
     assert "12 times in the last minutes" in text
     assert "Newer" in text

@@ -17,6 +17,9 @@ def test_a_class_that_no_worker_knows():
     assert (
         "given back jobs of class Newsletter in queue email 24 times, the last time 5 seconds ago" in finding.sentence
     )
+    assert "or cannot read its fields, as the status of such a job says" in finding.sentence
+    once = [UnknownJobs("email", "Newsletter", 1, NOW_MS - 5000)]
+    assert " in queue email once, " in found(unknown_class, readings(workers=[worker(unknown=once)]))[0].sentence
     assert found(unknown_class, readings(workers=[worker()])) == []
 
 
