@@ -64,7 +64,8 @@ def read_shards(content: bytes, file: Path, *, prefix: str, databases: int) -> l
                 raise ConfigError(f"{file}: two keys end with the shard number {number}; keep one of them")
             shards[spec.name] = spec
     if not shards:
-        raise ConfigError(f"{file}: has no key that starts with {prefix!r}; write {_EXAMPLE}")
+        fault = f"has no key that starts with {prefix!r}" if prefix else "names no shard"
+        raise ConfigError(f"{file}: {fault}; write {_EXAMPLE}")
     return list(shards.values())
 
 

@@ -74,3 +74,8 @@ def test_mistakes_are_named(content, words):
     with pytest.raises(ConfigError, match=words) as caught:
         read(content, prefix="pin")
     assert str(caught.value).startswith("shards.json: ")
+
+
+def test_a_file_without_shards_is_told_so_if_no_prefix_is_asked_for():
+    with pytest.raises(ConfigError, match=r"shards\.json: names no shard; write"):
+        read({})
