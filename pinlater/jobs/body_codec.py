@@ -100,6 +100,7 @@ class JobCodec:
     """Decodes the bodies of the job classes that a program knows.
 
     Raises:
+        TypeError: one of them is no job class.
         ConfigError: two classes share a name, a queue has a ``RawJob`` class beside others, or a field has a type that
             JSON cannot carry.
     """
@@ -117,6 +118,8 @@ class JobCodec:
         self._decoder = msgspec.json.Decoder(reduce(or_, [*typed, Batch])) if typed else None
 
     def _add(self, kind: type[Job]) -> None:
+        if not (isinstance(kind, type) and issubclass(kind, Job)):
+            raise TypeError(f"{kind!r:.80} is no job class; give classes that inherit from Job, one by one")
         options = kind.job_options
         twin = self._kinds.setdefault(options.name, kind)
         if twin is not kind:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pinlater.errors import JobSleeps
+from pinlater.jobs.waits import waits_text
 from pinlater.model.messages import MessageWait
 
 ENDLESS_MS = 32_503_680_000_000
@@ -21,8 +22,7 @@ class JobWaits(JobSleeps):
 
     def __init__(self, waits: Sequence[MessageWait], until_ms: int = ENDLESS_MS) -> None:
         super().__init__(until_ms)
-        told = " or ".join(f"{number} of {name}" for name, number in waits)
-        self.args = (f"waits for {told}",)
+        self.args = (f"waits for {waits_text(waits, ' or ')}",)
         self.waits = tuple(waits)
 
     @property

@@ -4,9 +4,10 @@ import math
 
 import pytest
 
-from pinlater.client.waits import waits_text
 from pinlater.errors import BodyInvalid
 from pinlater.jobs.events import event_in, event_message, event_name
+from pinlater.jobs.waiting import JobWaits
+from pinlater.jobs.waits import waits_text
 from pinlater.model.messages import MessageKind, MessageWait
 
 
@@ -33,3 +34,8 @@ def test_a_value_that_json_cannot_carry_is_refused(value):
 def test_what_a_job_waits_for_is_said_in_words():
     waits = [MessageWait("event/approval", 2), MessageWait("call/0/resize", 12000), MessageWait("call/0/mail", 1)]
     assert waits_text(waits) == "event approval, 12,000 jobs of call resize, the job of call mail"
+
+
+def test_a_job_that_begins_to_wait_says_for_what_in_the_same_words():
+    waits = [MessageWait(event_name("approval"), 1), MessageWait("call/0/resize", 12_000)]
+    assert str(JobWaits(waits)) == "waits for event approval or 12,000 jobs of call resize"

@@ -414,3 +414,9 @@ def test_a_job_that_has_not_begun_can_be_cancelled():
         assert [type(outcome.job) for outcome in client.outcomes] == [Cancelling]
         client.enqueue(Count(end=1), unique="only one")
         assert [outcome.descriptor for outcome in client.outcomes] == ["counts:s1:p1:1", "counts:s1:p1:3"]
+
+
+@pytest.mark.parametrize("given", [[Refresh], "Refresh", Discard], ids=["list", "text", "another class"])
+def test_what_is_no_class_is_refused_in_words(given):
+    with pytest.raises(TypeError, match="is no job class; give classes that inherit from Job"), run_inline(given):
+        pass
