@@ -268,6 +268,7 @@ def clients() -> str:
         described("client/base_client", "BaseClient").split("\n\n", 2)[2].replace("### BaseClient.", "### Client."),
         described("jobs/enqueue_options", "EnqueueOptions", level=3),
         described("jobs/enqueue_options", "EnqueueManyOptions", level=3),
+        described("jobs/batch", "BatchOutcome", level=3),
         described("client/service_calls", "ServiceCalls")
         .replace("## ServiceCalls\n", "## Other calls of a client\n")
         .replace("### ServiceCalls.", "### Client."),

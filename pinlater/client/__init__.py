@@ -12,16 +12,20 @@ if TYPE_CHECKING:
     from pinlater.client.async_handle import AsyncJobHandle
     from pinlater.client.client import Client
     from pinlater.client.connection import Connection
+    from pinlater.client.fair_scan import FairScan
     from pinlater.client.handle import JobHandle
     from pinlater.client.moving import Move
+    from pinlater.client.periodic import PeriodicJob, PeriodicJobs
     from pinlater.client.servers import ServerSet
     from pinlater.client.tls import TlsFiles
+    from pinlater.jobs.batch import BatchOutcome
     from pinlater.jobs.enqueue_options import EnqueueManyOptions, EnqueueOptions
     from pinlater.model.attempts import Ack, Acks, Checkpoint, ClaimedJob
     from pinlater.model.jobs import JobInfo, NewJob, Page
     from pinlater.model.keys import JobKey
     from pinlater.model.queues import QueueSettings
     from pinlater.model.statistics import Spread, Statistics, StatisticsKind
+    from pinlater.model.unique import UniqueRule
     from pinlater.model.workers import JobClass, QueueLoad, RunningJob, UnknownJobs, WorkerProcess, WorkerReport
 
 _HOMES = {
@@ -30,6 +34,7 @@ _HOMES = {
     "Address": "address",
     "AsyncClient": "async_client",
     "AsyncJobHandle": "async_handle",
+    "BatchOutcome": "base_client",
     "Checkpoint": "records",
     "ClaimedJob": "records",
     "Client": "client",
@@ -66,6 +71,7 @@ __all__ = [
     "Address",
     "AsyncClient",
     "AsyncJobHandle",
+    "BatchOutcome",
     "Checkpoint",
     "ClaimedJob",
     "Client",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, assert_type
 
 from pinlater import AsyncClient, Client, Job, JobContext, JobFailed, RawJob
+from pinlater.client import BatchOutcome
 
 
 @dataclass
@@ -58,6 +59,7 @@ class Calls(Job, queue="photos"):
 def handles(client: Client) -> None:
     assert_type(client.enqueue(Resize(photo=1)).result(), Size)
     assert_type(client.enqueue(Plain()).result(), Any)
+    assert_type(client.batch([Resize(photo=1), Plain()]).result(), BatchOutcome)
 
 
 async def async_handles(client: AsyncClient) -> None:

@@ -256,6 +256,19 @@ def test_public_names_exist():
         assert getattr(pinlater, name) is not None
 
 
+@pytest.mark.parametrize("name", ["pinlater", "pinlater.client", "pinlater.testing"])
+def test_type_checkers_know_the_names_that_are_imported_on_first_use(name):
+    known = {
+        alias.asname or alias.name
+        for node in nodes_of(name)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    public = importlib.import_module(name).__all__
+    assert [each for each in public if each not in known and not each.startswith("__")] == []
+    assert all(getattr(importlib.import_module(name), each) is not None for each in public)
+
+
 def test_every_part_can_be_imported():
     django_project.set_up()
     for name in MODULES:
