@@ -18,7 +18,7 @@ from pinlater.client.async_handle import AsyncJobHandle
 from pinlater.client.async_pool import AsyncPool
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.batch_jobs import batch_job, parts, queue_of_batch
-from pinlater.client.batches import Batcher
+from pinlater.client.batches import Batcher, encoder_of_many
 from pinlater.client.jobs import encoder, queue_of
 from pinlater.client.retrying import CallRetries, is_retryable, shorten_wait
 from pinlater.client.servers import STORE_OUT_OF_REACH
@@ -102,7 +102,7 @@ class AsyncBaseClient(AsyncVerbs):
             Exception: as in ``enqueue``.
         """
         with self._trace_enqueue(options.get("queue")) as trace:
-            batcher = Batcher(encoder(options, trace.trace, self._now), batch_size)
+            batcher = Batcher(encoder_of_many(options, trace.trace, self._now), batch_size)
             async with AsyncBulkEnqueue(self._pool, self._calls, self._execute, self._timeout, progress) as bulk:
                 async for job in each(jobs):
                     for batch in batcher.add(job):

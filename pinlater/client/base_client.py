@@ -11,7 +11,7 @@ from typing import Any, TypeVar, Unpack, overload
 import tenacity
 
 from pinlater.client.batch_jobs import batch_job, parts, queue_of_batch
-from pinlater.client.batches import Batcher
+from pinlater.client.batches import Batcher, encoder_of_many
 from pinlater.client.bulk import (
     BulkEnqueue,
 )
@@ -101,7 +101,7 @@ class BaseClient(Verbs):
             Exception: as in ``enqueue``.
         """
         with self._trace_enqueue(options.get("queue")) as trace:
-            batcher = Batcher(encoder(options, trace.trace, self._now), batch_size)
+            batcher = Batcher(encoder_of_many(options, trace.trace, self._now), batch_size)
             with BulkEnqueue(self._pool, self._calls, self._execute, self._timeout, progress) as bulk:
                 for job in jobs:
                     for batch in batcher.add(job):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from operator import attrgetter
+from time import time
 from typing import NamedTuple, Protocol, TypeVar
 
-from pinlater.client.jobs import JobEncoder
+from pinlater.client.jobs import JobEncoder, encoder
 from pinlater.jobs.batch_size import check_batch_size
+from pinlater.jobs.enqueue_options import EnqueueManyOptions
 from pinlater.jobs.job import Job
 from pinlater.protocol.messages import PinLaterJob
 
@@ -30,6 +32,23 @@ class _WithBody(Protocol):
 
 
 _J = TypeVar("_J", bound=_WithBody)
+
+
+def encoder_of_many(
+    options: EnqueueManyOptions, trace: Mapping[str, str] | None = None, now: Callable[[], float] = time
+) -> JobEncoder:
+    """Return an encoder for the options of an enqueue of many jobs, which cannot share a unique key.
+
+    Raises:
+        Exception: as in ``encoder``.
+    """
+    unique = options.get("unique")
+    if unique is not None and not callable(unique):
+        raise TypeError(
+            f"unique={unique!r:.80} would store one of the jobs only; give a function that returns the key of a job, "
+            'such as lambda job: f"bill {job.number}"'
+        )
+    return encoder(options, trace, now)
 
 
 def split_by_bytes(

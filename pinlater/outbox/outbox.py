@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Unpack
 
-from pinlater.client.batches import split_by_bytes
+from pinlater.client.batches import encoder_of_many, split_by_bytes
 from pinlater.client.jobs import JobEncoder, encoder
 from pinlater.client.tracing_hooks import enqueue_tracer
 from pinlater.jobs.enqueue_options import EnqueueManyOptions, EnqueueOptions
@@ -92,7 +92,7 @@ class Outbox:
         """
         transaction, stored = open_transaction(connection), 0
         with self._trace_enqueue(options.get("queue")) as trace:
-            encode = encoder(options, trace.trace)
+            encode = encoder_of_many(options, trace.trace)
             queues: set[str] = set()
             for rows in split_by_bytes((_row_of(encode, job) for job in jobs), _MOST_BYTES, _MOST_ROWS):
                 self._store(transaction, rows)

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, Unpack
 
+from pinlater.client.batches import encoder_of_many
 from pinlater.client.client import Client
 from pinlater.client.tls import TlsFiles
 from pinlater.errors import StaleClaims
@@ -123,6 +124,7 @@ class InlineClient(Client):
         **options: Unpack[EnqueueManyOptions],
     ) -> int:
         """Run many jobs, one after the other; return their number."""
+        encoder_of_many(options)  # refuses what a client refuses
         count = 0
         for count, job in enumerate(jobs, 1):
             own = {name: value(job) if callable(value) else value for name, value in options.items()}

@@ -59,6 +59,8 @@ def test_nothing_is_committed(outbox, connection, rows):
 
 def test_many_jobs_keep_their_order(outbox, connection, rows):
     jobs = (SendInvoice(order=n) for n in range(250))
+    with pytest.raises(TypeError, match="unique='all' would store one of the jobs only"):
+        outbox.enqueue_many(connection, jobs, unique="all")
     assert outbox.enqueue_many(connection, jobs, unique=lambda job: f"{job.order}") == 250
     connection.commit()
     assert orders(rows()) == list(range(250))

@@ -99,6 +99,8 @@ def test_enqueue_many(client):
 
 def test_each_of_many_jobs_may_have_a_key(client):
     jobs = (Count(end=n) for n in (1, 1, 2))
+    with pytest.raises(TypeError, match="unique='all' would store one of the jobs only; give a function that returns"):
+        client.enqueue_many(jobs, unique="all")
     assert client.enqueue_many(jobs, unique=lambda job: f"count to {job.end}") == 3
 
 
