@@ -20,7 +20,7 @@ from pinlater.errors import BodyInvalid, ConfigError
 from pinlater.jobs.batch import Batch
 from pinlater.jobs.field_types import check_fields
 from pinlater.jobs.finite import NULL, has_hidden_null, refuse_non_finite
-from pinlater.jobs.job import Job, RawJob, not_a_job
+from pinlater.jobs.job import Job, RawJob, check_class, not_a_job
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.result_codec import check_result
 from pinlater.model.body_fields import read_fields
@@ -118,8 +118,7 @@ class JobCodec:
         self._decoder = msgspec.json.Decoder(reduce(or_, [*typed, Batch])) if typed else None
 
     def _add(self, kind: type[Job]) -> None:
-        if not (isinstance(kind, type) and issubclass(kind, Job)):
-            raise TypeError(f"{kind!r:.80} is no job class; give classes that inherit from Job, one by one")
+        check_class(kind)
         options = kind.job_options
         twin = self._kinds.setdefault(options.name, kind)
         if twin is not kind:

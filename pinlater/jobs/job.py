@@ -250,6 +250,16 @@ def is_concrete(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, Job) and kind.run is not Job.run
 
 
+def check_class(value: object) -> None:
+    """Refuse what is no job class, such as a list of them.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if not (isinstance(value, type) and issubclass(value, Job)):
+        raise TypeError(f"{value!r:.80} is no job class; give classes that inherit from Job, one by one")
+
+
 def not_a_job(value: object) -> TypeError:
     """Return the error for a value that is to be enqueued or called, but is no job."""
     if isinstance(value, type) and issubclass(value, Job):

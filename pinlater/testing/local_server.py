@@ -11,7 +11,7 @@ from typing import Self
 from pinlater.client.client import Client
 from pinlater.client.tls import TlsFiles
 from pinlater.jobs.follow_ups import KEPT_MS
-from pinlater.jobs.job import Job
+from pinlater.jobs.job import Job, check_class
 from pinlater.model.attempts import Ack, Checkpoint, ClaimedJob
 from pinlater.model.class_name import name_in
 from pinlater.model.messages import ReceivedMessage
@@ -81,6 +81,8 @@ class LocalServer:
 
         Its delays count from the server's time, those of other clients from real time.
         """
+        for kind in kinds:
+            check_class(kind)
         client = self._stack.enter_context(_ClientInTime(self.address, self._clock))
         for queue in sorted({kind.job_options.queue for kind in kinds}):
             client.create_queue(queue)

@@ -419,6 +419,10 @@ def test_a_job_that_has_not_begun_can_be_cancelled():
 
 
 @pytest.mark.parametrize("given", [[Refresh], "Refresh", Discard], ids=["list", "text", "another class"])
-def test_what_is_no_class_is_refused_in_words(given):
-    with pytest.raises(TypeError, match="is no job class; give classes that inherit from Job"), run_inline(given):
+def test_what_is_no_class_is_refused_in_words(given, local_server):
+    refusal = "is no job class; give classes that inherit from Job, one by one"
+    with pytest.raises(TypeError, match=refusal), run_inline(given):
         pass
+    for take in (local_server.run_worker, local_server.client):
+        with pytest.raises(TypeError, match=refusal):
+            take(given)
