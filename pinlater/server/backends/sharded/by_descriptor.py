@@ -41,15 +41,12 @@ async def ack(group: ShardGroup, queue: str, succeeded: Sequence[StoredAck], fai
 
 
 async def checkpoint(group: ShardGroup, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
-    """Apply checkpoints on the shards of their jobs.
+    """Apply checkpoints on the shards of their jobs; if a shard fails, the others still carry out theirs.
 
     Raises:
-        ShardConnectionFailed, UnknownError: a checkpoint names a shard that does not exist; nothing was changed.
-        ServiceError: a shard failed; the other shards' checkpoints were carried out.
+        ServiceError: a shard failed, or does not exist; the other shards' checkpoints were carried out.
     """
     groups = _by_shard(checkpoints)
-    for name in groups:
-        group.registry.named(name)
 
     def call_at(name: str) -> Call[Settled]:
         return lambda shard: shard.checkpoint_jobs(queue, groups[name])
