@@ -222,7 +222,7 @@ class JobProcess(ABC):
         if isinstance(outcome, LostClaim):
             batch.finish([position])
         elif isinstance(outcome, Failure):
-            is_last = outcome.delay_ms is None or batch.metadata[position].attemptsRemaining <= 1
+            is_last = outcome.delay_ms is None or not batch.has_further_attempts(position)
             if is_last and outcome.ending not in {UNREADABLE, CANCELLED}:
                 self._run_reporter.add_given_up(queue, batch.area.kinds[position])
             batch.keep_failure(position, outcome)

@@ -236,7 +236,7 @@ class AckBuffer:
                 queue_acks.queue, RETURNED, sum(interruption is None for _, interruption in queue_acks.returned)
             )
         for (batch, position), failure in queue_acks.failed:
-            if failure.delay_ms is not None and batch.metadata[position].attemptsRemaining > 1:
+            if failure.delay_ms is not None and batch.has_further_attempts(position):
                 self._on_retry(failure.delay_ms)
 
     def _on_refused(self, queue_acks: QueueAcks, error: ServiceError) -> None:

@@ -83,6 +83,11 @@ class DequeuedBatch:
         """Positions of jobs that did not fit into the claim table; they must be released."""
         return range(self.end, len(self.descriptors))
 
+    def has_further_attempts(self, position: int) -> bool:
+        """Whether the server gives a job another attempt if this one fails, as far as its dequeue says."""
+        remaining: int = self.metadata[position].attemptsRemaining
+        return remaining > 1
+
     def is_running(self, position: int) -> bool:
         """Whether a job is marked as running; false once the batch is settled, even if another one uses its area."""
         return self.area.states[position] == RUNNING and self.area.fetched_ns == self.fetched_ns
@@ -132,7 +137,10 @@ class DequeuedBatch:
     def keep_failure(self, position: int, failure: Failure) -> None:
         """Keep a job's failure in the claim table, so that the keeper can ack it if this process dies or is busy."""
         text = failure.encoded(self.area.most_failure_bytes)
-        self.area.put_failure(position, failure.delay_ms, text)
+        delay_ms = failure.delay_ms
+        if delay_ms is not None and not self.has_further_attempts(position):
+            delay_ms = 0  # there is no retry for which a burst would have to wait
+        self.area.put_failure(position, delay_ms, text)
 
     def keep_run_time(self, position: int, milliseconds: int) -> None:
         """Keep how long a job ran until its ack is confirmed."""

@@ -21,7 +21,7 @@ from pinlater.worker.claim_table.snapshot import ASKED, DISCARDED, FAILED, GONE,
 from pinlater.worker.keeper.crashes import crashes_in
 from pinlater.worker.master import keeper_hang_seconds
 from pinlater.worker.session.outcome import Failure
-from tests.unit.worker.fakes import FakeChild, names
+from tests.unit.worker.fakes import FakeChild, batch_of, names
 from tests.unit.worker.keeper.keeper_bench import LONG_AGO_NS, Bench
 
 
@@ -177,6 +177,18 @@ def test_failures_before_a_long_job_are_acked_once_with_their_reasons(bench):
     assert unexplained.descriptor == names(4)[3]
     assert "before it could say why" in unexplained.status
     assert back == ("give back", names(5)[4:])
+
+
+@pytest.mark.parametrize(("remaining", "delay_seconds"), [(2, 60), (1, 0)])
+def test_a_burst_waits_for_no_retry_of_a_last_attempt_that_the_keeper_acks(bench, remaining, delay_seconds):
+    batch = batch_of(*names(2), row=bench.row, remaining=remaining)
+    batch.keep_failure(0, Failure("reason\n", 60_000))
+    batch.area.states[1], batch.area.started_ns[1] = RUNNING, time.monotonic_ns() - LONG_AGO_NS
+    began = time.monotonic()
+    [(what, [report])] = bench.turn()
+    assert (what, report.status) == ("failed", "reason\n")
+    due_at = bench.claim_table.retries_due_ms / 1000
+    assert began <= due_at - delay_seconds <= time.monotonic() + 1
 
 
 def test_ends_whose_claims_can_be_renewed_are_acked_while_a_long_job_runs(bench):
