@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, groupby
 from operator import itemgetter
+from typing import TypeVar
 
 from pinlater.model.attempts import Checkpoint
 from pinlater.model.statistics import RunStatistics
@@ -12,6 +13,8 @@ from pinlater.protocol.conversion.acks import AckFields, ack_structs, acks_struc
 from pinlater.protocol.messages import PinLaterJobAckRequest
 from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.outcome import Failure, Interruption
+
+_T = TypeVar("_T")
 
 JobRef = tuple[DequeuedBatch, int]
 """A job: its batch and its position there."""
@@ -57,13 +60,9 @@ class QueueAcks:
 
     def take_lost(self) -> QueueAcks:
         """Remove and return the acks of jobs whose claims have ended."""
-        lost = QueueAcks(
-            self.queue,
-            succeeded=[job for job in self.succeeded if _is_lost(job)],
-            failed=[one for one in self.failed if _is_lost(one[0])],
-        )
-        self.succeeded = [job for job in self.succeeded if not _is_lost(job)]
-        self.failed = [one for one in self.failed if not _is_lost(one[0])]
+        lost = QueueAcks(self.queue)
+        self.succeeded, lost.succeeded = _partition(self.succeeded, _is_lost)
+        self.failed, lost.failed = _partition(self.failed, lambda one: _is_lost(one[0]))
         return lost
 
     def split(self) -> tuple[QueueAcks, QueueAcks]:
@@ -109,6 +108,15 @@ class QueueAcks:
 def _is_lost(job: JobRef) -> bool:
     batch, position = job
     return batch.is_lost(position)
+
+
+def _partition(items: Iterable[_T], is_wanted: Callable[[_T], bool]) -> tuple[list[_T], list[_T]]:
+    """Return the items that are not wanted, and those that are; each is asked once, since the keeper may mark it."""
+    others: list[_T] = []
+    wanted: list[_T] = []
+    for item in items:
+        (wanted if is_wanted(item) else others).append(item)
+    return others, wanted
 
 
 def _with_more(batch: DequeuedBatch, position: int) -> AckFields:

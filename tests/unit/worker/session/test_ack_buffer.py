@@ -20,6 +20,7 @@ from pinlater.worker.claim_table.snapshot import DISCARDED, GONE, HELD, RESULTED
 from pinlater.worker.session import ack_buffer as settler_module
 from pinlater.worker.session import late_acks as late_module
 from pinlater.worker.session.ack_buffer import AckBuffer
+from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.outcome import Failure, Interruption
 from pinlater.worker.session.queue_acks import QueueAcks
 from tests.unit.worker.fakes import FakePipeline, batch_of, names, new_row
@@ -428,6 +429,24 @@ def test_a_body_too_large_to_go_back_with_fails_its_own_job_alone(bench, caplog,
     assert bench.ack_buffer.is_empty
     assert "mail:s1:p1:18 fails" in caplog.text
     assert bench.retries == [7000]
+
+
+def test_an_ack_is_not_lost_if_the_keeper_acks_its_job_while_acked_ones_are_dropped(bench, monkeypatch):
+    batch = bench.batch(*names(2))
+    bench.succeed(batch, 0)
+    bench.ack_buffer.failed("mail", (batch, 1), Failure("why"))
+    asked = []
+
+    def is_lost(_, position):
+        asked.append(position)
+        return asked.count(position) > 1
+
+    monkeypatch.setattr(DequeuedBatch, "is_lost", is_lost)
+    bench.ack_buffer.drop_acked()
+    bench.ack_buffer.flush()
+    assert [len(bench.pipeline.last.jobsSucceeded), len(bench.pipeline.last.jobsFailed)] == [1, 1]
+    bench.pipeline.answer()
+    assert batch.area.is_free
 
 
 def test_what_went_back_unstarted_is_counted_when_it_is_confirmed(bench):
