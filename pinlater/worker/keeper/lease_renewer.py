@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import select
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from pinlater_supervisor import Child
@@ -238,23 +238,27 @@ class Keeper:
             ]
             for of_shard in by_shard(ended):
                 with refusals:
-                    self._ack(row, batch, of_shard)
+                    self._ack_succeeded(row, batch, [job for job in of_shard if job.state == SUCCEEDED])
+                with refusals:
+                    self._ack_failed(row, batch, of_shard)
         refusals.raise_first()
 
-    def _ack(self, row: ClaimRow, batch: HeldBatch, jobs: Sequence[HeldJob]) -> None:
-        """Ack those of the jobs of a batch that have ended, as far as the claim table says how."""
-        area = row.area(batch.number)
-        succeeded = [job for job in jobs if job.state == SUCCEEDED]
-        if succeeded:
-            self._client.succeeded([(job.descriptor, batch.claim, job.result) for job in succeeded])
-            for job in succeeded:
-                area.mark_acked(job.position, batch.fetched_ns)
+    def _ack_succeeded(self, row: ClaimRow, batch: HeldBatch, jobs: Sequence[HeldJob]) -> None:
+        self._client.succeeded([(job.descriptor, batch.claim, job.result) for job in jobs])
+        self._mark_acked(row, batch, jobs)
+
+    def _ack_failed(self, row: ClaimRow, batch: HeldBatch, jobs: Sequence[HeldJob]) -> None:
+        """Ack those of the jobs that have failed, as far as the claim table says how."""
         failed = [(job, report) for job in jobs if (report := recorded_failure(batch, job)) is not None]
-        if failed:
-            self._client.failed([report for _, report in failed])
-            for job, report in failed:
-                area.mark_acked(job.position, batch.fetched_ns)
-                self._claim_table.record_retry_due(report.retry_due_ms)
+        self._client.failed([report for _, report in failed])
+        self._mark_acked(row, batch, [job for job, _ in failed])
+        for _, report in failed:
+            self._claim_table.record_retry_due(report.retry_due_ms)
+
+    def _mark_acked(self, row: ClaimRow, batch: HeldBatch, jobs: Iterable[HeldJob]) -> None:
+        area = row.area(batch.number)
+        for job in jobs:
+            area.mark_acked(job.position, batch.fetched_ns)
 
     def _revoke(self, row: ClaimRow, snapshot: ClaimSnapshot) -> bool:
         """Revoke the unstarted jobs of a process with long jobs; return whether there are any."""

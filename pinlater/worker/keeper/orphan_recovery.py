@@ -136,9 +136,14 @@ class OrphanRecovery:
         unstarted = list(self._in_state(HELD, shard))
         unaffected = [one for one in self._in_state(RUNNING, shard) if one[1].descriptor not in suspect_names]
         released = [*unstarted, *self._in_state(RETURNING, shard), *unaffected]
-        self._client.failed(failed)
-        self._client.succeeded(succeeded)
-        self._client.release([(job.descriptor, batch.claim) for batch, job in released])
+        refusals = Refusals()
+        with refusals:
+            self._client.failed(failed)
+        with refusals:
+            self._client.succeeded(succeeded)
+        with refusals:
+            self._client.release([(job.descriptor, batch.claim) for batch, job in released])
+        refusals.raise_first()
         self._crashed += [(job, attempt) for (_, job), attempt in zip(suspects, crashed, strict=True)]
         self._interrupted += [job for _, job in unaffected]
         self._delays_ms += [attempt.delay_ms for attempt in failed if not attempt.is_final]

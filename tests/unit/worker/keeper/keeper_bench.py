@@ -27,6 +27,7 @@ class FakeMessenger:
         self.trouble = None
         self.troubles = []
         self.refused = {}
+        self.refused_calls = {}
         self.away = {}
         self.kept = {}
         self.runs = []
@@ -40,6 +41,8 @@ class FakeMessenger:
         if self.troubles and jobs and what != "renew":
             raise self.troubles.pop(0)
         self._ask_shards(str(jobs))
+        if jobs and what in self.refused_calls:
+            raise self.refused_calls[what]
         if jobs:
             self.said.append((what, jobs))
 

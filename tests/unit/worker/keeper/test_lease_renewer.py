@@ -9,6 +9,7 @@ from pinlater_supervisor import DUMP_SECONDS
 from pinlater.errors import (
     CallTimeout,
     CallUnsendable,
+    EnqueueRejected,
     NoHealthyShards,
     QueueNameInvalid,
     ServerUnavailable,
@@ -219,6 +220,28 @@ def test_a_shard_that_is_away_keeps_back_no_acks_of_the_others(bench):
     assert bench.turn() == []
     bench.client.away = {}
     assert bench.turn() == [("succeeded", ["mail:s1:p1:1"])]
+
+
+@pytest.mark.parametrize("refused", ["succeeded", "failed"])
+def test_a_refused_ack_keeps_back_no_others_of_its_shard(bench, refused):
+    area = bench.hold(SUCCEEDED, HELD, RUNNING, run_ns=LONG_AGO_NS)
+    area.put_failure(1, 9000, Failure("reason\n").encoded(area.most_failure_bytes))
+    bench.client.refused_calls = {refused: EnqueueRejected("its result is too large")}
+    [(other, _)] = bench.turn()
+    assert {refused, other} == {"succeeded", "failed"}
+    assert bench.turn() == []
+    bench.client.refused_calls = {}
+    [(what, _)] = bench.turn()
+    assert what == refused
+
+
+def test_a_refused_ack_keeps_back_no_other_jobs_of_a_dead_process(bench):
+    bench.hold(SUCCEEDED, RUNNING, HELD)
+    bench.client.refused_calls = {"succeeded": EnqueueRejected("its result is too large")}
+    bench.die()
+    [(_, [crashed]), returned] = bench.turn()
+    assert (crashed.descriptor, returned) == (names(2)[1], ("give back", [names(3)[2]]))
+    assert bench.exit_queue.has_pending
 
 
 def test_acks_that_could_not_be_sent_are_sent_again(bench):
