@@ -120,12 +120,16 @@ class Supervisor:
         # the interpreter does at exit, takes longer than everything else that the master does.
         gc.freeze()
         self._open()
+        expected = inf
         try:
             while True:
-                due = self._run_once(monotonic())
+                now = monotonic()
+                self._watch.record_pass(expected, now)
+                due = self._run_once(now)
                 if self._drain is not None and self._drain.is_over:
                     return self._drain.exit_code
                 self._sleep_until(due)
+                expected = max(due, now)
         finally:
             self._close()
 

@@ -19,6 +19,8 @@ DUMP_SECONDS = 0.5
 """Time for a hung child to write its stacks before it is killed; a C handler writes them."""
 MEMORY_SECONDS = 1.0
 """Interval between two readings of a child's memory."""
+PAUSE_SECONDS = 1.0
+"""A master that is so much too late was paused itself, probably with its children, as in a frozen container."""
 
 Recycle = Callable[["ChildProcess", str], None]
 
@@ -28,6 +30,7 @@ class LimitWatch:
 
     def __init__(self, recycle: Recycle) -> None:
         self._recycle = recycle
+        self._resumed_at = 0.0
         self._rules = (
             self._deadline,
             self._unanswered_signal,
@@ -41,6 +44,12 @@ class LimitWatch:
     def check(self, process: ChildProcess, now: float) -> float:
         """Apply all rules to a child; return when to check it again on the monotonic clock, inf for never."""
         return min(inf if process.killed else rule(process, now) for rule in self._rules)
+
+    def record_pass(self, expected: float, now: float) -> None:
+        """Record when a pass of the loop begins, and when it should have; silence in a pause does not count."""
+        if now > expected + PAUSE_SECONDS:
+            log.warning("%.0f s late: the processes were paused, or the machine is overloaded", now - expected)
+            self._resumed_at = now
 
     def _deadline(self, process: ChildProcess, now: float) -> float:
         if now >= process.kill_at:
@@ -58,16 +67,17 @@ class LimitWatch:
         limit = process.pool.ready_seconds
         if limit is None or process.is_ready:
             return inf
-        if now >= process.started_at + limit:
+        due = max(process.started_at, self._resumed_at) + limit
+        if now >= due:
             self._dump_and_kill(process, now, f"not ready after {limit:g} s")
             return process.kill_at
-        return process.started_at + limit
+        return due
 
     def _heartbeat(self, process: ChildProcess, now: float) -> float:
         limit = process.pool.hang_seconds
         if limit is None or not process.is_ready:
             return inf
-        due = process.page.beat_seconds + limit
+        due = max(process.page.beat_seconds, self._resumed_at) + limit
         if now >= due:
             self._dump_and_kill(process, now, f"hung: no heartbeat for {limit:g} s")
             return process.kill_at

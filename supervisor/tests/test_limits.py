@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import time
 
 
 def test_a_hung_child_is_dumped_and_killed(start):
@@ -27,23 +28,51 @@ def test_a_hung_child_is_dumped_and_killed(start):
     assert master.stop() == 0
 
 
-def test_a_stopped_child_is_found_and_replaced(start):
-    master = start("""
+BEATING = """
         def run(child):
             child.ready()
             say("ready", child.pid)
             while not child.draining:
                 child.beat()
                 time.sleep(0.01)
+"""
 
+
+def test_a_stopped_child_is_found_and_replaced(start):
+    master = start(
+        BEATING
+        + """
         await_dumps_of(run)
         supervise(Pool(name="jobs", run=run, hang_seconds=1))
-    """)
+    """
+    )
     os.kill(int(master.expect("ready")[1]), signal.SIGSTOP)
     assert "hung" in " ".join(master.expect("exit jobs 0"))
     assert "Current thread" in master.log
     master.expect("ready")
     assert master.stop() == 0
+
+
+def test_a_pause_of_master_and_children_is_no_silence_of_the_children(start):
+    master = start(
+        BEATING
+        + """
+        from pinlater_supervisor import watch
+
+        watch.PAUSE_SECONDS = 0.1
+        supervise(Pool(name="jobs", run=run, hang_seconds=2))
+    """
+    )
+    child = int(master.expect("ready")[1])
+    master.expect_sleep()  # until it has seen that the child is ready
+    for pid in (master.pid, child):
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(3)  # the pause
+    os.kill(master.pid, signal.SIGCONT)
+    master.expect_log("the processes were paused")
+    os.kill(child, signal.SIGCONT)
+    assert master.stop() == 0
+    assert "hung" not in master.log
 
 
 def test_a_child_is_killed_at_the_moment_it_named(start):
