@@ -11,9 +11,13 @@ from time import clock_gettime_ns
 
 log = logging.getLogger("pinlater_supervisor")
 
+RETRY_SECONDS = 1.0
+
 
 class Notifier:
     """Sends states to the socket that systemd names in the environment; silent without one.
+
+    If the socket is full, because systemd is busy, what could not be sent is sent later, the last state of each kind.
 
     The variables are removed from `environ`, so that children cannot notify in the service's name.
     """
@@ -24,6 +28,7 @@ class Notifier:
         self._watchdog_seconds = _watchdog_seconds(environ)
         self._beat_at = 0.0 if self._socket and self._watchdog_seconds else inf
         self._status = ""
+        self._unsent: dict[str, str] = {}  # by kind, the oldest first
 
     def ready(self) -> None:
         self._send("READY=1")
@@ -43,11 +48,13 @@ class Notifier:
         self._send(f"STOPPING=1\nEXTEND_TIMEOUT_USEC={round(seconds * 1e6)}")
 
     def beat(self, now: float) -> float:
-        """Feed the watchdog at half its interval; return when to call again, inf without a watchdog."""
+        """Feed the watchdog at half its interval, and send what is unsent; return when to call again, inf for never."""
         if now >= self._beat_at:
             self._beat_at = now + self._watchdog_seconds / 2
             self._send("WATCHDOG=1")
-        return self._beat_at
+        elif self._socket is not None:
+            self._send_all(self._socket)
+        return min(self._beat_at, now + RETRY_SECONDS) if self._unsent else self._beat_at
 
     def close(self) -> None:
         if self._socket is not None:
@@ -57,10 +64,20 @@ class Notifier:
     def _send(self, message: str) -> None:
         if self._socket is None:
             return
-        try:
-            self._socket.send(message.encode("utf-8", errors="replace"))
-        except OSError as error:
-            log.warning("cannot notify systemd of %s: %s", message.split("\n", 1)[0], error)
+        kind = message.split("=", 1)[0]
+        self._unsent.pop(kind, None)  # so that the order is that of the latest states
+        self._unsent[kind] = message
+        self._send_all(self._socket)
+
+    def _send_all(self, link: socket.socket) -> None:
+        for kind, message in list(self._unsent.items()):
+            try:
+                link.send(message.encode("utf-8", errors="replace"))
+            except BlockingIOError:
+                return
+            except OSError as error:
+                log.warning("cannot notify systemd of %s: %s", message.split("\n", 1)[0], error)
+            del self._unsent[kind]
 
 
 _CLOCK_MONOTONIC = 1

@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+from contextlib import suppress
 
 import pytest
 from pinlater_supervisor.notify import Notifier
@@ -106,6 +107,45 @@ def test_a_watchdog_meant_for_another_process_is_left_alone(tmp_path):
     assert environ == {}
     notifier.close()
     systemd.close()
+
+
+def test_what_a_full_socket_does_not_take_is_sent_later(tmp_path):
+    systemd = Systemd(str(tmp_path / "notify"))
+    sent = fill(systemd.address)
+    notifier = Notifier({"NOTIFY_SOCKET": systemd.address, "WATCHDOG_USEC": "20000000"})
+    notifier.ready()
+    notifier.status("jobs 1/2")
+    notifier.reloading()
+    notifier.status("jobs 2/2")
+    notifier.ready()
+    assert notifier.beat(100.0) == 101.0
+    for _ in range(sent):
+        systemd.expect("x")
+    systemd.heard.clear()
+    assert notifier.beat(101.0) == 110.0
+    systemd.expect("WATCHDOG=1")
+    assert [message.split("\n")[0] for message in systemd.heard] == [
+        "RELOADING=1",
+        "STATUS=jobs 2/2",
+        "READY=1",
+        "WATCHDOG=1",
+    ]
+    notifier.close()
+    systemd.close()
+
+
+def fill(address: str) -> int:
+    """Send messages to a socket until it takes none, not even from another sender; return their number."""
+    sent, is_full = 0, False
+    while not is_full:
+        is_full = True
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, suppress(BlockingIOError):
+            sender.setblocking(False)
+            sender.connect(address)
+            while True:
+                sender.send(b"x")
+                sent, is_full = sent + 1, False
+    return sent
 
 
 def test_an_unreachable_socket_is_no_reason_to_fail(tmp_path):
