@@ -185,3 +185,31 @@ def test_a_job_that_somebody_deleted_comes_back(server, tmp_path):
             wait_for(lambda: len(runs(tmp_path, "end")) >= before + 2, what=lambda: second.log)
         finally:
             second.end()
+
+
+def test_a_job_retried_by_hand_beside_its_successor_is_ended_after_its_run(server, tmp_path):
+    def start():
+        return Worker(tmp_path, "jobs", "--server", server.address, "--processes", 1)
+
+    def waiting():
+        return [job.descriptor for job in client.scan("ticks", JobState.PENDING, future=True).jobs]
+
+    (tmp_path / "jobs.py").write_text(JOBS)
+    with Client(server.address) as client:
+        worker = start()
+        wait_for(lambda: runs(tmp_path, "end"), what=lambda: worker.log)
+        worker.end()
+        [first] = waiting()
+        client.cancel_jobs("ticks", [first])
+        worker = start()
+        try:
+            wait_for(waiting, what=lambda: worker.log)
+            client.retry_these("ticks", [first], attempts=9)
+            wait_for(lambda: f"{first} was ended" in worker.log, what=lambda: worker.log)
+            job = client.lookup([first])[first]
+            assert (job.state, job.is_cancelled) == (JobState.FAILED, True)
+            assert "is the periodic job of its class" in job.status
+            enough = len(runs(tmp_path, "end")) + 2
+            wait_for(lambda: len(runs(tmp_path, "end")) >= enough, what=lambda: worker.log)
+        finally:
+            worker.end()

@@ -11,9 +11,17 @@ from pinlater.errors import ConfigError, QueueNotFound, ServiceError, UnknownErr
 from pinlater.jobs.body_codec import encode_body
 from pinlater.jobs.job import Job
 from pinlater.jobs.keys import key_of_class
-from pinlater.model.body_metadata import PERIODIC_SPARE_ATTEMPTS, BodyMetadata, Recurrence, periodic_key
+from pinlater.model.body_metadata import (
+    PERIODIC_SPARE_ATTEMPTS,
+    BodyMetadata,
+    Recurrence,
+    periodic_key,
+    read_recurrence,
+)
+from pinlater.model.class_name import name_in
 from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
+from pinlater.model.status import cancelled_status
 from pinlater.protocol.conversion.jobs import new_job_struct
 from pinlater.protocol.internal_calls import for_server_time
 from pinlater.protocol.messages import PinLaterJob
@@ -108,6 +116,7 @@ class PeriodicScheduler:
         self._clock = clock
         self._due_at = 0.0 if periodic_jobs else float("inf")
         self._known: defaultdict[str, dict[str, str]] = defaultdict(dict)  # by queue: unique key -> descriptor
+        self._others: defaultdict[str, dict[str, str]] = defaultdict(dict)  # jobs that have run beside those, likewise
 
     def enqueue_when_due(self) -> None:
         """Enqueue the jobs that are missing, unless that was done within the last minute.
@@ -122,6 +131,7 @@ class PeriodicScheduler:
         for queue, jobs in self._periodic_jobs.by_queue(int(self._clock.now() * 1000)).items():
             try:
                 self._forget_ended(queue)
+                self._end_others(queue)
                 missing = [job for job in jobs if not self._is_there(queue, job.uniqueKey or "")]
                 if missing:
                     self._pipeline.call(self._calls.enqueue_structs(queue, missing))
@@ -152,6 +162,40 @@ class PeriodicScheduler:
         for unique, descriptor in list(known.items()):
             if descriptor not in found or found[descriptor].unique != unique:
                 del known[unique]
+
+    def record_run(self, queue: str, descriptor: str, body: bytes) -> None:
+        """Record that a job goes on to its next run; if it is a second one of its periodic class, it is ended soon.
+
+        There are two if the first one was on a shard that was away when it was looked for, or if it was given up and
+        retried by hand.
+        """
+        again = read_recurrence(body) if self._periodic_jobs else None
+        if again is None or not again.schedule:
+            return
+        unique = periodic_key(name_in(body) or "", again.schedule)
+        if self._known[queue].setdefault(unique, descriptor) != descriptor:
+            self._others[queue][unique] = descriptor
+            self._due_at = 0.0
+
+    def _end_others(self, queue: str) -> None:
+        """End the second jobs of periodic classes that have just run; others are recorded when they have run.
+
+        All workers keep the same one of two: the one that has the unique key; if both have it, each on its shard, the
+        younger one.
+        """
+        known = self._known[queue]
+        for unique, descriptor in self._others.pop(queue, {}).items():
+            found = self._look_up([descriptor, known[unique]]).values() if unique in known else ()
+            unfinished = [(info.unique == unique, info.created_at_ms, info) for info in found if info.state in _STATES]
+            if len(unfinished) == 2:
+                (*_, second), (*_, stays) = sorted(unfinished)
+                known[unique] = stays.descriptor
+                if second.descriptor == descriptor and second.state is JobState.PENDING:
+                    self._end(queue, descriptor, f"{stays.descriptor} is the periodic job of its class")
+
+    def _end(self, queue: str, descriptor: str, reason: str) -> None:
+        self._pipeline.call(self._calls.cancel_jobs(queue, [descriptor], status=cancelled_status(reason)))
+        log.warning("%s was ended: %s", descriptor, reason)
 
     def _look_up(self, descriptors: list[str]) -> dict[str, JobInfo]:
         """Return the jobs that there are.

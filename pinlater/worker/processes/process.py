@@ -228,6 +228,8 @@ class JobProcess(ABC):
             batch.keep_failure(position, outcome)
             self._ack_buffer.failed(queue, (batch, position), outcome)
         else:
+            if outcome.attempts is not None:
+                self._scheduler.record_run(queue, batch.descriptors[position], batch.bodies[position])
             self._ack_buffer.release(batch, [position], outcome)
             self._ack_buffer.flush()  # if this process died now, the job would be due at once, not when it asked for
 

@@ -403,8 +403,8 @@ class Shards(FakePipeline):
         return PinLaterEnqueueResponse([job.jobDescriptor for job in new])
 
 
-def job_on_shard(descriptor="tidy:s1:p2:9", unique="Tidy every 60.0", state=JobState.PENDING):
-    info = PinLaterJobInfo(descriptor, int(state), 3, 3, "", 0)
+def job_on_shard(descriptor="tidy:s1:p2:9", unique="Tidy every 60.0", state=JobState.PENDING, created_ms=0):
+    info = PinLaterJobInfo(descriptor, int(state), 3, 3, "", created_ms)
     info.uniqueKey = unique
     return info
 
@@ -486,6 +486,66 @@ def test_a_job_that_has_ended_is_enqueued_again_within_a_minute(pipeline, minute
     minutes()
     scheduler.enqueue_when_due()
     assert enqueues(pipeline) == 1
+
+
+RETRIED = job_on_shard("tidy:s1:p2:3", unique=None)
+OLDER = job_on_shard("tidy:s3:p2:1", created_ms=5)
+YOUNGER = job_on_shard("tidy:s2:p2:1", created_ms=6)
+
+
+@pytest.mark.parametrize(
+    ("known", "ran", "ended"),
+    [(OLDER, RETRIED, RETRIED), (YOUNGER, OLDER, OLDER), (OLDER, YOUNGER, OLDER)],
+    ids=["retried by hand", "the known one was created later", "the known one was created earlier"],
+)
+def test_of_two_jobs_of_a_class_one_is_ended_after_its_run(pipeline, minutes, known, ran, ended):
+    pipeline.jobs = [known]
+    scheduler = scheduler_of(pipeline, Tidy)
+    minutes()
+    scheduler.enqueue_when_due()
+    pipeline.jobs.append(ran)
+    for job in (ran, known):
+        assert "cancelJobs" not in pipeline.methods
+        scheduler.record_run("tidy", job.jobDescriptor, periodic_body())
+        scheduler.enqueue_when_due()
+        if job is ended:
+            break
+    assert pipeline.methods[-1] == "cancelJobs"
+    assert pipeline.last.jobDescriptors == [ended.jobDescriptor]
+    pipeline.jobs.remove(ended)
+    minutes()
+    scheduler.enqueue_when_due()
+    assert pipeline.methods[-1] == "lookupJobs", "the other one is known"
+
+
+def test_a_second_job_that_runs_again_already_is_ended_after_that(pipeline, minutes):
+    second = job_on_shard("tidy:s1:p2:3", unique=None)
+    pipeline.jobs = [job_on_shard(), second]
+    scheduler = scheduler_of(pipeline, Tidy)
+    minutes()
+    scheduler.enqueue_when_due()
+    for state in (JobState.IN_PROGRESS, JobState.PENDING):
+        assert "cancelJobs" not in pipeline.methods
+        second.jobState = int(state)
+        scheduler.record_run("tidy", second.jobDescriptor, periodic_body())
+        scheduler.enqueue_when_due()
+    assert pipeline.last.jobDescriptors == [second.jobDescriptor]
+
+
+def test_the_job_that_is_known_may_run_and_one_that_took_its_place_too(pipeline, minutes):
+    pipeline.jobs = [job_on_shard()]
+    scheduler = scheduler_of(pipeline, Tidy)
+    minutes()
+    scheduler.enqueue_when_due()
+    before = len(pipeline.methods)
+    scheduler.record_run("tidy", pipeline.jobs[0].jobDescriptor, periodic_body())
+    scheduler.record_run("tidy", "tidy:s1:p2:3", encode_body(Plain(), BodyMetadata(recurrence=Recurrence(TICK_MS))))
+    scheduler.enqueue_when_due()
+    assert len(pipeline.methods) == before, "there is nothing to ask"
+    pipeline.jobs = [job_on_shard("tidy:s2:p2:1")]
+    scheduler.record_run("tidy", pipeline.jobs[0].jobDescriptor, periodic_body())
+    scheduler.enqueue_when_due()
+    assert {"cancelJobs", "enqueueJobs"}.isdisjoint(pipeline.methods)
 
 
 @pytest.mark.parametrize(
