@@ -32,7 +32,6 @@ def install_handlers(child: Child) -> None:
     _reset_handlers()
     _install_child_handlers(child)
     faulthandler.enable(_STDERR)
-    faulthandler.register(DUMP_SIGNAL, _STDERR, all_threads=True)
     _ForkHandlers().register()
 
 
@@ -80,6 +79,10 @@ def _install_child_handlers(child: Child) -> None:
     signal.signal(signal.SIGTERM, child.heard_term)
     signal.signal(signal.SIGQUIT, child.heard_quit)
     signal.signal(signal.SIGUSR1, child.heard_reopen)
+    # Without a handler, a request for a dump would end the process. The first one is for the moment in between.
+    signal.signal(DUMP_SIGNAL, signals.no_op)
+    faulthandler.unregister(DUMP_SIGNAL)
+    faulthandler.register(DUMP_SIGNAL, _STDERR, all_threads=True)
 
 
 def _reset_handlers() -> None:

@@ -4,6 +4,8 @@ import os
 import signal
 from itertools import pairwise
 
+import pytest
+
 
 def test_children_start_with_the_smallest_slots(start):
     master = start('supervise(Pool(name="jobs", size=3, run=worker))')
@@ -188,6 +190,26 @@ def test_hear_again_restores_the_signal_handling(start):
     master.expect("drained")
     assert "exited with 0" in " ".join(master.expect("exit jobs 0"))
     assert master.stop() == 0
+
+
+@pytest.mark.parametrize("change", ["signal.signal(signal.SIGUSR2, signal.SIG_DFL)", "faulthandler.unregister(12)"])
+def test_hear_again_restores_the_dump_of_the_stacks(start, change):
+    master = start(f"""
+        import faulthandler
+        from pinlater_supervisor import hear_again
+
+        def waits_here(child):
+            {change}
+            hear_again(child)
+            worker(child)
+
+        supervise(Pool(name="jobs", run=waits_here))
+    """)
+    master.expect("ready")
+    master.send(signal.SIGUSR2)
+    master.expect_log("in waits_here")
+    assert master.stop() == 0
+    assert "SIGUSR2" not in master.log
 
 
 def test_a_timer_left_running_does_not_end_the_child(start):
