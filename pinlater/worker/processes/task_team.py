@@ -23,6 +23,13 @@ from pinlater.worker.session.waker import ThreadWaker
 _JOIN_SECONDS = 1.0
 
 
+class _SharedLoop(asyncio.SelectorEventLoop):
+    """The event loop of all jobs."""
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - of the base
+        """Do nothing: a job that ends as a program does would take the threads of all others."""
+
+
 class TaskTeam(Team):
     """Runs jobs on an event loop in one thread, which starts with the first job.
 
@@ -45,7 +52,7 @@ class TaskTeam(Team):
         super().__init__(capacity, waker)
         self._runner = new_runner(Deadlines(kill_at))
         selector = TimedSelector()
-        self._loop = asyncio.SelectorEventLoop(selector)
+        self._loop = _SharedLoop(selector)
         self._loop.set_task_factory(new_task)
         self._call_threads = LoopThreads(self._loop)
         self._watch = LoopWatch(selector, self._current_job)

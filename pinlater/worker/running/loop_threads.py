@@ -17,10 +17,20 @@ log = logging.getLogger(__name__)
 
 
 class _Executor(ThreadPoolExecutor):
-    """The default executor of an event loop, which also records whose calls run."""
+    """The default executor of an event loop, which also records whose calls run.
+
+    Attributes:
+        is_shut: whether it takes no more calls.
+    """
 
     def __init__(self) -> None:
         super().__init__(thread_name_prefix="asyncio")
+        self.is_shut = False
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Take no more calls."""
+        self.is_shut = True
+        super().shutdown(wait, cancel_futures=cancel_futures)
 
     def submit(self, call: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
         """Make a call in a thread; the loop calls this in the context of a job."""
@@ -47,10 +57,14 @@ class LoopThreads:
         loop.set_default_executor(self._executor)
 
     def leave(self, group: TaskGroup) -> None:
-        """Use new threads for later calls if those of a job that has ended still run."""
-        if not group.calls:
-            return
-        log.warning("%d blocking calls go on in their threads, although their job has ended", len(group.calls))
-        former, self._executor = self._executor, _Executor()
+        """Use our threads for later calls, whatever a job that has ended did; new ones if its calls still run."""
+        if group.calls:
+            log.warning("%d blocking calls go on in their threads, although their job has ended", len(group.calls))
+            former, self._executor = self._executor, _Executor()
+            former.shutdown(wait=False)
         self._loop.set_default_executor(self._executor)
-        former.shutdown(wait=False)
+
+    @property
+    def are_shut(self) -> bool:
+        """Whether a job has shut the threads down; then the loop never makes another call in a thread."""
+        return self._executor.is_shut

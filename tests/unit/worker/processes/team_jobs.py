@@ -5,6 +5,7 @@ import contextvars
 import select
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from pinlater.errors import JobInterrupted, JobTimeout
@@ -159,6 +160,15 @@ async def leave_calls(context):
         asyncio.get_running_loop().run_in_executor(None, gate.wait)
 
 
+async def shut_the_threads_down(context):
+    await asyncio.get_running_loop().shutdown_default_executor()
+
+
+async def shut_own_threads_down(context):
+    with ThreadPoolExecutor(1) as own:
+        asyncio.get_running_loop().set_default_executor(own)
+
+
 async def call_in_a_thread(context):
     seen.append(await asyncio.to_thread(int, "7"))
 
@@ -213,6 +223,8 @@ ways = {
     "own timeout": own_timeout,
     "leave tasks": leave_tasks,
     "leave calls": leave_calls,
+    "shut the threads down": shut_the_threads_down,
+    "shut own threads down": shut_own_threads_down,
     "call in a thread": call_in_a_thread,
     "cancel itself": cancel_itself,
     "block": block_later,

@@ -157,6 +157,13 @@ def test_blocking_calls_that_a_job_leaves_in_all_threads_hold_up_no_call_of_anot
     gate.set()
 
 
+@pytest.mark.parametrize("how", ["shut the threads down", "shut own threads down"])
+def test_a_job_that_shuts_threads_down_leaves_those_of_the_others(tasks, how):
+    assert tasks.run(Awaited(how=how)) == [None]
+    assert tasks.run(Awaited(how="call in a thread")) == [None]
+    assert seen == [7]
+
+
 def test_a_plain_job_that_comes_to_an_event_loop_is_not_run(tasks):
     [outcome] = tasks.run(Plain(how="wait"))
     assert "BodyInvalid: Plain has a blocking run, which would stop" in outcome.status

@@ -331,6 +331,24 @@ def test_later_coroutines_have_threads_though_earlier_ones_keep_as_many_as_there
     coroutines.close()
 
 
+async def shut_the_threads_down():
+    await asyncio.get_running_loop().shutdown_default_executor()
+
+
+async def shut_own_threads_down():
+    with ThreadPoolExecutor(1) as own:
+        asyncio.get_running_loop().set_default_executor(own)
+
+
+@pytest.mark.parametrize("harm", [shut_the_threads_down, shut_own_threads_down])
+def test_later_coroutines_have_threads_though_an_earlier_one_has_shut_them_down(harm):
+    coroutines = Coroutines()
+    coroutines.run(harm())
+    for _ in range(2):
+        assert coroutines.run(asyncio.wait_for(asyncio.to_thread(int, "7"), 20)) == 7
+    coroutines.close()
+
+
 def test_a_task_that_heeds_no_cancellation_is_waited_for_only_by_the_job_that_left_it(monkeypatch, caplog):
     monkeypatch.setattr("pinlater.worker.running.coroutines._LEFTOVER_SECONDS", 0.01)
     left, may_end = [], threading.Event()
