@@ -68,6 +68,7 @@ def run_job_process(child: Child, options: WorkerOptions, pool: JobPool, shared:
         )
         return EXIT_UNAVAILABLE
     child.ready()
+    shared.error_token.restore()  # what a later process cannot load is another error
     if shared.banner_token.acquire():
         _log_banner(options, codec)
     process.work()

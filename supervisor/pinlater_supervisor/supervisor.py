@@ -109,8 +109,8 @@ class Supervisor:
     def run(self) -> int:
         """Supervise until stopped; return the exit code for the program.
 
-        0 after an ordered stop or when all children of pools without restart have finished, 78 if a
-        child cannot boot, 69 if one lacks something at the first start, 70 if threads make a later fork unsafe.
+        0 after an ordered stop or when all children of pools without restart have finished, 78 if a child
+        cannot boot at the first start, 69 if one lacks something then, 70 if threads make a later fork unsafe.
 
         Raises:
             ThreadsRunningError: this process has threads already, so it cannot fork safely.
@@ -251,10 +251,12 @@ class Supervisor:
         if state.pool.awaits_reload:
             if state.pause(ended.generation):
                 log.error("pool %s cannot boot; waiting for the next reload", state.pool.name)
-        elif not self._readiness.has_started or state.ready_count == 0:
+        elif not self._readiness.has_started or (state.ready_count == 0 and not state.pool.restart):
             log.error("pool %s cannot boot; stopping", state.pool.name)
             self._begin_stop(EX_CONFIG)
             return
+        elif state.ready_count == 0:  # its code or files may be about to be replaced
+            log.error("no child of pool %s can boot; trying again", state.pool.name)
         else:
             log.error("new children of pool %s cannot boot; the running ones continue", state.pool.name)
         self._readiness.reloaded()

@@ -17,6 +17,46 @@ def test_exit_78_before_ready_stops_everything_with_78(start):
     assert "cannot boot" in master.log
 
 
+BROKEN_AT_TIMES = """
+        def run(child):
+            if os.path.exists(sys.argv[0] + ".broken"):
+                return 78
+            worker(child)
+"""
+
+
+def test_a_child_that_cannot_be_replaced_for_a_while_ends_nothing(start):
+    master = start(
+        BROKEN_AT_TIMES
+        + """
+        supervise(Pool(name="jobs", run=run), Pool(name="others", run=worker))
+    """
+    )
+    master.expect_all("ready jobs 0", "ready others 0")
+    broken = master.path.with_name("program.py.broken")
+    broken.touch()
+    [pid] = [line.split()[3] for line in master.said if line.startswith("ready jobs")]
+    os.kill(int(pid), signal.SIGKILL)
+    master.expect_log("no child of pool jobs can boot; trying again", times=2)
+    broken.unlink()
+    master.expect("ready jobs 0")
+    assert master.stop() == 0
+    assert sum(line.startswith("ready others") for line in master.said) == 1
+
+
+def test_a_child_without_restart_that_cannot_be_replaced_ends_everything_with_78(start):
+    master = start(
+        BROKEN_AT_TIMES
+        + """
+        supervise(Pool(name="jobs", run=run, restart=False))
+    """
+    )
+    pid = int(master.expect("ready jobs 0")[3])
+    master.path.with_name("program.py.broken").touch()
+    os.kill(pid, signal.SIGKILL)
+    assert master.wait() == 78
+
+
 def test_exit_69_counts_in_the_first_start_only(start):
     master = start("""
         def run(child):

@@ -179,6 +179,20 @@ def test_a_reload_into_broken_code_leaves_the_old_one_running(start, client, fol
     assert worker.stop() == 0
 
 
+def test_a_process_that_ends_while_the_code_is_broken_is_replaced_when_it_is_mended(start, client, folder):
+    """As while a new version is installed in place."""
+    worker = start("--processes", 1)
+    worker.await_log("1 process for queue")
+    code = (folder / "jobs.py").read_text()
+    for number in (1, 2):
+        (folder / "jobs.py").write_text("import nothing_of_that_name\n")
+        worker.children("jobs")[0].kill()
+        wait_for(lambda number=number: worker.log.count("cannot load jobs") == number, what=lambda: worker.log)
+        (folder / "jobs.py").write_text(code)
+        await_state(client, put(client, "Touch", "touch", number=number), JobState.SUCCEEDED)
+    assert worker.stop() == 0
+
+
 def test_a_reload_has_one_keeper_after_the_other(start):
     """Two would recover the same exits of processes, and one could remove what the other has not handled."""
     worker = start("--processes", 1)
