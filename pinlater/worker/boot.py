@@ -32,6 +32,8 @@ EXIT_SECONDS = 5.0
 and ``multiprocessing`` waits for processes that jobs left behind."""
 
 EX_FAILED_HOOK = 1
+EX_SPENT = 3
+"""Exit status of a process that can open no more files; not 0, so that one of a burst is replaced, too."""
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +76,7 @@ def run_job_process(child: Child, options: WorkerOptions, pool: JobPool, shared:
     process.work()
     child.kill_at(time.monotonic() + EXIT_SECONDS)
     hooks.stop()
-    return 0
+    return EX_SPENT if process.is_spent else 0
 
 
 def refuse_tight_memory(options: WorkerOptions, size_bytes: int) -> None:

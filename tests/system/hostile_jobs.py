@@ -207,6 +207,15 @@ def closes_all_files(context):
     os.closerange(0, 4096)
 
 
+def hoards_files(context):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    while True:
+        hoard.append(open("/dev/null"))
+
+
+hoard = []
+
+
 def waits_for_a_process(context):
     multiprocessing.get_context("fork").Process(target=time.sleep, args=(10_000,)).start()
 """

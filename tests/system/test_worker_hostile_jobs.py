@@ -167,6 +167,16 @@ def test_a_job_that_closes_the_files_of_its_process(crew):
     wait_for(lambda: len(crew.pids) == 2 and not crew.pids & set(pids), what=lambda: crew.worker.log)
 
 
+def test_a_process_in_which_no_more_files_can_be_opened_is_replaced_before_its_next_job(crew):
+    wait_for(lambda: len(crew.pids) == 2)
+    found, pids = crew.harass("hoards_files")
+    assert (found.state, found.attempts_remaining) == (JobState.FAILED, 0)
+    assert found.status.count("OSError: [Errno 24] Too many open files") == 2, found.status
+    assert len(set(pids)) == 2
+    assert crew.worker.log.count("that no more can be; a new process replaces this one") == 2
+    wait_for(lambda: len(crew.pids - set(pids)) == 2)
+
+
 def test_after_all_that_it_stops_and_leaves_no_process(crew):
     wait_for(lambda: len(crew.pids) == 2)
     crew.harass("leaves_processes")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import random
@@ -71,6 +72,9 @@ class JobProcess(ABC):
         codec: codec of the job classes.
         shared: memory shared with the other processes.
 
+    Attributes:
+        is_spent: whether it runs no more jobs because no more files can be opened in it.
+
     Raises:
         ConfigError: middleware cannot be loaded, a periodic job cannot be created without arguments, or there are too
             many processes, queues or job classes.
@@ -123,6 +127,7 @@ class JobProcess(ABC):
         self._jobs_done = 0
         self._unknown_names: set[str] = set()
         self._most_jobs = _with_jitter(options.max_jobs)
+        self.is_spent = False
         self._fetcher.lacks_queue = True  # unknown, so check at first
 
     def reach_server(self, seconds: float) -> bool:
@@ -150,7 +155,7 @@ class JobProcess(ABC):
 
     @property
     def _has_run_enough(self) -> bool:
-        return self._jobs_left == 0
+        return self.is_spent or self._jobs_left == 0
 
     @property
     def _jobs_left(self) -> int | None:
@@ -211,6 +216,7 @@ class JobProcess(ABC):
             batch.keep_result(position, outcome.result)
             self._ack_buffer.succeeded(queue, (batch, position))
             return
+        self._check_descriptors()
         if isinstance(outcome, ReleasedUnknown):
             self._counters.count_ending_of(queue, self._unknown_name(outcome.name), outcome.ending, nanoseconds)
             self._ack_buffer.release(batch, [position], outcome)
@@ -233,6 +239,15 @@ class JobProcess(ABC):
             self._ack_buffer.release(batch, [position], outcome)
             self._ack_buffer.flush()  # if this process died now, the job would be due at once, not when it asked for
 
+    def _check_descriptors(self) -> None:
+        """Have this process replaced if no more files can be opened in it: the next jobs would fail, too."""
+        try:
+            os.close(os.dup(self._child.wakeup_fd))
+        except OSError as error:
+            if error.errno == errno.EMFILE and not self.is_spent:
+                self.is_spent = True
+                log.error("jobs have left so many files open that no more can be; a new process replaces this one")  # noqa: TRY400 - the trace says nothing
+
     def _record_wait(self, batch: DequeuedBatch, position: int) -> None:
         """Record how long a job had been due when it started; of a batch of several jobs, one is recorded."""
         due_ms, started_ns = batch.metadata[position].runAfterTimestampMillis, batch.area.started_ns[position]
@@ -252,7 +267,7 @@ class JobProcess(ABC):
 
     def _shut_down(self) -> None:
         """Release unstarted jobs and ack the rest; the keeper recovers what fails."""
-        if self._has_run_enough:
+        if self._jobs_left == 0:
             log.info("--max-jobs: ran %d jobs; a new process replaces this one", self._jobs_done)
         self._fetcher.release_all()
         self._run_reporter.make_due()

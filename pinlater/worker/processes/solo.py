@@ -85,7 +85,7 @@ class SoloProcess(JobProcess):
         if self._burst is not None:
             self._burst.record_work_begin()
         for position in batch.unstarted[: self._jobs_left]:
-            if child.draining or now - began > HOLD_NS:
+            if child.draining or self.is_spent or now - began > HOLD_NS:
                 break
             states[position] = RUNNING
             if area.is_revoked:  # checked after the line above, so that the keeper and we cannot both take the job

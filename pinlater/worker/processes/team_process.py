@@ -84,7 +84,7 @@ class TeamProcess(JobProcess):
     @property
     def _is_closing(self) -> bool:
         is_full = self._most_jobs is not None and self._jobs_started >= self._most_jobs
-        return self._child.draining or is_full
+        return self._child.draining or self.is_spent or is_full
 
     @property
     def _is_finished(self) -> bool:

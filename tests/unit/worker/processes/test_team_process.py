@@ -1,5 +1,6 @@
 """The main thread of a process that runs several jobs at once."""
 
+import errno
 import time
 
 import pytest
@@ -58,3 +59,16 @@ def test_a_connection_that_is_lost_while_something_is_said_is_soon_made_anew(pro
     monkeypatch.undo()
     assert process._pipeline.is_open is False
     assert process._fetcher.has_lost
+
+
+@pytest.mark.parametrize(("number", "is_spent"), [(errno.EMFILE, True), (errno.EBADF, False)])
+def test_a_process_in_which_no_more_files_can_be_opened_ends(process, monkeypatch, number, is_spent):
+    def fail(_):
+        raise OSError(number, "no")
+
+    process._check_descriptors()
+    assert not process._is_finished
+    monkeypatch.setattr("pinlater.worker.processes.process.os.dup", fail)
+    process._check_descriptors()
+    monkeypatch.undo()
+    assert (process.is_spent, process._is_finished) == (is_spent, is_spent)
