@@ -192,7 +192,7 @@ class JobCodec:
             if (plain := unmarked(body)) is not None:
                 return self.decode(queue, plain)
             raise BodyInvalid(self._why(queue, body, error)) from error
-        except Exception as error:  # raised by the __post_init__ of a job; it must fail the job, not the process
+        except (Exception, SystemExit) as error:  # of the job's __post_init__; it must fail the job, not the process
             raise BodyInvalid(self._why(queue, body, f"{type(error).__name__}: {error}")) from error
         raise BodyInvalid(f"queue {queue!r} has a job, but this worker knows no job class for it")
 
@@ -220,7 +220,7 @@ def _raw_job(kind: type[RawJob], body: bytes) -> RawJob:
     """
     try:
         return kind(body=body)
-    except Exception as error:  # raised by its __post_init__; it must fail the job, not the process
+    except (Exception, SystemExit) as error:  # of its __post_init__; it must fail the job, not the process
         raise BodyInvalid(f"{kind.job_options.name} refuses the body: {type(error).__name__}: {error}") from error
 
 

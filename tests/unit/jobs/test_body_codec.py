@@ -1,6 +1,7 @@
 """Jobs <-> bodies."""
 
 import json
+import sys
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -100,6 +101,8 @@ class Picky(Job, queue="picky"):
     kind: str
 
     def __post_init__(self):
+        if self.kind == "last":
+            sys.exit(3)
         {"known": 1}[self.kind]
 
 
@@ -109,10 +112,14 @@ def test_a_record_that_its_class_refuses_with_whatever_exception_does_not_fit_it
     with pytest.raises(BodyInvalid, match="the body of a Picky does not fit its class: KeyError: 'new'") as caught:
         codec.decode("picky", b'{"job":"Picky","kind":"new"}')
     assert isinstance(caught.value.__cause__, KeyError)
+    with pytest.raises(BodyInvalid, match="the body of a Picky does not fit its class: SystemExit: 3"):
+        codec.decode("picky", b'{"job":"Picky","kind":"last"}')
 
 
 class PickyBytes(RawJob, queue="bytes"):
     def __post_init__(self):
+        if self.body == b"last":
+            sys.exit(3)
         {b"known": 1}[self.body]
 
 
@@ -122,6 +129,8 @@ def test_a_raw_body_that_its_class_refuses_with_whatever_exception_is_invalid():
     with pytest.raises(BodyInvalid, match="PickyBytes refuses the body: KeyError: b'new'") as caught:
         codec.decode("bytes", b"new")
     assert isinstance(caught.value.__cause__, KeyError)
+    with pytest.raises(BodyInvalid, match="PickyBytes refuses the body: SystemExit: 3"):
+        codec.decode("bytes", b"last")
 
 
 def test_a_program_without_job_classes_says_so():
