@@ -78,6 +78,14 @@ def test_fewer_shards_strand_no_job(backend):
     assert backend.count(PENDING) == 0
 
 
+def test_no_more_run_than_may_where_more_run_than_are_counted(backend):
+    for _ in range(20):
+        backend.enqueue_jobs(QUEUE, [new_job() for _ in range(90)])
+    claims = [backend.dequeue_jobs(QUEUE, 700, backend.claim(), max_running=1000) for _ in range(3)]
+    assert [len(found.jobs) for found in claims] == [700, 300, 0], "counts stop at 50 for each priority"
+    assert claims[2].is_held
+
+
 def test_what_comes_back_to_a_shard_that_the_queue_left_runs_again(backend):
     use(backend, shards=3)
     names = put_singly(backend, 30)

@@ -167,6 +167,12 @@ async def _count_levels(database: Database, search: JobSearch, caps: Sequence[in
     return [int(result.rows[0][0]) for result in results]
 
 
+async def count_running(database: Database, queue: Queue) -> int:
+    """Return how many jobs of a queue run."""
+    [(running,)] = await database.rows(database.queries.bind("running_jobs", queue=queue.id))
+    return int(running)
+
+
 async def size(database: Database) -> StoreSize:
     """Return the size of the shard's tables by the database's statistics; the free space of its disk is unknown."""
     [(used,)] = await database.rows(database.queries.bind("size"))

@@ -34,6 +34,9 @@ class MysqlReads:
         search = await self._search(queue, which)
         return await reads.count(self._database, search, self._options.count_limit)
 
+    async def count_running(self, queue: str) -> int:
+        return await reads.count_running(self._database, await self._queues.get(queue))
+
     async def oldest_due_ms(self, queue: str) -> int | None:
         return await reads.oldest_due(self._database, await self._search(queue, JobFilter(PENDING)))
 

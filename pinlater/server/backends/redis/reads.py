@@ -119,12 +119,17 @@ async def count(scripts: ScriptRunner, search: RedisSearch, cap: int) -> int:
     if search.pattern is None and search.which.state != IN_PROGRESS:
         return await _count_unclaimed(scripts, search, cap)
     if search.which == _ANY_CLAIMED:
-        running: int = await scripts.run("count_claimed", search.queue)
-        return min(running, cap * search.levels)
+        return min(await count_running(scripts, search.queue), cap * search.levels)
     total = 0
     for priority in search.priorities:
         total += len([found async for found in matching(scripts, search, priority, cap)])
     return total
+
+
+async def count_running(scripts: ScriptRunner, queue: str) -> int:
+    """Return how many jobs of a queue run."""
+    running: int = await scripts.run("count_claimed", queue)
+    return running
 
 
 async def _count_unclaimed(scripts: ScriptRunner, search: RedisSearch, cap: int) -> int:

@@ -38,6 +38,9 @@ class RedisReads:
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
         return await reads.count(self._slow_scripts, await self._search(queue, which), self._count_limit)
 
+    async def count_running(self, queue: str) -> int:
+        return await reads.count_running(self._slow_scripts, queue)
+
     async def oldest_due_ms(self, queue: str) -> int | None:
         return await reads.oldest_due(self._slow_scripts, await self._search(queue, JobFilter(PENDING)))
 

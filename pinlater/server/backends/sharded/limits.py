@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 
 from pinlater.errors import NoHealthyShards, QueueNotFound, ShardConnectionFailed
 from pinlater.model.queues import QueueChange
-from pinlater.protocol.messages import IN_PROGRESS
-from pinlater.server.backends.records import JobFilter
 from pinlater.server.backends.sharded.fan_out import ask_in_turn
 from pinlater.server.backends.sharded.rendezvous import rank
 from pinlater.server.backends.sharded.shard_group import ShardGroup
@@ -111,8 +109,7 @@ class RunningLimit:
         """
         asked = list(handles)
         results = await asyncio.gather(
-            *(handle.ask(lambda shard: shard.count_jobs(queue, JobFilter(IN_PROGRESS))) for handle in asked),
-            return_exceptions=True,
+            *(handle.ask(lambda shard: shard.count_running(queue)) for handle in asked), return_exceptions=True
         )
         running: Counter[str] = Counter()
         missing: QueueNotFound | None = None

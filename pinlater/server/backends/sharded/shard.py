@@ -206,6 +206,13 @@ class Shard(Store, Protocol):
         Repeat: safe, but costs tokens.
         """
 
+    async def count_running(self, queue: str) -> int:
+        """Return how many jobs of a queue run on this shard, however many; ``count_jobs`` stops at ``COUNT_LIMIT``.
+
+        State: unchanged.
+        Repeat: safe.
+        """
+
     async def lock_queue(self, queue: str, milliseconds: int) -> int | None:
         """Lock a queue for a while; return the token that unlocks it, or None if it is locked already.
 

@@ -8,7 +8,6 @@ from pinlater.model.attempts import DequeuedJob
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, Position, RecordPage
 from pinlater.model.queues import QueueSettings
-from pinlater.protocol.messages import IN_PROGRESS
 from pinlater.server.backends.records import Cancelled, Collected, Dequeued, Expired, KeptReport, Settled
 from pinlater.server.backends.sharded import CallResult, DuePriorities, ShardClock, ShardedStore, ShardSpec
 from pinlater.server.backends.token_bucket import Tokens
@@ -176,8 +175,11 @@ class MemoryShard:
         return [known.get(str(job)) for job in jobs]
 
     async def count_jobs(self, queue, which):
-        kept = await self._called("count", queue)
-        return self.running if which.state == IN_PROGRESS else len(kept)
+        return len(await self._called("count", queue))
+
+    async def count_running(self, queue):
+        await self._called("count running", queue)
+        return self.running
 
     async def oldest_due_ms(self, queue):
         kept = await self._called("oldest", queue)
