@@ -14,7 +14,7 @@ from pinlater.server.backends.sharded.message_relay import MessageRelay
 from pinlater.server.backends.sharded.placement import TOGETHER
 from tests.contract.test_children import OTHER, child_of, delete_these, unfinished
 from tests.contract.test_idempotency import again, new_key
-from tests.support.bench import LEASE_MS, QUEUE, Bench, ack_of
+from tests.support.bench import LEASE_MS, QUEUE, Bench, ack_of, new_job
 from tests.support.stores import SHARDED_STORES
 
 
@@ -193,6 +193,41 @@ def test_those_of_parents_here_and_elsewhere_end_in_one_call(backend):
     for parent in (here, elsewhere):
         assert set(told(backend, parent, 20)) == set(range(20))
         assert unfinished(backend, parent) == []
+
+
+@contextmanager
+def draining(backend, name):
+    """Let a shard take no new jobs for a while."""
+    registry = backend.backend.group.registry
+    specs = [handle.spec for handle in registry]
+    backend.backend.update([spec._replace(is_dequeue_only=spec.name == name) for spec in specs])
+    yield
+    backend.backend.update(specs)
+
+
+def test_those_of_a_parent_on_a_shard_that_is_drained_are_elsewhere(backend):
+    parent, claim = backend.started(b"parent", attempts=5)
+    with draining(backend, shard_of(parent)):
+        names = backend.put(*[child_of(parent, at) for at in range(3)], new_job(), queue=OTHER)
+        assert shard_of(parent) not in {shard_of(name) for name in names}
+        assert unfinished(backend, parent) == sorted(names[:3])
+        backend.sleep(parent, ("resize", 3), claim=claim)
+        backend.ack(*backend.take_names(queue=OTHER), queue=OTHER)
+        assert set(told(backend, parent, 3)) == {0, 1, 2}
+        settle(backend)
+        assert backend.take_names() == [parent]
+
+
+@pytest.mark.parametrize("is_drained_first", [False, True])
+def test_a_call_that_is_repeated_after_draining_has_begun_or_ended_stores_none_again(backend, is_drained_first):
+    parent, _ = backend.started(b"parent")
+    [keyed] = distant_children(backend, parent)
+    jobs = [child_of(parent, 1), child_of(parent, 2, key=backend.look(keyed).key), child_of(parent, 3)]
+    once = new_key()
+    with draining(backend, shard_of(parent) if is_drained_first else None):
+        names = backend.enqueue_jobs(OTHER, jobs, once=once)
+    with draining(backend, None if is_drained_first else shard_of(parent)):
+        assert backend.enqueue_jobs(OTHER, jobs, once=again(once)) == names
 
 
 # Faults

@@ -101,8 +101,8 @@ async def store(registry: ShardRegistry, given: NewJobs[_J], call: StoreCall[_J]
 
     A job with a key, shared or else unique, goes to the shard that this key selects and to no other: there it is
     unique, or waits its turn, as long as the set of shards stays the same, however many of them the queue uses. A job
-    with a parent and no key goes to its parent's shard. Jobs that nothing binds to a shard go with others of the call,
-    or to the first shard that takes them; shards that the queue does not use are tried last.
+    with a parent and no key goes to its parent's shard if that takes new jobs. Jobs that nothing binds to a shard go
+    with others of the call, or to the first shard that takes them; shards that the queue does not use are tried last.
 
     If there are several parts, their shards are pinged before anything is stored. Parts that are bound to a shard go
     first: if the call fails halfway and is made again, the stored jobs are found by their unique keys, or by the
@@ -179,7 +179,13 @@ async def _ping(shard: Shard) -> None:
 async def _store_together(
     registry: ShardRegistry, home: ShardHandle | None, given: NewJobs[_J], call: StoreCall[_J]
 ) -> list[str]:
-    """Store jobs on the shard that they are bound to, or if there is none, on the first one that takes them."""
+    """Store jobs on the shard that they are bound to, or if there is none, on the first one that takes them.
+
+    Children of a parent whose shard takes no new jobs remain a part of their own, so a repeat finds them although the
+    server that makes it knows another file of shards.
+    """
+    if home is not None and home.spec.is_dequeue_only:
+        home = None
     once = given.once
     if once is not None and once.is_repeat and len(registry) > 1:  # a single shard checks by itself
         known = await _stored_before(registry, given, once, must_know=home is None and given.have_parents)

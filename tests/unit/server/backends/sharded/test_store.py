@@ -11,7 +11,6 @@ from pinlater.errors import (
 )
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.keys import JobKey
-from pinlater.model.messages import Parent
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.records import JobFilter, Settled, covered
 from pinlater.server.backends.sharded import ShardUnreachable
@@ -104,13 +103,6 @@ def test_jobs_without_keys_go_with_those_that_a_key_places(fleet, names):
     stored = fleet.lookup_jobs(list(map(JobDescriptor.parse, fleet.enqueue_jobs(QUEUE, jobs))))
     assert [one.body for one in stored] == [b"0", b"1", b"2", b"3"]
     assert [verb for _, verb in fleet.asked if verb in {"ping", "enqueue"}] == ["enqueue"]
-
-
-def test_jobs_without_keys_do_not_go_with_a_child_to_a_shard_that_takes_no_new_jobs(fleet):
-    fleet.update(*specs_of("1", "2", dequeue_only=("1",)))
-    parent = Parent(f"{QUEUE}:s1:p1:1", "resize", 0)
-    names = fleet.enqueue_jobs(QUEUE, [new_job(parent=parent), new_job()])
-    assert [JobDescriptor.parse(name).shard for name in names] == ["1", "2"]
 
 
 def test_a_batch_that_cannot_be_stored_whole_is_not_stored_at_all(fleet):
