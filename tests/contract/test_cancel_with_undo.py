@@ -108,6 +108,16 @@ def test_one_that_is_due_keeps_its_place(backend):
     assert backend.take_names() == [first, second]
 
 
+def test_one_that_waits_for_its_ordered_key_keeps_its_place(backend):
+    key = JobKey("a", 1, is_ordered=True)
+    names = backend.put(*[new_job(TO_UNDO, key=key, run_after_ms=backend.clock.now_ms + 1000) for _ in range(3)])
+    backend.cancel(names[2])
+    backend.clock.advance(1000)
+    for name in names:
+        assert backend.take_names() == [name]
+        backend.ack(name)
+
+
 def test_a_second_call_changes_nothing(backend):
     descriptor, claim = asked(backend)
     backend.fail(descriptor, claim=claim, retry_delay_ms=10**6)

@@ -601,14 +601,15 @@ INSERT INTO {db}.messages (job_id, name, number, message_id, kind, payload_bytes
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET messages = messages + :count WHERE id IN (:ids)
 
 -- name: wake_jobs
--- Makes jobs due that are not; those that wait for their keys go on waiting, as if due now. Due jobs keep their places.
+-- Makes jobs due that are not; those that wait for their keys go on waiting, as if due now, or if the key is ordered,
+-- in their places. Due jobs keep their places.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) LEFT JOIN {db}.failing_jobs FORCE INDEX (PRIMARY) ON failing_jobs.id = jobs.id
 SET jobs.run_after = LEAST(
         jobs.run_after, :now + IF(job_key IS NOT NULL AND jobs.run_after >= 4503599627370496, 4503599627370496, 0)),
     jobs.updated_at = :now,
     failing_jobs.run_after = LEAST(
         jobs.run_after, :now + IF(job_key IS NOT NULL AND jobs.run_after >= 4503599627370496, 4503599627370496, 0))
-WHERE jobs.id IN (:ids)
+WHERE jobs.id IN (:ids) AND NOT (job_key IS NOT NULL AND jobs.run_after >= 4503599627370496 AND key_limit <=> 0)
 
 -- name: message_sizes
 SELECT number, payload_bytes FROM {db}.messages FORCE INDEX (PRIMARY)
