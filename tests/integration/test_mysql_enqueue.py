@@ -8,6 +8,7 @@ import pytest
 from pinlater.errors import QueueNotFound
 from pinlater.model.attempts import StoredAck
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.unique import UniqueRule
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.mysql import queries
 from pinlater.server.backends.mysql.connection import MysqlConnection
@@ -259,3 +260,23 @@ def test_what_the_disk_of_a_shard_has_no_room_for_goes_to_another(number, text):
         await fleet.close()
 
     asyncio.run(scenario())
+
+
+def test_no_statement_lists_so_many_unique_keys_that_no_packet_holds_them(monkeypatch):
+    real = MysqlConnection.open
+
+    async def opened(endpoint):
+        connection = await real(endpoint)
+        connection.max_packet_bytes = 2_400_000
+        return connection
+
+    monkeypatch.setattr(MysqlConnection, "open", opened)
+    jobs = [new_job(unique_key=f"{number:06}" + "é" * 194, rule=UniqueRule(period_ms=60_000)) for number in range(6000)]
+
+    async def scenario(server):
+        names = await server.enqueue_jobs(QUEUE, jobs)
+        cancelled = await server.cancel_jobs(QUEUE, list(map(JobDescriptor.parse, names)), "not needed\n")
+        assert len(cancelled.ended) == 6000
+        assert set(names).isdisjoint(await server.enqueue_jobs(QUEUE, jobs)), "the keys are free"
+
+    with_servers(scenario)

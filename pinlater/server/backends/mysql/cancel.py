@@ -11,13 +11,11 @@ from pinlater.server.backends.mysql.children import forget
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.failure_groups import take_out
 from pinlater.server.backends.mysql.linked_changes import see_to_links
+from pinlater.server.backends.mysql.queries import in_lists
 from pinlater.server.backends.mysql.transaction import MysqlTransaction, Woken
 from pinlater.server.backends.mysql.unique_keys import end_periods
 from pinlater.server.backends.records import Cancelled
 from pinlater.server.backends.search import Queue
-
-_MAX_IDS = 5000
-"""Most ids in one statement."""
 
 
 class _Job(NamedTuple):
@@ -45,8 +43,7 @@ async def cancel_jobs(database: Database, queue: Queue, jobs: Sequence[JobDescri
 
     async def change(transaction: MysqlTransaction) -> Cancelled:
         found: list[_Job] = []
-        for start in range(0, len(ids), _MAX_IDS):
-            some = ids[start : start + _MAX_IDS]
+        for some in in_lists(ids):
             found += [_Job(*row) for row in await transaction.rows("jobs_to_cancel", ids=some, queue=queue.id)]
         found = [job for job in found if wanted[job.id].priority == job.priority]
         let_through = await _cancel(transaction, queue, found, status)
@@ -69,8 +66,7 @@ async def finish_cancellation(database: Database, queue: Queue, jobs: Sequence[J
     ids = sorted(job.local_id for job in jobs)
 
     async def change(transaction: MysqlTransaction) -> None:
-        for start in range(0, len(ids), _MAX_IDS):
-            some = ids[start : start + _MAX_IDS]
+        for some in in_lists(ids):
             if listed := await transaction.rows("jobs_with_children", ids=some, queue=queue.id):
                 forget(transaction, listed)
                 transaction.later(transaction.bind("finish_cancellation", ids=[local_id for _, local_id in listed]))
@@ -85,17 +81,18 @@ async def _cancel(transaction: MysqlTransaction, queue: Queue, found: Sequence[_
     woken = [job for job in asked if job.has_to_undo]
     fresh_keys = (job.unique_key for job in (*(job for job in found if job.ends), *asked))
     await end_periods(transaction, queue.id, filter(None, fresh_keys))
-    if woken:
-        transaction.later(transaction.bind("wake_jobs", ids=[job.id for job in woken], now=transaction.now))
-        transaction.woken += [Woken(queue.name, queue.id, job.priority) for job in woken]
-    for name, ids in (("cancel_pending", pending), ("ask_to_stop", [job.id for job in asked])):
-        if ids:
+    for ids in in_lists([job.id for job in woken]):
+        transaction.later(transaction.bind("wake_jobs", ids=ids, now=transaction.now))
+    transaction.woken += [Woken(queue.name, queue.id, job.priority) for job in woken]
+    for name, cancelled in (("cancel_pending", pending), ("ask_to_stop", [job.id for job in asked])):
+        for ids in in_lists(cancelled):
             transaction.later(transaction.bind(name, ids=ids, now=transaction.now, status=status))
     with_children = {job.id for job in found if job.parent_id is not None and job.may_have_children}
-    if fresh := with_children.intersection((*pending, *(job.id for job in asked))):
-        transaction.later(transaction.bind("mark_with_children", ids=sorted(fresh)))
+    for ids in in_lists(sorted(with_children.intersection((*pending, *(job.id for job in asked))))):
+        transaction.later(transaction.bind("mark_with_children", ids=ids))
     changed = [*pending, *(job.id for job in woken)]
-    take_out(transaction, changed)
+    for ids in in_lists(changed):
+        take_out(transaction, ids)
     leaves = (job for job in asked if job.id not in with_children)
     forget(transaction, ((job.parent_id, job.id) for job in leaves if job.parent_id is not None))
     return await see_to_links(transaction, changed) if changed else 0

@@ -6,7 +6,7 @@ Several servers may do this on one shard at once: each skips the jobs that anoth
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -21,17 +21,14 @@ from pinlater.server.backends.mysql.failure_groups import keep, put_in, take_out
 from pinlater.server.backends.mysql.keys import Keys, QueueKey, keep_rates, keys_of, let_next_through
 from pinlater.server.backends.mysql.maintenance_probe import MaintenanceWork
 from pinlater.server.backends.mysql.messages import delete_inboxes, delete_leftover_messages
+from pinlater.server.backends.mysql.queries import MOST_LISTED, in_lists
 from pinlater.server.backends.mysql.queues import MysqlQueues
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.mysql.unique_keys import end_periods
 from pinlater.server.backends.records import Collected, Expired, Once
 from pinlater.server.backends.search import Queue
 
-_MAX_IDS = 5000
-"""Most ids in one statement."""
-
 _FIRST = -(2**63)
-
 
 _INBOX_STEPS = 20
 """Most transactions in one call of the monitor that delete messages of deleted jobs."""
@@ -104,7 +101,7 @@ async def _retry(
         for priority, ids in ids_by_priority.items():
             changed += await _change(transaction, ids, "retry_jobs", most=left, priority=priority, **values)
         all_ids = sorted(chain.from_iterable(ids_by_priority.values()))
-        for some in _chunks(all_ids):
+        for some in in_lists(all_ids):
             transaction.later(transaction.bind("insert_children_again", ids=some))
             take_out_revived(transaction, some)
         keys = await keys_of(transaction, all_ids)
@@ -235,7 +232,7 @@ async def _collect(database: Database, state: int, first_ms: int | None, ttl_ms:
 async def _purge_deleted_queue(database: Database, queue_id: int, limit: int) -> None:
     async def change(transaction: MysqlTransaction) -> None:
         ids = [row[0] for row in await transaction.rows("jobs_of_queue", queue=queue_id, limit=limit)]
-        for some in _chunks(ids):
+        for some in in_lists(ids):
             rows = await transaction.rows("unlocked_jobs", ids=some)
             unlocked = [row[0] for row in rows]
             listed = [(local_id, state, parent_id) for local_id, state, parent_id, _ in rows if parent_id is not None]
@@ -291,7 +288,7 @@ async def _change(
     """
     left, changed = sorted(ids) if most is None else list(ids), 0
     while left and (most is None or changed < most):
-        size = _MAX_IDS if most is None else min(most - changed, _MAX_IDS)
+        size = MOST_LISTED if most is None else min(most - changed, MOST_LISTED)
         some, left = left[:size], left[size:]
         changed += (await transaction.run(transaction.bind(name, ids=sorted(some), **values)))[0].matched
     return changed
@@ -313,7 +310,7 @@ async def _delete(
     """
     left, deleted = sorted(ids) if most is None else list(ids), 0
     while left and (most is None or deleted < most):
-        size = _MAX_IDS if most is None else min(most - deleted, _MAX_IDS)
+        size = MOST_LISTED if most is None else min(most - deleted, MOST_LISTED)
         some, left = sorted(left[:size]), left[size:]
         doomed = [
             DoomedJob(*row) for row in await transaction.rows("doomed_jobs", ids=some, **{"priority": 0} | values)
@@ -330,8 +327,3 @@ async def _delete(
             take_out(transaction, [job.id for job in doomed])
         deleted += await _change(transaction, [job.id for job in doomed], "delete_ids")
     return deleted
-
-
-def _chunks(ids: Sequence[int]) -> Iterator[Sequence[int]]:
-    for start in range(0, len(ids), _MAX_IDS):
-        yield ids[start : start + _MAX_IDS]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from pinlater.model.body_metadata import OPEN_SAGA
 
@@ -18,6 +19,11 @@ Value = int | float | str | bytes | Sequence[int] | Sequence[bytes] | None
 
 STATEMENT_BYTES = 1_000_000
 """Largest INSERT statement with several rows; the server parses a statement as a whole."""
+
+MOST_LISTED = 5000
+"""Most ids or keys in a statement that changes rows; the server stops a statement that takes too long."""
+
+_T = TypeVar("_T")
 
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 _COMMENT = re.compile(r"--.*")
@@ -68,6 +74,12 @@ def insertions(head: bytes, rows: Iterable[bytes]) -> Iterator[bytes]:
         size += len(row)
     if written:
         yield head + b",".join(written)
+
+
+def in_lists(values: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    """Yield the values in lists of up to ``MOST_LISTED``."""
+    for start in range(0, len(values), MOST_LISTED):
+        yield values[start : start + MOST_LISTED]
 
 
 def _list(values: Sequence[int] | Sequence[bytes]) -> bytes:

@@ -11,7 +11,7 @@ from pinlater.model.unique import UniqueRule
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.errors import TransactionConflict
 from pinlater.server.backends.mysql.failure_groups import take_out_revived
-from pinlater.server.backends.mysql.queries import blob
+from pinlater.server.backends.mysql.queries import blob, in_lists
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.search import Queue
 from pinlater.server.backends.unique_keys import KeyHolder, key_holders, replaced
@@ -122,11 +122,11 @@ async def _holders(transaction: MysqlTransaction, jobs: Iterable[UniqueJob]) -> 
     for job in jobs:
         wanted.setdefault(job.queue.id, set()).add(job.key)
     holders: dict[tuple[int, str], KeyHolder] = {}
-    for queue_id, keys in wanted.items():
-        encoded = sorted(key.encode() for key in keys)
+    listed = [(queue_id, some) for queue_id, keys in wanted.items() for some in in_lists(sorted(map(str.encode, keys)))]
+    for queue_id, keys in listed:
         of_jobs, of_periods = await transaction.run(
-            transaction.bind("unique_jobs", queue=queue_id, keys=encoded),
-            transaction.bind("unique_periods", queue=queue_id, keys=encoded, now=transaction.now),
+            transaction.bind("unique_jobs", queue=queue_id, keys=keys),
+            transaction.bind("unique_periods", queue=queue_id, keys=keys, now=transaction.now),
         )
         found = key_holders(
             [(key.decode(), *rest) for key, *rest in of_jobs.rows],
@@ -159,18 +159,18 @@ async def begin_periods(transaction: MysqlTransaction, jobs: Iterable[UniqueJob]
     for job in jobs:
         if job.rule is not None and job.rule.period_ms:
             by_queue.setdefault(job.queue.id, []).append(job)
-    for queue_id, begun in sorted(by_queue.items()):
-        begun.sort(key=lambda job: job.key.encode())
-        rows = [_period_row(transaction, job) for job in begun]
-        _, found = await transaction.run(
-            transaction.bind("insert_periods")
-            + b",".join(rows)
-            + b" "
-            + transaction.bind("replace_ended_periods", now=transaction.now),
-            transaction.bind("period_jobs", queue=queue_id, keys=[job.key.encode() for job in begun]),
-        )
-        if {row[0] for row in found.rows} != {job.local_id for job in begun}:
-            raise TransactionConflict("another server has given a unique key away for a time")
+    for queue_id, of_queue in sorted(by_queue.items()):
+        of_queue.sort(key=lambda job: job.key.encode())
+        for begun in in_lists(of_queue):
+            _, found = await transaction.run(
+                transaction.bind("insert_periods")
+                + b",".join(_period_row(transaction, job) for job in begun)
+                + b" "
+                + transaction.bind("replace_ended_periods", now=transaction.now),
+                transaction.bind("period_jobs", queue=queue_id, keys=[job.key.encode() for job in begun]),
+            )
+            if {row[0] for row in found.rows} != {job.local_id for job in begun}:
+                raise TransactionConflict("another server has given a unique key away for a time")
 
 
 def _period_row(transaction: MysqlTransaction, job: UniqueJob) -> bytes:
@@ -181,9 +181,8 @@ def _period_row(transaction: MysqlTransaction, job: UniqueJob) -> bytes:
 
 async def end_periods(transaction: MysqlTransaction, queue_id: int, keys: Iterable[bytes]) -> None:
     """End the periods of the unique keys of unfinished jobs that are about to be deleted, or are cancelled."""
-    given = sorted(keys)
-    if given:
-        await transaction.run(transaction.bind("end_periods", queue=queue_id, keys=given))
+    for some in in_lists(sorted(keys)):
+        await transaction.run(transaction.bind("end_periods", queue=queue_id, keys=some))
 
 
 async def delete_expired_periods(database: Database, limit: int) -> int:
