@@ -8,7 +8,9 @@ import pytest
 from pinlater.errors import QueueNotFound
 from pinlater.model.attempts import StoredAck
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.model.unique import UniqueRule
+from pinlater.model.jobs import JobRecord
+from pinlater.model.keys import JobKey
+from pinlater.model.unique import OnDuplicate, UniqueRule
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.mysql import queries
 from pinlater.server.backends.mysql.connection import MysqlConnection
@@ -280,3 +282,31 @@ def test_no_statement_lists_so_many_unique_keys_that_no_packet_holds_them(monkey
         assert set(names).isdisjoint(await server.enqueue_jobs(QUEUE, jobs)), "the keys are free"
 
     with_servers(scenario)
+
+
+@pytest.mark.parametrize("kind", [OnDuplicate.REPLACE, OnDuplicate.DEBOUNCE])
+@pytest.mark.parametrize("key", [None, JobKey("customer", 1, is_ordered=True)])
+def test_a_job_that_is_imported_in_the_same_transaction_is_replaced_too(kind, key):
+    rule = UniqueRule(on_duplicate=kind, max_delay_ms=1000)
+    due, is_put_off = START_MS + 300, kind == OnDuplicate.DEBOUNCE
+    old = JobRecord(
+        "elsewhere:s7:p2:42", PENDING, 3, 2, "Timeout", START_MS - 100, due, START_MS, None, b"old", "a", key,
+        failure_group=7,
+    )  # fmt: skip
+
+    async def scenario(server):
+        shard = next(iter(server.group.registry)).shard
+        new = new_job(b"new", attempts=5, unique_key="a", rule=rule, run_after_ms=START_MS + 5000)
+        [imported], [stored] = await asyncio.gather(
+            shard.import_jobs(QUEUE, [old]),
+            shard.enqueue_jobs(QUEUE, [new]),  # one transaction, in this order
+        )
+        assert stored == imported
+        [found] = await server.lookup_jobs([JobDescriptor.parse(stored)], body_bytes=100)
+        assert found == old._replace(
+            descriptor=stored, body=b"new", attempts_allowed=5, attempts_remaining=5, status="", failure_group=None,
+            run_after_ms=START_MS + 900 if is_put_off else due,
+        )  # fmt: skip
+        assert await server.count_jobs(QUEUE, JobFilter(PENDING, is_retrying=True)) == 0
+
+    with_connected(scenario)

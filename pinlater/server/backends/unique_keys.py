@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pinlater.model.jobs import NewJob
+from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.unique import OnDuplicate, UniqueRule
 
 
@@ -51,6 +51,19 @@ def replaced(stored: NewJob, job: NewJob, due: int | None) -> NewJob:
     """Return a new job with the content of a later one of the same call that replaces it."""
     run_after = stored.run_after_ms if due is None else due
     return stored._replace(body=job.body, attempts=job.attempts, status=job.status, run_after_ms=run_after)
+
+
+def replaced_import(stored: JobRecord, job: NewJob, due: int | None, now: int) -> JobRecord:
+    """Return an imported job with the content of a new one in the same transaction that replaces it."""
+    return stored._replace(
+        body=job.body,
+        attempts_allowed=job.attempts,
+        attempts_remaining=job.attempts,
+        status=job.status,
+        run_after_ms=stored.run_after_ms if due is None else due,
+        updated_at_ms=now,
+        failure_group=None,
+    )
 
 
 def key_holders(

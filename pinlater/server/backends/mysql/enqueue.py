@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob
@@ -130,7 +130,7 @@ async def _insert(
         *unique_keys.statements(transaction, resolution, queue_ids),
         *await _insertions(transaction, rows, resolution.contents),
         *insert_results(transaction, _results(new, duplicates)),
-        *_failures(transaction, rows, kept),
+        *_failures(transaction, (row for row in rows if (id(row[0]), row[1]) not in resolution.contents), kept),
         *(
             insert_children(transaction, _children(rows), new[0].queue.shard)
             if any(call.has_parents for call in new)
@@ -267,9 +267,7 @@ def _unique_jobs(calls: Iterable[MysqlEnqueueCall], stored: Collection[int]) -> 
             if key is not None and local_id not in stored:
                 rule = call.rules[index] if call.rules else None
                 slot, priority = (id(call), index), call.priorities[index]
-                yield UniqueJob(
-                    slot, call.queue, key, rule, priority, local_id, call.jobs[index] if call.rules else None
-                )
+                yield UniqueJob(slot, call.queue, key, rule, priority, local_id, call.jobs[index])
 
 
 async def _keys_of(transaction: MysqlTransaction, rows: Sequence[Row], resolution: unique_keys.Resolution) -> Keys:
@@ -283,7 +281,7 @@ async def _keys_of(transaction: MysqlTransaction, rows: Sequence[Row], resolutio
 
 
 async def _insertions(
-    transaction: MysqlTransaction, rows: Sequence[Row], contents: Mapping[unique_keys.Slot, NewJob]
+    transaction: MysqlTransaction, rows: Sequence[Row], contents: unique_keys.Contents
 ) -> list[bytes]:
     """Return the statements that insert jobs; one fails if a queue was deleted.
 
@@ -319,7 +317,7 @@ def _with_queues(transaction: MysqlTransaction, rows: Iterable[Row]) -> Iterator
 
 
 async def _linked_rows(
-    transaction: MysqlTransaction, rows: Sequence[Row], contents: Mapping[unique_keys.Slot, NewJob]
+    transaction: MysqlTransaction, rows: Sequence[Row], contents: unique_keys.Contents
 ) -> list[bytes]:
     """Return the rows of jobs some of which are linked; one with a key is placed behind the others of its key."""
     jobs = {(id(call), index): contents.get((id(call), index), call.jobs[index]) for call, index in rows}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
-from pinlater.model.jobs import NewJob
+from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.unique import UniqueRule
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.errors import TransactionConflict
@@ -14,17 +14,20 @@ from pinlater.server.backends.mysql.failure_groups import take_out_revived
 from pinlater.server.backends.mysql.queries import blob, in_lists
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.search import Queue
-from pinlater.server.backends.unique_keys import KeyHolder, key_holders, replaced
+from pinlater.server.backends.unique_keys import KeyHolder, key_holders, replaced, replaced_import
 
 Slot = tuple[int, int]
 """Identity of a call, and index of a job in it."""
+
+Contents = Mapping[Slot, NewJob | JobRecord]
+"""Jobs that are stored with the content of a later one in the same transaction."""
 
 Duplicates = Mapping[Slot, str]
 """A job that is not stored -> descriptor of the job that has its key."""
 
 
 class UniqueJob(NamedTuple):
-    """A new job with a unique key. Without ``content`` it is imported, and a duplicate only of unfinished jobs."""
+    """A new or imported job with a unique key; an imported one is a duplicate only of unfinished jobs."""
 
     slot: Slot
     queue: Queue
@@ -32,7 +35,7 @@ class UniqueJob(NamedTuple):
     rule: UniqueRule | None
     priority: int
     local_id: int
-    content: NewJob | None
+    content: NewJob | JobRecord
 
 
 class Resolution(NamedTuple):
@@ -41,14 +44,14 @@ class Resolution(NamedTuple):
     Attributes:
         duplicates: new jobs that are not stored.
         freed: ids of started jobs that give up their keys.
-        contents: new jobs that are stored with the content of a later one in the batch.
+        contents: jobs that are stored with the content of a later one in the batch.
         replacements: jobs in the store that get the content of a new one, in order: id, the new job, and when it is due
             (None: as before).
     """
 
     duplicates: dict[Slot, str]
     freed: list[int]
-    contents: dict[Slot, NewJob]
+    contents: dict[Slot, NewJob | JobRecord]
     replacements: list[tuple[int, NewJob, int | None]]
 
 
@@ -62,20 +65,21 @@ async def resolve(transaction: MysqlTransaction, jobs: Sequence[UniqueJob]) -> R
     resolution = Resolution({}, [], {}, [])
     new: dict[int, UniqueJob] = {}
     for job in jobs:
-        at = job.queue.id, job.key
+        at, content = (job.queue.id, job.key), job.content
         holder = holders.get(at)
-        if holder is not None and holder.is_finished and job.content is None:
+        if holder is not None and holder.is_finished and isinstance(content, JobRecord):
             holder = None
         elif holder is not None and holder.gives_way_to(job.rule):
             resolution.freed.append(holder.local_id)
             holder = None
         if holder is None:
-            holders[at] = KeyHolder(job.priority, job.local_id, transaction.now)
+            created_at = content.created_at_ms if isinstance(content, JobRecord) else transaction.now
+            holders[at] = KeyHolder(job.priority, job.local_id, created_at)
             new[job.local_id] = job
         elif holder.local_id != job.local_id:
             resolution.duplicates[job.slot] = f"{job.queue.prefixes[holder.priority - 1]}{holder.local_id}"
-            if job.content is not None and holder.is_replaced_by(job.content):
-                _replace(resolution, holder, job.content, new.get(holder.local_id), transaction.now)
+            if isinstance(content, NewJob) and holder.is_replaced_by(content):
+                _replace(resolution, holder, content, new.get(holder.local_id), transaction.now)
     return resolution
 
 
@@ -85,7 +89,9 @@ def _replace(resolution: Resolution, holder: KeyHolder, job: NewJob, of_batch: U
         resolution.replacements.append((holder.local_id, job, due))
         return
     stored = resolution.contents.get(of_batch.slot, of_batch.content)
-    if stored is not None:  # not imported
+    if isinstance(stored, JobRecord):
+        resolution.contents[of_batch.slot] = replaced_import(stored, job, due, now)
+    else:
         resolution.contents[of_batch.slot] = replaced(stored, job, due)
 
 
