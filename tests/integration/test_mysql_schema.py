@@ -87,6 +87,35 @@ def test_a_step_that_was_left_half_done_is_completed(old, step):
     assert old.version() == SCHEMA_VERSION
 
 
+def test_while_a_backup_reads_a_table_the_upgrade_leaves_it_to_the_others(old, monkeypatch, packets):
+    async def scenario():
+        place = endpoint_of(shared_service())
+        pool, backup = MysqlPool(place, 1), await MysqlConnection.open(place)
+        database = Database("1", pool, old.queries, lambda: 1)
+
+        async def is_refused():
+            packets.clear()
+            with pytest.raises(ConnectFailed, match="upgraded, .* such as a backup by mysqldump"):
+                async with database.connection():
+                    pass
+            return len(packets)
+
+        await backup.run(b"START TRANSACTION", b"SELECT COUNT(*) FROM %b.jobs" % old.name)
+        tried = await is_refused()
+        assert await is_refused() < tried, "nobody has to wait for it again so soon"
+        await backup.run(b"ROLLBACK")
+        await is_refused()
+        monkeypatch.setattr(database, "_upgrade_at", 0.0)
+        async with database.connection() as connection:
+            [(rows, _, _)] = await connection.run(b"SELECT @@SESSION.lock_wait_timeout = @@GLOBAL.lock_wait_timeout")
+            assert rows[0][0], "later statements wait as before"
+        backup.close()
+        pool.close()
+
+    asyncio.run(scenario())
+    assert old.version() == SCHEMA_VERSION
+
+
 def test_a_database_of_a_newer_version_is_refused(old):
     old.run(b"UPDATE %b.settings SET value = %d WHERE name = 'schema_version'" % (old.name, SCHEMA_VERSION + 1))
     with pytest.raises(ConnectFailed, match="install a newer version"):

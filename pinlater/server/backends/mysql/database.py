@@ -14,6 +14,7 @@ from pinlater.server.backends.mysql.errors import (
     ColumnExists,
     ConnectFailed,
     ConnectionLost,
+    LockTimeout,
     NoRoom,
     SchemaMissing,
     StatementRejected,
@@ -41,6 +42,12 @@ CONFLICT_SECONDS = 4.5
 """How long a transaction that meets conflicts is retried."""
 
 _MAX_TRIES = 5
+
+_UPGRADE_LOCK_SECONDS = 1
+"""How long the upgrade of a table waits for those who use it, such as a backup; all others wait for the upgrade."""
+
+_UPGRADE_PAUSE_SECONDS = 20.0
+"""How long the upgrade is not tried again after that."""
 
 
 class Database:
@@ -76,6 +83,7 @@ class Database:
         self._refused_at = -math.inf
         self._is_ready = False
         self._preparing = asyncio.Lock()
+        self._upgrade_at = -math.inf
 
     @property
     def seconds_since_failure(self) -> float:
@@ -263,10 +271,28 @@ class Database:
                 f"database {self.queries.database} has schema version {version}, this server supports up to "
                 f"{SCHEMA_VERSION}; install a newer version of pinlater"
             )
-        for step in range(version + 1, SCHEMA_VERSION + 1):
-            for statement in self.queries.schema(step):
-                with suppress(ColumnExists):
-                    await connection.run(statement)
+        if version == SCHEMA_VERSION:
+            return
+        if asyncio.get_running_loop().time() < self._upgrade_at:
+            raise self._tables_in_use()
+        await connection.run(b"SET SESSION lock_wait_timeout = %d" % _UPGRADE_LOCK_SECONDS)
+        try:
+            for step in range(version + 1, SCHEMA_VERSION + 1):
+                for statement in self.queries.schema(step):
+                    with suppress(ColumnExists):
+                        await connection.run(statement)
+        except LockTimeout as error:
+            self._upgrade_at = asyncio.get_running_loop().time() + _UPGRADE_PAUSE_SECONDS
+            raise self._tables_in_use() from error
+        finally:
+            if connection.is_open:
+                await connection.run(b"SET SESSION lock_wait_timeout = DEFAULT")
+
+    def _tables_in_use(self) -> ConnectFailed:
+        return ConnectFailed(
+            f"the tables of database {self.queries.database} have to be upgraded, but another program keeps using one, "
+            f"such as a backup by mysqldump; this is tried again every {_UPGRADE_PAUSE_SECONDS:g} s"
+        )
 
     async def _schema_version(self, connection: MysqlConnection) -> int:
         name = self.queries.database.encode()
