@@ -328,6 +328,22 @@ def test_jobs_that_are_retried_by_hand_wait_in_line(backend, retry):
         backend.ack(name)
 
 
+@pytest.mark.parametrize(("count", "order"), [(2, [1, 0, 2, 3]), (1, [1, 0, 2])], ids=["due", "delayed"])
+def test_one_of_an_ordered_key_goes_behind_the_due_and_the_next_and_before_delayed_ones(backend, count, order):
+    names = put(backend, ordered(), count, attempts=1)
+    names += backend.put(*[new_job(key=ordered(), run_after_ms=START_MS + HOUR_MS) for _ in range(2)])
+    assert backend.take_names() == names[:1]
+    backend.fail(names[0])
+    assert backend.retry() == 1
+    taken = []
+    while len(taken) < len(names):
+        taken += (some := backend.take_names())
+        backend.ack(*some)
+        if not some:
+            backend.clock.advance(HOUR_MS)
+    assert [names.index(name) for name in taken] == order
+
+
 def test_a_retry_with_a_delay_keeps_its_time(backend):
     name = backend.finished(key=limited(), state=FAILED)
     backend.retry(run_after_ms=START_MS + HOUR_MS)
