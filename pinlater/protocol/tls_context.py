@@ -20,12 +20,14 @@ class CurrentTlsContext:
     """The current TLS context of some files, for the next connection.
 
     The files are checked for changes at most once a second. While they cannot be used, as between the writing of a
-    certificate and of its key, the context made before stays in use.
+    certificate and of its key, the context made before stays in use. They are read again at each check, since the
+    reason may pass, such as a lack of file descriptors; the log says it once for each change.
     """
 
     def __init__(self) -> None:
         self._context: ssl.SSLContext | None = None
         self._seen: tuple[object, ...] = ()
+        self._complained_of: tuple[object, ...] = ()
         self._next_look = 0.0
 
     def latest(
@@ -45,14 +47,16 @@ class CurrentTlsContext:
             return self._context
         self._next_look = now + _CHECK_SECONDS
         seen = tuple(_stamp(path) for path in paths if path)
-        if self._context is None:
-            self._context = make()
-        elif seen != self._seen:
-            try:
-                self._context = make()
-            except (ConfigError, OSError) as error:
+        if self._context is not None and seen == self._seen:
+            return self._context
+        try:
+            self._context, self._seen = make(), seen
+        except (ConfigError, OSError) as error:
+            if self._context is None:
+                raise
+            if seen != self._complained_of:
                 log.warning("%s; the files read before stay in use", error)
-        self._seen = seen
+                self._complained_of = seen
         return self._context
 
 
