@@ -118,6 +118,21 @@ def test_one_that_waits_for_its_ordered_key_keeps_its_place(backend):
         backend.ack(name)
 
 
+def test_one_that_is_cancelled_with_another_of_its_key_does_not_come_back(backend):
+    """The other one, which has something to undo, is due now, and so comes before this one, which is let through."""
+    key, now = JobKey("a", 1), backend.clock.now_ms
+    later, to_undo = backend.put(
+        new_job(key=key, run_after_ms=now + 1000), new_job(TO_UNDO, key=key, run_after_ms=now + 2000)
+    )
+    cancelled = backend.cancel(to_undo, later)
+    assert (names_of(cancelled.asked), names_of(cancelled.ended)) == ([to_undo], [later])
+    assert backend.take_names() == [to_undo]
+    backend.ack(to_undo)
+    backend.clock.advance(5000)
+    assert is_cancelled(backend, later)
+    assert backend.take_names() == []
+
+
 def test_a_second_call_changes_nothing(backend):
     descriptor, claim = asked(backend)
     backend.fail(descriptor, claim=claim, retry_delay_ms=10**6)

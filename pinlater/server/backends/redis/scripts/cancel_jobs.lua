@@ -11,7 +11,7 @@ for at, job in ipairs(jobs) do
 end
 local befores = read_fields(JOBS, members)
 linked = open_links(members)
-local ended, asked, parents, is_done, waiting = {}, {}, {}, {}, {}
+local ended, asked, parents, is_done, waiting, asleep = {}, {}, {}, {}, {}, {}
 
 local function note_status(member)
   if ARGV[3] ~= '' then
@@ -51,8 +51,7 @@ for at, line in ipairs(befores) do
       ask(at, member, priority)
     elseif state == PENDING and linked.has_to_undo(member) then
       if ask(at, member, priority) then
-        linked.wake(member, line)
-        befores[at] = redis.call('HGET', JOBS, member)
+        asleep[#asleep + 1] = member
       end
     elseif state == PENDING then
       ended[#ended + 1] = at - 1
@@ -71,5 +70,8 @@ for key, list in pairs(waiting) do
 end
 apply_changes()
 local through = keyed and keyed.note_and_turn(members, befores) or 0
+for _, member in ipairs(asleep) do -- last, since it may change other jobs of their keys
+  linked.wake(member, redis.call('HGET', JOBS, member))
+end
 settle_changed()
 return {ended, asked, parents, through, linked.tell()}
