@@ -102,6 +102,24 @@ def test_the_last_failure_counts(backend):
     assert (backend.state(descriptor), groups(backend)) == (FAILED, {REFUSED.group: (1, 0)})
 
 
+@pytest.mark.parametrize("key", [JobKey("a", 1), JobKey("a", rate="100/s")], ids=["limit", "rate"])
+@pytest.mark.parametrize("second", [LATE, CLAIM_EXPIRED], ids=["failed", "expired"])
+def test_the_last_failure_of_a_job_that_makes_way_for_another_of_its_key_counts(backend, second, key):
+    descriptor = failing(backend, retry_delay_ms=0, key=key)
+    backend.clock.advance(100)
+    assert backend.take_names() == [descriptor]
+    backend.put_one(key=key)
+    if second is CLAIM_EXPIRED:
+        backend.clock.advance(LEASE_MS + 1)
+        backend.reap()
+    else:
+        backend.fail(descriptor, failure=second, retry_delay_ms=5000)
+    assert group_of(backend, descriptor) == second.group
+    assert groups(backend)[second.group] == (0, 1)
+    assert groups(backend).get(REFUSED.group, (0, 0)) == (0, 0)
+    assert backend.scan(failure_group=REFUSED.group).jobs == []
+
+
 def test_a_job_that_is_given_back_is_retrying_still(backend):
     first, second, third = (failing(backend) for _ in range(3))
     backend.clock.advance(5000)

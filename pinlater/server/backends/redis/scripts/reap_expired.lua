@@ -44,12 +44,12 @@ for at, line in ipairs(lines) do
   end
 end
 apply_changes()
-if keyed then
-  keyed.note_and_turn(members, lines)
-end
 if #tried > 0 then
   keep_groups(unpack(cmsgpack.unpack(ARGV[7])))
   call_in_chunks('HSET', prefix .. 'failing', failing)
+end
+if keyed then
+  keyed.note_and_turn(members, lines) -- may move jobs within their groups
 end
 settle_changed()
 reindex_due('claims')
