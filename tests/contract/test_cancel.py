@@ -214,9 +214,17 @@ def test_a_second_call_returns_the_same_and_adds_no_status(backend):
     waiting = backend.put_one(run_after_ms=FAR_MS)
     running, _ = backend.started()
     first = backend.cancel(waiting, running, status="stop;")
-    assert backend.cancel(waiting, running, status="stop;") == first
+    assert backend.cancel(waiting, running, status="stop;") == first._replace(newly_ended=0)
     assert (names_of(first.ended), names_of(first.asked)) == ([waiting], [running])
     assert [backend.look(name).status for name in (waiting, running)] == ["stop;", "stop;"]
+
+
+def test_jobs_that_an_earlier_call_has_cancelled_are_not_newly_ended(backend):
+    running, _ = backend.started()
+    first, second = backend.put(new_job(), new_job())
+    calls = [backend.cancel(*names) for names in ([running, first], [running, first, second], [first, second])]
+    assert [len(cancelled.ended) for cancelled in calls] == [1, 2, 2]
+    assert [cancelled.newly_ended for cancelled in calls] == [1, 1, 0]
 
 
 def test_a_job_that_is_named_twice_is_cancelled_once(backend):

@@ -89,8 +89,8 @@ class JobMessages:
     async def _cancel_level(self, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
         """Cancel jobs of one queue without their children."""
         cancelled = await self._broker.cancel(queue, jobs, status)
-        if cancelled.ended:
-            self._metrics.jobs_cancelled.add(queue, len(cancelled.ended))
+        if cancelled.newly_ended:
+            self._metrics.jobs_cancelled.add(queue, cancelled.newly_ended)
         return cancelled
 
     async def cancelled(self, arguments: Any, caller: Caller) -> Any:

@@ -142,12 +142,14 @@ class Cancelled(NamedTuple):
     ``asked``: jobs that are asked to stop: IN_PROGRESS, or PENDING with something to undo.
     ``let_through``: as in ``Settled``.
     ``parents``: those of both that may have children to cancel.
+    ``newly_ended``: how many of ``ended`` this call has cancelled.
     """
 
     ended: tuple[JobDescriptor, ...]
     asked: tuple[JobDescriptor, ...]
     let_through: int = 0
     parents: tuple[JobDescriptor, ...] = ()
+    newly_ended: int = 0
 
 
 class StoreSize(NamedTuple):

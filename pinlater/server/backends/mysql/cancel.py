@@ -56,6 +56,7 @@ async def cancel_jobs(database: Database, queue: Queue, jobs: Sequence[JobDescri
             tuple(wanted[job] for job in asked),
             let_through,
             tuple(wanted[job] for job in parents),
+            sum(job.ends for job in found),
         )
 
     return await database.change(change, is_repeatable=True)

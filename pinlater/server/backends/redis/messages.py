@@ -40,18 +40,19 @@ async def cancel(scripts: ScriptRunner, queue: str, jobs: Sequence[JobDescriptor
     ended: list[JobDescriptor] = []
     asked: list[JobDescriptor] = []
     parents: list[JobDescriptor] = []
-    let_through = 0
+    let_through = newly_ended = 0
     for start in range(0, max(len(jobs), 1), PAGE_JOBS):  # without jobs, a missing queue is still an error
         page = jobs[start : start + PAGE_JOBS]
         packed = pack([(job.priority, job.local_id) for job in page])
         found = await scripts.run("cancel_jobs", queue, packed, status, *_LINKED)
-        some_ended, some_asked, some_parents, through, *woken = found
+        some_ended, some_asked, some_parents, newly, through, *woken = found
         scripts.tell_woken(woken)
         ended += (page[index] for index in some_ended)
         asked += (page[index] for index in some_asked)
         parents += (page[index] for index in some_parents)
+        newly_ended += newly
         let_through += through
-    return Cancelled(tuple(ended), tuple(asked), let_through, tuple(parents))
+    return Cancelled(tuple(ended), tuple(asked), let_through, tuple(parents), newly_ended)
 
 
 async def finish_cancellation(scripts: ScriptRunner, queue: str, jobs: Sequence[JobDescriptor]) -> None:

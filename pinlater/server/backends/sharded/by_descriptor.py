@@ -93,6 +93,7 @@ async def cancel(group: ShardGroup, queue: str, jobs: Sequence[JobDescriptor], s
         tuple(chain.from_iterable(one.asked for one in done)),
         sum(one.let_through for one in done),
         tuple(chain.from_iterable(one.parents for one in done)),
+        sum(one.newly_ended for one in done),
     )
 
 

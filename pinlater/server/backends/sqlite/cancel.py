@@ -66,7 +66,7 @@ def _cancel(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[JobDes
     parents = tuple(job for job in (*ended, *asked) if states[job].may_have_children)
     if marked := [job.local_id for job in parents if not states[job].is_marked]:
         transaction.run(QUERIES["mark_with_children"], (id_list(marked),))
-    return Cancelled(tuple(ended), tuple(asked), through, parents)
+    return Cancelled(tuple(ended), tuple(asked), through, parents, len(pending))
 
 
 def finish_cancellation(transaction: SqliteTransaction, requests: Sequence[FinishRequest]) -> list[None]:

@@ -41,7 +41,7 @@ class Family:
         with_children = [name for name in (*ended, *asked) if name in self.parents.values()]
         self.cancelled_with_children.update(with_children)
         ended, asked, with_children = (tuple(map(JobDescriptor.parse, some)) for some in (ended, asked, with_children))
-        return Cancelled(ended, asked, parents=with_children)
+        return Cancelled(ended, asked, parents=with_children, newly_ended=len(ended))
 
     async def finish_cancellation(self, queue, jobs):
         assert {job.queue for job in jobs} == {queue}
@@ -87,6 +87,14 @@ def test_a_long_line_of_descendants_is_cancelled():
     family = Family(dict(zip(names, [None, *names], strict=False)))
     assert cancelled(family, "q", names[:1]) == len(names)
     assert family.cancelled_with_children == set()
+
+
+def test_the_metric_counts_a_job_once_however_often_it_is_cancelled():
+    ended = (JobDescriptor.parse(JOB),)
+    cancel = AsyncMock(side_effect=[Cancelled(ended, (), newly_ended=1), Cancelled(ended, ())])
+    handler, _ = messages(MagicMock(), cancel)
+    assert [call(handler.cancel, wire.PinLaterCancelJobsRequest("q", [JOB])) for _ in range(2)] == [1, 1]
+    handler._metrics.jobs_cancelled.add.assert_called_once_with("q", 1)
 
 
 def test_jobs_that_have_finished_are_not_counted():

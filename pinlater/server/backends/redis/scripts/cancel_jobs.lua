@@ -3,7 +3,8 @@
 -- ARGV[2]: MessagePack, a list of {priority, id}; [3] text to append to the status of jobs that were not cancelled or
 -- asked to stop before; [4] "links".
 -- Returns {list indexes of the jobs that are cancelled, of those that are asked to stop, both also by earlier calls, of
--- those of both that may have children to cancel; number of other jobs let through, ended sleeps: see links.lua}.
+-- those of both that may have children to cancel; number of jobs that this call has cancelled, of other jobs let
+-- through, ended sleeps: see links.lua}.
 -- parts: when_full records features failures key_rates keys due_index changes custom_status successes inboxes links
 local jobs, members = cmsgpack.unpack(ARGV[2]), {}
 for at, job in ipairs(jobs) do
@@ -12,6 +13,7 @@ end
 local befores = read_fields(JOBS, members)
 linked = open_links(members)
 local ended, asked, parents, is_done, waiting, asleep = {}, {}, {}, {}, {}, {}
+local newly_ended = 0
 
 local function note_status(member)
   if ARGV[3] ~= '' then
@@ -55,6 +57,7 @@ for at, line in ipairs(befores) do
       end
     elseif state == PENDING then
       ended[#ended + 1] = at - 1
+      newly_ended = newly_ended + 1
       run_after = keyed and keyed.when_let_through(member, run_after) or run_after
       cancel(member, priority, allowed, remaining, created, run_after, lease, bytes, claim)
     elseif state == FAILED and linked.is_cancelled(member) then
@@ -74,4 +77,4 @@ for _, member in ipairs(asleep) do -- last, since it may change other jobs of th
   linked.wake(member, redis.call('HGET', JOBS, member))
 end
 settle_changed()
-return {ended, asked, parents, through, linked.tell()}
+return {ended, asked, parents, newly_ended, through, linked.tell()}
