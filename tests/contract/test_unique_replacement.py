@@ -3,6 +3,7 @@
 import pytest
 
 from pinlater.model.jobs import JobRecord
+from pinlater.model.keys import JobKey
 from pinlater.model.unique import OnDuplicate, UniqueRule
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.records import IdempotencyKey
@@ -172,6 +173,21 @@ def test_an_imported_job_that_had_failed_begins_anew(backend, rule):
         assert (backend.count(is_retrying=True), backend.failure_groups([], 10)) == (0, [])
         assert call()
     assert (backend.count(is_retrying=True), backend.scan(is_retrying=True).jobs) == (0, [])
+
+
+@pytest.mark.parametrize("wait", [1000, 9000], ids=["earlier", "later"])
+def test_a_job_that_waits_for_its_ordered_key_is_put_off_but_not_moved_ahead(backend, wait):
+    options = {"unique_key": "u", "rule": DEBOUNCE, "key": JobKey("a", 1, is_ordered=True)}
+    names = backend.put(*[new_job(key=options["key"], run_after_ms=later(backend, 5000)) for _ in range(2)])
+    names += backend.put(new_job(b"old", **options))
+    assert backend.put(new_job(b"new", run_after_ms=later(backend, wait), **options)) == names[2:]
+    backend.clock.advance(5000)
+    for name in names:
+        backend.clock.advance(4000 if name == names[2] and wait > 5000 else 0)
+        [job] = backend.take()
+        assert job.descriptor == name
+        backend.ack(name)
+    assert job.body == b"new"
 
 
 def test_calls_at_once_leave_one_job_with_the_body_of_one(backend):

@@ -250,15 +250,16 @@ WHERE ends_at <= :now ORDER BY ends_at LIMIT :limit
 DELETE FROM {db}.unique_periods WHERE queue_id = :queue AND unique_key IN (:keys) AND ends_at <= :now
 
 -- name: replace_job
--- Only a job that was never claimed.
+-- Only a job that was never claimed. One that waits for an ordered key is put off, but not moved ahead of others.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     body_bytes = :body_bytes,
     body = :body,
     attempts_allowed = :attempts,
     attempts_remaining = :attempts,
     custom_status = :status,
-    run_after = COALESCE(:run_after + IF(job_key IS NOT NULL AND run_after >= 4503599627370496, 4503599627370496, 0),
-                         run_after),
+    run_after = COALESCE(IF(job_key IS NOT NULL AND run_after >= 4503599627370496,
+        IF(key_limit <=> 0, GREATEST(run_after, :run_after + 4503599627370496), :run_after + 4503599627370496), :run_after),
+        run_after),
     updated_at = :now,
     failure_group = NULL
 WHERE id = :id AND state = 0 AND claim_lease IS NULL

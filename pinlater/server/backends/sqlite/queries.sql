@@ -79,10 +79,12 @@ DELETE FROM unique_periods WHERE (queue_id, unique_key) IN (
 )
 
 -- name: replace_job
--- A job that was never claimed: ?1 id, ?2 now, ?3 body, ?4 attempts, ?5 status, ?6 run after or NULL.
+-- A job that was never claimed: ?1 id, ?2 now, ?3 body, ?4 attempts, ?5 status, ?6 run after or NULL. One that waits for
+-- an ordered key is put off, but not moved ahead of others.
 UPDATE jobs NOT INDEXED SET body = ?3, attempts_allowed = ?4, attempts_remaining = ?4, custom_status = ?5,
-    run_after = coalesce(?6 + iif(run_after >= 4503599627370496 AND job_key IS NOT NULL, 4503599627370496, 0), run_after), updated_at = ?2,
-    failure_group = NULL
+    run_after = coalesce(iif(run_after >= 4503599627370496 AND job_key IS NOT NULL,
+        iif(key_limit IS 0, max(run_after, ?6 + 4503599627370496), ?6 + 4503599627370496), ?6), run_after),
+    updated_at = ?2, failure_group = NULL
 WHERE id = ?1 AND state = 0
 
 -- name: free_keys

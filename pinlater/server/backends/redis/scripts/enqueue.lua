@@ -66,7 +66,8 @@ if extras then
       settle_failing(prefix, {member}, true)
     end
     if rule[3] == 2 then
-      run_after = debounced_due(new_run_after, created, rule[4])
+      local due = debounced_due(new_run_after, created, rule[4])
+      run_after = keyed and keyed.put_off(member, run_after, due) or due
       redis.call('ZADD', prefix .. 'p' .. priority, run_after, member)
     end
     redis.call('HSET', JOBS, member, record(PENDING, priority, allowed, allowed, created, run_after, NOW, 0, #body, ''))

@@ -290,6 +290,13 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       return parse_key(value) == ORDERED and -1 or without_wait(run_after)
     end
 
+    -- Returns the run_after of a PENDING job that is to be due at another time; one that waits for an ordered key is not
+    -- moved ahead of others.
+    function keyed.put_off(member, run_after, due)
+      local is_earlier = tonumber(due) < without_wait(run_after)
+      return is_earlier and keyed.movable_due(member, run_after) < 0 and run_after or due
+    end
+
     -- Returns the run_after of a PENDING job without what is added while it waits for its key.
     function keyed.when_let_through(member, run_after)
       local is_keyed = tonumber(run_after) >= WAITS and redis.call('HEXISTS', JOB_KEYS, member) == 1
