@@ -95,7 +95,7 @@ def test_while_a_backup_reads_a_table_the_upgrade_leaves_it_to_the_others(old, m
 
         async def is_refused():
             packets.clear()
-            with pytest.raises(ConnectFailed, match="upgraded, .* such as a backup by mysqldump"):
+            with pytest.raises(ConnectFailed, match="such as a backup by mysqldump"):
                 async with database.connection():
                     pass
             return len(packets)
