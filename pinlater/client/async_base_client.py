@@ -24,15 +24,18 @@ from pinlater.client.retrying import CallRetries, is_retryable, shorten_wait
 from pinlater.client.servers import STORE_OUT_OF_REACH
 from pinlater.client.tracing_hooks import EnqueueTracer
 from pinlater.errors import CallTimeout, PinLaterError
-from pinlater.jobs.batch import BatchOutcome
+from pinlater.jobs.batch import Batch, BatchOutcome
 from pinlater.jobs.batch_size import check_batch_size
 from pinlater.jobs.enqueue_options import CallOptions, EnqueueManyOptions, EnqueueOptions
 from pinlater.jobs.job import Job
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.idempotency import may_have_been_carried_out
 from pinlater.protocol.operations import Call, Calls
 
 R = TypeVar("R")
 T = TypeVar("T")
+
+_INCOMPLETE = "the batch could not be stored completely"
 
 
 class AsyncBaseClient(AsyncVerbs):
@@ -151,16 +154,37 @@ class AsyncBaseClient(AsyncVerbs):
         encoder(options)  # a wrong option is refused before anything is stored
         children = list(jobs)
         target = queue_of_batch(batch_queue, (then, on_failure), children)
-        handle = await self.enqueue(batch_job(len(children), then, on_failure), queue=target)
+        handle = await self._enqueue_batch_job(batch_job(len(children), then, on_failure), target)
         try:
             with self._trace_enqueue(None) as trace:
                 for part in parts(children, handle.descriptor, encoder(options, trace.trace, self._now), batch_size):
                     await self._execute(self._calls.enqueue_structs(part.queue, part.structs))
         except BaseException:
             with contextlib.suppress(PinLaterError):
-                await asyncio.shield(handle.cancel("the batch could not be stored completely"))
+                await asyncio.shield(handle.cancel(_INCOMPLETE))
             raise
         return handle
+
+    async def _enqueue_batch_job(self, job: Batch, queue: str) -> AsyncJobHandle[BatchOutcome]:
+        """Enqueue the job that waits for the jobs of a batch; if that is interrupted, cancel the job."""
+        with self._trace_enqueue(queue) as trace:
+            call = self._calls.enqueue_structs(queue, [encoder({}, trace.trace, self._now).struct(job)])
+            try:
+                descriptor = (await self._execute(call))[0]
+            except PinLaterError:
+                raise
+            except BaseException:
+                await asyncio.shield(self._cancel_unanswered(call))
+                raise
+            trace.record_stored([queue], 1, descriptor)
+        return AsyncJobHandle(self, descriptor, Batch)
+
+    async def _cancel_unanswered(self, call: Call[list[str]]) -> None:
+        """Cancel the job of an enqueue that was interrupted: it may be stored, and repeating the call finds it."""
+        may_have_been_carried_out(call.arguments)
+        with contextlib.suppress(PinLaterError):
+            descriptor = (await self._attempt(call, time.monotonic() + self._timeout))[0]
+            await AsyncJobHandle(self, descriptor).cancel(_INCOMPLETE)
 
     @overload
     def handle(self, descriptor: str) -> AsyncJobHandle[Any]: ...

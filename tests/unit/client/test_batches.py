@@ -1,6 +1,9 @@
 """Batches: jobs enqueued together, and what follows when all have ended."""
 
 import asyncio
+import signal
+import threading
+from contextlib import closing
 
 import pytest
 
@@ -9,6 +12,7 @@ from pinlater.errors import EnqueueRejected, JobWasCancelled
 from pinlater.jobs.batch import MESSAGE_NAME, BatchOutcome
 from pinlater.model.state import JobState
 from pinlater.testing import run_inline
+from tests.support.lossy_proxy import LossyProxy
 
 done = []
 
@@ -194,3 +198,66 @@ def test_the_asyncio_client_enqueues_batches_too(local_server):
             return await handle.cancel()
 
     assert asyncio.run(scenario())
+
+
+@pytest.fixture
+def batch_with_lost_answer(local_server):
+    """A proxy that has the batch's own job stored, and then calls a function instead of passing on the answer."""
+    with closing(LossyProxy(int(local_server.address.rpartition(":")[2]))) as proxy:
+
+        def interrupt_by(interrupt):
+            proxy.lose(b"pinlater.batch", before_cut=interrupt)
+            return f"127.0.0.1:{proxy.port}"
+
+        yield interrupt_by
+
+
+async def only_batch_is_cancelled(address):
+    async with AsyncClient(address) as client:
+        [batch] = (await client.scan("albums", JobState.FAILED)).jobs
+        return batch.is_cancelled and await client.queue_names() == {"albums"}
+
+
+def test_a_batch_that_is_cancelled_before_its_own_enqueue_is_answered_waits_for_nothing(
+    local_server, batch_with_lost_answer
+):
+    async def scenario():
+        loop, is_cancelled = asyncio.get_running_loop(), threading.Event()
+
+        def cancel():
+            task.cancel()
+            is_cancelled.set()
+
+        def interrupt():
+            loop.call_soon_threadsafe(cancel)
+            assert is_cancelled.wait(20)
+
+        async with AsyncClient(batch_with_lost_answer(interrupt)) as client:
+            task = asyncio.create_task(client.batch(photos("cat.jpg"), then=Publish(album="pets")))
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(scenario())
+    assert asyncio.run(only_batch_is_cancelled(local_server.address))
+
+
+def test_a_batch_that_is_interrupted_before_its_own_enqueue_is_answered_waits_for_nothing(
+    local_server, batch_with_lost_answer
+):
+    is_interrupted = threading.Event()
+
+    def handle(*_):
+        is_interrupted.set()
+        raise KeyboardInterrupt
+
+    def interrupt():
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        assert is_interrupted.wait(20)
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        with Client(batch_with_lost_answer(interrupt)) as client, pytest.raises(KeyboardInterrupt):
+            client.batch(photos("cat.jpg"), then=Publish(album="pets"))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert asyncio.run(only_batch_is_cancelled(local_server.address))
