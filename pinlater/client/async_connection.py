@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections import deque
 from typing import Any, cast
+from weakref import WeakSet
 
 from pinlater.client.address import Address
 from pinlater.client.connection import MAX_REPLY_BYTES
@@ -137,6 +139,7 @@ class AsyncConnection(asyncio.Protocol):
         """Store the transport."""
         self._transport = cast("asyncio.Transport", transport)
         tune(transport.get_extra_info("socket"))
+        _connections.add(self)
 
     def data_received(self, data: bytes) -> None:
         """Hand every reply to its call."""
@@ -167,6 +170,14 @@ class AsyncConnection(asyncio.Protocol):
             if not reply.done():
                 reply.set_result(result)
 
+    def replace_copy(self, descriptor: int) -> None:
+        """Replace a fork's copy of the socket by a copy of another file.
+
+        The event loop is the parent's, which the transport would change; and its own end must not close another file.
+        """
+        if self._transport is not None and not self._transport.is_closing():
+            os.dup2(descriptor, self._transport.get_extra_info("socket").fileno(), inheritable=False)
+
     def _fail(self, error: Exception) -> None:
         if self._transport is not None:
             self._transport.abort()
@@ -190,3 +201,20 @@ def _refuse(reply: asyncio.Future[Any], error: Exception) -> None:
     if not reply.done():
         reply.set_exception(error)
         reply.exception()  # mark it as retrieved: nobody may be waiting any more
+
+
+_connections: WeakSet[AsyncConnection] = WeakSet()
+
+
+def _close_copies() -> None:
+    """Close a fork's copies of its parent's connections; otherwise the server would not notice the parent's death."""
+    if _connections:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for connection in list(_connections):
+            connection.replace_copy(nothing)
+        os.close(nothing)
+        _connections.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_copies)

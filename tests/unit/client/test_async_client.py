@@ -1,6 +1,7 @@
 """The asyncio client: side by side, bounded, deadlines, cancellation, loops, bulk."""
 
 import asyncio
+import os
 import threading
 import time
 import traceback
@@ -23,6 +24,7 @@ from pinlater.protocol.messages import (
     PinLaterJobInfo,
     PinLaterScanJobsResponse,
 )
+from tests.unit.client.daemons import check_connection_ends
 from tests.unit.client.fake_server import Ping, after, free_address, stored
 
 
@@ -318,3 +320,39 @@ def test_a_refused_batch_ends_it_and_says_how_many_were_stored(serve):
     with pytest.raises(QueueNotFound) as caught:
         run(client_of(server), lambda client: client.enqueue_many(asynchronous_jobs(), batch_size=10))
     assert caught.value.__notes__ == ["20 jobs were stored before this"]
+
+
+DAEMON = """
+import asyncio, importlib
+from pinlater.client.address import Address
+from pinlater.client.async_connection import AsyncConnection
+
+async def connect(address):
+    connection = await AsyncConnection.open(Address.parse(address), 60)
+    fork_and_die()
+
+with asyncio.Runner(loop_factory=importlib.import_module(sys.argv[2]).new_event_loop) as runner:
+    runner.run(connect(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("loops", ["asyncio", "uvloop"])
+def test_a_daemon_that_a_client_has_forked_does_not_keep_its_connection(loops):
+    pytest.importorskip(loops)
+    check_connection_ends(DAEMON, loops)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_fork_leaves_the_connections_of_its_parent_alone(serve):
+    server = serve(lambda _: {"q"})
+
+    async def fork_between(client):
+        await client.queue_names()
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert await client.queue_names() == {"q"}
+
+    run(client_of(server), fork_between)
+    assert len(server.connections) == 1

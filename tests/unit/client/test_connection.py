@@ -1,10 +1,7 @@
 """One connection: order, refusals, deadlines, loss."""
 
 import os
-import signal
 import socket
-import subprocess
-import sys
 import time
 
 import pytest
@@ -13,6 +10,7 @@ from pinlater.client.address import Address
 from pinlater.client.connection import Connection
 from pinlater.errors import CallTimeout, CallUnsupported, ProtocolError, QueueNotFound, ServerUnavailable
 from pinlater.protocol.messages import PinLaterJobAckRequest, RequestContext, arguments_of
+from tests.unit.client.daemons import check_connection_ends
 from tests.unit.client.fake_server import free_address
 
 CONTEXT = RequestContext(source="test")
@@ -27,37 +25,16 @@ def create_call(name):
 
 
 DAEMON = """
-import os, signal, sys, time
 from pinlater.client.address import Address
 from pinlater.client.connection import Connection
 
 connection = Connection(Address.parse(sys.argv[1]))
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        print(os.getpid(), flush=True)
-        time.sleep(600)
-    os._exit(0)
-os.wait()
-os.kill(os.getpid(), signal.SIGKILL)
+fork_and_die()
 """
 
 
 def test_a_daemon_that_a_client_has_forked_does_not_keep_its_connection():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(60)
-        host, port = listener.getsockname()
-        process = subprocess.Popen([sys.executable, "-c", DAEMON, f"{host}:{port}"], stdout=subprocess.PIPE)
-        server_side, _ = listener.accept()
-        daemon = int(process.stdout.readline())
-        try:
-            server_side.settimeout(60)
-            assert server_side.recv(1) == b"", "the client has ended"
-        finally:
-            os.kill(daemon, signal.SIGKILL)
-            process.stdout.close()
-            process.wait()
-            server_side.close()
+    check_connection_ends(DAEMON)
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
