@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import signal
 import sys
@@ -12,9 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import click
 
-from pinlater.cli.done_notes import done_before
+from pinlater.cli.done_notes import noting_number
 from pinlater.cli.output import print_json, some_jobs
-from pinlater.errors import PinLaterError
 
 if TYPE_CHECKING:
     from pinlater.cli.job_selection import JobSelection
@@ -48,17 +46,18 @@ class BulkAction(NamedTuple):
 
     def report(self, number: int, *, dry_run: bool, as_json: bool, **more: int) -> None:
         """Print the number of affected jobs; ``more`` are further JSON fields."""
-        if as_json:
-            print_json({f"would_{self.name}" if dry_run else self.past: number, **more})
-        else:
-            click.echo(f"{some_jobs(number)} {'would be ' if dry_run else ''}{self.past}")
+        with noting_number(0 if dry_run else number, self.past):
+            if as_json:
+                print_json({f"would_{self.name}" if dry_run else self.past: number, **more})
+            else:
+                click.echo(f"{some_jobs(number)} {'would be ' if dry_run else ''}{self.past}")
 
     def run_in_batches(self, descriptors: Sequence[str], act: Callable[[list[str]], int]) -> int:
         """Act on jobs by descriptor, batch by batch; return the number of affected jobs."""
         done = 0
         with progress_bar(len(descriptors), self.present) as progress, _DeferredInterrupt() as interrupt:
             for part in batches(descriptors, BATCH_SIZE):
-                with self._noting_progress(done):
+                with noting_number(done, self.past):
                     interrupt.check()
                     done += act(part)
                 progress.update(len(part))
@@ -85,7 +84,7 @@ class BulkAction(NamedTuple):
                 left = counted = there
                 while left and (limit is None or done < limit):
                     number = min(BATCH_SIZE, capped(left, None if limit is None else limit - done))
-                    with self._noting_progress(done):
+                    with noting_number(done, self.past):
                         interrupt.check()
                         acted = act(priority, number)
                     done += acted
@@ -94,7 +93,7 @@ class BulkAction(NamedTuple):
                         break
                     left -= acted
                     if not left and done != limit:
-                        with self._noting_progress(done):
+                        with noting_number(done, self.past):
                             more = selection.count_at(client, priority)
                         if counted >= _MANY:
                             left = counted = more
@@ -107,16 +106,6 @@ class BulkAction(NamedTuple):
                 err=True,
             )
         return done
-
-    @contextlib.contextmanager
-    def _noting_progress(self, done: int) -> Iterator[None]:
-        """Add the number of jobs affected so far to an error."""
-        try:
-            yield
-        except (PinLaterError, KeyboardInterrupt) as error:
-            if done:
-                error.add_note(done_before(some_jobs(done), done, self.past))
-            raise
 
 
 class _DeferredInterrupt:

@@ -187,13 +187,12 @@ def _change_each(
         left: list[str] = []
         for name in names:
             (changed if change(client, name) else left).append(name)
-        reasons = _reasons(client, left, pending)
-    for descriptor, reason in reasons.items():
-        click.echo(f"pinlater: {visible(descriptor)} {reason}", err=True)
-    if session.as_json:
-        print_json({past.replace(" ", "_"): changed, "left": left})
-    else:
-        click.echo(f"{some_jobs(len(changed))} {past}")
+        for descriptor, reason in _reasons(client, left, pending).items():
+            click.echo(f"pinlater: {visible(descriptor)} {reason}", err=True)
+        if session.as_json:
+            print_json({past.replace(" ", "_"): changed, "left": left})
+        else:
+            click.echo(f"{some_jobs(len(changed))} {past}")
     return 1 if left else 0
 
 

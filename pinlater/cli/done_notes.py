@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from pinlater.cli.output import some_jobs
 from pinlater.errors import PinLaterError
 
 
@@ -15,11 +16,25 @@ def done_before(what: str, number: int, past: str) -> str:
 
 @contextlib.contextmanager
 def noting_done(past: str) -> Iterator[list[str]]:
-    """Add to an error the names in the list, which the caller appends as soon as each is ``past``."""
+    """Add to an error the names in the list, which the caller appends as soon as each is ``past``.
+
+    What is printed about them belongs inside, too: a disk may be full.
+    """
     done: list[str] = []
     try:
         yield done
-    except (PinLaterError, KeyboardInterrupt) as error:
+    except (PinLaterError, OSError, KeyboardInterrupt) as error:
         if done:
             error.add_note(done_before(", ".join(done), len(done), past))
+        raise
+
+
+@contextlib.contextmanager
+def noting_number(number: int, past: str) -> Iterator[None]:
+    """Add to an error how many jobs are ``past``."""
+    try:
+        yield
+    except (PinLaterError, OSError, KeyboardInterrupt) as error:
+        if number:
+            error.add_note(done_before(some_jobs(number), number, past))
         raise

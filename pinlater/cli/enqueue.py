@@ -11,7 +11,7 @@ import click
 
 from pinlater.cli.command import PRIORITY, Session, command
 from pinlater.cli.completion import complete_queues
-from pinlater.cli.done_notes import done_before
+from pinlater.cli.done_notes import done_before, noting_done, noting_number
 from pinlater.cli.enqueue_options import check_shared_key, with_policy, with_shared_key, with_unique_key
 from pinlater.cli.output import print_json, some_jobs
 from pinlater.durations import DURATION, parse_duration
@@ -106,10 +106,12 @@ def enqueue(
 def _enqueue_one(session: Session, queue: str | None, job: RawJob, options: dict[str, Any]) -> None:
     with session.client() as client:
         descriptor = client.enqueue(job, queue=queue, **options).descriptor
-    if session.as_json:
-        print_json({"descriptor": descriptor})
-    else:
-        click.echo(descriptor)
+    with noting_done("stored") as done:
+        done.append(descriptor)
+        if session.as_json:
+            print_json({"descriptor": descriptor})
+        else:
+            click.echo(descriptor)
 
 
 def _maker(modules: tuple[str, ...], queue: str | None, policy: Policy | None) -> Callable[[bytes], RawJob]:
@@ -138,10 +140,11 @@ def _enqueue_lines(session: Session, queue: str | None, lines: _JobLines, option
         click.echo("\r\033[K", err=True, nl=False)
     if lines.problem:
         raise click.ClickException(f"{lines.problem}; {done_before(some_jobs(number), number, 'stored')}")
-    if session.as_json:
-        print_json({"enqueued": number})
-    else:
-        click.echo(f"{some_jobs(number)} enqueued")
+    with noting_number(number, "stored"):
+        if session.as_json:
+            print_json({"enqueued": number})
+        else:
+            click.echo(f"{some_jobs(number)} enqueued")
 
 
 class _JobLines:

@@ -125,7 +125,7 @@ def _change(
             )
             done.append(queue)
         settings = client.queue_settings()
-    _print(session, {queue: settings[queue] for queue in queues if queue in settings})
+        _print(session, {queue: settings[queue] for queue in queues if queue in settings})
 
 
 def _print(session: Session, settings: dict[str, QueueSettings]) -> None:

@@ -68,10 +68,10 @@ def create_queues(session: Session, /, *, modules: tuple[str, ...]) -> None:
         for name in names:
             client.create_queue(name)
             done.append(name)
-    if session.as_json:
-        print_json({"queues": names})
-    else:
-        click.echo("\n".join(names))
+        if session.as_json:
+            print_json({"queues": names})
+        else:
+            click.echo("\n".join(names))
 
 
 @command(
