@@ -89,7 +89,7 @@ def test_ticked_jobs_are_deleted(page, client):
     delete = page.get_by_role("button", name="Delete…")
     assert delete.is_disabled()
     page.get_by_label("Select all on this page").check()
-    page.locator("input[name=id]").first.uncheck()
+    page.locator("input[name=job]").first.uncheck()
     page.get_by_text("2 selected").wait_for()
     delete.click()
     page.get_by_role("button", name="Delete 2 jobs").click()
@@ -105,7 +105,7 @@ def test_a_list_says_what_jobs_are_and_acts_on_all_that_match(page, client):
     page.get_by_text("user_id=59").wait_for()
     client.enqueue_jobs("rows", [NewJob(b'{"job":"Second","user_id":1}')])
     page.get_by_role("link", name="Second").wait_for()
-    page.locator("input[name=id]").first.check()
+    page.locator("input[name=job]").first.check()
     client.enqueue_jobs("rows", [NewJob(b'{"job":"Third"}')])
     page.wait_for_timeout(5500)
     assert page.get_by_role("link", name="Third").count() == 0, "a list waits while jobs of it are selected"

@@ -35,7 +35,7 @@ async def make(request: Request) -> Response:
     if query is not None:
         jobs, reason = await _matching(request, query, in_order=action is Action.MOVE), str(query)
     else:  # lists begin with the latest due job, but moved jobs of an ordered key have to keep their order
-        names = form.all("id")
+        names = form.all("job")
         jobs, reason = _selected(names if form.text("order", 10) == "oldest" else names[::-1]), "manual selection"
     if jobs.total == 0:
         raise RequestRefused(400, "no job matches any more" if query else "select some jobs first")

@@ -15,7 +15,7 @@ from pinlater.dashboard.app_state import AppState, get_app_state, known_queue
 from pinlater.dashboard.audit import audit, who
 from pinlater.dashboard.body_form import MOST_BODY, fields_of, is_sent_back, own_fields, read_body, sent_fields
 from pinlater.dashboard.forms import Form, RequestRefused, query_text
-from pinlater.dashboard.pages.job import MOST_DESCRIPTOR, parsed, path_of
+from pinlater.dashboard.pages.job import MOST_DESCRIPTOR, job_of, parsed, path_of
 from pinlater.dashboard.render import page
 from pinlater.dashboard.replacement import replace_job, why_not
 from pinlater.dashboard.sessions import Role
@@ -71,7 +71,7 @@ async def edit(request: Request) -> Response:
 async def replace(request: Request) -> Response:
     """Store the edited job in place of the old one."""
     app, form = get_app_state(request), form_of(request)
-    described = parsed(form.text("id", MOST_DESCRIPTOR))
+    described = job_of(form)
     name = str(described)
     info = await _found(app, name)
     back = f"/job/edit?id={name}"

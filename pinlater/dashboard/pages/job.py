@@ -15,7 +15,7 @@ from pinlater.dashboard.audit import audit
 from pinlater.dashboard.bodies import view_of
 from pinlater.dashboard.command_line import enqueue_command
 from pinlater.dashboard.first_seen import parse_holder
-from pinlater.dashboard.forms import RequestRefused, query_text
+from pinlater.dashboard.forms import Form, RequestRefused, query_text
 from pinlater.dashboard.job_links import links_of
 from pinlater.dashboard.render import page
 from pinlater.dashboard.replacement import why_not
@@ -57,7 +57,7 @@ async def job(request: Request) -> Response:
 
 async def reveal(request: Request) -> Response:
     """Show a job with its hidden body; this is logged."""
-    descriptor = form_of(request).text("id", MOST_DESCRIPTOR)
+    descriptor = str(job_of(form_of(request)))
     audit(request, "show-body", descriptor, 1)
     return await _shown(request, descriptor, reveals=True)
 
@@ -65,7 +65,7 @@ async def reveal(request: Request) -> Response:
 async def retry(request: Request) -> Response:
     """Make a failed job pending again."""
     app, form = get_app_state(request), form_of(request)
-    described = parsed(form.text("id", MOST_DESCRIPTOR))
+    described = job_of(form)
     attempts = int(form.number("attempts", 1, 10_000, int) or 1)
     count = await app.client.retry_these(described.queue, [str(described)], attempts=attempts)
     audit(request, "retry", str(described), count)
@@ -76,7 +76,7 @@ async def retry(request: Request) -> Response:
 async def run_now(request: Request) -> Response:
     """Make a scheduled job due now."""
     app = get_app_state(request)
-    described = parsed(form_of(request).text("id", MOST_DESCRIPTOR))
+    described = job_of(form_of(request))
     count = await app.client.run_now(described.queue, [str(described)])
     audit(request, "run-now", str(described), count)
     app.changed(described.queue)
@@ -86,7 +86,7 @@ async def run_now(request: Request) -> Response:
 async def delete(request: Request) -> Response:
     """Delete a job if it is still in the state that the page showed."""
     app, form = get_app_state(request), form_of(request)
-    described = parsed(form.text("id", MOST_DESCRIPTOR))
+    described = job_of(form)
     try:
         state = JobState[form.text("state", 20)]
     except KeyError:
@@ -95,6 +95,18 @@ async def delete(request: Request) -> Response:
     audit(request, "delete", str(described), count)
     app.changed(described.queue)
     return RedirectResponse(path_of(str(described)) + ("" if count else "&done=unchanged"), 303)
+
+
+def job_of(form: Form) -> JobDescriptor:
+    """Return the job that a form is about.
+
+    A field of the name "id" would stand in for the form's own id; htmx would then replace the form with every refresh,
+    and take what is typed into it, and the focus.
+
+    Raises:
+        RequestRefused: there is no such field, or it is not a descriptor.
+    """
+    return parsed(form.text("job", MOST_DESCRIPTOR))
 
 
 def parsed(descriptor: str) -> JobDescriptor:

@@ -12,7 +12,7 @@ from pinlater.dashboard.access import form_of
 from pinlater.dashboard.app_state import get_app_state
 from pinlater.dashboard.audit import audit, who
 from pinlater.dashboard.forms import RequestRefused
-from pinlater.dashboard.pages.job import MOST_DESCRIPTOR, parsed, path_of
+from pinlater.dashboard.pages.job import job_of, path_of
 from pinlater.errors import BodyInvalid
 from pinlater.model.status import cancelled_status
 
@@ -23,7 +23,7 @@ _MOST_VALUE = 100_000
 async def cancel(request: Request) -> Response:
     """Cancel a job and its children."""
     app = get_app_state(request)
-    described = parsed(form_of(request).text("id", MOST_DESCRIPTOR))
+    described = job_of(form_of(request))
     name = str(described)
     status = cancelled_status(f"by {who(request)} on the dashboard")
     count = await app.client.cancel_jobs(described.queue, [name], status=status)
@@ -35,7 +35,7 @@ async def cancel(request: Request) -> Response:
 async def send(request: Request) -> Response:
     """Send a job an event."""
     app, form = get_app_state(request), form_of(request)
-    name = str(parsed(form.text("job", MOST_DESCRIPTOR)))
+    name = str(job_of(form))
     event = form.text("event", _MOST_EVENT)
     if not event:
         raise RequestRefused(400, "an event needs a name", path_of(name))

@@ -16,7 +16,7 @@ from pinlater.dashboard.addresses import address
 from pinlater.dashboard.app_state import AppState, get_app_state, known_queue
 from pinlater.dashboard.audit import audit
 from pinlater.dashboard.forms import RequestRefused, query_text
-from pinlater.dashboard.pages.job import MOST_DESCRIPTOR, parsed
+from pinlater.dashboard.pages.job import job_of
 from pinlater.dashboard.paging import page_of
 from pinlater.dashboard.render import page
 
@@ -89,7 +89,7 @@ async def periodic(request: Request) -> Response:
 async def change(request: Request) -> Response:
     """Run a periodic job now, pause it or resume it."""
     app, form = get_app_state(request), form_of(request)
-    described, action = parsed(form.text("id", MOST_DESCRIPTOR)), form.text("action", 20)
+    described, action = job_of(form), form.text("action", 20)
     name, verb = str(described), _CHANGES.get(action)
     if verb is None:
         raise RequestRefused(400, "there is no such action", "/periodic")

@@ -5,7 +5,7 @@
   const setStale = (isStale) => { stale.hidden = !isStale; };
 
   // A list waits while someone selects jobs of it.
-  const isInUse = () => document.querySelector("#live input[name=id]:checked, #live details.menu[open]");
+  const isInUse = () => document.querySelector("#live input[name=job]:checked, #live details.menu[open]");
   addEventListener("htmx:before:request", (event) => { if (document.hidden || isInUse()) event.preventDefault(); });
   addEventListener("htmx:before:response", (event) => {
     const { response, hx } = event.detail.ctx;
@@ -56,7 +56,7 @@
   addEventListener("change", (event) => {
     if (event.target.matches?.("select[data-submit]")) event.target.form.requestSubmit();
     if (event.target.id === "all") {
-      for (const box of document.querySelectorAll("input[name=id]")) box.checked = event.target.checked;
+      for (const box of document.querySelectorAll("input[name=job]")) box.checked = event.target.checked;
     }
     countSelected();
   });
@@ -65,7 +65,7 @@
   const countSelected = () => {
     const form = document.querySelector("form[data-selectable]");
     if (!form) return;
-    const selected = document.querySelectorAll("input[name=id]:checked").length;
+    const selected = document.querySelectorAll("input[name=job]:checked").length;
     form.querySelector("[data-selected]").textContent = selected.toLocaleString("en");
     for (const button of form.querySelectorAll("button")) button.disabled = selected === 0;
   };

@@ -78,7 +78,7 @@ def test_addresses_change_nothing(browser, client):
         "/plans",
         "/plans/x/start",
     ):
-        browser.get(f"{path}?action=pause&csrf={csrf}&id=pins:s1:p1:1")
+        browser.get(f"{path}?action=pause&csrf={csrf}&job=pins:s1:p1:1")
     assert not client.queue_settings()["pins"].is_paused
     assert browser.put("/queues/pins").status_code == 405
 
@@ -139,13 +139,13 @@ def test_the_reader_password_gives_read_only_access(locked, client):
     for path, fields in {
         "/queues/pins": {"action": "pause"},
         "/queues/pins/delete": {"name": "pins", "password": ADMIN},
-        "/job/delete": {"id": "pins:s1:p1:1", "state": "PENDING"},
-        "/job/retry": {"id": "pins:s1:p1:1"},
-        "/job/run-now": {"id": "pins:s1:p1:1"},
-        "/job/cancel": {"id": "pins:s1:p1:1"},
+        "/job/delete": {"job": "pins:s1:p1:1", "state": "PENDING"},
+        "/job/retry": {"job": "pins:s1:p1:1"},
+        "/job/run-now": {"job": "pins:s1:p1:1"},
+        "/job/cancel": {"job": "pins:s1:p1:1"},
         "/job/send": {"job": "pins:s1:p1:1", "event": "approval"},
-        "/job/body": {"id": "pins:s1:p1:1"},
-        "/plans": {"id": "pins:s1:p1:1", "action": "delete", "state": "PENDING"},
+        "/job/body": {"job": "pins:s1:p1:1"},
+        "/plans": {"job": "pins:s1:p1:1", "action": "delete", "state": "PENDING"},
     }.items():
         assert post(locked, path, csrf, **fields).status_code == 403, path
     assert client.queue_names() == {"pins"}
@@ -317,7 +317,7 @@ def test_changes_are_logged(browser, client, caplog):
     with caplog.at_level(logging.INFO, "pinlater.audit"):
         post(browser, "/queues/pins", csrf, action="limit", rate="2.5", running="")
         post(browser, "/queues/pins", csrf, action="limit", rate="", running="", shards="auto")
-        post(browser, "/job/delete", csrf, id="pins:s1:p1:1", state="PENDING")
+        post(browser, "/job/delete", csrf, job="pins:s1:p1:1", state="PENDING")
     assert [record.getMessage() for record in caplog.records] == [
         "who=admin@127.0.0.1 action=limit(rate=2.5,running=none) subject=pins",
         "who=admin@127.0.0.1 action=limit(rate=none,running=none,shards=auto) subject=pins",

@@ -49,7 +49,7 @@ def test_buttons_for_ticked_jobs_work_without_scripts(browser, client):
 def test_progress_is_shown_without_scripts(browser, client):
     descriptors = fail(client, "OSError: 1")
     csrf = token_in(browser.get("/failing"))
-    path = plan(browser, csrf, id=descriptors, action="delete", state="FAILED", back="/failing")
+    path = plan(browser, csrf, job=descriptors, action="delete", state="FAILED", back="/failing")
     again = '<noscript><meta http-equiv="refresh"'
     assert again not in browser.get(path).text
     asking, may_go_on = browser.app.state.dashboard.client, threading.Event()
@@ -69,7 +69,7 @@ def test_progress_is_shown_without_scripts(browser, client):
 def test_ticked_jobs_are_deleted_as_far_as_they_have_not_changed(browser, client):
     first, second, third = fail(client, "OSError: 1", "OSError: 2", "OSError: 3")
     csrf = token_in(browser.get("/jobs?queue=pins&state=failed"))
-    path = plan(browser, csrf, id=[first, second], action="delete", state="FAILED", back="//evil.example")
+    path = plan(browser, csrf, job=[first, second], action="delete", state="FAILED", back="//evil.example")
     assert 'href="/"' in browser.get(path).text
     client.retry_these("pins", [first])
     assert "1 job deleted, 1 had changed in the meantime" in carried_out(browser, csrf, path)
@@ -100,9 +100,9 @@ def test_ticked_jobs_of_an_ordered_key_are_moved_in_their_order(browser, client)
     client.enqueue_jobs("pins", [NewJob(b"%d" % number, key=key) for number in range(9)])
     client.create_queue("email")
     page = browser.get("/jobs?queue=pins&state=scheduled")
-    ticked = re.findall(r'name="id" value="([^"]+)"', page.text)
+    ticked = re.findall(r'name="job" value="([^"]+)"', page.text)
     assert len(ticked) == 8, "the first does not wait"
-    path = plan(browser, token_in(page), id=ticked, action="move", state="PENDING", back="/")
+    path = plan(browser, token_in(page), job=ticked, action="move", state="PENDING", back="/")
     assert "8 jobs moved to" in carried_out(browser, token_in(page), path, to="email")
     names = [info.descriptor for info in client.scan_all("email", JobState.PENDING, future=True)]
     there = client.lookup(names, include_body=True)
@@ -113,7 +113,7 @@ def test_ticked_pending_jobs_are_moved(browser, client, caplog):
     client.create_queue("email")
     first, second = client.enqueue_jobs("pins", [NewJob(b"1"), NewJob(b"2")])
     csrf = token_in(browser.get("/jobs?queue=pins"))
-    path = plan(browser, csrf, id=[first], action="move", state="PENDING", back="/jobs?queue=pins")
+    path = plan(browser, csrf, job=[first], action="move", state="PENDING", back="/jobs?queue=pins")
     assert "Attempts" not in browser.get(path).text
     with caplog.at_level("INFO", "pinlater.audit"):
         assert "1 job moved to" in carried_out(browser, csrf, path, to="email")
@@ -127,11 +127,11 @@ def test_plans_that_make_no_sense_are_refused(browser, client):
     csrf = token_in(browser.get("/queues/pins"))
     for fields in (
         {"action": "delete", "state": "FAILED"},
-        {"action": "explode", "state": "FAILED", "id": descriptor},
-        {"action": "retry", "state": "PENDING", "id": descriptor},
-        {"action": "delete", "state": "ASLEEP", "id": descriptor},
-        {"action": "move", "state": "SUCCEEDED", "id": descriptor},
-        {"action": "delete", "state": "FAILED", "id": "nonsense"},
+        {"action": "explode", "state": "FAILED", "job": descriptor},
+        {"action": "retry", "state": "PENDING", "job": descriptor},
+        {"action": "delete", "state": "ASLEEP", "job": descriptor},
+        {"action": "move", "state": "SUCCEEDED", "job": descriptor},
+        {"action": "delete", "state": "FAILED", "job": "nonsense"},
     ):
         assert post(browser, "/plans", csrf, **fields).status_code == 400, fields
     for group in ("gone", "12345"):
@@ -144,7 +144,7 @@ def test_of_two_concurrent_confirmations_the_first_chooses_the_queue(browser, cl
         client.create_queue(queue)
     descriptors = fail(client, "OSError: 1")
     csrf = token_in(browser.get("/failing"))
-    path = plan(browser, csrf, id=descriptors, action="move", state="FAILED", back="/failing")
+    path = plan(browser, csrf, job=descriptors, action="move", state="FAILED", back="/failing")
     asking = browser.app.state.dashboard.client
     queue_names, is_asked, may_go_on = asking.queue_names, threading.Event(), threading.Event()
 

@@ -60,7 +60,7 @@ def edited(browser, name, **changes):
         browser,
         "/job/replace",
         token_in(page),
-        **({"id": name, "state": state, "priority": "1", "attempts": "3"} | fields | changes),
+        **({"job": name, "state": state, "priority": "1", "attempts": "3"} | fields | changes),
     )
 
 
@@ -139,7 +139,7 @@ def test_a_job_that_a_worker_takes_meanwhile_is_left_alone(browser, client):
     [name] = client.enqueue_jobs("pins", [NewJob(SEND)])
     page = browser.get(f"/job/edit?id={name}")
     client.dequeue_jobs("pins", 1)
-    answer = post(browser, "/job/replace", token_in(page), id=name, state="PENDING", **UNCHANGED)
+    answer = post(browser, "/job/replace", token_in(page), job=name, state="PENDING", **UNCHANGED)
     assert answer.status_code == 409
     assert "nothing was changed" in answer.text
     assert client.count("pins", JobState.PENDING) + client.count("pins", JobState.PENDING, future=True) == 0
@@ -150,7 +150,7 @@ def test_a_second_click_changes_nothing_more(browser, client):
     name = failed(client)
     first = edited(browser, name, delay="1", unit="hours")
     csrf = token_in(browser.get("/queues/pins"))
-    again = post(browser, "/job/replace", csrf, id=name, state="FAILED", **UNCHANGED)
+    again = post(browser, "/job/replace", csrf, job=name, state="FAILED", **UNCHANGED)
     assert again.status_code == 404
     assert first.headers["location"].startswith(f"/job?id={only_job(client).descriptor}")
 
@@ -450,7 +450,7 @@ def test_readers_neither_edit_nor_enqueue_and_hidden_bodies_are_logged(local_ser
         assert browser.get(f"/enqueue?queue=pins&copy={name}").status_code == 403
         assert "user_id" not in browser.get(f"/job?id={name}").text
         csrf = token_in(browser.get("/queues/pins"))
-        assert post(browser, "/job/replace", csrf, id=name).status_code == 403
+        assert post(browser, "/job/replace", csrf, job=name).status_code == 403
         assert post(browser, "/enqueue", csrf, queue="pins").status_code == 403
         browser.cookies.clear()
         log_in(browser, ADMIN)

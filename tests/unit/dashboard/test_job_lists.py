@@ -210,7 +210,7 @@ def test_lists_are_sorted_and_actions_keep_the_order(browser, client):
     names = client.enqueue_jobs("pins", [NewJob(b"%d" % number, run_after_ms=1000 + number) for number in range(60)])
     newest = browser.get("/jobs?queue=pins")
     oldest = browser.get("/jobs?queue=pins&order=oldest")
-    order = [re.findall(r'name="id" value="([^"]+)"', page.text) for page in (newest, oldest)]
+    order = [re.findall(r'name="job" value="([^"]+)"', page.text) for page in (newest, oldest)]
     assert order == [names[:9:-1], names[:50]]
     assert "order=oldest" in oldest.text.partition('rel="next"')[2].partition(">")[0]
     client.create_queue("email")

@@ -30,7 +30,7 @@ def test_a_waiting_job_is_cancelled(browser, client, caplog):
     page = browser.get(f"/job?id={descriptor}")
     assert "Cancel job" in page.text
     with caplog.at_level("INFO", "pinlater.audit"):
-        shown = done(browser, post(browser, "/job/cancel", token_in(page), id=descriptor))
+        shown = done(browser, post(browser, "/job/cancel", token_in(page), job=descriptor))
     assert '<span class="badge plain">cancelled</span>' in shown
     assert "Cancel job" not in shown
     assert "on the dashboard" in shown
@@ -43,7 +43,7 @@ def test_a_running_job_is_asked_to_stop(browser, client):
     [descriptor] = client.enqueue_jobs("pins", [NewJob(b"{}")])
     client.dequeue_jobs("pins", 1)
     csrf = token_in(browser.get(f"/job?id={descriptor}"))
-    assert "asked to stop" in done(browser, post(browser, "/job/cancel", csrf, id=descriptor))
+    assert "asked to stop" in done(browser, post(browser, "/job/cancel", csrf, job=descriptor))
     assert "asked to stop" in browser.get("/jobs?queue=pins&state=running").text
 
 
@@ -53,14 +53,14 @@ def test_a_job_that_has_ended_is_not_cancelled(browser, client):
     client.ack("pins", [Ack(descriptor, job.claim)])
     page = browser.get(f"/job?id={descriptor}")
     assert "Cancel job" not in page.text
-    shown = done(browser, post(browser, "/job/cancel", token_in(page), id=descriptor))
+    shown = done(browser, post(browser, "/job/cancel", token_in(page), job=descriptor))
     assert "Nothing was changed" in shown
 
 
 def test_ticked_jobs_are_cancelled(browser, client):
     first, second = client.enqueue_jobs("pins", [NewJob(b"{}")] * 2)
     csrf = token_in(browser.get("/jobs?queue=pins&state=pending"))
-    plan = post(browser, "/plans", csrf, id=[first, second], action="cancel", state="PENDING", back="/")
+    plan = post(browser, "/plans", csrf, job=[first, second], action="cancel", state="PENDING", back="/")
     path = plan.headers["location"]
     assert "Cancel 2 jobs?" in browser.get(path).text
     post(browser, f"{path}/start", csrf)
@@ -69,7 +69,7 @@ def test_ticked_jobs_are_cancelled(browser, client):
         text = browser.get(path).text
     assert "2 jobs cancelled or asked to stop" in text
     assert client.count("pins", JobState.FAILED) == 2
-    assert post(browser, "/plans", csrf, id=[first], action="cancel", state="FAILED").status_code == 400
+    assert post(browser, "/plans", csrf, job=[first], action="cancel", state="FAILED").status_code == 400
 
 
 def test_an_event_is_sent_to_a_job_that_waits_for_it(browser, client, caplog):
@@ -134,4 +134,4 @@ def test_results_are_hidden_with_bodies(local_server, client):
     with dashboard(local_server.address, hides_bodies=True) as browser:
         page = browser.get(f"/job?id={descriptor}")
         assert "hunter2" not in page.text
-        assert "hunter2" in post(browser, "/job/body", token_in(page), id=descriptor).text
+        assert "hunter2" in post(browser, "/job/body", token_in(page), job=descriptor).text

@@ -326,16 +326,16 @@ def test_a_running_job_says_who_holds_it(browser, local_server, client):
 def test_a_job_is_retried_and_deleted(browser, client):
     [descriptor] = fail(client, "OSError: 1")
     csrf = token_in(browser.get(f"/job?id={descriptor}"))
-    answer = post(browser, "/job/retry", csrf, id=descriptor, attempts="3")
+    answer = post(browser, "/job/retry", csrf, job=descriptor, attempts="3")
     assert answer.status_code == 303
     assert "The job is pending again" in browser.get(answer.headers["location"]).text
     info = client.lookup([descriptor])[descriptor]
     assert (info.state, info.attempts_remaining) == (JobState.PENDING, 3)
-    again = post(browser, "/job/retry", csrf, id=descriptor, attempts="3")
+    again = post(browser, "/job/retry", csrf, job=descriptor, attempts="3")
     assert "Nothing was changed" in browser.get(again.headers["location"]).text
-    stale = post(browser, "/job/delete", csrf, id=descriptor, state="FAILED")
+    stale = post(browser, "/job/delete", csrf, job=descriptor, state="FAILED")
     assert "Nothing was changed" in browser.get(stale.headers["location"]).text
-    gone = post(browser, "/job/delete", csrf, id=descriptor, state="PENDING")
+    gone = post(browser, "/job/delete", csrf, job=descriptor, state="PENDING")
     assert browser.get(gone.headers["location"]).status_code == 404
     assert client.lookup([descriptor]) == {}
 
@@ -345,14 +345,14 @@ def test_a_job_that_waits_for_later_is_run_now(browser, client, caplog):
     page = browser.get(f"/job?id={descriptor}")
     assert "Run now" in page.text
     with caplog.at_level("INFO", "pinlater.audit"):
-        answer = post(browser, "/job/run-now", token_in(page), id=descriptor)
+        answer = post(browser, "/job/run-now", token_in(page), job=descriptor)
     shown = browser.get(answer.headers["location"]).text
     assert "The job is due now." in shown
     assert "Run now" not in shown
     assert f"action=run-now subject={descriptor} jobs=1" in caplog.text
     [claimed] = client.dequeue_jobs("pins", 1)
     assert claimed.descriptor == descriptor
-    again = post(browser, "/job/run-now", token_in(page), id=descriptor)
+    again = post(browser, "/job/run-now", token_in(page), job=descriptor)
     assert "Nothing was changed" in browser.get(again.headers["location"]).text
 
 
@@ -436,7 +436,7 @@ def test_bodies_are_hidden_until_asked_for(local_server, client, caplog):
         page = browser.get(f"/job?id={descriptor}")
         assert "hunter2" not in page.text
         assert not caplog.records
-        assert "hunter2" in post(browser, "/job/body", token_in(page), id=descriptor).text
+        assert "hunter2" in post(browser, "/job/body", token_in(page), job=descriptor).text
     assert [record.getMessage() for record in caplog.records] == [
         f"who=admin@127.0.0.1 action=show-body subject={descriptor} jobs=1"
     ]

@@ -66,13 +66,13 @@ def test_a_run_now_is_due_at_once(browser, client, caplog):
     page = browser.get("/periodic?queue=pins")
     with caplog.at_level("INFO"):
         answer = post(
-            browser, "/periodic", token_in(page), action="run-now", id=descriptor, back="/periodic?queue=pins"
+            browser, "/periodic", token_in(page), action="run-now", job=descriptor, back="/periodic?queue=pins"
         )
     assert (answer.status_code, answer.headers["location"]) == (303, "/periodic?queue=pins&done=run-now")
     assert "The run is due now" in browser.get(answer.headers["location"]).text
     assert f"action=run-now subject={descriptor} jobs=1" in caplog.text
     assert client.lookup([descriptor])[descriptor].run_after_ms <= time.time() * 1000
-    again = post(browser, "/periodic", token_in(page), action="run-now", id=descriptor, back="//elsewhere")
+    again = post(browser, "/periodic", token_in(page), action="run-now", job=descriptor, back="//elsewhere")
     assert again.headers["location"] == "/periodic?done=unchanged"
 
 
@@ -81,20 +81,20 @@ def test_one_is_paused_and_resumed(browser, client, caplog):
     due_ms = client.lookup([descriptor])[descriptor].run_after_ms
     csrf = token_in(browser.get("/periodic"))
     with caplog.at_level("INFO"):
-        paused = post(browser, "/periodic", csrf, action="pause-periodic", id=descriptor, back="/periodic?show=late")
+        paused = post(browser, "/periodic", csrf, action="pause-periodic", job=descriptor, back="/periodic?show=late")
     assert paused.headers["location"] == "/periodic?show=late&done=pause-periodic"
     assert f"action=pause-periodic subject={descriptor} jobs=1" in caplog.text
     [row] = rows(browser.get("/periodic").text)
     assert re.search(r"paused was due 2\d s ago .* Resume$", row)
     assert "late" not in row
     assert client.dequeue_jobs("pins", 1) == []
-    asked = post(browser, "/periodic", csrf, action="resume-periodic", id=descriptor)
+    asked = post(browser, "/periodic", csrf, action="resume-periodic", job=descriptor)
     assert asked.headers["location"] == "/periodic?done=resume-periodic"
     assert client.lookup([descriptor])[descriptor].run_after_ms == due_ms
     assert [job.descriptor for job in client.dequeue_jobs("pins", 1)] == [descriptor]
-    running = post(browser, "/periodic", csrf, action="pause-periodic", id=descriptor)
+    running = post(browser, "/periodic", csrf, action="pause-periodic", job=descriptor)
     assert running.headers["location"] == "/periodic?done=unchanged"
-    assert post(browser, "/periodic", csrf, action="stop", id=descriptor).status_code == 400
+    assert post(browser, "/periodic", csrf, action="stop", job=descriptor).status_code == 400
 
 
 def test_readers_and_hidden_bodies(local_server, client):
@@ -105,7 +105,7 @@ def test_readers_and_hidden_bodies(local_server, client):
         assert "ValueError: no rate for EUR" in row
         assert "Run now" not in row
         descriptor = "pins:s1:p1:1"
-        asked = post(browser, "/periodic", token_in(browser.get("/periodic")), id=descriptor, action="pause-periodic")
+        asked = post(browser, "/periodic", token_in(browser.get("/periodic")), job=descriptor, action="pause-periodic")
         assert asked.status_code == 403
         log_in(browser, ADMIN)
         assert "Run now" in browser.get("/periodic").text
