@@ -41,6 +41,7 @@
     │       ├── JobWasCancelled      it was cancelled
     │       └── JobGone              it was deleted, or is unknown
     └── ConfigError                  a setting, file or option is wrong; programs exit with 78
+        └── AddressMissing           the address to listen on is not there, but may be later; programs exit with 69
 
     JobInterrupted(BaseException)    the running job is asked to stop here, for example by a drain
     ├── JobSleeps                    the job asked to continue later
@@ -268,7 +269,19 @@ class JobGone(JobFailed):
 
 
 class ConfigError(PinLaterError):
-    """A setting, file or option is wrong; the message names it and says what to write instead."""
+    """A setting, file or option is wrong; the message names it and says what to write instead.
+
+    Attributes:
+        exit_status: exit status of a program that ends with this error.
+    """
+
+    exit_status = EXIT_CONFIG
+
+
+class AddressMissing(ConfigError):
+    """The address to listen on is not there, but may be later: the network may not be up yet, or not know the name."""
+
+    exit_status = EXIT_UNAVAILABLE
 
 
 class JobInterrupted(BaseException):

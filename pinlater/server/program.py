@@ -13,7 +13,7 @@ import click
 
 from pinlater import __version__
 from pinlater.environment import unread_variables
-from pinlater.errors import EXIT_CONFIG, EXIT_UNAVAILABLE, ConfigError, ShardConnectionFailed
+from pinlater.errors import EXIT_UNAVAILABLE, ConfigError, ShardConnectionFailed
 from pinlater.logs import report_startup_error
 from pinlater.server.config.loader import load_settings
 from pinlater.server.config.settings import Settings
@@ -41,7 +41,7 @@ Signals: TERM answers the calls in progress and exits; INT exits at once; HUP re
 certificates; USR2 writes the stack of each process to stderr.
 
 \b
-Exit status: 0 stopped, 2 wrong usage, 69 store unavailable (with --check), 78 wrong settings.
+Exit status: 0 stopped, 2 wrong usage, 69 address missing, or store unavailable (with --check), 78 wrong settings.
 """
 
 
@@ -84,7 +84,7 @@ def main(  # noqa: PLR0917 - click calls it
         sys.exit(_check(settings) if check else _run(settings))
     except ConfigError as error:
         report_startup_error("pinlater-server", str(error), as_json=_asks_for_json(more) or None)
-        sys.exit(EXIT_CONFIG)
+        sys.exit(error.exit_status)
     except ShardConnectionFailed as error:
         click.echo(f"pinlater-server: the settings are valid, but the store does not answer: {error}", err=True)
         sys.exit(EXIT_UNAVAILABLE)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pinlater_supervisor import HttpListener
+from pinlater_supervisor import HttpListener, is_address_missing
 
-from pinlater.errors import ConfigError
+from pinlater.errors import AddressMissing, ConfigError
 
 _LOOPBACK = "127.0.0.1"
 
@@ -13,6 +13,7 @@ def listen(text: str) -> HttpListener:
     """Return a listener on ``HOST:PORT``; ``PORT`` or ``:PORT`` alone means loopback, and port 0 any free port.
 
     Raises:
+        AddressMissing: the address does not belong to this machine, or not yet.
         ConfigError: the address is invalid or taken.
     """
     host, _, port = text.strip().rpartition(":")
@@ -23,4 +24,5 @@ def listen(text: str) -> HttpListener:
     try:
         return HttpListener(host or _LOOPBACK, int(port))
     except OSError as error:
-        raise ConfigError(f"--health {text}: cannot listen: {error.strerror}; choose another address") from error
+        kind = AddressMissing if is_address_missing(error) else ConfigError
+        raise kind(f"--health {text}: cannot listen: {error.strerror}; choose another address") from error

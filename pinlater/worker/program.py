@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from pinlater import __version__
 from pinlater.durations import DURATION, NumberRange, parse_duration
 from pinlater.environment import unread_variables
-from pinlater.errors import EXIT_CONFIG, ConfigError
+from pinlater.errors import ConfigError
 from pinlater.worker.sizes import size
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ Signals: TERM finishes or interrupts the running jobs and ends; INT stops at onc
 the stacks of the running jobs to stderr; TTIN and TTOU add and remove a process of the first pool.
 
 \b
-Exit status: 0 stopped, 2 usage error, 69 server unavailable (--burst), 78 configuration error.
+Exit status: 0 stopped, 2 usage error, 69 server unavailable (--burst) or address missing, 78 configuration error.
 """
 
 _LEVELS = ["DEBUG", "INFO", "WARNING", "ERROR"]
@@ -259,7 +259,7 @@ def worker(  # noqa: PLR0917 - click calls it
         from pinlater.logs import report_startup_error
 
         report_startup_error("pinlater-worker", str(error), as_json=log_format == "json")
-        status = EXIT_CONFIG
+        status = error.exit_status
     sys.exit(status)
 
 

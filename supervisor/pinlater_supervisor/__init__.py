@@ -7,7 +7,7 @@ from pinlater_supervisor.child import Child
 from pinlater_supervisor.child_signals import hear_again
 from pinlater_supervisor.exits import EX_CONFIG, EX_UNAVAILABLE, MEMORY_CEILING, TIME_OUT, ChildExit
 from pinlater_supervisor.fork import ThreadsRunningError
-from pinlater_supervisor.listener import HttpListener, Unavailable
+from pinlater_supervisor.listener import HttpListener, Unavailable, is_address_missing
 from pinlater_supervisor.memory import rss_bytes
 from pinlater_supervisor.pool import Pool
 from pinlater_supervisor.supervisor import Supervisor
@@ -27,5 +27,6 @@ __all__ = [
     "ThreadsRunningError",
     "Unavailable",
     "hear_again",
+    "is_address_missing",
     "rss_bytes",
 ]

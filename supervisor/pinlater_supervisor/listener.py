@@ -6,6 +6,7 @@ bounded.
 
 from __future__ import annotations
 
+import errno
 import logging
 import selectors
 import socket
@@ -157,6 +158,14 @@ class HttpListener:
         except Exception:
             log.exception("page %s failed", path)
             return Reply(500, b"this page failed; see the log\n")
+
+
+def is_address_missing(error: OSError) -> bool:
+    """Tell whether a socket cannot listen because its address is missing; it may be there later.
+
+    While a machine starts, its addresses are not assigned yet, and no name server answers.
+    """
+    return error.errno in {errno.EADDRNOTAVAIL, socket.EAI_AGAIN}
 
 
 def _listening_socket(host: str, port: int) -> socket.socket:

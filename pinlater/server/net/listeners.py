@@ -12,7 +12,9 @@ import stat
 import time
 from pathlib import Path
 
-from pinlater.errors import ConfigError
+from pinlater_supervisor import is_address_missing
+
+from pinlater.errors import AddressMissing, ConfigError
 
 _RETRY_SECONDS = 1.5
 """How long to retry: a server that was just killed may still hold its port."""
@@ -28,7 +30,8 @@ def listen(host: str, port: int, *, key: str, option: str) -> socket.socket:
         option: the command-line option of the port, for the error.
 
     Raises:
-        ConfigError: the port is in use, or the address does not belong to this machine.
+        AddressMissing: the address does not belong to this machine, or not yet.
+        ConfigError: the port is in use, or the address is invalid.
     """
     deadline = time.monotonic() + _RETRY_SECONDS
     while True:
@@ -38,6 +41,11 @@ def listen(host: str, port: int, *, key: str, option: str) -> socket.socket:
             if error.errno == errno.EADDRINUSE and time.monotonic() < deadline:
                 time.sleep(0.05)
                 continue
+            if is_address_missing(error):
+                raise AddressMissing(
+                    f"{host}:{port} cannot be opened: {error.strerror}; "
+                    "does this machine have the address, and is its network up?"
+                ) from error
             reason = "is in use by another program" if error.errno == errno.EADDRINUSE else f"cannot be opened: {error}"
             raise ConfigError(
                 f"{host}:{port} {reason}; stop that program or choose another port with {option} or {key}"

@@ -43,7 +43,10 @@ LAYERS = [
     ),
     (
         "pinlater.server.net",
-        "errors protocol server.api server.broker server.config server.metrics server.peer_processes",
+        (
+            "errors pinlater_supervisor protocol "
+            "server.api server.broker server.config server.metrics server.peer_processes"
+        ),
     ),
     (
         "pinlater.server.background",

@@ -7,11 +7,12 @@ import socket
 import pytest
 from click.testing import CliRunner
 
-from pinlater.errors import EXIT_CONFIG, ConfigError, NoHealthyShards
+from pinlater.errors import EXIT_CONFIG, EXIT_UNAVAILABLE, ConfigError, NoHealthyShards
+from pinlater.server import program
 from pinlater.server.api.overload import LoadShedder
 from pinlater.server.broker.call_slots import CallSlots
 from pinlater.server.metrics import Metrics
-from pinlater.server.net.listeners import is_exposed, listen_locally
+from pinlater.server.net.listeners import is_exposed, listen, listen_locally
 from pinlater.server.net.peers import Peers
 from pinlater.server.program import main
 
@@ -37,6 +38,33 @@ def test_a_plain_port_for_other_machines_has_to_be_asked_for():
     assert "THRIFT_TLS_CERT" in refused.output
     assert "THRIFT_ALLOW_PLAIN=true" in refused.output
     assert check("--host", "0.0.0.0", "--set", "THRIFT_ALLOW_PLAIN=true").exit_code == 0
+
+
+def no_name_server(*_, **__):
+    raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "queue1.example.com"])
+def test_an_address_that_is_missing_may_be_there_later(monkeypatch, host):
+    """As while the machine starts; systemd does not restart a server that ends with wrong settings."""
+    if host[0] == "q":
+        monkeypatch.setattr(socket, "getaddrinfo", no_name_server)
+    monkeypatch.setattr(program, "_run", lambda settings: listen(settings.thrift_host, 0, key="PORT", option="--port"))
+    ended = CliRunner().invoke(main, ["--host", host, "--set", "DATA_DIR=/tmp"])
+    assert ended.exit_code == EXIT_UNAVAILABLE
+    assert f"pinlater-server: {host}:0 cannot be opened: " in ended.output
+    assert "does this machine have the address, and is its network up?" in ended.output
+
+
+def test_a_port_or_a_name_that_cannot_be_is_a_wrong_setting():
+    with (
+        contextlib.closing(listen("127.0.0.1", 0, key="PORT", option="--port")) as first,
+        pytest.raises(ConfigError, match="in use by another program; stop that program or choose another port with"),
+    ):
+        listen("127.0.0.1", first.getsockname()[1], key="PORT", option="--port")
+    with pytest.raises(ConfigError, match="cannot be opened") as caught:
+        listen("no such host", 0, key="PORT", option="--port")
+    assert caught.value.exit_status == EXIT_CONFIG
 
 
 def test_a_certificate_that_cannot_be_read_is_named():
