@@ -56,29 +56,38 @@ class Setting:
         if self.filled is not None and not self.stores.is_shared:
             self.filled.copy_to(folder, self.stores)
         server = Server(folder, self.stores.settings(folder), marks=marks, has_dashboard=has_dashboard)
-        if self.filled is not None and self.stores.is_shared:
-            self.filled.fill(server, folder, self.stores)
+        if self.stores.is_shared:
+            self._fill(server, folder)
         return server
+
+    def _fill(self, server: Server, folder: Path, shards: int = 1) -> None:
+        """Store the jobs that each store has at first, in a store with servers; this goes through a running server."""
+        if self.filled is not None:
+            self.filled.fill(server, folder, self.stores, shards)
 
     def echo(self) -> Echo:
         """Start a server that sends back what it receives."""
         return Echo(self.folder)
 
     def safe_server(self, name: str, shards: int) -> Server:
-        """Start a server with an empty store of several shards, which syncs to disk before it confirms."""
+        """Start a server on a store of several shards in which nothing is due, and which syncs before it confirms."""
         folder = self.folder / name
         folder.mkdir()
-        return Server(folder, self.stores.settings(folder, shards=shards, is_safe=True))
+        server = Server(folder, self.stores.settings(folder, shards=shards, is_safe=True))
+        self._fill(server, folder, shards)
+        return server
 
     def servers(self, count: int, name: str, *, shards: int = 1) -> list[Server]:
-        """Start servers that share one empty store; its shards are on one database server."""
+        """Start servers that share one store in which nothing is due; its shards are on one database server."""
         folder = self.folder / name
         folder.mkdir()
         settings = self.stores.settings(folder, shards=shards)
         folders = [folder, *(folder / f"server{number}" for number in range(1, count))]
         for other in folders[1:]:
             other.mkdir()
-        return [Server(one, settings) for one in folders]
+        servers = [Server(one, settings) for one in folders]
+        self._fill(servers[0], folder, shards)
+        return servers
 
     def statements(self, name: str) -> int:
         """Return how many statements the database of a store has executed."""

@@ -59,8 +59,11 @@ class FilledStore:
             stores.multiply(self._folder, first, self._jobs)
         shutil.copy(self._folder / _OF_A_FILE, folder / _OF_A_FILE)
 
-    def fill(self, server: Server, folder: Path, stores: Stores) -> None:
-        """Make the jobs wait at a server whose store is in a folder."""
+    def fill(self, server: Server, folder: Path, stores: Stores, shards: int = 1) -> None:
+        """Make the jobs wait at a server whose store is in a folder; with several shards, all of them by calls."""
+        if shards > 1:
+            self._let_wait(server, self._jobs)
+            return
         first = min(self._jobs, _FIRST)
         self._let_wait(server, first)
         self._let_wait(server, self._jobs - stores.multiply(folder, first, self._jobs))
