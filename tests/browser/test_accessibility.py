@@ -8,13 +8,16 @@ from tests.browser.crowded import fill
 from tests.support.axe import violations
 from tests.support.server import PASSWORD, ServerProcess
 
-WIDTHS = (390, 768, 1440)
+WIDTHS = (360, 768, 1440)
 HEIGHT = 800
 
 NOT_PAGES = {"/static/{version}/{name:path}", "/charts", "/failed"}
 SHOWN_BY_THE_WAY = {"/login", "/plans/{key}"}
 _DRAWN = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 """By then the page knows its width, and what can be scrolled in it."""
+
+_SIDEWAYS = """() => [...document.querySelectorAll(".bar nav, .scroll")]
+    .filter(one => one.scrollWidth > one.clientWidth).map(one => one.textContent.trim().slice(0, 40))"""
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +65,8 @@ def look(page, name, faults):
         page.evaluate(_DRAWN)
         real = page.evaluate("document.documentElement.scrollWidth")
         faults += [f"{name} at {width}: is {real} wide"] if real > width else []
+        cut = page.evaluate(_SIDEWAYS) if width == WIDTHS[0] else []
+        faults += [f"{name} at {width}: has to be scrolled sideways: {one}" for one in cut]
         found = violations(page) if width != 768 else []
         faults += [f"{name} at {width}: {one['help']}: {one['nodes']}" for one in found]
     page.emulate_media(color_scheme="dark")
