@@ -33,7 +33,7 @@ from pinlater.cli.output import (
 from pinlater.cli.retrying import check_pending, need_retrying
 from pinlater.cli.summaries import Summaries
 from pinlater.cli.tables import Table
-from pinlater.client.waits import call_text, waits_text
+from pinlater.client.waits import call_text, due_ms, waits_text
 from pinlater.model.state import JobState
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _fields(info: JobInfo, summary: BodySummary, *, body: bool) -> Iterable[tupl
     yield "state", state_text(info)
     yield "attempts left", info.attempts_text
     yield "created", moment(info.created_at_ms)
-    yield "run after", moment(info.run_after_ms)
+    yield "run after", moment(due_ms(info))
     yield "updated", moment(info.updated_at_ms)
     if info.run_ms is not None:
         yield "run time", duration(info.run_ms / 1000)
@@ -162,7 +162,7 @@ def _row(info: JobInfo, summary: BodySummary) -> list[str]:
         state_text(info),
         info.attempts_text,
         moment(info.created_at_ms),
-        moment(info.run_after_ms),
+        moment(due_ms(info)),
         moment(info.updated_at_ms),
         visible("-" if info.key is None else info.key.text) + (" (waits)" if info.waits_for_key else ""),
         status_line(info),

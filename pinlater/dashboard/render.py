@@ -13,6 +13,7 @@ from starlette.responses import HTMLResponse
 
 from pinlater import __version__
 from pinlater.client.keyed_client import new_key
+from pinlater.client.waits import due_ms
 from pinlater.dashboard import bodies, formatting
 from pinlater.dashboard.app_state import get_app_state
 from pinlater.dashboard.assets import url_of
@@ -39,6 +40,7 @@ _environment.filters.update(
     duration=formatting.duration,
     share=formatting.share,
     moment=formatting.moment,
+    due_ms=due_ms,
     size=formatting.size,
     plural=formatting.plural,
     shortened=formatting.shortened,

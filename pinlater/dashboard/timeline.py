@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from pinlater.client.waits import due_ms
 from pinlater.model.body_metadata import BodyMetadata
 from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
@@ -144,18 +145,19 @@ def _waited(info: JobInfo, rows: Iterable[TimelineRow], now_ms: int) -> list[Tim
     first_ms = min(starts, default=None)
     if first_ms is None:
         is_new = info.state is JobState.PENDING and not info.failed_attempts
-        first_ms = max(now_ms, info.run_after_ms or 0) if is_new else None
+        first_ms = max(now_ms, due_ms(info) or 0) if is_new else None
     if not info.created_at_ms or first_ms is None or first_ms <= info.created_at_ms:
         return []
-    return [TimelineRow("waited", "waited", "pending", info.created_at_ms, first_ms)]
+    name = "waits" if first_ms >= now_ms else "waited"
+    return [TimelineRow("waited", name, "pending", info.created_at_ms, first_ms)]
 
 
 def _next_attempt(info: JobInfo, now_ms: int) -> list[TimelineRow]:
     failed = info.failed_attempts
-    due_ms = info.run_after_ms or 0
-    if info.state is not JobState.PENDING or not failed or due_ms <= now_ms or info.waits_for_key:
+    next_ms = due_ms(info) or 0
+    if info.state is not JobState.PENDING or not failed or next_ms <= now_ms or info.waits_for_key:
         return []
-    return [TimelineRow("retry", "next attempt", "retrying", failed[-1].at_ms, due_ms)]
+    return [TimelineRow("retry", "next attempt", "retrying", failed[-1].at_ms, next_ms)]
 
 
 def _with_bars(rows: list[TimelineRow]) -> Timeline:

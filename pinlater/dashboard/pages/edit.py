@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from pinlater.client.kept_results import kept_name
+from pinlater.client.waits import due_ms
 from pinlater.dashboard.access import form_of, session_of
 from pinlater.dashboard.app_state import AppState, get_app_state, known_queue
 from pinlater.dashboard.audit import audit, who
@@ -61,7 +62,7 @@ async def edit(request: Request) -> Response:
         has_done=bool(kept.keys() - _OF_ALL_RUNS),
         priority=described.priority,
         attempts=max(info.attempts_remaining, 1),
-        run_after_ms=info.run_after_ms if info.state is JobState.PENDING else None,
+        due_ms=due_ms(info) if info.state is JobState.PENDING else None,
         has_unique=bool(info.unique),
         units=list(_UNITS),
         now_ms=int(time.time() * 1000),

@@ -7,6 +7,7 @@ import pytest
 
 from pinlater.cli.program import run
 from pinlater.errors import UnknownError
+from pinlater.jobs.waiting import ENDLESS_MS
 from pinlater.model.body_patterns import class_pattern
 from pinlater.protocol import messages
 from pinlater.protocol.messages import PinLaterMessageWait
@@ -311,6 +312,14 @@ def test_lookup_shows_the_key_of_a_job(tool_run, server, job, text):
     lines = tool_run("lookup", "a")[1].splitlines()
     assert [line.split(maxsplit=1)[1] for line in lines if line.startswith("key")] == [text]
     assert not any(line.startswith("waits") for line in lines)
+
+
+def test_a_job_that_waits_without_a_limit_has_no_time(tool_run, server):
+    endless = info("a")
+    endless.runAfterTimestampMillis = ENDLESS_MS
+    server.answer = lambda _: {"a": endless}
+    assert "run after      -" in tool_run("lookup", "a")[1].splitlines()
+    assert json.loads(tool_run("lookup", "a", "--json")[1])["run_after_ms"] == ENDLESS_MS
 
 
 def test_what_waits_for_its_key_is_said(tool_run, server):

@@ -1,8 +1,12 @@
 """What the dashboard tells jobs, and shows of what they have said: cancelling, events, results, parents."""
 
+import re
+import time
+
 import pytest
 
 from pinlater.jobs.events import event_name
+from pinlater.jobs.waiting import ENDLESS_MS
 from pinlater.model.attempts import Ack, Checkpoint
 from pinlater.model.jobs import NewJob
 from pinlater.model.messages import MessageWait, Parent
@@ -12,11 +16,11 @@ from tests.unit.dashboard.app import dashboard, post, sent_by, token_in
 LATER = 2**53
 
 
-def sleeping(client, *waits):
+def sleeping(client, *waits, until_ms=LATER):
     """Enqueue a job, and let it wait for messages; return its descriptor."""
     [descriptor] = client.enqueue_jobs("pins", [NewJob(b"{}")])
     [job] = client.dequeue_jobs("pins", 1)
-    asleep = Checkpoint(descriptor, job.claim, move_to_pending=True, run_after_ms=LATER, waits_for=list(waits))
+    asleep = Checkpoint(descriptor, job.claim, move_to_pending=True, run_after_ms=until_ms, waits_for=list(waits))
     client.checkpoint("pins", [asleep])
     return descriptor
 
@@ -70,6 +74,23 @@ def test_ticked_jobs_are_cancelled(browser, client):
     assert "2 jobs cancelled or asked to stop" in text
     assert client.count("pins", JobState.FAILED) == 2
     assert post(browser, "/plans", csrf, job=[first], action="cancel", state="FAILED").status_code == 400
+
+
+def test_a_job_that_waits_without_a_limit_is_not_due_in_a_thousand_years(browser, client):
+    descriptor = sleeping(client, MessageWait(event_name("approval"), 1), until_ms=ENDLESS_MS)
+    page = browser.get(f"/job?id={descriptor}").text
+    assert "<dt>Due</dt><dd>not by itself</dd>" in page
+    assert "so far</td>" in page
+    listed = browser.get("/jobs?queue=pins&state=scheduled").text
+    assert "waits for event approval" in listed
+    for text in (page, listed, browser.get(f"/job/edit?id={descriptor}").text):
+        assert "in 35" not in text, "days"
+
+
+def test_the_timeline_says_until_when_a_new_job_waits(browser, client):
+    hour = int(time.time() * 1000) + 3_600_000
+    [descriptor] = client.enqueue_jobs("pins", [NewJob(b"{}", run_after_ms=hour)])
+    assert re.search("until <time [^>]*>in 59 min", browser.get(f"/job?id={descriptor}").text)
 
 
 def test_an_event_is_sent_to_a_job_that_waits_for_it(browser, client, caplog):

@@ -10,6 +10,7 @@ from pinlater.dashboard.timeline import WIDTH, timeline_of
 from pinlater.dashboard.tracebacks import traceback_view
 from pinlater.jobs.events import event_message
 from pinlater.jobs.job import Job
+from pinlater.jobs.waiting import ENDLESS_MS
 from pinlater.model.attempts import Checkpoint
 from pinlater.model.body_metadata import BodyMetadata
 from pinlater.model.jobs import JobInfo, NewJob
@@ -36,7 +37,11 @@ def told(rows):
 
 def test_a_job_that_waits():
     [row] = timeline_of(job(), None, START + 5000).rows
-    assert (row.kind, row.seconds, row.x, row.width) == ("waited", 5.0, 0.0, WIDTH)
+    assert (row.kind, row.name, row.seconds, row.x, row.width) == ("waited", "waits", 5.0, 0.0, WIDTH)
+    [row] = timeline_of(job(run_after_ms=START + 9000), None, START + 5000).rows
+    assert (row.name, row.seconds) == ("waits", 9.0), "until then"
+    [row] = timeline_of(job(run_after_ms=ENDLESS_MS), None, START + 5000).rows
+    assert (row.name, row.seconds) == ("waits", 5.0), "so far"
 
 
 def test_the_attempt_that_succeeded():
