@@ -8,7 +8,7 @@ import click
 
 from pinlater.cli.command import WITH_TABLE, Session, command
 from pinlater.cli.completion import complete_queues
-from pinlater.cli.output import moment, print_json, visible
+from pinlater.cli.output import group_json, moment, print_json, visible
 from pinlater.cli.suggestions import refuse_missing
 from pinlater.cli.tables import Table
 
@@ -50,7 +50,7 @@ def failing(session: Session, /, *, queues: tuple[str, ...], job: str | None, li
         found = client.failure_groups(queues, limit=_MOST_READ if job else limit)
     groups = [group for group in found if job in {None, group.job}][:limit]
     if session.as_json:
-        print_json([group._asdict() for group in groups])
+        print_json([group._asdict() | {"id": group_json(group.id)} for group in groups])
     elif groups:
         table = Table(_HEADERS, _NUMBERS, whole=(7,), width=session.table_width, optional=_OPTIONAL)
         table.print([_row(group) for group in groups])

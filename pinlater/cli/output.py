@@ -85,10 +85,16 @@ def job_json(info: JobInfo) -> dict[str, Any]:
     body, result = fields.pop("body"), fields.pop("result")
     fields["state"] = info.state.name
     fields["is_retrying"] = info.is_retrying
+    fields["failure_group"] = None if info.failure_group is None else group_json(info.failure_group)
     fields["key"] = None if info.key is None else info.key._asdict()
     fields["parent"] = None if info.parent is None else info.parent._asdict()
     fields["waits_for"] = [wait._asdict() for wait in info.waits_for]
     return fields | bytes_json("body", body) | bytes_json("result", result)
+
+
+def group_json(group: int) -> str:
+    """Return the id of a failure group as JSON value: a text, since many programs round numbers above 2**53."""
+    return str(group)
 
 
 def state_text(info: JobInfo) -> str:

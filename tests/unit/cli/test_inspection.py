@@ -218,6 +218,17 @@ def test_scan_as_json_is_a_job_a_line(tool_run, server):
     assert json.loads(lines[119]) | {"descriptor": "email:s1:p1:119", "state": "PENDING"} == json.loads(lines[119])
 
 
+def test_ids_of_failure_groups_are_texts_in_json(tool_run, server):
+    """JavaScript and jq 1.6 round numbers of this size, and then name another group."""
+    job, group = info("a"), 7_850_631_998_198_132_771
+    job.failureGroup = group
+    server.answer = lambda call: (
+        {"a": job} if call.method == "lookupJobs" else [messages.PinLaterFailureGroup("email", group)]
+    )
+    assert json.loads(tool_run("lookup", "a", "--json")[1])["failure_group"] == str(group)
+    assert json.loads(tool_run("failing", "--json")[1])[0]["id"] == str(group)
+
+
 def searched(call):
     """Answer a search of 600 bodies, 200 a look-up; the second finds nothing."""
     asked = call.arguments.request
