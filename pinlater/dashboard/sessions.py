@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import secrets
 import time
 from collections import OrderedDict
@@ -101,12 +102,12 @@ class TooManyGuesses(Exception):
     """Too many wrong passwords in a short time.
 
     Attributes:
-        seconds: time to wait before the next attempt.
+        seconds: whole seconds to wait before the next attempt.
     """
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"too many wrong passwords; try again in {seconds:.0f} s")
-        self.seconds = seconds
+        self.seconds = math.ceil(seconds)
+        super().__init__(f"too many wrong passwords; try again in {self.seconds} s")
 
 
 class PasswordChecker:

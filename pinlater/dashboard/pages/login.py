@@ -30,7 +30,7 @@ async def login(request: Request) -> Response:
         role = await app.passwords.role_of(form.raw("password", MAX_PASSWORD_CHARACTERS), peer_of(request))
     except TooManyGuesses as error:
         answer = page(request, "login.html", 429, next=target, problem=f"{error}.".capitalize())
-        answer.headers["Retry-After"] = str(int(error.seconds) + 1)
+        answer.headers["Retry-After"] = str(error.seconds)
         return answer
     if role is None:
         audit.write(f"?@{peer_of(request)}", "wrong-password", "dashboard")

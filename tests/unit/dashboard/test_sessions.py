@@ -59,7 +59,11 @@ async def guess(passwords, password, peer="1.2.3.4"):
     try:
         return await passwords.role_of(password, peer)
     except TooManyGuesses as error:
-        return round(error.seconds)
+        return error.seconds
+
+
+def test_nobody_is_told_to_try_again_in_no_time():
+    assert str(TooManyGuesses(0.3)) == "too many wrong passwords; try again in 1 s"
 
 
 def test_guessing_gets_slower_and_the_right_password_ends_that():
