@@ -173,7 +173,12 @@ def _page_before(request: Request, base: str) -> str:
 
 def _check_change(path: str, session: LoginSession | None, form: Form, back: str) -> None:
     if session is None:
-        raise RequestRefused(403, "you are not logged in, or your session has ended; nothing was changed", back)
+        raise RequestRefused(
+            403,
+            "you are not logged in, or your session has ended; nothing was changed. "
+            "Log in in another tab, then go back: what you have typed is still there",
+            back,
+        )
     given = form.text("csrf", 100).encode("utf-8", "replace")
     if not hmac.compare_digest(given, session.csrf.encode()):
         raise RequestRefused(

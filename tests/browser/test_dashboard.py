@@ -152,6 +152,19 @@ def test_a_failed_job_is_edited_and_retried(page, client):
     assert job.body == b'{"job":"Send","user":43}'
 
 
+def test_what_is_typed_is_still_there_after_a_form_was_refused(page, client):
+    client.create_queue("typing")
+    page.goto("/enqueue?queue=typing")
+    body = page.get_by_label("Body, as JSON")
+    body.fill('{"job": "Send", "user": }')
+    page.get_by_role("button", name="Enqueue", exact=True).click()
+    page.get_by_text("The body is not a JSON object").wait_for()
+    page.get_by_role("link", name="Back").click()
+    page.wait_for_url("**/enqueue?queue=typing")
+    assert body.input_value() == '{"job": "Send", "user": }'
+    page.complaints[:] = [text for text in page.complaints if "400" not in text]
+
+
 def test_counts_change_by_themselves_and_nothing_jumps(page, client):
     client.create_queue("live")
     page.goto("/queues/live")

@@ -44,6 +44,14 @@
     if (!document.hidden && live?.hasAttribute("hx-get")) htmx.trigger(live, "every");
   });
 
+  // Where a form was refused, the way back leads to the form as it was sent, not to a new one.
+  addEventListener("click", (event) => {
+    const back = event.target.closest?.("a[data-back]");
+    if (!back || !document.referrer || new URL(document.referrer).pathname !== back.pathname) return;
+    event.preventDefault();
+    history.back();
+  });
+
   addEventListener("click", (event) => {
     const copy = event.target.closest?.("[data-copy]");
     if (!copy) return;
