@@ -190,6 +190,30 @@ def test_tiles_fill_their_rows_and_the_bar_fits_a_phone(page, client):
     assert abs(search["y"] + search["height"] / 2 - theme["y"] - theme["height"] / 2) < 3
 
 
+@pytest.mark.parametrize("width", [360, 1280])
+def test_no_value_is_cut_off_by_its_tile(page, client, width):
+    client.create_queue("tiles")
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto("/queues/tiles")
+    cut = page.evaluate("""() => [...document.querySelectorAll(".tile b")].filter(value => {
+        value.textContent = "23 min 55 s";
+        return value.scrollWidth > value.clientWidth;
+    }).length""")
+    assert cut == 0
+    oldest = page.locator(".tile", has_text="oldest").locator("b")
+    assert oldest.evaluate("value => value.getClientRects()[0].height") < 40, "in one line"
+
+
+def test_the_menu_of_all_jobs_is_in_sight_on_a_phone(page, client):
+    fail(client, "menu", "OSError: no")
+    page.set_viewport_size({"width": 360, "height": 800})
+    page.goto("/jobs?queue=menu&state=failed")
+    page.get_by_text("All 1…").click()
+    box = page.locator(".menu > div").bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 360
+
+
 def test_what_is_open_stays_open_while_the_page_refreshes(page, client):
     client.create_queue("open")
     [descriptor] = client.enqueue_jobs("open", [NewJob(b"{}")])
