@@ -82,25 +82,28 @@ def timeline_of(info: JobInfo, metadata: BodyMetadata | None, now_ms: int, *, si
         since_ms: epoch milliseconds since which it has been running; None if unknown, or if it does not run.
     """
     kept = metadata or BodyMetadata()
-    rows = [*_attempts(info), *_succeeded(info), *_steps(kept, info)]
+    failed = list(_attempts(info, kept))
+    rows = [*failed, *_succeeded(info), *_steps(kept, info)]
     if since_ms is not None and info.state is JobState.IN_PROGRESS:
         number = info.attempts_allowed - info.attempts_remaining + 1
         rows.append(TimelineRow("attempt", f"attempt {number}", "running", since_ms, now_ms, number))
     rows += _sleeps(kept, rows, now_ms)
-    rows = [*_waited(info, rows, now_ms), *rows, *_next_attempt(info, now_ms)]
+    rows = [*_waited(info, rows, now_ms), *rows, *_next_attempt(info, failed, now_ms)]
     rows.sort(key=lambda row: (row.start_ms or row.end_ms or now_ms, row.kind != "attempt"))
     return _with_bars(rows)
 
 
-def _attempts(info: JobInfo) -> Iterator[TimelineRow]:
+def _attempts(info: JobInfo, kept: BodyMetadata) -> Iterator[TimelineRow]:
     since_ms = info.created_at_ms or 0
     for failed in info.failed_attempts:
         name = failed.title if failed.attempt is None else f"attempt {failed.attempt}"
         start_ms, end_ms = None, failed.at_ms
         if end_ms is not None and failed.seconds is not None:
             took_ms = int(failed.seconds * 1000)
-            # The time of a failure is truncated to the second, which may have begun before the attempt, or the job.
-            start_ms = max(end_ms - took_ms, since_ms)
+            # The time of a failure is truncated to the second, which may have begun before the attempt, or the job, and
+            # before the end of steps that the attempt has finished.
+            ends = [start + took for start, took, attempt in kept.times.values() if attempt == failed.attempt]
+            start_ms = max(end_ms - took_ms, since_ms, max(ends, default=0) - took_ms)
             since_ms = end_ms = start_ms + took_ms
         note = f"in step {failed.step}: {failed.error}" if failed.step else failed.error
         yield TimelineRow("attempt", name, "failed", start_ms, end_ms, failed.attempt, note)
@@ -152,12 +155,11 @@ def _waited(info: JobInfo, rows: Iterable[TimelineRow], now_ms: int) -> list[Tim
     return [TimelineRow("waited", name, "pending", info.created_at_ms, first_ms)]
 
 
-def _next_attempt(info: JobInfo, now_ms: int) -> list[TimelineRow]:
-    failed = info.failed_attempts
+def _next_attempt(info: JobInfo, failed: list[TimelineRow], now_ms: int) -> list[TimelineRow]:
     next_ms = due_ms(info) or 0
     if info.state is not JobState.PENDING or not failed or next_ms <= now_ms or info.waits_for_key:
         return []
-    return [TimelineRow("retry", "next attempt", "retrying", failed[-1].at_ms, next_ms)]
+    return [TimelineRow("retry", "next attempt", "retrying", failed[-1].end_ms, next_ms)]
 
 
 def _with_bars(rows: list[TimelineRow]) -> Timeline:

@@ -52,6 +52,15 @@ def test_the_attempt_that_succeeded():
     assert len(timeline_of(info._replace(run_ms=None), None, START + 100_000).rows) == len(rows) - 1
 
 
+def test_a_failure_comes_after_the_steps_that_its_attempt_has_finished():
+    """Its time is that of the second before."""
+    metadata = BodyMetadata(steps={"a": 1}, times={"a": (START + 55_300, 500, 1)}, tries={"b": (1, 1)})
+    info = job(status=failure(1, 55, 0.2), run_after_ms=START + 90_000)
+    rows = timeline_of(info, metadata, START + 60_000).rows
+    assert [row.name for row in rows if row.kind != "waited"] == ["a", "attempt 1", "next attempt", "b"]
+    assert [row.start_ms for row in rows if row.kind in {"attempt", "retry"}] == [START + 55_600, START + 55_800]
+
+
 def test_attempts_steps_and_sleeps_in_their_order():
     metadata = BodyMetadata(
         steps={"a": 1, "b": 2, "old": 3},
