@@ -159,6 +159,9 @@ class AsyncBaseClient(AsyncVerbs):
             with self._trace_enqueue(None) as trace:
                 for part in parts(children, handle.descriptor, encoder(options, trace.trace, self._now), batch_size):
                     await self._execute(self._calls.enqueue_structs(part.queue, part.structs))
+        # Where the coroutine was dropped, nothing can be awaited any more.  # async only
+        except GeneratorExit:  # async only
+            raise  # async only
         except BaseException:
             with contextlib.suppress(PinLaterError):
                 await asyncio.shield(handle.cancel(_INCOMPLETE))
@@ -171,7 +174,7 @@ class AsyncBaseClient(AsyncVerbs):
             call = self._calls.enqueue_structs(queue, [encoder({}, trace.trace, self._now).struct(job)])
             try:
                 descriptor = (await self._execute(call))[0]
-            except PinLaterError:
+            except (PinLaterError, GeneratorExit):
                 raise
             except BaseException:
                 await asyncio.shield(self._cancel_unanswered(call))

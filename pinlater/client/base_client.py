@@ -170,7 +170,7 @@ class BaseClient(Verbs):
             call = self._calls.enqueue_structs(queue, [encoder({}, trace.trace, self._now).struct(job)])
             try:
                 descriptor = self._execute(call)[0]
-            except PinLaterError:
+            except (PinLaterError, GeneratorExit):
                 raise
             except BaseException:
                 self._cancel_unanswered(call)

@@ -1,9 +1,9 @@
 """Batches: jobs enqueued together, and what follows when all have ended."""
 
 import asyncio
+import contextlib
 import signal
 import threading
-from contextlib import closing
 
 import pytest
 
@@ -203,7 +203,7 @@ def test_the_asyncio_client_enqueues_batches_too(local_server):
 @pytest.fixture
 def batch_with_lost_answer(local_server):
     """A proxy that has the batch's own job stored, and then calls a function instead of passing on the answer."""
-    with closing(LossyProxy(int(local_server.address.rpartition(":")[2]))) as proxy:
+    with contextlib.closing(LossyProxy(int(local_server.address.rpartition(":")[2]))) as proxy:
 
         def interrupt_by(interrupt):
             proxy.lose(b"pinlater.batch", before_cut=interrupt)
@@ -261,3 +261,19 @@ def test_a_batch_that_is_interrupted_before_its_own_enqueue_is_answered_waits_fo
     finally:
         signal.signal(signal.SIGINT, before)
     assert asyncio.run(only_batch_is_cancelled(local_server.address))
+
+
+def test_a_batch_that_is_dropped_with_its_event_loop_complains_of_nothing(local_server):
+    async def scenario():
+        async with AsyncClient(local_server.address) as client:
+            for steps in range(1, 6):
+                batch = client.batch(photos("cat.jpg", "dog.jpg", "cow.jpg"), batch_size=1)
+                with contextlib.suppress(StopIteration):  # raised when it is done
+                    for _ in range(steps):
+                        future = batch.send(None)
+                        while not future.done():
+                            await asyncio.sleep(0.001)
+                        future._asyncio_future_blocking = False  # as a task does
+                batch.close()  # as whoever drops it does; raises RuntimeError if it awaits something
+
+    asyncio.run(scenario())
