@@ -14,7 +14,7 @@ from pinlater.dashboard.figures import (
 )
 from pinlater.model.histogram import Histogram
 from pinlater.server.admin.reports import ServerStatus
-from pinlater.server.metrics.families import CounterSnapshot, DistributionSnapshot, LabeledGaugeSnapshot, label_values
+from pinlater.server.metrics.families import CounterSnapshot, DistributionSnapshot, label_values
 from pinlater.server.metrics.reports import ProcessReport
 
 
@@ -35,22 +35,22 @@ def figures_of(status: ServerStatus) -> ServerFigures:
                 label_values(key): Histogram(one.bounds, tuple(series.counts), series.sum)
                 for key, series in one.series.items()
             }
-        elif isinstance(one, LabeledGaugeSnapshot):
+        elif one.info.labels:
             levels[name] = {label_values(key): value for key, value in one.values.items()}
-        elif one.value is not None:
-            gauges[name] = one.value
+        elif one.values:
+            gauges[name] = one.values[()]
     shards = [ShardHealth(*state) for state in status.shards]
     return ServerFigures([_process(report) for report in status.live], counters, histograms, gauges, levels, shards)
 
 
 def _process(report: ProcessReport) -> ServerProcess:
     calls = sum(sum(series.counts) for _, series in report.distributions.get(CALL_SECONDS, ()))
-    gauges = report.gauges
+    connections, parked = (dict(report.gauge_values.get(name, ())).get((), 0) for name in (CONNECTIONS, PARKED))
     return ServerProcess(
         report.pid,
         report.reason,
-        int(gauges.get(CONNECTIONS, 0)),
-        int(gauges.get(PARKED, 0)),
+        int(connections),
+        int(parked),
         calls,
         report.version,
         report.started_ms,

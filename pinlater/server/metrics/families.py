@@ -218,7 +218,8 @@ class Gauge:
 
     def snapshot(self) -> GaugeSnapshot:
         """Read the value from the source."""
-        return GaugeSnapshot(self.info, None if self.source is None else self.source())
+        value = None if self.source is None else self.source()
+        return GaugeSnapshot(self.info, {} if value is None else {(): value})
 
 
 class LabeledGauge:
@@ -252,9 +253,9 @@ class LabeledGauge:
         """Drop a series."""
         self._values.pop(key, None)
 
-    def snapshot(self) -> LabeledGaugeSnapshot:
+    def snapshot(self) -> GaugeSnapshot:
         """Return a copy that another thread may read."""
-        return LabeledGaugeSnapshot(self.info, dict(self._values))
+        return GaugeSnapshot(self.info, dict(self._values))
 
 
 class CounterSnapshot(NamedTuple):
@@ -273,18 +274,11 @@ class DistributionSnapshot(NamedTuple):
 
 
 class GaugeSnapshot(NamedTuple):
-    """The value of a gauge; None if it has no source."""
-
-    info: MetricInfo
-    value: float | None
-
-
-class LabeledGaugeSnapshot(NamedTuple):
-    """The values of a labeled gauge, by series."""
+    """The values of a gauge, by series."""
 
     info: MetricInfo
     values: dict[Key, float]
 
 
 Family = Counter | Distribution | Gauge | LabeledGauge
-Snapshot = CounterSnapshot | DistributionSnapshot | GaugeSnapshot | LabeledGaugeSnapshot
+Snapshot = CounterSnapshot | DistributionSnapshot | GaugeSnapshot

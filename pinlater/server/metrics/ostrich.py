@@ -9,7 +9,6 @@ from pinlater.server.metrics.families import (
     CounterSnapshot,
     DistributionSnapshot,
     GaugeSnapshot,
-    LabeledGaugeSnapshot,
     Series,
     Snapshot,
 )
@@ -27,14 +26,9 @@ def render_ostrich(snapshots: Sequence[Snapshot]) -> str:
         for key, value in one.values.items()
     }
     gauges = {
-        one.info.ostrich: _number(one.value)
-        for one in snapshots
-        if isinstance(one, GaugeSnapshot) and one.value is not None
-    }
-    gauges |= {
         one.info.ostrich_name(key): _number(value)
         for one in snapshots
-        if isinstance(one, LabeledGaugeSnapshot)
+        if isinstance(one, GaugeSnapshot)
         for key, value in one.values.items()
     }
     metrics = {

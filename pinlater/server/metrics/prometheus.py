@@ -12,7 +12,6 @@ from pinlater.server.metrics.families import (
     CounterSnapshot,
     DistributionSnapshot,
     GaugeSnapshot,
-    LabeledGaugeSnapshot,
     Snapshot,
     label_values,
 )
@@ -53,10 +52,8 @@ class _Collector:
                 yield _counter(one)
             elif isinstance(one, DistributionSnapshot):
                 yield _histogram(one)
-            elif isinstance(one, LabeledGaugeSnapshot):
-                yield _labeled_gauge(one)
-            elif one.value is not None:
-                yield _gauge(one, one.value)
+            elif one.values or one.info.labels:
+                yield _gauge(one)
 
 
 class _Processes:
@@ -97,19 +94,13 @@ def _counter(one: CounterSnapshot) -> CounterMetricFamily:
     return family
 
 
-def _labeled_gauge(one: LabeledGaugeSnapshot) -> GaugeMetricFamily:
+def _gauge(one: GaugeSnapshot) -> GaugeMetricFamily:
     from prometheus_client.core import GaugeMetricFamily
 
     family = GaugeMetricFamily(one.info.name, one.info.help, labels=one.info.labels)
     for key, value in one.values.items():
         family.add_metric(label_values(key), value)
     return family
-
-
-def _gauge(one: GaugeSnapshot, value: float) -> GaugeMetricFamily:
-    from prometheus_client.core import GaugeMetricFamily
-
-    return GaugeMetricFamily(one.info.name, one.info.help, value=value)
 
 
 def _histogram(one: DistributionSnapshot) -> HistogramMetricFamily:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -15,7 +16,6 @@ from pinlater.server.metrics.families import (
     DistributionSnapshot,
     GaugeSnapshot,
     Key,
-    LabeledGaugeSnapshot,
     Series,
     Snapshot,
     label_values,
@@ -24,7 +24,8 @@ from pinlater.server.metrics.shard_state import ShardState, combine
 from pinlater.server.metrics.shards import MOST_SHARDS
 
 Labels = tuple[str, ...]
-_Number = TypeVar("_Number", int, float)
+_Value = TypeVar("_Value")
+_Families = dict[str, list[tuple[Labels, _Value]]]
 
 
 class _PackedSeries(NamedTuple):
@@ -42,9 +43,8 @@ class ProcessReport(msgspec.Struct):
         reason: why it cannot take calls now; None if it can.
         counters: family -> label values -> count.
         distributions: family -> label values -> series.
-        gauges: family -> value.
-        labeled_gauges: family -> label values -> value.
-        shared: family -> value, for what all processes measure alike.
+        gauge_values: family -> label values -> value.
+        shared_values: likewise, for what all processes measure alike.
         shards: state of each shard, as the process sees it.
         version: the version of the program.
         started_ms: when the process started, epoch milliseconds; 0 if unknown.
@@ -53,11 +53,10 @@ class ProcessReport(msgspec.Struct):
 
     pid: int
     reason: str | None = None
-    counters: dict[str, list[tuple[Labels, int]]] = {}
-    distributions: dict[str, list[tuple[Labels, _PackedSeries]]] = {}
-    gauges: dict[str, float] = {}
-    labeled_gauges: dict[str, list[tuple[Labels, float]]] = {}
-    shared: dict[str, float] = {}
+    counters: _Families[int] = {}
+    distributions: _Families[_PackedSeries] = {}
+    gauge_values: _Families[float] = {}
+    shared_values: _Families[float] = {}
     shards: list[ShardState] = []
     version: str = ""
     started_ms: int = 0
@@ -90,10 +89,8 @@ def encode_report(
             report.counters[name] = [(label_values(key), count) for key, count in one.values.items()]
         elif isinstance(one, DistributionSnapshot):
             report.distributions[name] = [(label_values(key), _pack(series)) for key, series in one.series.items()]
-        elif isinstance(one, LabeledGaugeSnapshot):
-            report.labeled_gauges[name] = [(label_values(key), value) for key, value in one.values.items()]
-        elif one.value is not None:
-            (report.shared if one.info.is_shared else report.gauges)[name] = one.value
+        else:
+            _gauges_of(report, one)[name] = [(label_values(key), value) for key, value in one.values.items()]
     return msgspec.msgpack.encode(report)
 
 
@@ -110,16 +107,10 @@ def sum_reports(reports: Iterable[ProcessReport]) -> ProcessReport:
     """Sum the reports of several processes; for shared gauges, take the maximum."""
     total = ProcessReport(0)
     for report in reports:
-        for name, counts in report.counters.items():
-            total.counters[name] = list(_added(total.counters.get(name, ()), counts).items())
-        for name, series in report.distributions.items():
-            total.distributions[name] = list(_merged(total.distributions.get(name, ()), series).items())
-        for name, value in report.gauges.items():
-            total.gauges[name] = total.gauges.get(name, 0) + value
-        for name, values in report.labeled_gauges.items():
-            total.labeled_gauges[name] = list(_added(total.labeled_gauges.get(name, ()), values).items())
-        for name, value in report.shared.items():
-            total.shared[name] = max(total.shared.get(name, value), value)
+        _combine(total.counters, report.counters, operator.add)
+        _combine(total.distributions, report.distributions, _merged)
+        _combine(total.gauge_values, report.gauge_values, operator.add)
+        _combine(total.shared_values, report.shared_values, max)
         total.shards = combine([*total.shards, *report.shards])
     return total
 
@@ -128,11 +119,11 @@ def snapshots_of(report: ProcessReport) -> list[Snapshot]:
     """Return all families of the catalog with the values of a report, derived metrics included."""
     metrics = Metrics()
     backlog, rates = (
-        dict(report.labeled_gauges.get(family.info.name, ()))
+        dict(report.gauge_values.get(family.info.name, ()))
         for family in (metrics.backlog_jobs, metrics.completions_per_second)
     )
-    report.labeled_gauges[metrics.backlog_seconds.info.name] = list(backlog_seconds(backlog, rates).items())
-    report.labeled_gauges[metrics.shard_unhealthy.info.name] = [
+    report.gauge_values[metrics.backlog_seconds.info.name] = list(backlog_seconds(backlog, rates).items())
+    report.gauge_values[metrics.shard_unhealthy.info.name] = [
         ((shard.name,), float(shard.unhealthy_in > 0)) for shard in report.shards[:MOST_SHARDS]
     ]
     return [_filled(one, report) for one in metrics.snapshot()]
@@ -145,25 +136,24 @@ def _filled(one: Snapshot, report: ProcessReport) -> Snapshot:
     if isinstance(one, DistributionSnapshot):
         series: dict[Key, Series] = {key: Series(*packed) for key, packed in report.distributions.get(name, ())}
         return one._replace(series=series)
-    if isinstance(one, LabeledGaugeSnapshot):
-        return one._replace(values=dict(report.labeled_gauges.get(name, ())))
-    return GaugeSnapshot(one.info, (report.shared if one.info.is_shared else report.gauges).get(name))
+    return one._replace(values=dict(_gauges_of(report, one).get(name, ())))
 
 
-def _added(mine: Iterable[tuple[Labels, _Number]], theirs: Iterable[tuple[Labels, _Number]]) -> dict[Labels, _Number]:
-    total = dict(mine)
-    for key, count in theirs:
-        total[key] = total[key] + count if key in total else count
-    return total
+def _gauges_of(report: ProcessReport, one: GaugeSnapshot) -> _Families[float]:
+    return report.shared_values if one.info.is_shared else report.gauge_values
 
 
-def _merged(
-    mine: Iterable[tuple[Labels, _PackedSeries]], theirs: Iterable[tuple[Labels, _PackedSeries]]
-) -> dict[Labels, _PackedSeries]:
-    total = dict(mine)
-    for key, packed in theirs:
-        total[key] = _pack(Series(*total[key]).merged(Series(*packed))) if key in total else packed
-    return total
+def _combine(total: _Families[_Value], more: _Families[_Value], join: Callable[[_Value, _Value], _Value]) -> None:
+    """Add the families of a report to those of the total; ``join`` combines the values of a series that both have."""
+    for name, series in more.items():
+        combined = dict(total.get(name, ()))
+        for key, value in series:
+            combined[key] = join(combined[key], value) if key in combined else value
+        total[name] = list(combined.items())
+
+
+def _merged(mine: _PackedSeries, theirs: _PackedSeries) -> _PackedSeries:
+    return _pack(Series(*mine).merged(Series(*theirs)))
 
 
 def _pack(series: Series) -> _PackedSeries:

@@ -39,7 +39,7 @@ def values(snapshots):
         "enqueued": by_name["pinlater_jobs_enqueued_total"].values,
         "errors": by_name["pinlater_errors_total"].values,
         "commits": commits and (commits.count, round(commits.sum, 6), commits.minimum, commits.maximum),
-        "connections": by_name["pinlater_connections"].value,
+        "connections": by_name["pinlater_connections"].values.get(()),
     }
 
 
@@ -58,7 +58,7 @@ def test_what_all_processes_see_alike_is_not_added_up():
     for metrics, count in zip(ill, (2, 1), strict=True):
         metrics.unhealthy_shards.source = lambda count=count: count
     total = sum_reports([sum_reports([report(metrics) for metrics in ill]), sum_reports([])])
-    assert {one.info.name: one for one in snapshots_of(total)}["pinlater_ill_shards"].value == 2
+    assert {one.info.name: one for one in snapshots_of(total)}["pinlater_ill_shards"].values == {(): 2}
 
 
 def test_a_shard_is_unhealthy_if_any_process_finds_it_so():
