@@ -5,8 +5,6 @@ import os
 import re
 import signal
 
-import pytest
-
 from pinlater.jobs.events import event_name
 from pinlater.model.attempts import Checkpoint
 from pinlater.model.jobs import NewJob
@@ -363,7 +361,6 @@ def test_exact_times_on_demand_and_in_utc(page, client):
     assert time.inner_text() == f"{exact} UTC"
 
 
-@pytest.mark.timeout(180)
 def test_a_page_from_before_a_start_of_the_server_loads_itself_anew(page, server, client):
     client.create_queue("restart")
     page.goto("/queues/restart")

@@ -29,8 +29,6 @@ MOST_SECONDS = float(os.environ.get("PINLATER_TEST_NAMED_SECONDS", "60"))
 MINUTE_MS = 60_000
 HOST = "worker-7.example.com"
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.fixture(scope="module")
 def server(chromium, tmp_path_factory):

@@ -125,7 +125,6 @@ class Crowd:
             await broker.backend.close()
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("loss", "waits"), [(0.0, [3600.0]), (0.5, [3600.0]), (1.0, [3600.0]), (0.5, [0.0, 1.0, 3600.0])]
 )

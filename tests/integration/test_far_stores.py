@@ -15,8 +15,6 @@ from tests.support.bench import QUEUE, new_job
 from tests.support.network import Network
 from tests.support.stores import SHARED_STORES
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.fixture(params=SHARED_STORES)
 def options(request, tmp_path):

@@ -14,8 +14,6 @@ from tests.support.server import ServerProcess
 from tests.support.stores import SHARED_STORES, STORES
 from tests.support.tool import run_tool
 
-pytestmark = pytest.mark.timeout(120)
-
 KINDS = {
     **{name: kind.settings for name, kind in STORES.items()},
     **{f"{name}, two shards": partial(settings, shards=2) for name, settings in SHARED_STORES.items()},

@@ -18,8 +18,6 @@ ROUND = ("sqlite", "mysql", "redis", "sqlite again")
 AWKWARD = 'it\'s 100% \\ "odd"\n\0\x1f\u2028 ünï ☃ 😀 ${x} %s {0} -- /*'
 KINDS = [(JobState.PENDING, False), (JobState.PENDING, True), (JobState.FAILED, False), (JobState.SUCCEEDED, False)]
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory):

@@ -17,8 +17,6 @@ from tests.support.stores import STORES
 OLD, NEW = "email", "email_big"
 PENDING, FAILED = JobState.PENDING, JobState.FAILED
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.fixture(scope="module", params=STORES)
 def server(request, tmp_path_factory):

@@ -17,8 +17,6 @@ from tests.support.bench import QUEUE, ack_of
 from tests.support.mariadb_service import shared_service
 from tests.support.mysql_bench import endpoint_of
 
-pytestmark = pytest.mark.timeout(180)
-
 BOOM = failure_of("Mail", "boom")
 
 

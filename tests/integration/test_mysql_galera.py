@@ -16,7 +16,6 @@ from tests.support.bench import QUEUE, FakeClock, new_job
 from tests.support.galera import Galera
 from tests.support.mysql_bench import endpoint_of, fresh_prefix, make_fleet
 
-pytestmark = pytest.mark.timeout(180)
 _claims = itertools.count(1)
 
 

@@ -20,8 +20,6 @@ from tests.support.examples import IS_THOROUGH
 from tests.support.mariadb_service import MariadbService
 from tests.support.mysql_bench import ConnectionKills, endpoint_of, fresh_prefix, make_fleet
 
-pytestmark = pytest.mark.timeout(180)
-
 KEYS = [
     *[JobKey(f"ordered {number}", 1, is_ordered=True) for number in range(4)],
     JobKey("one", 1),

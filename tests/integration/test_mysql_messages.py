@@ -18,8 +18,6 @@ from tests.support.bench import FAR_MS, QUEUE, START_MS, ack_of, checkpoint_of, 
 from tests.support.mariadb_service import MariadbService, shared_service
 from tests.support.mysql_bench import ConnectionKills, endpoint_of, fresh_prefix, make_fleet, with_servers
 
-pytestmark = pytest.mark.timeout(180)
-
 OTHER = "thumbnails"
 PARENTS, CHILDREN = 6, 150
 ACKERS = 12

@@ -134,7 +134,6 @@ def test_prometheus_answers_each_query_of_the_autoscaler_with_one_number(server,
         wait_for(lambda query=query: len(prometheus(query)) == 1, 60, lambda query=query: query)
 
 
-@pytest.mark.timeout(150)
 def test_prometheus_answers_the_queries_of_the_dashboard(server, prometheus):
     open_queries = [query for query in dashboard_queries() if not any(name in query for name in SELDOM)]
     assert len(open_queries) > 35
@@ -148,7 +147,6 @@ def test_prometheus_answers_the_queries_of_the_dashboard(server, prometheus):
         prometheus(query)  # also those without a result are understood
 
 
-@pytest.mark.timeout(150)
 def test_the_figures_of_the_queues_are_right(server, prometheus):
     with server.client() as client:
         client.createQueue(name="counted")
@@ -165,7 +163,6 @@ def test_the_figures_of_the_queues_are_right(server, prometheus):
     assert figure("pinlater_queue_backlog_seconds") == 4 * 300  # nothing was completed
 
 
-@pytest.mark.timeout(150)
 def test_the_figures_of_what_does_not_run_are_right(server, prometheus):
     in_an_hour = int(time.time() * 1000) + 3_600_000
     with server.client() as client:

@@ -16,8 +16,6 @@ from pinlater.server.backends.redis import RedisEndpoint, RedisShard
 from pinlater.server.backends.sharded import ShardedStore, ShardSpec
 from tests.support.bench import QUEUE, new_job
 
-pytestmark = pytest.mark.timeout(180)
-
 KEYS = [
     *[JobKey(f"ordered {number}", 1, is_ordered=True) for number in range(4)],
     JobKey("one", 1),

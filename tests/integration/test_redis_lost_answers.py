@@ -15,8 +15,6 @@ from tests.support.lossy_proxy import LossyProxy
 from tests.support.redis_service import RedisService, shard_file
 from tests.support.server import ServerProcess
 
-pytestmark = pytest.mark.timeout(150)
-
 ROUNDS = 5
 LOSSES = 6
 """In a round."""

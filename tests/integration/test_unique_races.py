@@ -13,8 +13,6 @@ from pinlater.client import Ack
 from tests.support.server import ServerProcess
 from tests.support.stores import SHARED_STORES
 
-pytestmark = pytest.mark.timeout(120)
-
 QUEUE = "looks"
 KEYS = ("a", "b", "c")
 PRODUCERS, CONSUMERS = 3, 2

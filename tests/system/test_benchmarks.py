@@ -144,7 +144,6 @@ def skip_without_server_of(store):
         {"mysql": mariadb_service.skip_if_missing, "redis": redis_service.program}[store]()
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("name", FIGURES)
 def test_each_benchmark_finds_all_its_figures(name, tmp_path):
     done = run_benchmarks(name, "--json", tmp_path=tmp_path)
@@ -165,7 +164,6 @@ def test_figures_beside_jobs_that_wait_stand_beside_those_without(tmp_path):
     assert all(len(figure["rounds"]) == len(figure["bare_rounds"]) == 1 for figure in figures)
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("store", KINDS)
 def test_jobs_that_wait_beside_a_measurement_are_as_good_as_those_that_a_worker_gave_back(store, tmp_path):
     skip_without_server_of(store)
@@ -189,7 +187,6 @@ def test_what_needs_the_server_of_a_store_measures_nothing_without_one(tmp_path)
     assert json.loads(done.stdout)["figures"] == []
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("store", MOST_OF_ONE_CALL)
 def test_one_enqueue_takes_no_more_steps_than_it_has_to(store, tmp_path):
     skip_without_server_of(store)
@@ -218,14 +215,12 @@ def measured_on_redis(name, tmp_path, **options):
     return {figure["name"]: figure["value"] for figure in json.loads(done.stdout)["figures"]}
 
 
-@pytest.mark.timeout(180)
 def test_several_servers_are_measured_on_a_store_that_they_share(tmp_path):
     skip_without_server_of("redis")
     figures = measured_on_redis("servers", tmp_path)
     assert figures.keys() == {f"servers_{count}_{what}" for count in (1, 2, 4) for what in ("enqueue", "drain")}
 
 
-@pytest.mark.timeout(180)
 def test_what_idle_queues_cost_is_measured_on_a_store_that_servers_share(tmp_path):
     skip_without_server_of("redis")
     figures = measured_on_redis("idle_fleet", tmp_path, scale="0.02")
@@ -233,7 +228,6 @@ def test_what_idle_queues_cost_is_measured_on_a_store_that_servers_share(tmp_pat
     assert figures["idle_statements"] > 0
 
 
-@pytest.mark.timeout(180)
 def test_a_fleet_is_measured_beside_one_server(tmp_path):
     skip_without_server_of("redis")
     figures = measured_on_redis("fleet_drain", tmp_path, scale="0.02")
@@ -241,7 +235,6 @@ def test_a_fleet_is_measured_beside_one_server(tmp_path):
     assert figures.keys() == {f"fleet_{count}_{what}" for count in (1, 5) for what in whats}
 
 
-@pytest.mark.timeout(180)
 def test_one_job_on_many_shards_is_measured_beside_one_on_one_shard(tmp_path):
     skip_without_server_of("redis")
     figures = measured_on_redis("many_shards", tmp_path, scale="0.02")
@@ -253,7 +246,6 @@ def test_one_job_on_many_shards_is_measured_beside_one_on_one_shard(tmp_path):
     }  # fmt: skip
 
 
-@pytest.mark.timeout(180)
 def test_a_queue_that_uses_as_many_shards_as_it_needs_is_measured_beside_others(tmp_path):
     skip_without_server_of("redis")
     figures = measured_on_redis("queue_shards", tmp_path, scale="0.02")
@@ -262,7 +254,6 @@ def test_a_queue_that_uses_as_many_shards_as_it_needs_is_measured_beside_others(
     assert (figures["queue_shards_all_used"], figures["queue_shards_one_used"]) == (12, 1)
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(("store", "name"), [("mysql", "worker_drain"), ("redis", "worker_drain"), ("redis", "depth")])
 def test_shared_stores_are_measured_beside_their_drivers(store, name, tmp_path):
     skip_without_server_of(store)
@@ -288,7 +279,6 @@ def test_a_database_that_dies_hangs_and_comes_back_costs_no_job(store, tmp_path)
         assert figures[f"{trouble}_wait_longest"] < 30
 
 
-@pytest.mark.timeout(180)
 def test_the_table_shows_figures_beside_the_bare_loop_and_leaves_nothing_behind(tmp_path):
     done = run_benchmarks("bulk_enqueue", tmp_path=tmp_path, rounds=2)
     assert done.returncode == 0, done.stderr

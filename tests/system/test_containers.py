@@ -22,7 +22,7 @@ from tests.support.containers import ROOT, compose, stages
 from tests.support.ports import free_ports
 from tests.support.server import wait_for
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.skipif(sys.platform != "linux", reason="namespaces are Linux only")]
+pytestmark = pytest.mark.timeout(300)
 
 PREFIX = "/opt/pinlater"
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"

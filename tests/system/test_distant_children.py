@@ -1,7 +1,6 @@
 """Jobs that call jobs with keys, which lie on other shards, while servers are killed and a shard is away."""
 
 import random
-import sys
 
 import pytest
 
@@ -12,7 +11,7 @@ from tests.support.stores import SHARED_STORES
 from tests.system.test_keys_under_kills import kill_by_chance
 from tests.system.worker_program import Worker, job_module, put, ran, wait_for
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
+pytestmark = pytest.mark.timeout(300)
 
 PARENTS, PARTS = 30, 12
 KILLS = 4

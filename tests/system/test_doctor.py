@@ -14,8 +14,6 @@ from tests.support.server import ServerProcess, environment
 from tests.support.tool import run_tool
 from tests.system.worker_program import put, wait_for
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
-
 NOTE = "import sys; open(sys.argv[1], 'a').write(sys.argv[2] + '\\n')"
 
 

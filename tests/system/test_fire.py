@@ -10,7 +10,7 @@ import pytest
 from tests.support import mariadb_service, redis_service
 from tests.support.server import ROOT
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
+pytestmark = pytest.mark.timeout(300)
 
 NEEDED = {"mysql": mariadb_service.skip_if_missing, "redis": redis_service.program}
 OPTIONS = ("--seed", "1", "--seconds", "8", "--servers", "2", "--shards", "2", "--pace", "0.6", "--pause", "1.5")

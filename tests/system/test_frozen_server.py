@@ -2,7 +2,6 @@
 its holder could renew it, and hands out nothing that others may hold by now."""
 
 import signal
-import sys
 import time
 from collections import Counter
 
@@ -14,8 +13,6 @@ from pinlater.client import NewJob
 from tests.support.server import ServerProcess
 from tests.support.stores import SHARED_STORES
 from tests.system.worker_program import Worker, info, job_module, put, ran, wait_for
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 ROUNDS = 5
 LEASE_SECONDS = 2

@@ -1,14 +1,10 @@
 """A follow-up whose answer is lost, and that has ended by then, is not enqueued again."""
 
-import sys
-
 import pytest
 
 from pinlater import JobState
 from tests.support.lossy_proxy import LossyProxy
 from tests.system.worker_program import Worker, await_state, put, wait_for
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 JOBS = """
 from pinlater import Job

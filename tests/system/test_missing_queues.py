@@ -1,7 +1,5 @@
 """Jobs that enqueue others in a queue that nobody has created wait for it, and spend no attempt on it."""
 
-import sys
-
 import pytest
 
 from pinlater import Client
@@ -10,8 +8,6 @@ from pinlater.model.state import JobState
 from tests.support.server import ServerProcess
 from tests.system.test_worker_metrics import figures
 from tests.system.worker_program import Worker, ran, wait_for
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 CALLS = """
 from jobs import *

@@ -16,8 +16,6 @@ from tests.support.shared_stores import mysql_settings
 ROUNDS = 5
 CUTS = 20
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.fixture
 def proxy():

@@ -6,7 +6,6 @@ Jobs are stored at one server, where nobody waits for them; dequeues wait at the
 import itertools
 import random
 import signal
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -18,8 +17,6 @@ from pinlater import Client
 from tests.support.crowd import Crowd
 from tests.support.server import ServerProcess
 from tests.support.shared_stores import mysql_settings
-
-pytestmark = [pytest.mark.timeout(170), pytest.mark.skipif(sys.platform != "linux", reason="SIGSTOP")]
 
 QUEUE = "offered"
 SERVERS = 4

@@ -7,7 +7,6 @@ queue is no longer taken for empty, which takes half a minute.
 import asyncio
 import re
 import signal
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -25,8 +24,6 @@ from tests.support.mysql_bench import endpoint_of, make_fleet
 from tests.support.server import ServerProcess
 from tests.support.shared_stores import mysql_settings
 from tests.system.worker_program import wait_for
-
-pytestmark = [pytest.mark.timeout(170), pytest.mark.skipif(sys.platform != "linux", reason="SIGSTOP")]
 
 SERVERS, SHARDS = 3, 2
 FOUND_SECONDS = 15.0

@@ -1,6 +1,5 @@
 """Workers of an old version beside those of a new one: no job is burnt by who does not know it yet."""
 
-import sys
 from collections import Counter
 
 import pytest
@@ -9,8 +8,6 @@ from pinlater.client import NewJob
 from pinlater.model.state import JobState
 from tests.system.test_worker_metrics import figures
 from tests.system.worker_program import ran, wait_for
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 NEW_JOBS = """
 from jobs import *

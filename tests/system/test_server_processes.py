@@ -22,7 +22,6 @@ from tests.support.stores import SHARED_STORES
 
 PROCESSES = 3
 
-pytestmark = pytest.mark.timeout(120)
 _queues = (f"q{number}" for number in itertools.count())
 
 

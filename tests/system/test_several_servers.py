@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -19,8 +18,6 @@ from tests.support.stores import SHARED_STORES
 from tests.system import test_worker_periodic as periodic
 from tests.system import test_worker_workflows as workflows
 from tests.system.worker_program import JOBS, Worker, await_state, info, put, ran, wait_for
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 QUEUES = ("touch", "sleeps", "holds", "fails", "counts", "steps", "forks", "overdue", "ticks", "bursts")
 LEASE_SECONDS = 2

@@ -17,11 +17,6 @@ from tests.support.ports import free_port, free_ports
 from tests.support.server import ROOT
 from tests.support.units import SERVER, SYSTEMD, WORKER, Unit
 
-pytestmark = [
-    pytest.mark.timeout(120),
-    pytest.mark.skipif(sys.platform != "linux", reason="systemd is Linux only"),
-]
-
 PATIENCE_SECONDS = 30
 WATCHDOG_SECONDS = 0.4
 

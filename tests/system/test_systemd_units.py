@@ -17,8 +17,6 @@ from pinlater.server.program import main as server_program
 from pinlater.worker.install_units import COMPANIONS, UNITS, install_units
 from tests.support.units import ROOT, SERVER, SERVICES, SYSTEMD, TARGET, WORKER, Unit
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="systemd is Linux only")
-
 EXPOSURE = 30
 """Tenths of a point, of 100; the figure that ``systemd-analyze security`` may not exceed."""
 

@@ -1,15 +1,11 @@
 """Attempts of steps, and what an enqueue says of a job's attempts, in real workers."""
 
-import sys
-
 import pytest
 
 from pinlater import Constant, JobState, RawJob
 from pinlater.model.body_metadata import with_policy
 from pinlater.model.policy import Policy
 from tests.system.worker_program import await_state, info, job_module, put, ran
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 JOBS = job_module("""
 import asyncio

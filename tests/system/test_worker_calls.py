@@ -4,7 +4,6 @@
 """
 
 import os
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
@@ -21,10 +20,7 @@ ROUNDS = int(os.environ.get("PINLATER_TEST_KILLS", "1"))
 PROCESSES = 2 if ROUNDS == 1 else 8
 ON = os.environ.get("PINLATER_TEST_KILLS_ON", "sqlite").split(",")
 
-pytestmark = [
-    pytest.mark.timeout(120 + 60 * ROUNDS),
-    pytest.mark.skipif(sys.platform != "linux", reason="workers fork"),
-]
+pytestmark = pytest.mark.timeout(120 + 60 * ROUNDS)
 
 JOBS = job_module("""
 import asyncio, os, signal, time

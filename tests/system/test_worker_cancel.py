@@ -1,7 +1,5 @@
 """Jobs that are cancelled while they run, wait in a worker, or do not stop."""
 
-import sys
-
 import pytest
 
 from pinlater import JobState
@@ -9,8 +7,6 @@ from pinlater.client import NewJob
 from tests.system.endless_jobs import JOBS, QUEUES
 from tests.system.test_worker_metrics import figures
 from tests.system.worker_program import await_state, job_module, put, ran, wait_for
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 STUBBORN = job_module("""
 import time

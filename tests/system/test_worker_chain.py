@@ -1,13 +1,9 @@
 """Follow-up jobs and rescheduled ones in real workers, whose processes are killed at the worst moments."""
 
-import sys
-
 import pytest
 
 from pinlater import JobState
 from tests.system.worker_program import await_state, info, job_module, put, ran, wait_for
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 JOBS = job_module("""
 import os, signal

@@ -1,7 +1,5 @@
 """Jobs that are deleted while they run: they end soon, and nobody calls them a success."""
 
-import sys
-
 import psutil
 import pytest
 
@@ -10,8 +8,6 @@ from pinlater.client import NewJob
 from tests.system.endless_jobs import JOBS, QUEUES
 from tests.system.test_worker_metrics import figures
 from tests.system.worker_program import await_state, put, ran, wait_for
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 
 @pytest.mark.parametrize("places", [(), ("--threads", 2), ("--concurrency", 2)], ids=["alone", "threads", "tasks"])

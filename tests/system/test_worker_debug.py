@@ -15,8 +15,6 @@ import pytest
 from pinlater.model.state import JobState
 from tests.system.worker_program import await_state, environment_with, put, ran, wait_for
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
-
 JOBS = """
 import hashlib
 import signal

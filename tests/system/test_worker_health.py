@@ -4,15 +4,12 @@ import contextlib
 import http.client
 import re
 import signal
-import sys
 
 import psutil
 import pytest
 
 from tests.support.server import ServerProcess
 from tests.system.worker_program import Worker, put, ran, wait_for
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 
 def page(worker, path):

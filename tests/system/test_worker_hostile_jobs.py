@@ -5,7 +5,6 @@ Beside each of them run ordinary jobs, which have to be done once each, at their
 
 import os
 import signal
-import sys
 from pathlib import Path
 
 import psutil
@@ -15,8 +14,6 @@ from pinlater import Client, JobState
 from pinlater.client import NewJob
 from tests.system.hostile_jobs import ENDING, JOBS, LEAVING, RAISING
 from tests.system.worker_program import Worker, await_state, info, put, ran, wait_for
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 
 class Crew:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import time
 
 import pytest
@@ -10,8 +9,6 @@ import pytest
 from pinlater import JobState
 from pinlater.client import NewJob
 from tests.system.worker_program import await_state, environment_with, info, put, ran, wait_for
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 
 def test_a_burst_runs_every_job_once(start, client, folder):

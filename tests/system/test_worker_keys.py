@@ -1,6 +1,5 @@
 """Keys of jobs with real worker processes: order, limits and turns."""
 
-import sys
 from collections import defaultdict
 
 import pytest
@@ -9,8 +8,6 @@ from pinlater import JobState
 from tests.support.server import ServerProcess
 from tests.support.stores import KEYED_SETTINGS
 from tests.system.worker_program import job_module, ran, wait_for
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 JOBS = job_module("""
 import time

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import time
 
 import psutil
@@ -10,8 +9,6 @@ import pytest
 
 from pinlater import JobState
 from tests.system.worker_program import await_state, info, put, ran, wait_for
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 LEASE_SECONDS = 600
 """No test waits for the end of such a lease."""

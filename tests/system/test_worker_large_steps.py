@@ -5,7 +5,6 @@
 
 import json
 import os
-import sys
 from collections import Counter
 
 import pytest
@@ -19,10 +18,7 @@ from tests.system.worker_program import Worker, job_module, put, ran, wait_for
 ROUNDS = int(os.environ.get("PINLATER_TEST_KILLS", "1"))
 ON = os.environ.get("PINLATER_TEST_KILLS_ON", "sqlite").split(",")
 
-pytestmark = [
-    pytest.mark.timeout(120 + 60 * ROUNDS),
-    pytest.mark.skipif(sys.platform != "linux", reason="workers fork"),
-]
+pytestmark = pytest.mark.timeout(120 + 60 * ROUNDS)
 
 JOBS = job_module("""
 import asyncio, os, random, signal, threading

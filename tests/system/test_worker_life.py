@@ -4,7 +4,6 @@ import json
 import random
 import re
 import signal
-import sys
 import time
 
 import psutil
@@ -15,8 +14,6 @@ from pinlater.client import NewJob
 from tests.support.ports import free_port
 from tests.support.server import ServerProcess
 from tests.system.worker_program import Worker, await_state, info, put, ran, wait_for
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 MISSING = "No module named 'nothing_of_that_name'"
 

@@ -1,15 +1,12 @@
 """What real workers write as JSON."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
 from pinlater.model.state import JobState
 from tests.system.worker_program import Worker, await_state, info, put, ran
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 TALKS = """
 import logging

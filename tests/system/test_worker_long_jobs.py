@@ -1,13 +1,9 @@
 """Long jobs in real workers: they go on where a killed process left off, and can be watched."""
 
-import sys
-
 import pytest
 
 from pinlater import JobState
 from tests.system.worker_program import await_state, info, job_module, put, ran, wait_for
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 JOBS = job_module("""
 import os, signal, time

@@ -2,7 +2,6 @@
 
 import http.client
 import re
-import sys
 import time
 
 import pytest
@@ -12,9 +11,6 @@ from pinlater.client import NewJob
 from pinlater.model.state import JobState
 from pinlater.model.statistics import MINUTE, StatisticsKind, total
 from tests.system.worker_program import await_state, put, wait_for
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
-
 
 FETCHES_AHEAD = """
 from pinlater.worker.session import pace

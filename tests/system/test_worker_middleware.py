@@ -1,13 +1,9 @@
 """Middleware in real workers."""
 
-import sys
-
 import pytest
 
 from pinlater.model.state import JobState
 from tests.system.worker_program import await_state, put, ran, wait_for
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 AROUND = """
 from contextlib import contextmanager

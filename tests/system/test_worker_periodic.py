@@ -2,7 +2,6 @@
 
 import json
 import random
-import sys
 import time
 from collections import defaultdict
 
@@ -16,8 +15,6 @@ from pinlater.server.backends.sharded.rendezvous import rank
 from tests.support.redis_service import RedisService
 from tests.support.server import ServerProcess
 from tests.system.worker_program import Worker, environment_with, ran, wait_for
-
-pytestmark = [pytest.mark.timeout(180), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 JOBS = """
 import os, time

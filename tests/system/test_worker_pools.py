@@ -1,14 +1,9 @@
 """Workers with several pools of job processes."""
 
 import signal
-import sys
-
-import pytest
 
 from pinlater import JobState
 from tests.system.worker_program import await_state, info, put, ran, wait_for
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 
 def test_each_pool_serves_its_queues_with_its_processes(start, client, folder):

@@ -2,14 +2,11 @@
 
 import re
 import signal
-import sys
 
 import pytest
 
 from pinlater import JobState
 from tests.system.worker_program import await_state, info, put, ran, wait_for
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 
 def pids(folder):

@@ -1,14 +1,11 @@
 """``--reload``: edits of the modules of a worker that runs."""
 
-import sys
-
 import pytest
 
 from pinlater import JobState
 from tests.system.worker_program import await_state, put, ran, wait_for
 
 pytest.importorskip("watchfiles")
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 CODE = """
 import time

@@ -3,7 +3,6 @@
 import os
 import platform
 import signal
-import sys
 import time
 
 import psutil
@@ -11,8 +10,6 @@ import pytest
 
 from pinlater import __version__
 from tests.system.worker_program import put, ran, wait_for
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 
 import pytest
 
@@ -11,8 +10,6 @@ from pinlater.client import NewJob
 from tests.support.server import ServerProcess
 from tests.system import worker_program
 from tests.system.worker_program import Worker, await_state, info, job_module, put, ran, wait_for
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 JOBS = job_module("""
 import time

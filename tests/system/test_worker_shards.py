@@ -1,7 +1,5 @@
 """A worker whose jobs are on two Redis shards, one of which is away."""
 
-import sys
-
 import pytest
 
 from pinlater import JobState
@@ -9,8 +7,6 @@ from pinlater.client import NewJob
 from pinlater.model.descriptor import JobDescriptor
 from tests.support.server import wait_for
 from tests.system.worker_program import await_state, job_module, put, ran
-
-pytestmark = [pytest.mark.timeout(180), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 LEASE_SECONDS = 40
 SHORT_LEASE_SECONDS = 10

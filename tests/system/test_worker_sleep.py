@@ -1,13 +1,9 @@
 """Jobs that sleep, in real workers: they hold no process, and outlive the worker that they fell asleep in."""
 
-import sys
-
 import pytest
 
 from pinlater import JobState
 from tests.system.worker_program import await_state, environment_with, info, job_module, put, ran, wait_for
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 JOBS = job_module("""
 import os

@@ -1,7 +1,6 @@
 """Several jobs at once in one process: in threads, and on an event loop."""
 
 import signal
-import sys
 import time
 
 import pytest
@@ -9,8 +8,6 @@ import pytest
 from pinlater import JobState
 from pinlater.client import NewJob
 from tests.system.worker_program import await_state, info, job_module, put, ran, wait_for
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 JOBS = job_module("""
 import asyncio, os, signal, threading, time

@@ -1,7 +1,6 @@
 """Spans of a real worker's jobs, in the trace of a real client."""
 
 import json
-import sys
 
 import pytest
 from opentelemetry import trace
@@ -9,8 +8,6 @@ from opentelemetry import trace
 from pinlater import Client, Job
 from tests.support.spans import exporting, named
 from tests.system.worker_program import wait_for
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 TELEMETRY = """
 import os

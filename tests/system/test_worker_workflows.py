@@ -1,14 +1,11 @@
 """Workflows in real workers, killed at every place there is: each step that was finished has run once."""
 
-import sys
 from collections import Counter
 
 import pytest
 
 from pinlater import JobState
 from tests.system.worker_program import await_state, job_module, put, ran, wait_for
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 JOBS = job_module("""
 import os, signal, time

@@ -1,7 +1,5 @@
 """How many workers a queue needs: told by a real worker, computed by a real server."""
 
-import sys
-
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -9,8 +7,6 @@ from pinlater import Client, JobState
 from pinlater.client import NewJob
 from tests.support.server import ServerProcess, wait_for
 from tests.system.worker_program import Worker
-
-pytestmark = [pytest.mark.timeout(180), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 JOBS = """
 import time
