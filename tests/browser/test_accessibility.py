@@ -22,9 +22,8 @@ _SIDEWAYS = """() => [...document.querySelectorAll(".bar nav, .scroll")]
 
 @pytest.fixture(scope="module")
 def server(chromium, tmp_path_factory):
-    server = ServerProcess(tmp_path_factory.mktemp("server"), DASHBOARD="true")
-    yield server
-    server.stop()
+    with ServerProcess(tmp_path_factory.mktemp("server"), DASHBOARD="true") as server:
+        yield server
 
 
 @pytest.fixture(scope="module")

@@ -8,14 +8,13 @@ from tests.support.server import PASSWORD, ServerProcess, wait_for
 
 @pytest.fixture(scope="module")
 def server(chromium, tmp_path_factory):
-    server = ServerProcess(
+    with ServerProcess(
         tmp_path_factory.mktemp("server"),
         DASHBOARD="true",
         DASHBOARD_BASE_PATH="/pinlater",
         ADMIN_TRUSTED_PROXIES="127.0.0.1",
-    )
-    yield server
-    server.stop()
+    ) as server:
+        yield server
 
 
 def test_everything_is_under_the_base_path(page, server, client):

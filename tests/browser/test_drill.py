@@ -32,9 +32,8 @@ HOST = "worker-7.example.com"
 
 @pytest.fixture(scope="module")
 def server(chromium, tmp_path_factory):
-    server = ServerProcess(tmp_path_factory.mktemp("server"), DASHBOARD="true")
-    yield server
-    server.stop()
+    with ServerProcess(tmp_path_factory.mktemp("server"), DASHBOARD="true") as server:
+        yield server
 
 
 @pytest.fixture

@@ -40,9 +40,8 @@ def queue(client):
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    server = ServerProcess(tmp_path_factory.mktemp("server"))
-    yield server
-    server.stop()
+    with ServerProcess(tmp_path_factory.mktemp("server")) as server:
+        yield server
 
 
 @pytest.fixture
@@ -70,6 +69,5 @@ def redis_bench():
 @pytest.fixture
 def redis_service(tmp_path):
     """A Redis server of its own."""
-    service = RedisService(tmp_path / "redis")
-    yield service
-    service.close()
+    with RedisService(tmp_path / "redis") as service:
+        yield service

@@ -58,56 +58,50 @@ class Impatient:
 
 
 def test_a_paused_queue_hands_out_nothing_also_in_the_first_moment(tmp_path):
-    server = ServerProcess(tmp_path)
-    try:
-        with Client(server.address) as client:
-            client.create_queue("paused")
-            client.enqueue_jobs("paused", [NewJob(b"x") for _ in range(10)])
-            client.change_queue("paused", paused=True)
-            server.stop()
-            add_queues(tmp_path)
-            impatient = [Impatient(server.port) for _ in range(3)]
-            server.start()
-            assert all(one.is_answered() for one in impatient)
-            assert client.count("paused", JobState.IN_PROGRESS) == 0
-            with pytest.raises(DequeueRateLimited, match="paused"):
-                client.dequeue_jobs("paused", 1)
-    finally:
+    with ServerProcess(tmp_path) as server, Client(server.address) as client:
+        client.create_queue("paused")
+        client.enqueue_jobs("paused", [NewJob(b"x") for _ in range(10)])
+        client.change_queue("paused", paused=True)
         server.stop()
+        add_queues(tmp_path)
+        impatient = [Impatient(server.port) for _ in range(3)]
+        server.start()
+        assert all(one.is_answered() for one in impatient)
+        assert client.count("paused", JobState.IN_PROGRESS) == 0
+        with pytest.raises(DequeueRateLimited, match="paused"):
+            client.dequeue_jobs("paused", 1)
 
 
 @pytest.fixture
 def redis(tmp_path):
-    service = RedisService(tmp_path / "redis", appendonly="yes", appendfsync="always")
-    yield service
-    service.close()
+    with RedisService(tmp_path / "redis", appendonly="yes", appendfsync="always") as service:
+        yield service
 
 
 def test_a_server_starts_while_its_store_is_away_and_hands_out_when_it_is_back(tmp_path, redis):
     file = tmp_path / "shards.json"
     shard = {"name": "1", "shardConfig": {"master": {"host": "127.0.0.1", "port": redis.port}}}
     file.write_text(json.dumps({"shards": [shard]}))
-    server = ServerProcess(tmp_path / "server", PINLATER_BACKEND="redis", BACKEND_CONFIG=str(file))
-    try:
-        with Client(server.address, retries=0, connect_timeout=30) as client:
-            for queue in ("paused", "open"):
-                client.create_queue(queue)
-                client.enqueue_jobs(queue, [NewJob(b"x")])
-            client.change_queue("paused", paused=True)
-            server.stop()
-            redis.kill()
-            with pytest.raises(DeclaredError):  # it is there, and says that its store is not
-                server.start()
-            assert "no job is handed out until they are known" in server.log
-            with pytest.raises(NoHealthyShards):
-                client.dequeue_jobs("open", 1)
-            redis.start()
-            assert wait_for(lambda: taken(client, "open") == [b"x"])
-            with pytest.raises(DequeueRateLimited, match="paused"):
-                client.dequeue_jobs("paused", 1)
-            assert "jobs are handed out" in server.log
-    finally:
+    with (
+        ServerProcess(tmp_path / "server", PINLATER_BACKEND="redis", BACKEND_CONFIG=str(file)) as server,
+        Client(server.address, retries=0, connect_timeout=30) as client,
+    ):
+        for queue in ("paused", "open"):
+            client.create_queue(queue)
+            client.enqueue_jobs(queue, [NewJob(b"x")])
+        client.change_queue("paused", paused=True)
         server.stop()
+        redis.kill()
+        with pytest.raises(DeclaredError):  # it is there, and says that its store is not
+            server.start()
+        assert "no job is handed out until they are known" in server.log
+        with pytest.raises(NoHealthyShards):
+            client.dequeue_jobs("open", 1)
+        redis.start()
+        assert wait_for(lambda: taken(client, "open") == [b"x"])
+        with pytest.raises(DequeueRateLimited, match="paused"):
+            client.dequeue_jobs("paused", 1)
+        assert "jobs are handed out" in server.log
 
 
 def taken(client, queue):

@@ -117,40 +117,35 @@ def test_a_pattern_that_is_a_bomb_is_refused(shared_server, client, queue, metho
 
 
 def test_many_searches_that_take_long_leave_readers_to_others(tmp_path):
-    server = ServerProcess(tmp_path, REGEX_TIMEOUT_SECONDS="0.15")
-    try:
-        with server.client() as client:
-            client.createQueue(name="bombs")
-            name, *_ = client.enqueueJobs(queueName="bombs", jobs=[{"body": SLOW_BODY}] * 20)["jobDescriptors"]
-            threads, found = refusals(
-                server,
-                lambda bomber: bomber.getJobCount(queueName="bombs", jobState=0, bodyRegexToMatch=SLOW_PATTERN),
-                40,
-            )
-            answered = 0
-            while any(thread.is_alive() for thread in threads):
-                assert client.lookupJobs(jobDescriptors=[name])
-                answered += 1
-            assert answered > 40  # of readers that are all busy, one would come free each second or so
-            assert len(found) == 40
-            assert 20 <= sum("too many calls wait" in text for text in found) < 40
-    finally:
-        server.stop()
+    with ServerProcess(tmp_path, REGEX_TIMEOUT_SECONDS="0.15") as server, server.client() as client:
+        client.createQueue(name="bombs")
+        name, *_ = client.enqueueJobs(queueName="bombs", jobs=[{"body": SLOW_BODY}] * 20)["jobDescriptors"]
+        threads, found = refusals(
+            server,
+            lambda bomber: bomber.getJobCount(queueName="bombs", jobState=0, bodyRegexToMatch=SLOW_PATTERN),
+            40,
+        )
+        answered = 0
+        while any(thread.is_alive() for thread in threads):
+            assert client.lookupJobs(jobDescriptors=[name])
+            answered += 1
+        assert answered > 40  # of readers that are all busy, one would come free each second or so
+        assert len(found) == 40
+        assert 20 <= sum("too many calls wait" in text for text in found) < 40
 
 
 def test_guesses_of_the_password_do_not_fill_the_places_of_calls(tmp_path):
-    server = ServerProcess(tmp_path, MAX_CONCURRENT_REQUESTS="10", ADMIN_PASSWORD_HASH=hash_password(PASSWORD))
-    try:
-        with server.client() as client:
-            client.createQueue(name="precious")
-            threads, found = refusals(server, lambda guesser: guesser.deleteQueue(name="precious", password="x"), 60)
-            for _ in range(20):
-                assert client.getQueueNames() == ["precious"]
-            for thread in threads:
-                thread.join()
-            assert len(found) == 60
-            assert sum("too many calls wait" in text for text in found) > 30
-            client.deleteQueue(name="precious", password=PASSWORD)
-            assert client.getQueueNames() == []
-    finally:
-        server.stop()
+    with (
+        ServerProcess(tmp_path, MAX_CONCURRENT_REQUESTS="10", ADMIN_PASSWORD_HASH=hash_password(PASSWORD)) as server,
+        server.client() as client,
+    ):
+        client.createQueue(name="precious")
+        threads, found = refusals(server, lambda guesser: guesser.deleteQueue(name="precious", password="x"), 60)
+        for _ in range(20):
+            assert client.getQueueNames() == ["precious"]
+        for thread in threads:
+            thread.join()
+        assert len(found) == 60
+        assert sum("too many calls wait" in text for text in found) > 30
+        client.deleteQueue(name="precious", password=PASSWORD)
+        assert client.getQueueNames() == []

@@ -197,22 +197,18 @@ def test_a_source_that_cannot_delete_chosen_jobs_is_told_apart(source, target):
 
 
 def test_queues_of_two_stores_move_into_one(servers, source, target, tmp_path):
-    other_server = ServerProcess(tmp_path)
-    try:
-        with Client(other_server.address) as other:
-            other.create_queue("pins")
-            target.create_queue("pins")
-            # The jobs of both have the same addresses: ids begin anew in each store.
-            last = number_of(source.enqueue_jobs("pins", [NewJob(b"one")] * 5)[-1])
-            time.sleep(0.01)
-            while number_of(other.enqueue_jobs("pins", [NewJob(b"other")])[0]) < last:
-                pass
-            expected = source.count("pins", JobState.PENDING) + other.count("pins", JobState.PENDING)
-            for one in (source, other):
-                Migration(one, target, "pins", "pins").move(0)
-            assert counts(target)[0] == expected
-    finally:
-        other_server.stop()
+    with ServerProcess(tmp_path) as other_server, Client(other_server.address) as other:
+        other.create_queue("pins")
+        target.create_queue("pins")
+        # The jobs of both have the same addresses: ids begin anew in each store.
+        last = number_of(source.enqueue_jobs("pins", [NewJob(b"one")] * 5)[-1])
+        time.sleep(0.01)
+        while number_of(other.enqueue_jobs("pins", [NewJob(b"other")])[0]) < last:
+            pass
+        expected = source.count("pins", JobState.PENDING) + other.count("pins", JobState.PENDING)
+        for one in (source, other):
+            Migration(one, target, "pins", "pins").move(0)
+        assert counts(target)[0] == expected
 
 
 def number_of(descriptor):

@@ -225,9 +225,8 @@ def test_two_transactions_in_each_others_way(endpoint):
 @pytest.fixture
 def proxy(endpoint):
     """Stands before the server, and loses answers."""
-    proxy = LossyProxy(endpoint.port)
-    yield proxy
-    proxy.close()
+    with LossyProxy(endpoint.port) as proxy:
+        yield proxy
 
 
 @pytest.mark.parametrize("claim", [None, "host:1:1:worker:1"])

@@ -174,9 +174,8 @@ def test_servers_store_jobs_though_the_database_has_forgotten_which_ids_they_hav
 @pytest.fixture
 def proxy():
     """Stands before the server, and loses answers."""
-    proxy = LossyProxy(shared_service().port)
-    yield proxy
-    proxy.close()
+    with LossyProxy(shared_service().port) as proxy:
+        yield proxy
 
 
 @pytest.mark.parametrize("unique", [None, "k"])

@@ -39,9 +39,8 @@ WHERE job_key IS NOT NULL AND (state = 1 OR (state = 0 AND run_after < {WAITS_FO
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    service = MariadbService(tmp_path_factory.mktemp("keys"))
-    yield service
-    service.end()
+    with MariadbService(tmp_path_factory.mktemp("keys")) as service:
+        yield service
 
 
 class Crowd:

@@ -264,9 +264,8 @@ class Family:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    service = MariadbService(tmp_path_factory.mktemp("messages"))
-    yield service
-    service.end()
+    with MariadbService(tmp_path_factory.mktemp("messages")) as service:
+        yield service
 
 
 def expected(number):

@@ -23,15 +23,14 @@ def authority(tmp_path_factory):
 def service(tmp_path_factory, authority):
     skip_if_missing()
     issued = authority.issue("database", "DNS:localhost,IP:127.0.0.1")
-    service = MariadbService(
+    with MariadbService(
         tmp_path_factory.mktemp("mariadb"),
         f"--ssl-ca={authority.ca}",
         f"--ssl-cert={issued.cert}",
         f"--ssl-key={issued.key}",
         "--require-secure-transport=ON",
-    )
-    yield service
-    service.end()
+    ) as service:
+        yield service
 
 
 async def cipher(endpoint):
@@ -76,12 +75,11 @@ def test_renewed_files_are_used_for_the_next_connection(service, tmp_path, autho
 
 def test_a_server_of_another_name_is_refused(service, tmp_path, authority):
     elsewhere = authority.issue("elsewhere", "DNS:db7.example.com")
-    impostor = MariadbService(tmp_path, f"--ssl-cert={elsewhere.cert}", f"--ssl-key={elsewhere.key}")
-    try:
-        with pytest.raises(ConnectFailed, match="certificate verify failed"):
-            uvloop.run(cipher(endpoint_of(impostor, tls=TlsFiles(authority.ca))))
-    finally:
-        impostor.end()
+    with (
+        MariadbService(tmp_path, f"--ssl-cert={elsewhere.cert}", f"--ssl-key={elsewhere.key}") as impostor,
+        pytest.raises(ConnectFailed, match="certificate verify failed"),
+    ):
+        uvloop.run(cipher(endpoint_of(impostor, tls=TlsFiles(authority.ca))))
 
 
 def test_in_the_clear_nobody_gets_in(service):

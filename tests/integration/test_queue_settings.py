@@ -17,9 +17,8 @@ def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("settings")
     limits = folder / "limits.json"
     limits.write_text(json.dumps({"queues": [{"name": "filed", "queueConfig": {"maxJobsPerSecond": 7}}]}))
-    server = ServerProcess(folder / "server", QUEUE_CONFIG_FILE_PATH=limits)
-    yield server
-    server.stop()
+    with ServerProcess(folder / "server", QUEUE_CONFIG_FILE_PATH=limits) as server:
+        yield server
 
 
 @pytest.fixture

@@ -35,14 +35,13 @@ def proxies(tmp_path):
 
 @pytest.fixture
 def server(tmp_path, proxies):
-    server = ServerProcess(
+    with ServerProcess(
         tmp_path / "server",
         PINLATER_BACKEND="redis",
         BACKEND_CONFIG=shard_file(tmp_path, proxies),
         SERVER_PROCESSES=3,
-    )
-    yield server
-    server.stop()
+    ) as server:
+        yield server
 
 
 def lose_answers(proxies, is_over):

@@ -160,8 +160,5 @@ def test_tokens_are_not_given_back_twice_when_the_answer_is_lost(service, behind
         assert (await store.acquire_tokens(QUEUE, 10.0, 10)).taken == 3
         await store.close()
 
-    proxy = LossyProxy(service().port)
-    try:
+    with LossyProxy(service().port) as proxy:
         asyncio.run(scenario(proxy))
-    finally:
-        proxy.close()

@@ -168,15 +168,11 @@ def test_what_is_missing_is_named(shared_server, worker, text):
 
 
 def test_reports_survive_a_killed_server(tmp_path):
-    server = ServerProcess(tmp_path)
-    try:
-        with Client(f"127.0.0.1:{server.port}") as client:
-            client.report_worker(FULL, 3600)
-            server.kill()
-            server.start()
-            assert client.workers()[0]._replace(reported_ms=None) == FULL
-    finally:
-        server.stop()
+    with ServerProcess(tmp_path) as server, Client(f"127.0.0.1:{server.port}") as client:
+        client.report_worker(FULL, 3600)
+        server.kill()
+        server.start()
+        assert client.workers()[0]._replace(reported_ms=None) == FULL
 
 
 # Since when jobs wait

@@ -33,6 +33,12 @@ class LossyProxy:
         self._socks = set()
         threading.Thread(target=self._accept, daemon=True).start()
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
     def lose(self, marker, count=1, before_cut=_nothing, *, is_done=True):
         """Cut the next so many connections that ask for something with ``marker`` in it, instead of the answer.
 

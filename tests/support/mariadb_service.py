@@ -119,6 +119,12 @@ class MariadbService:
             shutil.copytree(_fresh_data(), self._data)
         self.start()
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+
     def start(self):
         """Start it, and wait until it takes connections."""
         with (self._folder / "log").open("ab") as log:

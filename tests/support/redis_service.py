@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 import pytest
 import redis
@@ -52,6 +53,12 @@ class RedisService:
         self._options = {"save": "", "bind": "127.0.0.1", "dir": str(folder), "port": str(self.port), **options}
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def pid(self) -> int:

@@ -52,6 +52,12 @@ class ServerProcess:
         self.process = None
         self.start()
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
     def start(self):
         options = ["--data-dir", str(self._folder / "data"), "--host", "127.0.0.1"]
         options += ["--port", str(self.port), "--admin-port", str(self.admin_port)]

@@ -12,9 +12,8 @@ QUEUES = ("touch", "sleeps", "holds", "fails", "counts", "steps", "forks", "over
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    server = ServerProcess(tmp_path_factory.mktemp("server"))
-    yield server
-    server.stop()
+    with ServerProcess(tmp_path_factory.mktemp("server")) as server:
+        yield server
 
 
 @pytest.fixture
@@ -36,9 +35,8 @@ def two_shards(tmp_path):
 def server_of_two_shards(tmp_path, two_shards):
     """A server whose store is on both of them."""
     file = shard_file(tmp_path, two_shards)
-    server = ServerProcess(tmp_path / "server", PINLATER_BACKEND="redis", BACKEND_CONFIG=str(file))
-    yield server
-    server.stop()
+    with ServerProcess(tmp_path / "server", PINLATER_BACKEND="redis", BACKEND_CONFIG=str(file)) as server:
+        yield server
 
 
 @pytest.fixture

@@ -69,12 +69,9 @@ def test_each_end_arrives_once_while_servers_are_killed(servers, tmp_path):
         for queue in ("steps", "touch"):
             client.create_queue(queue)
         jobs = [put(client, "Sum", "steps", name=f"sum{number}", parts=PARTS) for number in range(PARENTS)]
-        worker = Worker(tmp_path, "calls", "--server", ",".join(addresses), "--processes", 3, "--lease", 20)
-        try:
+        with Worker(tmp_path, "calls", "--server", ",".join(addresses), "--processes", 3, "--lease", 20) as worker:
             kill_by_chance(servers, random.Random(3), KILLS, (0.3, 1.0))
             wait_for(lambda: results(client, jobs) == {str(sum(range(PARTS))).encode()}, 200, lambda: worker.log)
-        finally:
-            worker.end()
     assert set(ran(tmp_path)) == {f"sum{parent} {part}" for parent in range(PARENTS) for part in range(PARTS)}
 
 
@@ -84,8 +81,7 @@ def test_the_end_waits_for_the_shard_of_the_parent(server_of_two_shards, two_sha
         for queue in ("steps", "touch"):
             client.create_queue(queue)
         job = put(client, "Sum", "steps", name="held", parts=6)
-        worker = Worker(tmp_path, "calls", "--server", server_of_two_shards.address, "--processes", 6)
-        try:
+        with Worker(tmp_path, "calls", "--server", server_of_two_shards.address, "--processes", 6) as worker:
             wait_for(lambda: len(ran(tmp_path)) == 6, what=lambda: worker.log)
             wait_for(lambda: client.lookup([job])[job].state is JobState.PENDING)
             place = int(JobDescriptor.parse(job).shard)
@@ -98,6 +94,4 @@ def test_the_end_waits_for_the_shard_of_the_parent(server_of_two_shards, two_sha
                 wait_for(lambda: "pinlater_ill_shards 0" in server_of_two_shards.page("/metrics")[1])
                 wait_for(lambda: results(client, [job]) == {b"15"}, 100, lambda: worker.log)
                 wait_for(lambda: not redis.exists(f"pinlater:{{{3 - place}}}:outgoing"))
-        finally:
-            worker.end()
     assert sorted(ran(tmp_path)) == [f"held {number}" for number in range(6)]

@@ -26,9 +26,8 @@ def doctor(server, *words):
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """A server whose store is not called slow, however busy the machine is."""
-    server = ServerProcess(tmp_path_factory.mktemp("server"), WARN_STORE_SECONDS="600")
-    yield server
-    server.stop()
+    with ServerProcess(tmp_path_factory.mktemp("server"), WARN_STORE_SECONDS="600") as server:
+        yield server
 
 
 def fail_for_now(client, queue, count):
@@ -108,14 +107,10 @@ def test_findings_are_told_when_they_come_and_when_they_go(server, client, tmp_p
 
 
 def test_the_server_s_settings_say_from_when_on_it_warns(tmp_path):
-    server = ServerProcess(tmp_path / "server", WARN_RETRYING_JOBS="3")
-    try:
-        with Client(server.address) as client:
-            client.create_queue("mail")
-            fail_for_now(client, "mail", 5)
-            admin = f"http://127.0.0.1:{server.admin_port}"
-            wait_for(lambda: "WARN_RETRYING_JOBS" in server.page("/metrics")[1])
-            wait_for(lambda: ("retrying", "mail") in doctor(server, "--admin", admin)[1])
-            assert ("retrying", "mail") not in doctor(server)[1], "it uses the defaults"
-    finally:
-        server.stop()
+    with ServerProcess(tmp_path / "server", WARN_RETRYING_JOBS="3") as server, Client(server.address) as client:
+        client.create_queue("mail")
+        fail_for_now(client, "mail", 5)
+        admin = f"http://127.0.0.1:{server.admin_port}"
+        wait_for(lambda: "WARN_RETRYING_JOBS" in server.page("/metrics")[1])
+        wait_for(lambda: ("retrying", "mail") in doctor(server, "--admin", admin)[1])
+        assert ("retrying", "mail") not in doctor(server)[1], "it uses the defaults"

@@ -93,12 +93,9 @@ def test_a_server_with_a_file(tmp_path, tells_imports):
 
 
 def test_a_server_with_redis(tmp_path, tells_imports):
-    service = RedisService(tmp_path / "redis", appendonly="yes", appendfsync="always")
-    try:
+    with RedisService(tmp_path / "redis", appendonly="yes", appendfsync="always") as service:
         file = shard_file(tmp_path, [service])
         found = imports_of_server(tmp_path / "server", PINLATER_BACKEND="redis", BACKEND_CONFIG=str(file))
-    finally:
-        service.close()
     assert {f"{REDIS}.shard", f"{SHARDED}.store"} <= found
     assert among(found, {*PAGES, SQLITE, MYSQL, "asyncmy", "pinlater.client", "pinlater.jobs"}) == set()
 

@@ -25,9 +25,8 @@ class Parent(Job, queue="counts"):
 
 @pytest.fixture
 def proxy(server):
-    proxy = LossyProxy(server.port)
-    yield proxy
-    proxy.close()
+    with LossyProxy(server.port) as proxy:
+        yield proxy
 
 
 @pytest.fixture(params=[(), ("--threads", "2")], ids=["alone", "threads"])
@@ -35,9 +34,8 @@ def worker(request, folder, proxy):
     """A worker whose server loses answers."""
     (folder / "chain.py").write_text(JOBS)
     address = f"127.0.0.1:{proxy.port}"
-    worker = Worker(folder, "chain", "--server", address, "--processes", 1, "--queue", "counts", *request.param)
-    yield worker
-    worker.end()
+    with Worker(folder, "chain", "--server", address, "--processes", 1, "--queue", "counts", *request.param) as worker:
+        yield worker
 
 
 @pytest.mark.parametrize("unique", [None, "a key of its own"])

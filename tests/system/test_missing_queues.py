@@ -35,9 +35,8 @@ __all__ = ["Calls", "Follows", "Measure"]
 
 @pytest.fixture
 def server(tmp_path):
-    server = ServerProcess(tmp_path / "server", QUEUE_AUTO_CREATE="false")
-    yield server
-    server.stop()
+    with ServerProcess(tmp_path / "server", QUEUE_AUTO_CREATE="false") as server:
+        yield server
 
 
 @pytest.fixture

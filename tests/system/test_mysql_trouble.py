@@ -27,9 +27,8 @@ LONGEST_CALL_SECONDS = 12.0
 @pytest.fixture
 def own_service(tmp_path):
     skip_if_missing()
-    service = MariadbService(tmp_path)
-    yield service
-    service.end()
+    with MariadbService(tmp_path) as service:
+        yield service
 
 
 class Load:

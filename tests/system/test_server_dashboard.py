@@ -96,16 +96,13 @@ def test_a_worker_is_seen_with_its_processes_and_since_when_its_job_runs(start, 
     with Client(server.address) as client:
         client.create_queue("sleeps")
         descriptor = put(client, "Sleep", "sleeps", name="nap", seconds=60)
-    worker = Worker(tmp_path, "jobs", "--server", server.address, "--queue", "sleeps", "--processes", 2)
-    try:
+    with Worker(tmp_path, "jobs", "--server", server.address, "--queue", "sleeps", "--processes", 2) as worker:
         process = rf"\d+ {descriptor} (\d+ s ago|now) 1 of \d+ sleeps 0 [\d.]+ MiB"
         named = rf"Worker {worker.process.pid} {re.escape(__version__)} Python .* 1 of 2 busy"
         seen = rf"{named} .*{process}.* \d+ idle sleeps 0"
         wait_for(lambda: re.search(seen, text_of(server.page("/workers")[1])), seconds=60)
         assert "Other clients" not in server.page("/workers")[1]
         wait_for(lambda: "Running since" in server.page(f"/job?id={descriptor}")[1], seconds=60)
-    finally:
-        worker.end()
 
 
 def test_a_queue_is_deleted_with_the_password_given_once_more(start):

@@ -320,12 +320,9 @@ def test_wherever_a_cancelled_job_is_killed_what_was_done_is_undone_once(place, 
 def test_jobs_beside_each_other_can_call_and_wait(place, kind, option):
     client, folder, _, address = place
     arguments = ("talking", "--server", address, "--processes", 1, "--queue", "teams", option, 3)
-    worker = Worker(folder, *arguments)
-    try:
+    with Worker(folder, *arguments) as worker:
         started = {f"{kind} {number}": start(client, kind, f"{kind} {number}", "teams") for number in range(4)}
         await_all(client, started.values(), worker)
-    finally:
-        worker.end()
     for name, descriptor in started.items():
         assert result(client, descriptor) == (JobState.SUCCEEDED, b'"[10, 20, 30] yes nothing came"')
         seen = lines_of(folder, name)

@@ -52,9 +52,8 @@ class Resize(Job, queue="keys", key="customer"):
 @pytest.fixture(scope="module", params=KEYED_SETTINGS)
 def server(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
-    server = ServerProcess(folder / "server", **KEYED_SETTINGS[request.param](folder))
-    yield server
-    server.stop()
+    with ServerProcess(folder / "server", **KEYED_SETTINGS[request.param](folder)) as server:
+        yield server
 
 
 @pytest.fixture

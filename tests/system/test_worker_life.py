@@ -131,10 +131,12 @@ def test_processes_killed_at_random_lose_no_job(start, client, folder):
 
 
 def test_a_server_that_is_killed_again_and_again_loses_no_job(folder, tmp_path_factory):
-
-    server = ServerProcess(tmp_path_factory.mktemp("killed"))
-    worker = Worker(folder, "jobs", "--server", server.address, "--processes", 2, "--queue", "touch", "--lease", 2)
-    try:
+    with (
+        ServerProcess(tmp_path_factory.mktemp("killed")) as server,
+        Worker(
+            folder, "jobs", "--server", server.address, "--processes", 2, "--queue", "touch", "--lease", 2
+        ) as worker,
+    ):
         with Client(server.address, retries=10) as client:
             worker.await_log("created queue touch")
             for _ in range(5):
@@ -145,9 +147,6 @@ def test_a_server_that_is_killed_again_and_again_loses_no_job(folder, tmp_path_f
             wait_for(lambda: client.count("touch", JobState.IN_PROGRESS) + client.count("touch", JobState.PENDING) == 0)
             assert client.count("touch", JobState.FAILED) == 0
         assert worker.stop() == 0
-    finally:
-        worker.end()
-        server.stop()
     assert {f"touch {number}" for number in range(1000)} == set(ran(folder))
 
 
@@ -277,16 +276,12 @@ def test_where_logs_are_json_the_reason_is_a_line_of_json(start, folder):
 
 
 def test_a_burst_without_a_server_ends_with_69(folder):
-    worker = Worker(folder, "jobs", "--server", f"127.0.0.1:{free_port()}", "--burst", "--processes", 2)
-    try:
+    with Worker(folder, "jobs", "--server", f"127.0.0.1:{free_port()}", "--burst", "--processes", 2) as worker:
         assert worker.wait() == 69
         assert worker.log.count("is pinlater-server running? choose another with --server or PINLATER_SERVERS") == 1
-    finally:
-        worker.end()
 
 
 def test_a_worker_waits_for_its_server(folder, tmp_path_factory):
-
     server = ServerProcess(tmp_path_factory.mktemp("late"))
     server.kill()
     worker = Worker(folder, "jobs", "--server", server.address, "--processes", 1)
@@ -304,12 +299,9 @@ def test_a_worker_waits_for_its_server(folder, tmp_path_factory):
 
 
 def test_it_stops_while_it_waits_for_a_server(folder):
-    worker = Worker(folder, "jobs", "--server", f"127.0.0.1:{free_port()}", "--processes", 1)
-    try:
+    with Worker(folder, "jobs", "--server", f"127.0.0.1:{free_port()}", "--processes", 1) as worker:
         worker.await_log("cannot reach")
         assert worker.stop() == 0
-    finally:
-        worker.end()
 
 
 def test_a_queue_that_is_deleted_is_created_anew(start, client):

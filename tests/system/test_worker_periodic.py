@@ -40,9 +40,8 @@ TICKS = 12
 
 @pytest.fixture
 def server(tmp_path_factory):
-    server = ServerProcess(tmp_path_factory.mktemp("ticking"))
-    yield server
-    server.stop()
+    with ServerProcess(tmp_path_factory.mktemp("ticking")) as server:
+        yield server
 
 
 @pytest.fixture
@@ -130,9 +129,8 @@ def home(names):
 
 @pytest.fixture
 def redis(tmp_path):
-    service = RedisService(tmp_path / "redis")
-    yield service
-    service.close()
+    with RedisService(tmp_path / "redis") as service:
+        yield service
 
 
 @pytest.mark.parametrize("first", ["1", "12345678"], ids=["others were added", "its shard takes no new jobs"])
@@ -177,11 +175,8 @@ def test_a_job_that_somebody_deleted_comes_back(server, tmp_path):
         first.end()
         client.delete_queue("ticks", "open sesame")
         before = len(runs(tmp_path, "end"))
-        second = Worker(tmp_path, "jobs", "--server", server.address, "--processes", 1)
-        try:
+        with Worker(tmp_path, "jobs", "--server", server.address, "--processes", 1) as second:
             wait_for(lambda: len(runs(tmp_path, "end")) >= before + 2, what=lambda: second.log)
-        finally:
-            second.end()
 
 
 def test_a_job_retried_by_hand_beside_its_successor_is_ended_after_its_run(server, tmp_path):
@@ -193,13 +188,11 @@ def test_a_job_retried_by_hand_beside_its_successor_is_ended_after_its_run(serve
 
     (tmp_path / "jobs.py").write_text(JOBS)
     with Client(server.address) as client:
-        worker = start()
-        wait_for(lambda: runs(tmp_path, "end"), what=lambda: worker.log)
-        worker.end()
+        with start() as worker:
+            wait_for(lambda: runs(tmp_path, "end"), what=lambda: worker.log)
         [first] = waiting()
         client.cancel_jobs("ticks", [first])
-        worker = start()
-        try:
+        with start() as worker:
             wait_for(waiting, what=lambda: worker.log)
             client.retry_these("ticks", [first], attempts=9)
             wait_for(lambda: f"{first} was ended" in worker.log, what=lambda: worker.log)
@@ -208,5 +201,3 @@ def test_a_job_retried_by_hand_beside_its_successor_is_ended_after_its_run(serve
             assert "is the periodic job of its class" in job.status
             enough = len(runs(tmp_path, "end")) + 2
             wait_for(lambda: len(runs(tmp_path, "end")) >= enough, what=lambda: worker.log)
-        finally:
-            worker.end()

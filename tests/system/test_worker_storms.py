@@ -101,9 +101,8 @@ def test_a_drain_of_many_processes_full_of_jobs(start, client, folder, stream):
 
 @pytest.fixture
 def own_server(tmp_path_factory):
-    server = ServerProcess(tmp_path_factory.mktemp("away"))
-    yield server
-    server.stop()
+    with ServerProcess(tmp_path_factory.mktemp("away")) as server:
+        yield server
 
 
 def test_a_server_that_is_away_for_a_while_loses_nothing(folder, stream, own_server):
@@ -114,8 +113,7 @@ def test_a_server_that_is_away_for_a_while_loses_nothing(folder, stream, own_ser
         jobs = put_stream(client, quick=900, slow=4)
     gate = folder / "gate"
     gate.touch()
-    worker = Worker(folder, *stream, "--server", own_server.address, "--processes", 3)
-    try:
+    with Worker(folder, *stream, "--server", own_server.address, "--processes", 3) as worker:
         wait_for(lambda: len(ran(folder)) >= 30, what=lambda: worker.log)
         own_server.stop()
         gate.unlink()
@@ -125,5 +123,3 @@ def test_a_server_that_is_away_for_a_while_loses_nothing(folder, stream, own_ser
             expect_stream(client, folder, jobs, quick=900, slow=4)
         assert worker.stop() == 0
         assert worker.log.count("cannot reach") <= 4  # once each: three job processes and the keeper
-    finally:
-        worker.end()

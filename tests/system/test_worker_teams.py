@@ -407,12 +407,11 @@ def test_a_server_that_is_away_for_a_while_loses_no_job(folder, tmp_path_factory
     from tests.system.worker_program import Worker
 
     (folder / "threads.py").write_text(JOBS)
-    server = ServerProcess(tmp_path_factory.mktemp("killed"))
-    worker = Worker(
-        folder, "threads.py", "--server", server.address, "--processes", 1, "--threads", 8, "--queue", "touch,counts",
-        "--lease", 2
-    )  # fmt: skip
-    try:
+    options = ("--processes", 1, "--threads", 8, "--queue", "touch,counts", "--lease", 2)
+    with (
+        ServerProcess(tmp_path_factory.mktemp("killed")) as server,
+        Worker(folder, "threads.py", "--server", server.address, *options) as worker,
+    ):
         with Client(server.address, retries=10) as client:
             worker.await_log("created queue counts")  # the last of them
             counting = [put(client, "Count", "counts", to=300) for _ in range(4)]
@@ -425,9 +424,6 @@ def test_a_server_that_is_away_for_a_while_loses_no_job(folder, tmp_path_factory
             for job in counting:
                 await_state(client, job, JobState.SUCCEEDED)
         assert worker.stop() == 0, worker.log
-    finally:
-        worker.end()
-        server.stop()
     assert {int(line.split()[1]) for line in ran(folder) if "touch" in line} == set(range(1500))
 
 

@@ -26,9 +26,8 @@ class Other(Job, queue="others"):
 
 @pytest.fixture
 def server(tmp_path):
-    server = ServerProcess(tmp_path / "server", QUEUE_METRICS_INTERVAL_SECONDS="0.2")
-    yield server
-    server.stop()
+    with ServerProcess(tmp_path / "server", QUEUE_METRICS_INTERVAL_SECONDS="0.2") as server:
+        yield server
 
 
 @pytest.fixture

@@ -298,6 +298,12 @@ class Worker:
                 command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env or environment()
             )
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+
     @property
     def log(self):
         return self.log_file.read_text(errors="replace")

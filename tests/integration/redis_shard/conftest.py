@@ -29,9 +29,8 @@ def shard(bench, service):
 @pytest.fixture
 def proxy(service):
     """Stands before the server, and loses answers."""
-    proxy = LossyProxy(service.port)
-    yield proxy
-    proxy.close()
+    with LossyProxy(service.port) as proxy:
+        yield proxy
 
 
 @pytest.fixture

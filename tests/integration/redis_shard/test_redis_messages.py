@@ -27,9 +27,8 @@ THEIR_OWN = ("info", "client|setinfo", "client|setname", "hello", "script|load")
 @pytest.fixture
 def durable(tmp_path):
     """A server whose writes outlive it."""
-    service = RedisService(tmp_path / "redis", appendonly="yes", appendfsync="always")
-    yield service
-    service.close()
+    with RedisService(tmp_path / "redis", appendonly="yes", appendfsync="always") as service:
+        yield service
 
 
 def keys_beside(service):

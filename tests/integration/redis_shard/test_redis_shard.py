@@ -141,8 +141,7 @@ def test_a_server_that_is_gone_is_unreachable_until_it_is_back(bench, service, s
     ids=["a script", "a command"],
 )
 def test_a_server_that_became_a_replica_is_left(bench, service, shard, tmp_path, call):
-    master = RedisService(tmp_path / "master")
-    try:
+    with RedisService(tmp_path / "master") as master:
         bench.run(call(shard))
         connections = shard.connections
         with service.client() as client:
@@ -155,8 +154,6 @@ def test_a_server_that_became_a_replica_is_left(bench, service, shard, tmp_path,
             client.replicaof("NO", "ONE")
         bench.run(shard.create_queue(QUEUE))
         assert len(bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))) == 1
-    finally:
-        master.close()
 
 
 def test_sentinel_leads_to_the_new_master(bench, tmp_path):
@@ -304,8 +301,7 @@ def test_a_server_that_does_not_tell_its_size_stays_connected(bench, service, sh
 
 
 def test_a_password_is_needed_where_one_is_set(bench, tmp_path):
-    service = RedisService(tmp_path / "closed")
-    try:
+    with RedisService(tmp_path / "closed") as service:
         with service.client() as client:
             client.config_set("requirepass", "secret")
         with pytest.raises(ShardUnreachable, match="uthentication"):
@@ -313,8 +309,6 @@ def test_a_password_is_needed_where_one_is_set(bench, tmp_path):
         bench.run(bench.shard_at(RedisEndpoint(("127.0.0.1", service.port), password="secret")).ping())
         with pytest.raises(ShardUnreachable):
             bench.run(bench.shard_at(RedisEndpoint(("127.0.0.1", service.port), password="wrong")).ping())
-    finally:
-        service.close()
 
 
 def test_a_user_of_its_own_may_do_what_the_documents_say(bench, service):
@@ -345,8 +339,7 @@ def test_connections_are_encrypted_and_certificates_checked(bench, tmp_path):
     ca, cert, key = certificates(tmp_path)
     port = free_port()
     options = {"tls_port": str(port), "tls_cert_file": cert, "tls_key_file": key, "tls_ca_cert_file": ca}
-    service = RedisService(tmp_path / "encrypted", **options)
-    try:
+    with RedisService(tmp_path / "encrypted", **options):
         shard = bench.shard_at(RedisEndpoint(("127.0.0.1", port), tls=TlsFiles(ca, cert, key)))
 
         def reaches():
@@ -361,8 +354,6 @@ def test_connections_are_encrypted_and_certificates_checked(bench, tmp_path):
         for tls in (TlsFiles(None, cert, key), TlsFiles(ca), None):
             with pytest.raises(ShardUnreachable):
                 bench.run(bench.shard_at(RedisEndpoint(("127.0.0.1", port), tls=tls)).ping())
-    finally:
-        service.close()
 
 
 def let_claim_expire(client):
