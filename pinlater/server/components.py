@@ -14,7 +14,6 @@ from pinlater.server.admin.reporter import ReportServer
 from pinlater.server.api.overload import LoadShedder
 from pinlater.server.api.service import Service
 from pinlater.server.backends.claim_names import ClaimNames
-from pinlater.server.backends.listeners import StoreListeners
 from pinlater.server.backends.statistics_buffer import StatisticsBuffer
 from pinlater.server.background.lost_workers import LostWorkers
 from pinlater.server.background.monitor import Monitor
@@ -104,7 +103,7 @@ def assemble(config: ProcessConfig, store: OpenedStore, metrics: Metrics) -> Com
     )
     broker = Broker(backend, limits, now_ms, metrics.store_seconds.observe, store.poll_all)
     store.notifications.on_jobs, store.notifications.on_gap = broker.on_remote_jobs, broker.on_gap
-    store.notifications.on_woken, store.notifications.on_cancelled = broker.on_woken, broker.cancellations.record
+    store.notifications.on_woken, store.notifications.on_cancelled = broker.on_woken, broker.on_cancelled
     if store.notifies_servers and not backend.capabilities.is_serial:
         broker.notifiers.append(store.notifications.publish)
     files = RateLimitFiles(settings, limits, broker.wake_all, is_divided=store.acquire_tokens is None, kept=config.kept)
@@ -154,7 +153,7 @@ def server_notifier_of(config: ProcessConfig, components: Components) -> ServerN
     listeners, broker = components.store.listeners, components.broker
     if listeners is None or not config.settings.notify_servers:
         return None
-    notifier = notifier_between_servers(broker, listeners, f"{os.uname().nodename}:{config.folder}")
+    notifier = ServerNotifier(listeners, f"{os.uname().nodename}:{config.folder}", broker)
     broker.notifiers.append(notifier.notify)
     broker.offers = notifier.offers
     broker.poll_notifiers.append(notifier.notify_polled)
@@ -162,24 +161,10 @@ def server_notifier_of(config: ProcessConfig, components: Components) -> ServerN
     return notifier
 
 
-def notifier_between_servers(broker: Broker, listeners: StoreListeners, server: str) -> ServerNotifier:
-    """Create a notifier that passes what other servers send to a broker; the other direction is left to the caller."""
-    return ServerNotifier(
-        listeners,
-        server,
-        broker.on_remote_jobs,
-        broker.on_gap,
-        broker.cancellations.record,
-        on_poll=broker.on_poll,
-        take=broker.take_jobs,
-        sees_to=broker.sees_to,
-    )
-
-
 def notifier_of(config: ProcessConfig, components: Components) -> JobNotifier:
     """Create the notifier of the other processes of this server, for stores that do not notify them."""
     broker = components.broker
-    notifier = JobNotifier(config.folder, broker.on_remote_jobs, broker.cancellations.record, broker.on_poll)
+    notifier = JobNotifier(config.folder, broker)
     broker.notifiers.append(notifier.notify)
     broker.poll_notifiers.append(notifier.notify_polled)
     broker.cancel_notifiers.append(notifier.notify_cancelled)

@@ -69,7 +69,7 @@ class Link:
         self.own_id = own_id
         self.broker = broker
         self.is_frozen = False
-        self.offers = broker.offers = JobOffers(self, broker.take_jobs, broker.sees_to)
+        self.offers = broker.offers = JobOffers(self, broker)
         broker.notifiers.append(self.notify)
 
     @property

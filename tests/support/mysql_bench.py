@@ -12,7 +12,7 @@ from pinlater.server.backends.mysql import MysqlOptions, MysqlShardFactory
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.endpoint import MysqlEndpoint
 from pinlater.server.backends.sharded import ShardedStore, ShardSpec, meet_servers
-from pinlater.server.components import notifier_between_servers
+from pinlater.server.peer_processes.server_notifier import ServerNotifier
 from tests.support.bench import QUEUE, START_MS
 from tests.support.mariadb_service import shared_service
 
@@ -43,7 +43,7 @@ def make_fleet(endpoints, clock, *, prefix, connections=8, **options):
 def make_notifier(broker, group, endpoint, name):
     """Return what notifies the other servers of a broker's jobs; its shards keep their list."""
     listeners = StoreListeners((endpoint.host, endpoint.port), partial(meet_servers, group))
-    return notifier_between_servers(broker, listeners, name)
+    return ServerNotifier(listeners, name, broker)
 
 
 class ConnectionKills:

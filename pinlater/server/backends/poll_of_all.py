@@ -65,7 +65,3 @@ class PollNews(NamedTuple):
         """Return whether this says that a queue has no job that is due or will be soon."""
         number = queue_number(queue)
         return self.first <= number <= self.last and number not in self.due
-
-
-OnPoll = Callable[[PollNews], None]
-"""Receives what another server or process has found."""

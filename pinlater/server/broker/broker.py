@@ -242,7 +242,7 @@ class Broker:
                 self._offer_rest(queue)  # nobody took it when it fell due, which was not long ago
 
     def on_poll(self, news: PollNews) -> None:
-        """Skip polls of queues that another server or process has just polled; see ``OnPoll``."""
+        """Skip polls of queues that another server or process has just polled."""
         if news.shards == digest_of_shards(
             state.name for state in self.backend.shard_states() if not state.unhealthy_in
         ):
@@ -337,6 +337,10 @@ class Broker:
         """Let calls that wait for a queue, or jobs of it, find out that it was deleted."""
         self._queues.forget(queue)
         self.endings.record_some(queue)
+
+    def on_cancelled(self, descriptors: Sequence[str]) -> None:
+        """Tell workers which running jobs other processes or servers have asked to stop."""
+        self.cancellations.record(descriptors)
 
     def on_gap(self) -> None:
         """Let all parked dequeues try again: notifications may have been lost."""

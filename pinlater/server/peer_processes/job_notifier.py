@@ -14,10 +14,11 @@ import socket
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from pinlater.server.backends.job_notifications import JobLocation, OnCancelled, OnJobs
-from pinlater.server.backends.poll_of_all import OnPoll, PollOfAll
+from pinlater.server.backends.job_notifications import JobLocation
+from pinlater.server.backends.poll_of_all import PollOfAll
 from pinlater.server.peer_processes.cancellation_message import cancellation_messages
 from pinlater.server.peer_processes.notification_batch import NotificationBatch, receive
+from pinlater.server.peer_processes.peer_receiver import PeerReceiver
 from pinlater.server.peer_processes.poll_message import poll_messages
 
 log = logging.getLogger(__name__)
@@ -33,17 +34,13 @@ class JobNotifier:
 
     Args:
         folder: the private folder of the server's processes.
-        on_jobs: receives new jobs.
-        on_cancelled: receives running jobs that are asked to stop.
-        on_poll: receives what the others found when they polled all queues.
+        receiver: receives what they send.
     """
 
-    def __init__(self, folder: Path, on_jobs: OnJobs, on_cancelled: OnCancelled, on_poll: OnPoll) -> None:
+    def __init__(self, folder: Path, receiver: PeerReceiver) -> None:
         self._folder = folder
         self._path = folder / f"{os.getpid()}{SUFFIX}"
-        self._on_jobs = on_jobs
-        self._on_cancelled = on_cancelled
-        self._on_poll = on_poll
+        self._receiver = receiver
         self._others: list[str] = []
         self._batch = NotificationBatch(self._send, _MOST_BYTES)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
@@ -118,7 +115,7 @@ class JobNotifier:
         if message == _GREETING:
             self._find_others()
         try:
-            receive(message, self._on_jobs, self._on_cancelled, self._on_poll)
+            receive(message, self._receiver)
         except ValueError:
             log.debug("a message of another version of the server was dropped")
 

@@ -23,6 +23,7 @@ from typing import NamedTuple, Protocol
 
 from pinlater.server.backends.job_notifications import JobLocation
 from pinlater.server.peer_processes.notification_batch import MOST_LOCATIONS
+from pinlater.server.peer_processes.peer_receiver import PeerReceiver
 
 _OFFER, _DUE, _ANSWER = b"offer", b"due", b"taken"
 
@@ -69,13 +70,6 @@ class OtherServers(Protocol):
         """Notify all of them of due jobs, together with all other notifications of the next few milliseconds."""
 
 
-TakeJobs = Callable[[str, int | None, Collection[JobLocation]], int]
-"""Wakes dequeues for jobs of a queue, given how many (None: one or more) and where; returns for how many jobs."""
-
-SeesToDue = Callable[[str, int], bool]
-"""Returns whether this process sees to the jobs of a queue that fall due at a moment, in epoch milliseconds."""
-
-
 class _Question(NamedTuple):
     """A message that waits for its answer; ``then`` is called with it, or with None if none came in time."""
 
@@ -116,14 +110,12 @@ class JobOffers:
 
     Args:
         others: the other servers.
-        take: see ``TakeJobs``.
-        sees_to: see ``SeesToDue``.
+        receiver: takes what they offer.
     """
 
-    def __init__(self, others: OtherServers, take: TakeJobs, sees_to: SeesToDue) -> None:
+    def __init__(self, others: OtherServers, receiver: PeerReceiver) -> None:
         self._others = others
-        self._take = take
-        self._sees_to = sees_to
+        self._receiver = receiver
         self._numbers = itertools.count(random.getrandbits(32))
         self._questions: dict[int, _Question] = {}
         self._late: dict[int, _Question] = {}
@@ -303,10 +295,11 @@ class JobOffers:
         elif kind == _OFFER:
             sender, number, queue, count, places = words
             locations = [JobLocation.parse(place) for place in places.decode().split(",") if place]
-            self._answer(sender, number, self._take(queue.decode(), int(count) if count else None, locations))
+            taken = self._receiver.take_jobs(queue.decode(), int(count) if count else None, locations)
+            self._answer(sender, number, taken)
         elif kind == _DUE:
             sender, number, queue, due_ms = words
-            self._answer(sender, number, self._sees_to(queue.decode(), int(due_ms)))
+            self._answer(sender, number, self._receiver.sees_to(queue.decode(), int(due_ms)))
         else:
             return False
         return True

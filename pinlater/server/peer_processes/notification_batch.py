@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from pinlater.server.backends.job_notifications import JobLocation, OnCancelled, OnJobs
-from pinlater.server.backends.poll_of_all import OnPoll
+from pinlater.server.backends.job_notifications import JobLocation
 from pinlater.server.peer_processes.cancellation_message import cancelled_in
+from pinlater.server.peer_processes.peer_receiver import PeerReceiver
 from pinlater.server.peer_processes.poll_message import poll_in
 
 BATCH_SECONDS = 0.005
@@ -75,22 +75,22 @@ def _messages(jobs: Iterable[tuple[str, int | None, Collection[JobLocation] | No
     return [bytes(message) for message in messages]
 
 
-def receive(message: bytes, on_jobs: OnJobs, on_cancelled: OnCancelled, on_poll: OnPoll) -> None:
-    """Decode a message, and pass it to the receiver for its kind.
+def receive(message: bytes, receiver: PeerReceiver) -> None:
+    """Decode a message, and pass it to the receiver.
 
     Raises:
         ValueError: it is of no known kind.
     """
     cancelled = cancelled_in(message)
     if cancelled is not None:
-        on_cancelled(cancelled)
+        receiver.on_cancelled(cancelled)
         return
     news = poll_in(message)
     if news is not None:
-        on_poll(news)
+        receiver.on_poll(news)
         return
     for queue, due_ms, locations in read_message(message):
-        on_jobs(queue, due_ms, locations)
+        receiver.on_remote_jobs(queue, due_ms, locations)
 
 
 def read_message(message: bytes) -> Iterator[tuple[str, int | None, list[JobLocation]]]:

@@ -18,13 +18,14 @@ from hmac import compare_digest
 from typing import cast
 
 from pinlater.errors import ServiceError
-from pinlater.server.backends.job_notifications import JobLocation, OnCancelled, OnJobs
+from pinlater.server.backends.job_notifications import JobLocation
 from pinlater.server.backends.listeners import Listener, StoreListeners
-from pinlater.server.backends.poll_of_all import OnPoll, PollOfAll
+from pinlater.server.backends.poll_of_all import PollOfAll
 from pinlater.server.log_rate_limit import LogRateLimit
 from pinlater.server.peer_processes.cancellation_message import cancellation_messages
-from pinlater.server.peer_processes.job_offers import JobOffers, SeesToDue, TakeJobs
+from pinlater.server.peer_processes.job_offers import JobOffers
 from pinlater.server.peer_processes.notification_batch import NotificationBatch, notification, receive
+from pinlater.server.peer_processes.peer_receiver import PeerReceiver
 from pinlater.server.peer_processes.poll_message import poll_messages
 from pinlater.server.peer_processes.server_rank import ServerRank
 
@@ -51,40 +52,21 @@ class ServerNotifier(asyncio.DatagramProtocol):
     Args:
         listeners: the list of the store's servers.
         server: name of this server, whose own processes are not notified.
-        on_jobs: receives new jobs.
-        on_gap: called when notifications may have been missed.
-        on_cancelled: receives running jobs that are asked to stop.
-        on_poll: receives what the others found when they polled all queues.
-        take: see ``TakeJobs``.
-        sees_to: see ``SeesToDue``.
+        receiver: receives what they send.
 
     Attributes:
         offers: offers jobs to the other servers.
     """
 
-    def __init__(
-        self,
-        listeners: StoreListeners,
-        server: str,
-        on_jobs: OnJobs,
-        on_gap: Callable[[], None],
-        on_cancelled: OnCancelled,
-        *,
-        on_poll: OnPoll,
-        take: TakeJobs,
-        sees_to: SeesToDue,
-    ) -> None:
+    def __init__(self, listeners: StoreListeners, server: str, receiver: PeerReceiver) -> None:
         self._listeners = listeners
-        self._on_jobs = on_jobs
-        self._on_gap = on_gap
-        self._on_cancelled = on_cancelled
-        self._on_poll = on_poll
+        self._receiver = receiver
         self._server_id = blake2b(server.encode(), digest_size=8).digest()
         self.own_id = self._server_id + os.urandom(8)
         self._secret = os.urandom(16)
         self._others: dict[bytes, Listener] = {}
         self._batch = NotificationBatch(self._send_to_others, _MOST_BYTES)
-        self.offers = JobOffers(self, take, sees_to)
+        self.offers = JobOffers(self, receiver)
         self._greeted = asyncio.Event()
         self._transport: asyncio.DatagramTransport | None = None
 
@@ -126,7 +108,7 @@ class ServerNotifier(asyncio.DatagramProtocol):
         for listener in new:
             self._send(b"", listener)
         if new:
-            self._on_gap()
+            self._receiver.on_gap()
 
     async def _sleep(self) -> None:
         """Sleep until the list is to be read again, or another server greets."""
@@ -207,7 +189,7 @@ class ServerNotifier(asyncio.DatagramProtocol):
             self._greeted.set()
         try:
             if not self.offers.receive(message):
-                receive(message, self._on_jobs, self._on_cancelled, self._on_poll)
+                receive(message, self._receiver)
         except ValueError:
             log.debug("a message of another version of the server was dropped")
 

@@ -83,7 +83,7 @@ class Server:
 
     def connect(self):
         self.own_id = b"%d" % self.number
-        self.offers = self.broker.offers = JobOffers(self, self.broker.take_jobs, self.broker.sees_to)
+        self.offers = self.broker.offers = JobOffers(self, self.broker)
         self.broker.poll_notifiers.append(self.notify_polled)
         self.settings = StoredLimits(self, self, self.broker.on_deleted)
 

@@ -59,7 +59,7 @@ class Server:
         self.waiting = self.woken = self.told = 0
         self.places = None
         self.is_frozen = False
-        self.offers = JobOffers(self, self.take, lambda _queue, _due_ms: bool(self.waiting))
+        self.offers = JobOffers(self, self)
 
     @property
     def ids(self):
@@ -75,15 +75,18 @@ class Server:
     def announce_to_all(self, queue, locations):
         self.announce(queue, locations, self.ids)
 
-    def take(self, _queue, count, locations):
+    def take_jobs(self, _queue, count, locations):
         self.places = locations
         taken = min(1 if count is None else count, self.waiting)
         self.waiting -= taken
         self.woken += taken
         return taken
 
+    def sees_to(self, _queue, _due_ms):
+        return bool(self.waiting)
+
     def wake(self):
-        self.take(QUEUE, 1, ())
+        self.take_jobs(QUEUE, 1, ())
 
 
 async def until(condition):

@@ -15,6 +15,7 @@ from pinlater.server.peer_processes.acceptor import Acceptor
 from pinlater.server.peer_processes.connection_balancer import ConnectionBalancer
 from pinlater.server.peer_processes.job_notifier import SUFFIX, JobNotifier
 from pinlater.server.peer_processes.notification_batch import notification
+from tests.unit.server.peer_processes.receiver import Receiver
 
 
 class Process:
@@ -132,13 +133,11 @@ def notifiers(tmp_path, monkeypatch):
     pids = iter(range(100, 200))
     monkeypatch.setattr("pinlater.server.peer_processes.job_notifier.os.getpid", lambda: next(pids))
 
-    def make(on_cancelled=None, on_poll=None):
-        received = []
-        notifier = JobNotifier(
-            tmp_path, lambda queue, due_ms, _locations: received.append((queue, due_ms)), on_cancelled, on_poll
-        )
+    def make(receiver=None):
+        receiver = receiver or Receiver()
+        notifier = JobNotifier(tmp_path, receiver)
         notifier.start()
-        return notifier, received
+        return notifier, receiver.heard
 
     return make
 
@@ -176,12 +175,12 @@ def test_all_others_hear_of_jobs(notifiers):
 
 def test_all_others_hear_of_a_poll_of_all_queues(notifiers):
     async def run():
-        heard = []
-        (one, _), (two, _) = notifiers(), notifiers(on_poll=heard.append)
+        receiver = Receiver()
+        (one, _), (two, _) = notifiers(), notifiers(receiver)
         await asyncio.sleep(0.01)  # greetings
         one.notify_polled(PollOfAll(elapsed_seconds(), {"emails": 1000}, frozenset("12"), is_whole=True), 5000)
-        await until(lambda: heard)
-        assert [(news.tells_empty("emails"), news.tells_empty("pins")) for news in heard] == [(False, True)]
+        await until(lambda: receiver.polls)
+        assert [(news.tells_empty("emails"), news.tells_empty("pins")) for news in receiver.polls] == [(False, True)]
         for notifier in (one, two):
             notifier.close()
 
@@ -190,13 +189,13 @@ def test_all_others_hear_of_a_poll_of_all_queues(notifiers):
 
 def test_all_others_hear_of_jobs_that_are_to_stop(notifiers):
     async def run():
-        cancelled = []
-        (one, _), (two, _), (three, heard) = notifiers(), notifiers(cancelled.extend), notifiers(cancelled.extend)
+        both = Receiver()
+        (one, _), (two, _), (three, heard) = notifiers(), notifiers(both), notifiers(both)
         await until(lambda: len(one._others) == 2)
         one.notify_cancelled(["emails:s1:p1:1", "pins:s1:p2:7"])
         one.notify("emails")
-        await until(lambda: heard and len(cancelled) == 4)
-        assert sorted(cancelled) == ["emails:s1:p1:1"] * 2 + ["pins:s1:p2:7"] * 2
+        await until(lambda: heard and len(both.cancelled) == 4)
+        assert sorted(both.cancelled) == ["emails:s1:p1:1"] * 2 + ["pins:s1:p2:7"] * 2
         for notifier in (one, two, three):
             notifier.close()
 

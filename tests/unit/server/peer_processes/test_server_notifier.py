@@ -16,6 +16,7 @@ from pinlater.server.peer_processes import server_notifier
 from pinlater.server.peer_processes.cancellation_message import cancellation_messages
 from pinlater.server.peer_processes.notification_batch import read_message
 from pinlater.server.peer_processes.server_notifier import ServerNotifier, local_address
+from tests.unit.server.peer_processes.receiver import Receiver
 
 
 class ServerList:
@@ -34,34 +35,13 @@ class ServerList:
         return [listener for listener in self.listeners.values() if listener.id != me.id]
 
 
-class Server:
+class Server(Receiver):
     """A server's process, and what it heard."""
 
     def __init__(self, store, name):
-        self.heard = []
-        self.gaps = 0
-        self.cancelled = []
-        self.polls = []
-        listeners = StoreListeners(("127.0.0.1", 3306), store.meet)
-        self.locations = set()
-        self.notifier = ServerNotifier(
-            *(listeners, name, self._hear, self._note_gap, self.cancelled.extend),
-            on_poll=self.polls.append,
-            take=self._take,
-            sees_to=lambda _queue, _due_ms: False,
-        )
+        super().__init__()
+        self.notifier = ServerNotifier(StoreListeners(("127.0.0.1", 3306), store.meet), name, self)
         self.task = asyncio.ensure_future(self.notifier.run())
-
-    def _hear(self, queue, due_ms, locations):
-        self.heard.append((queue, due_ms))
-        self.locations.update(locations)
-
-    def _take(self, queue, _count, locations):
-        self._hear(queue, None, locations)
-        return 0
-
-    def _note_gap(self):
-        self.gaps += 1
 
     @property
     def others(self):
@@ -302,5 +282,5 @@ def test_each_server_has_a_rank_of_its_own_and_processes_of_one_share_it(run):
 
 
 def test_a_server_that_knows_of_no_other_has_all_turns():
-    notifier = ServerNotifier(None, "a", None, None, None, on_poll=None, take=None, sees_to=None)
+    notifier = ServerNotifier(None, "a", Receiver())
     assert (notifier.rank.number, notifier.rank.servers) == (0, 1)
