@@ -31,7 +31,7 @@ class AdminPort:
         ValueError: it is not an HTTP address.
     """
 
-    def __init__(self, url: str, timeout: float, tls_ca: str | None = None) -> None:
+    def __init__(self, url: str, timeout: float, tls_ca: str | None) -> None:
         self._url = checked_url(url).rstrip("/")
         self._timeout = timeout
         self._opener = opener(tls_ca)

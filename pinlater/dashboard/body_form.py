@@ -44,7 +44,7 @@ class BodyField(NamedTuple):
         return f"{self.kind}{'' if self.is_required else _OPTIONAL}:{self.name}"
 
 
-def fields_of(schema: str, values: Mapping[str, Any] | None = None) -> list[BodyField] | None:
+def fields_of(schema: str, values: Mapping[str, Any] | None) -> list[BodyField] | None:
     """Return the inputs of a job; None if its fields are not known, are too many, or have names that no input can have.
 
     A field that an existing job does not have is shown empty, and left out again unless it is filled in.

@@ -56,7 +56,7 @@ class MatchingJobs(NamedTuple):
 
     query: JobQuery
     total: int | None
-    in_order: bool = False
+    in_order: bool
 
     @property
     def queues(self) -> Sequence[str]:

@@ -83,7 +83,7 @@ class _Key(NamedTuple):
     """What is counted: the jobs of a queue, of one or all of its priorities, in all states or the open ones."""
 
     queue: str
-    priority: int | None = None
+    priority: int | None
     is_open: bool = False
 
 

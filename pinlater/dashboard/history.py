@@ -42,6 +42,9 @@ LENGTH = 720
 MOST_QUEUES = 200
 """Queues with a history; if there are more, the most recently active ones."""
 
+_RATE_SAMPLES, _LINE_SAMPLES = 4, 120
+"""Samples of a rate, and of a line beside a queue."""
+
 _RECENT = 13
 """Samples whose histograms are kept: a minute."""
 
@@ -77,14 +80,10 @@ class History:
 
     Args:
         read_figures: returns the current metrics.
-        clock: epoch seconds.
     """
 
-    def __init__(
-        self, read_figures: Callable[[], Awaitable[ServerFigures]], clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, read_figures: Callable[[], Awaitable[ServerFigures]]) -> None:
         self._read_figures = read_figures
-        self._clock = clock
         self._count = 0
         self._moments = array("d", [math.nan]) * LENGTH
         self._queues: dict[str, _QueueSeries] = {}
@@ -109,7 +108,7 @@ class History:
         """Take one sample."""
         figures = await self._read_figures()
         if figures.processes:
-            self.add(self._clock(), figures)
+            self.add(time.time(), figures)
 
     def add(self, moment: float, figures: ServerFigures) -> None:
         """Store one sample."""
@@ -187,23 +186,25 @@ class History:
 
     # Reading
 
-    def rates(self, queue: str, samples: int = 4) -> Rates:
+    def rates(self, queue: str) -> Rates:
         """Return a queue's mean rates over the last samples; zero for a queue without a history."""
         series = self._queues.get(queue)
         if series is None:
             return Rates(0.0, 0.0, 0.0) if self._count > 1 else Rates()
-        return Rates(*(_mean(self._tail(series.values[name], samples)) for name in Rates._fields))
+        return Rates(*(_mean(self._tail(series.values[name], _RATE_SAMPLES)) for name in Rates._fields))
 
-    def line(self, queue: str, name: str, samples: int = 120) -> list[float | None]:
+    def line(self, queue: str, name: str, samples: int = _LINE_SAMPLES) -> list[float | None]:
         """Return the last values of a queue's field, oldest first; None for missing values."""
         series = self._queues.get(queue)
         return [] if series is None else self._tail(series.values[name], samples)
 
-    def total_line(self, name: str, queues: Collection[str] | None = None, samples: int = 120) -> list[float | None]:
+    def total_line(self, name: str, queues: Collection[str] | None = None) -> list[float | None]:
         """Return the last values of a field, summed over queues; None: over all, including those without a history."""
         if queues is None:
-            return self._tail(self._fleet.values[name], samples)
-        lines = [self._tail(self._queues[queue].values[name], samples) for queue in queues if queue in self._queues]
+            return self._tail(self._fleet.values[name], _LINE_SAMPLES)
+        lines = [
+            self._tail(self._queues[queue].values[name], _LINE_SAMPLES) for queue in queues if queue in self._queues
+        ]
         return [
             sum(known) if (known := [value for value in column if value is not None]) else None
             for column in zip(*lines, strict=True)
@@ -230,13 +231,13 @@ class History:
             *(now.counters.get(name, {}).get((queue,)) for name in (ENQUEUED, DEQUEUED, SUCCEEDED, FAILED)),
         )
 
-    def moments(self, samples: int = LENGTH) -> list[float]:
+    def moments(self) -> list[float]:
         """Return the times of the last samples, in epoch seconds."""
-        return [value for value in self._tail(self._moments, samples) if value is not None]
+        return [value for value in self._tail(self._moments, LENGTH) if value is not None]
 
-    def server_line(self, name: str, samples: int = LENGTH) -> list[float | None]:
+    def server_line(self, name: str) -> list[float | None]:
         """Return the last values of one of ``SERVER_FIELDS``."""
-        return self._tail(self._server.values[name], samples)
+        return self._tail(self._server.values[name], LENGTH)
 
     def recent(self) -> tuple[float, ServerFigures, ServerFigures] | None:
         """Return seconds, first and last metrics of the last minute, or of the part of it that was recorded."""

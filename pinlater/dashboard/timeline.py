@@ -45,8 +45,8 @@ class TimelineRow(NamedTuple):
     kind: str
     name: str
     state: str
-    start_ms: int | None = None
-    end_ms: int | None = None
+    start_ms: int | None
+    end_ms: int | None
     attempt: int | None = None
     note: str = ""
     x: float = 0.0

@@ -13,7 +13,7 @@ class WalkedJobs:
         is_oldest_first: whether run_after and id are ascending.
     """
 
-    def __init__(self, *, is_oldest_first: bool = False) -> None:
+    def __init__(self, *, is_oldest_first: bool) -> None:
         self._sign = 1 if is_oldest_first else -1
         self._run_after, self._ids = array("q"), array("q")
 

@@ -41,7 +41,7 @@ log = logging.getLogger("pinlater.outbox")
 class DeliveryClient(Client):
     """A client that makes calls with given idempotency keys, and repeats them only with servers that recognize keys."""
 
-    def __init__(self, servers: ServerSet, source: str | None = None) -> None:
+    def __init__(self, servers: ServerSet, source: str | None) -> None:
         super().__init__(servers, source=source, timeout=_TIMEOUT_SECONDS, patience=_PATIENCE_SECONDS)
 
     def deliver(self, batch: Batch) -> None:

@@ -67,7 +67,7 @@ class QueuePoller:
     """
 
     def __init__(
-        self, backend: ServerStore, queues: QueueStates, now_ms: Callable[[], int], poll_all: PollAll | None = None
+        self, backend: ServerStore, queues: QueueStates, now_ms: Callable[[], int], poll_all: PollAll | None
     ) -> None:
         self._backend = backend
         self._poll_all = poll_all

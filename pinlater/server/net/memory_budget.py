@@ -29,7 +29,7 @@ class CallBudget:
         most_bytes: limit for all calls together; a single user may exceed it while it is the only one.
     """
 
-    def __init__(self, most_bytes: int = BUDGET_BYTES) -> None:
+    def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
         self._used = 0
         self._held: dict[BudgetUser, int] = {}

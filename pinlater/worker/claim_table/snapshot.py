@@ -228,7 +228,7 @@ def read_snapshot(data: bytes, layout: Layout = SOLO_LAYOUT) -> ClaimSnapshot:
     )
 
 
-def read_running(data: bytes, layout: Layout = SOLO_LAYOUT) -> list[HeldJob]:
+def read_running(data: bytes, layout: Layout) -> list[HeldJob]:
     """Return the running jobs in a copy of a row; batches without any are skipped, which is faster."""
     words = memoryview(data)[:WORDS_BYTES].cast("Q")
     identity = read_identity(data[WORDS_BYTES : WORDS_BYTES + words[IDENTITY_BYTES]])

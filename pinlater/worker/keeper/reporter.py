@@ -44,13 +44,11 @@ class WorkerReporter:
     Args:
         servers: servers to report to.
         shared: memory shared by the processes of the worker.
-        keep_seconds: how long servers keep a report.
     """
 
-    def __init__(self, servers: ServerSet, shared: Shared, keep_seconds: float = KEEP_SECONDS) -> None:
+    def __init__(self, servers: ServerSet, shared: Shared) -> None:
         self._servers = servers
         self._shared = shared
-        self._keep_seconds = keep_seconds
         self._calls = Calls(f"reporter:{shared.origin.id}")
         self._connection: Connection | None = None
         self._closing = ProcessEvent()
@@ -97,7 +95,7 @@ class WorkerReporter:
         self._memory.measure(measured_processes(self._shared))
         known, self._seen = self._seen, (pids_of(self._shared), self._shared.stopping.is_set)
         if now >= self._due_at or (self._is_listed and self._seen != known):
-            self._due_at = now + self._send_report(self._keep_seconds, _CALL_SECONDS)
+            self._due_at = now + self._send_report(KEEP_SECONDS, _CALL_SECONDS)
 
     def _wait(self, seconds: float, *news: ProcessEvent) -> None:
         """Wait ``seconds``, or until closed or an event is set."""

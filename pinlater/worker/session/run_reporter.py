@@ -31,7 +31,7 @@ class RunReporter:
     def __init__(
         self,
         counters: ProcessCounters,
-        is_known: Callable[[], bool] = lambda: True,
+        is_known: Callable[[], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._counters = counters

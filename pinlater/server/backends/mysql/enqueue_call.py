@@ -54,7 +54,7 @@ class MysqlEnqueueCall:
     priorities: Sequence[int]
     keys: Sequence[str | None] | None
     write_row: RowWriter
-    once: Once = None
+    once: Once
     rules: Sequence[UniqueRule | None] = ()
     first_id: int = 0
     weight: int = field(init=False)

@@ -95,7 +95,7 @@ class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
         pool: MysqlPool,
         database: str,
         options: MysqlOptions,
-        on_close: Callable[[], None] = lambda: None,
+        on_close: Callable[[], None],
     ) -> None:
         self.name = name
         self._options = options

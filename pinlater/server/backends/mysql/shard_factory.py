@@ -11,9 +11,6 @@ from pinlater.server.backends.mysql.pool import MysqlPool
 from pinlater.server.backends.mysql.shard import MysqlShard
 from pinlater.server.backends.sharded import ShardSpec
 
-DATABASE_PREFIX = "pinlater_"
-"""A shard's database is named this plus the shard's name."""
-
 
 class MysqlShardFactory:
     """Creates the shards of one store.
@@ -21,10 +18,10 @@ class MysqlShardFactory:
     Args:
         options: options of all shards.
         connections: most connections to one server.
-        database_prefix: see ``DATABASE_PREFIX``.
+        database_prefix: a shard's database is named this plus the shard's name.
     """
 
-    def __init__(self, options: MysqlOptions, *, connections: int, database_prefix: str = DATABASE_PREFIX) -> None:
+    def __init__(self, options: MysqlOptions, *, connections: int, database_prefix: str) -> None:
         self._options = options
         self._connections = connections
         self._database_prefix = database_prefix

@@ -27,7 +27,7 @@ class RedisRetry(NamedTuple):
     attempts: int
     run_after_ms: int | None
     limit: int
-    once: Once = None
+    once: Once
 
 
 class ExpiryGrace(NamedTuple):

@@ -38,7 +38,7 @@ class RedisOrphanedClaims:
         self,
         scripts: ScriptRunner,
         on_release: Callable[[str], None],
-        on_commit: Callable[[CommitStats], None] = lambda _: None,
+        on_commit: Callable[[CommitStats], None],
     ) -> None:
         self._scripts = scripts
         self._on_release = on_release

@@ -75,8 +75,8 @@ class ScriptRunner:
         name: str,
         connection: SharedConnection,
         now: Callable[[], int | str],
-        on_woken: Callable[[list[Woken]], None] = lambda _: None,
-        on_outgoing: Callable[[Collection[str]], None] = lambda _: None,
+        on_woken: Callable[[list[Woken]], None],
+        on_outgoing: Callable[[Collection[str]], None],
     ) -> None:
         self.name = name
         self._connection = connection

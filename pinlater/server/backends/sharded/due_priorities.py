@@ -46,9 +46,9 @@ class ShardPriorities:
     fresh_until: float
     until: float
     by_shard: dict[ShardHandle, set[int]]
-    next_due_ms: int | None = None
-    first_due_ms: int | None = None
-    failure: ServiceError | None = None
+    next_due_ms: int | None
+    first_due_ms: int | None
+    failure: ServiceError | None
     _arrivals: Counter[ShardHandle] = field(default_factory=Counter)
 
     def owners(self, priority: int) -> list[ShardHandle]:

@@ -26,7 +26,7 @@ class _Route(NamedTuple):
 
     source: str
     target: str
-    left_for_ms: int | None = None
+    left_for_ms: int | None
     """Only deliver messages that have been there for this long."""
 
 

@@ -63,7 +63,7 @@ class NewJobs(NamedTuple, Generic[_J]):
     priority_of: Callable[[_J], int]
     unique_key_of: Callable[[_J], str | None]
     once: Once
-    queue_shards: QueueShards | None = None
+    queue_shards: QueueShards | None
 
     @property
     def are_bound(self) -> bool:

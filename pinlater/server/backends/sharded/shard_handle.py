@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
@@ -50,7 +49,7 @@ class ShardHandle:
         name: name of the shard.
     """
 
-    def __init__(self, shard: Shard, spec: ShardSpec, on_call: OnCall, added_at: float = -math.inf) -> None:
+    def __init__(self, shard: Shard, spec: ShardSpec, on_call: OnCall, added_at: float) -> None:
         self.shard = shard
         self.spec = spec
         self.name = spec.name

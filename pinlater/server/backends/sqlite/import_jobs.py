@@ -26,7 +26,7 @@ class ImportRequest(NamedTuple):
 
     queue_id: int
     jobs: Sequence[JobRecord]
-    once: Once = None
+    once: Once
 
 
 def import_jobs(transaction: SqliteTransaction, requests: Sequence[ImportRequest]) -> list[list[Place]]:

@@ -41,7 +41,7 @@ class DeleteRequest(NamedTuple):
     ids: Sequence[int]
     limit: int
     once: Once
-    so_far: int = 0
+    so_far: int
 
 
 class RetryTheseRequest(NamedTuple):
