@@ -138,7 +138,9 @@ class StepRecords:
             log.warning(
                 "step %r returned something that does not fit the return annotation of %s, so the job gets it as JSON: "
                 "%s",
-                *(call.key, name_of(call.function), why),
+                call.key,
+                name_of(call.function),
+                why,
             )
             self._metadata.untyped.append(call.key)
         self._metadata.steps[call.key] = kept

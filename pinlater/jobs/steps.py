@@ -238,7 +238,10 @@ class Steps:
         wait_ms = delay_ms(step.backoff, spent) if after is None else bounded_ms(after)
         self._context.log.warning(
             "step %r failed, attempt %d of %d; the next one is in %.1f s",
-            *(key, spent, step.attempts, wait_ms / 1000),
+            key,
+            spent,
+            step.attempts,
+            wait_ms / 1000,
             exc_info=error,
         )
         return self._now_ms() + wait_ms

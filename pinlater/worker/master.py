@@ -154,7 +154,11 @@ def post_exit(ended: ChildExit, shared: Shared) -> None:
 
 def _post(ended: ChildExit, area: bytes, shared: Shared) -> None:
     info = ExitInfo(
-        *(ended.pid, ended.in_words(), was_interrupted(ended), time.monotonic_ns(), time.time()),
+        ended.pid,
+        ended.in_words(),
+        was_interrupted(ended),
+        time.monotonic_ns(),
+        time.time(),
         is_timeout=ended.killed_by_master == TIME_OUT,
     )
     if not shared.exit_queue.post(info, area):

@@ -156,7 +156,10 @@ class LimitWatch:
             process.starts_over_limit = True
             log.error(
                 "%s: uses %.0f MB at start, more than its limit of %.0f MB; raise %s. It is not recycled for memory",
-                *(process, at_start / 1e6, limit / 1e6, name),
+                process,
+                at_start / 1e6,
+                limit / 1e6,
+                name,
             )
 
 

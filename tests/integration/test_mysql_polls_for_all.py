@@ -201,7 +201,11 @@ class Server:
         self.first_due, self.store.first_due = self.store.first_due, self.count_poll
         settings = Settings(monitor_interval_seconds=TURN_SECONDS)
         self.monitor = Monitor(
-            *(self.store, self.broker, settings, Metrics(), StatisticsBuffer()),
+            self.store,
+            self.broker,
+            settings,
+            Metrics(),
+            StatisticsBuffer(),
             rank=lambda: self.notifier.rank,
             now_ms=clock.now_ms,
         )

@@ -88,7 +88,8 @@ def test_nothing_is_lost_or_handed_out_twice(store):
     storing, *others = (server.address for server in store.servers)
     addresses = [storing, *[",".join(others)] * CONSUMERS]  # whoever loses its server goes on at the next
     crowd = Crowd(
-        *(addresses, QUEUE),
+        addresses,
+        QUEUE,
         producers=1,
         consumers=CONSUMERS,
         jobs=JOBS,

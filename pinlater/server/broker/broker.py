@@ -85,7 +85,7 @@ class Broker:
         known_empty_seconds = max(MIN_KNOWN_EMPTY_SECONDS, 2 * backend.capabilities.poll_intervals.longest)
         self._queues = QueueStates(now_ms, known_empty_seconds, self._on_due)
         self._dequeues = DequeueHandler(
-            *(backend, limits, self._queues, now_ms, observe), poll_all=poll_all, offer_rest=self._offer_rest
+            backend, limits, self._queues, now_ms, observe, poll_all=poll_all, offer_rest=self._offer_rest
         )
         self._unanswered_claims = UnansweredClaims(self.checkpoint)
         self.cancellations = Cancellations(now_ms)

@@ -122,7 +122,10 @@ class OrphanRecovery:
         self._count()
         log.info(
             "recovered jobs of process %d: %d failed, %d succeeded, %d released",
-            *(self._ended.info.pid, self._jobs["failed"], self._jobs["succeeded"], self._jobs["released"]),
+            self._ended.info.pid,
+            self._jobs["failed"],
+            self._jobs["succeeded"],
+            self._jobs["released"],
         )
 
     def _recover_on(self, shard: str) -> None:
@@ -206,7 +209,10 @@ def recorded_failure(batch: HeldBatch, job: HeldJob) -> FailureReport | None:
 def _unexplained_failure(ended: ProcessExit, batch: HeldBatch, job: HeldJob) -> FailureReport:
     """Return a failure of which only that it happened is known."""
     return FailureReport(
-        *(job.descriptor, batch.claim, f"[{_where(ended)}] {_UNEXPLAINED}", job.delay_ms),
+        job.descriptor,
+        batch.claim,
+        f"[{_where(ended)}] {_UNEXPLAINED}",
+        job.delay_ms,
         is_final=job.state == DISCARDED,
         job=job.kind,
     )
@@ -274,7 +280,12 @@ def _crashed_job(ended: ProcessExit, batch: HeldBatch, job: HeldJob, client: Kee
     log.error("%s: %s", job.descriptor, status.strip())
     is_final = is_given_up or _is_too_late(ended, job)
     return FailureReport(
-        *(job.descriptor, batch.claim, status, job.delay_ms, is_final, job.kind),
+        job.descriptor,
+        batch.claim,
+        status,
+        job.delay_ms,
+        is_final,
+        job.kind,
         ending="poison" if is_given_up else "crashed",
     )
 

@@ -58,7 +58,9 @@ class LoopWatch:
         stack = _stack_of(sys._current_frames().get(thread))  # noqa: SLF001 - documented, for debugging
         log.warning(
             "the event loop and all its jobs have been blocked for %.1f s by %s:\n%s",
-            *(BLOCKED_SECONDS - remaining, self._current_job(), stack),
+            BLOCKED_SECONDS - remaining,
+            self._current_job(),
+            stack,
         )
         return BLOCKED_SECONDS
 

@@ -110,11 +110,19 @@ class JobProcess(ABC):
         self._longest_poll_seconds = min(POLL_SECONDS, max(lease / 3, _SHORTEST_POLL_SECONDS))
         self._run_reporter = RunReporter(self._counters, lambda: self._clock.is_known)
         self._ack_buffer = AckBuffer(
-            *(self._pipeline, calls, lease, self._expect_retry, self._counters.count_event),
+            self._pipeline,
+            calls,
+            lease,
+            self._expect_retry,
+            self._counters.count_event,
             take_runs=self._run_reporter.take,
         )
         self._fetcher = Fetcher(
-            *(self._pipeline, self._ack_buffer, self._row, identity, lease),
+            self._pipeline,
+            self._ack_buffer,
+            self._row,
+            identity,
+            lease,
             round_robin=WeightedRoundRobin(weights),
             clock=self._clock,
             count=self._counters.count_event,

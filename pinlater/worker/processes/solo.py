@@ -31,7 +31,10 @@ class SoloProcess(JobProcess):
         self._is_at_terminal = options.debug
         self._saver = saver = Saver(self._pipeline, self._connector, self._calls, child, self._counters.count_event)
         self._runner = Runner(
-            *(codec, self._identity.kinds, saver, self._lease_seconds),
+            codec,
+            self._identity.kinds,
+            saver,
+            self._lease_seconds,
             kill_at=child.kill_at,
             limits=NoLimits() if options.debug else None,
             now=self._clock.now,

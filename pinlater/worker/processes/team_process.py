@@ -42,7 +42,11 @@ class TeamProcess(JobProcess):
         self._waker = ThreadWaker()
         is_on_loop = options.concurrency is not None
         self._saver = SharedSaver(
-            *(self._pipeline, self._connector, self._calls, child, self._waker),
+            self._pipeline,
+            self._connector,
+            self._calls,
+            child,
+            self._waker,
             is_on_loop=is_on_loop,
             count=self._counters.count_event,
         )

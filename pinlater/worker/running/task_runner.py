@@ -42,7 +42,7 @@ class TaskRunner(Runner):
         unknown_seconds: float | None = None,
     ) -> None:
         super().__init__(
-            *(codec, names, saver, patience_seconds), now=now, middleware=middleware, unknown_seconds=unknown_seconds
+            codec, names, saver, patience_seconds, now=now, middleware=middleware, unknown_seconds=unknown_seconds
         )
         self._deadlines = deadlines
         self._blocking_error: dict[type[Job], bool] = {}

@@ -123,7 +123,10 @@ def _failure(batch: DequeuedBatch, position: int, error: BodyInvalid, now_ms: in
     attempt = metadata.attemptsAllowed - metadata.attemptsRemaining + 1
     log.error("%s cannot be run: %s", batch.descriptors[position], error)
     status = describe_failure(
-        *(attempt, metadata.attemptsAllowed, 0.0, error),
+        attempt,
+        metadata.attemptsAllowed,
+        0.0,
+        error,
         with_traceback=False,
         is_last=is_last,
         at_seconds=now_ms / 1000,

@@ -254,7 +254,10 @@ class AckBuffer:
         further = "; it is told again until the store is back" if is_away else ""
         log.error(
             "the server does not take the end of %d jobs of queue %s%s: %s",
-            *(len(queue_acks), queue_acks.queue, further, error),
+            len(queue_acks),
+            queue_acks.queue,
+            further,
+            error,
         )
         if is_away:
             self.late.add(queue_acks, self._call_of(queue_acks))
@@ -311,7 +314,10 @@ class AckBuffer:
         metadata = batch.metadata[position]
         allowed = metadata.attemptsAllowed
         status = describe_failure(
-            *(allowed - metadata.attemptsRemaining + 1, allowed, 0.0, why),
+            allowed - metadata.attemptsRemaining + 1,
+            allowed,
+            0.0,
+            why,
             with_traceback=False,
             is_last=delay_ms is None,
         )

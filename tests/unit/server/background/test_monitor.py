@@ -84,7 +84,11 @@ def test_each_of_several_servers_works_at_its_turns_only():
 
     async def run():
         monitor = Monitor(
-            *(store, store, Settings(monitor_interval_seconds=1), Metrics(), StatisticsBuffer()),
+            store,
+            store,
+            Settings(monitor_interval_seconds=1),
+            Metrics(),
+            StatisticsBuffer(),
             rank=lambda: turns,
             now_ms=lambda: clock[0],
         )

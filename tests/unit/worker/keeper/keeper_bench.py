@@ -132,7 +132,11 @@ class Bench:
 
     def time_out(self):
         info = ExitInfo(
-            *(next(self._pids), "killed by SIGKILL (time-out)", False, time.monotonic_ns(), time.time()),
+            next(self._pids),
+            "killed by SIGKILL (time-out)",
+            False,
+            time.monotonic_ns(),
+            time.time(),
             is_timeout=True,
         )
         assert self.exit_queue.post(info, self.row.copy())

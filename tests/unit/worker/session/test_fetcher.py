@@ -25,7 +25,11 @@ class Bench:
         round_robin = WeightedRoundRobin(dict.fromkeys(queues, 1))
         self.counted = []
         self.fetcher = Fetcher(
-            *(self.pipeline, self.ack_buffer, self.row, identity, 20.0),
+            self.pipeline,
+            self.ack_buffer,
+            self.row,
+            identity,
+            20.0,
             round_robin=round_robin,
             clock=ServerClock(),
             count=lambda *event: self.counted.append(event),

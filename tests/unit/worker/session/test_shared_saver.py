@@ -31,7 +31,11 @@ class Bench:
         self.waker = ThreadWaker()
         self.counted = []
         self.saver = SharedSaver(
-            *(self.pipeline, FakeConnector(), Calls("me", is_plain=True), self.child, self.waker),
+            self.pipeline,
+            FakeConnector(),
+            Calls("me", is_plain=True),
+            self.child,
+            self.waker,
             is_on_loop=is_on_loop,
             count=lambda *event: self.counted.append(event),
         )
