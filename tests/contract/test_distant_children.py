@@ -16,6 +16,7 @@ from tests.contract.test_children import OTHER, child_of, delete_these, unfinish
 from tests.contract.test_idempotency import again, new_key
 from tests.support.bench import LEASE_MS, QUEUE, Bench, ack_of, new_job
 from tests.support.stores import SHARDED_STORES
+from tests.support.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -250,9 +251,7 @@ def test_what_the_shard_of_the_parent_does_not_take_waits_for_it(backend, monkey
 
 
 async def revive(backend):
-    async with asyncio.timeout(60):
-        while not all(handle.is_healthy for handle in backend.backend.group.registry):
-            await asyncio.sleep(0.01)
+    await until(lambda: all(handle.is_healthy for handle in backend.backend.group.registry))
 
 
 @pytest.mark.parametrize("verb", ["deliver_messages", "forget_outgoing"])

@@ -1,7 +1,5 @@
 """Messages: kept with their job in the order of arrival; a job that sleeps until one comes misses none."""
 
-import asyncio
-
 import pytest
 
 from pinlater.model.descriptor import JobDescriptor
@@ -9,6 +7,7 @@ from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey
 from pinlater.model.messages import Message, MessageKind, MessageWait, ReceivedMessage
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import FAR_MS, LEASE_MS, QUEUE, checkpoint_of, new_job
+from tests.support.waiting import until
 
 HOUR_MS = 3_600_000
 EVENT = MessageKind.EVENT
@@ -30,9 +29,7 @@ class Woken:
         """Return once all that was heard is this; it may be told a moment after the call."""
 
         async def wait():
-            async with asyncio.timeout(60):
-                while sorted(self.heard) != sorted(expected):
-                    await asyncio.sleep(0.001)
+            await until(lambda: sorted(self.heard) == sorted(expected))
 
         self._backend.run(wait())
 

@@ -15,6 +15,7 @@ from pinlater.server.limits.rate_limits import RateLimits
 from tests.support.bench import new_job
 from tests.support.fleets import mysql_fleets, redis_fleets
 from tests.support.redis_bench import CLAIM
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("patience")
 
@@ -46,12 +47,6 @@ def asked(monkeypatch):
     monkeypatch.setattr(MysqlConnection, "run", recorded_run)
     monkeypatch.setattr(ScriptRunner, "run", recorded_script)
     return asked
-
-
-async def until(condition):
-    async with asyncio.timeout(50):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 def test_a_look_at_idle_queues_is_one_statement_a_shard_and_finds_what_others_store(fleets, asked):

@@ -20,6 +20,7 @@ from tests.support.bench import QUEUE, START_MS, new_job
 from tests.support.lossy_proxy import LossyProxy
 from tests.support.mariadb_service import shared_service
 from tests.support.mysql_bench import endpoint_of, fresh_prefix, make_fleet, with_servers
+from tests.support.waiting import until
 
 OTHER = "thumbnails"
 
@@ -218,9 +219,7 @@ def test_a_connection_that_the_server_has_closed_leaves_nothing_uncertain():
         other = await MysqlConnection.open(endpoint_of(shared_service()))
         await other.run(b"KILL %d" % rows[0][0])
         other.close()
-        async with asyncio.timeout(30):
-            while not connection._raw._stream_broken:
-                await asyncio.sleep(0.01)
+        await until(lambda: connection._raw._stream_broken)
         with pytest.raises(PacketNotSent):
             await connection.run(b"SELECT 1")
         assert not connection.is_open

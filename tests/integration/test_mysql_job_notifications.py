@@ -17,6 +17,7 @@ from pinlater.server.limits.rate_limits import RateLimits
 from tests.support.bench import QUEUE, START_MS, ack_of, new_job
 from tests.support.mariadb_service import shared_service
 from tests.support.mysql_bench import endpoint_of, fresh_prefix, make_notifier
+from tests.support.waiting import until
 
 NEVER = PollIntervals(3600.0, 3600.0)
 
@@ -47,9 +48,7 @@ class Server:
         self.task = asyncio.ensure_future(self.notifier.run())
 
     async def met(self, others):
-        async with asyncio.timeout(30):
-            while len(self.notifier._others) < others:
-                await asyncio.sleep(0.01)
+        await until(lambda: len(self.notifier._others) >= others)
 
     def dequeue(self):
         def new_claim():
@@ -92,8 +91,7 @@ def run():
 async def parked(server):
     """Return a dequeue that waits."""
     dequeue = server.dequeue()
-    while not server.broker.parked_dequeues:
-        await asyncio.sleep(0.01)
+    await until(lambda: server.broker.parked_dequeues)
     return dequeue
 
 

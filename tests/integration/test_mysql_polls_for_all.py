@@ -32,6 +32,7 @@ from tests.support.bench import new_job
 from tests.support.fleets import mysql_fleets
 from tests.support.mariadb_service import shared_service
 from tests.support.mysql_bench import endpoint_of, fresh_prefix, make_notifier
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("patience")
 
@@ -232,12 +233,6 @@ class Server:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
         await self.store.close()
-
-
-async def until(condition):
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def test_servers_that_hear_of_polls_make_none_of_their_own():

@@ -12,6 +12,7 @@ from pinlater.server.backends.records import Claim
 from pinlater.server.backends.redis import RedisEndpoint, RedisShard
 from tests.support.bench import QUEUE, ack_of, new_job
 from tests.support.server import ServerProcess, wait_for
+from tests.support.waiting import until
 
 
 class Server:
@@ -34,12 +35,6 @@ class Server:
         """Store a job that nobody waits for here, and have the others notified, as a server does."""
         names = await self.shard.enqueue_jobs(QUEUE, [new_job(**fields)])
         self.notifications.publish(QUEUE, fields.get("run_after_ms"), lambda: locations_of(names))
-
-
-async def until(condition):
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from pinlater.server.peer_processes import job_offers
 from pinlater.server.peer_processes.job_offers import JobOffers
 from tests.support.bench import QUEUE, new_job
 from tests.support.fleets import mysql_fleets, redis_fleets
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("patience")
 
@@ -146,8 +147,7 @@ class Fleet:
         waiting = broker.parked_dequeues
         task = asyncio.create_task(self.dequeue(broker, **order))
         self._tasks.append(task)
-        while broker.parked_dequeues == waiting:
-            await asyncio.sleep(0.001)
+        await until(lambda: broker.parked_dequeues != waiting)
         return task
 
     async def close(self):
@@ -187,8 +187,7 @@ def test_the_last_of_several_jobs_wakes_no_dequeue_in_vain(fleet):
         tasks = [await fleet.park(there) for _ in range(WAITING)]
         parked = fleet.claims
         await here.enqueue(QUEUE, [new_job(priority=number % 3 + 1) for number in range(WAITING - 1)])
-        while sum(task.done() for task in tasks) < WAITING - 1:
-            await asyncio.sleep(0.001)
+        await until(lambda: sum(task.done() for task in tasks) >= WAITING - 1)
         await asyncio.sleep(0.05)
         assert fleet.claims - parked == WAITING - 1
         await here.enqueue(QUEUE, [new_job()])
@@ -284,8 +283,7 @@ def test_what_a_full_answer_leaves_is_handed_out_at_once(fleet):
         here = fleet.brokers[0]
         tasks = [await fleet.park(here, limit=5, max_bytes=30_000) for _ in range(WAITING)]
         await here.enqueue(QUEUE, [new_job(b"x" * 20_000) for _ in range(3)])
-        while sum(task.done() for task in tasks) < 3:
-            await asyncio.sleep(0.001)
+        await until(lambda: sum(task.done() for task in tasks) >= 3)
 
     fleet(scenario, pauses=PollIntervals(3600.0, 3600.0, leeway=3600.0))
 
@@ -307,8 +305,7 @@ def patient(monkeypatch):
 
 
 async def all_done(tasks, number):
-    while sum(task.done() for task in tasks) < number:
-        await asyncio.sleep(0.001)
+    await until(lambda: sum(task.done() for task in tasks) >= number)
 
 
 @pytest.mark.parametrize("delay_ms", [0, 50], ids=["due", "due later"])

@@ -18,6 +18,7 @@ from tests.support.bench import QUEUE, new_job
 from tests.support.mariadb_service import MariadbService, shared_service, skip_if_missing
 from tests.support.mysql_bench import endpoint_of, fresh_prefix, make_fleet
 from tests.support.network import Network
+from tests.support.waiting import until
 
 LEASE_MS = 3000
 LONGEST_CALL_SECONDS = 12.0
@@ -102,9 +103,7 @@ class Load:
     async def until_stored(self, count):
         """Wait until so many more jobs are confirmed."""
         before = len(self.stored)
-        async with asyncio.timeout(60):
-            while len(self.stored) < before + count:
-                await asyncio.sleep(0.05)
+        await until(lambda: len(self.stored) >= before + count)
 
     async def until_it_works(self):
         async with asyncio.timeout(60):
@@ -171,22 +170,16 @@ def test_one_shard_of_three_is_dead(own_service):
 
     async def trouble(load):
         own_service.kill()
-        async with asyncio.timeout(30):
-            while not load.fleet.unhealthy_shards:
-                await asyncio.sleep(0.01)
+        await until(lambda: load.fleet.unhealthy_shards)
         load.errors = 0
         before = len(load.acked)
         began = time.monotonic()
         names = [name for _ in range(20) for name in await load.fleet.enqueue_jobs(QUEUE, [new_job(b"to the living")])]
         seen["shards"] = {JobDescriptor.parse(name).shard for name in names}
         seen["seconds"] = time.monotonic() - began
-        async with asyncio.timeout(30):
-            while len(load.acked) < before + 50:
-                await asyncio.sleep(0.01)
+        await until(lambda: len(load.acked) >= before + 50)
         await asyncio.to_thread(own_service.start)
-        async with asyncio.timeout(30):
-            while load.fleet.unhealthy_shards:
-                await asyncio.sleep(0.01)
+        await until(lambda: not load.fleet.unhealthy_shards)
 
     run(endpoints, trouble)
     assert seen["shards"] == {"1", "2"}
@@ -206,16 +199,12 @@ def test_a_server_that_becomes_a_replica_is_left_until_it_takes_changes(own_serv
 
     async def trouble(load):
         await sql(own_service, b"SET GLOBAL read_only = 1")
-        async with asyncio.timeout(30):
-            while not load.fleet.unhealthy_shards:
-                await asyncio.sleep(0.01)
+        await until(lambda: load.fleet.unhealthy_shards)
         assert (await load.fleet.ping_shards()).keys() == {"1"}
         names = [name for _ in range(20) for name in await load.fleet.enqueue_jobs(QUEUE, [new_job(b"to the other")])]
         assert {JobDescriptor.parse(name).shard for name in names} == {"2"}
         await sql(own_service, b"SET GLOBAL read_only = 0")
-        async with asyncio.timeout(30):
-            while load.fleet.unhealthy_shards:
-                await asyncio.sleep(0.01)
+        await until(lambda: not load.fleet.unhealthy_shards)
 
     rights = b"SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX"
     for service in (own_service, shared_service()):
@@ -276,9 +265,7 @@ def test_claims_outlive_an_outage_that_kept_their_holders_from_renewing_them(own
             with contextlib.suppress(ServiceError):
                 await fleet.reap_expired(10, server_age_ms=10**9, quiet_ms=10_000)
         await asyncio.to_thread(own_service.start)
-        async with asyncio.timeout(30):
-            while fleet.unhealthy_shards:
-                await asyncio.sleep(0.01)
+        await until(lambda: not fleet.unhealthy_shards)
         assert await fleet.reap_expired(10, server_age_ms=10**9, quiet_ms=10_000) == []
         ack = StoredAck(JobDescriptor.parse(job.descriptor), claim.descriptor, "", 0, False)
         assert (await fleet.ack_dequeued_jobs(QUEUE, [ack], [])).changed == 1

@@ -15,6 +15,7 @@ from pinlater.server.backends.records import Claim
 from tests.support.bench import FAR_MS, QUEUE, ack_of, checkpoint_of, new_job
 from tests.support.redis_bench import CLAIM
 from tests.support.redis_service import RedisService
+from tests.support.waiting import until
 
 PARENTS = "parents"
 BESIDE = ("links", "inbox", "children", "results", "successes", "leftovers")
@@ -312,12 +313,6 @@ class Server:
 
     def _note_gap(self):
         self.gaps += 1
-
-
-async def until(condition):
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 def test_all_servers_hear_of_a_parent_that_is_awake(bench, service):

@@ -24,6 +24,7 @@ from pinlater.protocol.messages import (
     PinLaterJobInfo,
     PinLaterScanJobsResponse,
 )
+from tests.support.waiting import until
 from tests.unit.client.daemons import check_connection_ends
 from tests.unit.client.fake_server import Ping, after, free_address, stored
 
@@ -301,8 +302,7 @@ def test_a_batch_that_may_be_stored_is_sent_again_as_a_repeat_although_no_server
 
     async def jobs():
         yield Ping(number=0)
-        while not first.calls:
-            await asyncio.sleep(0.001)
+        await until(lambda: first.calls)
         first.close()
         await lost.wait()
         yield Ping(number=1)  # finds no server

@@ -1,4 +1,3 @@
-import asyncio
 import os
 import socket
 import threading
@@ -9,6 +8,7 @@ import pytest
 from pinlater.server import child_loop, process
 from pinlater.server.components import ProcessConfig, background_tasks
 from pinlater.server.config.settings import Settings
+from tests.support.waiting import until
 
 
 class Child:
@@ -60,9 +60,7 @@ def test_it_sends_heartbeats_until_it_has_answered_the_last_call(child, config, 
     async def drain(*what):
         before = child.beats
         with suppress(TimeoutError):
-            async with asyncio.timeout(20):
-                while child.beats < before + 3:
-                    await asyncio.sleep(0.001)
+            await until(lambda: child.beats >= before + 3)
         beats.append(child.beats - before)
         await answer_all(*what)
 

@@ -16,6 +16,7 @@ from pinlater.server.metrics.reports import decode_report, encode_report, snapsh
 from pinlater.server.metrics.shard_state import ShardState
 from pinlater.server.metrics.shards import MOST_SHARDS, ShardCalls
 from pinlater.server.peer_processes.leader_lock import run_as_leader
+from tests.support.waiting import until
 
 
 def counted(jobs, connections=None):
@@ -287,8 +288,7 @@ def test_one_process_is_leader_and_another_takes_over(tmp_path, monkeypatch):
             await asyncio.sleep(0.1)
             assert len(on_duty) == 1
             tasks[on_duty[0]].cancel()
-            while len(on_duty) < 2:
-                await asyncio.sleep(0.01)
+            await until(lambda: len(on_duty) >= 2)
             tasks[on_duty[1]].cancel()
 
     asyncio.run(main())

@@ -10,6 +10,7 @@ from pinlater.model.jobs import JobRecord, Position, RecordPage
 from pinlater.protocol import messages as wire
 from pinlater.server.api.inspection import Inspection
 from pinlater.server.backends.records import JobFilter
+from tests.support.waiting import until
 
 JOB = JobRecord("q:s1:p1:1", 0, 2, 2, "", 5, 5, 5, None, b"body", None)
 
@@ -60,8 +61,7 @@ def test_searches_that_wait_for_another_one_hold_up_no_large_page():
         inspection = Inspection(store, None, 3, max_bytes=1 << 24, max_wait_ms=0)
         looks = [asyncio.create_task(inspection.scan(scan(200, "x"), None)) for _ in range(4)]
         async with asyncio.timeout(60):
-            while not store.begun:
-                await asyncio.sleep(0.01)
+            await until(lambda: store.begun)
             looks.append(asyncio.create_task(inspection.scan(scan(300), None)))
             for _ in range(20):
                 await asyncio.sleep(0)

@@ -17,6 +17,7 @@ from pinlater.server.background.stall_detector import StallDetector
 from pinlater.server.config.settings import Settings
 from pinlater.server.metrics import Metrics
 from pinlater.server.peer_processes.server_rank import ServerRank
+from tests.support.waiting import until
 
 
 class Store:
@@ -63,9 +64,7 @@ class Store:
 async def run_until(monitor, store, calls):
     """Run a monitor until it has asked a store so often."""
     task = asyncio.create_task(monitor.run())
-    async with asyncio.timeout(20):
-        while store.calls < calls:
-            await asyncio.sleep(0.001)
+    await until(lambda: store.calls >= calls)
     task.cancel()
 
 

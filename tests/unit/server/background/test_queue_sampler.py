@@ -13,6 +13,7 @@ from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.derived import backlog_seconds
 from pinlater.server.metrics.recent import RecentRates
 from pinlater.server.metrics.reports import decode_report, encode_report, snapshots_of, sum_reports
+from tests.support.waiting import until
 
 NOW_MS = 1_000_000
 
@@ -162,8 +163,7 @@ def test_a_store_that_is_away_ends_nothing():
         task = asyncio.create_task(
             sample_repeatedly(QueueSampler(store, Metrics(), lambda: NOW_MS, lambda _: False).sample, 0.001)
         )
-        while len(store.asked) < 3:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(store.asked) >= 3)
         task.cancel()
         await asyncio.wait([task])
 
@@ -197,8 +197,7 @@ def test_completions_of_both_kinds_count():
         await asyncio.sleep(0.02)
         metrics.acks_succeeded.add("email", 5)
         metrics.acks_failed.add("email", 5)
-        while not levels(metrics, "pinlater_queue_completions_per_second").get("email"):
-            await asyncio.sleep(0.005)
+        await until(lambda: levels(metrics, "pinlater_queue_completions_per_second").get("email"))
         task.cancel()
         await asyncio.wait([task])
 
@@ -215,8 +214,7 @@ def test_a_queue_that_is_deleted_and_created_anew_completes_nothing_less_than_no
         await asyncio.sleep(0)
         metrics.forget_queue("email")
         metrics.acks_succeeded.add("email", 1)
-        while "email" not in levels(metrics, "pinlater_queue_completions_per_second"):
-            await asyncio.sleep(0.005)
+        await until(lambda: "email" in levels(metrics, "pinlater_queue_completions_per_second"))
         task.cancel()
         await asyncio.wait([task])
 

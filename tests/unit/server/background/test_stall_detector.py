@@ -10,6 +10,7 @@ from pinlater.server.background.stall_detector import GracePeriod, StallDetector
 from pinlater.server.clock import elapsed_seconds
 from pinlater.server.config.settings import Settings
 from pinlater.server.metrics import Metrics
+from tests.support.waiting import until
 
 
 class Clocks:
@@ -113,9 +114,7 @@ def test_the_monitor_reads_the_server_age_before_each_round(monkeypatch):
 
     async def run():
         task = asyncio.create_task(monitor.run())
-        async with asyncio.timeout(20):
-            while len(asked) < 3:
-                await asyncio.sleep(0.001)
+        await until(lambda: len(asked) >= 3)
         task.cancel()
 
     asyncio.run(run())

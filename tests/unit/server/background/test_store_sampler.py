@@ -10,6 +10,7 @@ from pinlater.server.background.sampling import sample_repeatedly
 from pinlater.server.background.store_sampler import StoreSampler
 from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.shards import MOST_SHARDS
+from tests.support.waiting import until
 
 
 class Shards:
@@ -54,8 +55,7 @@ def test_a_store_that_is_away_ends_nothing():
 
     async def main():
         task = asyncio.create_task(sample_repeatedly(StoreSampler(shards, Metrics()).sample, 0.001))
-        while shards.asked < 3:
-            await asyncio.sleep(0.001)
+        await until(lambda: shards.asked >= 3)
         task.cancel()
         await asyncio.wait([task])
 

@@ -16,6 +16,7 @@ from pinlater.server.metrics import Metrics
 from pinlater.server.net.connection import LARGE_FRAME_BYTES, ClientConnection
 from pinlater.server.net.memory_budget import CallBudget
 from pinlater.server.net.thrift_server import ThriftServer
+from tests.support.waiting import until
 
 
 def call_of(method, request):
@@ -111,8 +112,7 @@ def run():
 
 async def settled(calls, count):
     """Wait until so many calls have begun, and what could begin as well has."""
-    while calls.begun < count:
-        await asyncio.sleep(0.01)
+    await until(lambda: calls.begun >= count)
     await asyncio.to_thread(int)
     await asyncio.sleep(0.05)
 
@@ -266,8 +266,7 @@ def test_while_they_are_parked_they_count_as_none(run):
         calls.call, answer_at_once = park, calls.call
         for _ in range(5):
             connect().data_received(call_of("dequeueJobs", CALLS_THAT_MAY_WAIT["dequeueJobs"]))
-        while len(parked) < 5:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(parked) >= 5)
         calls.call = answer_at_once
         connect().data_received(enqueue_call(1))
         await settled(calls, 1)
@@ -298,8 +297,7 @@ def test_a_call_whose_caller_has_left_counts_until_it_has_ended(run):
         assert next_one._is_paused
         assert owner.connections == 2
         calls.go_on.set()
-        while owner.connections > 1:
-            await asyncio.sleep(0.01)
+        await until(lambda: owner.connections <= 1)
         assert not next_one._is_paused
 
     run(act)
@@ -360,8 +358,7 @@ def test_a_client_that_wants_to_know_is_told_which_calls_are_not_carried_out(lea
         stop()
         assert network.sent[-1] == STOPPING_FRAME
         connection.data_received(enqueue_call(1, hearsStopping=True))
-        while not network.is_closed:
-            await asyncio.sleep(0.01)
+        await until(lambda: network.is_closed)
         assert calls.begun == 1
         assert len(network.sent) == 2
 
@@ -407,8 +404,7 @@ def test_the_first_call_of_one_that_has_just_connected_is_answered(leave):
 def test_one_that_has_just_connected_and_does_not_call_is_let_go(leave):
     async def act(calls, connection, network, stop):
         stop()
-        while not network.is_closed:
-            await asyncio.sleep(0.01)
+        await until(lambda: network.is_closed)
         assert (calls.begun, network.sent) == (0, [])
 
     leave(act)
@@ -420,8 +416,7 @@ def test_what_is_accepted_last_does_not_stay(run):
         owner.is_draining = True
         late, network = ClientConnection(owner), Network()
         late.connection_made(network)
-        while not network.is_closed:
-            await asyncio.sleep(0.01)
+        await until(lambda: network.is_closed)
 
     run(act)
 

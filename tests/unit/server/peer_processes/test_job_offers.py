@@ -9,6 +9,7 @@ import pytest
 from pinlater.server.backends.job_notifications import JobLocation
 from pinlater.server.peer_processes import job_offers
 from pinlater.server.peer_processes.job_offers import JobOffers
+from tests.support.waiting import until
 
 QUEUE = "emails"
 PLACES = [JobLocation("east", 1)]
@@ -87,12 +88,6 @@ class Server:
 
     def wake(self):
         self.take_jobs(QUEUE, 1, ())
-
-
-async def until(condition):
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 def woken(network):

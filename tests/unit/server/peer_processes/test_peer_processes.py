@@ -15,6 +15,7 @@ from pinlater.server.peer_processes.acceptor import Acceptor
 from pinlater.server.peer_processes.connection_balancer import ConnectionBalancer
 from pinlater.server.peer_processes.job_notifier import SUFFIX, JobNotifier
 from pinlater.server.peer_processes.notification_batch import notification
+from tests.support.waiting import until
 from tests.unit.server.peer_processes.receiver import Receiver
 
 
@@ -102,8 +103,7 @@ def accept(tmp_path, scenario, slots=2):
 def test_connections_are_spread_evenly(tmp_path):
     async def scenario(address, counts):
         peers = [(await asyncio.open_connection(*address))[1] for _ in range(20)]
-        while counts.total() < 20:
-            await asyncio.sleep(0.001)
+        await until(lambda: counts.total() >= 20)
         assert set(counts.values()) == {10}
         for peer in peers:
             peer.close()
@@ -117,8 +117,7 @@ def test_a_connection_is_accepted_even_if_the_chosen_process_hangs(tmp_path):
         hung = ConnectionBalancer(tmp_path / "connections", 1, lambda: 0)
         hung.publish()
         _, peer = await asyncio.open_connection(*address)
-        while counts[0] < 8:
-            await asyncio.sleep(0.001)
+        await until(lambda: counts[0] >= 8)
         peer.close()
 
     accept(tmp_path, scenario, slots=1)
@@ -140,12 +139,6 @@ def notifiers(tmp_path, monkeypatch):
         return notifier, receiver.heard
 
     return make
-
-
-async def until(condition):
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 def soonest(received):

@@ -16,6 +16,7 @@ from pinlater.server.peer_processes import server_notifier
 from pinlater.server.peer_processes.cancellation_message import cancellation_messages
 from pinlater.server.peer_processes.notification_batch import read_message
 from pinlater.server.peer_processes.server_notifier import ServerNotifier, local_address
+from tests.support.waiting import until
 from tests.unit.server.peer_processes.receiver import Receiver
 
 
@@ -51,12 +52,6 @@ class Server(Receiver):
         self.task.cancel()
         with suppress(asyncio.CancelledError):
             await self.task
-
-
-async def until(condition):
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from pinlater.server.backends.redis import resp
 from pinlater.server.backends.redis.connection import SharedConnection
 from pinlater.server.backends.redis.endpoint import RedisEndpoint
 from pinlater.server.backends.sharded import ShardUnreachable
+from tests.support.waiting import until
 
 MEGABYTE = bytes(1_000_000)
 
@@ -126,11 +127,6 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     return Clock(monkeypatch)
-
-
-async def until(condition):
-    while not condition():
-        await asyncio.sleep(0.001)
 
 
 async def outcomes(*calls):

@@ -17,6 +17,7 @@ from pinlater.server.backends.redis.connection import CONNECT_SECONDS
 from pinlater.server.backends.sharded import ShardFull, ShardUnreachable, placement
 from pinlater.server.backends.sharded.health import MAX_FAILURES_IN_A_ROW, WINDOW, Health
 from tests.support.bench import QUEUE, ack_of, new_job
+from tests.support.waiting import until
 from tests.unit.server.backends.sharded.fake_shards import ADDRESS, FleetBench, specs_of
 from tests.unit.server.backends.sharded.filling import CLAIM, PENDING, fill, make_ill
 
@@ -193,8 +194,7 @@ def test_shards_come_and_go_while_calls_are_under_way(fleet):
         assert not old.is_closed, "a call is under way"
         old.gate.set()
         assert await counting == 0
-        while not old.is_closed:
-            await asyncio.sleep(0.01)
+        await until(lambda: old.is_closed)
 
     two = fleet.shards["2"]
     fleet.run(scenario())

@@ -10,6 +10,7 @@ from pinlater.server.backends.records import Claim
 from pinlater.server.backends.sharded import queue_locks
 from pinlater.server.limits.stored_limits import StoredLimits
 from tests.support.bench import QUEUE, new_job
+from tests.support.waiting import until
 from tests.unit.server.backends.sharded.fake_shards import specs_of
 
 CLAIM = Claim("host:1:1:worker:1", 1000)
@@ -262,8 +263,7 @@ def test_a_queue_is_unlocked_when_the_shard_of_its_lock_is_back(fleet, monkeypat
         await unlock_queue(queue, token)
 
     async def is_unlocked():
-        while home.locks:
-            await asyncio.sleep(0.01)
+        await until(lambda: not home.locks)
 
     monkeypatch.setattr(home, "unlock_queue", flaky)
     assert len(fleet.dequeue_jobs(QUEUE, 1, CLAIM, max_running=1).jobs) == 1

@@ -12,6 +12,7 @@ from pinlater.errors import UnknownError
 from pinlater.model.messages import Message
 from pinlater.server.backends.sqlite.inline_commits import InlineCommits
 from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
+from tests.support.waiting import until
 
 
 class Disk:
@@ -174,12 +175,6 @@ def test_two_requests_that_fail_together_are_carried_out_one_by_one(store, disk)
     failed, stored = store.run(both())
     assert isinstance(failed, UnknownError)
     assert len(stored) == store.count() == 1
-
-
-async def until(condition):
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 def test_while_the_thread_has_the_connection_the_loop_leaves_it_alone(store, disk):

@@ -9,6 +9,7 @@ from pinlater.errors import ConfigError, QueueNotFound, UnknownError
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.records import JobFilter
 from tests.support.bench import QUEUE, START_MS, new_job
+from tests.support.waiting import until
 
 
 def _pragma(store, text):
@@ -52,8 +53,7 @@ def test_what_arrives_meanwhile_goes_into_the_next_transaction(store, home):
 
     async def arrive():
         first = asyncio.create_task(store.backend.enqueue_jobs(QUEUE, [new_job()] * 10))
-        while not is_writing.is_set():
-            await asyncio.sleep(0.001)
+        await until(is_writing.is_set)
         others = [asyncio.create_task(store.backend.enqueue_jobs(QUEUE, [new_job()])) for _ in range(200)]
         await asyncio.sleep(0.01)
         may_go_on.set()
