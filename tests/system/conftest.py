@@ -5,7 +5,7 @@ import pytest
 from pinlater import Client
 from tests.support.redis_service import RedisService, shard_file
 from tests.support.server import ServerProcess
-from tests.system.worker_program import JOBS, Worker
+from tests.system.worker_program import Worker, add_jobs
 
 QUEUES = ("touch", "sleeps", "holds", "fails", "counts", "steps", "forks", "overdue")
 
@@ -41,13 +41,13 @@ def server_of_two_shards(tmp_path, two_shards):
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "jobs.py").write_text(JOBS)
+    add_jobs(tmp_path, "jobs")
     return tmp_path
 
 
 @pytest.fixture
 def start(folder, server, client):
-    """Start workers with the queues of ``JOBS``; end them, and remove what they left."""
+    """Start workers with the queues of the module ``jobs``; end them, and remove what they left."""
     for queue in QUEUES:
         client.create_queue(queue)
     workers = []

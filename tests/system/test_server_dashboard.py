@@ -17,7 +17,7 @@ import pytest
 from pinlater import Client, __version__
 from pinlater.server.log_rate_limit import MOST_A_SECOND
 from tests.support.server import PASSWORD, PASSWORD_HASH, ServerProcess, command, environment, wait_for
-from tests.system.worker_program import JOBS, Worker, put
+from tests.system.worker_program import Worker, add_jobs, put
 
 SECONDS = 30
 
@@ -92,7 +92,7 @@ def text_of(page):
 
 def test_a_worker_is_seen_with_its_processes_and_since_when_its_job_runs(start, tmp_path):
     server = start(ADMIN_PASSWORD_HASH="")
-    (tmp_path / "jobs.py").write_text(JOBS)
+    add_jobs(tmp_path, "jobs")
     with Client(server.address) as client:
         client.create_queue("sleeps")
         descriptor = put(client, "Sleep", "sleeps", name="nap", seconds=60)

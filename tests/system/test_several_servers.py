@@ -17,7 +17,7 @@ from tests.support.server import ServerProcess
 from tests.support.stores import SHARED_STORES
 from tests.system import test_worker_periodic as periodic
 from tests.system import test_worker_workflows as workflows
-from tests.system.worker_program import JOBS, Worker, await_state, info, put, ran, wait_for
+from tests.system.worker_program import Worker, add_jobs, await_state, info, put, ran, wait_for
 
 QUEUES = ("touch", "sleeps", "holds", "fails", "counts", "steps", "forks", "overdue", "ticks", "bursts")
 LEASE_SECONDS = 2
@@ -47,7 +47,9 @@ class World:
         self.clients = [Client(address) for address in self.addresses]
         for queue in QUEUES:
             self.clients[0].create_queue(queue)
-        for module, text in (("jobs", JOBS), ("flows", workflows.JOBS), ("ticking", periodic.JOBS), ("burst", BURST)):
+        for module in ("jobs", "flows"):
+            add_jobs(folder, module)
+        for module, text in (("ticking", periodic.JOBS), ("burst", BURST)):
             (folder / f"{module}.py").write_text(text)
         self.long = put(self.clients[0], "Sleep", "sleeps", name="long", seconds=LONG_SECONDS)
         self.workers = [self.worker(address, "jobs", "flows", "ticking") for address in self.addresses[:2]]

@@ -12,8 +12,36 @@ import pytest
 
 from pinlater import Client, JobState
 from pinlater.client import NewJob
-from tests.system.hostile_jobs import ENDING, JOBS, LEAVING, RAISING
-from tests.system.worker_program import Worker, await_state, info, put, ran, wait_for
+from tests.system.worker_program import Worker, add_jobs, await_state, info, put, ran, wait_for
+
+ENDING = {
+    "segfaults": "killed by SIGSEGV",
+    "aborts": "killed by SIGABRT",
+    "exits_at_once": "exited with 3",
+    "runs_out_of_memory": "killed by SIGKILL (perhaps out of memory)",
+    "kills_its_group": "killed by SIGKILL",
+}
+
+RAISING = {
+    "fills_memory": "MemoryError",
+    "recurses": "RecursionError: maximum recursion depth exceeded",
+    "leaves": "SystemExit: no number",
+    "interrupts": "KeyboardInterrupt",
+    "ends_as_a_generator": "GeneratorExit",
+    "cancels": "CancelledError",
+    "raises_something_unspeakable": "Bare: (its text cannot be had: KeyboardInterrupt)",
+    "raises_what_is_no_text": "ValueError: caf\\udce9",
+    "raises_megabytes": "ValueError: xxx",
+}
+
+LEAVING = [
+    "returns_what_nobody_can_carry",
+    "logs_binary",
+    "leaves_threads",
+    "saves_in_threads",
+    "saves_after_its_end",
+    "moves_house",
+]
 
 
 class Crew:
@@ -76,7 +104,7 @@ def start_crew(server, tmp_path_factory):
             for former in crews:
                 former.close()  # it serves the same queues
             folder = tmp_path_factory.mktemp("crew")
-            (folder / "hostile.py").write_text(JOBS)
+            add_jobs(folder, "hostile")
             worker = Worker(folder, "hostile", "--server", server.address, *arguments)
             crews.append(Crew(folder, client, worker))
             worker.await_log("for queue")

@@ -13,111 +13,19 @@ from pinlater import Client, JobState
 from pinlater.jobs.outside_steps import steps_name
 from tests.support.server import ServerProcess
 from tests.support.stores import STORES
-from tests.system.worker_program import Worker, job_module, put, ran, wait_for
+from tests.system.worker_program import Worker, add_jobs, put, ran, wait_for
 
 ROUNDS = int(os.environ.get("PINLATER_TEST_KILLS", "1"))
 ON = os.environ.get("PINLATER_TEST_KILLS_ON", "sqlite").split(",")
 
 pytestmark = pytest.mark.timeout(120 + 60 * ROUNDS)
 
-JOBS = job_module("""
-import asyncio, os, random, signal, threading
-from pinlater import Constant, Job
-from pinlater.worker.session.saver import Saver
-
-STEPS = 60
-
-
-def die():
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-class Heavy(Job[int], queue="steps", attempts=4, backoff=Constant(0.02)):
-    name: str
-    seed: int
-    run_number: int = 0
-
-    def run(self, context):
-        Doom(self, context)
-        total = 0
-        for number in range(STEPS):
-            total += len(context.step("load", load, self.name, self.run_number, number))
-            write(f"{self.name} {self.run_number} saved {number}")
-        Doom.now = None
-        if self.run_number == 0:
-            self.run_number = 1
-            context.reschedule(after=0)
-        return total
-
-
-class HeavyLater(Heavy, queue="steps"):
-    async def run(self, context):
-        Doom(self, context)
-        room = asyncio.Semaphore(3)
-
-        async def one(number):
-            async with room:
-                text = await context.step("load", load_later, self.name, self.run_number, number)
-                write(f"{self.name} {self.run_number} saved {number}")
-                return len(text)
-
-        total = sum(await asyncio.gather(*map(one, range(STEPS))))
-        Doom.now = None
-        if self.run_number == 0:
-            self.run_number = 1
-            context.reschedule(after=0)
-        return total
-
-
-class Doom:
-    saves, when, now = -1, "", None
-
-    def __init__(self, job, context):
-        chance = random.Random(f"{job.seed} {context.attempt}")
-        Doom.saves, Doom.now = -1, None
-        if context.attempt <= 2 and job.run_number == 0:
-            Doom.saves = chance.randrange(2 * STEPS)  # half of them: at another moment
-            Doom.when = chance.choice(["before", "after"])
-            if Doom.saves >= STEPS:
-                Doom.now = now = object()
-                timer = threading.Timer(chance.uniform(0, 0.2), lambda: Doom.now is now and die())
-                timer.daemon = True
-                timer.start()
-
-
-def deadly(method):
-    real = getattr(Saver, method)
-
-    def call(self, *arguments, **named):
-        Doom.saves -= 1
-        if Doom.saves == 0 and Doom.when == "before":
-            die()
-        result = real(self, *arguments, **named)
-        if Doom.saves == 0:
-            die()
-        return result
-
-    setattr(Saver, method, call)
-
-
-deadly("save")
-
-
-def load(name, run, number):
-    write(f"{name} {run} begin {number}")
-    return "x" * (1000 + number)
-
-
-async def load_later(name, run, number):
-    await asyncio.sleep(0)
-    return load(name, run, number)
-""")
 TOTAL = sum(1000 + number for number in range(60))
 
 
 @pytest.fixture(params=ON)
 def place(request, tmp_path):
-    (tmp_path / "heavy.py").write_text(JOBS)
+    add_jobs(tmp_path, "heavy")
     shards = {} if request.param == "sqlite" else {"shards": 2}
     server = ServerProcess(tmp_path / "server", **STORES[request.param].settings(tmp_path, **shards))
     worker = Worker(tmp_path, "heavy", "--server", server.address, "--processes", 2, "--queue", "steps")

@@ -8,8 +8,7 @@ import pytest
 from pinlater import Client, JobState
 from pinlater.client import NewJob
 from tests.support.server import ServerProcess
-from tests.system import worker_program
-from tests.system.worker_program import Worker, await_state, info, job_module, put, ran, wait_for
+from tests.system.worker_program import Worker, add_jobs, await_state, info, job_module, put, ran, wait_for
 
 JOBS = job_module("""
 import time
@@ -94,7 +93,7 @@ def test_a_body_that_no_server_takes_fails_its_own_job(worker, client, tmp_path)
 
 def test_a_checkpoint_does_not_wait_for_a_server_that_hangs(own_server, tmp_path):
     """Each of them would wait as long as a call may take, which is ten seconds."""
-    (tmp_path / "jobs.py").write_text(worker_program.JOBS)
+    add_jobs(tmp_path, "jobs")
     with Client(own_server.address) as client:
         client.create_queue("counts")
         marching = put(client, "March", "counts")

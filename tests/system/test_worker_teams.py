@@ -7,176 +7,7 @@ import pytest
 
 from pinlater import JobState
 from pinlater.client import NewJob
-from tests.system.worker_program import await_state, info, job_module, put, ran, wait_for
-
-JOBS = job_module("""
-import asyncio, os, signal, threading, time
-from pathlib import Path
-from pinlater import Constant, Job, timed
-
-SOON = Constant(0.1)
-
-
-class Meet(Job, queue="sleeps"):
-    "Ends when as many as that are there at once."
-    others: int
-
-    def run(self, context):
-        write(f"there {os.getpid()}")
-        while sum(line.startswith("there") for line in Path("ran.txt").read_text().splitlines()) < self.others:
-            time.sleep(0.01)
-        write(f"met {context.descriptor}")
-
-
-class Wait(Job, queue="holds", attempts=5, backoff=SOON):
-    name: str
-
-    def run(self, context):
-        write(f"begin {self.name} {context.attempt} {os.getpid()}")
-        if self.name == "kills" and context.attempt == 1:
-            wait_for_lines(5)
-            os.kill(os.getpid(), signal.SIGKILL)
-        while not Path("go on").exists():
-            time.sleep(0.01)
-        write(f"end {self.name} {context.attempt}")
-
-
-def wait_for_lines(count):
-    while len(Path("ran.txt").read_text().splitlines()) < count:
-        time.sleep(0.01)
-
-
-class Count(Job, queue="counts", heartbeat=0, attempts=2):
-    to: int
-    cursor: int = 0
-
-    def run(self, context):
-        write(f"count from {self.cursor}")
-        while self.cursor < self.to:
-            time.sleep(0.01)
-            self.cursor += 1
-            context.checkpoint()
-
-
-class Touch(Job, queue="touch"):
-    number: int
-
-    def run(self, context):
-        write(f"touch {self.number} {os.getpid()}")
-
-
-class Overdue(Job, queue="overdue", attempts=2, backoff=SOON, timeout=0.3):
-    def run(self, context):
-        while True:
-            time.sleep(0.01)
-
-
-class Heedless(Job, queue="overdue", attempts=2, backoff=SOON, timeout=0.3, kill_after=1):
-    def run(self, context):
-        time.sleep(60)
-
-
-class Stalls(Job, queue="overdue", attempts=2, backoff=SOON, stall_after=0.3):
-    def run(self, context):
-        context.checkpoint()
-        while True:
-            time.sleep(0.01)
-
-
-class OverdueLater(Job, queue="overdue", attempts=2, backoff=SOON, timeout=0.3):
-    async def run(self, context):
-        await asyncio.sleep(60)
-
-
-class Trip(Job, queue="trips", attempts=2, backoff=SOON):
-    def run(self, context):
-        with context.saga() as saga:
-            saga.step("book", int, 7, undo=cancel)
-            context.step("slow", timed(spin, timeout=0.1))
-
-
-def cancel(number):
-    write(f"cancelled {number}")
-
-
-def spin():
-    while True:
-        time.sleep(0.01)
-""")
-
-LATER = job_module("""
-import asyncio, os, time
-from pathlib import Path
-from pinlater import Constant, Job, timed
-
-
-class Meet(Job, queue="sleeps"):
-    others: int
-
-    async def run(self, context):
-        write("there")
-        while Path("ran.txt").read_text().count("there") < self.others:
-            await asyncio.sleep(0.05)
-
-
-class Blocks(Job, queue="holds", attempts=1):
-    async def run(self, context):
-        while not Path("logged").exists():
-            time.sleep(0.01)
-        time.sleep(1.5)  # longer than until it was logged
-
-
-class Count(Job, queue="counts", heartbeat=0, attempts=2):
-    to: int
-    cursor: int = 0
-
-    async def run(self, context):
-        write(f"count from {self.cursor}")
-        while self.cursor < self.to:
-            await asyncio.sleep(0.01)
-            self.cursor += 1
-            context.checkpoint()
-
-
-class Touch(Job, queue="touch"):
-    number: int
-
-    async def run(self, context):
-        write(f"touch {self.number} {os.getpid()}")
-
-
-class Stepping(Job, queue="steps"):
-    async def run(self, context):
-        results = await asyncio.gather(*(context.step(f"s{n}", slow, n) for n in range(5)))
-        write(f"steps {results}")
-
-
-async def slow(n):
-    await asyncio.sleep(0.05)
-    return n * n
-
-
-class Overdue(Job, queue="overdue", attempts=2, backoff=Constant(0.1), timeout=0.3):
-    async def run(self, context):
-        await asyncio.sleep(60)
-
-
-class Stalls(Job, queue="overdue", attempts=2, backoff=Constant(0.1), stall_after=0.3):
-    async def run(self, context):
-        context.checkpoint()
-        await asyncio.sleep(60)
-
-
-class Trip(Job, queue="trips", attempts=2, backoff=Constant(0.1)):
-    async def run(self, context):
-        async with context.saga() as saga:
-            saga.step("book", int, 7, undo=cancel)
-            await context.step("slow", timed(asyncio.sleep, timeout=0.1), 60)
-
-
-async def cancel(number):
-    write(f"cancelled {number}")
-""")
+from tests.system.worker_program import add_jobs, await_state, info, put, ran, wait_for
 
 THREADS = ("threads.py", "--threads", 16)
 TASKS = ("later.py", "--concurrency", 100)
@@ -185,8 +16,8 @@ TASKS = ("later.py", "--concurrency", 100)
 @pytest.fixture
 def team(start, folder):
     """Start a worker of one process with several jobs at once."""
-    (folder / "threads.py").write_text(JOBS)
-    (folder / "later.py").write_text(LATER)
+    add_jobs(folder, "threads")
+    add_jobs(folder, "later")
 
     def team(kind, *arguments, processes=1):
         return start("--processes", processes, *kind[1:], *arguments, modules=kind[:1])
@@ -406,7 +237,7 @@ def test_a_server_that_is_away_for_a_while_loses_no_job(folder, tmp_path_factory
     from tests.support.server import ServerProcess
     from tests.system.worker_program import Worker
 
-    (folder / "threads.py").write_text(JOBS)
+    add_jobs(folder, "threads")
     options = ("--processes", 1, "--threads", 8, "--queue", "touch,counts", "--lease", 2)
     with (
         ServerProcess(tmp_path_factory.mktemp("killed")) as server,

@@ -1,9 +1,20 @@
-"""Jobs that do what jobs should not, as the text of a module, and how each of them ends."""
+"""Jobs that do what jobs should not."""
 
-JOBS = """
-import asyncio, ctypes, locale, multiprocessing, os, resource, signal, subprocess, sys, threading, time
+import asyncio
+import contextlib
+import ctypes
+import locale
+import multiprocessing
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
 from pinlater import Constant, Job
 
 RAN = Path("ran.txt").absolute()
@@ -11,7 +22,7 @@ RAN = Path("ran.txt").absolute()
 
 def write(line):
     with RAN.open("a") as file:
-        file.write(f"{line}\\n")
+        file.write(f"{line}\n")
 
 
 class Touch(Job, queue="touch"):
@@ -115,7 +126,7 @@ def raises_something_unspeakable(context):
 
 
 def raises_what_is_no_text(context):
-    raise ValueError("caf\\udce9 \\0 \\x1b[31m")
+    raise ValueError("caf\udce9 \0 \x1b[31m")
 
 
 def raises_megabytes(context):
@@ -138,7 +149,7 @@ def returns_what_nobody_can_carry(context):
 def logs_binary(context):
     sys.stdout.buffer.write(os.urandom(5_000_000))
     sys.stdout.flush()
-    context.log.error("%r\\udce9\\0", os.urandom(1_000_000))
+    context.log.error("%r\udce9\0", os.urandom(1_000_000))
     context.log.error("%d", "no number")
 
 
@@ -156,10 +167,8 @@ def saves_after_its_end(context):
     def save():
         ended = time.monotonic() + 0.5
         while time.monotonic() < ended:
-            try:
+            with contextlib.suppress(RuntimeError):
                 context.checkpoint(flush=True)
-            except RuntimeError:
-                pass
 
     threading.Thread(target=save, daemon=True).start()
 
@@ -218,33 +227,3 @@ hoard = []
 
 def waits_for_a_process(context):
     multiprocessing.get_context("fork").Process(target=time.sleep, args=(10_000,)).start()
-"""
-
-ENDING = {
-    "segfaults": "killed by SIGSEGV",
-    "aborts": "killed by SIGABRT",
-    "exits_at_once": "exited with 3",
-    "runs_out_of_memory": "killed by SIGKILL (perhaps out of memory)",
-    "kills_its_group": "killed by SIGKILL",
-}
-
-RAISING = {
-    "fills_memory": "MemoryError",
-    "recurses": "RecursionError: maximum recursion depth exceeded",
-    "leaves": "SystemExit: no number",
-    "interrupts": "KeyboardInterrupt",
-    "ends_as_a_generator": "GeneratorExit",
-    "cancels": "CancelledError",
-    "raises_something_unspeakable": "Bare: (its text cannot be had: KeyboardInterrupt)",
-    "raises_what_is_no_text": "ValueError: caf\\udce9",
-    "raises_megabytes": "ValueError: xxx",
-}
-
-LEAVING = [
-    "returns_what_nobody_can_carry",
-    "logs_binary",
-    "leaves_threads",
-    "saves_in_threads",
-    "saves_after_its_end",
-    "moves_house",
-]
