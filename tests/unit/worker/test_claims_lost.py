@@ -1,8 +1,6 @@
 """Jobs that are no longer the worker's: who learns of it, and what becomes of them."""
 
 import asyncio
-import contextlib
-from concurrent.futures import ThreadPoolExecutor
 from time import monotonic_ns
 
 import pytest
@@ -12,7 +10,6 @@ from pinlater.errors import JobTimeout
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.snapshot import HELD, RUNNING, SUCCEEDED
-from pinlater.worker.processes import task_team
 from pinlater.worker.running import coroutines
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import never_kill
@@ -20,12 +17,10 @@ from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.task_runner import TaskRunner
 from pinlater.worker.session.outcome import LostClaim
 from pinlater.worker.session.saver import Saver
-from tests.support.savers import InBody
-from tests.unit.worker.fakes import FakeChild, KeeperOfClaims, Line, batch_of, names
+from tests.unit.worker.fakes import KeeperOfClaims, Line, batch_of, names
 from tests.unit.worker.keeper.keeper_bench import LONG_AGO_NS, Bench
 from tests.unit.worker.processes import team_jobs
-
-trail = []
+from tests.unit.worker.stopped_jobs import WAYS, FakeSaver, team_of_tasks, trail
 
 
 class Works(Job, queue="jobs"):
@@ -55,19 +50,6 @@ def lose(context):
     context._batch.mark_lost(0)
 
 
-def swallow(context):
-    with contextlib.suppress(BaseException):
-        context.checkpoint()
-    with contextlib.suppress(BaseException):
-        context.step("mail", trail.append, "mail")
-
-
-def in_threads(context):
-    with ThreadPoolExecutor(2) as pool:
-        for number in range(4):
-            pool.submit(context.step, f"mail {number}", trail.append, "mail")
-
-
 def raising(error):
     def run(context):
         raise error
@@ -76,29 +58,13 @@ def raising(error):
 
 
 plain = {
-    "checkpoint": lambda context: context.checkpoint(),
-    "step": lambda context: context.step("mail", trail.append, "mail"),
-    "known step": lambda context: context.step("first", trail.append, "mail"),
-    "sleep": lambda context: context.sleep_for(60, name="a while"),
-    "enqueue": lambda context: context.enqueue(WorksLater(), name="next"),
-    "iterate": lambda context: [trail.append(item) for item in context.iterate(["mail"])],
-    "return": lambda context: None,
-    "reschedule": lambda context: context.reschedule(after=5),
-    "swallow": swallow,
-    "threads": in_threads,
+    **WAYS,
     "failure": raising(ValueError("late")),
     "retry": raising(Retry(5)),
     "discard": raising(Discard("no")),
     "exit": raising(SystemExit(1)),
     "time-out": raising(JobTimeout()),
 }
-
-
-class FakeSaver(InBody):
-    is_draining = is_saving = False
-
-    def save(self, batch, position, encode, patience_seconds):
-        return True
 
 
 @pytest.fixture(autouse=True)
@@ -144,33 +110,24 @@ def test_a_coroutine_that_waits_is_cancelled(runner, monkeypatch):
 
 
 def test_one_of_many_coroutines_is_cancelled(monkeypatch):
-    monkeypatch.setattr(task_team, "CHECK_SECONDS", 0.01)
-    monkeypatch.setattr(team_jobs, "JobCodec", lambda kinds: JobCodec([*kinds, WorksLater]))
-    team_jobs.gate.clear()
-    bench = team_jobs.Bench(8, team_jobs.task_team)
-    try:
+    with team_of_tasks(monkeypatch, WorksLater) as bench:
         *_, lost = bench.start(*[team_jobs.Awaited(how="gate")] * 2, WorksLater())
         assert bench.outcomes(1) == {lost.descriptors[0]: LostClaim()}
         assert trail == ["began", "cleaned up"]
         team_jobs.gate.set()
         assert list(bench.outcomes(2).values()) == [None, None]
-    finally:
-        team_jobs.gate.set()
-        bench.team.close()
-        bench.waker.close()
 
 
 # Who learns of it
 
 
-def test_the_reply_of_a_save_tells_it():
-    child, line = FakeChild(), Line(is_cancelled=False)
+def test_the_reply_of_a_save_tells_it(child):
+    line = Line(is_cancelled=False)
     codec = JobCodec([Saves])
     runner = Runner(codec, codec.names, Saver(line, line, Calls("me", is_plain=True), child), 30.0)
     batch = batch_of("jobs:s1:p1:7", bodies=[encode_body(Saves())])
     assert runner.run(batch, 0, monotonic_ns()) == LostClaim()
     assert trail == ["began"]
-    child.close()
 
 
 class Saves(Job, queue="jobs"):
@@ -182,10 +139,8 @@ class Saves(Job, queue="jobs"):
 
 
 @pytest.fixture
-def bench():
-    child = FakeChild()
-    yield Bench(child)
-    child.close()
+def bench(child):
+    return Bench(child)
 
 
 def is_lost(area, position):

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from concurrent.futures import ThreadPoolExecutor
 from math import inf
 from time import monotonic, monotonic_ns
 
@@ -15,7 +14,6 @@ from pinlater.model.body_metadata import BodyMetadata, Recurrence
 from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.counters import CANCELLED
 from pinlater.worker.claim_table.snapshot import HELD, RUNNING, Identity
-from pinlater.worker.processes import task_team
 from pinlater.worker.running import coroutines
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import never_kill
@@ -23,12 +21,10 @@ from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.task_runner import TaskRunner
 from pinlater.worker.session.outcome import Failure, Interruption, LostClaim
 from pinlater.worker.session.saver import Saver
-from tests.support.savers import InBody
-from tests.unit.worker.fakes import FakeChild, KeeperOfClaims, Line, batch_of, names
+from tests.unit.worker.fakes import KeeperOfClaims, Line, batch_of, names
 from tests.unit.worker.keeper.keeper_bench import LONG_AGO_NS, Bench
 from tests.unit.worker.processes import team_jobs
-
-trail = []
+from tests.unit.worker.stopped_jobs import WAYS, FakeSaver, team_of_tasks, trail
 
 
 class Works(Job, queue="jobs"):
@@ -74,19 +70,6 @@ def cancel(context):
     context._batch.area.mark_cancelled(0, context._batch.fetched_ns, monotonic_ns())
 
 
-def swallow(context):
-    with contextlib.suppress(BaseException):
-        context.checkpoint()
-    with contextlib.suppress(BaseException):
-        context.step("mail", trail.append, "mail")
-
-
-def in_threads(context):
-    with ThreadPoolExecutor(2) as pool:
-        for number in range(4):
-            pool.submit(context.step, f"mail {number}", trail.append, "mail")
-
-
 def fail_in_cleanup(context):
     try:
         context.checkpoint()
@@ -99,29 +82,13 @@ def fail(context):
 
 
 plain = {
-    "checkpoint": lambda context: context.checkpoint(),
+    **WAYS,
     "flush": lambda context: context.checkpoint(flush=True),
-    "step": lambda context: context.step("mail", trail.append, "mail"),
-    "known step": lambda context: context.step("first", trail.append, "mail"),
-    "sleep": lambda context: context.sleep_for(60, name="a while"),
-    "enqueue": lambda context: context.enqueue(WorksLater(), name="next"),
-    "iterate": lambda context: [trail.append(item) for item in context.iterate(["mail"])],
-    "swallow": swallow,
-    "threads": in_threads,
     "failure in cleanup": fail_in_cleanup,
-    "return": lambda context: None,
-    "reschedule": lambda context: context.reschedule(after=5),
     "failure": fail,
 }
 RETURNING = {"return", "reschedule", "failure"}
 """Ways to end without a look at the context."""
-
-
-class FakeSaver(InBody):
-    is_draining = is_saving = False
-
-    def save(self, batch, position, encode, patience_seconds):
-        return True
 
 
 @pytest.fixture(autouse=True)
@@ -212,11 +179,7 @@ def test_a_coroutine_that_waits_is_cancelled(runner, monkeypatch, kind):
 
 @pytest.mark.parametrize("kind", [WorksLater, Swallows])
 def test_one_of_many_coroutines_is_cancelled(monkeypatch, kind):
-    monkeypatch.setattr(task_team, "CHECK_SECONDS", 0.01)
-    monkeypatch.setattr(team_jobs, "JobCodec", lambda kinds: JobCodec([*kinds, WorksLater, Swallows]))
-    team_jobs.gate.clear()
-    bench = team_jobs.Bench(8, team_jobs.task_team)
-    try:
+    with team_of_tasks(monkeypatch, WorksLater, Swallows) as bench:
         *_, cancelled = bench.start(*[team_jobs.Awaited(how="gate")] * 2, kind())
         [(name, outcome)] = bench.outcomes(1).items()
         assert name == cancelled.descriptors[0]
@@ -224,10 +187,6 @@ def test_one_of_many_coroutines_is_cancelled(monkeypatch, kind):
         assert trail == ["cleaned up"]
         team_jobs.gate.set()
         assert list(bench.outcomes(2).values()) == [None, None]
-    finally:
-        team_jobs.gate.set()
-        bench.team.close()
-        bench.waker.close()
 
 
 # Who learns of it
@@ -240,22 +199,19 @@ class Saves(Job, queue="jobs"):
         context.step("mail", trail.append, "mail")
 
 
-def test_the_reply_of_a_save_tells_it():
-    child, line = FakeChild(), Line(is_cancelled=True)
+def test_the_reply_of_a_save_tells_it(child):
+    line = Line(is_cancelled=True)
     codec = JobCodec([Saves])
     runner = Runner(codec, codec.names, Saver(line, line, Calls("me", is_plain=True), child), 30.0)
     batch, outcome = run(runner, Saves())
     assert is_cancelled(outcome)
     assert batch.is_cancelled(0)
     assert trail == []
-    child.close()
 
 
 @pytest.fixture
-def bench():
-    child = FakeChild()
-    yield Bench(child)
-    child.close()
+def bench(child):
+    return Bench(child)
 
 
 def cancelled_in(bench):
@@ -370,8 +326,7 @@ def test_what_dies_with_its_process_ends_as_cancelled(bench, is_timeout, told):
     assert ("give back", [names(2)[1]]) in bench.client.said
 
 
-def test_neighbours_of_a_job_that_did_not_stop_go_back():
-    child = FakeChild()
+def test_neighbours_of_a_job_that_did_not_stop_go_back(child):
     bench = Bench(child, places=3)
     bench.row.register(Identity("worker:me", ["mail"], ["Slow"], 3, patience=[0.0]))
     areas = bench.hold_each(RUNNING, RUNNING)
@@ -381,4 +336,3 @@ def test_neighbours_of_a_job_that_did_not_stop_go_back():
     [failed] = [jobs for what, jobs in bench.client.said if what == "failed" and jobs]
     assert [attempt.descriptor for attempt in failed] == names(1)
     assert ("give back", [names(2)[1]]) in bench.client.said
-    child.close()

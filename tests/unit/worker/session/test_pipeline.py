@@ -12,7 +12,6 @@ from pinlater.protocol.operations import Calls
 from pinlater.worker.session.connector import Connector
 from pinlater.worker.session.pipeline import Pipeline
 from tests.unit.client.fake_server import FakeServer, free_address
-from tests.unit.worker.fakes import FakeChild
 
 
 def names_call():
@@ -21,13 +20,6 @@ def names_call():
 
 def create_call(name):
     return Calls("me", is_plain=True).create_queue(name)
-
-
-@pytest.fixture
-def child():
-    child = FakeChild()
-    yield child
-    child.close()
 
 
 @pytest.fixture

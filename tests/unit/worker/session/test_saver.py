@@ -17,7 +17,7 @@ from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.table import ClaimTable
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.session.saver import Saver, Snapshot
-from tests.unit.worker.fakes import FakeChild, batch_of
+from tests.unit.worker.fakes import batch_of
 
 
 class Walk(Job):
@@ -53,13 +53,6 @@ class FakeLine:
 
     def receive(self):
         self.waiting.pop(0)(self.answers.pop(0))
-
-
-@pytest.fixture
-def child():
-    child = FakeChild()
-    yield child
-    child.close()
 
 
 def save(line, child, patience_seconds=30.0, count=lambda *_: None):
