@@ -4,41 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Self
+
+from pinlater.testing.loop_thread import LoopThread
 
 
 class CuttableWays:
     """Cuttable proxies, on an event loop in a separate thread. Use as a context manager."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread = LoopThread("proxies")
         self._listeners: list[asyncio.Server] = []
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._thread.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._in_loop(self._end())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._thread.run(self._end())
+        self._thread.__exit__()
 
     async def _end(self) -> None:
         for listener in self._listeners:
             listener.close()
         await asyncio.sleep(0)
 
-    def _in_loop(self, awaitable: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(awaitable, self._loop).result()
-
     def add(self, port: int) -> CuttableWay:
         """Return a new proxy to a port of this machine."""
         way = CuttableWay(port, self._do)
-        listener = self._in_loop(self._loop.create_server(lambda: _NearEnd(way), "127.0.0.1", 0))
+        listener = self._thread.run(_listen(way))
         self._listeners.append(listener)
         way.port = listener.sockets[0].getsockname()[1]
         return way
@@ -47,7 +42,7 @@ class CuttableWays:
         async def in_loop() -> None:
             action()
 
-        self._in_loop(in_loop())
+        self._thread.run(in_loop())
 
 
 class CuttableWay:
@@ -98,6 +93,10 @@ class CuttableWay:
                 end.listen(is_on=True)
 
         self._do(heal)
+
+
+async def _listen(way: CuttableWay) -> asyncio.Server:
+    return await asyncio.get_running_loop().create_server(lambda: _NearEnd(way), "127.0.0.1", 0)
 
 
 class _End(asyncio.Protocol):

@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import threading
 
+from pinlater.testing.loop_thread import LoopThread
+
 
 class Network:
     """Forwards connections to a port of this machine. Use as a context manager.
@@ -25,24 +27,18 @@ class Network:
         self.back = back
         self.is_end = lambda _sent: False
         self.is_silent = threading.Event()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread = LoopThread("network")
         self._tasks = set()
 
     def __enter__(self):
-        self._thread.start()
-        self._server = self._in_loop(asyncio.start_server(self._forward, "127.0.0.1", 0))
+        self._thread.__enter__()
+        self._server = self._thread.run(asyncio.start_server(self._forward, "127.0.0.1", 0))
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     def __exit__(self, *_):
-        self._in_loop(self._end())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def _in_loop(self, awaitable):
-        return asyncio.run_coroutine_threadsafe(awaitable, self._loop).result()
+        self._thread.run(self._end())
+        self._thread.__exit__()
 
     async def _end(self):
         self._server.close()
@@ -74,7 +70,7 @@ class Network:
                     if silence.is_set():
                         continue
                     delay = self.there if is_there else self.back
-                    on_the_way.put_nowait((self._loop.time() + delay, data))
+                    on_the_way.put_nowait((asyncio.get_running_loop().time() + delay, data))
                     if is_there and self.is_end(data):
                         silence.set()
                         self.is_silent.set()
@@ -85,7 +81,7 @@ class Network:
     async def _arrive(self, on_the_way, writer):
         while True:
             at, data = await on_the_way.get()
-            await asyncio.sleep(at - self._loop.time())
+            await asyncio.sleep(at - asyncio.get_running_loop().time())
             if not data:
                 with contextlib.suppress(OSError):
                     writer.write_eof()
