@@ -226,7 +226,7 @@ class RunContext(BodyContext):
         target = queue_of(job, options.get("queue"))
         with self._sending(target) as sending:
             struct = encoder(options, sending.trace, self.server_seconds).struct(job)
-            follow_up = FollowUps(target, [struct], self._idempotency_key(key), self.attempt > 1)
+            follow_up = FollowUps(target, [struct], idempotency_key(key, self._created_at_ms), self.attempt > 1)
             [descriptor] = self._enqueue(follow_up)
             sending.record_stored([target], 1, descriptor)
         enqueued[use] = descriptor
@@ -244,9 +244,6 @@ class RunContext(BodyContext):
         self._metadata.accept_record(missing)
         return stored
 
-    def _idempotency_key(self, key: str) -> bytes:
-        return idempotency_key(key, self._created_at_ms)
-
     @property
     def _created_at_ms(self) -> int | None:
         created_at_ms: int | None = self._batch.metadata[self._position].createdAtTimestampMillis
@@ -257,8 +254,13 @@ class RunContext(BodyContext):
         patience_seconds = self._services.patience_seconds
         return ServerLink(
             MessagePages(self._saver, self.descriptor, patience_seconds),
-            *(self._created_at_ms, self.attempt > 1, patience_seconds, self._services.now),
-            *(self._while_calling, self._sending, self._enqueue),
+            created_at_ms=self._created_at_ms,
+            may_repeat=self.attempt > 1,
+            patience_seconds=patience_seconds,
+            now=self._services.now,
+            calling=self._while_calling,
+            tracing=self._sending,
+            send=self._enqueue,
         )
 
     def _sending(self, queue: str) -> EnqueueTrace:
@@ -291,12 +293,10 @@ class RunContext(BodyContext):
     def expires_ms(self) -> float:
         """Epoch milliseconds when the job's ``give_up_after`` ends; inf if not limited or not known."""
         seconds = self.options.give_up_after
-        if seconds is None or (
-            (mark := self.saga_mark) is not None and mark.why
-        ):  # what it did is undone, however late
+        if seconds is None or ((mark := self.saga_mark) is not None and mark.why):  # it is undone, however late
             return inf
         again = self._again
-        began_ms = self._batch.metadata[self._position].createdAtTimestampMillis if again is None else again.due_ms
+        began_ms = self._created_at_ms if again is None else again.due_ms
         return inf if began_ms is None else began_ms + 1000 * seconds  # the original's server does not tell
 
     @property
