@@ -4,9 +4,10 @@ import pytest
 
 from pinlater import JobState
 from pinlater.client import NewJob
-from tests.system.endless_jobs import JOBS, QUEUES
 from tests.system.test_worker_metrics import figures
-from tests.system.worker_program import await_state, job_module, put, ran, wait_for
+from tests.system.worker_program import add_jobs, await_state, job_module, put, ran, wait_for
+
+QUEUES = {"Waits": "sleeps", "Beats": "counts"}
 
 STUBBORN = job_module("""
 import time
@@ -46,7 +47,7 @@ def spin():
 
 @pytest.mark.parametrize("places", [(), ("--threads", 2), ("--concurrency", 2)], ids=["alone", "threads", "tasks"])
 def test_a_running_job_stops_and_is_cancelled(client, folder, start, places):
-    (folder / "endless.py").write_text(JOBS)
+    add_jobs(folder, "endless")
     worker = start("--processes", 2, "--lease", 600, "--health", 0, *places, modules=("endless",))
     jobs = {kind: put(client, kind, queue) for kind, queue in QUEUES.items()}
     wait_for(lambda: {f"{kind} begin" for kind in jobs} <= set(ran(folder)), what=lambda: worker.log)
@@ -67,7 +68,7 @@ def test_a_running_job_stops_and_is_cancelled(client, folder, start, places):
 
 
 def test_the_process_of_a_job_that_does_not_stop_is_killed_and_others_go_on(client, folder, start):
-    (folder / "endless.py").write_text(JOBS)
+    add_jobs(folder, "endless")
     (folder / "stubborn.py").write_text(STUBBORN)
     worker = start("--processes", 2, "--lease", 600, "--health", 0, modules=("endless", "stubborn"))
     stubborn, neighbour = put(client, "Spins", "spins"), put(client, "Beats", "counts")

@@ -5,14 +5,15 @@ import pytest
 
 from pinlater import JobState
 from pinlater.client import NewJob
-from tests.system.endless_jobs import JOBS, QUEUES
 from tests.system.test_worker_metrics import figures
-from tests.system.worker_program import await_state, put, ran, wait_for
+from tests.system.worker_program import add_jobs, await_state, put, ran, wait_for
+
+QUEUES = {"Waits": "sleeps", "Beats": "counts"}
 
 
 @pytest.mark.parametrize("places", [(), ("--threads", 2), ("--concurrency", 2)], ids=["alone", "threads", "tasks"])
 def test_a_job_that_is_deleted_while_it_runs_ends_and_is_no_success(client, folder, start, places):
-    (folder / "endless.py").write_text(JOBS)
+    add_jobs(folder, "endless")
     worker = start("--processes", 2, "--lease", 2, "--health", 0, *places, modules=("endless",))
     jobs = {kind: put(client, kind, queue) for kind, queue in QUEUES.items()}
     wait_for(lambda: {f"{kind} begin" for kind in jobs} <= set(ran(folder)), what=lambda: worker.log)
@@ -32,7 +33,7 @@ def test_a_job_that_is_deleted_while_it_runs_ends_and_is_no_success(client, fold
 
 
 def test_a_worker_that_stood_still_learns_that_its_job_went_on_elsewhere(client, folder, start):
-    (folder / "endless.py").write_text(JOBS)
+    add_jobs(folder, "endless")
     first = start("--processes", 1, "--lease", 2, modules=("endless",))
     job = put(client, "Beats", "counts")
     wait_for(lambda: "Beats begin" in ran(folder), what=lambda: first.log)

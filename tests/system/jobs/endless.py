@@ -1,9 +1,9 @@
 """Jobs that run until somebody stops them, and write down that they clean up."""
 
-from tests.system.worker_program import job_module
-
-JOBS = job_module("""
 import asyncio
+
+from trail import write
+
 from pinlater import Job
 
 
@@ -30,5 +30,3 @@ class Beats(Job, queue="counts", heartbeat=3600):
 class Ends(Job, queue="touch"):
     async def run(self, context):
         write("Ends")
-""")
-QUEUES = {"Waits": "sleeps", "Beats": "counts"}
