@@ -97,10 +97,7 @@ def test_workers_come_by_host_and_the_last_report_counts(client):
 def test_a_worker_without_new_reports_is_forgotten(client):
     client.report_worker(WorkerReport("short", "a"), 0.2)
     client.report_worker(WorkerReport("long", "a"), 60)
-    deadline = time.monotonic() + 20
-    while [found.id for found in client.workers()] != ["long"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for(lambda: [found.id for found in client.workers()] == ["long"])
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from pinlater import Client
 from pinlater.client import NewJob
 from tests.support.ports import free_port, free_ports
-from tests.support.server import ROOT
+from tests.support.server import ROOT, wait_for
 from tests.support.units import SERVER, SYSTEMD, WORKER, Unit
 
 PATIENCE_SECONDS = 30
@@ -81,10 +81,7 @@ class Service:
 
     def hush(self):
         """Wait until the master is stopped, and take what it said before."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while psutil.Process(self.process.pid).status() != psutil.STATUS_STOPPED:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_for(lambda: psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED)
         while self.says_anything_within(0.01):
             pass
 
@@ -195,10 +192,10 @@ def test_the_life_of_a_worker(start, start_server, tmp_path):
         client.create_queue("notes")
         for text in ("before", "after"):
             handle = client.enqueue_jobs("notes", [NewJob(b'{"job": "Note", "text": "%s"}' % text.encode())])[0]
-            deadline = time.monotonic() + PATIENCE_SECONDS
-            while client.lookup([handle])[handle].state.name != "SUCCEEDED":
-                assert time.monotonic() < deadline, worker.log_file.read_text()
-                time.sleep(0.02)
+            wait_for(
+                lambda handle=handle: client.lookup([handle])[handle].state.name == "SUCCEEDED",
+                what=worker.log_file.read_text,
+            )
             expect_reload(worker)
     expect_watchdog(worker)
     assert (tmp_path / "worker" / "notes.txt").read_text() == "before\nafter\n"

@@ -16,6 +16,7 @@ from pinlater.model.attempts import Ack
 from pinlater.model.jobs import JobInfo, NewJob
 from pinlater.model.state import JobState
 from pinlater.model.workers import RunningJob, UnknownJobs, WorkerProcess, WorkerReport
+from tests.support.server import wait_for
 
 
 def ago_ms(hours):
@@ -245,10 +246,7 @@ def test_a_running_job_says_since_when_exactly_and_what_its_process_holds(browse
     def told():
         return text_of(browser.get(f"/job?id={held.descriptor}"))
 
-    deadline = time.monotonic() + 20
-    while "Running since 1 h ago" not in told():
-        assert time.monotonic() < deadline, told()
-        time.sleep(0.1)
+    wait_for(lambda: "Running since 1 h ago" in told(), what=told)
     assert "Process memory 64.0 MiB" in told()
     assert '<a href="/workers?worker=' in browser.get(f"/job?id={held.descriptor}").text
     assert "or earlier" not in told()

@@ -1,7 +1,6 @@
 """How a worker hears at once which of its jobs were cancelled."""
 
 import queue
-import time
 
 import pytest
 
@@ -12,6 +11,7 @@ from pinlater.worker.claim_table.snapshot import RUNNING, Identity
 from pinlater.worker.claim_table.table import ClaimTable
 from pinlater.worker.keeper import cancel_watch
 from pinlater.worker.keeper.cancel_watch import CancelWatch
+from tests.support.server import wait_for
 from tests.unit.client.fake_server import FakeServer
 from tests.unit.worker.fakes import FakeChild, names
 
@@ -74,43 +74,36 @@ def cancelled(table):
     return [job.descriptor for batch in table.row(0).snapshot().batches for job in batch.jobs if job.is_cancelled]
 
 
-def wait_until(condition):
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def test_jobs_that_it_holds_are_marked_and_the_master_hears_of_them(service, table, watch):
     hold(table, FIRST, SECOND)
     service.cancelled = {SECOND, THIRD}
     service.told.put([SECOND, THIRD])
-    wait_until(lambda: cancelled(table) == [SECOND])
-    wait_until(lambda: watch._child.master_wakes == 1)
+    wait_for(lambda: cancelled(table) == [SECOND])
+    wait_for(lambda: watch._child.master_wakes == 1)
     assert service.renewed[0] == [SECOND]
-    wait_until(lambda: len(service.moments) == 2)
+    wait_for(lambda: len(service.moments) == 2)
     assert service.moments == [0, 5001]
 
 
 def test_a_job_that_was_named_wrongly_goes_on(service, table, watch):
     hold(table, FIRST)
     service.told.put([FIRST])  # it was, but has been retried by hand since
-    wait_until(lambda: service.renewed)
+    wait_for(lambda: service.renewed)
     assert cancelled(table) == []
 
 
 def test_a_job_that_arrives_just_after_it_was_cancelled_is_found(service, table, watch):
     service.cancelled = {FIRST}
     service.told.put([FIRST])
-    wait_until(lambda: len(service.moments) == 2)
+    wait_for(lambda: len(service.moments) == 2)
     hold(table, FIRST)
-    wait_until(lambda: cancelled(table) == [FIRST])
+    wait_for(lambda: cancelled(table) == [FIRST])
 
 
 def test_a_new_connection_is_told_what_was_missed(service, table, watch):
     service.told.put([THIRD])
     service.told.put("hang up")
-    wait_until(lambda: len(service.moments) == 3)
+    wait_for(lambda: len(service.moments) == 3)
     assert service.moments == [0, 5001, 0]
 
 
@@ -120,7 +113,7 @@ def test_after_an_error_it_asks_again(service, table, watch, trouble):
     service.cancelled = {FIRST}
     service.told.put(trouble)
     service.told.put([FIRST])
-    wait_until(lambda: cancelled(table) == [FIRST])
+    wait_for(lambda: cancelled(table) == [FIRST])
 
 
 @pytest.fixture

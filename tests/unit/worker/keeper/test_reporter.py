@@ -20,6 +20,7 @@ from pinlater.worker.keeper.report import build_report, pids_of
 from pinlater.worker.keeper.reporter import WorkerReporter
 from pinlater.worker.pools import JobPool
 from pinlater.worker.shared import Shared
+from tests.support.server import wait_for
 from tests.unit.client.fake_server import FakeServer, free_address
 from tests.unit.worker.fakes import names
 
@@ -46,13 +47,6 @@ def hold(row, *descriptors, running=(0,), seconds=60):
         area.states[position] = RUNNING
         area.started_ns[position] = time.monotonic_ns() - int(seconds * 1e9)
     return area
-
-
-def wait_until(condition, seconds=20):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 # What
@@ -155,11 +149,11 @@ def reporter_of(shared, *servers):
 
 def test_it_reports_at_once_and_when_processes_come_and_go(server, shared):
     with reporter_of(shared, server):
-        wait_until(lambda: server.reports)
+        wait_for(lambda: server.reports)
         register(shared, pid=77)
-        wait_until(lambda: ([77], False, 30_000) in server.reports)
+        wait_for(lambda: ([77], False, 30_000) in server.reports)
         register(shared, pid=78)
-        wait_until(lambda: ([78], False, 30_000) in server.reports)
+        wait_for(lambda: ([78], False, 30_000) in server.reports)
     assert server.reports[0] == ([], False, 30_000)
     assert {call.method for call in server.calls} == {"reportWorker"}
     assert len(server.connections) == 1
@@ -168,27 +162,27 @@ def test_it_reports_at_once_and_when_processes_come_and_go(server, shared):
 def test_it_reports_all_the_time(server, shared, monkeypatch):
     monkeypatch.setattr(reporter_module, "REPORT_SECONDS", 0.05)
     with reporter_of(shared, server):
-        wait_until(lambda: len(server.reports) >= 4)
+        wait_for(lambda: len(server.reports) >= 4)
 
 
 def test_a_worker_that_stops_is_seen_draining_and_then_no_more(server, shared):
     with reporter_of(shared, server):
-        wait_until(lambda: server.reports)
+        wait_for(lambda: server.reports)
         shared.stopping.set()
-        wait_until(lambda: len(server.reports) > 1)
+        wait_for(lambda: len(server.reports) > 1)
     assert server.reports[-2:] == [([], True, 30_000), ([], True, 0)]
 
 
 def test_a_keeper_that_is_replaced_leaves_the_worker_listed(server, shared):
     with reporter_of(shared, server):
-        wait_until(lambda: server.reports)
+        wait_for(lambda: server.reports)
     assert [keep_ms for _, _, keep_ms in server.reports] == [30_000] * len(server.reports)
 
 
 def test_a_keeper_that_fails_leaves_it_listed_as_well(server, shared):
     shared.stopping.set()
     with pytest.raises(ZeroDivisionError), reporter_of(shared, server):  # noqa: PT012
-        wait_until(lambda: server.reports)
+        wait_for(lambda: server.reports)
         raise ZeroDivisionError
     assert [keep_ms for _, _, keep_ms in server.reports] == [30_000] * len(server.reports)
 
@@ -199,7 +193,7 @@ def test_a_server_that_knows_no_reports_is_not_asked_again_soon(server, shared, 
     server.reply = "unknown"
     caplog.set_level(logging.DEBUG)
     with reporter_of(shared, server):
-        wait_until(lambda: "takes none" in caplog.text)
+        wait_for(lambda: "takes none" in caplog.text)
         register(shared, pid=77)
         shared.stopping.set()
         time.sleep(0.3)
@@ -211,10 +205,10 @@ def test_it_asks_again_after_a_while(server, shared, monkeypatch):
     monkeypatch.setattr(reporter_module, "ASK_AGAIN_SECONDS", 0.05)
     server.reply = "unknown"
     with reporter_of(shared, server):
-        wait_until(lambda: len(server.calls) >= 2)
+        wait_for(lambda: len(server.calls) >= 2)
         server.reply = None
         shared.stopping.set()
-        wait_until(lambda: server.reports[-1][1])
+        wait_for(lambda: server.reports[-1][1])
 
 
 @pytest.mark.parametrize("trouble", [NoHealthyShards("all ill"), "hang up", "silence"])
@@ -223,12 +217,12 @@ def test_trouble_passes(server, shared, monkeypatch, trouble, caplog):
     monkeypatch.setattr(reporter_module, "_CALL_SECONDS", 0.1)
     server.reply = trouble
     with reporter_of(shared, server):
-        wait_until(lambda: len(server.calls) >= 2)
+        wait_for(lambda: len(server.calls) >= 2)
         server.reply = None
         known = len(server.calls)
-        wait_until(lambda: len(server.calls) >= known + 2)
+        wait_for(lambda: len(server.calls) >= known + 2)
         shared.stopping.set()
-        wait_until(lambda: server.reports[-1][1])
+        wait_for(lambda: server.reports[-1][1])
     assert server.reports[-1] == ([], True, 0)
     assert not [record for record in caplog.records if record.levelno > logging.DEBUG]
 
@@ -244,14 +238,14 @@ def test_an_error_of_its_own_is_told_and_ends_nothing(server, shared, monkeypatc
 
     monkeypatch.setattr(reporter_module, "build_report", report)
     with reporter_of(shared, server):
-        wait_until(lambda: server.reports)
+        wait_for(lambda: server.reports)
     [record] = [record for record in caplog.records if record.name == reporter_module.__name__]
     assert "half of a process" in str(record.exc_info[1])
 
 
 def test_another_server_will_do(server, shared):
     with reporter_of(shared, free_address(), server):
-        wait_until(lambda: server.reports)
+        wait_for(lambda: server.reports)
 
 
 def test_a_server_that_is_cut_off_from_the_store_is_left(server, shared, monkeypatch):
@@ -259,13 +253,13 @@ def test_a_server_that_is_cut_off_from_the_store_is_left(server, shared, monkeyp
     with FakeServer(lambda _: NoHealthyShards("cut off")) as cut_off:
         servers = ServerSet([cut_off.address, server.address], chance=lambda: 0.0)
         with WorkerReporter(servers, shared):
-            wait_until(lambda: server.reports)
+            wait_for(lambda: server.reports)
 
 
 def test_without_any_server_nothing_waits_for_it(shared):
     shared.stopping.set()
     with reporter_of(shared, free_address()) as reporter:
-        wait_until(lambda: reporter._due_at)
+        wait_for(lambda: reporter._due_at)
     assert not reporter._thread.is_alive()
 
 
@@ -273,7 +267,7 @@ def test_a_worker_that_was_killed_is_seen_no_longer_than_its_report_is_kept(loca
     register(shared)
     with Client(local_server.address) as client:
         with WorkerReporter(ServerSet.parse(local_server.address), shared):
-            wait_until(client.workers)
+            wait_for(client.workers)
         [report] = client.workers()
         assert (report.id, report.processes[0].pid) == (shared.origin.id, os.getpid())
         local_server.advance(29)
@@ -286,7 +280,7 @@ def test_a_report_has_the_time_of_the_worker_s_clock_and_the_memory_at_the_start
     register(shared)
     before_ms = int(time.time() * 1000)
     with reporter_of(shared, server):
-        wait_until(lambda: server.reports)
+        wait_for(lambda: server.reports)
     worker = server.calls[0].arguments.request.worker
     assert before_ms <= worker.sentAtTimestampMillis <= time.time() * 1000
     [process] = worker.processes
