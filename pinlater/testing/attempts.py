@@ -235,16 +235,14 @@ class _WatchedRunner(Runner):
         self.context = context
         return super()._attempt(job, context, batch, position, now_ns)
 
-    def _ended(
-        self, job: Job, context: RunContext, error: BaseException | None, started_ns: int
-    ) -> RunnersOutcome | None:
+    def _ended(self, context: RunContext, error: BaseException | None, started_ns: int) -> RunnersOutcome | None:
         if error is not None and not isinstance(error, _OF_A_JOB) and interruption_in(error) is None:
             raise error
-        return super()._ended(job, context, error, started_ns)
+        return super()._ended(context, error, started_ns)
 
-    def _outcome_of(self, job: Job, context: RunContext, error: BaseException, started_ns: int) -> RunnersOutcome:
+    def _outcome_of(self, context: RunContext, error: BaseException, started_ns: int) -> RunnersOutcome:
         self.error = error
-        return super()._outcome_of(job, context, error, started_ns)
+        return super()._outcome_of(context, error, started_ns)
 
 
 class _DirectSaver(Saver):

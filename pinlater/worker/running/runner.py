@@ -165,58 +165,54 @@ class Runner:
             if context.may_have_metadata:
                 context.ask_if_cancelled()
             if batch.area.stop_ns[position] and context.check_stop():
-                return self._ended(job, context, None, now_ns)
+                return self._ended(context, None, now_ns)
             if is_limited:
                 run_limits = self._new_run_limits(context, batch, position, now_ns)
                 if run_limits is None:
-                    return self._outcome_of(job, context, context.expired("it was not run, since"), now_ns)
+                    return self._outcome_of(context, context.expired("it was not run, since"), now_ns)
                 self._limits.run(run_limits, partial(copy_context().run, self._run, job, context))
             else:
                 copy_context().run(self._run, job, context)  # so that the next job does not see what it sets there
         except BaseException as error:  # noqa: BLE001 - also SystemExit is a failure of the job, not of the process
-            return self._ended(job, context, error, now_ns)
+            return self._ended(context, error, now_ns)
         finally:
             self._running.job = None
         is_plain = context.interruption is None and context.next_run is None and context.saga_failure is None
         is_plain = is_plain and not batch.area.stop_ns[position]
         if is_plain and getpid() == self._pid:
             return None if context.result is None else Result(context.result)  # the fast path of nearly all jobs
-        return self._ended(job, context, None, now_ns)
+        return self._ended(context, None, now_ns)
 
-    def _ended(self, job: Job, context: RunContext, error: BaseException | None, started_ns: int) -> Outcome | None:
+    def _ended(self, context: RunContext, error: BaseException | None, started_ns: int) -> Outcome | None:
         """Return the outcome of a run that has raised ``error``, or returned if that is None."""
         if getpid() != self._pid:
             leave_fork(error)
         try:
-            return self._outcome_at_end(job, context, error, started_ns)
+            return self._outcome_at_end(context, error, started_ns)
         except Exception as broken:  # raised by the job's own code: its exception class, or a handler of its log lines
             with suppress(Exception):
-                log.exception("%s fails, since what it ended with cannot be told", job.job_options.name)
-            return self._failure_without_words(job, context, broken, started_ns)
+                log.exception("%s fails, since what it ended with cannot be told", context.options.name)
+            return self._failure_without_words(context, broken, started_ns)
 
-    def _failure_without_words(self, job: Job, context: RunContext, broken: Exception, started_ns: int) -> Outcome:
+    def _failure_without_words(self, context: RunContext, broken: Exception, started_ns: int) -> Outcome:
         """Return the failure of an attempt whose outcome cannot be determined, since that raised ``broken``."""
         status = _failure_status(context, broken, (monotonic_ns() - started_ns) / 1e9)
-        return self._named(job, context, Failure(status, delay_ms(context.options.backoff, context.attempt)), broken)
+        return self._named(context, Failure(status, delay_ms(context.options.backoff, context.attempt)), broken)
 
-    def _outcome_at_end(
-        self, job: Job, context: RunContext, error: BaseException | None, started_ns: int
-    ) -> Outcome | None:
+    def _outcome_at_end(self, context: RunContext, error: BaseException | None, started_ns: int) -> Outcome | None:
         """Return the outcome; an interruption by the context takes precedence, whatever the job has made of it."""
         context.check_end()
         if error is None and context.interruption is None:
             error = context.saga_failure  # the job has caught it, but has left a saga neither finished nor undone
         if error is not None:
             why = swallowed_interruption(context, error) or context.interruption or interruption_in(error) or error
-            return self._outcome_of(job, context, why, started_ns)
+            return self._outcome_of(context, why, started_ns)
         if context.interruption is not None:
-            return self._outcome_of(
-                job, context, swallowed_interruption(context, None) or context.interruption, started_ns
-            )
+            return self._outcome_of(context, swallowed_interruption(context, None) or context.interruption, started_ns)
         if context.is_cancelled and context.is_undoing_cancelled:  # it has caught the exception that says so
-            return self._outcome_of(job, context, JobCancelled("the job was cancelled"), started_ns)
+            return self._outcome_of(context, JobCancelled("the job was cancelled"), started_ns)
         if context.next_run is not None:
-            return self._rescheduled(job, context, context.next_run, started_ns)
+            return self._rescheduled(context, context.next_run, started_ns)
         return None if context.result is None else Result(context.result)
 
     def _call(self, job: Job, context: RunContext) -> None:
@@ -271,80 +267,80 @@ class Runner:
             context.run_limits = run_limits
         return run_limits
 
-    def _outcome_of(self, job: Job, context: RunContext, error: BaseException, started_ns: int) -> Outcome:
-        outcome = self._outcome_without_sagas(job, context, error, started_ns)
+    def _outcome_of(self, context: RunContext, error: BaseException, started_ns: int) -> Outcome:
+        outcome = self._outcome_without_sagas(context, error, started_ns)
         if isinstance(outcome, Failure):
-            return self._named(job, context, outcome, error)
+            return self._named(context, outcome, error)
         return outcome
 
-    def _named(self, job: Job, context: RunContext, failure: Failure, error: BaseException) -> Outcome:
+    def _named(self, context: RunContext, failure: Failure, error: BaseException) -> Outcome:
         """Return a failure with the class of its job, or the outcome that undoes the steps of its sagas first."""
-        return undo_first(context, replace(failure, job=job.job_options.name), error, int(self._now() * 1000))
+        return undo_first(context, replace(failure, job=context.options.name), error, int(self._now() * 1000))
 
-    def _outcome_without_sagas(self, job: Job, context: RunContext, error: BaseException, started_ns: int) -> Outcome:
+    def _outcome_without_sagas(self, context: RunContext, error: BaseException, started_ns: int) -> Outcome:
         seconds = (monotonic_ns() - started_ns) / 1e9
         if isinstance(error, ClaimLost):
-            log.warning("%s stopped; its result is dropped: %s", job.job_options.name, error)
+            log.warning("%s stopped; its result is dropped: %s", context.options.name, error)
             return LostClaim()
         if isinstance(error, JobCancelled):
-            return _cancelled(job, context, error, seconds)
+            return _cancelled(context, error, seconds)
         if isinstance(error, JobWaits):  # a message may end the wait before the time that it names
-            return self._interrupted(job, context, error, started_ns)
+            return self._interrupted(context, error, started_ns)
         if isinstance(error, JobSleeps) and error.until_ms >= context.expires_ms:
             cause = error.__cause__  # the error of a step that was to be retried
             error = context.expired("it would sleep until") if cause is None else cause
-            return _given_up(job, context, error, seconds, "" if cause is None else _too_late(context))
+            return _given_up(context, error, seconds, "" if cause is None else _too_late(context))
         if isinstance(error, JobInterrupted):
-            return self._interrupted(job, context, error, started_ns)
+            return self._interrupted(context, error, started_ns)
         if isinstance(error, Discard):
-            log.info("%s discarded: %s", job.job_options.name, error_text(error))
+            log.info("%s discarded: %s", context.options.name, error_text(error))
             status = _failure_status(context, error, seconds, with_traceback=False, is_last=True)
             return Failure(status, None, ending="discarded")
         if isinstance(error, JobExpired | ResultTooLarge | SagaUndone) or context.options.gives_up_on(error):
-            return _given_up(job, context, error, seconds)
+            return _given_up(context, error, seconds)
         if context.gives_up_after(error):
-            return _given_up(job, context, error, seconds, " (final: no retry would help)")
-        return self._failed(job, context, error, seconds)
+            return _given_up(context, error, seconds, " (final: no retry would help)")
+        return self._failed(context, error, seconds)
 
-    def _failed(self, job: Job, context: RunContext, error: BaseException, seconds: float) -> Failure:
+    def _failed(self, context: RunContext, error: BaseException, seconds: float) -> Failure:
         if context.is_cancelled and not context.is_undoing_cancelled:  # it failed by itself before it noticed
-            return replace(_given_up(job, context, error, seconds, " (it was cancelled)"), ending=CANCELLED)
+            return replace(_given_up(context, error, seconds, " (it was cancelled)"), ending=CANCELLED)
         is_planned = isinstance(error, Retry)
         if isinstance(error, Retry) and error.after is not None:
             after_ms = bounded_ms(error.after)
         else:
             after_ms = delay_ms(context.options.backoff_after(error), context.attempt)
         if not context.is_last_attempt and self._now() * 1000 + after_ms >= context.expires_ms:
-            return _given_up(job, context, error, seconds, _too_late(context))
-        _log_failure(job, context, error, after_ms, with_traceback=not is_planned)
+            return _given_up(context, error, seconds, _too_late(context))
+        _log_failure(context, error, after_ms, with_traceback=not is_planned)
         ending = "retried" if is_planned else "timed_out" if isinstance(error, JobTimeout) else "failed"
         return Failure(_failure_status(context, error, seconds, with_traceback=not is_planned), after_ms, ending=ending)
 
-    def _interrupted(self, job: Job, context: RunContext, why: JobInterrupted, started_ns: int) -> Outcome:
+    def _interrupted(self, context: RunContext, why: JobInterrupted, started_ns: int) -> Outcome:
         try:
             body = context.body_after(why)
         except BodyInvalid as error:
-            return self._outcome_of(job, context, error, started_ns)
+            return self._outcome_of(context, error, started_ns)
         if isinstance(why, JobWaits):
-            log.info("%s %s", job.job_options.name, why)
+            log.info("%s %s", context.options.name, why)
             return Interruption(body, int(min(why.until_ms, context.expires_ms)), waits_for=why.waits)
         if isinstance(why, JobSleeps):
             if (reason := REASONS.get(type(why.__cause__))) is not None:
-                told = job.job_options.name, reason.what, why.__cause__
+                told = context.options.name, reason.what, why.__cause__
                 log.warning("%s waits for %s, no attempt spent: %s", *told)
                 return Interruption(body, why.until_ms, status=context.status_note, failure=reason.ending)
-            log.info("%s %s", job.job_options.name, why)
+            log.info("%s %s", context.options.name, why)
             return Interruption(body, why.until_ms, status=context.status_note)
-        log.info("%s interrupted; it will resume later", job.job_options.name)
+        log.info("%s interrupted; it will resume later", context.options.name)
         return Interruption(body)
 
-    def _rescheduled(self, job: Job, context: RunContext, next_run: NextRunPlan, started_ns: int) -> Outcome:
+    def _rescheduled(self, context: RunContext, next_run: NextRunPlan, started_ns: int) -> Outcome:
         due_ms = next_run.due_ms(self._now())
         try:
             body = context.body_of_next_run(due_ms)
         except BodyInvalid as error:
-            return self._outcome_of(job, context, error, started_ns)
-        log.debug("%s runs again in %.1f s", job.job_options.name, max(due_ms / 1000 - self._now(), 0.0))
+            return self._outcome_of(context, error, started_ns)
+        log.debug("%s runs again in %.1f s", context.options.name, max(due_ms / 1000 - self._now(), 0.0))
         return Interruption(body, due_ms, context.attempts_allowed, drops=context.dropped)
 
     def _unreadable(self, batch: DequeuedBatch, position: int, error: BodyInvalid) -> Outcome:
@@ -356,17 +352,17 @@ def _failure_status(context: RunContext, error: BaseException, seconds: float, *
     return describe_failure(context.attempt, context.attempts_allowed, seconds, error, at_seconds=at_seconds, **how)
 
 
-def _cancelled(job: Job, context: RunContext, error: JobCancelled, seconds: float) -> Failure:
-    log.info("%s stopped, since it was cancelled", job.job_options.name)
+def _cancelled(context: RunContext, error: JobCancelled, seconds: float) -> Failure:
+    log.info("%s stopped, since it was cancelled", context.options.name)
     status = _failure_status(context, error, seconds, with_traceback=False, is_last=True)
     return Failure(status, None, ending=CANCELLED)
 
 
-def _given_up(job: Job, context: RunContext, error: BaseException, seconds: float, verdict: str = "") -> Failure:
+def _given_up(context: RunContext, error: BaseException, seconds: float, verdict: str = "") -> Failure:
     """Return the failure of a job that gets no further attempt."""
     has_traceback = error.__traceback__ is not None and not isinstance(error, Retry)
     trace = error if has_traceback else None
-    log.error("%s given up: %s%s", job.job_options.name, describe_error(error), verdict, exc_info=trace)
+    log.error("%s given up: %s%s", context.options.name, describe_error(error), verdict, exc_info=trace)
     status = _failure_status(context, error, seconds, with_traceback=has_traceback, is_last=True, verdict=verdict)
     return Failure(status, None, ending="given_up")
 
@@ -388,8 +384,8 @@ def leave_fork(error: BaseException | None) -> NoReturn:
     os._exit(code & 0xFF)
 
 
-def _log_failure(job: Job, context: RunContext, error: BaseException, after_ms: int, *, with_traceback: bool) -> None:
-    name, text = job.job_options.name, describe_error(error) if with_traceback else error_text(error)
+def _log_failure(context: RunContext, error: BaseException, after_ms: int, *, with_traceback: bool) -> None:
+    name, text = context.options.name, describe_error(error) if with_traceback else error_text(error)
     trace = error if with_traceback else None
     if context.is_last_attempt:
         log.error("%s failed for the last time: %s", name, text, exc_info=trace)

@@ -75,17 +75,17 @@ class TaskRunner(Runner):
             if context.may_have_metadata:
                 await context.ask_if_cancelled_awaited()
             if batch.area.stop_ns[position] and context.check_stop():
-                return self._ended(job, context, None, now_ns)
+                return self._ended(context, None, now_ns)
             if context.options.is_limited:
                 run_limits = self._new_run_limits(context, batch, position, now_ns)
                 if run_limits is None:
-                    return self._outcome_of(job, context, context.expired("it was not run, since"), now_ns)
+                    return self._outcome_of(context, context.expired("it was not run, since"), now_ns)
                 await self._call_limited(job, context, run_limits)
             else:
                 await self._call_awaited(job, context)
         except BaseException as error:  # noqa: BLE001 - also SystemExit is a failure of the job, not of the process
-            return self._ended(job, context, error, now_ns)
-        return self._ended(job, context, None, now_ns)
+            return self._ended(context, error, now_ns)
+        return self._ended(context, None, now_ns)
 
     async def _call_limited(self, job: Job, context: RunContext, run_limits: RunLimits) -> None:
         with self._deadlines.enforce(run_limits):
