@@ -5,6 +5,8 @@ import os
 import re
 import signal
 
+import pytest
+
 from pinlater.jobs.events import event_name
 from pinlater.model.attempts import Checkpoint
 from pinlater.model.jobs import NewJob

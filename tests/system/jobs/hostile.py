@@ -219,10 +219,7 @@ def closes_all_files(context):
 def hoards_files(context):
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     while True:
-        hoard.append(open("/dev/null"))
-
-
-hoard = []
+        os.open("/dev/null", os.O_RDONLY)
 
 
 def waits_for_a_process(context):
