@@ -86,9 +86,9 @@ def new_jobs(structs: Iterable[messages.PinLaterJob]) -> list[NewJob]:
             None,
             None,
             None,
-            None,
+            None if it.parentDescriptor is None else parent_of(it),
         )
-        if it.uniqueKey is None and it.key is None and it.parentDescriptor is None
+        if it.uniqueKey is None and it.key is None
         else _rare_fields(it)
         for it in structs
     ]
@@ -102,8 +102,7 @@ def _rare_fields(job: messages.PinLaterJob) -> tuple[Any, ...]:
         for_ms, on_duplicate = default(job.uniqueForMillis, 0), default(job.onDuplicate, 0)
         rule = UniqueRule(bool(job.uniqueUntilStarted), for_ms, on_duplicate, job.maxDelayMillis)
     told = job.body, job.priority, job.runAfterTimestampMillis, job.numAttemptsAllowed, job.customStatus
-    parent = None if job.parentDescriptor is None else parent_of(job)
-    return (*told, job.uniqueKey, rule, None if job.key is None else job_key(job), parent)
+    return (*told, job.uniqueKey, rule, None if job.key is None else job_key(job), parent_of(job))
 
 
 def enqueue_reply(descriptors: list[str]) -> messages.PinLaterEnqueueResponse:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
 
 from pinlater.model.messages import CancelledJobs, Message, MessageWait, Parent, ReceivedMessage
 from pinlater.protocol import messages as wire
@@ -14,12 +16,15 @@ SENT = RecordMap(wire.PinLaterSendMessageRequest, Message, order=("name", "id", 
 RECEIVED = RecordMap(wire.PinLaterMessage, ReceivedMessage, order=("number", "id", "payload", "kind"))
 CANCELLED = RecordMap(wire.PinLaterCancelledJobs, CancelledJobs)
 
+_parent: Callable[[tuple[Any, ...]], Parent] = partial(tuple.__new__, Parent)
+"""Makes a record without running Python code, since there is one for each child."""
+
 
 def parent_of(struct: wire.PinLaterJob | wire.PinLaterJobInfo) -> Parent | None:
     """Read the parent of a job; None if it has none. Missing fields become empty or 0."""
     if struct.parentDescriptor is None:
         return None
-    return Parent(struct.parentDescriptor, struct.parentMessageName or "", struct.parentPosition or 0)
+    return _parent((struct.parentDescriptor, struct.parentMessageName or "", struct.parentPosition or 0))
 
 
 def waits(structs: Iterable[wire.PinLaterMessageWait] | None) -> tuple[MessageWait, ...]:
