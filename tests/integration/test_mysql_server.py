@@ -153,7 +153,7 @@ def test_a_call_about_a_shard_that_one_server_does_not_know_yet_goes_to_another(
 
 
 @pytest.mark.parametrize(
-    ("content", "words"), [("{", "is not a valid MySQL shard file"), ("{}", "has no key"), (None, "cannot be read")]
+    ("content", "words"), [("{", "is not a valid MySQL shard file"), ("{}", "names no shard"), (None, "cannot be read")]
 )
 def test_a_file_of_shards_that_is_wrong_ends_the_start(shards, content, words):
     if content is not None:
