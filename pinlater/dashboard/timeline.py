@@ -101,9 +101,11 @@ def _attempts(info: JobInfo, kept: BodyMetadata) -> Iterator[TimelineRow]:
         if end_ms is not None and failed.seconds is not None:
             took_ms = int(failed.seconds * 1000)
             # The time of a failure is truncated to the second, which may have begun before the attempt, or the job, and
-            # before the end of steps that the attempt has finished.
+            # before the end of steps that the attempt has finished. Steps that end after this second are those of a
+            # later attempt: when a job is retried by hand, the numbers of its attempts are used again.
             ends = [start + took for start, took, attempt in kept.times.values() if attempt == failed.attempt]
-            start_ms = max(end_ms - took_ms, since_ms, max(ends, default=0) - took_ms)
+            end_of_steps = max((end for end in ends if end < end_ms + 1000), default=0)
+            start_ms = max(end_ms - took_ms, since_ms, end_of_steps - took_ms)
             since_ms = end_ms = start_ms + took_ms
         note = f"in step {failed.step}: {failed.error}" if failed.step else failed.error
         yield TimelineRow("attempt", name, "failed", start_ms, end_ms, failed.attempt, note)

@@ -61,6 +61,14 @@ def test_a_failure_comes_after_the_steps_that_its_attempt_has_finished():
     assert [row.start_ms for row in rows if row.kind in {"attempt", "retry"}] == [START + 55_600, START + 55_800]
 
 
+def test_a_step_of_a_retry_by_hand_leaves_the_failure_of_the_same_number_before_it():
+    metadata = BodyMetadata(steps={"a": 1}, times={"a": (START + 86_400_000, 500, 5)})
+    info = job(status=failure(5, 55) + failure(5, 86_402))
+    rows = timeline_of(info, metadata, START + 90_000_000).rows
+    assert [row.name for row in rows if row.kind != "waited"] == ["attempt 5", "attempt 5", "a"]
+    assert [row.end_ms for row in rows if row.kind == "attempt"] == [START + 55_000, START + 86_402_000]
+
+
 def test_attempts_steps_and_sleeps_in_their_order():
     metadata = BodyMetadata(
         steps={"a": 1, "b": 2, "old": 3},
@@ -168,6 +176,13 @@ def test_jobs_and_events_are_linked(browser, client):
     assert "&lt;b&gt;ada" in page
     assert "2.5 s" in page
     assert "drawn shorter than they were" in page
+
+
+def test_only_a_job_that_has_not_run_yet_waits_so_far(browser, client):
+    fields = {"job": "Walk", "$steps": {"waits": 1}, "$times": {"waits": [START, 2500, 1]}}
+    [ran, waits] = client.enqueue_jobs("pins", [NewJob(json.dumps(fields).encode()), NewJob(b'{"job":"Walk"}')])
+    assert "so far" not in browser.get(f"/job?id={ran}").text
+    assert "so far" in browser.get(f"/job?id={waits}").text
 
 
 def test_rows_that_are_left_out_are_counted(browser, client, monkeypatch):
