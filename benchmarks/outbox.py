@@ -81,9 +81,9 @@ def _sqlite(path: Path) -> str:
 
 @contextmanager
 def _table(url: str) -> Iterator[None]:
-    statements = Outbox().create_table(urlsplit(url).scheme.partition("+")[0]).split(";\n")
+    statements = Outbox().table_statements(urlsplit(url).scheme.partition("+")[0])
     with closing(connector(url)()) as connection:
-        _execute(connection, *filter(None, statements))
+        _execute(connection, *statements)
         yield
         _execute(connection, "DROP TABLE pinlater_outbox")
 
