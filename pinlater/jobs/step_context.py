@@ -71,7 +71,7 @@ class StepContext(ABC):
                 catch it.
             StepMismatch: the recorded step was another call, or its result does not fit the function's return type any
                 more, and the job has waited long enough for fitting code.
-            TypeError: ``function`` cannot be called, as the result of a call that was written in its place.
+            TypeError: ``function`` is no function but, for example, the result of calling one.
             ValueError: the name ends in ``#`` and a number.
             BodyInvalid: the result cannot be written as JSON, or the job is a ``RawJob``, whose body cannot hold it.
             BodyTooLarge: as in ``checkpoint``.
