@@ -176,7 +176,7 @@ def _check_change(path: str, session: LoginSession | None, form: Form, back: str
         raise RequestRefused(
             403,
             "you are not logged in, or your session has ended; nothing was changed. "
-            "Log in in another tab, then go back: what you have typed is still there",
+            "Log in in another tab, then go back: your browser may still have what you typed",
             back,
         )
     given = form.text("csrf", 100).encode("utf-8", "replace")

@@ -165,6 +165,17 @@ def test_what_is_typed_is_still_there_after_a_form_was_refused(page, client):
     page.complaints[:] = [text for text in page.complaints if "400" not in text]
 
 
+def test_a_tab_with_a_refusal_alone_leads_to_a_new_form(page, client):
+    client.create_queue("typing")
+    page.goto("/enqueue?queue=typing")
+    page.get_by_label("Body, as JSON").fill("{")
+    with page.context.expect_page() as opened:
+        page.get_by_role("button", name="Enqueue", exact=True).click(modifiers=["ControlOrMeta"])
+    with opened.value as refusal:
+        refusal.get_by_role("link", name="Back").click()
+        refusal.wait_for_url("**/enqueue?queue=typing")
+
+
 def test_counts_change_by_themselves_and_nothing_jumps(page, client):
     client.create_queue("live")
     page.goto("/queues/live")

@@ -44,10 +44,11 @@
     if (!document.hidden && live?.hasAttribute("hx-get")) htmx.trigger(live, "every");
   });
 
-  // Where a form was refused, the way back leads to the form as it was sent, not to a new one.
+  // Where a form was refused, the way back leads to the form as it was sent, not to a new one. A tab that was opened by
+  // sending it has no way back.
   addEventListener("click", (event) => {
     const back = event.target.closest?.("a[data-back]");
-    if (!back || !document.referrer || new URL(document.referrer).pathname !== back.pathname) return;
+    if (!back || history.length < 2 || !document.referrer || new URL(document.referrer).pathname !== back.pathname) return;
     event.preventDefault();
     history.back();
   });
