@@ -76,7 +76,7 @@ def run_job_process(child: Child, options: WorkerOptions, pool: JobPool, shared:
     process.work()
     child.kill_at(time.monotonic() + EXIT_SECONDS)
     hooks.stop()
-    return EX_SPENT if process.is_spent else 0
+    return EX_SPENT if process.is_spent and not child.draining else 0
 
 
 def refuse_tight_memory(options: WorkerOptions, size_bytes: int) -> None:

@@ -150,6 +150,16 @@ def test_what_does_not_end_by_the_deadline_goes_back_unharmed(team, client, fold
         assert (info(client, job).state, info(client, job).attempts_remaining) == (JobState.PENDING, 3), worker.log
 
 
+def test_nor_is_harmed_what_ran_beside_a_job_that_left_no_more_files_to_open(team, client, folder):
+    job = put(client, "Wait", "holds", name="beside")
+    worker = team(THREADS, "--drain", 1)
+    wait_for(lambda: ran(folder), what=lambda: worker.log)
+    put(client, "Hoards", "holds")
+    worker.await_log("no more can be; a new process replaces this one")
+    drained(worker)
+    assert (info(client, job).state, info(client, job).attempts_remaining) == (JobState.PENDING, 3), worker.log
+
+
 @pytest.mark.parametrize("kind", [THREADS, TASKS])
 def test_processes_are_replaced_after_some_jobs_and_none_is_lost(team, client, folder, kind):
     bodies = [b'{"job": "Touch", "number": %d}' % number for number in range(2000)]

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import signal
 import time
 from pathlib import Path
@@ -60,6 +61,13 @@ class Touch(Job, queue="touch"):
 
     def run(self, context):
         write(f"touch {self.number} {os.getpid()}")
+
+
+class Hoards(Job, queue="holds"):
+    def run(self, context):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        while True:
+            os.open("/dev/null", os.O_RDONLY)
 
 
 class Overdue(Job, queue="overdue", attempts=2, backoff=SOON, timeout=0.3):
