@@ -61,12 +61,14 @@ class Coroutines:
             self._threads.leave(group)
 
     def _usable_runner(self) -> asyncio.Runner:
-        # A plain job can get our loop from get_event_loop(), and close it; a coroutine can shut its threads down.
+        # A plain job can get our loop from get_event_loop(), and close it; any job can shut its threads down.
         if self._runner is None or self._runner.get_loop().is_closed() or (self._threads and self._threads.are_shut):
             self.close()
             self._runner = asyncio.Runner()
             self._threads = LoopThreads(self._runner.get_loop())
             self._cancel_if_over()
+        assert self._threads is not None  # they come with the runner
+        self._threads.enter()
         return self._runner
 
     def _cancel_if_over(self) -> None:

@@ -54,7 +54,11 @@ class LoopThreads:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._executor = _Executor()
-        loop.set_default_executor(self._executor)
+        self.enter()
+
+    def enter(self) -> None:
+        """Use our threads for later calls, whatever an earlier job has done to the loop."""
+        self._loop.set_default_executor(self._executor)
 
     def leave(self, group: TaskGroup) -> None:
         """Use our threads for later calls, whatever a job that has ended did; new ones if its calls still run."""
@@ -62,9 +66,12 @@ class LoopThreads:
             log.warning("%d blocking calls go on in their threads, although their job has ended", len(group.calls))
             former, self._executor = self._executor, _Executor()
             former.shutdown(wait=False)
-        self._loop.set_default_executor(self._executor)
+        self.enter()
 
     @property
     def are_shut(self) -> bool:
-        """Whether a job has shut the threads down; then the loop never makes another call in a thread."""
-        return self._executor.is_shut
+        """Whether a job has shut the threads down; then the loop never makes another call in a thread.
+
+        They may have been its own. Only the loop knows that, and loops of asyncio say it.
+        """
+        return self._executor.is_shut or getattr(self._loop, "_executor_shutdown_called", False)

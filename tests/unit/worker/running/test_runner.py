@@ -340,13 +340,31 @@ async def shut_own_threads_down():
         asyncio.get_running_loop().set_default_executor(own)
 
 
-@pytest.mark.parametrize("harm", [shut_the_threads_down, shut_own_threads_down])
+async def shut_down_what_it_has_set():
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    await asyncio.get_running_loop().shutdown_default_executor()
+
+
+@pytest.mark.parametrize("harm", [shut_the_threads_down, shut_own_threads_down, shut_down_what_it_has_set])
 def test_later_coroutines_have_threads_though_an_earlier_one_has_shut_them_down(harm):
     coroutines = Coroutines()
     coroutines.run(harm())
     for _ in range(2):
         assert coroutines.run(asyncio.wait_for(asyncio.to_thread(int, "7"), 20)) == 7
     coroutines.close()
+
+
+def test_later_coroutines_have_threads_though_a_plain_job_has_shut_down_those_that_it_gave_their_loop():
+    coroutines = Coroutines()
+    loop = coroutines.run(running_loop())
+    with ThreadPoolExecutor(1) as own:
+        loop.set_default_executor(own)  # as a plain job can, by get_event_loop()
+    assert coroutines.run(asyncio.to_thread(int, "7")) == 7
+    coroutines.close()
+
+
+async def running_loop():
+    return asyncio.get_running_loop()
 
 
 def test_a_task_that_heeds_no_cancellation_is_waited_for_only_by_the_job_that_left_it(monkeypatch, caplog):
