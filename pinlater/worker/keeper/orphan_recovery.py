@@ -131,15 +131,18 @@ class OrphanRecovery:
     def _recover_on(self, shard: str) -> None:
         """Recover the jobs of one shard. May be repeated."""
         suspects = [(batch, job) for batch, job in self._suspects if shard_of(job.descriptor) == shard]
-        crashed = [_ended_attempt(self._ended, *one, self._client, len(self._suspects)) for one in suspects]
         ended = [*self._in_state(FAILED, shard), *self._in_state(DISCARDED, shard)]
-        failed = [recorded_failure(*one) or _unexplained_failure(self._ended, *one) for one in ended] + crashed
+        failed = [recorded_failure(*one) or _unexplained_failure(self._ended, *one) for one in ended]
         suspect_names = {job.descriptor for _, job in suspects}
         succeeded = [(job.descriptor, batch.claim, job.result) for batch, job in self._in_state(SUCCEEDED, shard)]
         unstarted = list(self._in_state(HELD, shard))
         unaffected = [one for one in self._in_state(RUNNING, shard) if one[1].descriptor not in suspect_names]
         released = [*unstarted, *self._in_state(RETURNING, shard), *unaffected]
+        crashed: list[FailureReport] = []
         refusals = Refusals()
+        with refusals:
+            crashed += [_ended_attempt(self._ended, *one, self._client, len(self._suspects)) for one in suspects]
+            failed += crashed
         with refusals:
             self._client.failed(failed)
         with refusals:

@@ -244,6 +244,18 @@ def test_a_refused_ack_keeps_back_no_other_jobs_of_a_dead_process(bench):
     assert bench.exit_queue.has_pending
 
 
+def test_a_refused_body_of_a_job_that_is_to_undo_keeps_back_no_other_jobs_of_its_dead_process(bench):
+    bench.client.body = OPEN
+    area = bench.hold(SUCCEEDED, RUNNING, HELD)
+    area.stop_ns[1] = ASKED | time.monotonic_ns()
+    bench.client.refused_calls = {"replace": EnqueueRejected("its body is too large")}
+    bench.die()
+    assert bench.turn() == [("succeeded", names(1)), ("give back", [names(3)[2]])]
+    bench.client.refused_calls = {}
+    assert [what for what, _ in bench.turn()] == ["replace", "failed", "succeeded", "give back"]
+    assert not bench.exit_queue.has_pending
+
+
 def test_acks_that_could_not_be_sent_are_sent_again(bench):
     bench.hold(SUCCEEDED, RUNNING, run_ns=LONG_AGO_NS)
     bench.client.trouble = CallTimeout("slow")
