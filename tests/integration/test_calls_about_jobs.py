@@ -169,8 +169,7 @@ def test_another_call_on_the_connection_ends_the_wait(client, queue, waiter):
 
 
 def test_a_server_that_stops_answers_those_who_wait(tmp_path):
-    server = ServerProcess(tmp_path / "server")
-    with server.client() as client, server.client() as other:
+    with ServerProcess(tmp_path / "server") as server, server.client() as client, server.client() as other:
         client.createQueue(name="q")
         name = put(client, "q")
         park(client, "lookupJobs", jobDescriptors=[name], waitMillis=LONG_MS)

@@ -18,12 +18,11 @@ pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    server = ServerProcess(tmp_path_factory.mktemp("server"))
-    with Client(server.address) as client:
-        for name in ("emails", "reports_daily", "reports_weekly"):
-            client.create_queue(name)
-    yield server
-    server.stop()
+    with ServerProcess(tmp_path_factory.mktemp("server")) as server:
+        with Client(server.address) as client:
+            for name in ("emails", "reports_daily", "reports_weekly"):
+                client.create_queue(name)
+        yield server
 
 
 class Bash:

@@ -49,11 +49,10 @@ class Growth:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    server = ServerProcess(tmp_path_factory.mktemp("memory"))
-    with server.client() as client:
-        client.createQueue(name="pins")
-    yield server
-    server.stop()
+    with ServerProcess(tmp_path_factory.mktemp("memory")) as server:
+        with server.client() as client:
+            client.createQueue(name="pins")
+        yield server
 
 
 @pytest.fixture

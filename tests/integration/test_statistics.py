@@ -21,15 +21,13 @@ def last_minute_ms():
 
 def test_statistics_survive_a_restart(tmp_path):
     since_ms = last_minute_ms()
-    server = ServerProcess(tmp_path / "server")
-    with Client(f"127.0.0.1:{server.port}", source="statistics") as client:
+    with ServerProcess(tmp_path / "server") as server, Client(server.address, source="statistics") as client:
         client.enqueue_jobs("mail", [NewJob(b"x", attempts=1)] * 3)
         jobs = client.dequeue_jobs("mail", 3)
         acks = [Ack(job.descriptor, job.claim, "OSError: full", job="Send") for job in jobs]
         client.ack("mail", acks[:2], acks[2:])
-    server.stop()  # writes what was counted last
-    server = ServerProcess(tmp_path / "server")
-    with Client(f"127.0.0.1:{server.port}", source="statistics") as client:
+    # It has written what was counted last when it stopped.
+    with ServerProcess(tmp_path / "server") as server, Client(server.address, source="statistics") as client:
         for resolution in (60, 3600):
             for queues in (["mail"], [], [""]):
                 mail = total(client.statistics(QUEUE, resolution=resolution, since_ms=since_ms, queues=queues))
@@ -40,7 +38,6 @@ def test_statistics_survive_a_restart(tmp_path):
             assert (failures.name, failures.failed) == (str(failure_of("Send", "OSError: full").group), 1)
         assert client.statistics(QUEUE, resolution=60, since_ms=since_ms, queues=["other"]) == []
         assert client.statistics(QUEUE, resolution=60, since_ms=0, until_ms=since_ms) == []
-    server.stop()
 
 
 @pytest.fixture

@@ -148,6 +148,7 @@ class MariadbService:
         deadline = time.monotonic() + START_SECONDS
         while not self._takes_connections():
             if self._process.poll() is not None or time.monotonic() > deadline:
+                self.end()
                 raise RuntimeError(f"{PROGRAM} does not start:\n" + (self._folder / "log").read_text()[-3000:])
             time.sleep(0.05)
 

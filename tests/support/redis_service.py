@@ -78,6 +78,7 @@ class RedisService:
         deadline = time.monotonic() + START_SECONDS
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
+                self.close()
                 pytest.fail(f"{program()} did not start: {(self._folder / 'log').read_text()[-2000:]}")
             time.sleep(0.02)
 

@@ -91,7 +91,9 @@ class ServerProcess:
                     client.getQueueNames()
             except (TTransportException, OSError):
                 assert self.process.poll() is None, self.log
-                assert time.monotonic() < deadline, self.log
+                if time.monotonic() > deadline:
+                    self.kill()
+                    raise TimeoutError(self.log) from None
                 time.sleep(0.05)
             else:
                 return

@@ -55,9 +55,9 @@ def imports_of(*words, **options):
 
 
 def imports_of_server(folder, **settings):
-    server = ServerProcess(folder, **settings)
-    assert server.page("/readyz")[0] == 200  # so the admin process has started, too
-    assert server.stop() == 0
+    with ServerProcess(folder, **settings) as server:
+        assert server.page("/readyz")[0] == 200  # so the admin process has started, too
+        assert server.stop() == 0
     return imported(server.log)
 
 

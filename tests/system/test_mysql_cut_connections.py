@@ -25,11 +25,11 @@ def proxy():
 
 @pytest.fixture
 def server(tmp_path, proxy):
-    server = ServerProcess(tmp_path / "server", **mysql_settings(tmp_path, proxy.port))
-    with Client(server.address) as client:
-        client.create_queue("q")
-    yield server
-    assert server.stop() == 0
+    with ServerProcess(tmp_path / "server", **mysql_settings(tmp_path, proxy.port)) as server:
+        with Client(server.address) as client:
+            client.create_queue("q")
+        yield server
+        assert server.stop() == 0
 
 
 def test_no_job_has_two_holders_or_is_forgotten_however_often_connections_break(server, proxy):

@@ -29,10 +29,10 @@ _queues = (f"q{number}" for number in itertools.count())
 def server(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     settings = {"SERVER_PROCESSES": PROCESSES, "BACKEND_MONITOR_THREAD_DELAY_SECONDS": 0.2}
-    server = ServerProcess(folder / "server", **settings, **SHARED_STORES[request.param](folder))
-    await_all_ready(server)
-    yield server
-    assert server.stop() == 0
+    with ServerProcess(folder / "server", **settings, **SHARED_STORES[request.param](folder)) as server:
+        await_all_ready(server)
+        yield server
+        assert server.stop() == 0
     assert "Traceback" not in server.log
 
 

@@ -55,14 +55,12 @@ def place(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     add_jobs(folder, "talking")
     shards = {} if request.param == "sqlite" else {"shards": 2}
-    server = ServerProcess(folder / "server", **STORES[request.param].settings(folder, **shards))
-    worker = Worker(folder, "talking", "--server", server.address, "--processes", PROCESSES, "--queue", "steps,touch")
-    with Client(server.address) as client:
-        for queue in ("touch", "steps", "teams"):
-            client.create_queue(queue)
-        yield Place(client, folder, worker, server.address)
-    worker.end()
-    server.stop()
+    with ServerProcess(folder / "server", **STORES[request.param].settings(folder, **shards)) as server:
+        arguments = "--server", server.address, "--processes", PROCESSES, "--queue", "steps,touch"
+        with Worker(folder, "talking", *arguments) as worker, Client(server.address) as client:
+            for queue in ("touch", "steps", "teams"):
+                client.create_queue(queue)
+            yield Place(client, folder, worker, server.address)
 
 
 def start(client, kind, name, queue="steps", **fields):

@@ -44,21 +44,20 @@ def worker_of(folder):
 
 
 def test_a_worker_is_ready_while_it_hears_a_server(worker_of, tmp_path):
-    server = ServerProcess(tmp_path)
-    server.stop()
-    worker = worker_of("--server", server.address, "--queue", "touch=1", "--queue", "fails=1")
-    await_page(worker, "/readyz", 503, "no server reached yet")
-    assert page(worker, "/livez") == (200, "ok\n")
-    server.start()
-    await_page(worker, "/readyz", 200, "ok")
-    server.stop()
-    await_page(worker, "/readyz", 503, "the last contact with a server failed; none reached for ")
-    assert page(worker, "/livez") == (200, "ok\n")
-    server.start()
-    await_page(worker, "/readyz", 200, "ok")
-    assert page(worker, "/nowhere")[0] == 404
-    assert worker.stop() == 0
-    server.stop()
+    with ServerProcess(tmp_path) as server:
+        server.stop()
+        worker = worker_of("--server", server.address, "--queue", "touch=1", "--queue", "fails=1")
+        await_page(worker, "/readyz", 503, "no server reached yet")
+        assert page(worker, "/livez") == (200, "ok\n")
+        server.start()
+        await_page(worker, "/readyz", 200, "ok")
+        server.stop()
+        await_page(worker, "/readyz", 503, "the last contact with a server failed; none reached for ")
+        assert page(worker, "/livez") == (200, "ok\n")
+        server.start()
+        await_page(worker, "/readyz", 200, "ok")
+        assert page(worker, "/nowhere")[0] == 404
+        assert worker.stop() == 0
 
 
 def test_busy_and_stopping_workers_answer(start, client, folder):

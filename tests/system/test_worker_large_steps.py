@@ -27,13 +27,13 @@ TOTAL = sum(1000 + number for number in range(60))
 def place(request, tmp_path):
     add_jobs(tmp_path, "heavy")
     shards = {} if request.param == "sqlite" else {"shards": 2}
-    server = ServerProcess(tmp_path / "server", **STORES[request.param].settings(tmp_path, **shards))
-    worker = Worker(tmp_path, "heavy", "--server", server.address, "--processes", 2, "--queue", "steps")
-    with Client(server.address) as client:
+    with (
+        ServerProcess(tmp_path / "server", **STORES[request.param].settings(tmp_path, **shards)) as server,
+        Worker(tmp_path, "heavy", "--server", server.address, "--processes", 2, "--queue", "steps") as worker,
+        Client(server.address) as client,
+    ):
         client.create_queue("steps")
         yield client, tmp_path, worker
-    worker.end()
-    server.stop()
 
 
 def test_wherever_it_is_killed_what_was_saved_never_runs_again(place):

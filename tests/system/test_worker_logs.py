@@ -56,8 +56,8 @@ def test_a_full_disk_under_the_log_fails_no_job(client, server, folder, start, h
     """``/dev/full`` takes nothing, like a disk without room."""
     ways = ["print", "stderr", "log", "warn", "buffer"]
     jobs = [put(client, "Prints", "touch", how=way) for way in ways]
-    worker = Worker(folder, "jobs", "--burst", "--server", server.address, *how, log_file=Path("/dev/full"))
-    assert worker.wait() == 0
+    with Worker(folder, "jobs", "--burst", "--server", server.address, *how, log_file=Path("/dev/full")) as worker:
+        assert worker.wait() == 0
     assert [info(client, job).state for job in jobs] == [JobState.SUCCEEDED] * len(ways)
     assert sorted(ran(folder)) == sorted(f"{way} 1" for way in ways)
 
