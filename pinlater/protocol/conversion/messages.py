@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
-from typing import Any
 
 from pinlater.model.messages import CancelledJobs, Message, MessageWait, Parent, ReceivedMessage
 from pinlater.protocol import messages as wire
@@ -16,8 +15,7 @@ SENT = RecordMap(wire.PinLaterSendMessageRequest, Message, order=("name", "id", 
 RECEIVED = RecordMap(wire.PinLaterMessage, ReceivedMessage, order=("number", "id", "payload", "kind"))
 CANCELLED = RecordMap(wire.PinLaterCancelledJobs, CancelledJobs)
 
-_parent: Callable[[tuple[Any, ...]], Parent] = partial(tuple.__new__, Parent)
-"""Makes a record without running Python code, since there is one for each child."""
+_parent = partial(tuple.__new__, Parent)  # runs no Python code, since there is one for each child
 
 
 def parent_of(struct: wire.PinLaterJob | wire.PinLaterJobInfo) -> Parent | None:
