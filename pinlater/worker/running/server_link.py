@@ -52,8 +52,9 @@ class ServerLink:
             stored: list[str] = []
             structs = (encoding.struct(job, parent) for job, parent in children.jobs)
             for number, some in enumerate(split_by_bytes(structs)):
-                text = f"{children.key}/{number}" if number else children.key
-                key = idempotency_key(text, self.created_at_ms)
+                # Also how many, since a key finds only as many: an attempt that was killed before it saved what it
+                # called may have called fewer.
+                key = idempotency_key(f"{children.key}/{number}/{len(some)}", self.created_at_ms)
                 stored += self.send(FollowUps(children.queue, some, key, self.may_repeat))
             sending.record_stored([children.queue], len(stored), stored[0] if len(stored) == 1 else "")
         return stored

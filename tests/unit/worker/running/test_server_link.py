@@ -57,7 +57,12 @@ def test_children_that_do_not_fit_into_one_call_are_several_each_known_again():
     keys = [key for _, _, key in calls]
     assert len(set(keys)) == 4
     assert keys == [key for _, _, key in enqueue(*[large] * 7)[1]], "the same in the next attempt"
-    assert keys[0] == enqueue("a")[1][0][2]
+
+
+def test_a_call_of_more_jobs_has_another_key():
+    """A store answers with as many jobs as are asked for, of which the later ones would not exist."""
+    (fewer,), (more,), (again,) = (enqueue(*texts)[1] for texts in ("ab", "abc", "abc"))
+    assert fewer[2] != more[2] == again[2]
 
 
 def test_a_child_larger_than_that_is_a_call_of_its_own():
