@@ -252,6 +252,8 @@ class ChildCalls:
                 return {}, MessageWait(name, needed)
             while number < needed:
                 page = self._link.read(name, number, min(_PAGE, needed - number))
+                if not page:  # the job was deleted meanwhile, which it learns before it waits
+                    return {}, MessageWait(name, needed)
                 for message in page:
                     found.setdefault(int(message.id), message)
                 number += len(page)

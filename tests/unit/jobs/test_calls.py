@@ -318,6 +318,25 @@ def test_a_parent_waits_for_all_positions_if_a_position_has_two_children():
     assert call((2, 3)).results() == [Size(1), Size(2), Size(3)]
 
 
+def test_a_parent_that_is_deleted_while_it_reads_its_messages_reads_no_more():
+    reads = []
+
+    class Link:
+        def read(self, name, after, limit):
+            reads.append(after)
+            assert len(reads) < 10
+            return [ReceivedMessage(3, "2", b"", MessageKind.SUCCEEDED)] if len(reads) == 1 else []
+
+        def enqueue(self, children):
+            return [f"photos:s1:p1:{number}" for number in range(len(children.jobs))]
+
+    context = FakeContext(Album(photos=[]))
+    calls = ChildCalls(context, context._metadata, Link(), context._save, SettledErrors())
+    with pytest.raises(JobWaits):
+        calls.join([Resize(photo=1)] * 3, "resize", timeout=None, batch_size=3, options={})
+    assert reads == [2, 0]
+
+
 def test_descriptors_of_children_are_kept_as_ranges_as_long_as_these_are_few():
     record = CallRecord(1000, 500)
     record.add(["q:s1:p1:7", "q:s1:p1:8", "q:s1:p2:9"])
