@@ -97,9 +97,13 @@ def tell_acked(transaction: SqliteTransaction, queue_id: int, ids: Iterable[int]
     mail = Mail()
     others = _tell_known(transaction, mail, dict.fromkeys(ids))
     if others:
-        _tell(transaction, mail, queue_id, others, (SUCCEEDED, FAILED, transaction.now))
-    if is_any_stale:
-        mail.successes = {told: _untold(transaction, *told, successes) for told, successes in mail.successes.items()}
+        read = Mail()
+        _tell(transaction, read, queue_id, others, (SUCCEEDED, FAILED, transaction.now))
+        if is_any_stale:
+            read.successes = {
+                told: _untold(transaction, *told, successes) for told, successes in read.successes.items()
+            }
+        _deliver(transaction, read)
     _deliver(transaction, mail)
 
 
@@ -131,10 +135,10 @@ def _deliver(transaction: SqliteTransaction, mail: Mail) -> None:
 def _untold(transaction: SqliteTransaction, parent_id: int, name: str, successes: Successes) -> Successes:
     """Leave out what an earlier transaction of this millisecond has told: to this one, the jobs look the same."""
     rows = transaction.rows(QUERIES["newest_successes"], (parent_id, name))
-    told = {int(position) for (ids,) in rows for position in ids.split(",")}
+    told = {position for (ids,) in rows for position in ids.split(",")}
     left = Successes([], [])
     for position, result in zip(*successes, strict=True):
-        if position not in told:
+        if str(position) not in told:
             left.add(position, result)
     return left
 

@@ -30,7 +30,10 @@ _MOST_BYTES_TOGETHER = 1 << 17
 """Most bytes of results in one row, which is read as a whole."""
 
 _FORGOTTEN_AT_ONCE = 10_000
-"""Most rows of messages that one transaction deletes: a job may have many."""
+"""Most rows of messages of deleted jobs that are deleted at a time: a job may have many."""
+
+_FORGOTTEN_BYTES = 8 << 20
+"""The same in bytes: SQLite reads each page that it frees, and others wait meanwhile."""
 
 _waits = msgspec.json.Decoder(list[MessageWait]).decode
 
@@ -247,7 +250,7 @@ def forget_messages(transaction: SqliteTransaction, queue_id: int, job_ids: Sequ
 
 def forget_more(transaction: SqliteTransaction) -> None:
     """Delete some more messages of jobs that are gone."""
-    transaction.run(QUERIES["forget_messages"], (_FORGOTTEN_AT_ONCE,))
+    transaction.run(QUERIES["forget_messages"], (_FORGOTTEN_AT_ONCE, _FORGOTTEN_BYTES))
     transaction.run(QUERIES["forget_receivers"], (_FORGOTTEN_AT_ONCE,))
 
 

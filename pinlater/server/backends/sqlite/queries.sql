@@ -539,7 +539,8 @@ INSERT INTO messages (job_id, name, number, id, kind, payload, sizes) VALUES (?1
 
 -- name: newest_successes
 -- The ids of the newest messages of children that have succeeded, row by row: ?1 job, ?2 name. A millisecond has fewer.
-SELECT id FROM messages WHERE job_id = ?1 AND name = ?2 AND sizes IS NOT NULL ORDER BY number DESC LIMIT 1000
+-- The kind is stored before the payload, which is then not read.
+SELECT id FROM messages WHERE job_id = ?1 AND name = ?2 AND kind = 1 ORDER BY number DESC LIMIT 50
 
 -- name: has_single_messages
 -- Whether a message is in a row of its own: ?1 job, ?2 name.
@@ -564,10 +565,15 @@ WHERE EXISTS (SELECT 1 FROM messages WHERE job_id = value)
   AND NOT EXISTS (SELECT 1 FROM jobs NOT INDEXED WHERE id = value)
 
 -- name: forget_messages
--- The messages of deleted jobs: ?1 limit.
+-- Messages of deleted jobs: ?1 most rows; ?2 most bytes, of which the last row may have more.
 DELETE FROM messages WHERE (job_id, name, number) IN (
-    SELECT messages.job_id, name, number FROM deleted_receivers CROSS JOIN messages
-    ON messages.job_id = deleted_receivers.job_id LIMIT ?1
+    SELECT job_id, name, number FROM (
+        SELECT job_id, name, number, total(size) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+        FROM (
+            SELECT messages.job_id, name, number, length(payload) AS size FROM deleted_receivers CROSS JOIN messages
+            ON messages.job_id = deleted_receivers.job_id LIMIT ?1
+        )
+    ) WHERE before < ?2
 )
 
 -- name: drop_messages

@@ -29,13 +29,17 @@ class Statements:
     def __init__(self, store):
         self._connection = store.backend._writer._connection
 
-    def of(self, call):
-        """Return how many statements a call takes, beside those of the transaction."""
+    def texts_of(self, call):
+        """Return the statements that a call takes, beside those of the transaction."""
         heard = []
         self._connection.set_trace_callback(heard.append)
         call()
         self._connection.set_trace_callback(None)
-        return sum(not text.lstrip().startswith(("BEGIN", "COMMIT", "PRAGMA", "--")) for text in heard)
+        return [text for text in heard if not text.lstrip().startswith(("BEGIN", "COMMIT", "PRAGMA", "--"))]
+
+    def of(self, call):
+        """Return how many statements a call takes, beside those of the transaction."""
+        return len(self.texts_of(call))
 
 
 def test_what_others_use_costs_a_queue_without_nothing(store):
@@ -105,6 +109,37 @@ def test_what_is_left_of_a_job_with_many_messages_is_deleted_after_a_restart(sto
     for _ in range(5):
         store.collect_finished(1, 1, 10)
     assert rows(home, "messages") == rows(home, "deleted_receivers") == 0
+
+
+def test_large_results_of_children_are_deleted_in_steps(store, home, monkeypatch):
+    """A row has the results of many children, so few rows may have more bytes than one transaction should delete."""
+    monkeypatch.setattr(messages, "_FORGOTTEN_BYTES", 1500)
+    parent, _ = store.started()
+    for child in store.put(*[new_job(parent=Parent(parent, "join", at)) for at in range(5)]):
+        store.take(1)
+        store.ack(child, result=b"x" * 1000)
+    store.delete(IN_PROGRESS)
+    assert rows(home, "messages") == 3
+    store.reopen()
+    store.collect_finished(10**9, 10**9, 10)
+    assert rows(home, "messages") == 1
+    store.collect_finished(10**9, 10**9, 10)
+    assert rows(home, "messages") == rows(home, "deleted_receivers") == 0
+
+
+def test_a_stale_ack_beside_those_of_children_reads_none_of_the_messages(store):
+    """A parent has many, and these would be read with each commit."""
+    parent, _ = store.started()
+    other, *children = store.put(new_job(), *[new_job(parent=Parent(parent, "join", at)) for at in range(3)])
+    store.take()
+    store.ack(other)
+
+    def ack(name):
+        return lambda: store.backend.ack_dequeued_jobs(QUEUE, [ack_of(name)], [])
+
+    heard = Statements(store).texts_of(lambda: store.together(*map(ack, [other, *children])))
+    assert not [text for text in heard if text.startswith("SELECT id FROM messages")]
+    assert len(store.read(parent, "join")) == 3
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
