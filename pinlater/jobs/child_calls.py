@@ -135,7 +135,7 @@ class ChildCalls:
             record.until_ms = self._link.now_ms() + int(call.timeout * 1000)
         if record.has_timed_out:
             raise self._timed_out(call.name, record)
-        messages, missing = self._read_ends(self._message_name(use), len(positions))
+        messages, missing = self._read_ends(self._message_name(use), positions)
         if missing is not None:  # otherwise all were enqueued, even if an attempt died before it saved that
             self._enqueue_rest(call, use, positions, record)
             raise self._wait(missing, call.name, record)
@@ -155,7 +155,7 @@ class ChildCalls:
             count: number of children, including those that are yet to be enqueued.
         """
         self._context.go_on_to_wait()
-        messages, missing = self._read_ends(name, count)
+        messages, missing = self._read_ends(name, range(count))
         if missing is not None:
             raise self._context.wait(JobWaits([missing]))
         return list(messages.values())
@@ -237,16 +237,18 @@ class ChildCalls:
 
     # Waiting
 
-    def _read_ends(self, name: str, count: int) -> tuple[dict[int, ReceivedMessage], MessageWait | None]:
+    def _read_ends(self, name: str, positions: Sequence[int]) -> tuple[dict[int, ReceivedMessage], MessageWait | None]:
         """Return the messages of all children by position; if some have not ended, none, and what to wait for.
 
         A position may have two children, if an enqueue was repeated after servers had forgotten its key; the first that
-        has ended counts. Call this before children are enqueued: it fails if the server does not know messages, and
-        such a server would enqueue them without a parent.
+        has ended counts. There may be others, of an attempt that called more jobs and was killed before it saved that.
+        Call this before children are enqueued: it fails if the server does not know messages, and such a server would
+        enqueue them without a parent.
         """
+        wanted = positions if isinstance(positions, range) else frozenset(positions)
         found: dict[int, ReceivedMessage] = {}
         number = 0
-        while missing := count - len(found):
+        while missing := len(wanted) - len(found):
             needed = number + missing
             if not self._link.read(name, needed - 1, 1):
                 return {}, MessageWait(name, needed)
@@ -255,7 +257,8 @@ class ChildCalls:
                 if not page:  # the job was deleted meanwhile, which it learns before it waits
                     return {}, MessageWait(name, needed)
                 for message in page:
-                    found.setdefault(int(message.id), message)
+                    if (position := int(message.id)) in wanted:
+                        found.setdefault(position, message)
                 number += len(page)
         return found, None
 

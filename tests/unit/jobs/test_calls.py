@@ -293,7 +293,10 @@ def test_children_that_have_ended_are_not_enqueued_again(killed_at):
 
 
 def test_a_parent_waits_for_all_positions_if_a_position_has_two_children():
-    """An enqueue that is repeated after days, when its key is forgotten, makes such twins; their first end counts."""
+    """An enqueue that is repeated after days, when its key is forgotten, makes such twins; their first end counts.
+
+    A position that the call does not have is that of a former attempt's, which was killed before it saved its call.
+    """
     stored = []
 
     class Link:
@@ -311,7 +314,7 @@ def test_a_parent_waits_for_all_positions_if_a_position_has_two_children():
         calls = ChildCalls(context, context._metadata, Link(), context._save, SettledErrors())
         return calls.join([Resize(photo=1)] * 3, "resize", timeout=None, batch_size=2, options={})
 
-    for ended, needed in [((), 3), (((0, 1), (1, 2), (0, 9)), 4), (((1, 9),), 5)]:
+    for ended, needed in [((), 3), (((0, 1), (1, 2), (0, 9)), 4), (((1, 9),), 5), (((3, 9),), 6)]:
         with pytest.raises(JobWaits) as waiting:
             call(*ended)
         assert waiting.value.waits == (MessageWait("call/0/resize", needed),)
