@@ -112,7 +112,8 @@ def insert_results(rows: int) -> str:
 def insert_children(rows: int) -> str:
     """Return the same as ``insert_jobs`` for jobs with parents and without keys, with eight parameters per row."""
     values = ", ".join(
-        f"(?{n}, ?1, 0, ?{n + 1}, ?{n + 2}, ?2, ?2, ?{n + 3}, ?{n + 3}, ?{n + 4}, ?{n + 5}, ?{n + 6}, ?{n + 7})"
+        f"(?{n}, ?1, 0, ?{n + 1}, ?{n + 2}, ?2, ?2, ?{n + 3}, ?{n + 3}, ?{n + 4}, ?{n + 5}, "
+        f"?{n + 6}, ?{n + 7}, ?{n + 6})"
         for n in range(3, 3 + 8 * rows, 8)
     )
     return QUERIES["insert_children"] + " " + values
@@ -123,7 +124,7 @@ def insert_keyed_jobs(rows: int) -> str:
     """Return the same for jobs of which some have keys or parents, with twelve parameters per row."""
     values = ", ".join(
         f"(?{n}, ?1, 0, ?{n + 1}, ?{n + 2}, ?2, ?2, ?{n + 3}, ?{n + 3}, ?{n + 4}, ?{n + 5}, "
-        f"?{n + 6}, ?{n + 7}, ?{n + 8}, ?{n + 9}, ?{n + 10}, ?{n + 11})"
+        f"?{n + 6}, ?{n + 7}, ?{n + 8}, ?{n + 9}, ?{n + 10}, ?{n + 11}, ?{n + 10})"
         for n in range(3, 3 + 12 * rows, 12)
     )
     return QUERIES["insert_keyed_jobs"] + " " + values

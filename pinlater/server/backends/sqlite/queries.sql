@@ -23,13 +23,13 @@ VALUES
 -- Completed by queries.insert_keyed_jobs(). Separate from the one above, to spare most jobs parameters for NULL.
 INSERT INTO jobs (id, queue_id, state, priority, run_after, created_at, updated_at,
                   attempts_allowed, attempts_remaining, custom_status, body, unique_key, job_key, key_limit,
-                  key_rate, parent_id, parent)
+                  key_rate, parent_id, parent, open_parent_id)
 VALUES
 
 -- name: insert_children
 -- Completed by queries.insert_children(): VALUES rows follow.
 INSERT INTO jobs (id, queue_id, state, priority, run_after, created_at, updated_at,
-                  attempts_allowed, attempts_remaining, custom_status, body, parent_id, parent)
+                  attempts_allowed, attempts_remaining, custom_status, body, parent_id, parent, open_parent_id)
 VALUES
 
 -- name: insert_claimed_job
@@ -246,14 +246,14 @@ SELECT json_group_array(json_array(asked.value, (
 -- name: succeed_jobs
 -- Success acks of one claim and priority: ?3 claim or NULL for any, ?4 priority, ?5 ids as a JSON list.
 UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?2, claim_expires = NULL, unique_key = NULL, is_cancelled = 0,
-                failure_group = NULL
+                failure_group = NULL, open_parent_id = NULL
 WHERE id IN (SELECT value FROM json_each(?5))
   AND state = 1 AND queue_id = ?1 AND priority = ?4 AND (?3 IS NULL OR claim = ?3)
 
 -- name: succeed_job
 -- One success ack with a status: ?3 id, ?4 claim or NULL, ?5 priority, ?6 status, ?7 result.
 UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?2, claim_expires = NULL, unique_key = NULL, is_cancelled = 0,
-                failure_group = NULL,
+                failure_group = NULL, open_parent_id = NULL,
                 custom_status = substr(custom_status || ?6, 1, 5000), result = ?7
 WHERE id = ?3 AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL OR claim = ?4)
 
@@ -271,14 +271,14 @@ WHERE state = 1 AND queue_id = ?1
 -- name: succeed_held_jobs
 -- Success acks whose claims were already checked: ?1 now, ?2 ids as a JSON list.
 UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?1, claim_expires = NULL, unique_key = NULL, is_cancelled = 0,
-                failure_group = NULL
+                failure_group = NULL, open_parent_id = NULL
 WHERE id IN (SELECT value FROM json_each(?2))
 
 -- name: succeed_jobs_with_results
 -- Success acks with results, of one claim and priority: ?3 JSON map of id -> start of its result times 2^31 plus length
 -- of its result, ?4 claim or NULL for any, ?5 priority or NULL for any, ?6 all results.
 UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?2, claim_expires = NULL, unique_key = NULL, is_cancelled = 0,
-                failure_group = NULL,
+                failure_group = NULL, open_parent_id = NULL,
                 result = substr(?6, wanted.start, wanted.size)
 FROM (
     SELECT CAST(key AS INTEGER) AS id, value >> 31 AS start, value & 2147483647 AS size FROM json_each(?3)
@@ -322,6 +322,7 @@ UPDATE jobs NOT INDEXED SET
     updated_at = ?2,
     custom_status = substr(custom_status || ?6, 1, 5000),
     is_cancelled = max(is_cancelled, ?8),
+    open_parent_id = NULL,
     failure_group = iif(is_cancelled OR ?8, NULL, ?9)
 WHERE id = ?3 AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL OR claim = ?4)
   AND (?7 OR attempts_remaining <= 1 OR {is_to_end})
@@ -347,6 +348,7 @@ UPDATE jobs NOT INDEXED SET
     custom_status = iif(?5 AND ?7 = attempts_allowed AND length(?8 || custom_status) > 1600,
         substr(?8 || custom_status, 1, 1598) || char(8230, 10), substr(?8 || custom_status, 1, 5000)),
     unique_key = iif(?5 AND {is_to_end_then}, NULL, unique_key),
+    open_parent_id = iif(?5 AND {is_to_end_then}, NULL, open_parent_id),
     waits_for = iif(is_cancelled, NULL, ?9),
     failure_group = iif(is_cancelled OR ?7 IS NOT NULL, NULL, failure_group)
 WHERE id = ?3 AND state = 1 AND queue_id = ?1
@@ -369,6 +371,7 @@ UPDATE jobs NOT INDEXED SET
     claim_expires = NULL,
     updated_at = ?2,
     unique_key = iif({is_to_end}, NULL, unique_key),
+    open_parent_id = iif({is_to_end}, NULL, open_parent_id),
     failure_group = iif(is_cancelled, NULL, failure_group)
 WHERE id IN (SELECT value FROM json_each(?3)) AND state = 1 AND queue_id = ?1
 
@@ -438,6 +441,7 @@ ORDER BY run_after, id LIMIT ?3
 -- name: retry_jobs
 -- ?3 ids as a JSON list, ?4 attempts, ?5 run after.
 UPDATE jobs NOT INDEXED SET state = 0, attempts_remaining = ?4, updated_at = ?2, is_cancelled = 0, failure_group = NULL,
+    open_parent_id = parent_id,
     run_after = iif(job_key IS NULL, ?5, min(?5, 4503599627370496 - 1) + 4503599627370496)
 WHERE id IN (SELECT value FROM json_each(?3)) AND state = 3
 
@@ -451,7 +455,7 @@ WHERE queue_id = ?1
 -- as a JSON list.
 SELECT jobs.id, priority, state, is_cancelled, state = 0 AND {has_to_undo}, is_cancelled = 2 OR EXISTS (
     SELECT 1 FROM jobs AS child INDEXED BY jobs_children
-    WHERE child.parent_id = jobs.id AND child.parent_id IS NOT NULL AND child.state <= 1 AND child.is_cancelled = 0
+    WHERE child.open_parent_id = jobs.id AND child.open_parent_id IS NOT NULL AND child.is_cancelled = 0
 ) OR EXISTS (
     SELECT 1 FROM jobs AS child INDEXED BY jobs_cancelled_with_children
     WHERE child.parent_id = jobs.id AND child.is_cancelled = 2)
@@ -465,6 +469,7 @@ UPDATE jobs NOT INDEXED SET
     is_cancelled = 1,
     failure_group = NULL,
     unique_key = NULL,
+    open_parent_id = NULL,
     waits_for = NULL,
     run_after = run_after - iif(run_after >= 4503599627370496 AND job_key IS NOT NULL, 4503599627370496, 0),
     updated_at = ?1,
@@ -508,9 +513,9 @@ WHERE jobs.state <= 1
 -- name: children_to_cancel
 -- ?1 ids of parents as a JSON list, ?2 limit.
 SELECT queues.name, jobs.priority, jobs.id
-FROM json_each(?1) CROSS JOIN jobs INDEXED BY jobs_children ON jobs.parent_id = value
+FROM json_each(?1) CROSS JOIN jobs INDEXED BY jobs_children ON jobs.open_parent_id = value
 CROSS JOIN queues ON queues.id = jobs.queue_id
-WHERE jobs.parent_id IS NOT NULL AND jobs.state <= 1 AND jobs.is_cancelled = 0 AND queues.name IS NOT NULL
+WHERE jobs.open_parent_id IS NOT NULL AND jobs.is_cancelled = 0 AND queues.name IS NOT NULL
 UNION ALL
 SELECT queues.name, jobs.priority, jobs.id
 FROM json_each(?1) CROSS JOIN jobs INDEXED BY jobs_cancelled_with_children ON jobs.parent_id = value
@@ -595,6 +600,7 @@ DELETE FROM jobs NOT INDEXED WHERE id IN (SELECT value FROM json_each(?2)) AND s
 -- name: retry_this_job
 -- ?3 id, ?4 priority, ?5 attempts, ?6 run after.
 UPDATE jobs NOT INDEXED SET state = 0, attempts_remaining = ?5, updated_at = ?2, is_cancelled = 0, failure_group = NULL,
+    open_parent_id = parent_id,
     run_after = iif(job_key IS NULL, ?6, min(?6, 4503599627370496 - 1) + 4503599627370496)
 WHERE id = ?3 AND state = 3 AND queue_id = ?1 AND priority = ?4
 
@@ -621,6 +627,7 @@ UPDATE jobs NOT INDEXED SET
     run_after = iif(attempts_remaining <= 1 OR {is_to_end}, run_after, ?1),
     claim = iif(attempts_remaining <= 1 OR {is_to_end}, claim, NULL),
     unique_key = iif(attempts_remaining <= 1 OR {is_to_end}, NULL, unique_key),
+    open_parent_id = iif(attempts_remaining <= 1 OR {is_to_end}, NULL, open_parent_id),
     attempts_remaining = max(attempts_remaining - 1, 0),
     claim_expires = NULL,
     updated_at = ?1,

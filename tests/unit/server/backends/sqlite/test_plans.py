@@ -34,7 +34,10 @@ FROM n
 """
 """Jobs of one millisecond."""
 
-FILL_CHILDREN = "UPDATE jobs SET parent_id = 7, parent = '[]' WHERE id % 2 = 0 AND id > 200000"
+FILL_CHILDREN = """
+UPDATE jobs SET parent_id = 7, parent = '[]', open_parent_id = iif(state <= 1, 7, NULL)
+WHERE id % 2 = 0 AND id > 200000
+"""
 
 FILL_FAILURES = """
 UPDATE jobs SET failure_group = 7 WHERE state IN (0, 3) AND id % 7 = 0;
@@ -126,7 +129,7 @@ def test_no_statement_sorts(store, name):
         "through_of_key": "jobs_keyed (queue_id=? AND job_key=? AND state=? AND run_after<?)",
         "scheduled_of_key": "jobs_keyed (queue_id=? AND job_key=? AND state=? AND run_after>? AND run_after<?)",
         "last_of_key": "jobs_keyed (queue_id=? AND job_key=? AND state=?)",
-        "children_to_cancel": "jobs_children (parent_id=?)",
+        "children_to_cancel": "jobs_children (open_parent_id=?)",
         "jobs_to_cancel": "jobs_cancelled_with_children (parent_id=?)",
         "count_messages": "PRIMARY KEY (job_id=? AND name=?)",
         "known_messages": "messages_by_id (job_id=? AND name=? AND id=?)",

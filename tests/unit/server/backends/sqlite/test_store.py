@@ -146,9 +146,30 @@ def test_a_store_of_version_1_is_brought_to_the_present_one(path):
     assert _describe(path) == _describe(path.parent / "new" / "pinlater.db")
     assert _describe(path)[0] == SCHEMA_VERSION
     new = sqlite3.connect(path)
-    assert new.execute("SELECT * FROM jobs").fetchall() == [(*row, None, None, None, 0, *[None] * 7) for row in before]
+    assert new.execute("SELECT * FROM jobs").fetchall() == [(*row, None, None, None, 0, *[None] * 8) for row in before]
     assert new.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     new.close()
+
+
+def test_unfinished_children_of_an_older_store_are_found_by_their_parents(path):
+    _make(path)
+    old = sqlite3.connect(path, isolation_level=None)
+    steps = "\n".join(map(schema, range(1, 15)))
+    old.executescript(f"BEGIN;\n{steps}\nPRAGMA user_version = 14;\nCOMMIT;")
+    old.execute(QUERIES["create_queue"], ("emails", 1))
+    insert = QUERIES["insert_jobs"] + " (?1, 1, ?2, 1, 5, 5, 5, 2, 2, '', ?3)"
+    for local_id, state in enumerate((0, 1, 2, 3, 1), 1):
+        old.execute(insert, (local_id, state, b""))
+    old.execute("UPDATE jobs SET parent_id = 9, parent = '[]', is_cancelled = id = 5")
+    old.execute("INSERT INTO messages (job_id, name, number, id, kind, payload) VALUES (9, 'call', 1, '0', 1, x'31')")
+    old.close()
+    store = SqliteDatabase(path)
+    connection = store.writer()
+    found = connection.execute(QUERIES["children_to_cancel"], ("[9]", 10)).fetchall()
+    assert found == [("emails", 1, 1), ("emails", 1, 2)]
+    assert connection.execute("SELECT number, id, sizes FROM messages").fetchall() == [(1, "0", None)]
+    connection.close()
+    store.close()
 
 
 def test_a_file_that_is_no_database_is_refused_and_not_touched(path):
