@@ -63,8 +63,17 @@ def _nothing_in(names: Sequence[str], loaded: Iterable[ModuleType]) -> str:
     ]
     if bare:
         return f"no job class in {', '.join(names)} can be run: define run(self, context) in {', '.join(bare)}"
-    hints = [hint for module in loaded if (hint := _shadowing_module(module))]
+    hints = [hint for module in loaded if (hint := _shadowing_module(module) or _importing_module(module))]
     return f"no job class in {', '.join(names)}; {hints[0] if hints else 'define one: class SendMail(Job): ...'}"
+
+
+def _importing_module(module: ModuleType) -> str:
+    """Return a hint if a module does not define job classes, but imports some; otherwise empty."""
+    imported = {kind.__name__: kind.__module__ for kind in vars(module).values() if is_concrete(kind)}
+    if not imported:
+        return ""
+    homes = " ".join(dict.fromkeys(imported.values()))
+    return f"{module.__name__} only imports {', '.join(imported)}: name the modules that define them: {homes}"
 
 
 def _shadowing_module(module: ModuleType) -> str:
@@ -173,17 +182,28 @@ def _kind_of(value: object) -> str:
 
 def _load(name: str, problems: list[str]) -> Iterator[ModuleType]:
     module = _import(name, problems)
-    if module is None:
-        return
+    if module is not None:
+        yield from _with_contents(module, problems)
+
+
+def _with_contents(module: ModuleType, problems: list[str]) -> Iterator[ModuleType]:
+    """Yield a module, and all that is in it if it is a package."""
     yield module
     for found in pkgutil.iter_modules(getattr(module, "__path__", []), module.__name__ + "."):
-        if not found.name.endswith(".__main__"):  # a program: importing it would run it
-            yield from _load(found.name, problems)
+        if found.name.endswith(".__main__"):  # a program: importing it would run it
+            continue
+        # Its name may be one that nobody would give: a migration of Django is a module 0001_initial.
+        if (inner := _attempt(importlib.import_module, found.name, problems)) is not None:
+            yield from _with_contents(inner, problems)
 
 
 def _import(name: str, problems: list[str]) -> ModuleType | None:
+    return _attempt(_import_given, name, problems)
+
+
+def _attempt(load: Callable[[str], ModuleType], name: str, problems: list[str]) -> ModuleType | None:
     try:
-        return _import_file(Path(name)) if name.endswith(".py") else _import_name(name)
+        return load(name)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - a module may raise anything, SystemExit included
@@ -191,7 +211,9 @@ def _import(name: str, problems: list[str]) -> ModuleType | None:
         return None
 
 
-def _import_name(name: str) -> ModuleType:
+def _import_given(name: str) -> ModuleType:
+    if name.endswith(".py"):
+        return _import_file(Path(name))
     if not all(part.isidentifier() for part in name.split(".")):
         raise ImportError("not a module name; write one such as my_project.jobs, or the path of a .py file")
     return importlib.import_module(name)

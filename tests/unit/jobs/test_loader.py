@@ -64,6 +64,14 @@ def test_a_package_with_all_that_is_in_it_but_programs(project):
     assert load("wk_pack") == ["A", "B"]
 
 
+def test_a_module_of_a_package_may_have_a_name_that_no_import_statement_can_write(project, tmp_path):
+    (tmp_path / "wk_shop" / "migrations").mkdir(parents=True)
+    for name in ("__init__", "migrations/__init__", "migrations/0001_initial"):
+        (tmp_path / "wk_shop" / f"{name}.py").touch()
+    project(wk_shop__in__jobs=job("Ship"))
+    assert load("wk_shop") == ["Ship"]
+
+
 def test_a_class_that_is_only_imported_is_for_other_workers(project):
     project(wk_theirs=job("Theirs"), wk_ours="from wk_theirs import Theirs\n" + job("Ours"))
     assert load("wk_ours") == ["Ours"]
@@ -154,6 +162,15 @@ def test_no_job_class_at_all(project):
     project(wk_empty="x = 1\n")
     with pytest.raises(ModulesInvalid, match="no job class in wk_empty; define one"):
         load("wk_empty")
+
+
+def test_job_classes_that_are_only_imported(project):
+    project(wk_parts=job("Part") + job("Whole"), wk_all="from wk_parts import Part, Whole\n")
+    with pytest.raises(
+        ModulesInvalid,
+        match="no job class in wk_all; wk_all only imports Part, Whole: name the modules that define them: wk_parts",
+    ):
+        load("wk_all")
 
 
 @pytest.mark.parametrize("name", ["queue", "time"])
