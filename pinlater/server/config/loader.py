@@ -131,6 +131,6 @@ def _read(declared: Declaration, entry: Entry) -> Any:
 
 
 def _did_you_mean(key: str) -> str:
-    known = [*_BY_KEY, *IGNORED_KEYS]
+    known = {key.removeprefix(ENVIRONMENT_PREFIX): key for key in (*_BY_KEY, *IGNORED_KEYS)}
     close = difflib.get_close_matches(key.upper().removeprefix(ENVIRONMENT_PREFIX), known, n=1)
-    return f"; did you mean {close[0]}?" if close else "; see pinlater-server --list-settings"
+    return f"; did you mean {known[close[0]]}?" if close else "; see pinlater-server --list-settings"

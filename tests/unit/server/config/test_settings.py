@@ -123,6 +123,7 @@ def test_words_for_true(load, word):
         ("MAX_BODY_BYTES=20000000", "does not fit into MAX_FRAME_BYTES=16384000"),
         ("THRIFT_PROT=1", "server.properties:2: THRIFT_PROT is not a setting; did you mean THRIFT_PORT?"),
         ("thrift_port=1", "did you mean THRIFT_PORT?"),
+        ("BACKEND=redis", "BACKEND is not a setting; did you mean PINLATER_BACKEND?"),
         ("XYZZY=1", "see pinlater-server --list-settings"),
         ("THRIFT_PORT", "'THRIFT_PORT' is not KEY=VALUE"),
         ("export THRIFT_PORT=1", "leave out 'export'"),
