@@ -47,14 +47,26 @@ def _parent() -> Path:
     Raises:
         ConfigError: no folder can be used.
     """
-    preferred = Path(tempfile.gettempdir())
-    for folder in (preferred, *_SHORT_FOLDERS):
+    preferred = _temporary_folder()
+    for folder in (*preferred, *_SHORT_FOLDERS):
         if len(os.fsencode(folder)) <= _MOST_PARENT_BYTES and os.access(folder, os.W_OK | os.X_OK):
             return folder
+    needed = "the server needs a folder for its sockets"
+    others = ", ".join(map(str, _SHORT_FOLDERS))
+    if not preferred:
+        raise ConfigError(f"{needed}: none of {others} is writable; make /tmp writable, or set TMPDIR to one that is")
     raise ConfigError(
-        f"the server needs a folder for its sockets: the path {preferred} is longer than {_MOST_PARENT_BYTES} bytes, "
-        f"and {', '.join(map(str, _SHORT_FOLDERS))} are not writable; set TMPDIR to a folder with a shorter path"
+        f"{needed}: the path {preferred[0]} is longer than {_MOST_PARENT_BYTES} bytes, "
+        f"and {others} are not writable; set TMPDIR to a folder with a shorter path"
     )
+
+
+def _temporary_folder() -> list[Path]:
+    """Return the folder for temporary files; empty if there is none, as with a file system that is read-only."""
+    try:
+        return [Path(tempfile.gettempdir())]
+    except FileNotFoundError:
+        return []
 
 
 def _remove_leftovers(parent: Path) -> None:

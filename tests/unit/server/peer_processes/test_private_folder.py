@@ -50,6 +50,28 @@ def test_if_all_names_are_too_long_the_error_says_so(parent, monkeypatch):
         pass
 
 
+@pytest.fixture
+def read_only(monkeypatch):
+    """What Python says on a file system that is read-only."""
+
+    def refuse():
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", refuse)
+
+
+def test_without_a_folder_for_temporary_files_another_one_is_taken(parent, monkeypatch, read_only):
+    monkeypatch.setattr("pinlater.server.peer_processes.private_folder._SHORT_FOLDERS", (parent / "missing", parent))
+    with private_folder() as folder:
+        assert folder.parent == parent
+
+
+def test_if_no_folder_is_writable_the_error_says_so(parent, monkeypatch, read_only):
+    monkeypatch.setattr("pinlater.server.peer_processes.private_folder._SHORT_FOLDERS", (parent / "missing",))
+    with pytest.raises(ConfigError, match="make /tmp writable, or set TMPDIR"), private_folder():
+        pass
+
+
 def test_what_a_killed_server_left_is_removed(parent):
     left = parent / "pinlater-server-abc"
     left.mkdir()
