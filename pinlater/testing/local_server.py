@@ -50,12 +50,12 @@ class LocalServer:
         ConfigError: the folder cannot be used.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: str | Path) -> None:
         self._clock = MovableClock()
         self._stack = contextlib.ExitStack()
         with contextlib.ExitStack() as stack:
             self._loop = stack.enter_context(LoopThread("pinlater-server"))
-            settings = Settings(data_dir=folder, sqlite_synchronous="NORMAL", thrift_port=0)
+            settings = Settings(data_dir=Path(folder), sqlite_synchronous="NORMAL", thrift_port=0)
             self._parts = self._loop.run(ServerParts.start(settings, self._clock.now_ms))
             stack.callback(lambda: self._loop.run(self._parts.stop()))
             self._stack = stack.pop_all()

@@ -302,7 +302,7 @@ def test_without_pytest(tmp_path):
     assert threading.active_count() == before
     with Client(address, retries=0) as client, pytest.raises(ServerUnavailable):
         client.queue_names()
-    with LocalServer(tmp_path) as server:  # what it stored is there
+    with LocalServer(str(tmp_path)) as server:  # what it stored is there; a path may be a text
         assert server.client().count("counts", JobState.SUCCEEDED) == 1
 
 
