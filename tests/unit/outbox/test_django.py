@@ -47,16 +47,23 @@ def test_a_job_is_part_of_the_transaction(database):
     assert (queue, json.loads(body)["order"], json.loads(options)["priority"]) == ("invoices", 2, 9)
 
 
-def test_the_command_delivers_to_the_servers_of_the_settings(database):
+def test_the_command_delivers_to_the_servers_of_the_settings(database, monkeypatch):
     def answer(call):
         return PinLaterEnqueueResponse(["invoices:s1:p1:1"] * len(call.arguments.request.jobs))
 
+    monkeypatch.delenv("PINLATER_SERVERS", raising=False)
     enqueue(SendInvoice(order=1))
     said = io.StringIO()
     with FakeServer(answer) as server, override_settings(PINLATER_SERVERS=str(server.address)):
         call_command("outbox_relay", burst=True, stdout=said)
     assert said.getvalue() == "1 job delivered\n"
     assert rows(database) == []
+
+
+def test_the_servers_of_the_environment_go_first_so_that_tests_deliver_to_theirs(database, monkeypatch):
+    monkeypatch.setenv("PINLATER_SERVERS", "of-the-tests:x")
+    with override_settings(PINLATER_SERVERS="real:x"), pytest.raises(CommandError, match="of-the-tests:x"):
+        call_command("outbox_relay", burst=True)
 
 
 def test_a_burst_before_the_migration_ends(database, monkeypatch):
@@ -66,7 +73,8 @@ def test_a_burst_before_the_migration_ends(database, monkeypatch):
         call_command("outbox_relay", burst=True)
 
 
-def test_what_is_configured_wrongly_is_an_error_of_the_command(database):
+def test_what_is_configured_wrongly_is_an_error_of_the_command(database, monkeypatch):
+    monkeypatch.delenv("PINLATER_SERVERS", raising=False)
     with pytest.raises(CommandError, match="invalid choice: 'nope'"):
         call_command("outbox_relay", "--database", "nope", "--burst")
     with override_settings(PINLATER_SERVERS="nowhere:x"), pytest.raises(CommandError, match="nowhere:x"):
