@@ -26,6 +26,9 @@ _RAISING = {*DRIVERS, "_mysql_exceptions", "sqlalchemy", "django"}
 _PARAMSTYLES = {"mysql": "pyformat"}
 """Parameter styles of drivers whose root module does not declare one."""
 
+_PG_NO_TABLE = "42P01"
+_MYSQL_NO_TABLE = 1146
+
 
 class OpenTransaction(NamedTuple):
     """An open transaction of a user program.
@@ -90,7 +93,17 @@ def reported_database_errors(report: Callable[[str], Exception], make_table: str
     except Exception as error:
         if not is_of_database(error):
             raise
-        raise report(f"the database: {error}; create the table with: {make_table}") from error
+        advice = f"; create the table with: {make_table}" if _lacks_table(error) else ""
+        raise report(f"the database: {error}{advice}") from error
+
+
+def _lacks_table(error: BaseException) -> bool:
+    """Tell whether an error of a driver, or of a library around it, is that a table is missing."""
+    cause = getattr(error, "orig", None) or error.__cause__
+    if isinstance(cause, BaseException):  # SQLAlchemy and Django wrap what the driver raises
+        return _lacks_table(cause)
+    state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    return state == _PG_NO_TABLE or error.args[:1] == (_MYSQL_NO_TABLE,) or str(error).startswith("no such table")
 
 
 def paramstyle_of(driver: str) -> str:

@@ -74,6 +74,13 @@ def test_a_burst_without_its_table_ends(tool_run, url, monkeypatch):
     assert "no such table: pinlater_outbox; create the table with: pinlater outbox-table" in err
 
 
+def test_a_database_that_does_not_answer_is_not_said_to_lack_the_table(tool_run):
+    status, _, err = tool_run("outbox", "postgresql://shop@127.0.0.1:1/shop")
+    assert status == 1
+    assert "the database: " in err
+    assert "create the table" not in err
+
+
 def test_the_url_may_be_in_the_environment(tool_run, url, monkeypatch):
     monkeypatch.setenv("PINLATER_OUTBOX_DATABASE", url)
     assert tool_run("outbox", "--table", "jobs")[0] == 0
