@@ -69,7 +69,7 @@ class Batch(Job[BatchOutcome], name="pinlater.batch", queue="pinlater_batch", at
     then: NextJob | None = None
     on_failure: NextJob | None = None
 
-    def run(self, context: JobContext) -> BatchOutcome:
+    async def run(self, context: JobContext) -> BatchOutcome:  # so that any worker can run it, also on an event loop
         """Wait until all jobs have ended; enqueue ``then`` if all succeeded, else ``on_failure``."""
         kinds = cast("WorkflowContext", context).ends_of_children(MESSAGE_NAME, self.size)
         succeeded = sum(kind == MessageKind.SUCCEEDED for kind in kinds)

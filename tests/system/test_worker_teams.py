@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from pinlater import JobState
+from pinlater import Job, JobState
 from pinlater.client import NewJob
 from tests.system.worker_program import add_jobs, await_state, info, put, ran, wait_for
 
@@ -217,6 +217,25 @@ def test_steps_of_one_coroutine_go_on_beside_each_other(team, client, folder):
     assert worker.wait() == 0, worker.log
     assert {info(client, job).state for job in jobs} == {JobState.SUCCEEDED}
     assert ran(folder) == ["steps [0, 1, 4, 9, 16]"] * 20
+
+
+class Touch(Job, queue="touch"):
+    """The workers have a class of this name, too."""
+
+    number: int
+
+    def run(self, context):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("kind", [THREADS, TASKS], ids=["threads", "tasks"])
+def test_a_batch(team, client, folder, kind):
+    batch = client.batch([Touch(number=1), Touch(number=2)], then=Touch(number=3))
+    worker = team(kind, "--burst", "--queue", "touch")
+    assert worker.wait() == 0, worker.log
+    assert batch.result(timeout=0).succeeded == 2
+    touched = [line.split()[1] for line in ran(folder)]
+    assert (sorted(touched[:2]), touched[2:]) == (["1", "2"], ["3"])
 
 
 @pytest.mark.parametrize("kind", [THREADS, TASKS], ids=["threads", "tasks"])
