@@ -10,6 +10,7 @@ from pinlater.errors import JobUnfinished
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
+from pinlater.model.status import parse_status
 
 _FIRST_POLL_SECONDS = 0.02
 _SLOWEST_POLL_SECONDS = 2.0
@@ -64,5 +65,7 @@ def bounded(pause: float, deadline: float | None, info: JobInfo) -> float:
             hint = "; it waits for other jobs of its key"
         if info.waits_for:
             hint = f"; it waits for {waits_text(info.waits_for)}"
+        if failed := parse_status(info.status)[1]:
+            hint += f"; its last failed attempt: {failed[-1].error}"
         raise JobUnfinished(f"{info.descriptor} is still {info.state.name}{hint}")
     return min(pause, remaining)

@@ -315,15 +315,21 @@ def test_a_handle_waits_for_the_end(serve):
 
 
 @pytest.mark.parametrize(
-    ("state", "due_ms", "said"),
+    ("state", "due_ms", "status", "said"),
     [
-        (0, 1, r"d is still PENDING; does a worker serve its queue \(pinlater workers\)\?$"),
-        (0, 2**62, "d is still PENDING$"),
-        (1, 1, "d is still IN_PROGRESS$"),
+        (0, 1, "", r"d is still PENDING; does a worker serve its queue \(pinlater workers\)\?$"),
+        (0, 2**62, "", "d is still PENDING$"),
+        (
+            0,
+            2**62,
+            "[attempt 1/3 2026-11-21T13:38:38Z kiel 25027 0.01 s] KeyError: 7\n",
+            "d is still PENDING; its last failed attempt: KeyError: 7$",
+        ),
+        (1, 1, "", "d is still IN_PROGRESS$"),
     ],
 )
-def test_a_handle_gives_up_waiting(serve, state, due_ms, said):
-    info = PinLaterJobInfo("d", state, 1, 1, "", 1, due_ms)
+def test_a_handle_gives_up_waiting(serve, state, due_ms, status, said):
+    info = PinLaterJobInfo("d", state, 1, 1, status, 1, due_ms)
 
     def answer(call):
         return stored(call) if call.method == "enqueueJobs" else {"pings:s1:p1:0": info}
