@@ -145,7 +145,8 @@ async def _look_once(session: Session, queues: Sequence[str], admin: str | None,
         for missing in readings.not_told:
             click.echo(f"not looked at: {visible(missing)}", err=True)
         if not findings:
-            click.echo(f"nothing is wrong ({_seen(readings)})")
+            unseen = "; add --admin to have the store's disk and speed checked, too" if admin is None else ""
+            click.echo(f"nothing is wrong ({_seen(readings)}){unseen}")
     return int(any(finding.severity.is_at_least(least) for finding in findings))
 
 

@@ -66,7 +66,10 @@ def test_exit_status_and_json_are_for_scripts(tool_run, server):
 
 def test_nothing_is_wrong(tool_run, server):
     server.answer = answers(getOldestDueTimestamps={})
-    assert tool_run("doctor") == (0, "nothing is wrong (2 queues, 0 workers)\n", "")
+    seen = "nothing is wrong (2 queues, 0 workers)"
+    unseen = "add --admin to have the store's disk and speed checked, too"
+    assert tool_run("doctor") == (0, f"{seen}; {unseen}\n", "")
+    assert tool_run("doctor", "--admin", "http://127.0.0.1:1")[1] == f"{seen}\n"
     assert tool_run("doctor", "sms")[0] == 0
 
 
