@@ -1,5 +1,7 @@
 """What the guide of the outbox takes for granted: a project of Django on the same file, and visitors of web pages."""
 
+import os
+
 from django.core.management import call_command
 from starlette.testclient import TestClient
 
@@ -11,6 +13,7 @@ from tests.support.server import wait_for
 def prepare(sandbox):
     connection = use_database(sandbox.folder / "shop.db")
     sandbox.at_the_end.callback(connection.close)
+    sandbox.at_the_end.callback(os.environ.pop, "DJANGO_SETTINGS_MODULE", None)
 
 
 def afterwards(page, server):
