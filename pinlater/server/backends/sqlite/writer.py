@@ -282,4 +282,6 @@ def _translate(error: Exception) -> Exception:
             "the disk did not confirm this change, so it was undone; if the server ends before it can store anything, "
             f"the change may come back: {error}"
         )
-    return UnknownError(f"the store could not carry this out, nothing was changed: {error}")
+    is_full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+    advice = "; free space on the disk of the server's DATA_DIR" if is_full else ""
+    return UnknownError(f"the store could not carry this out, nothing was changed: {error}{advice}")

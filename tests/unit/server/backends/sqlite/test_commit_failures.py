@@ -111,3 +111,11 @@ def test_nobody_is_told_that_nothing_was_changed_when_only_the_sync_failed():
     error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
     assert "may come back" in str(_translate(error))
     assert "nothing was changed" not in str(_translate(error))
+
+
+def test_a_full_disk_is_said_to_need_space():
+    error = sqlite3.OperationalError("database or disk is full")
+    error.sqlite_errorcode = sqlite3.SQLITE_FULL
+    assert str(_translate(error)).endswith(
+        "nothing was changed: database or disk is full; free space on the disk of the server's DATA_DIR"
+    )
