@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from inspect import iscoroutinefunction
 from time import monotonic_ns, time
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 from pinlater.errors import Discard, JobInterrupted, interruption_in
 from pinlater.jobs.body_codec import JobCodec
@@ -28,6 +31,8 @@ from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.outcome import Failure, Interruption, LostClaim, Result
 from pinlater.worker.session.outcome import Outcome as RunnersOutcome
 from pinlater.worker.session.saver import Encode, FollowUps, Saver
+
+T = TypeVar("T")
 
 MOST_RUNS = 1000
 """Maximum number of attempts in a test; more count as an endless loop."""
@@ -233,7 +238,11 @@ class _WatchedRunner(Runner):
         self, job: Job, context: RunContext, batch: DequeuedBatch, position: int, now_ns: int
     ) -> RunnersOutcome | None:
         self.context = context
-        return super()._attempt(job, context, batch, position, now_ns)
+        attempt = partial(super()._attempt, job, context, batch, position, now_ns)
+        return _without_loop(attempt) if iscoroutinefunction(job.run) else attempt()
+
+    def close(self) -> None:
+        _without_loop(super().close)
 
     def _ended(self, context: RunContext, error: BaseException | None, started_ns: int) -> RunnersOutcome | None:
         if error is not None and not isinstance(error, _OF_A_JOB) and interruption_in(error) is None:
@@ -243,6 +252,16 @@ class _WatchedRunner(Runner):
     def _outcome_of(self, context: RunContext, error: BaseException, started_ns: int) -> RunnersOutcome:
         self.error = error
         return super()._outcome_of(context, error, started_ns)
+
+
+def _without_loop(function: Callable[[], T]) -> T:
+    """Call a function that runs an event loop: in a thread of its own, if this one runs the loop of an async test."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return function()
+    with ThreadPoolExecutor(1, "pinlater-test") as thread:
+        return thread.submit(copy_context().run, function).result()
 
 
 class _DirectSaver(Saver):

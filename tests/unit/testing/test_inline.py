@@ -1,5 +1,6 @@
 """run_inline: jobs run at once, as a worker would run them."""
 
+import asyncio
 import inspect
 
 import pytest
@@ -426,3 +427,14 @@ def test_what_is_no_class_is_refused_in_words(given, local_server):
     for take in (local_server.run_worker, local_server.client):
         with pytest.raises(TypeError, match=refusal):
             take(given)
+
+
+def test_async_jobs_run_in_a_test_that_is_async_itself(client, local_server):
+    async def test():
+        client.enqueue(Polite(word="retry"))
+        local_server.client(Polite).enqueue(Polite(word="well"))
+        return local_server.run_worker(Polite)
+
+    [outcome] = asyncio.run(test())
+    assert outcome.ending == "succeeded"
+    assert endings(client) == [(1, "failed"), (2, "failed"), (3, "succeeded")]
