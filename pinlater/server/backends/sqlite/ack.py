@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, groupby, repeat
 from typing import NamedTuple
 
 import msgspec
@@ -107,7 +107,7 @@ def _succeed_calls(transaction: SqliteTransaction, calls: Sequence[SqliteAckRequ
         transaction.run(_SUCCEED_HELD, (transaction.now, id_list(ids)))
     if results:
         _succeed_with(transaction, calls[0].queue_id, results)
-    note_successes(transaction, calls[0].queue_id, dict.fromkeys(ids, b"") | results)
+    note_successes(transaction, calls[0].queue_id, chain(_without_results(ids), results.items()))
     _keep_run_times(transaction, calls[0].queue_id, long_runs)
     return settled
 
@@ -147,16 +147,21 @@ def _succeed(transaction: SqliteTransaction, queue_id: int, acks: Sequence[Store
     for (claim, priority), ids in alike.items():
         succeeded = transaction.run_on(_SUCCEED_MANY, (queue_id, transaction.now, claim, priority), ids)
         if succeeded == len(ids):
-            note_successes(transaction, queue_id, dict.fromkeys(ids, b""))
+            note_successes(transaction, queue_id, _without_results(ids))
         changed += succeeded
     for alike_in, results in with_results.items():
         succeeded = _succeed_with(transaction, queue_id, results, *alike_in)
         if succeeded == len(results):
-            note_successes(transaction, queue_id, results)
+            note_successes(transaction, queue_id, results.items())
         changed += succeeded
     changed += transaction.run_many(_SUCCEED_ONE, apart) if apart else 0
     _keep_run_times(transaction, queue_id, long_runs)
     return changed
+
+
+def _without_results(ids: Iterable[int]) -> Iterable[tuple[int, bytes]]:
+    """Yield the ids of jobs that returned nothing, each with what their parents get as result."""
+    return zip(ids, repeat(b""), strict=False)
 
 
 def _keep_run_times(transaction: SqliteTransaction, queue_id: int, long_runs: Sequence[_LongRun]) -> None:

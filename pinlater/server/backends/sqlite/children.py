@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -80,8 +80,11 @@ def refusal(transaction: SqliteTransaction, jobs: Iterable[NewJob]) -> EnqueueRe
     return None
 
 
-def note_successes(transaction: SqliteTransaction, queue_id: int, results: Mapping[int, bytes]) -> None:
-    """Note the results of jobs that have just become SUCCEEDED, by id, so that they need not be read for parents."""
+def note_successes(transaction: SqliteTransaction, queue_id: int, results: Iterable[tuple[int, bytes]]) -> None:
+    """Note ids and results of jobs that have just become SUCCEEDED, so that they need not be read for parents.
+
+    Costs nothing without children: then ``results`` is not iterated.
+    """
     if queue_id in transaction.queues.with_parents:
         transaction.successes.update(results)
 
