@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from pinlater.cli.output import some_jobs
 from pinlater.errors import PinLaterError
@@ -21,20 +21,21 @@ def noting_done(past: str) -> Iterator[list[str]]:
     What is printed about them belongs inside, too: a disk may be full.
     """
     done: list[str] = []
-    try:
+    with _noting(lambda: done_before(", ".join(done), len(done), past) if done else ""):
         yield done
-    except (PinLaterError, OSError, KeyboardInterrupt) as error:
-        if done:
-            error.add_note(done_before(", ".join(done), len(done), past))
-        raise
+
+
+def noting_number(number: int, past: str) -> contextlib.AbstractContextManager[None]:
+    """Return a context that adds to an error how many jobs are ``past``."""
+    return _noting(lambda: done_before(some_jobs(number), number, past) if number else "")
 
 
 @contextlib.contextmanager
-def noting_number(number: int, past: str) -> Iterator[None]:
-    """Add to an error how many jobs are ``past``."""
+def _noting(note: Callable[[], str]) -> Iterator[None]:
+    """Add a note to an error, unless it is empty."""
     try:
         yield
     except (PinLaterError, OSError, KeyboardInterrupt) as error:
-        if number:
-            error.add_note(done_before(some_jobs(number), number, past))
+        if text := note():
+            error.add_note(text)
         raise
