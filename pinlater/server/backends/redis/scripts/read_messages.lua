@@ -1,5 +1,6 @@
 -- Reads messages of a job. ARGV[2] its priority, [3] its id; [4] name of the messages; [5] number after which to begin;
--- [6] most messages; [7] most bytes, [8] bytes per message in addition. The first need not fit; the last ones may be too many.
+-- [6] most messages; [7] most bytes, [8] bytes per message in addition. The first need not fit; the last ones may be too
+-- many.
 -- Returns {number of the first, a list of them in the order of their numbers}: each a text, as stored in the inbox; or a
 -- list of one text, for several messages, of which some may come before the first: see inboxes.lua and successes.lua.
 -- parts: records successes
