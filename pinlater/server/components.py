@@ -102,10 +102,7 @@ def assemble(config: ProcessConfig, store: OpenedStore, metrics: Metrics) -> Com
         else RateLimits(new_bucket=partial(LeasedBucket, store.acquire_tokens))
     )
     broker = Broker(backend, limits, now_ms, metrics.store_seconds.observe, store.poll_all)
-    store.notifications.on_jobs, store.notifications.on_gap = broker.on_remote_jobs, broker.on_gap
-    store.notifications.on_woken, store.notifications.on_cancelled = broker.on_woken, broker.on_cancelled
-    if store.notifies_servers and not backend.capabilities.is_serial:
-        broker.notifiers.append(store.notifications.publish)
+    store.notifications.on_claimable = broker.on_claimable
     files = RateLimitFiles(settings, limits, broker.wake_all, is_divided=store.acquire_tokens is None, kept=config.kept)
     stored = StoredLimits(backend, files, broker.on_deleted)
     statistics = StatisticsBuffer()
@@ -149,11 +146,11 @@ def reporter_of(config: ProcessConfig, components: Components) -> ReportServer:
 
 
 def server_notifier_of(config: ProcessConfig, components: Components) -> ServerNotifier | None:
-    """Create the notifier of the other servers; None: the store does not list them, or the settings turn it off."""
-    listeners, broker = components.store.listeners, components.broker
-    if listeners is None or not config.settings.notify_servers:
+    """Create the notifier of the other servers; None: they are not notified."""
+    network, broker = components.store.network, components.broker
+    if network is None:
         return None
-    notifier = ServerNotifier(listeners, f"{os.uname().nodename}:{config.folder}", broker)
+    notifier = ServerNotifier(network(f"{os.uname().nodename}:{config.folder}"), broker)
     broker.notifiers.append(notifier.notify)
     broker.offers = notifier.offers
     broker.poll_notifiers.append(notifier.notify_polled)
@@ -162,7 +159,7 @@ def server_notifier_of(config: ProcessConfig, components: Components) -> ServerN
 
 
 def notifier_of(config: ProcessConfig, components: Components) -> JobNotifier:
-    """Create the notifier of the other processes of this server, for stores that do not notify them."""
+    """Create the notifier of the other processes of this server."""
     broker = components.broker
     notifier = JobNotifier(config.folder, broker)
     broker.notifiers.append(notifier.notify)

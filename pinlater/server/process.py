@@ -68,7 +68,7 @@ async def _serve(child: Child, config: ProcessConfig) -> None:
         stack.push_async_callback(store.backend.close)
         components = assemble(config, store, metrics)
         await components.stored.load_initial()  # before serving, or a paused queue might hand out jobs
-        if config.is_one_of_several and not store.notifies_servers:
+        if config.is_one_of_several:
             notifier = notifier_of(config, components)
             stack.callback(notifier.close)
             notifier.start()

@@ -23,7 +23,7 @@ class Woken:
     def __init__(self, backend):
         self._backend = backend
         self.heard = []
-        backend.home.notifications.on_woken = lambda queue, count, _: self.heard.append((queue, count))
+        backend.home.notifications.on_claimable = lambda queue, count, _: self.heard.append((queue, count))
 
     def wait_for(self, *expected):
         """Return once all that was heard is this; it may be told a moment after the call."""

@@ -48,7 +48,7 @@ class Server:
         self.task = asyncio.ensure_future(self.notifier.run())
 
     async def met(self, others):
-        await until(lambda: len(self.notifier._others) >= others)
+        await until(lambda: len(self.notifier.ids) >= others)
 
     def dequeue(self):
         def new_claim():

@@ -345,7 +345,7 @@ def test_a_dequeue_that_has_enough_of_another_queue_leaves_its_job_to_another_se
         for queue in ("before", QUEUE):
             await here.backend.enqueue_jobs(queue, [new_job(queue.encode())])
         for queue in ("before", QUEUE):
-            here.on_woken(queue, 1, ())
+            here.on_claimable(queue, 1, ())
         assert bodies(await both) == [b"before"]
         assert bodies(await other) == [QUEUE.encode()]
 

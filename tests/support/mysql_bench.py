@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 
 from pinlater.errors import ServiceError
+from pinlater.server.backends.datagram_network import DatagramNetwork
 from pinlater.server.backends.listeners import StoreListeners
 from pinlater.server.backends.mysql import MysqlOptions, MysqlShardFactory
 from pinlater.server.backends.mysql.connection import MysqlConnection
@@ -43,7 +44,7 @@ def make_fleet(endpoints, clock, *, prefix, connections=8, **options):
 def make_notifier(broker, group, endpoint, name):
     """Return what notifies the other servers of a broker's jobs; its shards keep their list."""
     listeners = StoreListeners((endpoint.host, endpoint.port), partial(meet_servers, group))
-    return ServerNotifier(listeners, name, broker)
+    return ServerNotifier(DatagramNetwork(listeners, name), broker)
 
 
 class ConnectionKills:

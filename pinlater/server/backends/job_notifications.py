@@ -1,4 +1,4 @@
-"""Notifications from a store, for instance that other servers have made jobs claimable."""
+"""Notifications of jobs that have become claimable: from the store to the broker, and between servers."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ NotifyOfJobs = Callable[[str, int | None, Callable[[], Collection[JobLocation]],
 returns where they are, for those who need to know, and how many there are."""
 
 
-OnWoken = Callable[[str, int, Collection[JobLocation]], None]
-"""Receives the name of a queue, how many of its sleeping jobs have become due, and where they are."""
+OnClaimable = Callable[[str, int | None, Collection[JobLocation]], None]
+"""Receives the name of a queue, how many of its jobs have become claimable (None: one or more), and where they are."""
 
 
 OnCancelled = Callable[[Sequence[str]], None]
@@ -67,35 +67,12 @@ OnCancelled = Callable[[Sequence[str]], None]
 
 
 class JobNotifications:
-    """Passes notifications of a store on to its listeners; without listeners, they are dropped.
+    """Passes on which jobs a store has made claimable without a call for their queue.
 
     Attributes:
-        on_jobs: called when other servers have stored jobs.
-        on_gap: called when notifications may have been lost.
-        on_woken: called, in the event loop, when messages that this server has stored have made jobs due.
-        on_cancelled: called with the descriptors of jobs that other servers have asked to stop.
-        publishers: publish functions by the name of the shard that passes notifications on, only while other servers
-            listen there; each takes a queue that has new jobs, and when they fall due.
+        on_claimable: called, in the event loop, for sleeping jobs that messages have woken, and for jobs of claims that
+            were given back in the background.
     """
 
     def __init__(self) -> None:
-        self.publishers: dict[str, Callable[[str, int | None], None]] = {}
-        self.on_jobs: OnJobs = lambda _queue, _due_ms, _locations: None
-        self.on_gap: Callable[[], None] = lambda: None
-        self.on_woken: OnWoken = lambda _queue, _count, _locations: None
-        self.on_cancelled: OnCancelled = lambda _descriptors: None
-
-    def publish(
-        self,
-        queue: str,
-        due_ms: int | None,
-        locations: Callable[[], Collection[JobLocation]],
-        _count: int = 1,
-    ) -> None:
-        """Have the shards of new jobs notify other servers of them; see ``NotifyOfJobs``."""
-        if not self.publishers:
-            return
-        for shard in {location.shard for location in locations()}:
-            publish = self.publishers.get(shard)
-            if publish is not None:
-                publish(queue, due_ms)
+        self.on_claimable: OnClaimable = lambda _queue, _count, _locations: None

@@ -26,4 +26,4 @@ POLLS_BESIDE_DATAGRAMS = PollIntervals(0.1, 1.5, leeway=0.1)
 """For stores whose servers notify each other of new jobs by datagrams, some of which may be lost."""
 
 POLLS_BESIDE_MESSAGES = PollIntervals(2.0, 5.0, leeway=0.1)
-"""For stores that themselves pass on their servers' notifications."""
+"""For stores that themselves pass on their servers' messages, of which few are lost."""

@@ -25,7 +25,7 @@ stored with this job as its ``parent``. Messages are stored and deleted with the
 *sleeps* (PENDING with ``waits_for``, which a claim clears): it falls due when one of its waits is fulfilled. Whatever
 ends a child (an ack, the end of its lease, a cancellation, its deletion) stores the message to its parent in the same
 transaction, once for each name and id; a parent that does not exist or has finished gets none. After the commit, the
-store passes the jobs that messages have made due to ``notifications.on_woken``.
+store passes the jobs that messages have made due to ``notifications.on_claimable``.
 
 A job whose attempt failed, by an ack that says how or because its lease expired, belongs to the *failure group* of that
 failure until it succeeds, is cancelled or retried by hand, or a checkpoint gives it new attempts. A store keeps what

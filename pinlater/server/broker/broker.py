@@ -222,10 +222,15 @@ class Broker:
         if state is not None:
             state.jobs_arrived(1, due_ms, or_more=True)
 
-    def on_woken(self, queue: str, count: int, locations: Collection[JobLocation]) -> None:
-        """Wake dequeues for sleeping jobs that messages have made due; see ``OnWoken``."""
+    def on_claimable(self, queue: str, count: int | None, locations: Collection[JobLocation]) -> None:
+        """Wake dequeues for jobs that the store has made claimable by itself; see ``OnClaimable``."""
         self.backend.jobs_arrived(queue, None, locations)
-        self._wake_waiters(queue, count, locations=lambda: locations)
+        if count is not None:
+            self._wake_waiters(queue, count, locations=lambda: locations)
+            return
+        state = self._queues.get(queue)
+        if state is None or state.jobs_arrived(1, or_more=True):
+            self._offer_rest(queue)
 
     async def poll_all(self) -> None:
         """Poll all queues for all servers, if the store can do that."""

@@ -1,7 +1,7 @@
 """Notify the other processes of a server that jobs of a queue have become claimable, or running ones are to stop.
 
-Used with stores that send no notifications themselves. No message has to arrive: waiting dequeues also poll, and
-workers hear of jobs that are to stop when they renew their claims, only later.
+No message has to arrive: waiting dequeues also poll, and workers hear of jobs that are to stop when they renew their
+claims, only later.
 """
 
 from __future__ import annotations

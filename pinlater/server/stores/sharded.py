@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pinlater.errors import ConfigError
+from pinlater.server.backends.datagram_network import DatagramNetwork
 from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.listeners import StoreListeners
 from pinlater.server.backends.poll_intervals import (
@@ -17,6 +18,7 @@ from pinlater.server.backends.poll_intervals import (
     PollIntervals,
 )
 from pinlater.server.backends.records import CommitStats
+from pinlater.server.backends.server_network import ServerNetwork
 from pinlater.server.backends.sharded import (
     ClockUpdater,
     Shard,
@@ -37,7 +39,7 @@ from pinlater.server.stores.opened_store import OpenedStore
 
 
 class _ShardContext(NamedTuple):
-    """What shards are made with: settings, the observer of commits, and notifications of other servers' jobs."""
+    """What shards are made with: settings, the observer of commits, and what receives their notifications."""
 
     settings: Settings
     on_commit: Callable[[CommitStats], None]
@@ -47,15 +49,15 @@ class _ShardContext(NamedTuple):
 class _ShardKind(NamedTuple):
     """A kind of shards: how their file is read, and how a shard is made.
 
-    ``poll_intervals`` and ``has_keys`` are as in ``Capabilities``, ``notifies_servers`` as in ``OpenedStore``.
-    ``lists_servers`` is whether shards keep a list of servers, ``polls_all`` whether one query polls all their queues.
+    ``poll_intervals`` and ``has_keys`` are as in ``Capabilities``. ``network_of`` returns what is ``network`` in
+    ``OpenedStore``, given the store and its first shard. ``polls_all`` is whether one query polls all queues of a
+    shard.
     """
 
     read: Callable[[bytes, Path], list[ShardSpec]]
     make: Callable[[ShardSpec], Shard]
     poll_intervals: PollIntervals
-    notifies_servers: bool
-    lists_servers: bool = False
+    network_of: Callable[[ShardedStore, ShardSpec], Callable[[str], ServerNetwork]] | None
     polls_all: bool = False
     has_keys: bool = False
 
@@ -102,15 +104,16 @@ async def open_sharded(settings: Settings, file: Path, metrics: Metrics, kept: K
         tasks,
         f"{settings.backend}, shards of {file}",
         notifications,
-        kind.notifies_servers,
+        kind.network_of(backend, specs[0]) if kind.network_of is not None else None,
         backend.acquire_tokens,
-        _listeners(backend, specs[0].endpoint) if kind.lists_servers else None,
         partial(poll_all, backend.group) if kind.polls_all else None,
     )
 
 
-def _listeners(backend: ShardedStore, endpoint: Any) -> StoreListeners:
-    return StoreListeners((endpoint.host, endpoint.port), partial(meet_servers, backend.group))
+def _datagrams(backend: ShardedStore, first: ShardSpec) -> Callable[[str], ServerNetwork]:
+    endpoint: Any = first.endpoint
+    listeners = StoreListeners((endpoint.host, endpoint.port), partial(meet_servers, backend.group))
+    return partial(DatagramNetwork, listeners)
 
 
 def _mysql(context: _ShardContext) -> _ShardKind:
@@ -136,8 +139,7 @@ def _mysql(context: _ShardContext) -> _ShardKind:
             options, connections=settings.connections_per_server, database_prefix=settings.database_prefix
         ),
         poll_intervals=POLLS_BESIDE_DATAGRAMS if settings.notify_servers else FREQUENT_POLLS,
-        notifies_servers=False,
-        lists_servers=True,
+        network_of=_datagrams if settings.notify_servers else None,
         polls_all=True,
         has_keys=True,
     )
@@ -146,9 +148,10 @@ def _mysql(context: _ShardContext) -> _ShardKind:
 def _redis(context: _ShardContext) -> _ShardKind:
     settings = context.settings
     try:
-        from pinlater.server.backends.redis import RedisEndpoint, RedisShard, read_shards
+        from pinlater.server.backends.redis import RedisEndpoint, RedisShard, ServerChannels, read_shards
     except ImportError as error:
         raise _driver_missing("redis", error) from None
+    channels = ServerChannels()
 
     def make(spec: ShardSpec) -> RedisShard:
         if not isinstance(spec.endpoint, RedisEndpoint):
@@ -161,10 +164,16 @@ def _redis(context: _ShardContext) -> _ShardKind:
             regex_seconds=settings.regex_timeout_seconds,
             on_commit=context.on_commit,
             notifications=context.notifications,
+            channels=channels,
         )
 
-    # Servers notify each other; polls find jobs whose notifications were lost.
-    return _ShardKind(read_shards, make, poll_intervals=POLLS_BESIDE_MESSAGES, notifies_servers=True, has_keys=True)
+    return _ShardKind(
+        read_shards,
+        make,
+        poll_intervals=POLLS_BESIDE_MESSAGES,
+        network_of=lambda _backend, _first: channels.of,
+        has_keys=True,
+    )
 
 
 def _driver_missing(extra: str, error: ImportError) -> ConfigError:

@@ -36,4 +36,4 @@ def open_sqlite(settings: Settings, metrics: Metrics, now_ms: Callable[[], int] 
         notifications=notifications,
     )
     tasks = (backend.files.run(), backend.writes.run())
-    return OpenedStore(backend, now_ms, tasks, str(settings.data_dir), notifications, notifies_servers=True)
+    return OpenedStore(backend, now_ms, tasks, str(settings.data_dir), notifications)

@@ -65,7 +65,7 @@ def test_what_was_claimed_for_nobody_is_given_back(bench, shard, standing_still)
 def test_whoever_waits_here_is_told_of_what_was_given_back(bench, service, proxy):
     heard, commits = [], []
     notifications = JobNotifications()
-    notifications.on_jobs = lambda queue, due_ms, _locations: heard.append((queue, due_ms))
+    notifications.on_claimable = lambda queue, count, _locations: heard.append((queue, count))
     shard = bench.shard_at(
         RedisEndpoint(("127.0.0.1", proxy.port)), notifications=notifications, on_commit=commits.append
     )

@@ -15,7 +15,6 @@ from pinlater.server.backends.records import Claim
 from tests.support.bench import FAR_MS, QUEUE, ack_of, checkpoint_of, new_job
 from tests.support.redis_bench import CLAIM
 from tests.support.redis_service import RedisService
-from tests.support.waiting import until
 
 PARENTS = "parents"
 BESIDE = ("links", "inbox", "children", "results", "successes", "leftovers")
@@ -294,56 +293,23 @@ def test_a_body_that_reads_like_a_mark_of_ours_is_a_body(bench, service, shard):
 
 
 class Server:
-    """A shard as one server has it, and what it heard."""
+    """A shard as one server has it, and which jobs it says were woken."""
 
     def __init__(self, bench, service):
-        self.jobs, self.woken, self.cancelled, self.gaps = [], [], [], 0
-        told = self._notifications = JobNotifications()
-        told.on_jobs = lambda queue, due_ms, _: self.jobs.append((queue, due_ms))
-        told.on_woken = self._note_woken
-        told.on_cancelled = self.cancelled.extend
-        told.on_gap = self._note_gap
-        self.shard = bench.shard(service, notifications=told)
-        bench.run(self.shard.ping())
-        bench.run(until(lambda: self.gaps))
-
-    def _note_woken(self, queue, count, locations):
-        self.woken.append((queue, count, set(locations)))
-        self._notifications.publish(queue, None, lambda: locations)  # as a server does for which no dequeue waits
-
-    def _note_gap(self):
-        self.gaps += 1
+        self.woken = []
+        notifications = JobNotifications()
+        notifications.on_claimable = lambda queue, count, locations: self.woken.append((queue, count, set(locations)))
+        self.shard = bench.shard(service, notifications=notifications)
 
 
-def test_all_servers_hear_of_a_parent_that_is_awake(bench, service):
+def test_the_server_that_ends_the_last_child_hears_that_the_parent_is_awake(bench, service):
     one, two = Server(bench, service), Server(bench, service)
     family = Family(bench, one.shard, 2)
     family.ack(family.children[0])
     assert one.woken == []
-    two.jobs.clear()
     family.ack(family.children[1])
     assert one.woken == [(PARENTS, 1, {JobLocation("1", 1)})]
-    bench.run(until(lambda: (PARENTS, None) in two.jobs))
     assert two.woken == []
-
-
-def test_other_servers_hear_which_running_jobs_are_to_stop(bench, service):
-    one, two = Server(bench, service), Server(bench, service)
-    family = Family(bench, one.shard, 1201)
-    (waiting,) = bench.run(one.shard.enqueue_jobs(QUEUE, [new_job()]))
-    heard = []
-    with service.client() as client, client.pubsub() as listener:
-        listener.subscribe("pinlater:{1}:arrivals")
-        cancelled = bench.run(one.shard.cancel_jobs(QUEUE, parse(*family.children, waiting), ""))
-        assert (len(cancelled.asked), len(cancelled.ended)) == (1201, 1)
-        bench.run(until(lambda: len(two.cancelled) >= 1201))
-        while sum(message.count(b",") + 1 for message in heard if b"cancelled" in message) < 1201:
-            found = listener.get_message(timeout=30)
-            assert found, "the rest was not published"
-            heard += [found["data"]] if found["type"] == "message" else []
-    assert sorted(two.cancelled) == sorted(family.children)
-    assert one.cancelled == [], "it knows what it has done itself"
-    assert {message.count(b" ") for message in heard if b"cancelled" in message} == {3}, "older servers read two blanks"
 
 
 def test_acks_of_two_servers_tell_the_parent_each_child_once(bench, service):

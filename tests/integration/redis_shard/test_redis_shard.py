@@ -16,9 +16,8 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord
 from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.protocol.messages import PENDING, SUCCEEDED
-from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.records import Claim, JobFilter
-from pinlater.server.backends.redis import RedisEndpoint, RedisShard
+from pinlater.server.backends.redis import RedisEndpoint, RedisShard, ServerChannels
 from pinlater.server.backends.redis.script_calls import ScriptRunner
 from pinlater.server.backends.sharded import ShardedStore, ShardFull, ShardSpec, ShardUnreachable
 from pinlater.server.backends.tls_files import TlsFiles
@@ -29,6 +28,7 @@ from tests.support.ports import free_port
 from tests.support.redis_bench import CLAIM
 from tests.support.redis_service import RedisService, program
 from tests.support.server import wait_for
+from tests.support.waiting import until
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "stores-redis.md"
 
@@ -311,13 +311,20 @@ def test_a_password_is_needed_where_one_is_set(bench, tmp_path):
             bench.run(bench.shard_at(RedisEndpoint(("127.0.0.1", service.port), password="wrong")).ping())
 
 
+async def _subscribe(channels):
+    running = asyncio.ensure_future(channels.run(lambda _: None, lambda: None))
+    await until(lambda: channels._channels["1"]._is_subscribed)
+    running.cancel()
+
+
 def test_a_user_of_its_own_may_do_what_the_documents_say(bench, service):
     (rules,) = re.findall(r"^ACL SETUSER pinlater on >secret (.*)$", GUIDE.read_text(), re.MULTILINE)
     with service.client() as client:
         client.execute_command("ACL", "SETUSER", "pinlater", "on", ">secret", *rules.split())
     endpoint = RedisEndpoint(("127.0.0.1", service.port), username="pinlater", password="secret")
-    heard = JobNotifications()
-    shard = bench.shard_at(endpoint, notifications=heard)
+    channels = ServerChannels().of("a")
+    shard = bench.shard_at(endpoint, channels=channels)
+    bench.run(_subscribe(channels))
     bench.run(shard.create_queue(QUEUE))
     names = bench.run(shard.enqueue_jobs(QUEUE, [new_job(unique_key="one", status="s"), new_job(attempts=1)]))
     assert len(bench.take(shard)) == 2

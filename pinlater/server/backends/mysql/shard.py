@@ -230,7 +230,7 @@ class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
     def _notify_released(self, queue: Queue) -> None:
         """Notify the broker of released jobs, which no call has asked for."""
         self._claims.restart_scans(queue.id)
-        self._notifications.on_jobs(queue.name, None, [JobLocation(self.name)])
+        self._notifications.on_claimable(queue.name, None, [JobLocation(self.name)])
 
     def _notify_woken(self, woken: Sequence[Woken]) -> None:
         """Notify the broker of sleeping jobs that messages have made due."""
@@ -240,7 +240,7 @@ class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
         for (queue, queue_id), priorities in by_queue.items():
             self._claims.restart_scans(queue_id)
             locations = [JobLocation(self.name, priority) for priority in sorted(set(priorities))]
-            self._notifications.on_woken(queue, len(priorities), locations)
+            self._notifications.on_claimable(queue, len(priorities), locations)
 
     async def acquire_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
         return await self._with_queue(queue, lambda at: buckets.acquire_tokens(self._database, at, rate, wanted))

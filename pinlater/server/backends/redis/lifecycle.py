@@ -148,11 +148,10 @@ async def claim(
     levels: int,
     want_next_due: bool = False,
     max_running: int | None = None,
-) -> tuple[Dequeued, int]:
+) -> Dequeued:
     """Claim jobs: PENDING and due -> IN_PROGRESS; ``claim_as`` None only reads them.
 
-    A claim is never repeated, see ``RedisOrphanedClaims``. Return also how many other jobs of the same keys it has let
-    through.
+    A claim is never repeated, see ``RedisOrphanedClaims``.
     """
     descriptor, lease_ms, *_ = claim_as or Claim("", 0)
     has_more, is_held, next_due, columns, bodies, let_through = await scripts.run(
@@ -177,7 +176,7 @@ async def claim(
         )
     ]
     due_ms = int(next_due) if next_due else None
-    return Dequeued(jobs, due_ms, bool(has_more), bool(is_held), bool(let_through)), let_through
+    return Dequeued(jobs, due_ms, bool(has_more), bool(is_held), bool(let_through))
 
 
 async def acquire_tokens(scripts: ScriptRunner, queue: str, rate: float, wanted: int) -> Tokens:

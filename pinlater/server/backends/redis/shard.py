@@ -30,12 +30,12 @@ from pinlater.server.backends.records import (
     StoreSize,
 )
 from pinlater.server.backends.redis import failure_groups, import_jobs, lifecycle, maintenance, messages, reports
+from pinlater.server.backends.redis.channel_network import ServerChannels, ShardChannel
 from pinlater.server.backends.redis.connection import SharedConnection
 from pinlater.server.backends.redis.due_index import DueIndex
 from pinlater.server.backends.redis.durability import DurabilityCheck
 from pinlater.server.backends.redis.endpoint import RedisEndpoint
 from pinlater.server.backends.redis.handshake import handshake
-from pinlater.server.backends.redis.job_notifications import JobChannel
 from pinlater.server.backends.redis.orphaned_claims import RedisOrphanedClaims
 from pinlater.server.backends.redis.queues import RedisQueues
 from pinlater.server.backends.redis.resp import RespConnection
@@ -75,7 +75,8 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
         regex_seconds: time limit for searching bodies in one call.
         now_ms: a clock for tests; None: that of the Redis server, whose steps are followed slowly.
         on_commit: called with the stats of each batch of calls of producers and workers.
-        notifications: called for jobs that other servers have made claimable; None: none are published or received.
+        notifications: receives jobs that become claimable without a call for their queue: released or woken ones.
+        channels: passes on messages between servers, by the shards; None: this shard passes on none.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
         now_ms: Callable[[], int] | None = None,
         on_commit: Callable[[CommitStats], None] = lambda _: None,
         notifications: JobNotifications | None = None,
+        channels: ServerChannels | None = None,
     ) -> None:
         self.name = name
         self._levels = priority_levels
@@ -104,14 +106,16 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
         self._due_index = DueIndex(self._slow_scripts, self._queues.names)
         self._durability = DurabilityCheck(name)
         self._notifications = notifications or JobNotifications()
-        self._channel = JobChannel(self._scripts, endpoint, notifications)
+        self._channels = channels
+        self._channel = ShardChannel(name, self._connection, endpoint, self._scripts.shard_key("servers"))
+        if channels is not None:
+            channels.add(self._channel)
         self._orphaned = RedisOrphanedClaims(self._slow_scripts, self._notify_released, on_commit)
         self.on_outgoing = lambda _: None
 
     async def _slow_handshake(self, connection: RespConnection) -> None:
         await handshake(connection)
         await self._durability.run(connection)
-        self._channel.subscribe()
 
     @property
     def waiting(self) -> int:
@@ -120,7 +124,7 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
 
     @property
     def connections(self) -> int:
-        """Number of open connections to its server, not counting the subscription to job notifications."""
+        """Number of open connections to its server, not counting the subscription to messages of other servers."""
         return self._connection.is_open + self._slow_connection.is_open
 
     async def ping(self) -> None:
@@ -191,9 +195,7 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
         return await lifecycle.enqueue(self._scripts, queue, jobs, once)
 
     async def import_jobs(self, queue: str, jobs: Sequence[JobRecord], *, once: Once = None) -> list[str]:
-        names = await import_jobs.import_jobs(self._slow_scripts, queue, jobs, once)
-        self._channel.publish(queue)
-        return names
+        return await import_jobs.import_jobs(self._slow_scripts, queue, jobs, once)
 
     async def dequeue_jobs(
         self,
@@ -209,7 +211,7 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
         if self._orphaned.has(queue, claim.descriptor):
             raise ShardUnreachable(f"shard {self.name} did not answer this dequeue; its jobs are being released")
         try:
-            dequeued, let_through = await lifecycle.claim(
+            return await lifecycle.claim(
                 self._scripts,
                 queue,
                 limit,
@@ -224,8 +226,6 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
         except (ShardConnectionFailed, asyncio.CancelledError):
             self._orphaned.add(queue, claim)
             raise
-        self._notify(queue, let_through)
-        return dequeued
 
     async def acquire_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
         return await lifecycle.acquire_tokens(self._scripts, queue, rate, wanted)
@@ -237,38 +237,25 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
         await lifecycle.unlock_queue(self._scripts, queue, token)
 
     async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[DequeuedJob]:
-        shown, _ = await lifecycle.claim(
-            self._slow_scripts, queue, limit, None, max_bytes=max_bytes, levels=self._levels
-        )
+        shown = await lifecycle.claim(self._slow_scripts, queue, limit, None, max_bytes=max_bytes, levels=self._levels)
         return shown.jobs
 
     async def ack_dequeued_jobs(
         self, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]
     ) -> Settled:
-        settled = await lifecycle.ack(self._scripts, queue, succeeded, failed)
-        if settled.changed and settled.due_ms is not None:
-            self._channel.publish(queue, settled.due_ms)
-        self._notify(queue, settled.let_through)
-        return settled
+        return await lifecycle.ack(self._scripts, queue, succeeded, failed)
 
     async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
-        settled = await lifecycle.checkpoint(self._scripts, queue, checkpoints)
-        if settled.due_ms is not None:
-            self._channel.publish(queue, settled.due_ms)
-        self._notify(queue, settled.let_through)
-        return settled
+        return await lifecycle.checkpoint(self._scripts, queue, checkpoints)
 
     async def cancel_jobs(self, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
-        cancelled = await messages.cancel(self._scripts, queue, jobs, status)
-        self._notify(queue, cancelled.let_through)
-        self._channel.publish_cancelled([str(job) for job in cancelled.asked])
-        return cancelled
+        return await messages.cancel(self._scripts, queue, jobs, status)
 
     async def finish_cancellation(self, queue: str, jobs: Sequence[JobDescriptor]) -> None:
         await messages.finish_cancellation(self._scripts, queue, jobs)
 
     async def release_claims(self, queue: str, source: str) -> int:
-        return self._notify(queue, await lifecycle.release(self._slow_scripts, queue, by="source", which=source))
+        return await lifecycle.release(self._slow_scripts, queue, by="source", which=source)
 
     # Messages: see ``RedisMessages``
 
@@ -280,47 +267,39 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
         self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int, *, once: Once = None
     ) -> int:
         request = maintenance.RedisRetry(priority, attempts, run_after_ms, limit, once)
-        return self._notify(queue, await maintenance.retry_failed(self._slow_scripts, queue, request), run_after_ms)
+        return await maintenance.retry_failed(self._slow_scripts, queue, request)
 
     def _notify_released(self, queue: str) -> None:
-        """Notify all servers, including this one, of jobs that were released in the background."""
-        self._notifications.on_jobs(queue, None, [JobLocation(self.name)])
-        self._channel.publish(queue)
+        """Notify the broker of released jobs, which no call has asked for."""
+        self._notifications.on_claimable(queue, None, [JobLocation(self.name)])
 
     def _notify_woken(self, woken: list[Woken]) -> None:
-        """Notify this server of jobs whose sleep has ended; it notifies the others if it cannot hand them out."""
+        """Notify the broker of jobs whose sleep has ended."""
         counts: Counter[str] = Counter()
         for queue, _, jobs in woken:
             counts[queue] += jobs
         for queue, count in counts.items():
             where = {JobLocation(self.name, priority) for name, priority, _ in woken if name == queue}
-            self._notifications.on_woken(queue, count, where)
-
-    def _notify(self, queue: str, moved: int, due_ms: int | None = None) -> int:
-        if moved:
-            self._channel.publish(queue, due_ms)
-        return moved
+            self._notifications.on_claimable(queue, count, where)
 
     async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: Once = None) -> int:
         search = await self._search(queue, which)
-        return self._notify(queue, await maintenance.delete_matching(self._slow_scripts, search, limit, once))
+        return await maintenance.delete_matching(self._slow_scripts, search, limit, once)
 
     async def retry_these_jobs(
         self, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None, *, once: Once = None
     ) -> int:
-        moved = await maintenance.retry_jobs(self._slow_scripts, queue, jobs, attempts, run_after_ms, once=once)
-        return self._notify(queue, moved, run_after_ms)
+        return await maintenance.retry_jobs(self._slow_scripts, queue, jobs, attempts, run_after_ms, once=once)
 
     async def schedule_jobs(
         self, queue: str, jobs: Sequence[JobDescriptor], run_after_ms: int | None, *, once: Once = None
     ) -> int:
-        moved = await maintenance.schedule_jobs(self._slow_scripts, queue, jobs, run_after_ms, once=once)
-        return self._notify(queue, moved, run_after_ms)
+        return await maintenance.schedule_jobs(self._slow_scripts, queue, jobs, run_after_ms, once=once)
 
     async def delete_these_jobs(
         self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: Once = None
     ) -> int:
-        return self._notify(queue, await maintenance.delete_jobs(self._slow_scripts, queue, jobs, state, once))
+        return await maintenance.delete_jobs(self._slow_scripts, queue, jobs, state, once)
 
     async def reap_expired(
         self, limit: int, *, server_age_ms: int, quiet_ms: int, asked_at: float | None = None
@@ -330,10 +309,7 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
         refusals = (scripts.seconds_since_refusal for scripts in (self._scripts, self._slow_scripts))
         age_ms = int(min(server_age_ms, 1000 * min(self._slow_connection.seconds_since_failure, *refusals)))
         grace = maintenance.ExpiryGrace(self._time_at(asked_at), age_ms, quiet_ms)
-        found = await maintenance.reap_expired(self._slow_scripts, self._due_index, limit, grace)
-        for queue, retried, failed in found:
-            self._notify(queue, retried + failed)  # a job that has failed may let another one of its key through
-        return found
+        return await maintenance.reap_expired(self._slow_scripts, self._due_index, limit, grace)
 
     async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
         return await maintenance.collect_finished(
@@ -352,5 +328,7 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
 
     async def close(self) -> None:
         await self._orphaned.close()
+        if self._channels is not None:
+            self._channels.remove(self._channel)
         await self._channel.close()
         await asyncio.gather(self._connection.close(), self._slow_connection.close())

@@ -122,7 +122,7 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
         count_limit: counts stop at this number per priority.
         regex_seconds: time limit for searching bodies in one call.
         on_commit: called with the stats of each transaction.
-        notifications: their ``on_woken`` is called for sleeping jobs that messages have made due.
+        notifications: their ``on_claimable`` is called for sleeping jobs that messages have made due.
 
     Raises:
         ConfigError, StoreUnavailable: see ``SqliteDatabase``.
@@ -188,7 +188,7 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
         names = self._names_by_id()
         for (queue_id, priority), count in woken.items():
             if queue_id in names and count:
-                self._notifications.on_woken(names[queue_id], count, [JobLocation(SHARD, priority)])
+                self._notifications.on_claimable(names[queue_id], count, [JobLocation(SHARD, priority)])
 
     async def _write_nothing(self) -> None:
         """Store a report that has already expired, so the same transaction deletes it."""

@@ -8,14 +8,15 @@ import pytest
 import uvloop
 
 from pinlater.errors import NoHealthyShards
+from pinlater.server.backends import datagram_network
+from pinlater.server.backends.datagram_network import DatagramNetwork, local_address
 from pinlater.server.backends.job_notifications import JobLocation
 from pinlater.server.backends.listeners import Listener, StoreListeners
 from pinlater.server.backends.poll_of_all import PollOfAll
 from pinlater.server.clock import elapsed_seconds
-from pinlater.server.peer_processes import server_notifier
 from pinlater.server.peer_processes.cancellation_message import cancellation_messages
 from pinlater.server.peer_processes.notification_batch import read_message
-from pinlater.server.peer_processes.server_notifier import ServerNotifier, local_address
+from pinlater.server.peer_processes.server_notifier import ServerNotifier
 from tests.support.waiting import until
 from tests.unit.server.peer_processes.receiver import Receiver
 
@@ -41,12 +42,13 @@ class Server(Receiver):
 
     def __init__(self, store, name):
         super().__init__()
-        self.notifier = ServerNotifier(StoreListeners(("127.0.0.1", 3306), store.meet), name, self)
+        self.network = DatagramNetwork(StoreListeners(("127.0.0.1", 3306), store.meet), name)
+        self.notifier = ServerNotifier(self.network, self)
         self.task = asyncio.ensure_future(self.notifier.run())
 
     @property
     def others(self):
-        return len(self.notifier._others)
+        return len(self.network.ids)
 
     async def leave(self):
         self.task.cancel()
@@ -57,7 +59,7 @@ class Server(Receiver):
 @pytest.fixture
 def run(monkeypatch):
     """Run a test with servers of these names, which have met."""
-    monkeypatch.setattr(server_notifier, "_GREETING_GAP_SECONDS", 0.001)
+    monkeypatch.setattr(datagram_network, "_GREETING_GAP_SECONDS", 0.001)
 
     def run(test, *names):
         async def main():
@@ -155,8 +157,8 @@ def test_many_queues_fit_into_messages(run):
 @pytest.mark.parametrize("forge", [lambda signed: signed[16:], lambda signed: bytes(16) + signed[16:], lambda _: b""])
 def test_what_no_server_has_signed_is_dropped(run, forge):
     async def test(store, one, two):
-        [listener] = [each for each in store.listeners.values() if each.id in one.notifier._others]
-        signed = server_notifier._signature(b" emails \n", listener.secret) + b" emails \n"
+        [listener] = [each for each in store.listeners.values() if each.id in one.network._others]
+        signed = datagram_network._signature(b" emails \n", listener.secret) + b" emails \n"
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
             stranger.sendto(forge(signed), (listener.host, listener.port))
             one.notifier.notify("pins")
@@ -193,8 +195,8 @@ def test_others_hear_of_a_poll_of_all_queues(run):
 )
 def test_a_message_of_another_version_is_dropped(run, message):
     async def test(_, one, two):
-        [listener] = one.notifier._others.values()
-        one.notifier._send(message, listener)
+        [listener] = one.network._others.values()
+        one.network._send(message, listener)
         one.notifier.notify("pins")
         await until(lambda: two.heard)
         assert two.heard == [("pins", None)]
@@ -223,7 +225,7 @@ def test_while_the_store_is_away_the_servers_that_are_known_are_notified(run):
     async def test(store, one, two):
         store.error, before = NoHealthyShards("gone"), store.meetings
         for number in range(1, 4):  # greetings make it look
-            one.notifier.datagram_received(server_notifier._signature(b"", one.notifier._secret), ("127.0.0.1", 1))
+            one.network.datagram_received(datagram_network._signature(b"", one.network._secret), ("127.0.0.1", 1))
             await until(lambda number=number: store.meetings >= before + number)
         one.notifier.notify("emails")
         await until(lambda: two.heard)
@@ -235,7 +237,7 @@ def test_while_the_store_is_away_the_servers_that_are_known_are_notified(run):
 def test_without_a_way_to_the_database_nobody_listens(caplog):
     async def test():
         server = Server(ServerList(), "a")
-        server.notifier._listeners = StoreListeners(("no.such.host.invalid", 3306), ServerList().meet)
+        server.network._listeners = StoreListeners(("no.such.host.invalid", 3306), ServerList().meet)
         await server.task
         server.notifier.notify("emails")
 
@@ -277,5 +279,5 @@ def test_each_server_has_a_rank_of_its_own_and_processes_of_one_share_it(run):
 
 
 def test_a_server_that_knows_of_no_other_has_all_turns():
-    notifier = ServerNotifier(None, "a", Receiver())
+    notifier = ServerNotifier(DatagramNetwork(None, "a"), Receiver())
     assert (notifier.rank.number, notifier.rank.servers) == (0, 1)

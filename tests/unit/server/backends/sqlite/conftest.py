@@ -20,7 +20,7 @@ class Home:
         self.commits = []
         self.woken = []
         self._notifications = JobNotifications()
-        self._notifications.on_woken = lambda *told: self.woken.append(told)
+        self._notifications.on_claimable = lambda *told: self.woken.append(told)
 
     def open(self, clock):
         return SqliteStore(

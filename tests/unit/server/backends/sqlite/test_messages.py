@@ -218,7 +218,7 @@ def test_a_dequeue_that_found_nothing_knows_that_before_it_hears_of_a_woken_job(
     store.create_queue("other")
     (child,) = store.put(new_job(parent=Parent(parent, "join", 0)), queue="other")
     order = []
-    home._notifications.on_woken = lambda *_: order.append("woken")
+    home._notifications.on_claimable = lambda *_: order.append("woken")
 
     async def dequeue():
         order.append((await store.backend.dequeue_jobs(QUEUE, 1, store.claim())).jobs)
