@@ -145,7 +145,8 @@ class Retry(JobError):
 
     Args:
         after: seconds until the next attempt; None uses the class's backoff.
-        reason: text for the job's status.
+        reason: text for the job's status; without one, it is that of the exception that the job has caught, if any:
+            ``raise Retry(after=30) from error``.
 
     Raises:
         TypeError: ``after`` is not a number, for example a reason given in its place.

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from pinlater.errors import Discard, Retry
 from pinlater.jobs import middleware
 from pinlater.jobs.step_failures import step_note
 from pinlater.model.messages import MessageWait
@@ -178,17 +179,29 @@ def describe_failure(
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the class and text of an exception: the text of ``KeyError`` is only the key, and others have none."""
+    """Return the class and text of an exception: the text of ``KeyError`` is only the key, and others have none.
+
+    A ``Retry`` or ``Discard`` without a reason has that of the exception that the job caught when it raised it.
+    """
     text = error_text(error)
     return f"{type(error).__name__}{': ' if text.strip() else ''}{text}"
 
 
 def error_text(error: BaseException) -> str:
-    """Return the text of an exception, even if its class is broken."""
+    """Return the text of an exception, even if its class is broken; see ``describe_error``."""
+    caught = error.__context__ if error.__cause__ is None and not error.__suppress_context__ else error.__cause__
+    if caught is not None and _lacks_reason(error):
+        return describe_error(caught)
     try:
         return str(error)
     except BaseException as other:  # noqa: BLE001 - it is the job's own code
         return f"(its text cannot be had: {type(other).__name__})"
+
+
+def _lacks_reason(error: BaseException) -> bool:
+    if isinstance(error, Retry):
+        return not getattr(error, "reason", "")  # a subclass may not have called __init__
+    return isinstance(error, Discard) and not error.args
 
 
 def _sendable(text: str) -> str:

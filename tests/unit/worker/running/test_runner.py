@@ -248,6 +248,42 @@ def test_a_job_may_say_when(bench, after, delay_ms):
     assert outcome.status.endswith("Retry: busy\n")
 
 
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (Retry(after=5), "Retry: OSError: the bank is away"),
+        (Retry(), "Retry: OSError: the bank is away"),
+        (Retry(after=5, reason="busy"), "Retry: busy"),
+        (Discard(), "Discard: OSError: the bank is away"),
+        (Discard("refused"), "Discard: refused"),
+        (ValueError(), "ValueError"),
+    ],
+)
+@pytest.mark.parametrize("by", ["from", "context"])
+def test_a_retry_without_a_reason_has_that_of_the_caught_exception(bench, monkeypatch, raised, said, by):
+    def act(job, context):
+        try:
+            raise OSError("the bank is away")
+        except OSError as error:
+            if by == "from":
+                raise raised from error
+            raise raised  # noqa: B904 - without "from", as some write it
+
+    monkeypatch.setitem(acts, "catch", act)
+    assert f"] {said}\n" in bench.run(Act(what="catch")).status
+
+
+def test_a_retry_from_none_has_no_reason(bench, monkeypatch):
+    def act(job, context):
+        try:
+            raise OSError("the password is 1234")
+        except OSError:
+            raise Retry(after=5) from None
+
+    monkeypatch.setitem(acts, "hide", act)
+    assert bench.run(Act(what="hide")).status.endswith("Retry: retry after 5 s\n")
+
+
 def test_a_delay_that_is_no_number_is_the_longest(bench, monkeypatch):
     monkeypatch.setitem(acts, "retry", lambda job, context: (_ for _ in ()).throw(Retry(after=float("nan"))))
     assert bench.run(Act(what="retry")).delay_ms == int(LONGEST_DELAY_SECONDS * 1000)
