@@ -66,7 +66,7 @@ async def ask_all(
 
 
 async def _results(calls: Sequence[Coroutine[Any, Any, _T]], patience: float | None) -> list[_T | BaseException]:
-    if patience is None:
+    if patience is None or not calls:  # asyncio.wait refuses to wait for nothing
         return await asyncio.gather(*calls, return_exceptions=True)
     tasks = [asyncio.ensure_future(call) for call in calls]
     for task in tasks:  # it goes on if it is late or the caller is cancelled: its outcome counts for the shard's health

@@ -14,7 +14,7 @@ from pinlater.errors import (
 )
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.redis.connection import CONNECT_SECONDS
-from pinlater.server.backends.sharded import ShardFull, ShardUnreachable, placement
+from pinlater.server.backends.sharded import ShardFull, ShardUnreachable, placement, poll_all
 from pinlater.server.backends.sharded.health import MAX_FAILURES_IN_A_ROW, WINDOW, Health
 from tests.support.bench import QUEUE, ack_of, new_job
 from tests.support.waiting import until
@@ -85,6 +85,7 @@ def test_with_all_shards_dead_calls_fail_at_once_and_work_again_later(fleet):
         lambda: fleet.enqueue_jobs(QUEUE, [new_job()]),
         lambda: fleet.dequeue_jobs(QUEUE, 1, CLAIM),
         fleet.queue_names,
+        lambda: fleet.run(poll_all(fleet.fleet.group, 1000)),
     ):
         with pytest.raises(NoHealthyShards):
             call()
