@@ -69,9 +69,15 @@ class ShardRegistry:
         for name in present:
             self._missing_since.pop(name, None)
         for handle in gone:
+            log.info("shard %s has left", handle.name)
             if handle.name not in present:
                 self._note_missing(handle.name)
-            log.info("shard %s has left", handle.name)
+                if not handle.spec.is_dequeue_only:
+                    log.warning(
+                        "shard %s was not drained (dequeueOnly) before it left: its jobs, if it has any, are neither "
+                        "shown nor handed out until it is in the shard file again",
+                        handle.name,
+                    )
             task = asyncio.create_task(handle.retire())
             self._retiring.add(task)
             task.add_done_callback(self._retiring.discard)

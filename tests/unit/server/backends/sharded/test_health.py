@@ -137,6 +137,16 @@ def test_each_shard_says_how_it_is_and_since_when(fleet):
     assert well.since_ms >= states[1].since_ms
 
 
+@pytest.mark.parametrize("is_drained", [False, True])
+def test_a_shard_that_leaves_with_what_it_has_is_warned_of(fleet, caplog, is_drained):
+    fleet.update(*specs_of("1", "2"), *specs_of("3", dequeue_only=("3",) if is_drained else ()))
+    fleet.update(*specs_of("1", "2"))
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [message.partition(":")[0] for message in warnings] == (
+        [] if is_drained else ["shard 3 was not drained (dequeueOnly) before it left"]
+    )
+
+
 def test_calls_of_each_shard_are_told(fleet):
     make_ill(fleet, "2")
     fleet.shards["1"].error = UnknownError("no")
