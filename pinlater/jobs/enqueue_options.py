@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Literal, TypedDict
 
 from pinlater.jobs.job import Job
+from pinlater.jobs.options import JobOptions
 from pinlater.model.backoff import Backoff
 from pinlater.model.policy import PolicyOptions
 
@@ -114,16 +115,15 @@ class EnqueueManyOptions(_CommonOptions, total=False):
 
 
 def check_names(options: Mapping[str, object]) -> None:
-    """Refuse options that do not exist; the message suggests the nearest name.
+    """Refuse options that do not exist; the message says what to write instead.
 
     Raises:
         TypeError: an option is misspelled.
     """
-    from difflib import get_close_matches
-
-    known = sorted(EnqueueOptions.__annotations__)
+    known = EnqueueOptions.__annotations__
     for name in options:
         if name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}"
-            raise TypeError(f"an enqueue has no option {name!r}; {hint}")
+            from pinlater.jobs.option_names import advise
+
+            advice = advise(name, known, JobOptions.__dataclass_fields__, "the header of the job class")
+            raise TypeError(f"an enqueue has no option {name!r}; {advice}")

@@ -101,9 +101,11 @@ def _check_names(kind_name: str, header: Mapping[str, Any]) -> None:
     if job_name.endswith(KEPT_MARK):
         raise TypeError(f"job class {kind_name}: its name cannot end in {KEPT_MARK}")
     for name in header.keys() - _STRUCT_OPTIONS:
-        near = get_close_matches(name, _OPTION_NAMES, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(_OPTION_NAMES))}"
-        raise TypeError(f"job class {kind_name}: {name} is no option; {hint}")
+        from pinlater.jobs.enqueue_options import EnqueueOptions  # which imports this module
+        from pinlater.jobs.option_names import advise
+
+        advice = advise(name, _OPTION_NAMES, EnqueueOptions.__annotations__, "client.enqueue(…)")
+        raise TypeError(f"job class {kind_name}: {name} is no option; {advice}")
 
 
 def _options_of(inherited: JobOptions | None, options: dict[str, Any]) -> JobOptions:

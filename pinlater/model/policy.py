@@ -70,10 +70,15 @@ def make_policy(**options: Unpack[PolicyOptions]) -> Policy | None:
     """Return the policy of an enqueue; None if it sets nothing.
 
     Raises:
+        TypeError: a time limit is not a number.
         ValueError: the backoff cannot be stored with a job, or a number is out of range.
     """
     if all(value is None for value in options.values()):
         return None
+    for name in LIMITS:
+        seconds = options.get(name)
+        if not isinstance(seconds, int | float | None) or isinstance(seconds, bool):
+            raise TypeError(f"{name}={seconds!r} has to be a number of seconds")
     backoff = options.get("backoff")
     if backoff is not None and not isinstance(backoff, Constant | Linear | Exponential):
         raise ValueError(

@@ -219,6 +219,13 @@ def test_a_moment_that_has_passed_is_now():
     assert JobEncoder(run_at=0).struct(Ping()).runAfterTimestampMillis == 0
 
 
+@pytest.mark.parametrize("name", ["timeout", "stall_after", "give_up_after"])
+@pytest.mark.parametrize("value", ["5m", timedelta(minutes=5), True])
+def test_a_time_limit_that_is_no_number_is_named(name, value):
+    with pytest.raises(TypeError, match=re.escape(f"{name}={value!r} has to be a number of seconds")):
+        JobEncoder(**{name: value})
+
+
 @pytest.mark.parametrize("given", [{"attempts": "3"}, {"attempts": 2.0}, {"priority": True}, {"priority": "1"}])
 def test_a_number_of_a_wrong_type_is_named(given):
     [(name, value)] = given.items()
@@ -228,8 +235,14 @@ def test_a_number_of_a_wrong_type_is_named(given):
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("prio", "did you mean 'priority'?"), ("countdown_seconds", "the options are attempts, backoff,")],
+    [
+        ("prio", "did you mean 'priority'?"),
+        ("countdown_seconds", "the options are attempts, backoff,"),
+        ("countdown", "has no option 'countdown'; write delay=, in seconds"),
+        ("depends_on", "has no option 'depends_on'; enqueue client.batch([job], then=…"),
+        ("kill_after", "has no option 'kill_after'; write it in the header of the job class"),
+    ],
 )
-def test_an_option_that_does_not_exist_is_refused_with_the_nearest_one(name, hint):
+def test_an_option_that_does_not_exist_is_refused_with_what_to_write(name, hint):
     with Client("127.0.0.1:1", tls=TlsFiles()) as client, pytest.raises(TypeError, match=re.escape(hint)):
         client.enqueue(Ping(), **{name: 5})

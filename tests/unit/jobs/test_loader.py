@@ -116,7 +116,7 @@ def test_the_place_is_where_the_user_can_do_something(project, tmp_path):
 @pytest.mark.parametrize(
     ("option", "complaint"),
     [
-        ("queu='mail'", "job class Mail: queu is no option; did you mean queue?"),
+        ("queu='mail'", "job class Mail: queu is no option; did you mean 'queue'?"),
         ("attempts='3'", "job Mail: attempts='3' has to be a whole number"),
     ],
 )
