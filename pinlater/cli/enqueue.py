@@ -88,6 +88,8 @@ def enqueue(
         queue, body = None, queue
     if sum(given is not None for given in (body, file, json_lines)) != 1:
         raise click.UsageError("Give the body either as an argument, or with --file or --json-lines.")
+    if body == "-":
+        raise click.UsageError("To read the body from stdin, write --file -.")
     if queue is None and not modules:
         raise click.UsageError("Missing argument 'QUEUE'. It may be omitted only with --app.")
     if policy is not None and policy.give_up_after is not None and policy.give_up_after <= (options["delay"] or 0):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import click
 
 from pinlater.cli.command import WITH_TABLE, Session, command
@@ -12,7 +15,21 @@ from pinlater.cli.tables import Table
 from pinlater.durations import NumberRange
 from pinlater.errors import QueueNotFound
 from pinlater.model.queues import QueueSettings
+from pinlater.model.rates import parse_rate
 from pinlater.model.shard_count import describe_shard_count, parse_shard_count
+
+
+class _JobsPerSecond(NumberRange):
+    """Jobs per second: a number, or a rate such as ``10/m``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not (isinstance(value, str) and "/" in value):
+            return super().convert(value, param, ctx)
+        try:
+            jobs, seconds = parse_rate(value)
+        except ValueError as error:
+            self.fail(f"{error}.", param, ctx)
+        return jobs / seconds
 
 
 def _read_shards(_context: click.Context, _parameter: click.Parameter, text: str | None) -> int | None:
@@ -66,6 +83,7 @@ def resume(session: Session, /, *, queues: tuple[str, ...]) -> None:
     examples="""
     pinlater limit
     pinlater limit email --rate 50 --running 10
+    pinlater limit email --rate 10/m
     pinlater limit email --rate 0
     pinlater limit email --shards auto
     """,
@@ -73,9 +91,9 @@ def resume(session: Session, /, *, queues: tuple[str, ...]) -> None:
 @click.argument("queue", required=False, shell_complete=complete_queues)
 @click.option(
     "--rate",
-    type=NumberRange(min=0),
+    type=_JobsPerSecond(min=0),
     metavar="JOBS",
-    help="Maximum number of jobs per second, for all servers together; 0 for no limit.",
+    help="Maximum number of jobs per second, for all servers together, or a rate such as 10/m; 0 for no limit.",
 )
 @click.option(
     "--running", type=click.IntRange(min=0), metavar="JOBS", help="Maximum number of running jobs; 0 for no limit."
@@ -94,6 +112,8 @@ def limit(
 
     Limits apply to all servers and workers together, and last until they are changed. Without options, it shows the
     limits of a queue, or of all queues. If you lower --shards, jobs that are on the other shards run there.
+
+    The rate of a queue that the server's file of rate limits names is that of the file; the last column shows that.
     """
     is_change = any(option is not None for option in (rate, running, shards))
     if queue is None and is_change:
@@ -126,6 +146,17 @@ def _change(
             done.append(queue)
         settings = client.queue_settings()
         _print(session, {queue: settings[queue] for queue in queues if queue in settings})
+        if paused is not None or jobs_per_second is not None:
+            _note_file([queue for queue in done if queue in settings and settings[queue].is_from_file])
+
+
+def _note_file(queues: Sequence[str]) -> None:
+    if queues:
+        click.echo(
+            "pinlater: the server's file of rate limits (QUEUE_CONFIG_FILE_PATH) decides on the rate and the pause of "
+            f"{', '.join(queues)}; the change waits until the file does not name {'it' if len(queues) == 1 else 'them'}",
+            err=True,
+        )
 
 
 def _print(session: Session, settings: dict[str, QueueSettings]) -> None:

@@ -63,6 +63,8 @@ def test_no_arguments_are_help(capsys):
         (["count", "email", "--future", "--state", "failed"], 2, "--future needs --state pending"),
         (["enqueue", "email"], 2, "Give the body"),
         (["enqueue", "email", "x", "--file", "-"], 2, "Give the body either"),
+        (["enqueue", "email", "-"], 2, "To read the body from stdin, write --file -."),
+        (["enqueue", "--app", "json", "-"], 2, "To read the body from stdin, write --file -."),
         (["enqueue", "email", "--json-lines", "-", "--unique", "k"], 2, "--unique"),
         (["enqueue", "e-mail", "x"], 2, "letters, digits and underscore"),
         (["dequeue", "email", "--ack", "--dry-run"], 2, "--ack cannot be combined"),

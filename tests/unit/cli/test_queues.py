@@ -150,10 +150,34 @@ def settings_of(**queues):
     return lambda call: queues if call.method == "getQueueSettings" else None
 
 
-def test_a_rate_like_that_of_a_key_is_refused_in_words(tool_run, server):
-    status, _, err = tool_run("limit", "email", "--rate", "5/s")
+@pytest.mark.parametrize(("rate", "per_second"), [("5/s", 5), ("30/m", 0.5), ("36/h", 0.01), ("0.5", 0.5), ("0", 0)])
+def test_a_rate_may_be_written_like_that_of_a_key(tool_run, server, rate, per_second):
+    server.answer = settings_of(email=PinLaterQueueSettings())
+    assert tool_run("limit", "email", "--rate", rate)[0] == 0
+    assert request(server).maxJobsPerSecond == per_second
+
+
+@pytest.mark.parametrize("rate", ["10/x", "0.5/s", "/m", "-1/s"])
+def test_what_is_no_rate_is_refused_in_words(tool_run, server, rate):
+    status, _, err = tool_run("limit", "email", "--rate", rate)
     assert (status, server.calls) == (2, [])
-    assert "'5/s' is not a valid number" in err
+    assert f"'{rate}' is no rate; write 10/s, 100/m, 1000/h or 5/d" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "is_noted"),
+    [
+        (["limit", "email", "--rate", "5"], True),
+        (["pause", "email"], True),
+        (["limit", "email", "--running", "5"], False),
+        (["limit", "email"], False),
+    ],
+)
+@pytest.mark.parametrize("is_from_file", [True, False])
+def test_a_change_that_the_servers_file_overrides_is_told(tool_run, server, words, is_noted, is_from_file):
+    server.answer = settings_of(email=PinLaterQueueSettings(maxJobsPerSecond=7.0, isFromFile=is_from_file))
+    status, _, err = tool_run(*words)
+    assert (status, "QUEUE_CONFIG_FILE_PATH" in err) == (0, is_noted and is_from_file)
 
 
 def test_the_number_of_shards_is_set_in_words(tool_run, server):
