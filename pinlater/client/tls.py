@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from pinlater.errors import ConfigError
-from pinlater.protocol.tls_context import CurrentTlsContext
+from pinlater.protocol.tls_context import CurrentTlsContext, lacks_key
 
 CA_KEY, CERT_KEY, KEY_KEY = "PINLATER_TLS_CA", "PINLATER_TLS_CERT", "PINLATER_TLS_KEY"
 
@@ -63,6 +63,10 @@ class TlsFiles:
             if self.cert:
                 context.load_cert_chain(self.cert, self.key, _no_passphrase)
         except (ssl.SSLError, OSError) as error:
+            if self.cert and not self.key and lacks_key(self.cert):
+                raise ConfigError(
+                    f"{os.fspath(self.cert)} has no private key; name the file that has it: {KEY_KEY}"
+                ) from None
             files = ", ".join(os.fspath(path) for path in (self.ca, self.cert, self.key) if path)
             reason = getattr(error, "reason", None) or "not PEM"
             raise ConfigError(

@@ -16,6 +16,12 @@ _CHECK_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
+def lacks_key(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a PEM file has a certificate and no private key."""
+    content = Path(path).read_bytes()
+    return b"CERTIFICATE-----" in content and b"PRIVATE KEY-----" not in content
+
+
 class CurrentTlsContext:
     """The current TLS context of some files, for the next connection.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pinlater.errors import ConfigError
+from pinlater.protocol.tls_context import lacks_key
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.watched_file import WatchedFile
 from pinlater.server.net.certificate_expiry import expires_at
@@ -71,13 +72,16 @@ class Certificates:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
         context.num_tickets = 0  # connections are long-lived, and a ticket would be data on an idle one
-        self._load_file(
-            self._certificate, lambda: context.load_cert_chain(self._certificate, self._key, self._refuse_passphrase)
-        )
+        self._load_file(self._certificate, lambda: self._load_chain(context))
         if self._client_ca is not None:
             context.verify_mode = ssl.CERT_REQUIRED
             self._load_file(self._client_ca, lambda: context.load_verify_locations(self._client_ca))
         return context
+
+    def _load_chain(self, context: ssl.SSLContext) -> None:
+        if self._key is None and lacks_key(self._certificate):
+            raise ConfigError(f"{self._certificate} has no private key; name the file that has it: THRIFT_TLS_KEY")
+        context.load_cert_chain(self._certificate, self._key, self._refuse_passphrase)
 
     def _refuse_passphrase(self) -> NoReturn:
         file = self._key or self._certificate

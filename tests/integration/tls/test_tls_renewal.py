@@ -144,6 +144,14 @@ def test_files_that_are_no_certificates_are_named(tmp_path, content):
         TlsFiles(ca=path).context()
 
 
+def test_a_certificate_whose_key_is_in_a_file_that_is_not_named_is_refused_in_words(authority):
+    issued = authority.issue("apart")
+    with pytest.raises(ConfigError, match=r"has no private key; name the file that has it: PINLATER_TLS_KEY$"):
+        TlsFiles(ca=authority.ca, cert=issued.cert).context()
+    with pytest.raises(ConfigError, match=r"has no private key; name the file that has it: THRIFT_TLS_KEY$"):
+        Certificates(Path(issued.cert))
+
+
 def test_a_key_with_a_passphrase_is_refused_and_nobody_asked(authority, tmp_path):
     issued = authority.issue("locked")
     locked = tmp_path / "locked.key"
