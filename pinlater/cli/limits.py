@@ -154,7 +154,7 @@ def _note_file(queues: Sequence[str]) -> None:
     if queues:
         click.echo(
             "pinlater: the server's file of rate limits (QUEUE_CONFIG_FILE_PATH) decides on the rate and the pause of "
-            f"{', '.join(queues)}; the change waits until the file does not name {'it' if len(queues) == 1 else 'them'}",
+            f"{', '.join(queues)}; the change has no effect while it names them",
             err=True,
         )
 

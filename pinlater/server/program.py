@@ -122,6 +122,8 @@ def _check(settings: Settings) -> int:
     from pinlater.server.net.certificates import admin_certificates_of, certificates_of
     from pinlater.server.store_check import check_store
 
+    if unread := unread_variables(os.environ):
+        click.echo(f"pinlater-server: {unread}", err=True)
     _refuse_exposure(settings)
     certificates_of(settings)  # loads them
     RateLimitFiles(settings, RateLimits(), lambda: None)  # loads them

@@ -62,6 +62,13 @@ def test_the_directory_of_the_sqlite_store_has_to_be_usable_and_is_not_made(tmp_
     assert f"{tmp_path}/file is not a directory" in result.output
 
 
+def test_a_variable_that_no_program_reads_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("PINLATER_THRFT_PORT", "9020")
+    result = check({"DATA_DIR": str(tmp_path)})
+    assert result.exit_code == 0
+    assert "no program of PinLater reads PINLATER_THRFT_PORT (did you mean PINLATER_THRIFT_PORT?)" in result.stderr
+
+
 def test_the_certificate_of_the_dashboard_is_read(tmp_path):
     files = {"ADMIN_TLS_CERT": str(tmp_path / "none.pem"), "ADMIN_TLS_KEY": str(tmp_path / "none.key")}
     result = check({"DATA_DIR": str(tmp_path)} | files)

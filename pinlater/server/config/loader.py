@@ -70,6 +70,11 @@ class _Loading:
         settings = Settings(**dict(self._values()), ignored_keys=tuple(sorted(self._ignored)))
         self._check_store(settings)
         self._check_files(settings)
+        if settings.thrift_port == settings.admin_port != 0 and settings.thrift_host == settings.admin_host:
+            raise ConfigError(
+                f"THRIFT_PORT={settings.thrift_port} is the port of the dashboard (OSTRICH_PORT), too; "
+                "choose another for one of them"
+            )
         if settings.max_body_bytes >= settings.max_frame_bytes:
             raise ConfigError(
                 f"MAX_BODY_BYTES={settings.max_body_bytes} does not fit into "

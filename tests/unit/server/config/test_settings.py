@@ -118,6 +118,7 @@ def test_words_for_true(load, word):
         ("WARN_FAILED_SHARE=0", "is not a share"),
         ("SERVER_SET_ENABLED=maybe", "write one of them"),
         ("SERVER_SET_ENABLED=true", "needs SERVER_SET_PATH"),
+        ("THRIFT_PORT=9999", "THRIFT_PORT=9999 is the port of the dashboard (OSTRICH_PORT), too; choose another"),
         ("PINLATER_BACKEND=oracle", "PINLATER_BACKEND=oracle is not available; write sqlite"),
         ("SQLITE_SYNCHRONOUS=OFF", "write FULL or NORMAL"),
         ("MAX_BODY_BYTES=20000000", "does not fit into MAX_FRAME_BYTES=16384000"),
