@@ -15,6 +15,7 @@ from pinlater.cli.command import Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.output import moment, print_json, visible
 from pinlater.durations import NumberRange
+from pinlater.errors import ServerError
 
 if TYPE_CHECKING:
     from pinlater.triage.findings import Finding, Severity
@@ -135,18 +136,25 @@ def doctor(
 
 async def _look_once(session: Session, queues: Sequence[str], admin: str | None, least: Severity) -> int:
     from pinlater.cli.examination import Examination
+    from pinlater.triage.store_rules import server_away
 
+    seen, not_told = "", list[str]()
     async with session.async_client() as client:
-        readings, findings = await Examination(session, client, queues, admin).look()
+        try:
+            readings, findings = await Examination(session, client, queues, admin).look()
+        except ServerError as error:
+            findings = [server_away(error)]
+        else:
+            seen, not_told = _seen(readings), list(readings.not_told)
     if session.as_json:
-        print_json({"findings": [finding.to_json() for finding in findings], "not_told": list(readings.not_told)})
+        print_json({"findings": [finding.to_json() for finding in findings], "not_told": not_told})
     else:
         _print_findings(findings)
-        for missing in readings.not_told:
+        for missing in not_told:
             click.echo(f"not looked at: {visible(missing)}", err=True)
         if not findings:
             unseen = "; add --admin to have the store's disk and speed checked, too" if admin is None else ""
-            click.echo(f"nothing is wrong ({_seen(readings)}){unseen}")
+            click.echo(f"nothing is wrong ({seen}){unseen}")
     return int(any(finding.severity.is_at_least(least) for finding in findings))
 
 

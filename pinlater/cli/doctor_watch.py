@@ -72,7 +72,7 @@ async def _findings(examination: Examination) -> tuple[list[Finding], Collection
     except QueueNotFound:
         raise
     except PinLaterError as error:
-        return [server_away(str(error))], _ALL_BUT_SERVER_AWAY
+        return [server_away(error)], _ALL_BUT_SERVER_AWAY
     return findings, readings.unchecked
 
 

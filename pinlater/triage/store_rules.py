@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from pinlater.errors import PinLaterError, ServerError
 from pinlater.triage.findings import Finding, Kind, Severity
 from pinlater.triage.readings import Readings, ShardReading, StoreCalls
 from pinlater.triage.texts import shortened, size, span
@@ -20,16 +21,16 @@ OF_METRICS = frozenset({Kind.SERVER_NOT_READY, Kind.SHARD_AWAY, Kind.STORE_FULL,
 """Kinds of findings that come from a server's metrics."""
 
 
-def server_away(reason: str) -> Finding:
-    """Return the finding that replaces all others when no server can be reached."""
-    return Finding(
-        Kind.SERVER_AWAY,
-        Severity.CRITICAL,
-        "server",
-        "The server cannot be reached",
-        f"No server answers: {shortened(reason)}. Jobs are neither stored nor handed out.",
-        "See whether pinlater-server runs, and whether its port can be reached from here.",
-    )
+def server_away(error: PinLaterError) -> Finding:
+    """Return the finding that replaces all others when no server can be reached, or can carry out calls."""
+    reason, lost = shortened(str(error)), "Jobs are neither stored nor handed out."
+    if isinstance(error, ServerError):
+        title, sentence = "The server cannot carry out calls", f"The server answers every call with: {reason}. {lost}"
+        advice = "See the server's log, and whether the databases of its store run and can be reached from it."
+    else:
+        title, sentence = "The server cannot be reached", f"No server answers: {reason}. {lost}"
+        advice = "See whether pinlater-server runs, and whether its port can be reached from here."
+    return Finding(Kind.SERVER_AWAY, Severity.CRITICAL, "server", title, sentence, advice)
 
 
 def server_not_ready(readings: Readings, _: Thresholds) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ import pytest
 from pinlater.cli import doctor_watch, examination
 from pinlater.cli.command import Session
 from pinlater.cli.metrics_page import checked_url
+from pinlater.errors import NoHealthyShards
 from pinlater.protocol.messages import PinLaterQueueSettings, PinLaterScanJobsResponse
 from pinlater.server.metrics import Metrics, render_prometheus
 from pinlater.triage.findings import Severity
@@ -77,6 +78,14 @@ def test_a_queue_that_is_not_there(tool_run, server):
     server.answer = answers(getQueueNames={"email"})
     status, _, err = tool_run("doctor", "emial")
     assert (status, "did you mean email?" in err) == (1, True)
+
+
+def test_a_server_without_a_shard_that_answers_is_a_finding(tool_run, server):
+    server.answer = lambda _: NoHealthyShards("no shard of the store answers at present")
+    status, out, _ = tool_run("--timeout", "0.5", "doctor", "--level", "critical", "--json")
+    [finding] = json.loads(out)["findings"]
+    assert (status, finding["kind"], finding["severity"]) == (1, "server_away", "critical")
+    assert "no shard of the store answers at present" in finding["sentence"]
 
 
 def test_what_an_older_server_does_not_tell_is_said(tool_run, server):

@@ -1,5 +1,6 @@
 """Rules about the server and its store."""
 
+from pinlater.errors import NoHealthyShards, ServerUnavailable
 from pinlater.triage.readings import ServerReading, ShardReading, StoreCalls
 from pinlater.triage.store_rules import server_away, server_not_ready, shard_away, store_full, store_slow
 from tests.unit.triage.readings import NOW_MS, found, kinds, readings
@@ -13,7 +14,14 @@ def test_a_server_takes_no_calls():
     [finding] = found(server_not_ready, server(problem="the store is being upgraded"))
     assert finding.sentence == "The server is not ready to take calls: the store is being upgraded."
     assert found(server_not_ready, server()) == []
-    assert server_away("refused").severity == "critical"
+
+
+def test_no_server_answers_or_it_answers_nothing_but_errors():
+    silent, failing = server_away(ServerUnavailable("refused")), server_away(NoHealthyShards("no shard answers"))
+    assert silent.severity == failing.severity == "critical"
+    assert silent.sentence == "No server answers: refused. Jobs are neither stored nor handed out."
+    assert failing.sentence.startswith("The server answers every call with: no shard answers.")
+    assert "databases" in failing.advice
 
 
 def test_a_shard_is_away():
