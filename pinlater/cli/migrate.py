@@ -49,7 +49,8 @@ def migrate_queue(
     there and moved. Running jobs end at the source; those that fail are moved.
 
     The command can be interrupted and repeated: a job that is pending at the target is not stored twice. A repeated
-    --copy stores ended jobs twice. Exit status 1 if jobs were still running at the source at the end.
+    --copy stores ended jobs twice. Jobs on a shard that does not answer are not seen: see that all do (pinlater doctor
+    --admin), and repeat the command. Exit status 1 if jobs were still running at the source at the end.
     """
     name = new_name or queue
     if not QUEUE_NAME.fullmatch(name):
