@@ -69,7 +69,7 @@ class EnqueueOptions(FollowUpOptions, total=False):
         queue: name of the queue.
         priority: 1 is served first.
         attempts: total number of attempts, including the first.
-        delay: seconds from now until the job is due.
+        delay: seconds from now, by the clock of this machine, until the job is due.
         run_at: time at which it is due, instead of ``delay``: epoch seconds, or a datetime (a naive one is local time).
         backoff: delay before further attempts: ``Constant``, ``Linear`` or ``Exponential``. This option and the next
             three are stored in the body of the job.

@@ -103,7 +103,7 @@ def failing(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
             f"{share(flow.failed_share)}{then}.{lost}",
             "Look at the errors: was something deployed, or is a service away that the jobs need? "
             "Pause the queue if retries make it worse.",
-            f"pinlater scan {queue} --state failed",
+            f"pinlater failing {queue}",
             queue=queue,
             numbers={"failed": flow.failed, "share": flow.failed_share, "given_up": flow.given_up},
             affected=flow.failed,

@@ -74,7 +74,7 @@ def clock_off(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
             report.id,
             f"The clock of {_host(report)} is off",
             f"The clock of worker {_name(report)} is {span(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} that "
-            "of the store. Jobs that it enqueues for later, and periodic jobs, run at the wrong time.",
+            "of the store. What a Client on that machine enqueues with a delay is due at the wrong time.",
             f"On {_host(report)}, let it set its clock by NTP, and see that it does by timedatectl status; look at the "
             "server's clock if all workers seem to be off.",
             "timedatectl set-ntp true",

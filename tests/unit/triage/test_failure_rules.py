@@ -19,6 +19,7 @@ def flow(succeeded, failed, given_up=0, seconds=300.0):
 def test_more_fails_than_before():
     [finding] = found(failing, flows(flow(60, 40, 3), flow(9900, 100, seconds=14_000)))
     assert (finding.severity, finding.queue) == ("warning", "email")
+    assert finding.command == "pinlater failing email", "which shows those that will be tried again, too"
     assert finding.sentence == (
         "40 of 100 attempts in queue email failed within the last 5 minutes, 40 %; in the hours before it was 1 %. "
         "3 jobs failed for good."
