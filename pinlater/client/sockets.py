@@ -18,6 +18,9 @@ _KEEPALIVE_IDLE_SECONDS = 30
 _KEEPALIVE_INTERVAL_SECONDS = 10
 _KEEPALIVE_PROBES = 3
 
+_OUT_OF_DATE = {9, 10}
+"""OpenSSL's codes of a certificate that is not valid yet, or not any more."""
+
 _LEAST_SHARE_SECONDS = 0.5
 """An IP address gets at least this long to answer, however many others there are: as long as the longest way takes."""
 
@@ -127,6 +130,8 @@ def stopping(address: Address) -> ServerStopping:
 def _tls_reason(error: ssl.SSLError) -> str:
     """Return what went wrong in the handshake, and what to do about it."""
     if isinstance(error, ssl.SSLCertVerificationError):
+        if error.verify_code in _OUT_OF_DATE:
+            return f"its {error.verify_message}; renew it there, or set the clock of this machine"
         return f"its certificate is not trusted: {error.verify_message}; PINLATER_TLS_CA names those who are"
     words = (error.reason or str(error)).replace("_", " ").lower()
     if isinstance(error, ssl.SSLEOFError) or error.reason in {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"}:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,6 +14,11 @@ from pinlater.protocol.tls_context import lacks_key
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.watched_file import WatchedFile
 from pinlater.server.net.certificate_expiry import expires_at
+
+log = logging.getLogger(__name__)
+
+_SOON_SECONDS = 7 * 86400.0
+"""So long before a certificate expires, its loading is warned of."""
 
 
 class Certificates:
@@ -65,7 +72,14 @@ class Certificates:
             for file in self._files:
                 file.forget_if_unreadable()  # what has changed is not offered again, so this one has to be
             raise
-        self._expires_at = expires_at(self._certificate)
+        before, self._expires_at = self._expires_at, expires_at(self._certificate)
+        if self._expires_at is not None and self._expires_at != before:
+            self._warn_of_end(self._expires_at - time.time())
+
+    def _warn_of_end(self, seconds_left: float) -> None:
+        if seconds_left < _SOON_SECONDS:
+            day = time.strftime("%Y-%m-%d", time.gmtime(self._expires_at))
+            log.warning("%s %s on %s; renew it", self._certificate, "expired" if seconds_left <= 0 else "expires", day)
 
     def _load(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -55,7 +55,9 @@ def of_rq(etl):
 
 
 def of_dramatiq(page):
-    with run_inline(*(page[name] for name in ("Fetch", "CountWords", "CountSite")), middleware=[page["timed"]]) as client:
+    with run_inline(
+        *(page[name] for name in ("Fetch", "CountWords", "CountSite")), middleware=[page["timed"]]
+    ) as client:
         assert client.enqueue(page["CountSite"](urls=["a", "b"])).result(0) == 6
         assert not failures
         with pytest.raises(JobFailed, match="there is no page"):

@@ -12,7 +12,10 @@ import psutil
 import pytest
 
 from pinlater import Client, TlsFiles
+from pinlater.client.address import Address
+from pinlater.client.sockets import unavailable
 from pinlater.errors import ConfigError, ServerUnavailable
+from pinlater.server.net import certificates
 from pinlater.server.net.certificate_expiry import expires_at
 from pinlater.server.net.certificates import Certificates
 from tests.integration.tls.tls_server import TlsServer
@@ -126,6 +129,28 @@ def test_the_end_of_a_certificate_is_read(tmp_path, days):
         ["openssl", "x509", "-in", str(file), "-noout", "-enddate"], check=True, capture_output=True, text=True
     ).stdout
     assert expires_at(file) == ssl.cert_time_to_seconds(shown.strip().removeprefix("notAfter="))
+
+
+@pytest.mark.parametrize(
+    ("age_days", "said"), [(-10, None), (1, "expires on {day}; renew it"), (3, "expired on {day}; renew it")]
+)
+def test_a_certificate_that_expires_soon_or_has_expired_is_warned_of(authority, monkeypatch, caplog, age_days, said):
+    issued = authority.issue("old")  # for two days
+    end = expires_at(Path(issued.cert))
+    now = time.time() + age_days * 86400
+    monkeypatch.setattr(certificates.time, "time", lambda: now)
+    Certificates(Path(issued.cert), Path(issued.key))
+    day = time.strftime("%Y-%m-%d", time.gmtime(end))
+    expected = [] if said is None else [f"{issued.cert} {said.format(day=day)}"]
+    assert [record.getMessage() for record in caplog.records] == expected
+
+
+@pytest.mark.parametrize(("code", "words"), [(9, "certificate is not yet valid"), (10, "certificate has expired")])
+def test_a_client_says_what_to_do_about_a_certificate_out_of_date(code, words):
+    error = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    error.verify_code, error.verify_message = code, words
+    expected = f"its {words}; renew it there, or set the clock of this machine"
+    assert expected in str(unavailable(Address.parse("tls://queue1:9010"), error))
 
 
 def test_the_end_of_no_certificate_is_not_known(tmp_path):
