@@ -16,7 +16,7 @@ import re
 from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, dataclass_transform
 
 import msgspec
 
@@ -87,6 +87,14 @@ class _JobType(msgspec.StructMeta):  # its instances are Job and all subclasses
             if kind.job_options.schedule is not None:
                 _check_has_defaults(kind)
         return kind
+
+    if not TYPE_CHECKING:  # type checkers would accept any attribute
+
+        def __getattr__(cls, name: str) -> NoReturn:
+            from pinlater.jobs.option_names import advise_method
+
+            advice = advise_method(name, cls.__name__)
+            raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}{advice}", name=name, obj=cls)
 
 
 def _check_names(kind_name: str, header: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What to write instead of an option that does not exist: the nearest name, or our word for that of another system."""
+"""What to write instead of an option or a method that does not exist here, but perhaps in another job system."""
 
 from __future__ import annotations
 
@@ -51,6 +51,14 @@ _WORDS = {
     "ttl": _KEPT,
 }
 """Options of Celery, Dramatiq, RQ and Sidekiq."""
+
+_ENQUEUES = {"apply_async", "delay", "perform_async", "perform_at", "perform_in", "s", "send", "send_with_options", "si"}
+"""Their methods of a task, an actor or a job class that enqueue one, or prepare that."""
+
+
+def advise_method(name: str, kind: str) -> str:
+    """Return what to write instead of a method of a job class that does not exist; empty if nothing is known."""
+    return f"; enqueue a job of it with a client: client.enqueue({kind}(…))" if name in _ENQUEUES else ""
 
 
 def advise(name: str, known: Collection[str], elsewhere: Collection[str], place: str) -> str:

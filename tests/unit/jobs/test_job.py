@@ -177,6 +177,22 @@ def test_fields_are_arguments_by_name():
         SendWelcomeEmail()
 
 
+@pytest.mark.parametrize("name", ["delay", "apply_async", "send", "perform_async"])
+def test_a_method_by_which_another_system_enqueues_is_refused_with_ours(name):
+    with pytest.raises(AttributeError) as caught:
+        getattr(SendWelcomeEmail, name)
+    assert str(caught.value) == (
+        f"type object 'SendWelcomeEmail' has no attribute '{name}'; "
+        "enqueue a job of it with a client: client.enqueue(SendWelcomeEmail(…))"
+    )
+
+
+def test_another_attribute_is_missed_as_in_any_class():
+    assert not hasattr(SendWelcomeEmail, "colour")
+    with pytest.raises(AttributeError, match=r"^type object 'SendWelcomeEmail' has no attribute 'colour'$"):
+        SendWelcomeEmail.colour  # noqa: B018
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
