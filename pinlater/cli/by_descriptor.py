@@ -159,7 +159,8 @@ def result(session: Session, /, *, descriptor: str, wait: float | None) -> int:
         except JobError as error:
             raise click.ClickException(str(error)) from error
         except JobUnfinished as error:
-            click.echo(f"pinlater: {error}; wait for its end with --wait 30s", err=True)
+            hint = "; wait for its end with --wait 30s" if wait is None else ""
+            click.echo(f"pinlater: {error}{hint}", err=True)
             return EXIT_UNAVAILABLE
     print_json(value)
     return 0

@@ -94,6 +94,8 @@ def test_results_are_printed_and_events_sent(tool):
     job = tool("enqueue", "talks", "x")[1].strip()
     status, _, err = tool("result", job)
     assert (status, "--wait" in err) == (69, True), "it has not ended"
+    status, _, err = tool("result", job, "--wait", "0.1s")
+    assert (status, "--wait" in err) == (69, False), "it has waited"
     assert tool("send", job, "approval", '{"by": "ada"}') == (0, "event sent\n", "")
     assert tool("send", job, "approval", "ada")[0] == 2, "that is no JSON"
     claimed = json.loads(tool("dequeue", "talks", "--json")[1])
