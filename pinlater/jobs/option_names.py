@@ -52,7 +52,17 @@ _WORDS = {
 }
 """Options of Celery, Dramatiq, RQ and Sidekiq."""
 
-_ENQUEUES = {"apply_async", "delay", "perform_async", "perform_at", "perform_in", "s", "send", "send_with_options", "si"}
+_ENQUEUES = {
+    "apply_async",
+    "delay",
+    "perform_async",
+    "perform_at",
+    "perform_in",
+    "s",
+    "send",
+    "send_with_options",
+    "si",
+}
 """Their methods of a task, an actor or a job class that enqueue one, or prepare that."""
 
 

@@ -108,7 +108,11 @@ def main() -> None:
     help="Queue to serve; may be repeated. Queues with a greater WEIGHT (1 to 100) are polled first more often. "
     "With =N, the queues get N processes of their own.  [default: all]",
 )
-@click.option("--burst", is_flag=True, help="Exit when the queues are empty and all retries of this run are done.")
+@click.option(
+    "--burst",
+    is_flag=True,
+    help="Exit when the queues are empty and all retries of this run are done; a paused queue with jobs is not empty.",
+)
 @click.option(
     "--lease",
     type=NumberRange(1, 86400),
