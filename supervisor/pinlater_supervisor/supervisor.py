@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from pinlater_supervisor import descendants, fork, linux, signals
 from pinlater_supervisor.child import Child, ChildPosition, set_title
-from pinlater_supervisor.child_signals import DUMP_SIGNAL
 from pinlater_supervisor.drain import Drain, warning_seconds
 from pinlater_supervisor.exits import (
     EX_CONFIG,
@@ -28,6 +27,7 @@ from pinlater_supervisor.memory import OomCounter
 from pinlater_supervisor.pool_state import PoolState
 from pinlater_supervisor.readiness import Readiness
 from pinlater_supervisor.reaper import reap
+from pinlater_supervisor.stack_dumps import StackDumps
 from pinlater_supervisor.watch import LimitWatch
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ class Supervisor:
         self._listener = listener
         self._unready = unready
         self._watch = LimitWatch(self._recycle)
+        self._dumps = StackDumps()
         self._drain: Drain | None = None
 
     def run(self) -> int:
@@ -187,7 +188,9 @@ class Supervisor:
         # After everything that can begin a stop or end a child: no event would trigger another pass for it.
         if self._drain is not None:
             self._drain.advance(now)
-        due = [self._watch.check(process, now) for process in self._processes()]
+        processes = self._processes()
+        due = [self._watch.check(process, now) for process in processes]
+        due.append(self._dumps.advance(processes, now))
         due += [moment for state in self._restarted_pools() for moment in state.delayed_until]
         if self._listener is not None:
             due.append(self._listener.look(now))
@@ -371,9 +374,7 @@ class Supervisor:
             process.signal(SIGUSR1)
 
     def _dump(self) -> None:
-        for process in self._processes():
-            log.info("%s: %s; stacks follow on stderr", process, process.page.status or "no status")
-            process.signal(DUMP_SIGNAL)
+        self._dumps.request(self._processes())
 
     def _call(self, hook: Callable[..., object], *arguments: object) -> None:
         """Call a hook; log its exception, which must not affect the children."""

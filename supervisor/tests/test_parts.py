@@ -19,6 +19,7 @@ from pinlater_supervisor.drain import Drain
 from pinlater_supervisor.memory import OomCounter
 from pinlater_supervisor.pool_state import PoolState
 from pinlater_supervisor.process import MOST_RESENDS, ChildProcess
+from pinlater_supervisor.stack_dumps import GAP_SECONDS, StackDumps
 
 
 def ended(**facts):
@@ -289,6 +290,47 @@ def test_a_signal_that_was_answered_is_not_sent_again(monkeypatch):
     process.stop_now("test")  # a later stage has to be heard again
     process.resend_signal(process.resend_at)
     assert sent == [signal.SIGTERM, signal.SIGQUIT, signal.SIGQUIT]
+
+
+class TestStackDumps:
+    """The stacks of several children are written one after another: their lines would mix."""
+
+    def child(self, pid, dumped, monkeypatch):
+        process = ChildProcess(Pool(name="jobs", run=print), 0, 0, ChildPage())
+        process.pid = pid
+        monkeypatch.setattr(process, "signal", lambda number: dumped.append((pid, number)))
+        return process
+
+    def test_the_next_child_begins_when_the_one_before_has_had_its_time(self, monkeypatch):
+        dumped = []
+        children = [self.child(pid, dumped, monkeypatch) for pid in (1, 2)]
+        dumps = StackDumps()
+        assert dumps.advance(children, 10.0) == inf
+        dumps.request(children)
+        assert dumps.advance(children, 10.0) == 10.0 + GAP_SECONDS
+        assert dumps.advance(children, 10.0 + GAP_SECONDS / 2) == 10.0 + GAP_SECONDS
+        assert dumped == [(1, signal.SIGUSR2)]
+        assert dumps.advance(children, 10.0 + GAP_SECONDS) == inf
+        assert dumped == [(1, signal.SIGUSR2), (2, signal.SIGUSR2)]
+
+    def test_one_that_has_ended_is_left_out(self, monkeypatch):
+        dumped = []
+        first, second = (self.child(pid, dumped, monkeypatch) for pid in (1, 2))
+        dumps = StackDumps()
+        dumps.request([first, second])
+        assert dumps.advance([second], 10.0) == inf
+        assert [pid for pid, _ in dumped] == [2]
+
+    def test_a_second_request_begins_anew_at_the_same_pace(self, monkeypatch):
+        dumped = []
+        children = [self.child(pid, dumped, monkeypatch) for pid in (1, 2)]
+        dumps = StackDumps()
+        dumps.request(children)
+        dumps.advance(children, 10.0)
+        dumps.request(children)
+        for step in range(5):
+            dumps.advance(children, 10.0 + step * GAP_SECONDS)
+        assert [pid for pid, _ in dumped] == [1, 1, 2]
 
 
 class TestTimeOut:

@@ -155,6 +155,23 @@ def test_usr2_dumps_stacks_and_status_of_the_children(start):
     assert master.stop() == 0
 
 
+def test_usr2_dumps_the_stacks_of_all_children(start):
+    master = start("""
+        def a_telling_name(child):
+            child.ready()
+            say("ready")
+            wait(child)
+
+        supervise(Pool(name="jobs", size=3, run=a_telling_name))
+    """)
+    for _ in range(3):
+        master.expect("ready")
+    master.send(signal.SIGUSR2)
+    master.expect_log("stacks follow on stderr", times=3)
+    master.expect_log("in a_telling_name", times=3)
+    assert master.stop() == 0
+
+
 def test_a_child_told_to_stop_by_someone_else_is_replaced(start):
     master = start('supervise(Pool(name="jobs", run=worker))')
     os.kill(int(master.expect("ready jobs 0")[3]), signal.SIGTERM)
