@@ -24,19 +24,25 @@ class CounterGrowth:
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
-        self._last: dict[_Process, dict[Key, list[int]]] = {}
+        self._last: dict[_Process, dict[Key, list[int]]] | None = None
 
     def since_last(self) -> dict[Key, RunCounts]:
-        """Return what was counted since the last call, by queue and class; at first, all that the processes have."""
+        """Return what was counted since the last call, by queue and class; at first, nothing.
+
+        What the processes have counted before the first call may be older than the code that they run: the keeper is
+        replaced in a reload, their counters are not.
+        """
         growth: dict[Key, RunCounts] = {}
         found = {process: dict(counters.rows()) for process, counters in self._counters()}
+        last, self._last = self._last, found
+        if last is None:
+            return growth
         for process, rows in found.items():
-            before = self._last.get(process, {})
+            before = last.get(process, {})
             for key, numbers in rows.items():
                 old = before.get(key) or [0] * len(numbers)
                 risen = (max(new - was, 0) for new, was in zip(numbers, old, strict=True))
                 growth.setdefault(key, RunCounts()).add(risen)
-        self._last = found
         return growth
 
     def _counters(self) -> Iterator[tuple[_Process, ProcessCounters]]:

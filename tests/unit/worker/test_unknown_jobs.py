@@ -144,9 +144,21 @@ def test_a_worker_reports_what_it_has_met_with_of_late(monkeypatch):
     assert watch.recent() == []
 
 
+def test_what_was_met_with_before_a_reload_is_not_reported_after_it():
+    shared = Shared.for_pools([JobPool()])
+    shared.row("jobs", 0).register(Identity("worker:first"))
+    counters = shared.process_counters("jobs", 0)
+    counters.count_ending_of("mail", "New", UNKNOWN, 10)
+    watch = UnknownWatch(shared)  # of the keeper that the reload has started; the new code may know the class
+    assert watch.recent() == []
+    counters.count_ending_of("mail", "New", UNKNOWN, 10)
+    assert [told.returned for told in watch.recent()] == [1]
+
+
 def test_the_end_of_a_process_hides_nothing_that_another_one_has_met_with():
     shared = Shared.for_pools([JobPool()])
     watch = UnknownWatch(shared)
+    watch.recent()
     for number in range(2):
         shared.row("jobs", number).register(Identity(f"worker:{number}"))
     for _ in range(5):
