@@ -244,10 +244,12 @@ class UnreadableMark(msgspec.Struct, frozen=True):
         since_ms: epoch milliseconds of the first time.
         until_ms: epoch milliseconds at which the job is due again; if it became due at another time, the mark is out of
             date.
+        reasons: checksums of the reasons that the status of the job has; none if a worker of 0.1 wrote the mark.
     """
 
     since_ms: int
     until_ms: int
+    reasons: tuple[int, ...] = ()
 
 
 _UNREADABLE_FIELD = f"{_PREFIX}unread"

@@ -11,6 +11,7 @@ import logging
 import os
 import random
 import socket
+import zlib
 from collections.abc import Callable
 from time import monotonic
 
@@ -28,6 +29,8 @@ _SHORTEST_SECONDS, _LONGEST_SECONDS = 1.0, 300.0
 """Bounds of the delay before another worker may get the job."""
 _MOST_BODY_BYTES = 64 * 1024
 """Larger bodies get no mark: writing them again and again would cost more than the mark is worth."""
+_MOST_REASONS = 4
+"""Most reasons in the status of a job: each deployment in which it cannot be read may have another one."""
 _MOST_NAME_CHARACTERS = 100
 _MOST_NAMES = 16
 """Most class names whose last log line is remembered: clients may invent any number of names."""
@@ -68,18 +71,14 @@ class UnknownJobPolicy:
         if age_seconds >= self._give_up_seconds:
             return _failure(batch, position, error, now_ms, is_last=True)
         until_ms = now_ms + int(release_seconds(age_seconds, self._chance) * 1000)
-        return self._given_back(batch, position, error, UnreadableMark(since_ms, until_ms))
-
-    def _given_back(
-        self, batch: DequeuedBatch, position: int, error: BodyInvalid, unread: UnreadableMark
-    ) -> ReleasedUnknown:
         body = batch.bodies[position]
         self._log_release(batch.descriptors[position], label_of(body), error)
+        reasons, is_news = _with_reason(_valid_mark(batch, position), zlib.crc32(str(error).encode()))
+        unread = UnreadableMark(since_ms, until_ms, reasons)
         marked = with_unreadable_mark(body, unread) if len(body) <= _MOST_BODY_BYTES else None
-        is_news = marked is not None and _known_since(batch, position) is None
-        here = format_origin(socket.gethostname(), os.getpid(), unread.since_ms / 1000)
-        status = f"[{here}] no worker knows it: {error}\n" if is_news else ""
-        return ReleasedUnknown(marked, unread.until_ms, status=status, name=label_of(body))
+        here = format_origin(socket.gethostname(), os.getpid(), now_ms / 1000)
+        status = f"[{here}] no worker knows it: {error}\n" if is_news and marked is not None else ""
+        return ReleasedUnknown(marked, until_ms, status=status, name=label_of(body))
 
     def _log_release(self, descriptor: str, name: str, error: BodyInvalid) -> None:
         """Log why a job is released, at most once a minute for each class of a queue."""
@@ -107,15 +106,32 @@ def label_of(body: bytes) -> str:
 def _known_since(batch: DequeuedBatch, position: int) -> int | None:
     """Return when a job was first found unreadable, in epoch milliseconds; None if that is now.
 
-    The mark in its body counts only if the job became due at the time in the mark: otherwise somebody has run or
-    retried it since. For a body that cannot have a mark, the time of its enqueue counts.
+    For a body that cannot have a mark, the time of its enqueue counts.
     """
-    body, metadata = batch.bodies[position], batch.metadata[position]
+    body = batch.bodies[position]
     if len(body) > _MOST_BODY_BYTES or with_unreadable_mark(body, UnreadableMark(0, 0)) is None:
-        created_ms: int | None = metadata.createdAtTimestampMillis
+        created_ms: int | None = batch.metadata[position].createdAtTimestampMillis
         return created_ms
-    unread = read_unreadable_mark(body)
-    return unread.since_ms if unread is not None and unread.until_ms == metadata.runAfterTimestampMillis else None
+    unread = _valid_mark(batch, position)
+    return None if unread is None else unread.since_ms
+
+
+def _valid_mark(batch: DequeuedBatch, position: int) -> UnreadableMark | None:
+    """Return the mark in the body of a job; None if it has none.
+
+    The mark counts only if the job became due at the time in the mark: otherwise somebody has run or retried it since.
+    """
+    unread = read_unreadable_mark(batch.bodies[position])
+    due_ms = batch.metadata[position].runAfterTimestampMillis
+    return unread if unread is not None and unread.until_ms == due_ms else None
+
+
+def _with_reason(known: UnreadableMark | None, reason: int) -> tuple[tuple[int, ...], bool]:
+    """Return the reasons of a job's next mark, and whether this reason is new in its status."""
+    if known is None:
+        return (reason,), True
+    is_news = reason not in known.reasons and 0 < len(known.reasons) < _MOST_REASONS
+    return (*known.reasons, reason) if is_news else known.reasons, is_news
 
 
 def _failure(batch: DequeuedBatch, position: int, error: BodyInvalid, now_ms: int, *, is_last: bool) -> Failure:

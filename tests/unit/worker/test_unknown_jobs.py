@@ -4,7 +4,7 @@ import pytest
 
 from pinlater.client.unknown_classes import unknown_classes
 from pinlater.errors import BodyInvalid, EnqueueRejected
-from pinlater.model.body_metadata import UnreadableMark, read_unreadable_mark
+from pinlater.model.body_metadata import read_unreadable_mark
 from pinlater.model.workers import UnknownJobs as Told
 from pinlater.model.workers import WorkerReport
 from pinlater.protocol.operations import Calls
@@ -30,9 +30,9 @@ def given(body=NEW, *, run_after_ms=2000, created_ms=1000):
     return batch
 
 
-def outcome_of(body=NEW, now_ms=BEGIN_MS, days=3, **about):
+def outcome_of(body=NEW, now_ms=BEGIN_MS, days=3, why="no job class is named 'New' here", **about):
     unknown = UnknownJobPolicy(None if days is None else days * 86400.0, chance=lambda: 0.5)
-    return unknown.outcome(given(body, **about), 0, BodyInvalid("no job class is named 'New' here"), now_ms)
+    return unknown.outcome(given(body, **about), 0, BodyInvalid(why), now_ms)
 
 
 def test_it_goes_back_with_no_attempt_spent_and_its_status_says_why():
@@ -40,7 +40,8 @@ def test_it_goes_back_with_no_attempt_spent_and_its_status_says_why():
     assert isinstance(outcome, ReleasedUnknown)
     assert (outcome.attempts, outcome.run_after_ms, outcome.ending) == (None, BEGIN_MS + 1000, UNKNOWN)
     assert "no worker knows it: no job class is named 'New' here" in outcome.status
-    assert read_unreadable_mark(outcome.body) == UnreadableMark(BEGIN_MS, BEGIN_MS + 1000)
+    unread = read_unreadable_mark(outcome.body)
+    assert (unread.since_ms, unread.until_ms) == (BEGIN_MS, BEGIN_MS + 1000)
     assert outcome.body.startswith(NEW[:-1])
 
 
@@ -58,6 +59,20 @@ def test_the_delays_grow_to_minutes_and_it_fails_after_days():
     assert isinstance(outcome, Failure)
     assert outcome.delay_ms is None
     assert "no job class is named 'New' here" in outcome.status
+
+
+def test_its_status_has_each_reason_once_and_only_the_first_few():
+    body, now_ms, run_after_ms, told = NEW, BEGIN_MS, 2000, []
+    for why in ["no class", "no class", "no field a", "no class", *(f"no field {number}" for number in range(9))]:
+        outcome = outcome_of(body, now_ms, run_after_ms=run_after_ms, why=why)
+        body, now_ms, run_after_ms = outcome.body, outcome.run_after_ms, outcome.run_after_ms
+        told += [why] if why in outcome.status else []
+    assert told == ["no class", "no field a", "no field 0", "no field 1"]
+
+
+def test_a_mark_of_an_older_worker_adds_nothing_to_the_status():
+    older = b'{"job":"New","number":7,"$unread":{"since_ms":1000,"until_ms":2000}}'
+    assert not outcome_of(older, 2000, run_after_ms=2000).status
 
 
 def test_the_delays_are_spread():
