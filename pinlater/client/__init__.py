@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pinlater.client.periodic import PeriodicJob, PeriodicJobs
     from pinlater.client.servers import ServerSet
     from pinlater.client.tls import TlsFiles
-    from pinlater.jobs.batch import BatchOutcome
+    from pinlater.jobs.batch import Batch, BatchOutcome
     from pinlater.jobs.enqueue_options import EnqueueManyOptions, EnqueueOptions
     from pinlater.model.attempts import Ack, Acks, Checkpoint, ClaimedJob
     from pinlater.model.jobs import JobInfo, NewJob, Page
@@ -34,6 +34,7 @@ _HOMES = {
     "Address": "address",
     "AsyncClient": "async_client",
     "AsyncJobHandle": "async_handle",
+    "Batch": "base_client",
     "BatchOutcome": "base_client",
     "Checkpoint": "records",
     "ClaimedJob": "records",
@@ -71,6 +72,7 @@ __all__ = [
     "Address",
     "AsyncClient",
     "AsyncJobHandle",
+    "Batch",
     "BatchOutcome",
     "Checkpoint",
     "ClaimedJob",

@@ -129,7 +129,8 @@ class AsyncBaseClient(AsyncVerbs):
         """Enqueue jobs as a batch, with another job to enqueue when all of them have ended.
 
         The batch is itself a job, which waits for the others without occupying a process. The ``result`` of its handle
-        says how they ended; its ``cancel`` cancels them as well.
+        says how they ended; its ``cancel`` cancels them as well, and neither ``then`` nor ``on_failure`` is enqueued.
+        Another program gets the handle by ``client.handle(descriptor, Batch)``, with ``pinlater.client.Batch``.
 
         If the program is killed before this returns, or no server or store can be reached any more (``CallError``,
         ``ServerError``), the batch may wait for jobs that were never stored, until it is cancelled. A job that calls

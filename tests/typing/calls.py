@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, assert_type
 
 from pinlater import AsyncClient, Client, Job, JobContext, JobFailed, RawJob
-from pinlater.client import BatchOutcome
+from pinlater.client import Batch, BatchOutcome
 
 
 @dataclass
@@ -60,6 +60,7 @@ def handles(client: Client) -> None:
     assert_type(client.enqueue(Resize(photo=1)).result(), Size)
     assert_type(client.enqueue(Plain()).result(), Any)
     assert_type(client.batch([Resize(photo=1), Plain()]).result(), BatchOutcome)
+    assert_type(client.handle("queue:s1:p1:1", Batch).result(), BatchOutcome)
 
 
 async def async_handles(client: AsyncClient) -> None:

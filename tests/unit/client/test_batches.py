@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from pinlater import AsyncClient, Client, Discard, Job, RawJob
+from pinlater.client import Batch
 from pinlater.errors import EnqueueRejected, JobWasCancelled
 from pinlater.jobs.batch import MESSAGE_NAME, BatchOutcome
 from pinlater.model.state import JobState
@@ -144,6 +145,18 @@ def test_the_jobs_are_children_of_the_batch_and_cancelled_with_it(local_server):
         assert client.count("photos", JobState.FAILED) == 3
         with pytest.raises(JobWasCancelled):
             handle.result(10)
+
+
+def test_nothing_follows_a_batch_that_was_cancelled_itself(local_server):
+    with Client(local_server.address) as client:
+        assert client.batch(photos("cat.jpg"), then=Publish(album="pets"), on_failure=Complain()).cancel()
+    local_server.run_worker(Resize, Publish, Complain)
+    assert done == []
+
+
+def test_another_program_gets_the_outcome_in_its_type(client):
+    handle = client.batch(photos("cat.jpg", "broken.jpg"))
+    assert client.handle(handle.descriptor, Batch).result(0).failed == 1
 
 
 def test_of_a_batch_that_is_refused_nothing_is_left_to_run(local_server):
