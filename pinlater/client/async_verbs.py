@@ -66,9 +66,10 @@ class AsyncVerbs(AsyncServiceCalls):
         return await run_steps_async(find_periodic(self._calls, names), self._execute)
 
     async def pause_periodic(self, job: PeriodicJob) -> bool:
-        """Pause a periodic job until it is resumed, across restarts and deployments; False if it runs or is gone.
+        """Pause a periodic job until it is resumed, across restarts and deployments; return whether that changed it.
 
-        It is rescheduled to the year 9999. If its class gets another schedule, that is a new job, which is not paused.
+        One that runs now, is paused already or is gone does not change. A paused job is rescheduled to the year 9999.
+        If its class gets another schedule, that is a new job, which is not paused.
 
         Raises:
             ProtocolError: the server is of an older version.

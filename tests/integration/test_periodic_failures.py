@@ -131,11 +131,16 @@ def test_a_paused_job_does_not_run_until_it_is_resumed(server):
 
 def test_what_cannot_be_paused_or_resumed_is_explained(server):
     let_pass(server, 1)
-    for command, name, said in (
-        ("pause-periodic", "Nothing", "there is no periodic job Nothing in queue bills"),
-        ("resume-periodic", "Bill", "Bill is not resumed"),
+    assert "Poll is paused" in run_tool(server, "pause-periodic", "polls", "Poll").stderr
+    server.advance(60)
+    [_] = server.client().dequeue_jobs("bills", 1)
+    for command, queue, name, said in (
+        ("pause-periodic", "bills", "Nothing", "there is no periodic job Nothing in queue bills"),
+        ("pause-periodic", "bills", "Bill", "Bill runs now: pause it when this run has ended"),
+        ("pause-periodic", "polls", "Poll", "Poll is paused already"),
+        ("resume-periodic", "bills", "Bill", "Bill is not paused"),
     ):
-        done = CliRunner().invoke(tool, ["--server", server.address, command, "bills", name], standalone_mode=False)
+        done = CliRunner().invoke(tool, ["--server", server.address, command, queue, name], standalone_mode=False)
         assert done.return_value == 1
         assert said in done.stderr
 
