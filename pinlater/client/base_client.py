@@ -26,7 +26,7 @@ from pinlater.errors import CallTimeout, PinLaterError
 from pinlater.jobs.batch import Batch, BatchOutcome
 from pinlater.jobs.batch_size import check_batch_size
 from pinlater.jobs.enqueue_options import CallOptions, EnqueueManyOptions, EnqueueOptions
-from pinlater.jobs.job import Job
+from pinlater.jobs.job import Job, check_class
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.idempotency import may_have_been_carried_out
 from pinlater.protocol.operations import Call, Calls
@@ -201,7 +201,10 @@ class BaseClient(Verbs):
 
         Raises:
             UnknownError: the descriptor is malformed.
+            TypeError: ``kind`` is no job class, but for example a job.
         """
+        if kind is not None:
+            check_class(kind)
         return JobHandle(self, str(JobDescriptor.parse(descriptor)), kind)
 
     def _execute(self, call: Call[T]) -> T:

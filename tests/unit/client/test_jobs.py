@@ -246,3 +246,9 @@ def test_a_number_of_a_wrong_type_is_named(given):
 def test_an_option_that_does_not_exist_is_refused_with_what_to_write(name, hint):
     with Client("127.0.0.1:1", tls=TlsFiles()) as client, pytest.raises(TypeError, match=re.escape(hint)):
         client.enqueue(Ping(), **{name: 5})
+
+
+@pytest.mark.parametrize("kind", ["Ping", Ping(), int])
+def test_a_handle_takes_nothing_but_a_job_class(kind):
+    with Client("127.0.0.1:1", tls=TlsFiles()) as client, pytest.raises(TypeError, match="is no job class"):
+        client.handle("ping:s1:p1:1", kind)
