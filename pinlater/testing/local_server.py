@@ -38,7 +38,8 @@ class LocalServer:
             [outcome] = pinlater_server.run_worker(SendReminder)
             assert outcome.ending == "succeeded"
 
-    It is a production server except for its clock: leases expire, and finished jobs are deleted, only in ``advance``.
+    It is a production server except for its clock, which goes on by itself, too, and moves forward in ``advance``.
+    Leases expire, and finished jobs are deleted, only in ``advance``.
 
     Attributes:
         address: ``127.0.0.1:<port>``.
