@@ -82,17 +82,15 @@ def retrying(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
 def failing(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
     """Find queues in which a larger share of attempts fails than before."""
     for queue in readings.settings:
-        flow, before = readings.recently(queue), readings.before.get(queue)
+        flow, before = readings.recently(queue), _comparable(readings.before.get(queue), thresholds)
         if (
             flow is None
             or flow.failed < thresholds.failed_attempts
             or flow.failed_share < thresholds.failed_share
-            or not _has_risen(flow, before, thresholds)
+            or (before is not None and flow.failed_share < before.failed_share * thresholds.failed_factor)
         ):
             continue
-        then = (
-            "" if before is None or not before.ended else f"; in the hours before it was {share(before.failed_share)}"
-        )
+        then = "" if before is None else f"; in the hours before it was {share(before.failed_share)}"
         lost = f" {jobs(flow.given_up)} failed for good." if flow.given_up else ""
         finding = Finding(
             Kind.FAILING,
@@ -136,10 +134,9 @@ def given_up(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
         yield _with_group(finding, _largest(readings, queue, thresholds))
 
 
-def _has_risen(flow: Flow, before: Flow | None, thresholds: Thresholds) -> bool:
-    if before is None or before.ended < thresholds.failed_attempts:
-        return True
-    return flow.failed_share >= before.failed_share * thresholds.failed_factor
+def _comparable(before: Flow | None, thresholds: Thresholds) -> Flow | None:
+    """Return the earlier flow of a queue; None if it had too few attempts for a share."""
+    return None if before is None or before.ended < thresholds.failed_attempts else before
 
 
 def _largest(readings: Readings, queue: str, thresholds: Thresholds) -> FailureGroup | None:
