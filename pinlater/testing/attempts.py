@@ -256,12 +256,19 @@ class _WatchedRunner(Runner):
 
 def _without_loop(function: Callable[[], T]) -> T:
     """Call a function that runs an event loop: in a thread of its own, if this one runs the loop of an async test."""
+    if not _runs_loop():
+        return function()  # not while an exception is handled, which the job's traceback would begin with
+    with ThreadPoolExecutor(1, "pinlater-test") as thread:
+        return thread.submit(copy_context().run, function).result()
+
+
+def _runs_loop() -> bool:
+    """Return whether this thread runs an event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return function()
-    with ThreadPoolExecutor(1, "pinlater-test") as thread:
-        return thread.submit(copy_context().run, function).result()
+        return False
+    return True
 
 
 class _DirectSaver(Saver):

@@ -57,6 +57,19 @@ def test_attempts_end(client):
     assert info.status.count("ValueError: never") == 2
 
 
+class AskInVain(Job, queue="questions", attempts=1):
+    async def run(self, context: JobContext) -> None:
+        raise ValueError("no answer")
+
+
+def test_the_traceback_of_an_async_job_begins_with_its_own_error():
+    with run_inline(AskInVain) as client:
+        client.enqueue(AskInVain())
+        [outcome] = client.outcomes
+    assert isinstance(outcome.error, ValueError)
+    assert outcome.error.__context__ is None
+
+
 def test_retry_and_discard(client):
     client.enqueue(Polite(word="retry"))
     client.enqueue(Polite(word="discard"))
