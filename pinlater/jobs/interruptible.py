@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Coroutine
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
+from inspect import CORO_CREATED, getcoroutinestate
 from threading import Lock, current_thread, get_ident
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 from weakref import WeakSet
 
 from pinlater.errors import JobInterrupted, StepMismatch, interruption_in
@@ -30,11 +32,13 @@ class InterruptibleContext(JobContext):
         thread: identifies the thread that runs the job.
         saga_failure: the exception that has left a saga which is neither finished nor undone; it fails the attempt even
             if the job catches it.
+        unawaited_steps: name of a step -> its coroutine, until that begins to run; None if there was none.
         reached_to_undo: finished steps of sagas that this attempt has passed.
     """
 
     thread: int
     saga_failure: BaseException | None = None
+    unawaited_steps: dict[str, Coroutine[Any, Any, Any]] | None = None
     reached_to_undo: frozenset[str] = frozenset()
     _waiting: WeakSet[object] | None = None
     """Tasks and threads of the job that wait for messages; None if there are none."""
@@ -76,6 +80,20 @@ class InterruptibleContext(JobContext):
         if found is not None:
             self._mark_steps_cut()
             raise found.again() from found.__cause__
+
+    def check_awaited(self) -> TypeError | None:
+        """Return the error of a run that has ended although a step was never awaited, so has not run; None if none is.
+
+        A step whose task was cancelled before it began does not count: the job has decided that.
+        """
+        for name, step in (self.unawaited_steps or {}).items():
+            if getcoroutinestate(step) == CORO_CREATED:
+                step.close()
+                return TypeError(
+                    f"step {name!r} was not awaited, so it has not run: its function is a coroutine function; "
+                    f"write await context.step({name!r}, …), in an async def run"
+                )
+        return None
 
     def new_saga_mark(self) -> SagaMark:
         """Return the mark of a job that has nothing to undo yet."""

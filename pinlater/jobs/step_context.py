@@ -52,7 +52,7 @@ class StepContext(ABC):
         some attempts only, and may be added by a deployment. Use different names in threads that run steps at the same
         time, and for steps inside a step.
 
-        A step whose function is a coroutine function must be awaited; several can run at once::
+        A step whose function is a coroutine function must be awaited, or the attempt fails; several can run at once::
 
             await asyncio.gather(*[context.step("fetch", fetch, url) for url in self.urls])
 

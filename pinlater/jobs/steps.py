@@ -103,7 +103,13 @@ class Steps:
         return self._recall(call)
 
     def _run(self, call: StepCall) -> Any:
-        return self._run_awaited(call) if is_async(call.function) else self._run_now(call)
+        if not is_async(call.function):
+            return self._run_now(call)
+        unawaited = self._context.unawaited_steps
+        if unawaited is None:
+            unawaited = self._context.unawaited_steps = {}
+        unawaited[call.key] = coroutine = self._run_awaited(call, unawaited)
+        return coroutine
 
     def _run_now(self, call: StepCall) -> Any:
         self._context.go_on()
@@ -131,7 +137,8 @@ class Steps:
         self.save()
         return result
 
-    async def _run_awaited(self, call: StepCall) -> Any:
+    async def _run_awaited(self, call: StepCall, unawaited: dict[str, Any]) -> Any:
+        unawaited.pop(call.key, None)
         self._context.go_on()
         if (result := self._recall(call)) is not MISSING:
             return result

@@ -110,7 +110,7 @@ class RunContext(BodyContext):
         self._last_body = body = batch.bodies[position]
         self.options = job.job_options
         # Read at the end of each run: as class attributes, they would be searched for in all bases.
-        self.interruption = self.saga_failure = None
+        self.interruption = self.saga_failure = self.unawaited_steps = None
         self.next_run: NextRunPlan | None = None
         self.result: bytes | None = None
         self.may_have_metadata = METADATA_BYTE in body

@@ -178,7 +178,7 @@ class Runner:
         finally:
             self._running.job = None
         is_plain = context.interruption is None and context.next_run is None and context.saga_failure is None
-        is_plain = is_plain and not batch.area.stop_ns[position]
+        is_plain = is_plain and not context.unawaited_steps and not batch.area.stop_ns[position]
         if is_plain and getpid() == self._pid:
             return None if context.result is None else Result(context.result)  # the fast path of nearly all jobs
         return self._ended(context, None, now_ns)
@@ -203,7 +203,8 @@ class Runner:
         """Return the outcome; an interruption by the context takes precedence, whatever the job has made of it."""
         context.check_end()
         if error is None and context.interruption is None:
-            error = context.saga_failure  # the job has caught it, but has left a saga neither finished nor undone
+            # The job has caught it, but has left a saga neither finished nor undone; or it has left out a step.
+            error = context.saga_failure or context.check_awaited()
         if error is not None:
             why = swallowed_interruption(context, error) or context.interruption or interruption_in(error) or error
             return self._outcome_of(context, why, started_ns)
