@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
-from pinlater.jobs.job import Job
 from pinlater.jobs.options import JobOptions
 from pinlater.model.backoff import Backoff
 from pinlater.model.policy import PolicyOptions
 
-UniqueOf = Callable[[Job], str | None]
-"""Returns the unique key of a job, or None if it has none."""
+UniqueOf = Callable[[Any], str | None]
+"""Returns the unique key of a job, or None if it has none. It takes jobs of its own class, which has the fields."""
 
-KeyOf = Callable[[Job], str | None]
-"""Returns the key that a job shares with others, or None if it has none."""
+KeyOf = Callable[[Any], str | None]
+"""Returns the key that a job shares with others, or None if it has none; as ``UniqueOf``."""
 
 UniqueUntil = Literal["finished", "started"]
 DuplicateAction = Literal["keep", "replace", "debounce"]

@@ -16,8 +16,8 @@ import msgspec
 class Backoff(Protocol):
     """Computes the delay after the n-th failed attempt."""
 
-    def delay(self, attempts_spent: int, chance: Callable[[], float] = random.random) -> float:
-        """Return the seconds to wait after ``attempts_spent`` (≥ 1) failures; ``chance`` draws from [0, 1)."""
+    def delay(self, attempts_spent: int, /) -> float:
+        """Return the seconds to wait after ``attempts_spent`` (≥ 1) failures."""
         ...
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, assert_type
 
-from pinlater import AsyncClient, Client, Job, JobContext, JobFailed, RawJob
+from pinlater import AsyncClient, Client, Job, JobContext, JobFailed, RawJob, retrying
 from pinlater.client import Batch, BatchOutcome
 
 
@@ -54,6 +54,27 @@ class Calls(Job, queue="photos"):
         assert_type(context.call_all([Plain(), Count()], name="mixed"), list[Any])
         assert_type(context.wait_for("approval", Size, timeout=60), Size)
         assert_type(context.wait_for("approval"), Any)
+
+
+class Patient:
+    def delay(self, attempts_spent: int) -> float:
+        return 60.0 * attempts_spent
+
+
+class Later(Job, queue="photos", backoff=Patient()):
+    photo: int
+
+    def run(self, context: JobContext) -> None:
+        context.step("count", retrying(len, attempts=3, backoff=Patient()), "abc")
+
+
+def key_of(job: Later) -> str | None:
+    return f"photo {job.photo}"
+
+
+def many(client: Client) -> None:
+    client.enqueue_many([Later(photo=1)], unique=key_of, key=key_of)
+    client.enqueue_many([Later(photo=1)], unique=lambda job: f"photo {job.photo}", key=lambda job: f"{job.photo}")
 
 
 def handles(client: Client) -> None:
