@@ -182,18 +182,19 @@ def command(directory: Path | None, programs: Path | None, force: bool, dry_run:
         click.echo(f"{'would write' if dry_run else 'wrote'} {file}")
     if not written:
         click.echo("nothing to do: all files are up to date")
-    if is_hidden(place):
+    if hidden := hidden_file(place):
         click.echo(
-            f"warning: {place} is in a home directory, which the services cannot read; install PinLater in a "
-            "virtual environment elsewhere, such as /opt/pinlater, and run this again from there",
+            f"warning: {place} needs {hidden}, which is in a home directory, where the services cannot read; install "
+            "PinLater in a virtual environment elsewhere, such as /opt/pinlater, made with a Python outside of home "
+            "directories, such as /usr/bin/python3, and run this again from there",
             err=True,
         )
     if directory is None and not dry_run:
         click.echo(_NEXT_STEPS)
 
 
-def is_hidden(programs: Path) -> bool:
-    """Tell whether the units' ``ProtectHome=`` hides a directory, or the targets of its programs."""
+def hidden_file(programs: Path) -> Path | None:
+    """Return a program in a directory, or the target of its link, that the units' ``ProtectHome=`` hides; or None."""
     files = [programs.absolute() / name for name in ("pinlater-server", "python")]
     places = files + [Path(os.path.realpath(file)) for file in files]
-    return any(place.is_relative_to(hidden) for place in places for hidden in _HIDDEN)
+    return next((place for place in places if any(place.is_relative_to(hidden) for hidden in _HIDDEN)), None)

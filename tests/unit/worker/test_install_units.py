@@ -119,13 +119,14 @@ def test_a_plain_call_also_plans_the_companions(tmp_path, monkeypatch):
 def test_programs_in_a_home_directory_are_warned_of(tmp_path):
     result = run("--directory", tmp_path, "--programs", "/home/ann/venv/bin")
     assert result.exit_code == 0
-    assert "which the services cannot read" in result.output
-    assert not subject.is_hidden(PROGRAMS)
+    assert "/home/ann/venv/bin/pinlater-server, which is in a home directory" in result.output
+    assert subject.hidden_file(PROGRAMS) is None
 
 
-def test_a_link_that_leads_to_a_home_directory_is_seen(tmp_path):
+def test_the_warning_of_a_link_that_leads_to_a_home_directory_names_its_target(tmp_path):
     (tmp_path / "python").symlink_to("/root/.pyenv/bin/python3")
-    assert subject.is_hidden(tmp_path)
+    result = run("--directory", tmp_path / "units", "--programs", tmp_path)
+    assert f"{tmp_path} needs /root/.pyenv/bin/python3, which is in a home directory" in result.output
 
 
 def test_an_installation_without_the_files_says_so(tmp_path, monkeypatch):
