@@ -12,12 +12,13 @@ from typing import Any, TypeVar, Unpack
 from pinlater.client.batches import encoder_of_many
 from pinlater.client.client import Client
 from pinlater.client.tls import TlsFiles
-from pinlater.errors import StaleClaims
+from pinlater.errors import BodyInvalid, StaleClaims
 from pinlater.jobs.enqueue_options import EnqueueManyOptions
 from pinlater.jobs.job import Job
 from pinlater.jobs.middleware import Middleware
 from pinlater.model.attempts import ClaimedJob
 from pinlater.model.body_metadata import OPEN_SAGA
+from pinlater.model.class_name import name_in
 from pinlater.model.jobs import NewJob
 from pinlater.model.messages import Message, MessageKind, ReceivedMessage
 from pinlater.model.state import JobState
@@ -183,12 +184,12 @@ class InlineClient(Client):
         if keyed is None or holder is None or holder.gives_way_to(job.unique_rule):
             return None
         if holder.is_replaced_by(job):
-            self._attempts.codec.decode(queue, job.body)
+            self._refuse_unreadable(queue, job.body)
             keyed.replace(job, holder.replaced_due(job, self._now_ms()))
         return keyed
 
     def _store(self, queue: str, job: NewJob) -> InlineJob:
-        self._attempts.codec.decode(queue, job.body)
+        self._refuse_unreadable(queue, job.body)
         now_ms = self._now_ms()
         descriptor = f"{queue}:s1:p{job.priority}:{next(self._numbers)}"
         due_ms = now_ms if job.run_after_ms is None else job.run_after_ms
@@ -200,6 +201,15 @@ class InlineClient(Client):
             self._keyed[queue, job.unique] = stored
         self._due.append(stored)
         return stored
+
+    def _refuse_unreadable(self, queue: str, body: bytes) -> None:
+        codec = self._attempts.codec
+        try:
+            codec.decode(queue, body)
+        except BodyInvalid as error:
+            if name_in(body) not in codec.names:
+                error.add_note("in a test: run_inline(…) takes every class of which jobs are enqueued or called")
+            raise
 
     def _lookup(self, arguments: Any) -> dict[str, PinLaterJobInfo]:
         asked = arguments.request

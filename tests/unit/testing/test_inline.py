@@ -136,10 +136,12 @@ def test_what_needs_a_server_says_so(client):
 
 
 def test_a_job_of_another_class_fails_where_it_is_enqueued(client):
-    with pytest.raises(BodyInvalid, match="known: Count"):
+    with pytest.raises(BodyInvalid, match="known: Count") as caught:
         client.enqueue(Lines(body=b'{"job":"Lines"}'))
-    with pytest.raises(BodyInvalid, match="does not fit its class Count: end: expected int, got str"):
+    assert "run_inline(…) takes every class" in caught.value.__notes__[0]
+    with pytest.raises(BodyInvalid, match="does not fit its class Count: end: expected int, got str") as caught:
         client.enqueue(Count(end="many"))
+    assert not hasattr(caught.value, "__notes__")
     assert client.outcomes == []
 
 
