@@ -94,7 +94,8 @@ class JobContext(StepContext):
         """Report the job's progress, which ``pinlater lookup``, the dashboard and job handles show.
 
         Calls are cheap and never interrupt the job: the report is sent with the next checkpoint or, without one, at
-        most once per ``heartbeat`` seconds of the class. The record is not saved.
+        most once per ``heartbeat`` seconds of the class. The record is not saved. A report that was not sent waits for
+        a later call: before long work that makes none, send it by ``checkpoint(flush=True)``.
 
         Args:
             done: amount of finished work, in any unit.
@@ -113,7 +114,8 @@ class JobContext(StepContext):
 
         ``pinlater lookup``, the dashboard and ``handle.status(include_body=True).published`` show them until the job
         has succeeded. A field keeps its value until it is published again; None removes it. Calls never interrupt the
-        job: the fields are sent at once or, if others were sent within the last second, with the next save.
+        job: the fields are sent at once or, if others were sent within the last second, with the next save, such as
+        that of ``checkpoint(flush=True)``.
 
         Args:
             **fields: values that JSON can carry; all published fields of a job may take up 4096 bytes together.
