@@ -24,6 +24,7 @@ from pinlater.protocol.conversion.jobs import claimed_reply
 from pinlater.protocol.messages import PinLaterJob
 from pinlater.worker.claim_table.row import ClaimRow
 from pinlater.worker.claim_table.snapshot import SOLO_LAYOUT
+from pinlater.worker.running.ended_run import EndedRun
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.undoing import Undoing
@@ -159,7 +160,7 @@ class Attempts:
 
     def run(self, claimed: ClaimedJob) -> Outcome:
         """Run one attempt."""
-        self._watched.job = self._watched.error = self._runner.error = self._runner.context = None
+        self._watched.job = self._watched.error = self._runner.context = self._runner.ended = None
         self._saver.keep = lambda body, attempts: self._calls.save(claimed, body, attempts)
         self._saver.is_cancelled = lambda: self._calls.is_cancelled(claimed)
         batch = self._batch(claimed)
@@ -229,10 +230,15 @@ class _WatchedCodec(JobCodec):
 
 
 class _WatchedRunner(Runner):
-    """Records the job's last error and context."""
+    """Keeps the context of the last run, and its end if that was not a plain success."""
 
-    error: BaseException | None = None
     context: RunContext | None = None
+    ended: EndedRun | None = None
+
+    @property
+    def error(self) -> BaseException | None:
+        """The exception that decided the outcome of the last run; None: there was none."""
+        return None if self.ended is None else self.ended.reason
 
     def _attempt(
         self, job: Job, context: RunContext, batch: DequeuedBatch, position: int, now_ns: int
@@ -249,9 +255,9 @@ class _WatchedRunner(Runner):
             raise error
         return super()._ended(context, error, started_ns)
 
-    def _outcome_of(self, context: RunContext, error: BaseException, started_ns: int) -> RunnersOutcome:
-        self.error = error
-        return super()._outcome_of(context, error, started_ns)
+    def _ended_run(self, context: RunContext, started_ns: int) -> EndedRun:
+        self.ended = super()._ended_run(context, started_ns)
+        return self.ended
 
 
 def _without_loop(function: Callable[[], T]) -> T:

@@ -1,4 +1,4 @@
-"""Runs jobs and determines their outcomes."""
+"""Runs jobs, each within its limits and its middleware."""
 
 from __future__ import annotations
 
@@ -8,61 +8,34 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import replace
 from functools import partial
 from inspect import iscoroutinefunction
 from math import inf
 from os import getpid
-from time import monotonic_ns, time
+from time import time
 from types import CoroutineType
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from pinlater.errors import (
-    BodyInvalid,
-    ClaimLost,
-    Discard,
-    JobCancelled,
-    JobExpired,
-    JobInterrupted,
-    JobSleeps,
-    JobTimeout,
-    ResultTooLarge,
-    Retry,
-    SagaUndone,
-    interruption_in,
-)
+from pinlater.errors import BodyInvalid
 from pinlater.jobs.body_codec import JobCodec
-from pinlater.jobs.interruptible import swallowed_interruption
 from pinlater.jobs.job import Job
 from pinlater.jobs.middleware import Middleware, run_within, within
-from pinlater.jobs.next_run import NextRunPlan
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.result_type import has_typed_result
-from pinlater.jobs.retry_delay import bounded_ms, delay_ms
-from pinlater.jobs.waiting import JobWaits
+from pinlater.jobs.retry_delay import delay_ms
 from pinlater.model.body_metadata import read_recurrence
 from pinlater.worker import logs
-from pinlater.worker.claim_table.counters import CANCELLED
 from pinlater.worker.running.coroutines import Coroutines
+from pinlater.worker.running.ended_run import EndedRun
 from pinlater.worker.running.limits import KillAt, Limits, TimeLimits, never_kill
-from pinlater.worker.running.mismatch import REASONS
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.run_limits import RunLimits
 from pinlater.worker.running.run_services import RunServices
 from pinlater.worker.running.tick import Tick, reset_body
-from pinlater.worker.running.undoing import SpentRun, is_spent, undo_before, undo_first
+from pinlater.worker.running.undoing import SpentRun, is_spent, undo_before
 from pinlater.worker.running.unknown import UnknownJobPolicy
 from pinlater.worker.session.batch import DequeuedBatch
-from pinlater.worker.session.outcome import (
-    Failure,
-    Interruption,
-    LostClaim,
-    Outcome,
-    Result,
-    describe_error,
-    describe_failure,
-    error_text,
-)
+from pinlater.worker.session.outcome import Outcome, Result
 from pinlater.worker.session.saver import Saver
 
 log = logging.getLogger(__name__)
@@ -169,7 +142,7 @@ class Runner:
             if is_limited:
                 run_limits = self._new_run_limits(context, batch, position, now_ns)
                 if run_limits is None:
-                    return self._outcome_of(context, context.expired("it was not run, since"), now_ns)
+                    return self._ended_run(context, now_ns).outcome_of(context.expired("it was not run, since"))
                 self._limits.run(run_limits, partial(copy_context().run, self._run, job, context))
             else:
                 copy_context().run(self._run, job, context)  # so that the next job does not see what it sets there
@@ -187,34 +160,10 @@ class Runner:
         """Return the outcome of a run that has raised ``error``, or returned if that is None."""
         if getpid() != self._pid:
             leave_fork(error)
-        try:
-            return self._outcome_at_end(context, error, started_ns)
-        except Exception as broken:  # raised by the job's own code: its exception class, or a handler of its log lines
-            with suppress(Exception):
-                log.exception("%s fails, since what it ended with cannot be told", context.options.name)
-            return self._failure_without_words(context, broken, started_ns)
+        return self._ended_run(context, started_ns).outcome(error)
 
-    def _failure_without_words(self, context: RunContext, broken: Exception, started_ns: int) -> Outcome:
-        """Return the failure of an attempt whose outcome cannot be determined, since that raised ``broken``."""
-        status = _failure_status(context, broken, (monotonic_ns() - started_ns) / 1e9)
-        return self._named(context, Failure(status, delay_ms(context.options.backoff, context.attempt)), broken)
-
-    def _outcome_at_end(self, context: RunContext, error: BaseException | None, started_ns: int) -> Outcome | None:
-        """Return the outcome; an interruption by the context takes precedence, whatever the job has made of it."""
-        context.check_end()
-        if error is None and context.interruption is None:
-            # The job has caught it, but has left a saga neither finished nor undone; or it has left out a step.
-            error = context.saga_failure or context.check_awaited()
-        if error is not None:
-            why = swallowed_interruption(context, error) or context.interruption or interruption_in(error) or error
-            return self._outcome_of(context, why, started_ns)
-        if context.interruption is not None:
-            return self._outcome_of(context, swallowed_interruption(context, None) or context.interruption, started_ns)
-        if context.is_cancelled and context.is_undoing_cancelled:  # it has caught the exception that says so
-            return self._outcome_of(context, JobCancelled("the job was cancelled"), started_ns)
-        if context.next_run is not None:
-            return self._rescheduled(context, context.next_run, started_ns)
-        return None if context.result is None else Result(context.result)
+    def _ended_run(self, context: RunContext, started_ns: int) -> EndedRun:
+        return EndedRun(context, started_ns, self._now)
 
     def _call(self, job: Job, context: RunContext) -> None:
         returned = job.run(context)
@@ -268,108 +217,8 @@ class Runner:
             context.run_limits = run_limits
         return run_limits
 
-    def _outcome_of(self, context: RunContext, error: BaseException, started_ns: int) -> Outcome:
-        outcome = self._outcome_without_sagas(context, error, started_ns)
-        if isinstance(outcome, Failure):
-            return self._named(context, outcome, error)
-        return outcome
-
-    def _named(self, context: RunContext, failure: Failure, error: BaseException) -> Outcome:
-        """Return a failure with the class of its job, or the outcome that undoes the steps of its sagas first."""
-        return undo_first(context, replace(failure, job=context.options.name), error, int(self._now() * 1000))
-
-    def _outcome_without_sagas(self, context: RunContext, error: BaseException, started_ns: int) -> Outcome:
-        seconds = (monotonic_ns() - started_ns) / 1e9
-        if isinstance(error, ClaimLost):
-            log.warning("%s stopped; its result is dropped: %s", context.options.name, error)
-            return LostClaim()
-        if isinstance(error, JobCancelled):
-            return _cancelled(context, error, seconds)
-        if isinstance(error, JobWaits):  # a message may end the wait before the time that it names
-            return self._interrupted(context, error, started_ns)
-        if isinstance(error, JobSleeps) and error.until_ms >= context.expires_ms:
-            cause = error.__cause__  # the error of a step that was to be retried
-            error = context.expired("it would sleep until") if cause is None else cause
-            return _given_up(context, error, seconds, "" if cause is None else _too_late(context))
-        if isinstance(error, JobInterrupted):
-            return self._interrupted(context, error, started_ns)
-        if isinstance(error, Discard):
-            log.info("%s discarded: %s", context.options.name, error_text(error))
-            status = _failure_status(context, error, seconds, with_traceback=False, is_last=True)
-            return Failure(status, None, ending="discarded")
-        if isinstance(error, JobExpired | ResultTooLarge | SagaUndone) or context.options.gives_up_on(error):
-            return _given_up(context, error, seconds)
-        if context.gives_up_after(error):
-            return _given_up(context, error, seconds, " (final: no retry would help)")
-        return self._failed(context, error, seconds)
-
-    def _failed(self, context: RunContext, error: BaseException, seconds: float) -> Failure:
-        if context.is_cancelled and not context.is_undoing_cancelled:  # it failed by itself before it noticed
-            return replace(_given_up(context, error, seconds, " (it was cancelled)"), ending=CANCELLED)
-        is_planned = isinstance(error, Retry)
-        if isinstance(error, Retry) and error.after is not None:
-            after_ms = bounded_ms(error.after)
-        else:
-            after_ms = delay_ms(context.options.backoff_after(error), context.attempt)
-        if not context.is_last_attempt and self._now() * 1000 + after_ms >= context.expires_ms:
-            return _given_up(context, error, seconds, _too_late(context))
-        _log_failure(context, error, after_ms, with_traceback=not is_planned)
-        ending = "retried" if is_planned else "timed_out" if isinstance(error, JobTimeout) else "failed"
-        return Failure(_failure_status(context, error, seconds, with_traceback=not is_planned), after_ms, ending=ending)
-
-    def _interrupted(self, context: RunContext, why: JobInterrupted, started_ns: int) -> Outcome:
-        try:
-            body = context.body_after(why)
-        except BodyInvalid as error:
-            return self._outcome_of(context, error, started_ns)
-        if isinstance(why, JobWaits):
-            log.info("%s %s", context.options.name, why)
-            return Interruption(body, int(min(why.until_ms, context.expires_ms)), waits_for=why.waits)
-        if isinstance(why, JobSleeps):
-            if (reason := REASONS.get(type(why.__cause__))) is not None:
-                told = context.options.name, reason.what, why.__cause__
-                log.warning("%s waits for %s, no attempt spent: %s", *told)
-                return Interruption(body, why.until_ms, status=context.status_note, failure=reason.ending)
-            log.info("%s %s", context.options.name, why)
-            return Interruption(body, why.until_ms, status=context.status_note)
-        log.info("%s interrupted; it will resume later", context.options.name)
-        return Interruption(body)
-
-    def _rescheduled(self, context: RunContext, next_run: NextRunPlan, started_ns: int) -> Outcome:
-        due_ms = next_run.due_ms(self._now())
-        try:
-            body = context.body_of_next_run(due_ms)
-        except BodyInvalid as error:
-            return self._outcome_of(context, error, started_ns)
-        log.debug("%s runs again in %.1f s", context.options.name, max(due_ms / 1000 - self._now(), 0.0))
-        return Interruption(body, due_ms, context.attempts_allowed, drops=context.dropped)
-
     def _unreadable(self, batch: DequeuedBatch, position: int, error: BodyInvalid) -> Outcome:
         return self._unknown.outcome(batch, position, error, int(self._now() * 1000))
-
-
-def _failure_status(context: RunContext, error: BaseException, seconds: float, **how: Any) -> str:
-    at_seconds = context.server_seconds()
-    return describe_failure(context.attempt, context.attempts_allowed, seconds, error, at_seconds=at_seconds, **how)
-
-
-def _cancelled(context: RunContext, error: JobCancelled, seconds: float) -> Failure:
-    log.info("%s stopped, since it was cancelled", context.options.name)
-    status = _failure_status(context, error, seconds, with_traceback=False, is_last=True)
-    return Failure(status, None, ending=CANCELLED)
-
-
-def _given_up(context: RunContext, error: BaseException, seconds: float, verdict: str = "") -> Failure:
-    """Return the failure of a job that gets no further attempt."""
-    has_traceback = error.__traceback__ is not None and not isinstance(error, Retry)
-    trace = error if has_traceback else None
-    log.error("%s given up: %s%s", context.options.name, describe_error(error), verdict, exc_info=trace)
-    status = _failure_status(context, error, seconds, with_traceback=has_traceback, is_last=True, verdict=verdict)
-    return Failure(status, None, ending="given_up")
-
-
-def _too_late(context: RunContext) -> str:
-    return f" (too late to try again: give_up_after={context.options.give_up_after:g})"
 
 
 def leave_fork(error: BaseException | None) -> NoReturn:
@@ -383,12 +232,3 @@ def leave_fork(error: BaseException | None) -> NoReturn:
     with suppress(OSError, ValueError, AttributeError):  # the job may have closed it
         sys.stdout.flush()
     os._exit(code & 0xFF)
-
-
-def _log_failure(context: RunContext, error: BaseException, after_ms: int, *, with_traceback: bool) -> None:
-    name, text = context.options.name, describe_error(error) if with_traceback else error_text(error)
-    trace = error if with_traceback else None
-    if context.is_last_attempt:
-        log.error("%s failed for the last time: %s", name, text, exc_info=trace)
-    else:
-        log.warning("%s failed, next attempt in %.1f s: %s", name, after_ms / 1000, text, exc_info=trace)

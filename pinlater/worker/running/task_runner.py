@@ -79,7 +79,7 @@ class TaskRunner(Runner):
             if context.options.is_limited:
                 run_limits = self._new_run_limits(context, batch, position, now_ns)
                 if run_limits is None:
-                    return self._outcome_of(context, context.expired("it was not run, since"), now_ns)
+                    return self._ended_run(context, now_ns).outcome_of(context.expired("it was not run, since"))
                 await self._call_limited(job, context, run_limits)
             else:
                 await self._call_awaited(job, context)

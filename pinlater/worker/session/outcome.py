@@ -28,7 +28,16 @@ _SHORTEST_CUT_BYTES = 100
 """Shortest part of a status that says anything: about as long as its header."""
 _OURS = frozenset(
     str(Path(__file__).parents[1] / "running" / f"{name}.py")
-    for name in ("runner", "limits", "coroutines", "thread_limits", "task_runner", "run_limits", "step_limits")
+    for name in (
+        "runner",
+        "ended_run",
+        "limits",
+        "coroutines",
+        "thread_limits",
+        "task_runner",
+        "run_limits",
+        "step_limits",
+    )
 ) | {middleware.__file__, contextlib.__file__}
 """Files whose lines in a traceback say nothing about a job."""
 
