@@ -70,21 +70,7 @@ class EndedRun:
             with suppress(Exception):
                 log.exception("%s fails, since what it ended with cannot be told", self._name)
             context = self._context
-            failure = self._failure(broken, delay_ms(context.options.backoff, context.attempt), "failed")
-            return self._undone_first(failure, broken)
-
-    def outcome_of(self, reason: BaseException) -> Outcome:
-        """Return the outcome of a run that ended for ``reason``; a job that gives up undoes its sagas first."""
-        self.reason = reason
-        outcome = self._outcome_without_sagas(reason)
-        return self._undone_first(outcome, reason) if isinstance(outcome, Failure) else outcome
-
-    def _undone_first(self, failure: Failure, reason: BaseException) -> Outcome:
-        return undo_first(self._context, failure, reason, self._now_ms)
-
-    @property
-    def _now_ms(self) -> int:
-        return int(self._now() * 1000)
+            return self._failure(broken, delay_ms(context.options.backoff, context.attempt), "failed")
 
     def _outcome_after(self, error: BaseException | None) -> Outcome | None:
         context = self._context
@@ -109,8 +95,9 @@ class EndedRun:
             return JobCancelled("the job was cancelled")  # it has caught the exception that says so
         return reason
 
-    def _outcome_without_sagas(self, reason: BaseException) -> Outcome:
-        context = self._context
+    def outcome_of(self, reason: BaseException) -> Outcome:
+        """Return the outcome of a run that ended for ``reason``."""
+        self.reason, context = reason, self._context
         if isinstance(reason, ClaimLost):
             log.warning("%s stopped; its result is dropped: %s", self._name, reason)
             return LostClaim()
@@ -130,7 +117,7 @@ class EndedRun:
 
     # Without a further attempt
 
-    def _given_up(self, error: BaseException, verdict: str = "", *, ending: str = "given_up") -> Failure:
+    def _given_up(self, error: BaseException, verdict: str = "", *, ending: str = "given_up") -> Outcome:
         has_traceback = error.__traceback__ is not None and not isinstance(error, Retry)
         trace = error if has_traceback else None
         log.error("%s given up: %s%s", self._name, describe_error(error), verdict, exc_info=trace)
@@ -142,7 +129,7 @@ class EndedRun:
 
     # With a further attempt, if any is left
 
-    def _failed(self, error: BaseException) -> Failure:
+    def _failed(self, error: BaseException) -> Outcome:
         context = self._context
         if context.is_cancelled and not context.is_undoing_cancelled:  # it failed by itself before it noticed
             return self._given_up(error, " (it was cancelled)", ending=CANCELLED)
@@ -173,7 +160,8 @@ class EndedRun:
         *,
         with_traceback: bool = True,
         verdict: str = "",
-    ) -> Failure:
+    ) -> Outcome:
+        """Return the outcome that spends the attempt; a job that gives up undoes its sagas first."""
         context = self._context
         status = describe_failure(
             context.attempt,
@@ -185,7 +173,8 @@ class EndedRun:
             verdict=verdict,
             at_seconds=context.server_seconds(),
         )
-        return Failure(status, after_ms, ending, self._name)
+        failure = Failure(status, after_ms, ending, self._name)
+        return undo_first(context, failure, error, int(self._now() * 1000))
 
     # Without spending an attempt
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -365,6 +366,38 @@ def test_a_job_whose_time_is_over_undoes_its_sagas(tmp_path, seconds):
         server.run_worker(Limited)
         assert done == ["flight", *undone("flight")]
         assert handle.status().state.name == "FAILED"
+
+
+class Sleeps(Job, queue="trips", give_up_after=3600):
+    def run(self, context):
+        with context.saga() as saga:
+            saga.step("book", book, "flight", undo=cancel)
+            context.sleep_for(86_400, name="a day")
+
+
+def test_what_would_sleep_for_too_long_is_undone_because_its_time_is_over():
+    client = run(Sleeps())
+    assert done == ["flight", *undone("flight")]
+    assert "its give_up_after of 3600 s is over" in str(client.outcomes[-1].error)
+
+
+class Broken(Job, queue="trips", attempts=1):
+    note: Any = ""
+
+    def run(self, context):
+        with context.saga() as saga:
+            saga.step("book", book, "flight", undo=self.refuse)
+            note("payment")
+
+    def refuse(self, ticket):
+        self.note = object()
+        raise JobInterrupted
+
+
+def test_what_is_left_undone_is_said_once_if_the_job_cannot_even_be_stored():
+    failures["payment"] = 1
+    client = run(Broken())
+    assert client.outcomes[-1].status.count("not undone, and left so") == 1
 
 
 class Ticks(Job, every=60, attempts=2, backoff=Constant(0)):
