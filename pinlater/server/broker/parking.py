@@ -9,21 +9,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from pinlater.server.broker.call_slots import CallSlots
+from pinlater.server.broker.due_timer import DueTimer
 
-_LONGEST_TIMER_SECONDS = 3600.0
 _UNCERTAIN_RETRY_MS = 500
 """After a failed call, the first dequeue in line tries again after this time, and again while calls fail."""
-
-_BEHIND_RETRY_SHARE = 0.25
-"""If a job is due by the clock of the store, but not on its shard, the clock of the shard is behind. The next attempt
-comes after this share of the time since the job fell due."""
 
 _POLLS = 3
 _POLLS_SECONDS = 10.0
 """Clients poll a queue if this many dequeues that did not wait have found nothing within this time."""
-
-_TIMER_GRAIN_MS = 1
-"""Timers of the event loop have a resolution of a millisecond, and fire late rather than early."""
 
 
 class LastReport(NamedTuple):
@@ -173,8 +166,11 @@ class DequeueWait(ParkedCall):
 class QueueState:
     """Tracks one queue: which dequeues wait for it, and whether it is known to be empty.
 
-    A woken dequeue must try to claim, or wake the next one in its place. Otherwise a job could wait although a dequeue
-    waits for it.
+    A dequeue is woken for each job that comes, or taken for the first of many: it must then try to claim, or wake the
+    next one in its place. Otherwise a job could wait although a dequeue waits for it.
+
+    A claim that found too few jobs says that the queue is empty, unless jobs came meanwhile that no dequeue was woken
+    for: then ``arrival_count`` has changed since the claim began.
 
     Args:
         now_ms: the clock of the store.
@@ -185,71 +181,31 @@ class QueueState:
         exists: whether a claim has succeeded, so that the queue is known to exist.
         is_at_running_limit: whether a limit of running jobs held jobs back when a claim last found too few.
         activity: a number that changes whenever a dequeue is woken, or has tried to claim.
+        arrival_count: a number that changes whenever there may be claimable jobs that no dequeue was woken for.
     """
 
     def __init__(self, now_ms: Callable[[], int], known_empty_seconds: float, on_due: Callable[[int], None]) -> None:
-        self.activity = 0
         self.exists = False
-        self._on_due = on_due
+        self.is_at_running_limit = False
+        self.activity = 0
+        self.arrival_count = 0
         self._now_ms = now_ms
         self._known_empty_seconds = known_empty_seconds
         # In order of arrival. To find the first one, a dict would walk over all removed entries.
         self._waits: OrderedDict[DequeueWait, None] = OrderedDict()
         self._woken: set[DequeueWait] = set()
-        self._arrival_count = 0
         self._empty_since: int | None = None
         self._known_empty_until = 0.0
-        self._due_ms: int | None = None
-        self._last_due_ms = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self._empty_polls: deque[float] = deque(maxlen=_POLLS)
         self._may_be_more = False
-        self.is_at_running_limit = False
+        self._due_timer = DueTimer(now_ms, on_due, self._waits)
+        self._empty_polls: deque[float] = deque(maxlen=_POLLS)
 
-    @property
-    def is_polled(self) -> bool:
-        """Whether clients ask for jobs again and again without waiting, and find none."""
-        return len(self._empty_polls) == _POLLS and time.monotonic() - self._empty_polls[0] < _POLLS_SECONDS
-
-    def record_empty_poll(self) -> None:
-        """Record a dequeue that did not wait and found nothing."""
-        self._empty_polls.append(time.monotonic())
-
-    def forget_polls(self) -> None:
-        """Let the next polls ask the store."""
-        self._empty_polls.clear()
-
-    @property
-    def is_known_empty(self) -> bool:
-        """Whether a recent claim left no jobs, and a dequeue was woken for each job that came since."""
-        return self._empty_since == self._arrival_count and time.monotonic() < self._known_empty_until
-
-    @property
-    def awaits_news(self) -> bool:
-        """Whether a poll could find a job that is not known here yet."""
-        return self.is_known_empty and not (self.is_at_running_limit or self._woken)
-
-    @property
-    def is_attended(self) -> bool:
-        """Whether a dequeue was woken here for every job known here; for all others, other servers have woken one.
-
-        False once jobs were announced without their number, until a claim has left none.
-        """
-        return self._empty_since == self._arrival_count and not self._may_be_more
+    # The line of dequeues
 
     @property
     def has_waiters(self) -> bool:
         """Whether a dequeue waits for its jobs."""
         return bool(self._waits)
-
-    @property
-    def arrival_count(self) -> int:
-        """A number that changes whenever there may be claimable jobs that no dequeue was woken for."""
-        return self._arrival_count
-
-    def is_woken(self, wait: DequeueWait | None) -> bool:
-        """Return whether this dequeue was woken, and has not tried to claim yet."""
-        return wait in self._woken
 
     def add(self, wait: DequeueWait) -> None:
         """Add a dequeue to the end of the line."""
@@ -258,6 +214,24 @@ class QueueState:
     def remove(self, wait: DequeueWait) -> None:
         """Remove a dequeue from the line."""
         self._waits.pop(wait, None)
+
+    def wake_next(self) -> int:
+        """Wake the first dequeue in line; if it leaves jobs, it wakes the next.
+
+        Returns:
+            The number of jobs that it can take; 0 if no dequeue waits.
+        """
+        if not self._waits:
+            return 0
+        wait, _ = self._waits.popitem(last=False)
+        self._woken.add(wait)
+        self.activity += 1
+        wait.wake()
+        return wait.limit
+
+    def is_woken(self, wait: DequeueWait | None) -> bool:
+        """Return whether this dequeue was woken, and has not tried to claim yet."""
+        return wait in self._woken
 
     def record_attempt(self, wait: DequeueWait | None) -> None:
         """Record that a dequeue has tried to claim; None: one that has not waited."""
@@ -276,20 +250,23 @@ class QueueState:
         self._woken.remove(wait)
         return self.more_are_due()
 
-    def record_shortfall(
-        self, arrival_count: int, next_due_ms: int | None, *, is_at_running_limit: bool = False
-    ) -> None:
-        """Record a claim that began at ``arrival_count`` and left no job, or none that it could take."""
-        if arrival_count == self._arrival_count:
-            self._empty_since = arrival_count
-            self._may_be_more = False
-            self.is_at_running_limit = is_at_running_limit
-            self.record_empty(next_due_ms)
+    def wake_all(self) -> None:
+        """Let all dequeues try again: limits may have changed."""
+        self.arrival_count += 1
+        for wait in list(self._waits):
+            wait.wake()
 
-    def record_empty(self, next_due_ms: int | None) -> None:
-        """Take the queue as empty for another ``known_empty_seconds``."""
-        self._known_empty_until = time.monotonic() + self._known_empty_seconds
-        self._wake_by(next_due_ms)
+    def end_all(self) -> None:
+        """End the waits of all dequeues: the server is stopping."""
+        for wait in list(self._waits):
+            wait.end()
+
+    def close(self) -> None:
+        """Let all dequeues try again, and await no more jobs that fall due: the queue does not exist."""
+        self._due_timer.cancel()
+        self.wake_all()
+
+    # The jobs that come
 
     def jobs_arrived(self, count: int, due_ms: int | None = None, *, or_more: bool = False) -> int:
         """Wake dequeues for ``count`` jobs that are claimable now, or set a timer for when they are due.
@@ -303,13 +280,13 @@ class QueueState:
             The number of jobs that no dequeue was woken for.
         """
         if due_ms is not None and due_ms > self._now_ms():
-            self._wake_by(due_ms)
+            self._due_timer.expect(due_ms)
             return count
         self._may_be_more |= or_more
         while count > 0 and self._waits:
             count -= self.wake_next()
         if count > 0:
-            self._arrival_count += 1
+            self.arrival_count += 1
         return max(count, 0)
 
     def more_are_due(self) -> bool:
@@ -318,77 +295,68 @@ class QueueState:
         Returns:
             Whether a dequeue waits.
         """
-        self._arrival_count += 1
+        self.arrival_count += 1
         return self.wake_next() > 0
-
-    def mark_uncertain(self) -> None:
-        """Forget after a failed call that the queue is empty; let the first dequeue in line try soon."""
-        self._arrival_count += 1
-        self._wake_by(self._now_ms() + _UNCERTAIN_RETRY_MS)
-
-    def wake_all(self) -> None:
-        """Let all dequeues try again: limits may have changed."""
-        self._arrival_count += 1
-        for wait in list(self._waits):
-            wait.wake()
-
-    def close(self) -> None:
-        """Let all dequeues try again, and await no more jobs that fall due: the queue does not exist."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self.wake_all()
-
-    def end_all(self) -> None:
-        """End the waits of all dequeues: the server is stopping."""
-        for wait in list(self._waits):
-            wait.end()
-
-    def _wake_by(self, due_ms: int | None) -> None:
-        if due_ms is not None and due_ms <= self._last_due_ms:  # a dequeue was woken for it, and it was not due
-            now_ms = self._now_ms()
-            due_ms = now_ms + min(max(int((now_ms - due_ms) * _BEHIND_RETRY_SHARE), 1), _UNCERTAIN_RETRY_MS)
-        if due_ms is not None and (self._due_ms is None or due_ms < self._due_ms):
-            self._set_timer(due_ms)
-
-    def _set_timer(self, due_ms: int) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._due_ms = due_ms
-        delay_ms = max(due_ms - self._now_ms() - _TIMER_GRAIN_MS, 0)
-        delay_seconds = min(delay_ms / 1000, _LONGEST_TIMER_SECONDS)
-        self._timer = asyncio.get_running_loop().call_later(delay_seconds, self._check_due)
-
-    def _check_due(self) -> None:
-        self._timer = None
-        assert self._due_ms is not None
-        early_ms = self._due_ms - self._now_ms()
-        if early_ms > _TIMER_GRAIN_MS:
-            self._set_timer(self._due_ms)
-        elif early_ms > 0:  # too short for a timer: while a dequeue waits, check in every turn of the loop
-            pause_seconds = 0.0 if self._waits else _TIMER_GRAIN_MS / 1000
-            self._timer = asyncio.get_running_loop().call_later(pause_seconds, self._check_due)
-        else:
-            self._last_due_ms, self._due_ms = self._due_ms, None
-            self._on_due(self._last_due_ms)
 
     def sees_to(self, due_ms: int) -> bool:
         """Return whether a dequeue was woken for a job that is due then, or will be; set the timer if one waits."""
-        if due_ms <= self._last_due_ms:
+        if self._due_timer.has_told(due_ms):
             return True
         if self._waits:
-            self._wake_by(due_ms)
+            self._due_timer.expect(due_ms)
         return bool(self._waits)
 
-    def wake_next(self) -> int:
-        """Wake the first dequeue in line; if it leaves jobs, it wakes the next.
+    # Whether it is empty
 
-        Returns:
-            The number of jobs that it can take; 0 if no dequeue waits.
+    @property
+    def is_known_empty(self) -> bool:
+        """Whether a recent claim left no jobs, and a dequeue was woken for each job that came since."""
+        return self._empty_since == self.arrival_count and time.monotonic() < self._known_empty_until
+
+    @property
+    def awaits_news(self) -> bool:
+        """Whether a poll could find a job that is not known here yet."""
+        return self.is_known_empty and not (self.is_at_running_limit or self._woken)
+
+    @property
+    def is_attended(self) -> bool:
+        """Whether a dequeue was woken here for every job known here; for all others, other servers have woken one.
+
+        False once jobs were announced without their number, until a claim has left none.
         """
-        if not self._waits:
-            return 0
-        wait, _ = self._waits.popitem(last=False)
-        self._woken.add(wait)
-        self.activity += 1
-        wait.wake()
-        return wait.limit
+        return self._empty_since == self.arrival_count and not self._may_be_more
+
+    def record_shortfall(
+        self, arrival_count: int, next_due_ms: int | None, *, is_at_running_limit: bool = False
+    ) -> None:
+        """Record a claim that began at ``arrival_count`` and left no job, or none that it could take."""
+        if arrival_count == self.arrival_count:
+            self._empty_since = arrival_count
+            self._may_be_more = False
+            self.is_at_running_limit = is_at_running_limit
+            self.record_empty(next_due_ms)
+
+    def record_empty(self, next_due_ms: int | None) -> None:
+        """Take the queue as empty for another ``known_empty_seconds``."""
+        self._known_empty_until = time.monotonic() + self._known_empty_seconds
+        self._due_timer.expect(next_due_ms)
+
+    def mark_uncertain(self) -> None:
+        """Forget after a failed call that the queue is empty; let the first dequeue in line try soon."""
+        self.arrival_count += 1
+        self._due_timer.expect(self._now_ms() + _UNCERTAIN_RETRY_MS)
+
+    # Polls
+
+    @property
+    def is_polled(self) -> bool:
+        """Whether clients ask for jobs again and again without waiting, and find none."""
+        return len(self._empty_polls) == _POLLS and time.monotonic() - self._empty_polls[0] < _POLLS_SECONDS
+
+    def record_empty_poll(self) -> None:
+        """Record a dequeue that did not wait and found nothing."""
+        self._empty_polls.append(time.monotonic())
+
+    def forget_polls(self) -> None:
+        """Let the next polls ask the store."""
+        self._empty_polls.clear()
