@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
@@ -22,11 +21,11 @@ from pinlater.server.broker import Caller
 from pinlater.server.log_rate_limit import LogRateLimit
 from pinlater.server.net.memory_budget import UNBUDGETED_BYTES
 from pinlater.server.net.peers import host_of
-from pinlater.server.net.tls_transport import HandshakeFailed, TlsTransport
 
 if TYPE_CHECKING:
     from pinlater.server.net.peers import Peer
     from pinlater.server.net.thrift_server import ThriftServer
+    from pinlater.server.net.tls_transport import TlsTransport
 
 log = logging.getLogger(__name__)
 log.addFilter(LogRateLimit())
@@ -46,9 +45,6 @@ _PROGRESS_BYTES = 64 * 1024
 _STALL_SECONDS = 2.0
 """How long a half-received large call may stall while other calls wait for its memory."""
 
-_LINGER_SECONDS = 1.0
-"""How long a client whose handshake failed can read the reason: closing at once could discard the TLS alert."""
-
 _STOPPING_NOTICE_SECONDS = 0.25
 """When the server stops: how long a new client can still send a call, and a notified one has to disconnect."""
 
@@ -58,30 +54,32 @@ class ClientConnection(asyncio.Protocol):
 
     Args:
         owner: the server that has accepted it.
-        tls: the server's TLS context; None: the connection is plain.
     """
 
-    def __init__(self, owner: ThriftServer, tls: ssl.SSLContext | None = None) -> None:
+    _transport: asyncio.Transport | TlsTransport
+
+    def __init__(self, owner: ThriftServer) -> None:
         self._owner = owner
-        self._tls_context = tls
-        self._tls_transport: TlsTransport | None = None
         self._peer: Peer | None = None
-        self._handshake_failed_at: float | None = None
         self._loop = asyncio.get_running_loop()
         self._caller = Caller()
+        self._active_at = self._loop.time()
+        # Received: the frames of calls that are not answered yet, and a partial one
         self._splitter = FrameSplitter(owner.settings.max_frame_bytes)
-        self._enqueue_head = EnqueueHead()
+        self._frame_began_at: float | None = None
         self._frames: deque[bytes] = deque()
-        self._pending_bytes = self._unread_bytes = 0
-        self._waits_for_memory = self._is_budgeted = self._is_paused = False
+        self._pending_bytes = 0
+        self._waits_for_memory = self._is_budgeted = self._is_paused = self._peer_sent_eof = False
+        # Served
         self._task: asyncio.Task[None] | None = None  # the event loop has only a weak reference
+        self._is_serving = False
+        self._enqueue_head = EnqueueHead()
+        # Sent: a future while the client has not read its replies; whether it will have read all of them
         self._writable: asyncio.Future[bool] | None = None
-        self._is_serving = self._peer_sent_eof = self._flushes_every_write = False
+        self._unread_bytes = 0
+        self._flushes_every_write = False
         self._wants_stopping_notice: bool | None = None  # unknown before its first call
         self._has_sent_stopping = False
-        self._transport: asyncio.Transport | TlsTransport
-        self._active_at = self._loop.time()
-        self._frame_began_at: float | None = None
 
     # Callbacks of asyncio
 
@@ -93,8 +91,6 @@ class ClientConnection(asyncio.Protocol):
             network.abort()
             return
         self._caller.slots = self._peer.call_slots
-        if self._tls_context is not None:
-            self._transport = self._tls_transport = TlsTransport(network, self._tls_context)
         if self._owner.is_draining:
             self.close_when_answered()
 
@@ -112,15 +108,6 @@ class ClientConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._has_sent_stopping:
             return
-        if self._tls_transport is None:
-            self._receive(data)
-            return
-        if plain := self._decrypt(self._tls_transport, data):
-            self._receive(plain)
-        if self._tls_transport.peer_sent_eof and not self.eof_received():
-            self._transport.close()
-
-    def _receive(self, data: bytes) -> None:
         self._active_at = self._loop.time()
         try:
             frames = self._splitter.feed(data)
@@ -185,20 +172,6 @@ class ClientConnection(asyncio.Protocol):
         if self._frame_began_at is not None:  # the client could not send the rest before
             self._active_at = self._frame_began_at = self._loop.time()
 
-    def _decrypt(self, tls_transport: TlsTransport, data: bytes) -> bytes:
-        """Decrypt received bytes; return nothing before the handshake is complete, or after it failed."""
-        if self._handshake_failed_at is not None:
-            return b""
-        try:
-            return tls_transport.feed(data)
-        except HandshakeFailed as failure:
-            self._owner.metrics.handshakes_failed.add()
-            self._handshake_failed_at = self._loop.time()
-            log.info("TLS handshake with %s failed: %s", host_of(tls_transport), failure)
-        except ssl.SSLError as error:
-            self._reject(f"invalid TLS data: {error}")
-        return b""
-
     def pause_writing(self) -> None:
         self._writable = self._loop.create_future()
         self._active_at = self._loop.time()
@@ -219,19 +192,12 @@ class ClientConnection(asyncio.Protocol):
     # Called by the server
 
     def check_progress(self, now: float) -> None:
-        """Close the connection if it is idle, or if its handshake, a call or a reply makes no progress."""
+        """Close the connection if it is idle, or if a call or a reply makes no progress."""
         settings = self._owner.settings
         if self._writable is not None and not self._transport.is_closing():
             self._check_read_progress(now)
         silence = now - self._active_at
-        if self._handshake_failed_at is not None:
-            if now - self._handshake_failed_at > _LINGER_SECONDS:
-                self._transport.abort()
-        elif self._tls_transport is not None and not self._tls_transport.is_established:
-            if silence > self._owner.handshake_seconds:
-                self._owner.metrics.handshakes_failed.add()
-                self.abort("the TLS handshake was not completed in time")
-        elif self._writable is not None and silence > settings.partial_frame_timeout_seconds:
+        if self._writable is not None and silence > settings.partial_frame_timeout_seconds:
             self.abort("the client does not read its replies")
         elif self._waits_for_memory:
             pass  # the server keeps the client waiting

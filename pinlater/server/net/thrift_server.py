@@ -22,6 +22,7 @@ from pinlater.server.net.certificates import Certificates
 from pinlater.server.net.connection import ClientConnection
 from pinlater.server.net.memory_budget import BUDGET_BYTES, AnswerBudget, CallBudget
 from pinlater.server.net.peers import Peer, Peers
+from pinlater.server.net.tls_connection import TlsClientConnection
 from pinlater.server.peer_processes.acceptor import Acceptor
 from pinlater.server.peer_processes.connection_balancer import ConnectionBalancer
 
@@ -109,7 +110,9 @@ class ThriftServer:
         return ClientConnection(self)
 
     def _new_remote(self) -> ClientConnection:
-        return ClientConnection(self, self._certificates.context if self._certificates is not None else None)
+        if self._certificates is None:
+            return ClientConnection(self)
+        return TlsClientConnection(self, self._certificates.context)
 
     async def drain(self, deadline: float) -> None:
         """Stop accepting, answer the received calls, and close all connections by ``deadline`` on the loop's clock."""
